@@ -80,7 +80,7 @@ def quick(session: nox.Session) -> None:
 def conform(session: nox.Session, device: str) -> None:
     """The conformance suite on one device of ci/devices.toml, within its budget."""
     row = DEVICES[device]
-    options = session.posargs or ["--profile", row.profile]
+    options = session.posargs or row.default_options
     matrix.conform(session, row, REPORT / device, options)
 
 
@@ -145,9 +145,10 @@ def sdist(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("device", list(DEVICES), ids=list(DEVICES))
 def conform_full(session: nox.Session, device: str) -> None:
-    """The full profile on one device of ci/devices.toml."""
-    options = ["--profile", "full", *session.posargs]
-    matrix.conform(session, DEVICES[device], REPORT / f"{device}-full", options)
+    """All of a profile on one device of ci/devices.toml: the full one, or what its row says."""
+    row = DEVICES[device]
+    options = [*row.thorough_options, *session.posargs]
+    matrix.conform(session, row, REPORT / f"{device}-full", options)
 
 
 @nox.session(name="python", python=PYTHONS)

@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DEVICES = ROOT / "ci" / "devices.toml"
+EXPECTATIONS = ROOT / "ci" / "expectations"
 PROFILES = ("quick", "full")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-\[\]=<>!~,]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -34,8 +35,9 @@ class MatrixError(ValueError):
 class Row:
     """One conformance run. required: where the device is missing, the run is red, not left out.
 
-    budget: seconds that its profile may take on two cores. pip, apt: packages that it installs.
-    setup: commands that run before it, in `environment` too.
+    profile, options: what the default lane runs. thorough: the profile of the thorough lane.
+    budget: seconds that the default lane may take on two cores. pip, apt: packages that it
+    installs. setup: commands that run before it, in `environment` too.
     """
 
     id: str
@@ -44,10 +46,27 @@ class Row:
     budget: int
     needs: str
     required: bool
+    options: tuple[str, ...] = ()
+    thorough: str = "full"
     pip: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     setup: tuple[str, ...] = ()
+
+    @property
+    def default_options(self) -> list[str]:
+        """The options of `tinyref conform` in the default lane."""
+        return ["--profile", self.profile, *self.options]
+
+    @property
+    def thorough_options(self) -> list[str]:
+        """Those in the thorough lane, where all of a profile is run."""
+        return ["--profile", self.thorough]
+
+    @property
+    def expectations(self) -> Path:
+        """The file of failures that are known to be the device's own, where there is one."""
+        return EXPECTATIONS / f"{self.id}.toml"
 
 
 def read(path: Path = DEVICES) -> list[Row]:
@@ -72,7 +91,8 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     if isinstance(raw.get("id"), str):
         where = f"{where} ({raw['id']})"
     known = ("id", "device", "profile", "budget", "needs", "required")
-    _check_keys(raw, (*known, "install", "environment", "setup"), where)
+    optional = ("options", "thorough", "install", "environment", "setup")
+    _check_keys(raw, (*known, *optional), where)
     install = _table(raw, "install", where)
     _check_keys(install, ("pip", "apt"), f"{where}: install")
     environment = _table(raw, "environment", where)
@@ -81,9 +101,6 @@ def _row(raw: dict[str, Any], where: str) -> Row:
             raise MatrixError(
                 f"{where}: environment {name} = {value!r}: accepted are names with texts"
             )
-    profile = _text(raw, "profile", where)
-    if profile not in PROFILES:
-        raise MatrixError(f"{where}: profile {profile!r}: accepted are {', '.join(PROFILES)}")
     budget = raw.get("budget")
     if type(budget) is not int or budget < 1:
         raise MatrixError(f"{where}: budget {budget!r}: accepted are whole seconds, at least 1")
@@ -92,10 +109,12 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     return Row(
         id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
         device=_text(raw, "device", where),
-        profile=profile,
+        profile=_profile(_text(raw, "profile", where), f"{where}: profile"),
         budget=budget,
         needs=_text(raw, "needs", where),
         required=raw["required"],
+        options=_texts(raw, "options", where),
+        thorough=_profile(raw.get("thorough", "full"), f"{where}: thorough"),
         pip=_packages(install, "pip", where),
         apt=_packages(install, "apt", where),
         environment=tuple(environment.items()),
@@ -132,6 +151,12 @@ def _texts(raw: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _profile(found: Any, where: str) -> str:
+    if found not in PROFILES:
+        raise MatrixError(f"{where} {found!r}: accepted are {', '.join(PROFILES)}")
+    return str(found)
+
+
 def _packages(install: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     names = _texts(install, key, f"{where}: install")
     return tuple(_named(name, _PACKAGE, f"{where}: install: {key}") for name in names)
@@ -152,7 +177,7 @@ def conform(session: Any, row: Row, report: Path, options: list[str]) -> None:
     """Runs the suite on the device of a row in a nox session, with options of `tinyref conform`.
 
     What is missing ends the session: with an error for a row that is required, else as skipped.
-    A run of its profile that is beyond its budget is reported; a slow machine fails no check.
+    A run of the default lane that is beyond its budget is reported; a slow machine fails no check.
     """
     environment = {**os.environ, **dict(row.environment)}
     session.install(".", *row.pip, env=environment)
@@ -171,10 +196,12 @@ def conform(session: Any, row: Row, report: Path, options: list[str]) -> None:
         session.skip(f"{row.id} is left out, as {reason}; it needs {row.needs}{_help(row)}")
     else:
         words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *options]
+        if row.expectations.exists():
+            words += ["--expectations", str(row.expectations)]
         began = time.monotonic()
         session.run(*words, env=environment)
         taken = round(time.monotonic() - began)
-        if options == ["--profile", row.profile] and taken > row.budget:
+        if options == row.default_options and taken > row.budget:
             session.warn(f"{row.id} took {taken} s, beyond its budget of {row.budget} s")
 
 

@@ -96,6 +96,30 @@ def test_a_row_runs_what_it_says_in_its_environment(matrix: ModuleType, tmp_path
         assert environment["PATH"] == os.environ["PATH"]
 
 
+def test_a_slow_device_runs_a_part_in_the_default_lane(matrix: ModuleType, tmp_path: Path) -> None:
+    more = 'required = true\noptions = ["--query", "kernel.*"]\nthorough = "quick"'
+    (row,) = rows_of(matrix, tmp_path, GOOD.replace("required = true", more))
+    assert row.default_options == ["--profile", "quick", "--query", "kernel.*"]
+    assert row.thorough_options == ["--profile", "quick"]
+    (other,) = rows_of(matrix, tmp_path, GOOD)
+    assert other.default_options == ["--profile", "quick"]
+    assert other.thorough_options == ["--profile", "full"]
+
+
+def test_expectations_of_a_row_are_given_to_its_run(
+    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = rows_of(matrix, tmp_path, GOOD)
+    monkeypatch.setattr(matrix, "EXPECTATIONS", tmp_path)
+    (tmp_path / "mine.toml").write_text("")
+    session = Session(device(True))
+    matrix.conform(session, row, tmp_path, [])
+    assert session.calls[-1][-2:] == ("--expectations", str(tmp_path / "mine.toml"))
+    (tmp_path / "mine.toml").unlink()
+    matrix.conform(session, row, tmp_path, [])
+    assert "--expectations" not in session.calls[-1]
+
+
 @pytest.mark.parametrize(
     ("seconds", "options", "warnings"),
     [
@@ -152,6 +176,12 @@ def test_a_required_device_that_is_missing_is_an_error(
         ("budget = 60", "budget = 0", "budget 0: accepted are whole seconds, at least 1"),
         ("budget = 60", "budget = true", "budget True: accepted are whole seconds"),
         ('"quick"', '"quickly"', "profile 'quickly': accepted are quick, full"),
+        (
+            "required = true",
+            "required = true\nthorough = 1",
+            "thorough 1: accepted are quick, full",
+        ),
+        ("required = true", "required = true\noptions = 'x'", "options 'x': accepted is a list"),
         ('setup = ["', 'setup = [1, "', "setup .*: accepted is a list of texts"),
         ('needs = "a card"', "", "needs None: accepted is a text"),
         ('id = "mine"', 'id = "../x"', "id '../x': accepted is"),

@@ -12,6 +12,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.c import C_DTYPES, C_OPS, CRenderer
 from tinyref.renderers.llvm import LlvmRenderer
+from tinyref.renderers.opencl import OpenCLRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
@@ -165,6 +166,16 @@ def test_source(
 def test_vector_source(golden: Callable[[str, str], None]) -> None:
     golden("vectors.ll", LlvmRenderer().render(vectors()))
     golden("vectors.c", c_renderer((1, 4)).render(vectors()))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [gated_copy, row_maximum, conversions, branch, panel, vectors],
+    ids=lambda make: make.__name__,
+)
+def test_opencl_source(golden: Callable[[str, str], None], make: Callable[[], Program]) -> None:
+    lanes = Capabilities(frozenset(OpenCLRenderer.type_names), C_OPS, vector_lanes=(1, 4))
+    golden(f"{make.__name__}.cl", OpenCLRenderer(lanes).render(make()))
 
 
 def test_c_refuses_vectors() -> None:

@@ -1,0 +1,115 @@
+"""What only OpenCL C has among the languages: groups, images, exact division; word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tinyref.capabilities import Capabilities
+from tinyref.dtype import dtypes, image
+from tinyref.errors import UserError
+from tinyref.renderers.c_style import C_STYLE_OPS
+from tinyref.renderers.opencl import OpenCLRenderer
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg, SpecialArg
+from tinyref.uops.program import Parameter, Program
+
+F32 = dtypes.float32
+OUT, IN = Parameter(0, F32, 4, True, False), Parameter(1, F32, 4, False, True)
+LANES = OpenCLRenderer(Capabilities(frozenset(dtypes.all), C_STYLE_OPS, vector_lanes=(1, 4)))
+
+
+def number(value: int) -> UOp:
+    return build.const(dtypes.int32, value)
+
+
+def reversed_group() -> Program:
+    """Each group turns eight numbers around, by shared memory and a barrier."""
+    index = UOp(Ops.SPECIAL, dtypes.int32, (number(8),), SpecialArg("item", 0))
+    group = UOp(Ops.SPECIAL, dtypes.int32, (number(3),), SpecialArg("group", 0))
+    shared = build.define_local("shared", dtypes.int32, 8)
+    memory = build.define_global(0, dtypes.int32, 24)
+    place = build.index(memory, build.add(build.mul(group, 8), index))
+    fill = build.store(build.index(shared, index), build.load(place))
+    turned = build.load(build.index(shared, build.sub(7, index)))
+    first = toposort([fill])
+    rest = [node for node in toposort([build.store(place, turned)]) if node not in first]
+    parameters = (Parameter(0, dtypes.int32, 24, True, True),)
+    nodes = (*first, build.barrier(), *rest)
+    return Program("reversed_group", nodes, parameters, grid=(3, 1, 1), group=(8, 1, 1))
+
+
+def test_groups_and_barriers(golden: Callable[[str, str], None]) -> None:
+    golden("reversed_group.cl", LANES.render(reversed_group()))
+
+
+def image_program(is_read_too: bool = False) -> Program:
+    source, target = (
+        UOp(Ops.DEFINE_GLOBAL, image(base, 2, 3), (), SlotArg(slot))
+        for slot, base in ((1, F32), (0, dtypes.float16))
+    )
+    row = UOp(Ops.SPECIAL, dtypes.int32, (number(2),), SpecialArg("group", 0))
+
+    def texel(memory: UOp) -> UOp:
+        return UOp(Ops.INDEX, memory.dtype, (memory, row, number(1)))
+
+    value = UOp(Ops.LOAD, F32.vec(4), (texel(target if is_read_too else source),))
+    store = UOp(Ops.STORE, dtypes.void, (texel(target), build.add(value, value)))
+    parameters = (
+        Parameter(0, dtypes.float16, 24, True, is_read_too),
+        Parameter(1, F32, 24, False, True),
+    )
+    nodes = [source, *(node for node in toposort([store]) if node is not source)]
+    return Program("texels", tuple(nodes), parameters)
+
+
+def test_images(golden: Callable[[str, str], None]) -> None:
+    golden("texels.cl", LANES.render(image_program()))
+
+
+def test_an_image_that_is_read_and_written_is_refused() -> None:
+    with pytest.raises(UserError, match=r"image\.float16\[2,3\] is read and written by one kernel"):
+        LANES.render(image_program(is_read_too=True))
+
+
+def quotients() -> Program:
+    x = build.load(build.index(build.define_global(1, F32, 4), number(0)))
+    root = build.unary(Ops.SQRT, build.binary(Ops.FDIV, build.unary(Ops.RECIP, x), x))
+    store = build.store(build.index(build.define_global(0, F32, 4), number(0)), root)
+    return Program("quotients", tuple(toposort([store])), (OUT, IN))
+
+
+def test_division_that_is_not_exact_goes_through_float64() -> None:
+    exact = LANES.render(quotients())
+    assert "double" not in exact
+    assert "sqrt(" in exact
+    text = OpenCLRenderer(exact_division=False).render(quotients())
+    assert "(float)((double)1.0f / (double)v1)" in text
+    assert "(float)((double)v2 / (double)v1)" in text
+    assert "(float)sqrt((double)v3)" in text
+
+
+def test_an_index_of_a_fourth_dimension_is_refused() -> None:
+    index = UOp(Ops.SPECIAL, dtypes.int32, (number(4),), SpecialArg("group", 3))
+    store = build.store(build.index(build.define_global(0, F32, 4), index), build.const(F32, 1.0))
+    with pytest.raises(UserError, match="SPECIAL: OpenCL C here has no group index of dimension 3"):
+        LANES.render(Program("k", tuple(toposort([store])), (OUT,)))
+
+
+def test_vectors_of_bools_are_bytes_of_0_and_1() -> None:
+    source, target = (build.define_global(slot, dtypes.bool, 4) for slot in (1, 0))
+    value = build.load(build.index(source, number(0)), lanes=4)
+    nodes = toposort([build.store(build.index(target, number(0)), value)])
+    parameters = (
+        Parameter(0, dtypes.bool, 4, True, False),
+        Parameter(1, dtypes.bool, 4, False, True),
+    )
+    lines = LANES.render(Program("flags", tuple(nodes), parameters)).splitlines()
+    assert lines[-3:] == [
+        "  v1 = vload4(0, data1 + 0); v1 = as_uchar4(v1 != (uchar4)0) & (uchar4)1;",
+        "  vstore4(v1, 0, data0 + 0);",
+        "}",
+    ]

@@ -1,0 +1,383 @@
+"""The OPENCL device under kernels written by hand: memory, order, errors, images, forks."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.renderers.opencl import ImageParameter, images_in
+from tinyref.runtimes.opencl import OpenCLBackend, capabilities_of
+from tinyref.runtimes.opencl_driver import Session
+from tinyref.runtimes.opencl_memory import Memory, OpenCLAllocator
+
+AVAILABLE = OpenCLBackend.availability()
+needs_driver = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)
+
+# a[i] = b[i] * factor, of int32.
+SCALE = """
+__kernel void scale(__global uchar *base0, ulong start0, __global uchar *base1, ulong start1,
+                    int factor) {
+  __global int *a = (__global int *)(base0 + start0);
+  __global int *b = (__global int *)(base1 + start1);
+  a[get_global_id(0)] = b[get_global_id(0)] * factor;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def backend() -> OpenCLBackend:
+    opened = Device["OPENCL"]
+    assert isinstance(opened, OpenCLBackend)
+    return opened
+
+
+def put(allocator: OpenCLAllocator, values: npt.NDArray[Any]) -> Memory:
+    memory = allocator.allocate(values.nbytes)
+    allocator.copy_in(memory, memoryview(values).cast("B"))
+    return memory
+
+
+def get(allocator: OpenCLAllocator, memory: Memory, dtype: type[Any]) -> list[Any]:
+    data = bytearray(memory.nbytes)
+    allocator.copy_out(memoryview(data), memory)
+    values: list[Any] = np.frombuffer(data, dtype).tolist()
+    return values
+
+
+def load(backend: OpenCLBackend, entry: str, source: str) -> Any:
+    return backend.load(entry, backend.compiler.compile(source))
+
+
+@needs_driver
+def test_views_begin_at_any_element(backend: OpenCLBackend) -> None:
+    allocator = backend.allocator
+    source = put(allocator, np.arange(8, dtype=np.int32))
+    target = put(allocator, np.zeros(8, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    kernel(
+        [allocator.view(target, 4, 16), allocator.view(source, 12, 16)], (4, 1, 1), (1, 1, 1), [3]
+    )
+    assert get(allocator, target, np.int32) == [0, 9, 12, 15, 18, 0, 0, 0]
+    inner = allocator.view(allocator.view(target, 4, 12), 4, 8)
+    assert get(allocator, inner, np.int32) == [12, 15]
+    allocator.copy_in(inner, memoryview(np.array([7], np.int32)).cast("B"))
+    assert get(allocator, target, np.int32) == [0, 9, 7, 15, 18, 0, 0, 0]
+
+
+@needs_driver
+def test_what_lies_outside_of_memory_is_refused(backend: OpenCLBackend) -> None:
+    allocator = backend.allocator
+    memory = allocator.allocate(8)
+    with pytest.raises(UserError, match="bytes 4 to 12 are outside the memory's 8"):
+        allocator.view(memory, 4, 8)
+    with pytest.raises(UserError, match="9 bytes do not fit into 8"):
+        allocator.copy_in(memory, memoryview(bytes(9)))
+    with pytest.raises(UserError, match="asked for 9 bytes of 8"):
+        allocator.copy_out(memoryview(bytearray(9)), memory)
+    with pytest.raises(UserError, match="nbytes is -1"):
+        allocator.allocate(-1)
+    with pytest.raises(DeviceError, match="one buffer has at most"):
+        allocator.allocate(2**62)
+
+
+@needs_driver
+def test_memory_of_no_bytes(backend: OpenCLBackend) -> None:
+    allocator = backend.allocator
+    memory = allocator.allocate(0)
+    allocator.copy_in(memory, memoryview(b""))
+    assert get(allocator, allocator.view(memory, 0, 0), np.uint8) == []
+    allocator.free(memory)
+
+
+@needs_driver
+def test_memory_freed_behind_a_launch_is_still_read(backend: OpenCLBackend) -> None:
+    allocator = backend.allocator
+    kernel = load(backend, "scale", SCALE)
+    count = 1 << 16
+    target = allocator.allocate(count * 4)
+    for factor in range(1, 6):
+        source = put(allocator, np.arange(count, dtype=np.int32))
+        kernel([target, source], (count, 1, 1), (1, 1, 1), [factor])
+        allocator.free(source)
+    assert get(allocator, target, np.int32) == [5 * each for each in range(count)]
+
+
+@needs_driver
+def test_seconds_of_a_launch_are_the_devices(backend: OpenCLBackend) -> None:
+    allocator = backend.allocator
+    source = put(allocator, np.arange(4, dtype=np.int32))
+    seconds = load(backend, "scale", SCALE)([source, source], (4, 1, 1), (1, 1, 1), [2], wait=True)
+    assert math.isfinite(seconds)
+    assert 0 < seconds < 1
+    assert get(allocator, source, np.int32) == [0, 2, 4, 6]
+
+
+@needs_driver
+def test_groups_share_memory_and_barriers(backend: OpenCLBackend) -> None:
+    source = """
+__kernel void reverse(__global int *a, ulong start) {
+  __local int shared[8];
+  shared[get_local_id(0)] = a[get_global_id(0)];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  a[get_global_id(0)] = shared[7 - get_local_id(0)];
+}
+"""
+    memory = put(backend.allocator, np.arange(16, dtype=np.int32))
+    load(backend, "reverse", source)([memory], (2, 1, 1), (8, 1, 1))
+    assert get(backend.allocator, memory, np.int32) == [
+        *(7, 6, 5, 4, 3, 2, 1, 0),
+        *(15, 14, 13, 12, 11, 10, 9, 8),
+    ]
+
+
+@needs_driver
+def test_an_error_of_a_build_has_the_log_and_the_source(backend: OpenCLBackend) -> None:
+    source = "__kernel void wrong(void) { this_is_undeclared; }"
+    with pytest.raises(DeviceError, match="this_is_undeclared") as caught:
+        backend.compiler.compile(source)
+    assert caught.value.source == source
+
+
+@needs_driver
+def test_sources_compiled_together_keep_their_kernels(backend: OpenCLBackend) -> None:
+    """All have one name, and are loaded in another order."""
+    one = "\n__kernel void same(__global uchar *base, ulong start) { base[start] = %d; }"
+    sources = [one % number for number in range(3)]
+    binaries = backend.compiler.compile_many(sources)
+    memory = put(backend.allocator, np.zeros(4, np.uint8))
+    for number in (2, 0, 1, 1):
+        binary = binaries[number]
+        assert isinstance(binary, bytes)
+        kernel = backend.load("same", binary)
+        kernel([backend.allocator.view(memory, number, 1)])
+        assert get(backend.allocator, memory, np.uint8)[number] == number
+    with pytest.raises(DeviceError, match="wrong_word"):
+        backend.compiler.compile_many([sources[0], sources[1].replace("base[", "wrong_word[")])
+
+
+@needs_driver
+def test_a_program_without_the_kernel_is_an_error(backend: OpenCLBackend) -> None:
+    with pytest.raises(DeviceError, match="no kernel other"):
+        load(backend, "other", SCALE)
+
+
+@needs_driver
+def test_a_wrong_count_of_arguments_is_an_error(backend: OpenCLBackend) -> None:
+    memory = backend.allocator.allocate(4)
+    with pytest.raises(DeviceError, match="takes 5 arguments, got 4 for 2 buffers and 0 variables"):
+        load(backend, "scale", SCALE)([memory, memory], (1, 1, 1), (1, 1, 1))
+
+
+@needs_driver
+def test_a_launch_of_too_large_a_group_is_an_error_of_the_device(backend: OpenCLBackend) -> None:
+    memory = backend.allocator.allocate(4)
+    group = (2 * backend.capabilities.group_size_limit, 1, 1)
+    with pytest.raises(DeviceError, match="cannot launch scale"):
+        load(backend, "scale", SCALE)([memory, memory], (1, 1, 1), group, [1])
+
+
+@needs_driver
+def test_threads_share_a_kernel(backend: OpenCLBackend) -> None:
+    allocator = backend.allocator
+    kernel = load(backend, "scale", SCALE)
+    source = put(allocator, np.ones(1, np.int32))
+    wrong = []
+
+    def work(factor: int) -> None:
+        target = allocator.allocate(4)
+        for _ in range(50):
+            kernel([target, source], (1, 1, 1), (1, 1, 1), [factor])
+            if get(allocator, target, np.int32) != [factor]:
+                wrong.append(factor)
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_the_line_of_an_image_reads_back() -> None:
+    found = [
+        ImageParameter(0, True, "float16", 2, 3),
+        ImageParameter(12, False, "float32", 5, 1),
+    ]
+    assert [each.line for each in found] == [
+        "// image 0 write float16 2 3",
+        "// image 12 read float32 5 1",
+    ]
+    text = "\n".join([*(each.line for each in found), "__kernel", "// image 3 read float32 1 1"])
+    assert list(images_in(text)) == found
+
+
+@needs_driver
+def test_images_get_the_bytes_of_views_and_give_them_back(backend: OpenCLBackend) -> None:
+    if not backend.capabilities.images:
+        pytest.skip("the device has no images")
+    source = """// image 0 write float16 2 1
+// image 1 read float32 2 1
+__kernel void copy(__write_only image2d_t to, __read_only image2d_t from) {
+  int2 at = (int2)(0, get_global_id(0));
+  write_imagef(to, at, read_imagef(from, at));
+}
+"""
+    allocator = backend.allocator
+    # Halfway cases go to the even neighbour, and what is too large to infinity.
+    row = np.array([1.0, 1 + 2**-11, 1 + 3 * 2**-11, 70000.0], np.float32)
+    read = put(allocator, np.concatenate([[9, 9, 9], row, row * 0.5]).astype(np.float32))
+    written = put(allocator, np.zeros(10, np.float16))
+    kernel = load(backend, "copy", source)
+    kernel([allocator.view(written, 2, 16), allocator.view(read, 12, 32)], (2, 1, 1), (1, 1, 1))
+    assert get(allocator, written, np.float16) == [
+        *(0, 1, 1, 1 + 2**-9, math.inf),
+        *(0.5, 0.5, 0.5 + 2**-10, 35008, 0),
+    ]
+
+
+@needs_driver
+def test_a_forked_child_is_told_so(backend: OpenCLBackend) -> None:
+    script = """
+import os, sys
+from tinyref.device import Device
+from tinyref.errors import DeviceError
+memory = Device["OPENCL"].allocator.allocate(4)
+child = os.fork()
+if child == 0:
+    try:
+        Device["OPENCL"].allocator.copy_out(memoryview(bytearray(4)), memory)
+    except DeviceError as error:
+        os._exit(7 if "before this process was forked" in str(error) else 1)
+    os._exit(2)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    assert done.returncode == 7
+
+
+@needs_driver
+def test_the_key_has_driver_device_and_options(backend: OpenCLBackend) -> None:
+    key = backend.compiler.key
+    for part in (*backend.versions().values(), "-cl-std=CL"):
+        if part not in (backend.versions()["pyopencl"], backend.versions()["language"]):
+            assert part in key
+
+
+def python(script: str, **variables: str) -> str:
+    environment = {**os.environ, **variables}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment, timeout=60
+    )
+    return done.stdout.strip() + done.stderr.strip()
+
+
+def test_without_a_driver_the_reason_says_what_to_install(tmp_path: Any) -> None:
+    pytest.importorskip("pyopencl")
+    script = "from tinyref.device import Device; print(Device.availability('OPENCL'))"
+    said = python(script, OCL_ICD_VENDORS=str(tmp_path))
+    assert "works=False" in said
+    assert "no OpenCL driver (ICD) is found" in said
+    assert "pocl-opencl-icd" in said
+    assert str(tmp_path) in said
+
+
+def test_without_pyopencl_the_reason_says_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['pyopencl'] = None\n"
+        "from tinyref.device import Device; print(Device.availability('OPENCL'))"
+    )
+    said = python(script)
+    assert "works=False" in said
+    assert "pip install 'tinyref[opencl]'" in said
+
+
+@needs_driver
+def test_devices_are_numbered_over_all_platforms() -> None:
+    script = """
+from tinyref.device import Device
+from tinyref.errors import DeviceError
+one, two = Device["OPENCL"], Device["OPENCL:1"]
+memory = two.allocator.allocate(4)
+two.allocator.copy_in(memory, memoryview(b"abcd"))
+data = bytearray(4)
+two.allocator.copy_out(memoryview(data), memory)
+print(bytes(data), one.capabilities.is_single, two.capabilities.is_single)
+try:
+    Device["OPENCL:2"]
+except DeviceError as error:
+    print(error)
+"""
+    if "pthread" not in AVAILABLE.reason:
+        pytest.skip("only PoCL is told by POCL_DEVICES how many devices it has")
+    said = python(script, POCL_DEVICES="basic basic")
+    assert said.startswith("b'abcd' False True\nOPENCL:2: there are 2 such devices")
+
+
+class FakeDevice:
+    """A device's answers, those of a small embedded GPU."""
+
+    extensions = ""
+    profile = "EMBEDDED_PROFILE"
+    double_fp_config = 0
+    single_fp_config = 6
+    address_bits = 32
+    max_work_group_size = 64
+    max_work_item_sizes = (64, 64, 16)
+    local_mem_size = 1024
+    max_parameter_size = 256
+    image_support = 0
+
+
+def test_a_small_device_declares_little() -> None:
+    found = capabilities_of(FakeDevice(), is_last=False)
+    assert found.dtypes.isdisjoint({dtypes.float64, dtypes.float16, dtypes.int64, dtypes.uint64})
+    assert {dtypes.float16, dtypes.int64, dtypes.uint64} <= found.emulated
+    assert not found.keeps_subnormals
+    assert not found.images
+    assert not found.is_single
+    assert found.shared_bytes == 1024
+    assert found.buffer_limit == 8
+    assert found.group_limit == (64, 64, 16)
+    assert found.grid_limit == ((2**32 - 1) // 64,) * 3
+
+
+def test_what_extensions_add_is_declared() -> None:
+    device = FakeDevice()
+    device.extensions = "cl_khr_fp16 cles_khr_int64"
+    device.single_fp_config = 7
+    found = capabilities_of(device, is_last=True)
+    assert {dtypes.float16, dtypes.int64, dtypes.uint64} <= found.dtypes
+    assert found.keeps_subnormals
+    assert found.is_single
+
+
+class FailingEvent:
+    """The event of a launch that failed on the device."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def wait(self) -> None:
+        raise self.error
+
+
+@needs_driver
+def test_a_launch_that_failed_is_said_by_the_next_wait(backend: OpenCLBackend) -> None:
+    cl = backend.session.cl
+    session = Session("OPENCL", backend.session.device, [])
+    session._pending.append(FailingEvent(cl.RuntimeError("EXEC_STATUS_ERROR")))
+    with pytest.raises(DeviceError, match="a launch failed"):
+        session.finish()
+    session.finish()

@@ -1,0 +1,115 @@
+"""The OCLGRIND device: OpenCL on the simulator of that name, whose messages are errors.
+
+Oclgrind reports accesses out of bounds, data races, barriers that not all work-items of a group
+reach, values that nobody wrote, and what it cannot simulate. A launch of which it reports anything
+still ends well for its caller, so each launch is waited for and its part of the log is read.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tinyref.device import Capabilities
+from tinyref.errors import DeviceError
+from tinyref.runtimes.opencl import SIMULATOR, OpenCLBackend
+from tinyref.runtimes.opencl_driver import Session, is_started
+
+# The library that is its driver: packages put it beside the list of drivers, not on it.
+DRIVERS = (
+    "/usr/lib/oclgrind/liboclgrind-rt-icd.so",
+    "/usr/local/lib/liboclgrind-rt-icd.so",
+)
+VENDORS = "OCL_ICD_VENDORS"
+LOG = "OCLGRIND_LOG"
+# After so many messages it falls silent for good: no launch is believed then.
+LIMIT = "OCLGRIND_MAX_ERRORS"
+MOST_MESSAGES = "100000"
+SILENT = "suppressing further errors"
+# What it checks beside what it always does; a variable that is set stays as it is.
+SETTINGS = {
+    "OCLGRIND_DATA_RACES": "1",
+    "OCLGRIND_UNINITIALIZED": "1",
+    LIMIT: MOST_MESSAGES,
+}
+# Of what a broken kernel makes it say, an error carries so much.
+SHOWN = 4000
+
+
+class OclgrindSession(Session):
+    """A session whose launches fail for what the simulator says of them."""
+
+    def __init__(self, name: str, device: Any, options: Sequence[str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tinyref-oclgrind-")
+        self._log = Path(self._folder.name) / "log"
+        self._read = 0
+        self._is_silent = False
+        # Both are looked at as a context is made.
+        os.environ[LOG] = str(self._log)
+        for variable, value in SETTINGS.items():
+            os.environ.setdefault(variable, value)
+        super().__init__(name, device, options)
+
+    def launch(self, kernel: Any, sizes: Sequence[int], group: Sequence[int], source: str) -> Any:
+        if self._is_silent:
+            raise DeviceError(
+                self.name,
+                f"after {os.environ[LIMIT]} messages it says no more: open it anew",
+                source,
+            )
+        event = super().launch(kernel, sizes, group, source)
+        self.finish()
+        said = self._messages()
+        if said:
+            self._is_silent = SILENT in said
+            raise DeviceError(self.name, f"reports:\n{said[:SHOWN]}", source)
+        return event
+
+    def _messages(self) -> str:
+        """What it said since it was asked last."""
+        if not self._log.exists():
+            return ""
+        with self._log.open("rb") as file:
+            file.seek(self._read)
+            said = file.read()
+        self._read += len(said)
+        return said.decode(errors="replace").strip()
+
+
+class OclgrindBackend(OpenCLBackend):
+    """OpenCL C under checks; it is slow, as an interpreter is."""
+
+    title = "OpenCL simulator with checks (Oclgrind)"
+    environment = (*OpenCLBackend.environment, *SETTINGS)
+    base = "OCLGRIND"
+    session_class = OclgrindSession
+
+    @classmethod
+    def serves(cls, platform: Any) -> bool:
+        return bool(platform.name == SIMULATOR)
+
+    @classmethod
+    def devices(cls) -> list[Any]:
+        if not is_started() and VENDORS not in os.environ:
+            for driver in DRIVERS:
+                if os.path.exists(driver):
+                    # The drivers of a process are looked for once, before the first of them opens.
+                    os.environ[VENDORS] = driver
+                    break
+        found = super().devices()
+        if not found:
+            raise DeviceError(
+                cls.base,
+                "Oclgrind is not among the OpenCL drivers of this process: apt-get install "
+                f"oclgrind, and where other drivers are used beside it, let {VENDORS} name a "
+                "folder that lists it too",
+            )
+        return found
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, is_interpreted=True)

@@ -1,0 +1,81 @@
+"""Memory of an OpenCL device: buffers with byte offsets.
+
+A sub-buffer of OpenCL begins at a multiple of CL_DEVICE_MEM_BASE_ADDR_ALIGN bits only (OpenCL 1.2,
+5.2.1), a view of ours at any element. So a handle is a buffer and an offset, and kernels take both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.opencl_driver import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`nbytes` bytes of `buffer` from `offset` on."""
+
+    buffer: Any
+    offset: int
+    nbytes: int
+
+
+class OpenCLAllocator:
+    """Buffers of one session; sizes and offsets are in bytes, size 0 is fine."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
+        if nbytes < 0:
+            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        session = self.session
+        limit = session.device.max_mem_alloc_size
+        if nbytes > limit:
+            raise DeviceError(
+                session.name, f"cannot allocate {nbytes} bytes: one buffer has at most {limit}"
+            )
+        with session.errors(f"cannot allocate {nbytes} bytes"):
+            flags = session.cl.mem_flags.READ_WRITE
+            # OpenCL has no buffers of no bytes.
+            return Memory(session.cl.Buffer(session.context, flags, max(nbytes, 1)), 0, nbytes)
+
+    def free(self, handle: Memory) -> None:
+        """The driver keeps the memory until what is queued is done with it (OpenCL 1.2, 5.4.1)."""
+        with self.session.errors("cannot free memory"):
+            handle.buffer.release()
+
+    def view(self, handle: Memory, offset: int, nbytes: int) -> Memory:
+        """Raises `UserError` when not all of it is inside."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
+            raise UserError(
+                f"view: bytes {offset} to {offset + nbytes} are outside the memory's "
+                f"{handle.nbytes}"
+            )
+        return Memory(handle.buffer, handle.offset + offset, nbytes)
+
+    def copy_in(self, handle: Memory, source: memoryview) -> None:
+        """Raises `UserError` when there are more bytes than fit."""
+        if source.nbytes > handle.nbytes:
+            raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.nbytes}")
+        if source.nbytes:
+            session = self.session
+            with session.errors("copy_in"):
+                session.cl.enqueue_copy(
+                    session.queue, handle.buffer, source, dst_offset=handle.offset
+                )
+
+    def copy_out(self, destination: memoryview, handle: Memory) -> None:
+        """Raises `UserError` when it wants more bytes than there are."""
+        if destination.nbytes > handle.nbytes:
+            raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {handle.nbytes}")
+        session = self.session
+        session.finish()
+        if destination.nbytes:
+            with session.errors("copy_out"):
+                session.cl.enqueue_copy(
+                    session.queue, destination, handle.buffer, src_offset=handle.offset
+                )
