@@ -571,10 +571,19 @@ class Buffer:
         return self
 
     def copy_from(self, source: Buffer) -> Buffer:
-        """Fills the buffer with the bytes of another that has as many, and returns the buffer."""
-        if not any(Device[each].capabilities.keeps_values for each in (self.device, source.device)):
-            return self.allocate()
-        return self.copy_in(source.as_bytes())
+        """Fills the buffer with the bytes of another that has as many, and returns the buffer.
+
+        Between devices of one backend by the allocator's method `transfer`, if it has one, else by
+        the host. Raises `UserError` for another number of bytes.
+        """
+        target, origin = Device[self.device], Device[source.device]
+        transfer = getattr(target.allocator, "transfer", None)
+        if transfer is None or target.__class__ is not origin.__class__ or not self.nbytes:
+            return self.copy_in(source.as_bytes())
+        if source.nbytes != self.nbytes:
+            raise UserError(f"copy_from: got {source.nbytes} bytes, the buffer has {self.nbytes}")
+        transfer(self.handle, source.handle, origin.allocator)
+        return self
 
     def copy_out(self) -> bytearray:
         """The buffer's bytes on the host, once all earlier work on it is done."""

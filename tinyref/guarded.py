@@ -107,7 +107,8 @@ class GuardedBackend(Proxy):
     @property
     def allocator(self) -> GuardedAllocator:
         found = self._member("allocator", "an Allocator", _is_something)
-        return GuardedAllocator(self._guard, found)
+        kind = GuardedTransferring if hasattr(found, "transfer") else GuardedAllocator
+        return kind(self._guard, found)
 
     def load(self, entry: str, binary: bytes) -> Any:
         found = self._guard.ask(
@@ -228,6 +229,15 @@ class GuardedAllocator(Proxy):
         return self._guard.ask(
             f"allocator.{name}", function, accepted=accepted, is_right=_is_something
         )
+
+
+class GuardedTransferring(GuardedAllocator):
+    """One that copies between devices itself."""
+
+    def transfer(self, target: Any, source: Any, origin: Any) -> None:
+        # The vendor gets its own allocator, of which it knows more than a guard does.
+        own = origin._inner if issubclass(type(origin), Proxy) else origin
+        self._guard.ask("allocator.transfer", lambda: self._inner.transfer(target, source, own))
 
 
 class GuardedKernel(Proxy):

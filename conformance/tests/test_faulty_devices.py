@@ -15,6 +15,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import TILES
+from tinyref_conformance import faulty as faulty_module
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty import FAULTY_DEVICES
 from tinyref_conformance.faulty.arithmetic import (
@@ -45,6 +46,7 @@ QUERY = ",".join(
         *("kernel.elements.float32", "kernel.elements.int32", "kernel.program"),
         *("kernel.reduce.add.float32", "kernel.reduce.add.int32", "kernel.planned.elements"),
         *("tensor.add.float32", "tensor.sum.float32", "system.jit", "system.symbolic"),
+        *("system.transfer.bytes.uint8", "system.transfer.view.uint8", "system.transfer.order"),
     )
 )
 
@@ -59,8 +61,9 @@ def f32(*values: float) -> Any:
 
 
 def test_there_is_a_score_of_faults_and_a_sentence_for_each() -> None:
-    assert len(FAULTY_DEVICES) == 21
-    assert len({faulty.sentence for faulty in FAULTY_DEVICES.values()}) == 21
+    sentences = {faulty.sentence for faulty in FAULTY_DEVICES.values()}
+    assert len(sentences) == len(FAULTY_DEVICES) >= 30
+    assert set(FAULTY_DEVICES) <= set(faulty_module.__all__)
     for faulty in FAULTY_DEVICES.values():
         assert Device.backend_class(faulty.device) is faulty.backend
 
@@ -141,7 +144,7 @@ def test_one_faulty_device_is_caught_on_its_rung() -> None:
 def test_all_faulty_devices_are_caught_on_the_right_rungs() -> None:
     found = score(query=QUERY, jobs=2)
     check(found)
-    assert len(found.caught) == 21
+    assert len(found.caught) == len(FAULTY_DEVICES)
 
 
 @pytest.mark.long

@@ -6,7 +6,10 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from tinyref.dtype import DType
+from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.ladder import foundations
@@ -86,3 +89,28 @@ def _join_needs(first: Needs, second: Needs | None) -> Needs:
     return Needs(
         first.dtypes | second.dtypes, first.ops | second.ops, first.features | second.features
     )
+
+
+def same_bytes(found: Array, expected: Array, what: str) -> Measurement:
+    """Compares two byte arrays; red zones count, so that nothing is compared empty."""
+    good = to_bits(found) == to_bits(expected)
+    if bool(good.all()):
+        return Measurement(True, compared=max(1, int(expected.size)))
+    first = int(np.flatnonzero(~good)[0])
+    return Measurement(
+        False,
+        f"{what}: element {first} is {found[first]!r}, was {expected[first]!r}",
+        compared=int(expected.size),
+    )
+
+
+def judge_pairs(pairs: Iterable[tuple[str, object, object]]) -> Measurement:
+    """Passes where all found arrays equal the wanted ones; each pair says what it is."""
+    compared = 0
+    for what, found, wanted in pairs:
+        have, want = np.asarray(found), np.asarray(wanted)
+        compared += max(want.size, 1)
+        if have.shape != want.shape or not np.array_equal(have, want):
+            message = f"{what}: wanted {want.reshape(-1)[:4]}, got {have.reshape(-1)[:4]}"
+            return Measurement(False, message, compared)
+    return Measurement(True, "", compared)

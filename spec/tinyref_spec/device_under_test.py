@@ -25,6 +25,8 @@ from tinyref_spec.case import Failure, Rung
 from tinyref_spec.styles import Style, style_of, styled_program
 
 _KEPT_KERNELS = 32
+# The device of another kind that is everywhere.
+REFERENCE = "PYTHON"
 
 
 @dataclass(frozen=True)
@@ -119,16 +121,18 @@ def _ignore(describe: Callable[[], Failure]) -> None:
 class DeviceUnderTest:
     """One device by name; keeps the kernels of the rows that ran last.
 
-    style: how much of the device the kernels of ASTs use; see `on_rung`. announce: called with each
-    launch before it is made, and before anything is compiled for it, by a function that says what
-    a report would show.
+    style: how much of the device the kernels of ASTs use; see `on_rung`. second: the other device
+    of rows that take two, if not the next of its kind. announce: called with each launch before it
+    is made, and before anything is compiled for it, by a function that says what a report would
+    show.
     """
 
     announce: Announce = staticmethod(_ignore)
 
-    def __init__(self, name: str, style: Style | None = None) -> None:
+    def __init__(self, name: str, style: Style | None = None, second: str | None = None) -> None:
         self.name = name
         self.style = style
+        self._second = second
         self._loaded: OrderedDict[tuple[Runnable, Style], _Loaded] = OrderedDict()
 
     def on_rung(self, rung: Rung) -> DeviceUnderTest:
@@ -151,6 +155,28 @@ class DeviceUnderTest:
     def capabilities(self) -> Capabilities:
         """What the device declares."""
         return self.backend.capabilities
+
+    @property
+    def second(self) -> str:
+        """The other device of rows that take two: the one that was named, or the next number."""
+        if self._second is not None:
+            return self._second
+        name, _, number = self.name.rpartition(":")
+        if name and number.isdigit():
+            return f"{name}:{int(number) + 1}"
+        return f"{self.name}:1"
+
+    @property
+    def partners(self) -> tuple[str, ...]:
+        """The devices to copy to and from: the second, where there is one, and the reference's.
+
+        The second alone where it was named.
+        """
+        if self._second is not None:
+            return (self._second,)
+        next_ones = () if self.capabilities.is_single else (self.second,)
+        is_reference = self.name.partition(":")[0] == REFERENCE
+        return next_ones if is_reference else (*next_ones, REFERENCE)
 
     def run_ast(
         self,

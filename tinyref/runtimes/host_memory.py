@@ -63,6 +63,10 @@ class HostAllocator:
         if source.nbytes:
             handle[: source.nbytes] = np.frombuffer(source, dtype=np.uint8)
 
+    def transfer(self, target: HostHandle, source: HostHandle, origin: HostAllocator) -> None:
+        """Copies between devices of one kind: `source`, which is of `origin`, into `target`."""
+        target[:] = source
+
     def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
         """Fills `destination` from the start of `handle`.
 

@@ -35,6 +35,9 @@ class NullAllocator:
     def copy_in(self, handle: int, source: memoryview) -> None:
         """Nothing to do: the bytes are dropped."""
 
+    def transfer(self, target: int, source: int, origin: NullAllocator) -> None:
+        """Nothing to do: there is nothing in `source`."""
+
     def copy_out(self, destination: memoryview, handle: int) -> NoReturn:
         """Raises `UserError`: whatever is asked for, it was never computed."""
         raise UserError(

@@ -11,6 +11,7 @@ from tinyref_conformance.faulty import (
     memory,
     replay,
     tiles,
+    transfers,
     waiting,
 )
 from tinyref_conformance.faulty.broken import BrokenBackend
@@ -67,5 +68,14 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(tiles.SwappedTileLane, Rung.MATMUL),
         _faulty(replay.StalePointers, Rung.JIT),
         _faulty(replay.StaleVariables, Rung.JIT),
+        _faulty(transfers.LostTransferOffset, Rung.JIT),
+        _faulty(transfers.RoundedTransferOffset, Rung.JIT),
+        _faulty(transfers.NeighbourTransfer, Rung.JIT),
+        _faulty(transfers.TruncatedTransfer, Rung.JIT),
+        _faulty(transfers.RoundedTransferSize, Rung.JIT),
+        _faulty(transfers.SwappedTransfer, Rung.JIT),
+        _faulty(transfers.EarlyTransfer, Rung.JIT),
+        _faulty(transfers.HastyTransfer, Rung.JIT),
+        _faulty(transfers.LateTransfer, Rung.JIT),
     )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 from tinyref.interpret import Hooks
 from tinyref.runtimes.host_memory import HostAllocator, HostHandle
@@ -14,7 +14,7 @@ from tinyref.uops.program import Program
 from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
 
 
-class _Queue:
+class Queue:
     """Launches that are done one after the other, by a thread of their own."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class _Queue:
 class _QueuedKernel(BrokenKernel):
     """Returns before its launch is done, unless it is to wait."""
 
-    def __init__(self, device: str, program: Program, queue: _Queue) -> None:
+    def __init__(self, device: str, program: Program, queue: Queue) -> None:
         super().__init__(device, program, {}, Hooks())
         self._queue = queue
 
@@ -52,10 +52,10 @@ class _QueuedKernel(BrokenKernel):
         return None
 
 
-class _WaitingAllocator(HostAllocator):
+class WaitingAllocator(HostAllocator):
     """Copies that wait for the launches before them; `waits_in` is False where those in do not."""
 
-    def __init__(self, device: str, queue: _Queue, waits_in: bool) -> None:
+    def __init__(self, device: str, queue: Queue, waits_in: bool) -> None:
         super().__init__(device)
         self._queue = queue
         self._waits_in = waits_in
@@ -69,14 +69,27 @@ class _WaitingAllocator(HostAllocator):
         self._queue.wait()
         super().copy_out(destination, handle)
 
+    def transfer(self, target: HostHandle, source: HostHandle, origin: HostAllocator) -> None:
+        self.wait_for(origin)
+        super().transfer(target, source, origin)
 
-class _Queueing(BrokenBackend):
+    def wait_for(self, origin: HostAllocator) -> None:
+        """Returns when the launches of both devices of a transfer are done."""
+        for allocator in (self, origin):
+            if isinstance(allocator, WaitingAllocator):
+                allocator._queue.wait()
+
+
+class Queueing(BrokenBackend):
+    """Launches without waiting, as devices do; the faults are those of its subclasses."""
+
     waits_in = True
+    allocator_class: ClassVar[type[WaitingAllocator]] = WaitingAllocator
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.queue = _Queue()
-        self._allocator = _WaitingAllocator(self.name, self.queue, self.waits_in)
+        self.queue = Queue()
+        self._allocator = self.allocator_class(self.name, self.queue, self.waits_in)
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         healthy = super().load(entry, binary)
@@ -86,14 +99,14 @@ class _Queueing(BrokenBackend):
         self.queue.wait()
 
 
-class IdleSynchronize(_Queueing):
+class IdleSynchronize(Queueing):
     """Launches without waiting, as devices do, and synchronize does not wait either."""
 
     def synchronize(self) -> None:
         return
 
 
-class EarlyCopies(_Queueing):
+class EarlyCopies(Queueing):
     """Copies to memory that launches before the copy have still to read."""
 
     waits_in = False

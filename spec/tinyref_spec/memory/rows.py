@@ -16,9 +16,9 @@ from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_spec import samples
-from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.bits import to_bits
 from tinyref_spec.case import Measurement, Needs, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, kernel_needs, make_row, same_bytes
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernels.named import copied, elementwise
@@ -60,19 +60,6 @@ def _declares_core(case_id: str, device: DeviceUnderTest) -> Measurement:
     return Measurement(not missing, message, compared=len(CORE_DTYPES) + len(CORE_OPS))
 
 
-def _same_bytes(found: Array, expected: Array, what: str) -> Measurement:
-    """Compares two byte arrays; red zones count, so that nothing is compared empty."""
-    good = to_bits(found) == to_bits(expected)
-    if bool(good.all()):
-        return Measurement(True, compared=max(1, int(expected.size)))
-    first = int(np.flatnonzero(~good)[0])
-    return Measurement(
-        False,
-        f"{what}: element {first} is {found[first]!r}, was {expected[first]!r}",
-        compared=int(expected.size),
-    )
-
-
 def _round_trip(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Random bits to the device and back; then other bits over them."""
     buffer = device.guarded(dtype, size)
@@ -80,7 +67,7 @@ def _round_trip(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) 
         for seed in (size, size + 1):
             data = samples.random_bits(dtype, size, seed)
             buffer.fill(data)
-            found = _same_bytes(buffer.read(), data, f"copy {seed - size} of {size} elements")
+            found = same_bytes(buffer.read(), data, f"copy {seed - size} of {size} elements")
             if not found.passed:
                 return found
     except MemoryDamageError as error:
@@ -97,14 +84,14 @@ def _views(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> 
     base.copy_in(to_bits(whole).data)
     view = base.view(offset * dtype.itemsize, part.size, dtype)
     before = np.frombuffer(view.copy_out(), dtype=numpy_dtype(dtype))
-    found = _same_bytes(before, whole[offset : offset + part.size], f"view at {offset}")
+    found = same_bytes(before, whole[offset : offset + part.size], f"view at {offset}")
     if not found.passed:
         return found
     view.copy_in(to_bits(part).data)
     expected = whole.copy()
     expected[offset : offset + part.size] = part
     after = np.frombuffer(base.copy_out(), dtype=numpy_dtype(dtype))
-    return _same_bytes(after, expected, f"whole buffer after a write at {offset}")
+    return same_bytes(after, expected, f"whole buffer after a write at {offset}")
 
 
 def _two_buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -114,7 +101,7 @@ def _two_buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
     for buffer, item in zip(buffers, data, strict=True):
         buffer.copy_in(item.data)
     for number, (buffer, item) in enumerate(zip(buffers, data, strict=True)):
-        found = _same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), item, f"buffer {number}")
+        found = same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), item, f"buffer {number}")
         if not found.passed:
             return found
     return Measurement(True, compared=sum(item.size for item in data))
@@ -123,7 +110,7 @@ def _two_buffers(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _large(nbytes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
     buffer = Buffer(device.name, nbytes, dtypes.uint8).copy_in(data.data)
-    return _same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), data, f"{nbytes} bytes")
+    return same_bytes(np.frombuffer(buffer.copy_out(), np.uint8), data, f"{nbytes} bytes")
 
 
 def _measure_refusal(

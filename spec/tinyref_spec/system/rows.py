@@ -7,7 +7,7 @@ is wanted is computed by numpy from the same integers.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.system import images, sharding, state
+from tinyref_spec.system import images, sharding, state, transfers
 
 CALLS = 5
 EXACT = "Equal in every bit: small integers."
@@ -27,18 +27,6 @@ EXACT = "Equal in every bit: small integers."
 def _integers(*shape: int, seed: int = 0, most: int = 5) -> Array:
     generator = np.random.default_rng(seed)
     return generator.integers(-most, most + 1, shape).astype(np.float32)
-
-
-def _judge_pairs(pairs: Iterable[tuple[str, object, object]]) -> Measurement:
-    """Passes where all found arrays equal the wanted ones; each pair says what it is."""
-    compared = 0
-    for what, found, wanted in pairs:
-        have, want = np.asarray(found), np.asarray(wanted)
-        compared += max(want.size, 1)
-        if have.shape != want.shape or not np.array_equal(have, want):
-            message = f"{what}: wanted {want.reshape(-1)[:4]}, got {have.reshape(-1)[:4]}"
-            return Measurement(False, message, compared)
-    return Measurement(True, "", compared)
 
 
 # --- replay -------------------------------------------------------------------------------------
@@ -65,7 +53,7 @@ def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
             yield f"the result of call {call} after all calls", result.numpy(), wanted
 
     with Context(JIT=1):
-        return _judge_pairs(pairs())
+        return judge_pairs(pairs())
 
 
 def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -93,7 +81,7 @@ def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
             yield f"weights after call {call}", weight.numpy(), wanted
 
     with Context(JIT=1):
-        return _judge_pairs(pairs())
+        return judge_pairs(pairs())
 
 
 def _replay_refused(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -122,7 +110,7 @@ def _replay_refused(case_id: str, device: DeviceUnderTest) -> Measurement:
                 return Measurement(False, f"{what}: refused as {error}", 1)
             return Measurement(False, f"{what} is not refused", 1)
         wanted = _integers(2, 2) * 2 + 1
-        return _judge_pairs([("a call that fits", scaled(tensor(2, 2), 2).numpy(), wanted)])
+        return judge_pairs([("a call that fits", scaled(tensor(2, 2), 2).numpy(), wanted)])
 
 
 # --- symbolic shapes ----------------------------------------------------------------------------
@@ -150,7 +138,7 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
                 yield f"form {number} for n = {size}", found.numpy(), wanted[number]
 
     with Context(JIT=jit):
-        return _judge_pairs(pairs())
+        return judge_pairs(pairs())
 
 
 def _cache(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -174,7 +162,7 @@ def _cache(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
         yield "the cache", cache.numpy(), rows
 
     with Context(JIT=jit):
-        return _judge_pairs(pairs())
+        return judge_pairs(pairs())
 
 
 # --- kernels and memory -------------------------------------------------------------------------
@@ -190,7 +178,7 @@ def _many_kernels(count: int, case_id: str, device: DeviceUnderTest) -> Measurem
     for number in range(kernels):
         x = (x + number % 3).contiguous()
         wanted = wanted + np.float32(number % 3)
-    return _judge_pairs([(f"{kernels} kernels", x.numpy(), wanted)])
+    return judge_pairs([(f"{kernels} kernels", x.numpy(), wanted)])
 
 
 def _large(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -201,7 +189,7 @@ def _large(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     numbers = (np.arange(size, dtype=np.int64) % 251).astype(np.int32)
     x = Tensor(numbers, device=device.name)
     back = (x + 1).flip(0).numpy()
-    return _judge_pairs([("all elements, turned around", back, (numbers + 1)[::-1])])
+    return judge_pairs([("all elements, turned around", back, (numbers + 1)[::-1])])
 
 
 def _graph(device: str) -> list[Array]:
@@ -238,7 +226,7 @@ def _memory_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
                 for number, found in enumerate(_graph(device.name)):
                     yield f"output {number} with MEMORY_PLAN={plan}", found, wanted[number]
 
-    return _judge_pairs(pairs())
+    return judge_pairs(pairs())
 
 
 def _replay_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -261,26 +249,7 @@ def _replay_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
                     found = jitted(Tensor(x, device=device.name)).numpy()
                     yield f"call {call} with MEMORY_PLAN={plan}", found, (x + 6).sum(0)
 
-    return _judge_pairs(pairs())
-
-
-def _transfer(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Values go to the interpreter's device and back, views and all."""
-    from tinyref import Tensor, TinyJit
-
-    @TinyJit
-    def there_and_back(x: Tensor) -> Tensor:
-        away = (x.T * 2).to("PYTHON") + 1
-        return away[1:].flip(0).to(device.name) - 3
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for call in range(4):
-            x = _integers(3, 4, seed=call)
-            found = there_and_back(Tensor(x, device=device.name)).numpy()
-            yield f"call {call}", found, (x.T * 2 + 1)[1:][::-1] - 3
-
-    with Context(JIT=jit):
-        return _judge_pairs(pairs())
+    return judge_pairs(pairs())
 
 
 def rows() -> Iterator[Row]:
@@ -304,16 +273,6 @@ def rows() -> Iterator[Row]:
             ("system.memory",),
             "float32",
             lambda: [Check("plan", _memory_plan), Check("replay", _replay_plan)],
-        ),
-        (
-            "transfer",
-            "Values go from device to device and back.",
-            ("system.transfer", "tensor.copy"),
-            "float32",
-            lambda: [
-                Check("plain", functools.partial(_transfer, 0)),
-                Check("replay", functools.partial(_transfer, 1)),
-            ],
         ),
         (
             "symbolic",
@@ -343,6 +302,7 @@ def rows() -> Iterator[Row]:
     for name, sentence, cited, dtype, checks in tables:
         row_id = f"system.{name}.{dtype}"
         yield make_row(row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks)
+    yield from transfers.rows()
     yield from sharding.rows()
     yield from images.rows()
     yield from state.rows()

@@ -1,4 +1,4 @@
-"""Rows of tensors on several devices of the kind under test: NAME and NAME:1, as on one of them.
+"""Rows of tensors on two devices, NAME and NAME:1 or the one that was named: as on one of them.
 
 Data are small integers, so every result is exact in every order of additions.
 """
@@ -90,13 +90,6 @@ GRADIENT = Program(
 )
 
 
-def _devices(device: DeviceUnderTest) -> tuple[str, str]:
-    name, _, number = device.name.rpartition(":")
-    if name and number.isdigit():
-        return device.name, f"{name}:{int(number) + 1}"
-    return device.name, f"{device.name}:1"
-
-
 def _values(dtype: DType) -> tuple[Array, Array]:
     count = SHAPE[0] * SHAPE[1]
     x, y = (samples.small_integers(dtype, count, seed, 3).reshape(SHAPE) for seed in (1, 2))
@@ -129,7 +122,7 @@ def _run(
     from tinyref import Tensor
 
     arrays = _values(dtype)
-    devices = _devices(device)
+    devices = (device.name, device.second)
     x, y = (
         Tensor(array, device=device.name).shard(devices, axis)
         for array, axis in zip(arrays, axes, strict=True)
@@ -145,7 +138,7 @@ def _all_reduced(ring: int, case_id: str, device: DeviceUnderTest) -> Measuremen
     from tinyref import Tensor
 
     values = np.random.default_rng(ring).standard_normal((6, 40)).astype(np.float32)
-    devices = _devices(device)
+    devices = (device.name, device.second)
     with Context(RING=ring):
         result = Tensor(values, device=device.name).shard(devices, 0).sum(0)
         pieces = [result.shard((name,)).numpy() for name in devices]
@@ -162,8 +155,8 @@ def _measure_moves(axis: int | None, case_id: str, device: DeviceUnderTest) -> M
     from tinyref import Tensor
 
     values = samples.random_bits(dtypes.int32, 35, 3).reshape(SHAPE)
-    there = Tensor(values, device=device.name).shard(_devices(device), axis)
-    for name in _devices(device):
+    there = Tensor(values, device=device.name).shard((device.name, device.second), axis)
+    for name in (device.name, device.second):
         found = _same(there.to(name).numpy(), values, f"back on {name}")
         if not found.passed:
             return found

@@ -1,0 +1,151 @@
+"""The rows of copies between two devices: right devices pass, each fault of a copy is seen."""
+
+from __future__ import annotations
+
+import pytest
+from run_rows import failed
+
+from tinyref.device import Backend, Buffer, Device
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.python import PythonBackend
+from tinyref_spec.case import Measurement
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.system import transfers
+
+HERE = "test_transfer_rows"
+FAULTY = "tinyref_conformance.faulty"
+# One row of each kind, in the type that shows most.
+PLAIN = ("bytes.uint8", "view.uint8", "order", "tensor.uint8", "float32")
+
+
+def rows_that_fail(device: str) -> set[str]:
+    found = {case for name in PLAIN for case in failed(f"system.transfer.{name}", device)}
+    return {name for name in PLAIN for case in found if case.startswith(f"system.transfer.{name}")}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_right_devices_pass(device: str) -> None:
+    assert failed("system.transfer", device, "uint8") == []
+    assert failed("system.transfer.float32", device) == []
+    assert failed("system.transfer.order", device) == []
+
+
+@pytest.mark.long
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("HastyTransfer", {"order"}),
+        ("RoundedTransferOffset", {"view.uint8"}),
+        ("RoundedTransferSize", {"bytes.uint8", "view.uint8"}),
+        ("TruncatedTransfer", {"bytes.uint8", "view.uint8", "tensor.uint8"}),
+        ("LostTransferOffset", {"bytes.uint8", "view.uint8", "float32"}),
+        ("EarlyTransfer", {"order", "tensor.uint8", "float32"}),
+        ("LateTransfer", {"order", "float32"}),
+        ("NeighbourTransfer", set(PLAIN)),
+        ("SwappedTransfer", set(PLAIN)),
+    ],
+)
+def test_a_fault_of_copies_is_seen_by_these_rows(name: str, rows: set[str]) -> None:
+    assert rows_that_fail(f"{FAULTY}:{name}") == rows
+
+
+@pytest.mark.long
+def test_all_below_is_blind_to_faults_between_devices() -> None:
+    assert failed("memory.copy.uint8,memory.view.uint8", f"{FAULTY}:NeighbourTransfer") == []
+
+
+class ByTheHost(HostAllocator):
+    """Has no way of its own to another device."""
+
+    transfer = None  # type: ignore[assignment]
+
+
+class Single(PythonBackend):
+    """There is one of it, and copies go by the host."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        assert not index, "there is one of it"
+        self._allocator = ByTheHost(self.name)
+
+    @property
+    def capabilities(self):  # type: ignore[no-untyped-def,override]
+        from dataclasses import replace
+
+        return replace(super().capabilities, is_single=True)
+
+
+def test_a_device_that_is_single_copies_to_the_reference() -> None:
+    assert DeviceUnderTest(f"{HERE}:Single").partners == ("PYTHON",)
+    assert failed("system.transfer.bytes.int32", f"{HERE}:Single") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "second", "partners"),
+    [
+        ("CPU", None, ("CPU:1", "PYTHON")),
+        ("CPU:3", None, ("CPU:4", "PYTHON")),
+        ("PYTHON", None, ("PYTHON:1",)),
+        ("CPU", "PYTHON", ("PYTHON",)),
+        ("CPU", "CPU:7", ("CPU:7",)),
+        (f"{FAULTY}:LateTransfer", None, (f"{FAULTY}:LateTransfer:1", "PYTHON")),
+    ],
+)
+def test_partners(name: str, second: str | None, partners: tuple[str, ...]) -> None:
+    device = DeviceUnderTest(name, second=second)
+    assert device.partners == partners
+    assert device.on_rung(transfers.Rung.JIT).second == partners[0]
+
+
+def test_both_ways_are_measured_and_the_first_failure_is_named() -> None:
+    asked = []
+
+    def one_way(origin: str, target: str) -> Measurement:
+        asked.append((origin, target))
+        return Measurement(origin != "PYTHON", "wrong", compared=3)
+
+    found = transfers._both_ways(one_way, "case", DeviceUnderTest("CPU"))
+    ways = [("CPU", "CPU:1"), ("CPU:1", "CPU"), ("CPU", "PYTHON"), ("PYTHON", "CPU")]
+    assert asked == ways
+    assert not found.passed
+    assert found.message == "from PYTHON to CPU: wrong"
+    assert found.compared == 13
+
+
+class Counting(HostAllocator):
+    """Counts the copies that it makes itself."""
+
+    copies = 0
+
+    def transfer(self, target, source, origin):  # type: ignore[no-untyped-def]
+        self.copies += 1
+        assert type(origin) is type(self)
+        assert origin is not self
+        super().transfer(target, source, origin)
+
+
+class Direct(PythonBackend):
+    """Copies between two of it by its allocator."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = Counting(self.name)
+
+
+def test_an_allocator_that_transfers_is_asked_between_its_own_devices_alone() -> None:
+    first, second = f"{HERE}:Direct", f"{HERE}:Direct:1"
+    source = Buffer(first, 4, dtypes.uint8).copy_in(memoryview(b"abcd"))
+    there = Buffer(second, 4, dtypes.uint8)
+    assert bytes(there.copy_from(source).copy_out()) == b"abcd"
+    assert Device[second].allocator.copies == 1  # type: ignore[attr-defined]
+    assert bytes(Buffer("PYTHON", 4, dtypes.uint8).copy_from(source).copy_out()) == b"abcd"
+    assert bytes(there.copy_from(Buffer("CPU", 4, dtypes.uint8).copy_in(memoryview(b"efgh")))
+                 .copy_out()) == b"efgh"  # fmt: skip
+    assert Device[second].allocator.copies == 1  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="copy_from: got 4 bytes, the buffer has 3"):
+        there.view(0, 3, dtypes.uint8).copy_from(source)
+    assert issubclass(Direct, Backend)

@@ -1,0 +1,418 @@
+"""Rows of copies between two devices, both ways: bytes, views, order, tensors, captured functions.
+
+The device under test copies to and from its partners: the next of its kind and the reference's,
+or the one that the run names.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tinyref.config import Context
+from tinyref.device import Buffer, Device
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.runtimes.kernel import Kernel, compile_program
+from tinyref.runtimes.red_zones import POISONS, GuardedBuffer, MemoryDamageError
+from tinyref_spec import samples
+from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row, same_bytes
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp
+from tinyref_spec.memory import order
+
+SIZES = (0, 1, 3, 16, 17, 255)
+# Where views begin in their buffers, in elements: of the source, of the target.
+OFFSETS = ((0, 1), (1, 0), (3, 3), (2, 5), (7, 64), (64, 7), (511, 100))
+LARGE_BYTES = (1 << 22) + 5
+HUGE_BYTES = 1 << 28
+WORDS = 1 << 18
+MOVED_DTYPES = (
+    *(dtypes.float32, dtypes.int32, dtypes.bool, dtypes.uint8, dtypes.int16, dtypes.float16),
+    *(dtypes.float64, dtypes.int64),
+)
+NOTHING_THERE = "no other device is there that runs kernels"
+
+# What is measured of a copy from one device to another, by their names.
+OneWay = Callable[[str, str], Measurement]
+
+
+def _both_ways(check: OneWay, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A check from the device to each partner and back; the first failure counts."""
+    return _each(check, device, device.partners)
+
+
+def _each(check: OneWay, device: DeviceUnderTest, partners: tuple[str, ...]) -> Measurement:
+    found = Measurement(True, compared=1, observed="" if partners else NOTHING_THERE)
+    for partner in partners:
+        for origin, target in ((device.name, partner), (partner, device.name)):
+            measured = check(origin, target)
+            measured.compared += found.compared
+            found = measured
+            if not found.passed:
+                found.message = f"from {origin} to {target}: {found.message}"
+                return found
+    return found
+
+
+def _computing_partners(device: DeviceUnderTest, *used: DType) -> tuple[str, ...]:
+    """Those that run kernels of these types."""
+    return tuple(
+        name
+        for name in device.partners
+        if Device[name].capabilities.ops
+        and all(Device[name].capabilities.supports(dtype) for dtype in used)
+    )
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+def _bytes(dtype: DType, size: int, origin: str, target: str) -> Measurement:
+    """All bits arrive, between red zones, from among others that stay as they are."""
+    data = samples.random_bits(dtype, size + 64, size)
+    held, there = Buffer(origin, data.size, dtype), GuardedBuffer(target, dtype, size)
+    held.copy_in(to_bits(data).data)
+    there.fill(POISONS[0])
+    there.view.copy_from(held.view(32 * dtype.itemsize, size, dtype))
+    try:
+        found = same_bytes(there.read(), data[32 : size + 32], f"{size} {dtype.name}")
+    except MemoryDamageError as error:
+        return Measurement(False, str(error), compared=1)
+    if not found.passed:
+        return found
+    return same_bytes(np.frombuffer(held.copy_out(), data.dtype), data, "the source")
+
+
+def _large(nbytes: int, origin: str, target: str) -> Measurement:
+    return _bytes(dtypes.uint8, nbytes, origin, target)
+
+
+def _view_of_view(buffer: Buffer, dtype: DType, offset: int, size: int) -> Buffer:
+    """`size` elements from `offset` on, by way of a view that begins half as far in."""
+    half = offset // 2
+    outer = buffer.view(half * dtype.itemsize, buffer.size - half, dtype)
+    return outer.view((offset - half) * dtype.itemsize, size, dtype)
+
+
+def _views(dtype: DType, offsets: tuple[int, int], origin: str, target: str) -> Measurement:
+    """A part of one buffer goes to a part of another, of which the rest stays."""
+    at_source, at_target = offsets
+    held, old = samples.random_bits(dtype, 1024, 1), samples.random_bits(dtype, 1024, 2)
+    source = Buffer(origin, 1024, dtype).copy_in(to_bits(held).data)
+    there = Buffer(target, 1024, dtype).copy_in(to_bits(old).data)
+    part = _view_of_view(source, dtype, at_source, 301)
+    _view_of_view(there, dtype, at_target, 301).copy_from(part)
+    expected = old.copy()
+    expected[at_target : at_target + 301] = held[at_source : at_source + 301]
+    for buffer, wanted, what in ((there, expected, "the target"), (source, held, "the source")):
+        found = np.frombuffer(buffer.copy_out(), numpy_dtype(dtype))
+        judged = same_bytes(found, wanted, what)
+        if not judged.passed:
+            return judged
+    return judged
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _work(device: str) -> order.Work:
+    """A launch that takes a while, found once for each device of a process."""
+    return order.long_work(DeviceUnderTest(device))
+
+
+def _short(device: str) -> Kernel:
+    return compile_program(device, order.chain(order.FIRST_ITERATIONS))
+
+
+def _word_pairs(*found: tuple[str, Buffer, int]) -> Measurement:
+    return judge_pairs((what, order.number_in(buffer), wanted) for what, buffer, wanted in found)
+
+
+def _after_launch(origin: str, target: str) -> Measurement:
+    """A launch, a copy of what it wrote, a launch there that reads it, and all of it back."""
+    work, short = _work(origin), _short(target)
+    out, start = order.word(origin, 0), order.word(origin, 5)
+    there, result = order.word(target, 0), order.word(target, 0)
+    back = order.word(origin, 0)
+    work.kernel([out, start])
+    there.copy_from(out)
+    short([result, there])
+    back.copy_from(result)
+    wanted = order.after_iterations(5, work.iterations)
+    further = order.after_iterations(wanted, order.FIRST_ITERATIONS)
+    return _word_pairs(
+        ("what a launch before the copy wrote", there, wanted),
+        ("what a launch after the copy read", result, further),
+        ("what came back", back, further),
+    )
+
+
+def _before_launch(origin: str, target: str) -> Measurement:
+    """A launch that was called before the copy reads what was there before it."""
+    work = _work(target)
+    out, there = order.word(target, 0), order.word(target, 9)
+    work.kernel([out, there])
+    there.copy_from(order.word(origin, 1))
+    wanted = order.after_iterations(9, work.iterations)
+    return _word_pairs(
+        ("what a launch before the copy read", out, wanted), ("what was copied", there, 1)
+    )
+
+
+def _overwritten(origin: str, target: str) -> Measurement:
+    """What changes the source after the copy was called does not reach the target."""
+    numbers = np.arange(WORDS, dtype=np.uint32)
+    source = Buffer(origin, WORDS, order.WORD).copy_in(numbers.data)
+    there = Buffer(target, WORDS, order.WORD).copy_in(np.zeros_like(numbers).data)
+    there.copy_from(source)
+    last = source.view((WORDS - 1) * order.WORD.itemsize, 1, order.WORD)
+    _short(origin)([last, order.word(origin, 3)])
+    source.view(0, WORDS - 1, order.WORD).copy_in(np.full(WORDS - 1, 77, np.uint32).data)
+    wanted = order.after_iterations(3, order.FIRST_ITERATIONS)
+    found = np.frombuffer(there.copy_out(), np.uint32)
+    after = np.frombuffer(source.copy_out(), np.uint32)
+    return judge_pairs(
+        (
+            ("the target", found, numbers),
+            ("the source after a copy and a launch", after[-2:], np.array([77, wanted])),
+        )
+    )
+
+
+def _freed(origin: str, target: str) -> Measurement:
+    """The source is freed as soon as the copy was called, and its memory used for other things."""
+    numbers = np.arange(WORDS, dtype=np.uint32)
+    source = Buffer(origin, WORDS, order.WORD).copy_in(numbers.data)
+    there = Buffer(target, WORDS, order.WORD)
+    there.copy_from(source)
+    del source
+    others = [Buffer(origin, WORDS, order.WORD) for _ in range(3)]
+    for other in others:
+        other.copy_in(np.full(WORDS, 99, np.uint32).data)
+    return judge_pairs([("the target", np.frombuffer(there.copy_out(), np.uint32), numbers)])
+
+
+ORDERS: dict[str, OneWay] = {
+    "after_launch": _after_launch,
+    "before_launch": _before_launch,
+    "overwritten": _overwritten,
+    "freed": _freed,
+}
+
+
+def _ordered(check: OneWay, case_id: str, device: DeviceUnderTest) -> Measurement:
+    return _each(check, device, _computing_partners(device, order.WORD, dtypes.int32))
+
+
+# --- tensors --------------------------------------------------------------------------------------
+
+# Views of a tensor of 6 rows of 5; each is the same function of a tensor and of an array.
+FORMS: dict[str, Callable[..., object]] = {
+    "all": lambda x: x,
+    "rows": lambda x: x[1:4],
+    "row": lambda x: x[3],
+    "columns": lambda x: x[:, 1::2],
+    "transposed": lambda x: x.T[1:],
+    "flipped": lambda x: x[::-1],
+    "view_of_view": lambda x: x[1:][:, 2:][::2],
+    "one": lambda x: x[2, 3],
+    "none": lambda x: x[:0],
+}
+
+
+def _moved(name: str, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A view of a tensor goes to the other device, and a view of it is taken there."""
+    from tinyref import Tensor
+
+    form = FORMS[name]
+    array = samples.small_integers(dtype, 30, 4).reshape(6, 5)
+
+    def one_way(origin: str, target: str) -> Measurement:
+        x = Tensor(array, device=origin).realize()
+        sent = form(x).to(target)  # type: ignore[attr-defined] # a form of a tensor is a tensor
+        taken = form(x.to(target))
+        expected = np.asarray(form(array))
+        return judge_pairs(
+            (
+                ("a view that was sent", sent.numpy(), expected),
+                ("computed of a view that was sent", (sent != 0).numpy(), expected != 0),
+                ("a view that is taken there", taken.numpy(), expected),  # type: ignore[attr-defined]
+            )
+        )
+
+    return _each(one_way, device, _computing_partners(device, dtype, dtypes.bool, dtypes.int32))
+
+
+def _there_and_back(jit: int, origin: str, target: str) -> Measurement:
+    """Values are computed, sent, computed there, and come back, views and all."""
+    from tinyref import Tensor, TinyJit
+
+    @TinyJit
+    def there_and_back(x: Tensor) -> Tensor:
+        away = (x.T * 2).to(target) + 1
+        return away[1:].flip(0).to(origin) - 3
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        for call in range(4):
+            x = _numbers(call, 3, 4)
+            found = there_and_back(Tensor(x, device=origin)).numpy()
+            yield f"call {call}", found, (x.T * 2 + 1)[1:][::-1] - 3
+
+    with Context(JIT=jit):
+        return judge_pairs(pairs())
+
+
+def _state(jit: int, origin: str, target: str) -> Measurement:
+    """Sums on both devices grow by what is sent, by whole assignments and by those of views."""
+    from tinyref import Tensor, TinyJit
+
+    here = Tensor(_numbers(8, 4, 3), device=origin).realize()
+    away = Tensor(_numbers(9, 4, 3), device=target).realize()
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        away.assign(away + x.to(target))
+        here[1:3] = away[2:].to(origin)
+        away[0] = here.sum(0).to(target)
+        return here.max(0).to(target)
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        mine, other = _numbers(8, 4, 3), _numbers(9, 4, 3)
+        for call in range(4):
+            x = _numbers(call, 4, 3)
+            other = other + x
+            mine[1:3] = other[2:]
+            other[0] = mine.sum(0)
+            yield f"result {call}", step(Tensor(x, device=origin)).numpy(), mine.max(0)
+            yield f"state after call {call}", here.numpy(), mine
+            yield f"state of the other after call {call}", away.numpy(), other
+
+    with Context(JIT=jit):
+        return judge_pairs(pairs())
+
+
+def _chain(count: int, origin: str, target: str) -> Measurement:
+    """A tensor goes to and fro many times, and each device computes between."""
+    from tinyref import Tensor
+
+    x = Tensor(_numbers(3, 5, 7), device=origin)
+    wanted = _numbers(3, 5, 7)
+    for number in range(count):
+        x = (x.to(target)[1:].pad(((1, 0), (0, 0))) + number % 3).to(origin).flip(1) - 1
+        wanted[0] = 0
+        wanted = (wanted + np.float32(number % 3))[:, ::-1] - 1
+    return judge_pairs([(f"after {count} times", x.numpy(), wanted)])
+
+
+def _numbers(seed: int, *shape: int) -> Array:
+    return samples.small_integers(dtypes.float32, int(np.prod(shape)), seed).reshape(shape)
+
+
+PROGRAMS: dict[str, OneWay] = {
+    "plain": functools.partial(_there_and_back, 0),
+    "replay": functools.partial(_there_and_back, 1),
+    "state": functools.partial(_state, 0),
+    "state.replay": functools.partial(_state, 1),
+    "chain:12": functools.partial(_chain, 12),
+}
+
+
+def _computed(check: OneWay, case_id: str, device: DeviceUnderTest) -> Measurement:
+    partners = _computing_partners(device, dtypes.float32, dtypes.int32, dtypes.bool)
+    return _each(check, device, partners)
+
+
+def _way_check(name: str, check: OneWay, full_only: bool = False) -> Check:
+    return Check(name, functools.partial(_both_ways, check), full_only)
+
+
+def _byte_checks(dtype: DType) -> list[Check]:
+    return [_way_check(f"size:{size}", functools.partial(_bytes, dtype, size)) for size in SIZES]
+
+
+def _view_checks(dtype: DType) -> list[Check]:
+    return [
+        _way_check(f"offsets:{first}_{second}", functools.partial(_views, dtype, (first, second)))
+        for first, second in OFFSETS
+    ]
+
+
+def _row(
+    name: str,
+    dtype: str,
+    sentence: str,
+    checks: Callable[[], list[Check]],
+    *used: DType,
+    clauses: tuple[str, ...] = (),
+) -> Row:
+    return make_row(
+        f"system.transfer.{name}{dtype}",
+        sentence,
+        ("system.transfer", *clauses),
+        Rung.JIT,
+        "transfer",
+        dtype,
+        Ulp(0).sentence,
+        kernel_needs(*used),
+        checks,
+    )
+
+
+def rows() -> Iterator[Row]:
+    """Rows of copies between devices."""
+    for dtype in dtypes.all:
+        sentence = f"Bits of {dtype.name} arrive on another device as they were, and no others."
+        make = functools.partial(_byte_checks, dtype)
+        yield _row("bytes.", dtype.name, sentence, make, clauses=("memory.red_zone",))
+    for dtype in (dtypes.uint8, dtypes.float32, dtypes.float64):
+        sentence = f"A part of a buffer of {dtype.name} arrives in a part of another."
+        make = functools.partial(_view_checks, dtype)
+        yield _row("view.", dtype.name, sentence, make, clauses=("memory.view",))
+    yield _row(
+        "large.",
+        "uint8",
+        "Large buffers arrive whole.",
+        lambda: [
+            _way_check("size:4MiB_and_5", functools.partial(_large, LARGE_BYTES)),
+            _way_check("size:256MiB", functools.partial(_large, HUGE_BYTES), full_only=True),
+        ],
+    )
+    yield _row(
+        "order.",
+        "uint32",
+        "A copy to another device comes after what was called before it on both, and before what "
+        "is called later.",
+        lambda: [Check(name, functools.partial(_ordered, act)) for name, act in ORDERS.items()],
+        *(order.WORD, dtypes.int32),
+        clauses=("device.order",),
+    )
+    for dtype in MOVED_DTYPES:
+        yield _row(
+            "tensor.",
+            dtype.name,
+            f"Views of tensors of {dtype.name} are the same elements on another device.",
+            functools.partial(_tensor_checks, dtype),
+            *(dtype, dtypes.bool, dtypes.int32),
+            clauses=("tensor.copy",),
+        )
+    yield _row(
+        "",
+        "float32",
+        "Values go from device to device and back, assigned to on both, captured or not.",
+        lambda: [Check(name, functools.partial(_computed, act)) for name, act in PROGRAMS.items()],
+        *(dtypes.float32, dtypes.int32, dtypes.bool),
+        clauses=("tensor.copy", "tensor.assign"),
+    )
+
+
+def _tensor_checks(dtype: DType) -> list[Check]:
+    quick = FORMS if dtype in (dtypes.float32, dtypes.uint8) else ("columns", "row")
+    return [
+        Check(name, functools.partial(_moved, name, dtype), full_only=name not in quick)
+        for name in FORMS
+    ]
