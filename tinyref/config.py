@@ -57,6 +57,17 @@ def dumped_stages(value: str) -> list[str]:
     return names
 
 
+# How emulated GPUs take the groups of a launch and the work-items of a group.
+ORDERS = ("forward", "reverse", "both")
+
+
+def work_item_order(text: str) -> str:
+    """The order that `text` names. Raises `UserError` for another text."""
+    if text not in ORDERS:
+        raise UserLookupError(f"flag EMU_ORDER: got {text!r}: {nearest(text, ORDERS)}")
+    return text
+
+
 @dataclass(frozen=True)
 class Flag:
     """One flag: its type is the type of its default; `accepted` says so in an error.
@@ -135,7 +146,12 @@ FLAGS: dict[str, Flag] = {
         Flag("JIT", 1, "TinyJit captures and replays; 0 runs its functions plainly", 0, 1),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
-        Flag("CPU_LEVEL", 1, "how hard LLVM optimises for the CPU device: 1 is quick", 0, 3),
+        Flag("CPU_LEVEL", 1, "how hard LLVM optimises for CPU and GPU_EMU: 1 is quick", 0, 3),
+        Flag(
+            *("EMU_ORDER", "forward", "work-items of emulated GPUs: forward, reverse, or both"),
+            check=work_item_order,
+        ),
+        Flag("EMU_CHECK", 0, "emulated GPUs look for races and out-of-bounds accesses", 0, 1),
         Flag("THREADS", 0, "host threads that may share a launch; 0 is as many as cores", 0, 1024),
         Flag("CC", "", "the C compiler of the CLANG device; empty takes CC, gcc, clang or tcc"),
         Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),

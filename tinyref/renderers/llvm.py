@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from tinyref import config
 from tinyref.algebra.bounds import bounds, dtype_range
@@ -82,7 +83,7 @@ class LlvmRenderer:
     """Prints programs as LLVM IR; raises `UserError` for a node that it cannot print."""
 
     def render(self, program: Program) -> str:
-        return _Function(program).text()
+        return LlvmFunction(program).text()
 
 
 @functools.cache
@@ -145,11 +146,18 @@ def _cannot_wrap(node: UOp) -> bool:
     return minimum <= min(results) and max(results) <= maximum
 
 
-class _Function:
-    """The text of one function while its nodes are printed in order."""
+class LlvmFunction:
+    """The text of one function while its nodes are printed in order.
+
+    allocations, entry: what its first block does, before the nodes. Subclasses for other machines
+    have another frame around the nodes, and other `printers` of some of them.
+    """
+
+    printers: ClassVar[Mapping[Ops, Callable[[Any, UOp], str | None]]]
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.allocations: list[str] = []
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.declarations: set[str] = set()
@@ -162,10 +170,15 @@ class _Function:
         for node in self.program.uops:
             self.print_node(node)
         entry = entry_name(self.program.name, _LIBRARY_NAMES, "an LLVM")
-        body = [f'define void @"{entry}"(ptr %buffers, ptr %variables) nounwind {{']
-        body += ["entry:", *self.entry, "  br label %start", "start:", *self.lines]
-        body += ["  ret void", "}"]
-        return "\n".join([*body, *sorted(self.declarations), ""])
+        return "\n".join([*self.definition(entry), *sorted(self.declarations), ""])
+
+    def definition(self, entry: str) -> list[str]:
+        """The function `entry` around the nodes that were printed."""
+        return [
+            f'define void @"{entry}"(ptr %buffers, ptr %variables) nounwind {{',
+            *("entry:", *self.allocations, *self.entry, "  br label %start"),
+            *("start:", *self.lines, "  ret void", "}"),
+        ]
 
     # Small pieces
 
@@ -199,7 +212,7 @@ class _Function:
     # Nodes
 
     def print_node(self, node: UOp) -> None:
-        printer = _PRINTERS.get(node.op)
+        printer = self.printers.get(node.op)
         if printer is None:
             raise UserError(f"{node.op.name}: LLVM devices print no such node")
         name = printer(self, node)
@@ -248,12 +261,12 @@ class _Function:
         name = self.fresh("local")
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
         kind = f"[{size} x {memory_type(element_of(node))}]"
-        self.entry.append(f"  {name} = alloca {kind}, align {_SCRATCH_ALIGNMENT}")
+        self.allocations.append(f"  {name} = alloca {kind}, align {_SCRATCH_ALIGNMENT}")
         return name
 
     def define_acc(self, node: UOp) -> str:
         name = self.fresh("acc")
-        self.entry.append(f"  {name} = alloca {value_type(node.dtype)}")
+        self.allocations.append(f"  {name} = alloca {value_type(node.dtype)}")
         self.lines.append(f"  store {self.typed(node.src[0])}, ptr {name}")
         return name
 
@@ -342,7 +355,7 @@ class _Function:
         kind = memory_type(node.dtype)
         # Buffers may start anywhere in another: only the alignment of an element is certain.
         align = node.dtype.scalar.itemsize
-        value = self.emit(f"load {kind}, ptr {self.value(node.src[0])}, align {align}")
+        value = self.emit(f"load {kind}, ptr {self.address(node)}, align {align}")
         return self.to_bool(kind, value) if node.dtype.is_bool else value
 
     def store(self, node: UOp) -> None:
@@ -358,14 +371,18 @@ class _Function:
         self.start_block(f"{label}.end")
 
     def write(self, node: UOp) -> None:
-        address, value = node.src[0], node.src[1]
+        value = node.src[1]
         dtype = value.dtype
         kind = memory_type(dtype)
         text = self.value(value)
         if dtype.is_bool:
             text = self.emit(f"zext {value_type(dtype)} {text} to {kind}")
         align = dtype.scalar.itemsize
-        self.lines.append(f"  store {kind} {text}, ptr {self.value(address)}, align {align}")
+        self.lines.append(f"  store {kind} {text}, ptr {self.address(node)}, align {align}")
+
+    def address(self, node: UOp) -> str:
+        """Where a LOAD or STORE that happens finds its first element."""
+        return self.value(node.src[0])
 
     def to_bool(self, kind: str, value: str) -> str:
         return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
@@ -552,36 +569,36 @@ class _Function:
         return self.emit(f"bitcast {text} to {value_type(want)}")
 
 
-_PRINTERS: dict[Ops, Callable[[_Function, UOp], str | None]] = {
-    Ops.CONST: _Function.constant,
-    Ops.DEFINE_GLOBAL: _Function.define_global,
-    Ops.DEFINE_VAR: _Function.define_var,
-    Ops.SPECIAL: _Function.special,
-    Ops.DEFINE_LOCAL: _Function.define_local,
-    Ops.DEFINE_ACC: _Function.define_acc,
-    Ops.UPDATE_ACC: _Function.update_acc,
-    Ops.RANGE: _Function.open_range,
-    Ops.END: _Function.close_range,
-    Ops.IF: _Function.open_if,
-    Ops.ENDIF: _Function.close_if,
-    Ops.INDEX: _Function.index,
-    Ops.LOAD: _Function.load,
-    Ops.STORE: _Function.store,
-    Ops.VECTORIZE: _Function.vectorize,
-    Ops.GEP: _Function.gep,
-    **{op: _Function.instruction for op in _INSTRUCTIONS if op not in (Ops.SHL, Ops.SHR)},
-    Ops.SHL: _Function.shift,
-    Ops.SHR: _Function.shift,
-    Ops.MAX: _Function.maximum,
-    Ops.NEG: _Function.negate,
-    Ops.RECIP: _Function.reciprocal,
-    Ops.SQRT: _Function.intrinsic,
-    Ops.TRUNC: _Function.intrinsic,
-    Ops.EXP2: _Function.library,
-    Ops.LOG2: _Function.library,
-    Ops.SIN: _Function.library,
-    Ops.POW: _Function.library,
-    Ops.WHERE: _Function.where,
-    Ops.CAST: _Function.cast,
-    Ops.BITCAST: _Function.bitcast,
+LlvmFunction.printers = {
+    Ops.CONST: LlvmFunction.constant,
+    Ops.DEFINE_GLOBAL: LlvmFunction.define_global,
+    Ops.DEFINE_VAR: LlvmFunction.define_var,
+    Ops.SPECIAL: LlvmFunction.special,
+    Ops.DEFINE_LOCAL: LlvmFunction.define_local,
+    Ops.DEFINE_ACC: LlvmFunction.define_acc,
+    Ops.UPDATE_ACC: LlvmFunction.update_acc,
+    Ops.RANGE: LlvmFunction.open_range,
+    Ops.END: LlvmFunction.close_range,
+    Ops.IF: LlvmFunction.open_if,
+    Ops.ENDIF: LlvmFunction.close_if,
+    Ops.INDEX: LlvmFunction.index,
+    Ops.LOAD: LlvmFunction.load,
+    Ops.STORE: LlvmFunction.store,
+    Ops.VECTORIZE: LlvmFunction.vectorize,
+    Ops.GEP: LlvmFunction.gep,
+    **{op: LlvmFunction.instruction for op in _INSTRUCTIONS if op not in (Ops.SHL, Ops.SHR)},
+    Ops.SHL: LlvmFunction.shift,
+    Ops.SHR: LlvmFunction.shift,
+    Ops.MAX: LlvmFunction.maximum,
+    Ops.NEG: LlvmFunction.negate,
+    Ops.RECIP: LlvmFunction.reciprocal,
+    Ops.SQRT: LlvmFunction.intrinsic,
+    Ops.TRUNC: LlvmFunction.intrinsic,
+    Ops.EXP2: LlvmFunction.library,
+    Ops.LOG2: LlvmFunction.library,
+    Ops.SIN: LlvmFunction.library,
+    Ops.POW: LlvmFunction.library,
+    Ops.WHERE: LlvmFunction.where,
+    Ops.CAST: LlvmFunction.cast,
+    Ops.BITCAST: LlvmFunction.bitcast,
 }

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import itertools
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import llvmlite
@@ -30,7 +31,7 @@ KERNELS_PER_LINKER = 256
 # Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
 _SYMBOLS = (
     *("exp2", "exp2f", "log2", "log2f", "sin", "sinf", "pow", "powf"),
-    *("trunc", "truncf", "memcpy", "memmove", "memset"),
+    *("trunc", "truncf", "memcpy", "memmove", "memset", "memcmp"),
 )
 _MATH_LIBRARIES = {
     "linux": ("libm.so.6", "libm.so"),
@@ -41,6 +42,9 @@ _MATH_LIBRARIES = {
 
 class LlvmCompiler:
     """LLVM IR text to an object file of this host, at the level of the CPU_LEVEL flag."""
+
+    # Functions that a kernel may call besides those of the C library.
+    functions: frozenset[str] = frozenset()
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -54,15 +58,31 @@ class LlvmCompiler:
         try:
             module = llvm.parse_assembly(source)
             module.verify()
-            _check_symbols(self.device, module, source)
+            self._check_symbols(module, source)
             machine = _target_machine(level)
             module.triple = machine.triple
             module.data_layout = str(machine.target_data)
-            _optimise(module, machine, level)
+            self.optimise(module, machine, level)
             binary: bytes = machine.emit_object(module)
         except RuntimeError as error:
             raise DeviceError(self.device, f"LLVM refused the source: {error}", source) from error
         return binary
+
+    def optimise(self, module: Any, machine: Any, level: int) -> None:
+        """Level 1 runs three cheap passes (2 ms a kernel), 2 and 3 all that LLVM has (12 ms)."""
+        if level == 1:
+            run_cheap_passes(module, machine)
+        elif level > 1:
+            run_all_passes(module, machine, level)
+
+    def _check_symbols(self, module: Any, source: str) -> None:
+        """The linker would only say that something is missing, not what."""
+        known = {*_symbols(), *self.functions}
+        for function in module.functions:
+            name = function.name
+            if function.is_declaration and not name.startswith("llvm.") and name not in known:
+                message = f"the C library here has no function {name}"
+                raise DeviceError(self.device, message, source)
 
 
 class CpuBackend(Backend):
@@ -78,12 +98,7 @@ class CpuBackend(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        try:
-            _initialise()
-            found = f"LLVM {_llvm_version()} for {llvm.get_host_cpu_name()}"
-        except (RuntimeError, OSError) as error:
-            return Availability(False, f"llvmlite does not start: {error}")
-        return Availability(True, found)
+        return llvm_availability()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -102,24 +117,11 @@ class CpuBackend(Backend):
         return self._allocator
 
     def load(self, entry: str, binary: bytes) -> HostFunction:
-        number = next(_library_numbers)
-        name = f"kernel{number}"
-        builder = llvm.JITLibraryBuilder().add_object_img(binary).export_symbol(entry)
-        for symbol, address in _symbols().items():
-            builder.import_symbol(symbol, address)
-        try:
-            tracker = builder.link(_linker(number // KERNELS_PER_LINKER), name)
-        except RuntimeError as error:
-            raise DeviceError(self.name, f"cannot link {entry}: {error}") from error
+        tracker = link_object(self.name, binary, [entry])
         return HostFunction(self.name, tracker[entry], tracker)
 
     def versions(self) -> dict[str, str]:
-        return {
-            "llvm": _llvm_version(),
-            "llvmlite": llvmlite.__version__,
-            "processor": llvm.get_host_cpu_name(),
-            "target": llvm.get_process_triple(),
-        }
+        return llvm_versions()
 
 
 @functools.cache
@@ -136,6 +138,45 @@ def _capabilities(threads: int) -> Capabilities:
         threads=threads,
         division_traps=True,
     )
+
+
+def link_object(
+    device: str, binary: bytes, exports: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Any:
+    """Loads an object file: a mapping of the `exports` to addresses, which keeps them alive.
+
+    imports: addresses of what it calls besides the C library. Raises `DeviceError`.
+    """
+    number = next(_library_numbers)
+    builder = llvm.JITLibraryBuilder().add_object_img(binary)
+    for symbol in exports:
+        builder.export_symbol(symbol)
+    for symbol, address in {**_symbols(), **(imports or {})}.items():
+        builder.import_symbol(symbol, address)
+    try:
+        return builder.link(_linker(number // KERNELS_PER_LINKER), f"kernel{number}")
+    except RuntimeError as error:
+        raise DeviceError(device, f"cannot link {exports[0]}: {error}") from error
+
+
+def llvm_availability() -> Availability:
+    """Whether LLVM starts here."""
+    try:
+        _initialise()
+        found = f"LLVM {_llvm_version()} for {llvm.get_host_cpu_name()}"
+    except (RuntimeError, OSError) as error:
+        return Availability(False, f"llvmlite does not start: {error}")
+    return Availability(True, found)
+
+
+def llvm_versions() -> dict[str, str]:
+    """What decides how kernels are compiled, for reports."""
+    return {
+        "llvm": _llvm_version(),
+        "llvmlite": llvmlite.__version__,
+        "processor": llvm.get_host_cpu_name(),
+        "target": llvm.get_process_triple(),
+    }
 
 
 def _llvm_version() -> str:
@@ -176,15 +217,15 @@ def _linker(number: int) -> Any:
     return llvm.create_lljit_compiler(_target_machine(0), suppress_errors=True)
 
 
-def _optimise(module: Any, machine: Any, level: int) -> None:
-    """Level 1 runs three cheap passes (2 ms a kernel), 2 and 3 all that LLVM has (12 ms)."""
-    if level == 0:
-        return
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    builder = llvm.create_pass_builder(machine, tuning)
-    if level > 1:
-        builder.getModulePassManager().run(module, builder)
-        return
+def run_all_passes(module: Any, machine: Any, level: int) -> None:
+    """The pipeline of LLVM for `level`; at level 0 what must be done, coroutines among it."""
+    builder = _pass_builder(machine, level)
+    builder.getModulePassManager().run(module, builder)
+
+
+def run_cheap_passes(module: Any, machine: Any) -> None:
+    """Memory of one function to registers, blocks and instructions made simpler."""
+    builder = _pass_builder(machine, 1)
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
@@ -194,12 +235,9 @@ def _optimise(module: Any, machine: Any, level: int) -> None:
             passes.run(function, builder)
 
 
-def _check_symbols(device: str, module: Any, source: str) -> None:
-    """The linker would only say that something is missing, not what."""
-    for function in module.functions:
-        name = function.name
-        if function.is_declaration and not name.startswith("llvm.") and name not in _symbols():
-            raise DeviceError(device, f"the C library here has no function {name}", source)
+def _pass_builder(machine: Any, level: int) -> Any:
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    return llvm.create_pass_builder(machine, tuning)
 
 
 @functools.cache

@@ -1,0 +1,417 @@
+"""Programs as LLVM IR of an emulated GPU: `void @name(ptr launch)` runs one group of work-items.
+
+`launch` is a record of 64-bit words, `Field`, that the launcher fills and the function reads. Of a
+program without barriers the function is a loop over the work-items, in either order. Of one with
+barriers each work-item is a coroutine (LLVM, "Coroutines in LLVM", switched-resume lowering) that
+suspends where it waits for the others; `tinyref_run_items` starts and resumes them in turn.
+
+Shared memory is given by the launcher, each array followed by guard bytes, which must not change.
+With `checked`, every access calls `tinyref_touch` first, which finds what is out of bounds,
+uninitialised shared memory and races. `@"name.info"` is a JSON text that says what the launcher
+must know: `Info`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import IntEnum, auto
+
+from tinyref.dtype import TEXEL, DType, ImageDType, PtrDType, dtypes
+from tinyref.errors import UserError
+from tinyref.formats.text import node_text
+from tinyref.renderers.llvm import LlvmFunction, LlvmRenderer, memory_type, value_type
+from tinyref.renderers.payloads import (
+    element_of,
+    name_of_value,
+    parameter_position,
+    payload_of,
+)
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SpecialArg
+from tinyref.uops.program import Program
+
+# Functions of the launcher that kernels call.
+RUN_ITEMS = "tinyref_run_items"
+TOUCH = "tinyref_touch"
+
+# Shared arrays begin at multiples of this, as wide as the widest vector.
+ALIGNMENT = 128
+
+
+class Field(IntEnum):
+    """The words of a launch record; those that end in _X have _Y and _Z behind them."""
+
+    BUFFERS = 0  # Address of the buffers' addresses, and of the variables: int32.
+    VARIABLES = auto()
+    SHARED = auto()  # Address of the shared memory of the group.
+    GRID_X = auto()
+    GRID_Y = auto()
+    GRID_Z = auto()
+    ITEMS_X = auto()
+    ITEMS_Y = auto()
+    ITEMS_Z = auto()
+    GROUP_X = auto()
+    GROUP_Y = auto()
+    GROUP_Z = auto()
+    IS_REVERSE = auto()  # 1: groups and work-items from the last to the first.
+    ITEM = auto()  # The number of the work-item that runs, 0 and up.
+    BARRIER = auto()  # The barrier at which it waits, from 1; 0: it is done.
+    EPOCH = auto()  # How many barriers the group has passed.
+    FRAMES = auto()  # Address of the frames of the coroutines, and the bytes of each.
+    FRAME_BYTES = auto()
+    SHARED_BYTES = auto()  # Of all arrays and guards, and what they hold before a group runs.
+    POISON = auto()
+    GUARDS = auto()  # Address of pairs of offsets into the shared memory, and how many.
+    GUARD_COUNT = auto()
+    MEMORIES = auto()  # Address of a record of three words for each memory: its cells of four
+    # words, cells of an element, elements. The cells of shared memory, and their bytes:
+    SHARED_CELLS = auto()
+    SHARED_CELL_BYTES = auto()
+    FAULT = auto()  # The first fault: its kind, and what says where it was.
+    FAULT_PLACE = auto()
+    FAULT_POSITION = auto()
+    FAULT_ITEM = auto()
+    FAULT_OTHER = auto()
+    SIZE = auto()
+
+
+class FaultCode(IntEnum):
+    """What the word FAULT holds; 0 is none."""
+
+    BOUNDS = 1
+    ALIGNMENT = auto()
+    UNINITIALISED = auto()
+    RACE = auto()
+    DIVERGENCE = auto()
+    GUARD = auto()
+
+
+@dataclass(frozen=True)
+class MemoryInfo:
+    """A buffer or a shared array: elements of `itemsize` bytes; `offset` of a shared one."""
+
+    name: str
+    elements: int
+    itemsize: int
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a launcher must know of a compiled program: parameters first, in their order.
+
+    accesses: the loads and stores that are checked, as text; none where nothing is checked.
+    barriers: how many there are; where there are some, work-items are coroutines.
+    """
+
+    memories: tuple[MemoryInfo, ...]
+    accesses: tuple[str, ...]
+    barriers: int
+
+    @staticmethod
+    def of(text: str) -> Info:
+        """The one that a compiled program carries."""
+        data = json.loads(text)
+        memories = tuple(MemoryInfo(**each) for each in data["memories"])
+        return Info(memories, tuple(data["accesses"]), data["barriers"])
+
+
+class LlvmGpuRenderer(LlvmRenderer):
+    """Prints programs with groups, barriers and shared memory as LLVM IR for the host.
+
+    llvm_version: the major version that will read the text. checked: every access is.
+    """
+
+    def __init__(self, llvm_version: int, checked: bool = False) -> None:
+        self.llvm_version = llvm_version
+        self.checked = checked
+
+    def render(self, program: Program) -> str:
+        return _GroupFunction(program, self.llvm_version, self.checked).text()
+
+
+def field(name: Field, register: str) -> str:
+    """An instruction that makes `register` the address of a word of `%launch`."""
+    return f"  {register} = getelementptr i64, ptr %launch, i64 {int(name)}"
+
+
+def read_field(name: Field, register: str, kind: str = "i64") -> list[str]:
+    """Instructions that make `register` the value of a word of `%launch`."""
+    return [field(name, f"{register}.at"), f"  {register} = load {kind}, ptr {register}.at"]
+
+
+def guard_bytes(nbytes: int) -> int:
+    """As many as the array has: one that is half as long as it should be is found for certain."""
+    return max(ALIGNMENT, nbytes + -nbytes % ALIGNMENT)
+
+
+class _GroupFunction(LlvmFunction):
+    """One group of work-items: the nodes are printed once, in a loop or as a coroutine."""
+
+    def __init__(self, program: Program, llvm_version: int, checked: bool) -> None:
+        super().__init__(program)
+        self.llvm_version = llvm_version
+        self.checked = checked
+        self.memories = [_parameter_info(program, slot) for slot in range(len(program.parameters))]
+        self.places: dict[UOp, int] = {}
+        self.shared_bytes = 0
+        self.accesses: list[str] = []
+        self.barriers = 0
+        self.groups: set[int] = set()
+
+    def definition(self, entry: str) -> list[str]:
+        is_waiting = self.barriers > 0
+        function = self.coroutine(entry) if is_waiting else self.loop(entry)
+        return [*self.information(entry), *function]
+
+    def information(self, entry: str) -> list[str]:
+        info = Info(tuple(self.memories), tuple(self.accesses), self.barriers)
+        text = json.dumps(asdict(info)).encode()
+        escaped = "".join(
+            chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}"
+            for byte in text
+        )
+        return [f'@"{entry}.info" = constant [{len(text) + 1} x i8] c"{escaped}\\00"']
+
+    # The frame around the nodes
+
+    def arguments(self) -> list[str]:
+        """What the first block reads from the launch record, before what the nodes add."""
+        lines = [
+            *read_field(Field.BUFFERS, "%buffers", "ptr"),
+            *read_field(Field.VARIABLES, "%variables", "ptr"),
+            *read_field(Field.SHARED, "%shared", "ptr"),
+        ]
+        for dim in sorted(self.groups):
+            lines += read_field(Field(Field.GROUP_X + dim), f"%group{dim}.i64")
+            lines.append(f"  %group{dim} = trunc i64 %group{dim}.i64 to i32")
+        return lines
+
+    def loop(self, entry: str) -> list[str]:
+        """All work-items one after the other, from the first to the last or the other way."""
+        head = [
+            f'define void @"{entry}"(ptr %launch) nounwind {{',
+            *("entry:", *self.allocations, *self.arguments()),
+            *read_field(Field.IS_REVERSE, "%reverse.i64"),
+            field(Field.ITEM, "%item.at"),
+            "  %reverse = trunc i64 %reverse.i64 to i32",
+            "  %twice = mul i32 %reverse, 2",
+            "  %step = sub i32 1, %twice",
+        ]
+        for dim in range(3):
+            head += read_field(Field(Field.ITEMS_X + dim), f"%items{dim}.i64")
+            head += [
+                f"  %items{dim} = trunc i64 %items{dim}.i64 to i32",
+                f"  %last{dim} = sub i32 %items{dim}, 1",
+                f"  %first{dim} = mul i32 %reverse, %last{dim}",
+            ]
+        head += [*self.entry, "  br label %loop2"]
+        tail: list[str] = []
+        before = "entry"
+        for dim in (2, 1, 0):
+            head += _loop_head(dim, before, inside="start" if dim == 0 else f"loop{dim - 1}")
+            tail = [*_loop_tail(dim, after="done" if dim == 2 else f"next{dim + 1}"), *tail]
+            before = f"loop{dim}"
+        start = ["start:", *(_item_number() if self.checked else [])]
+        return [*head, *start, *self.lines, "  br label %next0", *tail, "done:", "  ret void", "}"]
+
+    def coroutine(self, entry: str) -> list[str]:
+        """A work-item; asked without memory for its frame, it only says how much it needs."""
+        void = self.llvm_version >= 22
+        end = "call void @llvm.coro.end" if void else "%ended = call i1 @llvm.coro.end"
+        self.declarations |= {
+            "declare token @llvm.coro.id(i32, ptr, ptr, ptr)",
+            "declare ptr @llvm.coro.begin(token, ptr)",
+            "declare i64 @llvm.coro.size.i64()",
+            "declare i8 @llvm.coro.suspend(token, i1)",
+            f"declare {'void' if void else 'i1'} @llvm.coro.end(ptr, i1, token)",
+            f"declare void @{RUN_ITEMS}(ptr, ptr)",
+        }
+        items = ", ".join(f"i32 %item{dim}" for dim in range(3))
+        return [
+            f'define ptr @"{entry}.item"(ptr %launch, ptr %frame, {items}) '
+            "presplitcoroutine nounwind {",
+            *("entry:", *self.allocations, field(Field.FRAME_BYTES, "%frame.at")),
+            "  %coroutine = call token @llvm.coro.id(i32 0, ptr null, ptr null, ptr null)",
+            "  %is.question = icmp eq ptr %frame, null",
+            "  br i1 %is.question, label %question, label %begin",
+            "question:",
+            "  %frame.bytes = call i64 @llvm.coro.size.i64()",
+            "  store i64 %frame.bytes, ptr %frame.at",
+            "  ret ptr null",
+            "begin:",
+            "  %handle = call ptr @llvm.coro.begin(token %coroutine, ptr %frame)",
+            *(*self.arguments(), field(Field.BARRIER, "%barrier.at"), *self.entry),
+            *("  br label %start", "start:", *self.lines),
+            "  store i64 0, ptr %barrier.at",
+            "  %last = call i8 @llvm.coro.suspend(token none, i1 true)",
+            "  switch i8 %last, label %suspend [i8 0, label %over i8 1, label %cleanup]",
+            *("over:", "  unreachable", "cleanup:", "  br label %suspend", "suspend:"),
+            f"  {end}(ptr %handle, i1 false, token none)",
+            *("  ret ptr %handle", "}"),
+            f'define void @"{entry}"(ptr %launch) nounwind {{',
+            f'  call void @{RUN_ITEMS}(ptr %launch, ptr @"{entry}.item")',
+            *("  ret void", "}"),
+        ]
+
+    # Nodes
+
+    def barrier(self, node: UOp) -> None:
+        self.barriers += 1
+        self.lines.append(f"  store i64 {self.barriers}, ptr %barrier.at")
+        answer = self.emit("call i8 @llvm.coro.suspend(token none, i1 false)", "resumed")
+        label = f"{answer[1:]}.go"
+        self.lines.append(
+            f"  switch i8 {answer}, label %suspend [i8 0, label %{label} i8 1, label %cleanup]"
+        )
+        self.start_block(label)
+
+    def launch_index(self, node: UOp) -> str:
+        special = payload_of(node, SpecialArg)
+        if special.scope == "group":
+            self.groups.add(special.dim)
+        name = f"%{special.scope}{special.dim}"
+        if value_type(node.dtype) == "i32":
+            return name
+        return self.emit(f"sext i32 {name} to {value_type(node.dtype)}", special.scope)
+
+    def global_memory(self, node: UOp) -> str:
+        self.places[node] = parameter_position(self.program, node)
+        return self.define_global(node)
+
+    def shared_memory(self, node: UOp) -> str:
+        name = self.fresh("local")
+        element = element_of(node)
+        size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
+        self.places[node] = len(self.memories)
+        self.memories.append(MemoryInfo(name[1:], size, element.itemsize, self.shared_bytes))
+        self.entry.append(f"  {name} = getelementptr i8, ptr %shared, i64 {self.shared_bytes}")
+        whole = size * element.itemsize
+        self.shared_bytes += whole + -whole % ALIGNMENT + guard_bytes(whole)
+        return name
+
+    def texel(self, node: UOp) -> str:
+        """The address of an element, or of the texel in a row and a column of an image."""
+        if not isinstance(node.dtype, ImageDType):
+            return self.index(node)
+        kind = f"[{TEXEL} x {_texel_lane(node.dtype)}]"
+        position = self.texel_number(node)
+        return self.emit(f"getelementptr {kind}, ptr {self.value(node.src[0])}, i64 {position}")
+
+    def texel_number(self, node: UOp) -> str:
+        kind = node.dtype
+        columns = kind.shape[1] if isinstance(kind, ImageDType) else 1
+        row, column = (self.wide(source) for source in node.src[1:])
+        first = self.emit(f"mul i64 {row}, {columns}")
+        return self.emit(f"add i64 {first}, {column}")
+
+    def wide(self, node: UOp) -> str:
+        """An index as i64."""
+        if value_type(node.dtype) == "i64":
+            return self.value(node)
+        return self.emit(f"sext {self.typed(node)} to i64")
+
+    def read(self, node: UOp) -> str:
+        memory = node.src[0].dtype
+        if not isinstance(memory, ImageDType) or memory.base is dtypes.float32:
+            return super().read(node)
+        halves = self.emit(f"load <{TEXEL} x half>, ptr {self.address(node)}, align 2")
+        return self.emit(f"fpext <{TEXEL} x half> {halves} to {value_type(node.dtype)}")
+
+    def write(self, node: UOp) -> None:
+        memory = node.src[0].dtype
+        if not isinstance(memory, ImageDType) or memory.base is dtypes.float32:
+            super().write(node)
+            return
+        halves = self.emit(f"fptrunc {self.typed(node.src[1])} to <{TEXEL} x half>")
+        self.lines.append(f"  store <{TEXEL} x half> {halves}, ptr {self.address(node)}, align 2")
+
+    def address(self, node: UOp) -> str:
+        """With checks, that of the first element where the access is out of bounds."""
+        if not self.checked:
+            return super().address(node)
+        index = node.src[0]
+        memory = index.src[0]
+        is_image = isinstance(index.dtype, ImageDType)
+        dtype = node.src[1].dtype if node.op is Ops.STORE else node.dtype
+        lanes = 1 if is_image else dtype.lanes
+        position = self.texel_number(index) if is_image else self.wide(index.src[1])
+        place = self.places[memory]
+        self.accesses.append(f"{self.memories[place].name} at {node_text(node)}")
+        self.declarations.add(f"declare i64 @{TOUCH}(ptr, i64, i64, i64, i64, i64) nounwind")
+        what = f"i64 {lanes}, i64 {int(node.op is Ops.STORE)}, i64 {len(self.accesses) - 1}"
+        safe = self.emit(f"call i64 @{TOUCH}(ptr %launch, i64 {place}, i64 {position}, {what})")
+        element = f"[{TEXEL} x {_texel_lane(index.dtype)}]" if is_image else ""
+        element = element or memory_type(element_of(memory))
+        pointer = name_of_value(self.names, memory)
+        return self.emit(f"getelementptr {element}, ptr {pointer}, i64 {safe}", "at")
+
+
+def _parameter_info(program: Program, position: int) -> MemoryInfo:
+    parameter = program.parameters[position]
+    name = f"data{parameter.slot}"
+    for node in program.uops:
+        is_its_own = (
+            node.op is Ops.DEFINE_GLOBAL and getattr(node.arg, "slot", -1) == parameter.slot
+        )
+        if is_its_own and isinstance(node.dtype, ImageDType):
+            rows, columns = node.dtype.shape
+            return MemoryInfo(name, rows * columns, TEXEL * parameter.dtype.itemsize)
+        if is_its_own and isinstance(node.dtype, PtrDType):
+            return MemoryInfo(name, node.dtype.size, node.dtype.base.itemsize)
+    return MemoryInfo(name, parameter.size, parameter.dtype.itemsize)
+
+
+def _texel_lane(memory: DType) -> str:
+    base = memory.base if isinstance(memory, PtrDType) else memory
+    if base is dtypes.float32:
+        return "float"
+    if base is dtypes.float16:
+        return "half"
+    raise UserError(f"image: has texels of {base.name}: accepted are float32 and float16")
+
+
+def _loop_head(dim: int, before: str, inside: str) -> list[str]:
+    count = f"%count{dim}"
+    return [
+        f"loop{dim}:",
+        f"  {count} = phi i32 [ 0, %{before} ], [ {count}.next, %next{dim} ]",
+        f"  %walked{dim} = mul i32 {count}, %step",
+        f"  %item{dim} = add i32 %first{dim}, %walked{dim}",
+        f"  br label %{inside}",
+    ]
+
+
+def _loop_tail(dim: int, after: str) -> list[str]:
+    count = f"%count{dim}"
+    return [
+        f"next{dim}:",
+        f"  {count}.next = add nuw nsw i32 {count}, 1",
+        f"  %more{dim} = icmp slt i32 {count}.next, %items{dim}",
+        f"  br i1 %more{dim}, label %loop{dim}, label %{after}",
+    ]
+
+
+def _item_number() -> Iterable[str]:
+    """Tells the checks which work-item runs."""
+    return (
+        "  %number2 = mul i32 %item2, %items1",
+        "  %number1 = add i32 %number2, %item1",
+        "  %number0 = mul i32 %number1, %items0",
+        "  %number = add i32 %number0, %item0",
+        "  %number.i64 = sext i32 %number to i64",
+        "  store i64 %number.i64, ptr %item.at",
+    )
+
+
+_GroupFunction.printers = {
+    **LlvmFunction.printers,
+    Ops.SPECIAL: _GroupFunction.launch_index,
+    Ops.DEFINE_GLOBAL: _GroupFunction.global_memory,
+    Ops.DEFINE_LOCAL: _GroupFunction.shared_memory,
+    Ops.BARRIER: _GroupFunction.barrier,
+    Ops.INDEX: _GroupFunction.texel,
+}

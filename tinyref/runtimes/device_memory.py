@@ -1,0 +1,108 @@
+"""Memory of emulated devices: not of the host's arrays, but of a device of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.host_memory import ALIGNMENT, HostAllocator, HostHandle, address_of
+
+# Bytes before and after each allocation that nobody may write, and what they hold.
+GUARD = ALIGNMENT
+_GUARD_BYTES = b"\xc3" * GUARD
+
+
+class Memory:
+    """One allocation between guards; its array is None once it is freed."""
+
+    __slots__ = ("array", "nbytes")
+
+    def __init__(self, array: HostHandle, nbytes: int) -> None:
+        self.array: HostHandle | None = array
+        self.nbytes = nbytes
+
+
+class Piece:
+    """A handle: `nbytes` of an allocation from `offset` on. It is no array, and has no address."""
+
+    __slots__ = ("memory", "nbytes", "offset")
+
+    def __init__(self, memory: Memory, offset: int, nbytes: int) -> None:
+        self.memory = memory
+        self.offset = offset
+        self.nbytes = nbytes
+
+
+class DeviceMemory:
+    """Allocations of a device that shares nothing with the host: bytes are copied in and out.
+
+    What was freed cannot be reached any more: using a handle of it is a `DeviceError`. So is a
+    kernel that wrote before or after an allocation, by `check`.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._host = HostAllocator(device)
+
+    def allocate(self, nbytes: int) -> Piece:
+        """`nbytes` of memory, 64-byte aligned, with no defined content.
+
+        Raises `UserError` for a negative size, `DeviceError` when the host has not so much.
+        """
+        if nbytes < 0:
+            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        array = self._host.allocate(nbytes + 2 * GUARD)
+        guard = np.frombuffer(_GUARD_BYTES, np.uint8)
+        array[:GUARD] = guard
+        array[GUARD + nbytes :] = guard
+        return Piece(Memory(array, nbytes), 0, nbytes)
+
+    def free(self, handle: Piece) -> None:
+        """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
+        self.check(handle)
+        handle.memory.array = None
+
+    def view(self, handle: Piece, offset: int, nbytes: int) -> Piece:
+        """The `nbytes` of `handle` from `offset` on; `UserError` when they are not all inside."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
+            raise UserError(
+                f"view: bytes {offset} to {offset + nbytes} are outside the memory's "
+                f"{handle.nbytes}"
+            )
+        return Piece(handle.memory, handle.offset + offset, nbytes)
+
+    def copy_in(self, handle: Piece, source: memoryview) -> None:
+        """Copies the bytes of `source` to the start of `handle`; `UserError` if they do not fit."""
+        self._host.copy_in(self.bytes_of(handle), source)
+
+    def copy_out(self, destination: memoryview, handle: Piece) -> None:
+        """Fills `destination` from the start of `handle`; `UserError` for more than there is."""
+        self._host.copy_out(destination, self.bytes_of(handle))
+
+    def bytes_of(self, handle: Piece) -> HostHandle:
+        """The bytes of `handle`. Raises `DeviceError` for freed memory."""
+        first = GUARD + handle.offset
+        return self._array(handle)[first : first + handle.nbytes]
+
+    def address(self, handle: Piece) -> int:
+        """Where a kernel finds its first byte. Raises `DeviceError` for freed memory."""
+        return address_of(self._array(handle)) + GUARD + handle.offset
+
+    def check(self, handle: Piece) -> None:
+        """Raises `DeviceError` where a guard of the allocation of `handle` was written."""
+        array = self._array(handle)
+        for where, guard in (("before", array[:GUARD]), ("after", array[-GUARD:])):
+            if guard.tobytes() != _GUARD_BYTES:
+                raise DeviceError(
+                    self.device,
+                    f"out of bounds: bytes {where} an allocation of {handle.memory.nbytes} bytes "
+                    "were written",
+                )
+
+    def _array(self, handle: Piece) -> HostHandle:
+        array = handle.memory.array
+        if array is None:
+            raise DeviceError(
+                self.device, f"memory of {handle.memory.nbytes} bytes is used after it was freed"
+            )
+        return array
