@@ -26,7 +26,7 @@ def test_the_names_of_ops_are_those_of_the_op_table() -> None:
     assert {op.name for op in ALU} | {"LOAD", "STORE"} == OP_NAMES
 
 
-@pytest.mark.parametrize("name", ["CPU", "CLANG", "PYTHON", "NPY"])
+@pytest.mark.parametrize("name", ["CPU", "CLANG", "GPU_EMU", "PYTHON", "NPY"])
 def test_in_tree_devices_declare_what_can_be(name: str) -> None:
     if Device.availability(name).works:
         assert problem_of(Device[name].capabilities) is None

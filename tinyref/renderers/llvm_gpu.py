@@ -30,7 +30,7 @@ from tinyref.renderers.payloads import (
 )
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SpecialArg
+from tinyref.uops.payload import LocalArg, SpecialArg
 from tinyref.uops.program import Program
 
 # Functions of the launcher that kernels call.
@@ -287,7 +287,8 @@ class _GroupFunction(LlvmFunction):
         element = element_of(node)
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
         self.places[node] = len(self.memories)
-        self.memories.append(MemoryInfo(name[1:], size, element.itemsize, self.shared_bytes))
+        shown = payload_of(node, LocalArg).name
+        self.memories.append(MemoryInfo(shown, size, element.itemsize, self.shared_bytes))
         self.entry.append(f"  {name} = getelementptr i8, ptr %shared, i64 {self.shared_bytes}")
         whole = size * element.itemsize
         self.shared_bytes += whole + -whole % ALIGNMENT + guard_bytes(whole)

@@ -1,10 +1,10 @@
 define void @"panel"(ptr %buffers, ptr %variables) nounwind {
 entry:
+  %local1 = alloca [4 x float], align 64
   %data0.at = getelementptr ptr, ptr %buffers, i64 0
   %data0 = load ptr, ptr %data0.at
   %data1.at = getelementptr ptr, ptr %buffers, i64 1
   %data1 = load ptr, ptr %data1.at
-  %local1 = alloca [4 x float], align 64
   %group2.at = getelementptr i32, ptr %variables, i64 0
   %group2 = load i32, ptr %group2.at
   br label %start

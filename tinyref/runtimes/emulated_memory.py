@@ -12,7 +12,7 @@ GUARD = ALIGNMENT
 _GUARD_BYTES = b"\xc3" * GUARD
 
 
-class Memory:
+class Allocation:
     """One allocation between guards; its array is None once it is freed."""
 
     __slots__ = ("array", "nbytes")
@@ -27,13 +27,13 @@ class Piece:
 
     __slots__ = ("memory", "nbytes", "offset")
 
-    def __init__(self, memory: Memory, offset: int, nbytes: int) -> None:
+    def __init__(self, memory: Allocation, offset: int, nbytes: int) -> None:
         self.memory = memory
         self.offset = offset
         self.nbytes = nbytes
 
 
-class DeviceMemory:
+class EmulatedAllocator:
     """Allocations of a device that shares nothing with the host: bytes are copied in and out.
 
     What was freed cannot be reached any more: using a handle of it is a `DeviceError`. So is a
@@ -55,11 +55,11 @@ class DeviceMemory:
         guard = np.frombuffer(_GUARD_BYTES, np.uint8)
         array[:GUARD] = guard
         array[GUARD + nbytes :] = guard
-        return Piece(Memory(array, nbytes), 0, nbytes)
+        return Piece(Allocation(array, nbytes), 0, nbytes)
 
     def free(self, handle: Piece) -> None:
         """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
-        self.check(handle)
+        self._array(handle)
         handle.memory.array = None
 
     def view(self, handle: Piece, offset: int, nbytes: int) -> Piece:

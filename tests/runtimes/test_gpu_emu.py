@@ -1,0 +1,334 @@
+"""GPU_EMU: groups, barriers and shared memory by LLVM alone, and the faults that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from elementwise_programs import fill, read
+
+from tinyref.config import Context
+from tinyref.device import Buffer, Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.renderers.llvm_gpu import Info, LlvmGpuRenderer
+from tinyref.runtimes.kernel import compile_program
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
+from tinyref.uops.program import Parameter, Program
+
+INT = dtypes.int32
+ITEMS, GROUPS = 8, 3
+TOTAL = ITEMS * GROUPS
+
+Rule = Callable[[UOp], UOp]
+
+
+def number(value: int) -> UOp:
+    return build.const(INT, value)
+
+
+def item(dim: int = 0, count: int = ITEMS) -> UOp:
+    return build.special("item", dim, number(count), INT)
+
+
+def group(dim: int = 0, count: int = GROUPS) -> UOp:
+    return build.special("group", dim, number(count), INT)
+
+
+def program(
+    name: str, nodes: list[UOp], size: int = TOTAL, items: int = ITEMS, groups: int = GROUPS
+) -> Program:
+    """A kernel from one buffer to another, of `size` int32 each."""
+    parameters = (Parameter(0, INT, size, True, False), Parameter(1, INT, size, False, True))
+    return Program(name, tuple(nodes), parameters, (), (groups, 1, 1), (items, 1, 1))
+
+
+def in_order(*stages: UOp | list[UOp]) -> list[UOp]:
+    """The nodes of the stages one after the other, each node once."""
+    nodes: list[UOp] = []
+    for stage in stages:
+        for node in toposort(stage if isinstance(stage, list) else [stage]):
+            if node not in nodes:
+                nodes.append(node)
+    return nodes
+
+
+def turned(
+    reads: Rule = lambda i: build.sub(ITEMS - 1, i),
+    writes: Rule = lambda i: i,
+    elements: int = ITEMS,
+    waits: bool = True,
+) -> Program:
+    """Each group writes its elements to shared memory, waits, and reads them from there."""
+    i = item()
+    place = build.add(build.mul(group(), ITEMS), i)
+    shared = build.define_local("turned", INT, elements)
+    value = build.load(build.index(build.define_global(1, INT, TOTAL), place))
+    stored = build.store(build.index(shared, writes(i)), value)
+    barrier = build.barrier(stored)
+    taken = build.load(build.index(shared, reads(i)))
+    out = build.store(build.index(build.define_global(0, INT, TOTAL), place), taken)
+    return program("turned", in_order(stored, *([barrier] if waits else []), out))
+
+
+def run(kernel: Program, size: int = TOTAL) -> list[int]:
+    out = fill("GPU_EMU", np.zeros(size), INT)
+    compile_program("GPU_EMU", kernel)([out, fill("GPU_EMU", np.arange(size), INT)])
+    found: list[int] = read(out).tolist()
+    return found
+
+
+TURNED = [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8, 23, 22, 21, 20, 19, 18, 17, 16]
+
+
+@pytest.mark.parametrize("level", range(4))
+@pytest.mark.parametrize("order", ["forward", "reverse", "both"])
+@pytest.mark.parametrize("check", [0, 1])
+def test_work_items_wait_for_each_other(order: str, check: int, level: int) -> None:
+    with Context(EMU_ORDER=order, EMU_CHECK=check, CPU_LEVEL=level):
+        assert run(turned()) == TURNED
+
+
+def passed_on(rounds: int) -> Program:
+    """So often, each work-item takes the value of its neighbour: two barriers an iteration."""
+    i = item()
+    shared = build.define_local("sums", INT, ITEMS)
+    place = build.add(build.mul(group(), ITEMS), i)
+    start = build.load(build.index(build.define_global(1, INT, TOTAL), place))
+    kept = build.accumulator("kept", start)
+    counter = build.counter(number(rounds), 0, AxisKind.LOOP, INT)
+    put = build.store(build.index(shared, i), kept)
+    written = build.barrier(put)
+    neighbour = build.mod(build.add(i, 1), ITEMS)
+    value = build.load(build.index(shared, neighbour))
+    got = build.update(kept, build.add(build.mul(counter, 0), value))
+    finished = build.barrier(got)
+    out = build.store(build.index(build.define_global(0, INT, TOTAL), place), got)
+    body = in_order(start, kept, number(rounds))
+    loop = [node for node in in_order(counter, put, written, got, finished) if node not in body]
+    tail = [node for node in in_order(out) if node not in (*body, *loop)]
+    # What the loop does not change stands before it.
+    outside = [node for node in loop if counter not in toposort([node]) and node.op in _FIXED]
+    loop = [node for node in loop if node not in outside]
+    return program("passed_on", [*body, *outside, *loop, build.close(counter), *tail])
+
+
+_FIXED = {Ops.CONST, Ops.SPECIAL, Ops.DEFINE_LOCAL, Ops.ADD, Ops.MOD, Ops.INDEX, Ops.DEFINE_GLOBAL}
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_values_and_loops_live_across_barriers(level: int) -> None:
+    """Each work-item takes its neighbour's value three times."""
+    with Context(CPU_LEVEL=level, EMU_CHECK=1):
+        found = run(passed_on(3))
+    assert found[:8] == [3, 4, 5, 6, 7, 0, 1, 2]
+    assert found[16:] == [19, 20, 21, 22, 23, 16, 17, 18]
+
+
+def indices() -> Program:
+    """Every launch index of three dimensions, in one number."""
+    groups, items = (2, 3, 2), (4, 2, 3)
+    sizes = [("group", dim, groups[dim]) for dim in (2, 1, 0)]
+    sizes += [("item", dim, items[dim]) for dim in (2, 1, 0)]
+    place = number(0)
+    for scope, dim, count in sizes:
+        place = build.add(build.mul(place, count), build.special(scope, dim, number(count), INT))
+    out = build.store(build.index(build.define_global(0, INT, 288), place), place)
+    parameters = (Parameter(0, INT, 288, True, False),)
+    return Program("indices", tuple(in_order(out)), parameters, (), groups, items)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_launch_indices_have_three_dimensions(order: str) -> None:
+    out = fill("GPU_EMU", np.zeros(288), INT)
+    with Context(EMU_ORDER=order, EMU_CHECK=1):
+        compile_program("GPU_EMU", indices())([out])
+    assert read(out).tolist() == list(range(288))
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def refuses(kernel: Program, says: str, **flags: int | str) -> None:
+    with Context(**flags), pytest.raises(DeviceError) as caught:
+        run(kernel)
+    assert caught.value.device == "GPU_EMU"
+    assert says in str(caught.value)
+
+
+def test_a_missing_barrier_gives_another_result_in_one_of_the_orders() -> None:
+    broken = turned(waits=False)
+    wrong = []
+    for order in ("forward", "reverse"):
+        with Context(EMU_ORDER=order):
+            wrong.append(run(broken) != TURNED)
+    assert any(wrong)
+    refuses(broken, "the order of work-items matters: element 0 of data0", EMU_ORDER="both")
+
+
+def test_a_race_names_the_element_and_both_work_items() -> None:
+    """Work-item 1 reads element 0, which work-item 0 wrote with no barrier between."""
+    before = turned(reads=lambda i: build.maximum(build.sub(i, 1), 0), waits=False)
+    says = (
+        "GPU_EMU: turned: race: work-item (1, 0, 0) of group (0, 0, 0) reads element 0 of turned, "
+        "which work-item (0, 0, 0) of group (0, 0, 0) touches unordered, at LOAD int32 (INDEX)"
+    )
+    refuses(before, says, EMU_CHECK=1)
+    says = (
+        "uninitialised read: work-item (0, 0, 0) of group (0, 0, 0) reads element 7 of turned, "
+        "which was never written, at LOAD int32 (INDEX)"
+    )
+    refuses(turned(waits=False), says, EMU_CHECK=1)
+
+
+def test_groups_race_for_an_element() -> None:
+    """Every group writes the elements of the first one."""
+    i = item()
+    value = build.load(build.index(build.define_global(1, INT, TOTAL), i))
+    out = build.store(build.index(build.define_global(0, INT, TOTAL), i), value)
+    # The launch has three groups, though no index says so.
+    nodes = in_order(out)
+    kernel = program("again", nodes)
+    says = (
+        "race: work-item (0, 0, 0) of group (1, 0, 0) writes element 0 of data0, which "
+        "work-item (0, 0, 0) of group (0, 0, 0) touches unordered"
+    )
+    refuses(kernel, says, EMU_CHECK=1)
+    assert run(kernel)[:9] == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+
+
+def test_a_buffer_that_is_two_arguments_races_with_itself() -> None:
+    """Each work-item reads what its neighbour writes, through another argument."""
+    i = item()
+    value = build.load(build.index(build.define_global(1, INT, TOTAL), build.sub(ITEMS - 1, i)))
+    out = build.store(build.index(build.define_global(0, INT, TOTAL), i), value)
+    kernel = replace(program("swapped", in_order(out)), grid=(1, 1, 1))
+    both = fill("GPU_EMU", np.arange(TOTAL), INT)
+    with Context(EMU_CHECK=1), pytest.raises(DeviceError, match=r"race: .* of data[01], which"):
+        compile_program("GPU_EMU", kernel)([both, both])
+
+
+def test_an_access_outside_names_the_element() -> None:
+    outside = turned(reads=lambda i: build.sub(ITEMS, i))
+    refuses(
+        outside,
+        "out of bounds: work-item (0, 0, 0) of group (0, 0, 0) reads element 8 of turned",
+        EMU_CHECK=1,
+    )
+    before = turned(reads=lambda i: build.sub(i, 1))
+    refuses(
+        before,
+        "out of bounds: work-item (0, 0, 0) of group (0, 0, 0) reads element -1 of turned",
+        EMU_CHECK=1,
+    )
+
+
+def test_a_parameter_ends_where_the_program_says() -> None:
+    i = build.add(build.mul(group(), ITEMS), item())
+    value = build.load(build.index(build.define_global(1, INT, TOTAL), build.add(i, 1)))
+    out = build.store(build.index(build.define_global(0, INT, TOTAL), i), value)
+    says = "out of bounds: work-item (7, 0, 0) of group (2, 0, 0) reads element 24 of data1"
+    refuses(program("late", in_order(out)), says, EMU_CHECK=1)
+
+
+@pytest.mark.parametrize("elements", [4, 7])
+def test_an_undersized_array_is_found_without_checks(elements: int) -> None:
+    says = f"the bytes after shared array turned of {elements} elements were written by group (0"
+    refuses(turned(elements=elements), says, EMU_ORDER="forward", THREADS=1)
+
+
+def test_a_divergent_barrier_names_the_barrier() -> None:
+    i = item()
+    shared = build.define_local("half", INT, ITEMS)
+    first = build.store(build.index(shared, i), i)
+    barrier = build.barrier(first)
+    opened = build.branch(build.less(i, 4))
+    out = build.define_global(0, INT, TOTAL)
+    value = build.load(build.index(shared, build.sub(ITEMS - 1, i)))
+    stored = build.store(build.index(out, i), value)
+    head = in_order(first, barrier, opened)
+    second = build.barrier(opened)
+    tail = [node for node in in_order(stored) if node not in head]
+    nodes = [*head, second, build.close(opened), *tail]
+    says = (
+        "divergent barrier: work-item (4, 0, 0) of group (0, 0, 0) is done, others of its group "
+        "wait at barrier 2, of 2 barriers"
+    )
+    refuses(program("half", nodes), says, THREADS=1)
+
+
+def test_shared_memory_is_poisoned_for_each_group() -> None:
+    """Nobody writes: floats are NaN."""
+    shared = build.define_local("empty", dtypes.float32, ITEMS)
+    i = item()
+    place = build.add(build.mul(group(), ITEMS), i)
+    value = build.bitcast(build.load(build.index(shared, i)), INT)
+    out = build.store(build.index(build.define_global(0, INT, TOTAL), place), value)
+    kernel = program("empty", in_order(out))
+    assert run(kernel) == [-1] * TOTAL
+    refuses(kernel, "reads element 0 of empty, which was never written", EMU_CHECK=1)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_handles_are_no_arrays_and_freed_memory_is_out_of_reach() -> None:
+    memory = Device["GPU_EMU"].allocator
+    whole = memory.allocate(64)
+    part = memory.view(memory.view(whole, 16, 32), 8, 8)
+    assert not hasattr(whole, "__array_interface__")
+    memory.copy_in(part, memoryview(b"12345678"))
+    found = bytearray(40)
+    memory.copy_out(memoryview(found), whole)
+    assert found[24:32] == b"12345678"
+    with pytest.raises(UserError, match="view: bytes 30 to 34 are outside the memory's 32"):
+        memory.view(memory.view(whole, 16, 32), 30, 4)
+    memory.free(whole)
+    with pytest.raises(DeviceError, match="memory of 64 bytes is used after it was freed"):
+        memory.copy_out(memoryview(found), part)
+    with pytest.raises(DeviceError, match="used after it was freed"):
+        memory.free(whole)
+
+
+def test_a_kernel_that_writes_behind_its_memory_is_found() -> None:
+    """The program reaches more elements than its parameter says."""
+    i = item()
+    out = build.define_global(0, INT, ITEMS)
+    stored = build.store(build.index(out, build.add(i, 1)), i)
+    kernel = Program("long", tuple(in_order(stored)), (Parameter(0, INT, ITEMS, True, False),))
+    kernel = replace(kernel, group=(ITEMS, 1, 1))
+    buffer = Buffer("GPU_EMU", ITEMS, INT)
+    buffer.copy_in(memoryview(bytes(4 * ITEMS)))
+    with pytest.raises(DeviceError, match="bytes after an allocation of 32 bytes were written"):
+        compile_program("GPU_EMU", kernel)([buffer])
+
+
+def test_a_wrong_number_of_buffers_is_refused() -> None:
+    kernel = compile_program("GPU_EMU", turned())
+    with pytest.raises(DeviceError, match="turned takes 2 buffers, got 0"):
+        kernel.launchable([], (1, 1, 1), (1, 1, 1))
+
+
+def test_an_information_is_read_back() -> None:
+    source = LlvmGpuRenderer(22, checked=True).render(turned())
+    line = next(line for line in source.splitlines() if ".info" in line)
+    text = line.partition('c"')[2].removesuffix('\\00"')
+    info = Info.of(text.replace("\\22", '"').replace("\\5C", "\\"))
+    assert [(each.name, each.elements, each.offset) for each in info.memories] == [
+        ("data0", 24, None),
+        ("data1", 24, None),
+        ("turned", 8, 0),
+    ]
+    assert info.barriers == 1
+    assert len(info.accesses) == 4
+
+
+def test_the_llvm_before_22_ends_a_coroutine_with_an_answer() -> None:
+    """`llvm.coro.end` gives an i1 up to LLVM 21 and nothing from 22 on."""
+    assert "= call i1 @llvm.coro.end(" in LlvmGpuRenderer(20).render(turned())
+    assert "  call void @llvm.coro.end(" in LlvmGpuRenderer(22).render(turned())
