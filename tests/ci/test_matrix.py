@@ -213,6 +213,7 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
     assert {row.id: row.required for row in rows} == {
         "cpu": True,
         "python": True,
+        "gpu-emu": True,
         "clang-gcc": True,
         "clang-tcc": True,
     }
