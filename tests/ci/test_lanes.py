@@ -44,7 +44,10 @@ def test_slow():
 """
 THOROUGH = [
     *("slow", "random", "shuffled", "sdist"),
-    *(f"conform_full({device})" for device in ("cpu", "python", "gpu-emu", "clang-gcc", "clang-tcc")),
+    *(
+        f"conform_full({device})"
+        for device in ("cpu", "python", "gpu-emu", "clang-gcc", "clang-tcc")
+    ),
 ]
 
 
