@@ -32,11 +32,18 @@ class Assembler:
     """Makes the report of one run."""
 
     def __init__(
-        self, plan: Plan, suite: Suite, device: str, outcome: Outcome, expectations: Expectations
+        self,
+        plan: Plan,
+        suite: Suite,
+        device: str,
+        outcome: Outcome,
+        expectations: Expectations,
+        second: str = "",
     ) -> None:
         self.plan = plan
         self.suite = suite
         self.device = device
+        self.second = second
         self.outcome = outcome
         self.expectations = expectations
         self._today = datetime.datetime.now(datetime.UTC).date()
@@ -143,10 +150,10 @@ class Assembler:
     def _explain(self, result: CaseResult, record: Record | None) -> None:
         profile = self.plan.profile.value
         details: dict[str, Any] = dict((record and record.details) or {})
-        script = details.get("script") or repro_script(self.device, profile, result.id)
+        script = details.get("script") or repro_script(self.device, profile, result.id, self.second)
         details["script"] = reproduce.script(script, self.settings)
         result.details = details
-        result.repro = repro_command(self.device, profile, result.id, self.settings)
+        result.repro = repro_command(self.device, profile, result.id, self.settings, self.second)
 
     def _status_without_record(self, case: Case) -> tuple[Status, str]:
         if case.id in self.outcome.derived:
@@ -166,7 +173,9 @@ class Assembler:
             Status.FAIL,
             message=failure,
             phase=Phase.RUN.value,
-            repro=repro_command(self.device, profile, self.plan.rows[0].cases[0].id, self.settings),
+            repro=repro_command(
+                self.device, profile, self.plan.rows[0].cases[0].id, self.settings, self.second
+            ),
             details={"script": reproduce.script(_open_script(self.device), self.settings)},
         )
 
@@ -179,11 +188,18 @@ class Assembler:
             problems.append("the run covers no case")
         return problems
 
+    def _second_facts(self) -> dict[str, Any]:
+        if not self.second:
+            return {}
+        versions = (self.outcome.opened or {}).get("second_versions", {})
+        return {"second": self.second, "second_versions": dict(versions)}
+
     def _certificate(self, started: str) -> dict[str, Any]:
         opened: Mapping[str, Any] = self.outcome.opened or {}
         identity = opened.get("identity", {})
         return {
             "device": self.device,
+            **self._second_facts(),
             "profile": self.plan.profile.value,
             "suite": self.suite.name,
             "suite_hash": self.plan.suite_hash,

@@ -65,7 +65,7 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     plan = make_plan(suite, request.profile, request.query, request.shard, timings)
     prepare_folder(settings.folder, "report")
     started = report_files.now()
-    assembler = Assembler(plan, suite, settings.device, Outcome(), expectations)
+    assembler = Assembler(plan, suite, settings.device, Outcome(), expectations, settings.second)
     try:
         assembler.outcome = _run(request, plan, suite, assembler, reporter or Quiet())
     except journals.ChangedError as error:
@@ -114,6 +114,7 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
         "query": request.query,
         "shard": None if request.shard is None else str(request.shard),
         "number of cases": plan.count,
+        **({"second device": request.settings.second} if request.settings.second else {}),
         **request.extra_binding,
     }
 
@@ -168,7 +169,7 @@ def _timings(path: Path | None) -> dict[str, float]:
 def resume_command(request: Request) -> str:
     """The command that goes on with an interrupted run."""
     settings = request.settings
-    parts = ["tinyref", "conform", "--device", settings.device]
+    parts = ["tinyref", "conform", *report_files.device_options(settings.device, settings.second)]
     parts += ["--profile", request.profile.value]
     if request.query != queries.EVERYTHING:
         parts += ["--query", request.query]

@@ -155,9 +155,15 @@ class Report:
         return not self.reductions
 
     @property
+    def device(self) -> str:
+        """The device, with the second one if it was named."""
+        second = self.certificate.get("second", "")
+        return " with ".join(filter(None, (self.certificate["device"], second)))
+
+    @property
     def verdict(self) -> str:
         """One line: what the run shows about the device."""
-        device, profile = self.certificate["device"], self.certificate["profile"]
+        device, profile = self.device, self.certificate["profile"]
         if self.exit_code == EXIT_AS_EXPECTED:
             known = self.counts[Status.EXPECTED_FAIL]
             but = f" with {known} expected failures" if known else ""
@@ -277,15 +283,24 @@ def load(path: Path) -> Report:
     return from_json(data, str(path))
 
 
+def device_options(device: str, second: str = "") -> list[str]:
+    """The options of `tinyref conform` that name the devices of a run."""
+    return ["--device", device, *(["--second", second] if second else [])]
+
+
 def repro_command(
-    device: str, profile: str, case_id: str, settings: Mapping[str, str] | None = None
+    device: str,
+    profile: str,
+    case_id: str,
+    settings: Mapping[str, str] | None = None,
+    second: str = "",
 ) -> str:
     """One command that runs this case alone, under the same flags."""
-    arguments = ["tinyref", "conform", "--device", device, "--profile", profile]
+    arguments = ["tinyref", "conform", *device_options(device, second), "--profile", profile]
     return reproduce.command([*arguments, "--query", case_id], settings or {})
 
 
-def repro_script(device: str, profile: str, case_id: str) -> str:
+def repro_script(device: str, profile: str, case_id: str, second: str = "") -> str:
     """A script for a case that gave none of its own: it died or raised before it could.
 
     It exits as the scripts of launches do: 1 while the case fails, 0 when it passes.
@@ -297,9 +312,10 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 
 CASE = {case_id!r}  # of the profile {profile}
 DEVICE = {device!r}
+SECOND = {second or None!r}  # the other device, where it is not the next of its kind
 
 def problem():
-    measurement = catalogue.find(CASE).run(DeviceUnderTest(DEVICE))
+    measurement = catalogue.find(CASE).run(DeviceUnderTest(DEVICE, second=SECOND))
     return "" if measurement.passed else f"wrong: {{measurement.message}}"
 
 run(problem)

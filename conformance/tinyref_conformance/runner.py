@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,12 @@ class Settings:
     folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
     worker may hold, None for a fair share of the machine. restart: begin anew where what is to be
     resumed is of another run or device. keep_going: run also what rests on something broken.
+    second: the other device of rows that take two; empty where it is the next of its kind.
     """
 
     device: str
     folder: Path
+    second: str = ""
     jobs: int = 0
     timeout: float = 30.0
     memory_limit: int | None = None
@@ -131,6 +133,7 @@ class Runner:
             "suite_hash": self.plan.suite_hash,
             "profile": self.plan.profile.value,
             "device": self.settings.device,
+            "second": self.settings.second,
             "journal": str(self.journal.path.resolve()),
         }
 
@@ -249,7 +252,11 @@ class Runner:
     def _capabilities(self) -> Capabilities:
         if self._known_capabilities is None:
             opened = self.outcome.opened or {}
-            self._known_capabilities = capabilities_from_json(opened["capabilities"])
+            found = capabilities_from_json(opened["capabilities"])
+            if self.settings.second:
+                # Another one is there, whether or not it is of this kind.
+                found = replace(found, is_single=False)
+            self._known_capabilities = found
         return self._known_capabilities
 
     _known_capabilities: Capabilities | None = None

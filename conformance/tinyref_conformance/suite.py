@@ -48,11 +48,14 @@ class Suite:
 
         return clause(label).sentence
 
-    def open_device(self, name: str) -> Any:
-        """The device under test; lets out the error of a device that does not open."""
+    def open_device(self, name: str, second: str = "") -> Any:
+        """The device under test; lets out the error of a device that does not open.
+
+        second: the other one of rows that take two, where it is named.
+        """
         opener = getattr(self.module, "open_device", None)
         if opener is not None:
             return opener(name)
         from tinyref_spec.device_under_test import DeviceUnderTest
 
-        return DeviceUnderTest(name)
+        return DeviceUnderTest(name, second=second or None)

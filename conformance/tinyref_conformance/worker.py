@@ -59,6 +59,7 @@ class Worker:
         self.profile = Profile(config["profile"])
         self.suite_hash = str(config["suite_hash"])
         self.device_name = str(config["device"])
+        self.second_name = str(config["second"])
         path = Path(config["journal"])
         self._holds = journal.hold_as_worker(path)
         self.journal = journal.Appender(path)
@@ -72,9 +73,22 @@ class Worker:
         """Opens the device and gives what it declares."""
         if self.suite.hash() != self.suite_hash:
             raise FatalError("the tables changed on disk while the run was going on")
-        self._device = self.suite.open_device(self.device_name)
+        self._device = self.suite.open_device(self.device_name, self.second_name)
         self._device.announce = self._begin_launch
-        return describe_device(self.device_name, self._device)
+        found = describe_device(self.device_name, self._device)
+        return {**found, **self._describe_second(found)}
+
+    def _describe_second(self, first: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What results bind to beside the first device; nothing where no second is named."""
+        if not self.second_name:
+            return {}
+        second = describe_device(self.second_name, self.suite.open_device(self.second_name))
+        named = {f"second {name}": value for name, value in second["identity"].items()}
+        return {
+            "identity": {**first["identity"], **named},
+            "environment": {**second["environment"], **first["environment"]},
+            "second_versions": second["versions"],
+        }
 
     def answer(self, message: Message) -> Message:
         """Describes a launch, or runs cases of a row."""

@@ -27,6 +27,7 @@ Examples:
   tinyref conform --device MINE --query "isa.binary.mod.*"   a part, to work on
   tinyref conform --device MINE --resume                go on after Ctrl-C or a power cut
   tinyref conform --device MINE --shard 2/4             a quarter, for four machines
+  tinyref conform --device MINE --second CPU --query system   copies between these two
   tinyref conform diff before.json after.json           fixes, regressions, accuracy
   tinyref conform matrix A.json B.json                  devices side by side
   tinyref conform faulty                                prove that the suite catches broken devices
@@ -45,6 +46,12 @@ def conform(
     device: Annotated[
         str | None, typer.Option(help="The device; the default device if not given.")
     ] = None,
+    second: Annotated[
+        str,
+        typer.Option(
+            help="The other device of rows that take two; the next of its kind if not given."
+        ),
+    ] = "",
     profile: Annotated[str, typer.Option(help="How much: quick or full.")] = "quick",
     query: Annotated[
         str, typer.Option(help="Only these cases: ids, prefixes or globs of them; commas join.")
@@ -110,9 +117,11 @@ def conform(
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a run begins anew anyway")
     name = device_name(device)
+    other = device_name(second) if second else ""
     settings = Settings(
         device=name,
-        folder=report or _folder(name, query, shard),
+        second=other,
+        folder=report or _folder(f"{name}-with-{other}" if other else name, query, shard),
         jobs=jobs,
         timeout=timeout,
         memory_limit=parse_memory(memory_limit) if memory_limit else None,
@@ -134,7 +143,8 @@ def conform(
         reason=reason,
         link=link,
     )
-    check_gives_values(name)
+    for each in filter(None, (name, other)):
+        check_gives_values(each)
     raise typer.Exit(_conform(request))
 
 

@@ -17,7 +17,7 @@ def badge(report: Report) -> str:
     # The opening of the device is no case of the tables.
     passed = counts[Status.PASS] + counts[Status.UNSUPPORTED] - 1
     owed = sum(counts.values()) - counts[Status.SKIP] - 1
-    device, profile = report.certificate["device"], report.certificate["profile"]
+    device, profile = report.device, report.certificate["profile"]
     label = f"tinyref {device}"
     value = f"{profile}: {max(passed, 0):,} of {max(owed, 0):,}"
     if report.exit_code == EXIT_AS_EXPECTED:

@@ -245,6 +245,8 @@ def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         commit = git["commit"] + (", with uncommitted changes" if git["dirty"] else "")
     planned, whole = certificate["cases_planned"], certificate["cases_in_profile"]
     yield "Device", _with_versions(certificate["device"], certificate["device_versions"])
+    if certificate.get("second"):
+        yield "With", _with_versions(certificate["second"], certificate["second_versions"])
     yield "Profile", f"{certificate['profile']}: {planned:,} of its {whole:,} cases"
     yield "Flags", _settings(certificate.get("flags", {}), "TINYREF_") or "all at their default"
     if certificate.get("environment"):

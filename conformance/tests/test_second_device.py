@@ -1,0 +1,64 @@
+"""Runs that name a second device: rows, report, reproducers and journal have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref_conformance.conform import Request, conform, resume_command
+from tinyref_conformance.report import load, repro_script
+from tinyref_conformance.runner import Settings
+from tinyref_conformance.statuses import Status
+
+QUERY = "system.transfer.view.uint8"
+FAULTY = "tinyref_conformance.faulty:NeighbourTransfer"
+
+
+def request(folder: Path, device: str, second: str, resume: bool = False) -> Request:
+    settings = Settings(device, folder, second=second, jobs=1, resume=resume)
+    return Request(settings, query=QUERY)
+
+
+@pytest.mark.long
+def test_a_run_with_a_second_device_says_so_and_goes_on_with_it_alone(tmp_path: Path) -> None:
+    asked = request(tmp_path, "PYTHON", "CPU")
+    report = conform(asked).report
+    assert report.counts[Status.PASS] == 8
+    assert report.verdict.startswith("PYTHON with CPU: all that was run is as expected")
+    assert report.certificate["second"] == "CPU"
+    assert "llvmlite" in report.certificate["second_versions"]
+    assert "PYTHON with CPU" in (tmp_path / "report.html").read_text()
+    assert load(tmp_path / "report.json").device == "PYTHON with CPU"
+    assert "conform --device PYTHON --second CPU --profile quick" in resume_command(asked)
+    with pytest.raises(UserError, match=r"second device: CPU -> CPU:1"):
+        conform(request(tmp_path, "PYTHON", "CPU:1", resume=True))
+    assert conform(request(tmp_path, "PYTHON", "CPU", resume=True)).report.exit_code == 0
+
+
+@pytest.mark.long
+def test_a_failure_is_run_again_with_both(tmp_path: Path) -> None:
+    report = conform(request(tmp_path, FAULTY, f"{FAULTY}:3")).report
+    failing = [case for case in report.cases if case.status is Status.FAIL]
+    assert len(failing) == 7
+    assert f"from {FAULTY} to {FAULTY}:3: the target: element" in failing[0].message
+    assert f"--device {FAULTY} --second {FAULTY}:3 --profile" in failing[0].repro
+    assert failing[0].details is not None
+    assert f"SECOND = '{FAULTY}:3'" in failing[0].details["script"]
+
+
+@pytest.mark.long
+def test_by_the_host_the_same_fault_does_not_show(tmp_path: Path) -> None:
+    assert conform(request(tmp_path, FAULTY, "CPU")).report.exit_code == 0
+
+
+def test_a_second_device_that_does_not_open_fails_the_run(tmp_path: Path) -> None:
+    report = conform(request(tmp_path, "PYTHON", "no.such:Device")).report
+    assert report.exit_code == 1
+    assert report.cases[0].status is Status.FAIL
+    assert "no.such:Device: its package does not import" in report.cases[0].message
+
+
+def test_without_one_scripts_take_the_next_of_its_kind() -> None:
+    assert "SECOND = None" in repro_script("PYTHON", "quick", "memory.copy.uint8.size:3")
