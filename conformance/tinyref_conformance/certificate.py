@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +17,43 @@ from tinyref.errors import TinyrefError, UserError
 from tinyref.formats.json_format import tile_from_json, tile_to_json
 from tinyref.runtimes.identity import library_versions
 
-_PLAIN = (
-    *("has_grid", "has_groups", "shared_bytes", "group_size_limit", "buffer_limit", "images"),
-    *("keeps_subnormals", "division_traps", "slow_division", "threads", "tiles_pay"),
-    *("is_single", "is_interpreted"),
-)
-_TUPLES = ("vector_lanes", "grid_limit", "group_limit")
+# How a field of the capabilities is written and read back, by its declared type.
+_FORMATS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "bool": (bool, bool),
+    "int": (int, int),
+    "tuple[int, ...]": (list, tuple),
+    "tuple[int, int, int]": (list, tuple),
+    "frozenset[str]": (sorted, frozenset),
+    "frozenset[DType]": (
+        lambda types: sorted(dtype.name for dtype in types),
+        lambda names: frozenset(map(dtype_from_name, names)),
+    ),
+    "tuple[MatrixTile, ...]": (
+        lambda tiles: [tile_to_json(tile) for tile in tiles],
+        lambda texts: tuple(map(tile_from_json, texts)),
+    ),
+}
 
 
 def capabilities_to_json(capabilities: Capabilities) -> dict[str, Any]:
     """What the device declares, in a form that sorts and compares."""
     return {
-        "dtypes": sorted(dtype.name for dtype in capabilities.dtypes),
-        "emulated": sorted(dtype.name for dtype in capabilities.emulated),
-        "ops": sorted(capabilities.ops),
-        **{name: list(getattr(capabilities, name)) for name in _TUPLES},
-        **{name: getattr(capabilities, name) for name in _PLAIN},
-        "matrix_tiles": [tile_to_json(tile) for tile in capabilities.matrix_tiles],
+        field.name: _FORMATS[str(field.type)][0](getattr(capabilities, field.name))
+        for field in dataclasses.fields(Capabilities)
     }
 
 
 def capabilities_from_json(data: Mapping[str, Any]) -> Capabilities:
-    """The capabilities again. Raises `UserError` for a matrix tile that is none."""
-    limits: dict[str, Any] = {name: tuple(data[name]) for name in _TUPLES}
-    plain: dict[str, Any] = {name: data[name] for name in _PLAIN}
+    """The capabilities again; a field that an older report lacks has its default.
+
+    Raises `UserError` for a matrix tile that is none.
+    """
     return Capabilities(
-        dtypes=frozenset(dtype_from_name(name) for name in data["dtypes"]),
-        emulated=frozenset(dtype_from_name(name) for name in data["emulated"]),
-        ops=frozenset(data["ops"]),
-        matrix_tiles=tuple(tile_from_json(tile) for tile in data["matrix_tiles"]),
-        **limits,
-        **plain,
+        **{
+            field.name: _FORMATS[str(field.type)][1](data[field.name])
+            for field in dataclasses.fields(Capabilities)
+            if field.name in data
+        }
     )
 
 
