@@ -53,11 +53,9 @@ def test_by_the_host_the_same_fault_does_not_show(tmp_path: Path) -> None:
     assert conform(request(tmp_path, FAULTY, "CPU")).report.exit_code == 0
 
 
-def test_a_second_device_that_does_not_open_fails_the_run(tmp_path: Path) -> None:
-    report = conform(request(tmp_path, "PYTHON", "no.such:Device")).report
-    assert report.exit_code == 1
-    assert report.cases[0].status is Status.FAIL
-    assert "no.such:Device: its package does not import" in report.cases[0].message
+def test_a_second_device_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no.such:Device: its package does not import"):
+        conform(request(tmp_path, "PYTHON", "no.such:Device"))
 
 
 def test_without_one_scripts_take_the_next_of_its_kind() -> None:
