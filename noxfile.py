@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "ci"))
@@ -18,7 +19,7 @@ DEVICES = {row.id: row for row in matrix.read()}
 PYTHONS = ("3.11", "3.12", "3.13")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
-CI_FILES = ("ci/matrix.py", "ci/packages.py", "ci/shard.py", "noxfile.py")
+CI_FILES = ("ci/system_packages.py", "ci/matrix.py", "ci/packages.py", "ci/shard.py", "noxfile.py")
 COVERAGE = ("--cov", "--cov-report=term:skip-covered")
 # The compiler and what runs its kernels: all that applies rewriting rules.
 COMPILER = (
@@ -81,7 +82,7 @@ def conform(session: nox.Session, device: str) -> None:
     """The conformance suite on one device of ci/devices.toml, within its budget."""
     row = DEVICES[device]
     options = session.posargs or row.default_options
-    matrix.conform(session, row, REPORT / device, options)
+    matrix.conform(session, row, REPORT / device, options, CommandFailed)
 
 
 @nox.session
@@ -148,7 +149,7 @@ def conform_full(session: nox.Session, device: str) -> None:
     """All of a profile on one device of ci/devices.toml: the full one, or what its row says."""
     row = DEVICES[device]
     options = [*row.thorough_options, *session.posargs]
-    matrix.conform(session, row, REPORT / f"{device}-full", options)
+    matrix.conform(session, row, REPORT / f"{device}-full", options, CommandFailed)
 
 
 @nox.session(name="python", python=PYTHONS)

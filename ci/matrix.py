@@ -1,7 +1,5 @@
 """The device matrix: reads ci/devices.toml strictly, and carries out a row of it for nox.
 
-    python3 ci/matrix.py apt        the system packages of all rows, on one line
-
 Nothing but the standard library is imported here: it runs before anything is installed.
 """
 
@@ -11,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import sys
 import time
 import tomllib
 from dataclasses import dataclass
@@ -22,6 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DEVICES = ROOT / "ci" / "devices.toml"
 EXPECTATIONS = ROOT / "ci" / "expectations"
 PROFILES = ("quick", "full")
+# The cases about two devices; all others are those of a row of its own for each.
+TWO_DEVICES = "system.transfer,system.shard"
+# In the report folder of a row whose device is not there: why.
+UNAVAILABLE = "unavailable.txt"
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-\[\]=<>!~,]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -35,6 +36,7 @@ class MatrixError(ValueError):
 class Row:
     """One conformance run. required: where the device is missing, the run is red, not left out.
 
+    second: the other device of a row of two, which runs the cases about two devices and no others.
     profile, options: what the default lane runs. thorough: the profile of the thorough lane.
     budget: seconds that the default lane may take on two cores. pip, apt: packages that it
     installs. setup: commands that run before it, in `environment` too.
@@ -46,6 +48,7 @@ class Row:
     budget: int
     needs: str
     required: bool
+    second: str = ""
     options: tuple[str, ...] = ()
     thorough: str = "full"
     pip: tuple[str, ...] = ()
@@ -56,12 +59,21 @@ class Row:
     @property
     def default_options(self) -> list[str]:
         """The options of `tinyref conform` in the default lane."""
-        return ["--profile", self.profile, *self.options]
+        return ["--profile", self.profile, *self.options, *self._query]
 
     @property
     def thorough_options(self) -> list[str]:
         """Those in the thorough lane, where all of a profile is run."""
-        return ["--profile", self.thorough]
+        return ["--profile", self.thorough, *self._query]
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the one or two."""
+        return [self.device, *filter(None, [self.second])]
+
+    @property
+    def _query(self) -> list[str]:
+        return ["--query", TWO_DEVICES] if self.second else []
 
     @property
     def expectations(self) -> Path:
@@ -91,8 +103,9 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     if isinstance(raw.get("id"), str):
         where = f"{where} ({raw['id']})"
     known = ("id", "device", "profile", "budget", "needs", "required")
-    optional = ("options", "thorough", "install", "environment", "setup")
+    optional = ("devices", "options", "thorough", "install", "environment", "setup")
     _check_keys(raw, (*known, *optional), where)
+    first, second = _devices(raw, where)
     install = _table(raw, "install", where)
     _check_keys(install, ("pip", "apt"), f"{where}: install")
     environment = _table(raw, "environment", where)
@@ -108,7 +121,8 @@ def _row(raw: dict[str, Any], where: str) -> Row:
         raise MatrixError(f"{where}: required {raw.get('required')!r}: accepted are true, false")
     return Row(
         id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
-        device=_text(raw, "device", where),
+        device=first,
+        second=second,
         profile=_profile(_text(raw, "profile", where), f"{where}: profile"),
         budget=budget,
         needs=_text(raw, "needs", where),
@@ -120,6 +134,16 @@ def _row(raw: dict[str, Any], where: str) -> Row:
         environment=tuple(environment.items()),
         setup=_texts(raw, "setup", where),
     )
+
+
+def _devices(raw: dict[str, Any], where: str) -> tuple[str, str]:
+    """The device of a row, and the other one of a row of two."""
+    if "devices" not in raw:
+        return _text(raw, "device", where), ""
+    names = _texts(raw, "devices", where)
+    if "device" in raw or len(names) != 2:
+        raise MatrixError(f"{where}: devices {list(names)!r}: accepted are two, and no device")
+    return names[0], names[1]
 
 
 def _check_keys(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -168,58 +192,76 @@ def _named(text: str, pattern: re.Pattern[str], where: str) -> str:
     return text
 
 
-def apt_packages(rows: list[Row]) -> list[str]:
-    """The system packages of all rows, each once."""
-    return sorted({name for row in rows for name in row.apt})
-
-
-def conform(session: Any, row: Row, report: Path, options: list[str]) -> None:
+def conform(
+    session: Any,
+    row: Row,
+    report: Path,
+    options: list[str],
+    command_failed: type[Exception],
+) -> None:
     """Runs the suite on the device of a row in a nox session, with options of `tinyref conform`.
 
-    What is missing ends the session: with an error for a row that is required, else as skipped.
-    A run of the default lane that is beyond its budget is reported; a slow machine fails no check.
+    What is missing ends the session: with an error for a row that is required, else as skipped,
+    with the reason there and in the report folder. So does what its `install` or `setup` ends with,
+    a `command_failed` of nox. A run of the default lane that is beyond its budget is reported; a
+    slow machine fails no check.
     """
     environment = {**os.environ, **dict(row.environment)}
-    session.install(".", *row.pip, env=environment)
-    for line in row.setup:
-        session.run(*shlex.split(line), env=environment, external=True)
-    described = session.run(
-        *("tinyref", "devices", "--json", row.device),
-        env=environment,
-        success_codes=[0, 1],
-        silent=True,
-    )
-    reason = missing(row, str(described))
-    if reason and row.required:
-        session.error(f"{row.id} is required, and {reason}; it needs {row.needs}{_help(row)}")
-    elif reason:
-        session.skip(f"{row.id} is left out, as {reason}; it needs {row.needs}{_help(row)}")
-    else:
-        words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *options]
-        if row.expectations.exists():
-            words += ["--expectations", str(row.expectations)]
-        began = time.monotonic()
-        session.run(*words, env=environment)
-        taken = round(time.monotonic() - began)
-        if options == row.default_options and taken > row.budget:
-            session.warn(f"{row.id} took {taken} s, beyond its budget of {row.budget} s")
+    session.install(".", env=environment)
+    note = report / UNAVAILABLE
+    note.unlink(missing_ok=True)
+    reason = _installed(session, row, environment, command_failed)
+    if not reason:
+        described = session.run(
+            *("tinyref", "devices", "--json", *row.devices),
+            env=environment,
+            success_codes=[0, 1],
+            silent=True,
+        )
+        reason = missing(row, str(described))
+    if reason:
+        text = f"{row.id} is unavailable: {reason}; it needs {row.needs}{_help(row)}"
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"{text}\n", encoding="utf-8")
+        (session.error if row.required else session.skip)(text)
+    words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *options]
+    if row.second:
+        words += ["--second", row.second]
+    if row.expectations.exists():
+        words += ["--expectations", str(row.expectations)]
+    began = time.monotonic()
+    session.run(*words, env=environment)
+    taken = round(time.monotonic() - began)
+    if options == row.default_options and taken > row.budget:
+        session.warn(f"{row.id} took {taken} s, beyond its budget of {row.budget} s")
+
+
+def _installed(
+    session: Any, row: Row, environment: dict[str, str], command_failed: type[Exception]
+) -> str:
+    """Installs and sets up what a row asks for; why that failed, empty where it did not."""
+    try:
+        if row.pip:
+            session.install(*row.pip, env=environment)
+        for line in row.setup:
+            session.run(*shlex.split(line), env=environment, external=True)
+    except command_failed as error:
+        return " ".join(str(error).split())
+    return ""
 
 
 def missing(row: Row, described: str) -> str:
-    """Why the device of a row is not there, by what `tinyref devices --json` said; else empty."""
-    try:
-        found = json.loads(described)["devices"][0]
-        works, reason = found["works"], found["reason"]
-    except (ValueError, KeyError, IndexError, TypeError):
-        return f"tinyref devices says nothing of {row.device}: {described[:200]!r}"
-    return "" if works is True else f"{row.device} is unavailable here: {reason}"
+    """Why a device of a row is not there, by what `tinyref devices --json` said; else empty."""
+    for place, name in enumerate(row.devices):
+        try:
+            found = json.loads(described)["devices"][place]
+            works, reason = found["works"], found["reason"]
+        except (ValueError, KeyError, IndexError, TypeError):
+            return f"tinyref devices says nothing of {name}: {described[:200]!r}"
+        if works is not True:
+            return f"{name} does not work here: {reason}"
+    return ""
 
 
 def _help(row: Row) -> str:
     return f" (apt-get install {' '.join(row.apt)})" if row.apt else ""
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] != ["apt"]:
-        sys.exit(f"matrix: got {sys.argv[1:]}, accepted is apt")
-    sys.stdout.write(" ".join(apt_packages(read())) + "\n")

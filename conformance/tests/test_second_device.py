@@ -54,7 +54,7 @@ def test_by_the_host_the_same_fault_does_not_show(tmp_path: Path) -> None:
 
 
 def test_a_second_device_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no.such:Device: its package does not import"):
+    with pytest.raises(UserError, match=r"no\.such:Device: its package does not import"):
         conform(request(tmp_path, "PYTHON", "no.such:Device"))
 
 

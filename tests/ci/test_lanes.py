@@ -46,7 +46,9 @@ THOROUGH = [
     *("slow", "random", "shuffled", "sdist"),
     *(
         f"conform_full({device})"
-        for device in ("cpu", "python", "gpu-emu", "clang-gcc", "clang-tcc")
+        for device in (
+            *("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"),
+        )
     ),
 ]
 
