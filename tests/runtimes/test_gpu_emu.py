@@ -11,14 +11,14 @@ from elementwise_programs import fill, read
 
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
-from tinyref.dtype import dtypes
+from tinyref.dtype import DType, dtypes, image
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.llvm_gpu import Info, LlvmGpuRenderer
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind
+from tinyref.uops.payload import AxisKind, SlotArg
 from tinyref.uops.program import Parameter, Program
 
 INT = dtypes.int32
@@ -149,6 +149,29 @@ def test_launch_indices_have_three_dimensions(order: str) -> None:
     with Context(EMU_ORDER=order, EMU_CHECK=1):
         compile_program("GPU_EMU", indices())([out])
     assert read(out).tolist() == list(range(288))
+
+
+def image_at(slot: int, base: DType, rows: int, columns: int) -> UOp:
+    return UOp(Ops.DEFINE_GLOBAL, image(base, rows, columns), (), SlotArg(slot))
+
+
+@pytest.mark.parametrize("check", [0, 1])
+@pytest.mark.parametrize("base", [dtypes.float32, dtypes.float16], ids=lambda base: base.name)
+def test_images_are_read_and_written_by_row_and_column(base: DType, check: int) -> None:
+    """Each work-item turns a texel of an image of 2 x 3 around, into a transposed image."""
+    row, column = item(0, 2), item(1, 3)
+    taken = build.load(build.texel(image_at(1, base, 2, 3), row, column), lanes=4)
+    target = build.texel(image_at(0, base, 3, 2), column, row)
+    out = build.store(target, build.gep(taken, 3, 2, 1, 0))
+    parameters = (Parameter(0, base, 24, True, False), Parameter(1, base, 24, False, True))
+    kernel = Program("texels", tuple(in_order(out)), parameters, (), (1, 1, 1), (2, 3, 1))
+    values = np.arange(24, dtype=np.float32) / 2
+    result = Buffer("GPU_EMU", 24, base)
+    with Context(EMU_CHECK=check):
+        compile_program("GPU_EMU", kernel)([result, fill("GPU_EMU", values, base)])
+    found = read(result).astype(np.float32).reshape(3, 2, 4)
+    assert found[0].tolist() == [[1.5, 1.0, 0.5, 0.0], [7.5, 7.0, 6.5, 6.0]]
+    assert (found == values.reshape(2, 3, 4)[:, :, ::-1].transpose(1, 0, 2)).all()
 
 
 # --- faults ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from tinyref import config
 from tinyref.algebra.bounds import bounds, dtype_range
@@ -153,7 +153,7 @@ class LlvmFunction:
     have another frame around the nodes, and other `printers` of some of them.
     """
 
-    printers: ClassVar[Mapping[Ops, Callable[[Any, UOp], str | None]]]
+    printers: Mapping[Ops, Callable[[Any, UOp], str | None]]
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -225,14 +225,17 @@ class LlvmFunction:
     def define_global(self, node: UOp) -> str:
         slot = payload_of(node, SlotArg).slot
         position = parameter_position(self.program, node)
-        # Refuses images.
-        element_of(node)
         name = f"%data{slot}"
         self.entry += [
             f"  {name}.at = getelementptr ptr, ptr %buffers, i64 {position}",
             f"  {name} = load ptr, ptr {name}.at",
         ]
         return name
+
+    def define_buffer(self, node: UOp) -> str:
+        # Refuses images.
+        element_of(node)
+        return self.define_global(node)
 
     def define_var(self, node: UOp) -> str:
         name = self.fresh("var")
@@ -571,7 +574,7 @@ class LlvmFunction:
 
 LlvmFunction.printers = {
     Ops.CONST: LlvmFunction.constant,
-    Ops.DEFINE_GLOBAL: LlvmFunction.define_global,
+    Ops.DEFINE_GLOBAL: LlvmFunction.define_buffer,
     Ops.DEFINE_VAR: LlvmFunction.define_var,
     Ops.SPECIAL: LlvmFunction.special,
     Ops.DEFINE_LOCAL: LlvmFunction.define_local,

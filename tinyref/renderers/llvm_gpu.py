@@ -128,9 +128,12 @@ class LlvmGpuRenderer(LlvmRenderer):
     def __init__(self, llvm_version: int, checked: bool = False) -> None:
         self.llvm_version = llvm_version
         self.checked = checked
+        self.printers = GpuFunction.printers
 
     def render(self, program: Program) -> str:
-        return _GroupFunction(program, self.llvm_version, self.checked).text()
+        function = GpuFunction(program, self.llvm_version, self.checked)
+        function.printers = self.printers
+        return function.text()
 
 
 def field(name: Field, register: str) -> str:
@@ -148,7 +151,7 @@ def guard_bytes(nbytes: int) -> int:
     return max(ALIGNMENT, nbytes + -nbytes % ALIGNMENT)
 
 
-class _GroupFunction(LlvmFunction):
+class GpuFunction(LlvmFunction):
     """One group of work-items: the nodes are printed once, in a loop or as a coroutine."""
 
     def __init__(self, program: Program, llvm_version: int, checked: bool) -> None:
@@ -408,11 +411,11 @@ def _item_number() -> Iterable[str]:
     )
 
 
-_GroupFunction.printers = {
+GpuFunction.printers = {
     **LlvmFunction.printers,
-    Ops.SPECIAL: _GroupFunction.launch_index,
-    Ops.DEFINE_GLOBAL: _GroupFunction.global_memory,
-    Ops.DEFINE_LOCAL: _GroupFunction.shared_memory,
-    Ops.BARRIER: _GroupFunction.barrier,
-    Ops.INDEX: _GroupFunction.texel,
+    Ops.SPECIAL: GpuFunction.launch_index,
+    Ops.DEFINE_GLOBAL: GpuFunction.global_memory,
+    Ops.DEFINE_LOCAL: GpuFunction.shared_memory,
+    Ops.BARRIER: GpuFunction.barrier,
+    Ops.INDEX: GpuFunction.texel,
 }

@@ -1,6 +1,6 @@
 """Faulty devices: broken on purpose, which the suite must catch, each on the right rung.
 
-Each is the PYTHON device with one fault, named by its path: `tinyref conform --device
+Each is the PYTHON device or GPU_EMU with one fault, named by its path: `tinyref conform --device
 tinyref_conformance.faulty:Tf32Rounding`. They declare what the healthy device declares, so that
 nothing but their answers gives them away.
 """
@@ -13,6 +13,12 @@ from tinyref_conformance.faulty.arithmetic import (
     TruncatedBfloat16,
 )
 from tinyref_conformance.faulty.compilers import SwappedResults
+from tinyref_conformance.faulty.groups import (
+    LostBarriers,
+    PrivateArrays,
+    SwappedItemIndices,
+    UndersizedArrays,
+)
 from tinyref_conformance.faulty.launches import (
     EmptyLoop,
     MissingBarrier,
@@ -56,6 +62,7 @@ __all__ = [
     "HastyTransfer",
     "IdleSynchronize",
     "LateTransfer",
+    "LostBarriers",
     "LostNegativeZero",
     "LostTransferOffset",
     "MissingBarrier",
@@ -63,18 +70,21 @@ __all__ = [
     "NeighbourTransfer",
     "NoSeconds",
     "OffByOneTail",
+    "PrivateArrays",
     "ReversedVectors",
     "RoundedTransferOffset",
     "RoundedTransferSize",
     "StaleOutput",
     "StalePointers",
     "StaleVariables",
+    "SwappedItemIndices",
     "SwappedResults",
     "SwappedTileLane",
     "SwappedTransfer",
     "Tf32Rounding",
     "TruncatedBfloat16",
     "TruncatedTransfer",
+    "UndersizedArrays",
     "WrongGroupIndex",
     "WrongItemIndex",
 ]

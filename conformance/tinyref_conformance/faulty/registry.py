@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinyref.device import Backend
 from tinyref_conformance.faulty import (
     arithmetic,
     compilers,
+    groups,
     launches,
     memory,
     replay,
@@ -14,7 +16,6 @@ from tinyref_conformance.faulty import (
     transfers,
     waiting,
 )
-from tinyref_conformance.faulty.broken import BrokenBackend
 from tinyref_spec.case import Rung
 
 
@@ -25,7 +26,7 @@ class FaultyDevice:
     rung: where the suite must say that it is broken first.
     """
 
-    backend: type[BrokenBackend]
+    backend: type[Backend]
     sentence: str
     rung: Rung
 
@@ -34,12 +35,17 @@ class FaultyDevice:
         return self.backend.__name__
 
     @property
+    def healthy(self) -> str:
+        """The device that it would be without the fault."""
+        return "GPU_EMU" if issubclass(self.backend, groups.BrokenGpu) else "PYTHON"
+
+    @property
     def device(self) -> str:
         """The name by which `--device` opens it."""
         return f"tinyref_conformance.faulty:{self.name}"
 
 
-def _faulty(backend: type[BrokenBackend], rung: Rung) -> FaultyDevice:
+def _faulty(backend: type[Backend], rung: Rung) -> FaultyDevice:
     return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung)
 
 
@@ -65,6 +71,10 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(launches.EmptyLoop, Rung.LOOP),
         _faulty(launches.WrongItemIndex, Rung.GROUP),
         _faulty(launches.MissingBarrier, Rung.GROUP),
+        _faulty(groups.LostBarriers, Rung.GROUP),
+        _faulty(groups.SwappedItemIndices, Rung.GROUP),
+        _faulty(groups.UndersizedArrays, Rung.GROUP),
+        _faulty(groups.PrivateArrays, Rung.GROUP),
         _faulty(tiles.SwappedTileLane, Rung.MATMUL),
         _faulty(replay.StalePointers, Rung.JIT),
         _faulty(replay.StaleVariables, Rung.JIT),

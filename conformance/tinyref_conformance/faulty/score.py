@@ -1,4 +1,4 @@
-"""Scores the suite: every faulty device caught on its rung, the healthy one passed."""
+"""Scores the suite: every faulty device caught on its rung, the healthy ones passed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tinyref_conformance.report import Report
 from tinyref_conformance.runner import Settings
 from tinyref_spec.case import Rung
 
-HEALTHY = "PYTHON"
 # Without the tensor level: every fault shows elsewhere, and it takes most of the time.
 QUERY = "memory,kernel,isa,system"
 
@@ -38,19 +37,21 @@ class Caught:
 
 @dataclass
 class Score:
-    """All faulty devices; `healthy` is what the healthy device failed, empty when it passed."""
+    """All faulty devices; `healthy` is what each healthy one failed, nothing when it passed."""
 
-    healthy: list[str] = field(default_factory=list)
+    healthy: dict[str, list[str]] = field(default_factory=dict)
     caught: list[Caught] = field(default_factory=list)
 
     @property
     def is_perfect(self) -> bool:
-        return not self.healthy and all(found.is_on_its_rung for found in self.caught)
+        return not any(self.healthy.values()) and all(found.is_on_its_rung for found in self.caught)
 
     def text(self) -> str:
         """A line a device, and the total."""
-        lines = [f"{HEALTHY:20} {'passes' if not self.healthy else 'FAILS'}  the healthy device"]
-        lines += [f"  {problem}" for problem in self.healthy[:5]]
+        lines = []
+        for name, problems in self.healthy.items():
+            lines.append(f"{name:20} {'FAILS' if problems else 'passes'}  the healthy device")
+            lines += [f"  {problem}" for problem in problems[:5]]
         for found in self.caught:
             lines.append(f"{found.faulty.name:20} {_verdict(found)}  {found.faulty.sentence}")
             if found.case:
@@ -70,7 +71,7 @@ def _verdict(found: Caught) -> str:
 
 
 def score(folder: Path | None = None, only: str = "", query: str = QUERY, jobs: int = 0) -> Score:
-    """Runs the suite on the healthy device and on each faulty one, or on the one named.
+    """Runs the suite on each faulty device, or on the one named, and on what it is made of.
 
     Reports stay in `folder` if one is given. Raises `UserError` for an unknown name.
     """
@@ -81,7 +82,8 @@ def score(folder: Path | None = None, only: str = "", query: str = QUERY, jobs: 
     chosen = [FAULTY_DEVICES[only]] if only else list(FAULTY_DEVICES.values())
     with tempfile.TemporaryDirectory(prefix="tinyref-faulty-") as temporary:
         root = folder or Path(temporary)
-        found = Score(healthy=_problems(_run(HEALTHY, root / HEALTHY, query, jobs)))
+        healthy = sorted({faulty.healthy for faulty in chosen})
+        found = Score({name: _problems(_run(name, root / name, query, jobs)) for name in healthy})
         for faulty in chosen:
             report = _run(faulty.device, root / faulty.name, query, jobs)
             found.caught.append(_judge(faulty, report))
