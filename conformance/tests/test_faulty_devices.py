@@ -38,7 +38,12 @@ QUERY = ",".join(
     (
         *("memory.open", "memory.copy.uint8", "memory.launch", "memory.gate"),
         *("memory.order", "memory.wait"),
-        *("kernel.store.constant.*int32", "kernel.store.constant.float32", "kernel.one_alu.add"),
+        *(
+            "kernel.together",
+            "kernel.store.constant.*int32",
+            "kernel.store.constant.float32",
+            "kernel.one_alu.add",
+        ),
         *("kernel.view.permute.float32", "kernel.view.flip.float32"),
         *("isa.binary.mul.float32", "isa.binary.mul.int32", "isa.binary.idiv.int32"),
         *("isa.unary.neg.float32", "isa.cast.float32", "isa.cast.int32.to_float32"),

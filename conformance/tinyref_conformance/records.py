@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,6 +155,10 @@ class Outcome:
             return False
         attempts.append(record)
         return True
+
+    def attempts(self, case_id: str) -> Sequence[Record]:
+        """The records of a case."""
+        return self.records.get(case_id, ())
 
     def has(self, case_id: str, attempt: int) -> bool:
         return any(known.attempt == attempt for known in self.records.get(case_id, ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Pool
 from tinyref.workers.service import FatalError, OpeningError
 from tinyref.workers.supervisor import Supervisor, Tries
 from tinyref_conformance import journal as journals
+from tinyref_conformance.batches import Batches, release
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
@@ -28,6 +29,7 @@ from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_conformance.workers import Task, WorkerProcess, record_of
 from tinyref_spec.case import Case
+from tinyref_spec.ladder import TOGETHER
 
 TICK_SECONDS = 0.1
 
@@ -104,6 +106,9 @@ class Runner:
         # It is read from the system each time that it is asked for.
         self._memory = settings.memory_bytes
         self._tries = Tries()
+        self._batches = Batches()
+        # The cases of batches that ended their worker, and how it ended.
+        self._crashes: list[tuple[list[str], str]] = []
         self._stopped = False
 
     def run(self) -> Outcome:
@@ -120,6 +125,7 @@ class Runner:
                 if self.settings.rerun_failures and not self._stopped:
                     self._queue_second_attempts()
                     self._work()
+                self._say_crashes()
                 describe_deaths(self.outcome, self._cases, self._config(), self.settings.timeout)
         finally:
             pool.close()
@@ -156,6 +162,7 @@ class Runner:
         if self.outcome.opened is None:
             self.journal.bind_device(opened["identity"])
             self.outcome.opened = opened
+            self._batches.offered = bool(opened.get("compiles_many"))
         elif changes := differences(self.outcome.opened["identity"], opened["identity"]):
             raise UserError(
                 f"run: the device changed while the run was going on: {'; '.join(changes)}; what "
@@ -203,15 +210,33 @@ class Runner:
             if failing:
                 self._tasks.append(Task(planned.id, failing, attempt=2))
 
-    def _next_task(self) -> Task | None:
-        """The first task whose ground is known: the rows that its cases depend on are settled."""
+    def _next_task(self, worker: WorkerProcess) -> Task | None:
+        """The first task whose ground is known: the rows that its cases depend on are settled.
+
+        What is reserved for this worker comes first, what is for another one last.
+        """
+        others: Task | None = None
+        free: Task | None = None
         for task in self._tasks:
             if task.is_alone and self._supervisor.busy:
                 return None
-            if task.attempt > 1 or not self._below[task.row] & self._unsettled:
-                self._tasks.remove(task)
-                return task
-        return None
+            if not self._is_ready(task):
+                continue
+            if task.reserved_for is worker or task.is_alone:
+                return self._taken(task)
+            if task.reserved_for is None:
+                free = free or task
+            else:
+                others = others or task
+        found = free or others
+        return None if found is None else self._taken(found)
+
+    def _taken(self, task: Task) -> Task:
+        self._tasks.remove(task)
+        return task
+
+    def _is_ready(self, task: Task) -> bool:
+        return task.attempt > 1 or not self._below[task.row] & self._unsettled
 
     def _rows_below(self, planned: PlannedRow) -> set[str]:
         """The rows that the cases of a row depend on, by name or by one of their cases."""
@@ -231,7 +256,7 @@ class Runner:
                     self._suppression.note_suppressed(case_id, task.row, decided[1])
             elif not self.outcome.has(case_id, task.attempt):
                 left.append(case_id)
-        return Task(task.row, left, task.attempt, task.is_alone)
+        return replace(task, cases=left)
 
     def _decide(self, case: Case) -> tuple[Status, str] | None:
         unmet = case.needs.unmet(self._capabilities())
@@ -278,19 +303,50 @@ class Runner:
             if not idle:
                 self._supervisor.grow(len(self._tasks), self.settings.workers)
                 return
-            task = self._next_task()
+            task = self._next_task(idle[-1])
             if task is None:
                 self._check_progress_is_possible()
                 return
             pruned = self._prune(task)
             if pruned.cases:
-                idle.pop().begin(pruned, self._memory)
+                self._begin(idle.pop(), pruned)
                 if pruned.is_alone:
                     _dismiss(idle)
                     return
                 self.progress(self._decided(), task.row)
             else:
                 self._settle(task.row)
+
+    def _begin(self, worker: WorkerProcess, task: Task) -> None:
+        batch = []
+        if self._may_compile_together():
+            chosen = self._batches.choose(worker, task, self._tasks_to_prepare())
+            batch = [(each.row, self._undecided(each)) for each in chosen]
+        # The time of each case is counted from its own beginning, and that of a batch from now.
+        seconds = self.settings.timeout if batch else math.inf
+        worker.begin(task, Limits(seconds, self._memory, "batch of kernels"), batch)
+
+    def _tasks_to_prepare(self) -> Iterator[Task]:
+        """Those that may come next."""
+        for task in self._tasks:
+            is_plain = task.attempt == 1 and not task.is_alone and task.reserved_for is None
+            if is_plain and self._is_ready(task) and self._undecided(task):
+                yield task
+
+    def _may_compile_together(self) -> bool:
+        """Whether what is compiled together is known to be right, or is not asked."""
+        if TOGETHER in self._unsettled:
+            return False
+        cases = self._rows[TOGETHER].cases if TOGETHER in self._rows else ()
+        return not any(_fails(each) for case in cases for each in self.outcome.attempts(case.id))
+
+    def _undecided(self, task: Task) -> list[str]:
+        """The cases of a task that are to run, as far as that is known now."""
+        return [
+            name
+            for name in task.cases
+            if self._decide(self._cases[name]) is None and not self.outcome.has(name, task.attempt)
+        ]
 
     def _decided(self) -> int:
         return len(self.outcome.records) + len(self.outcome.derived)
@@ -318,7 +374,13 @@ class Runner:
 
     def on_message(self, worker: WorkerProcess, message: Mapping[str, Any]) -> None:
         """Takes what a worker sends of its cases."""
-        if "begin" in message:
+        if "prepared" in message:
+            worker.batch = []
+            worker.limit(Limits(math.inf, self._memory))
+            self._batches.on_prepared(message)
+            if message["problem"]:
+                self._say_unprepared(message["problem"])
+        elif "begin" in message:
             worker.item = message["begin"]
             worker.launch = 0
             worker.limit(Limits(self.settings.timeout, self._memory))
@@ -354,6 +416,13 @@ class Runner:
         """Pins the death to a case, or has what is left tried again."""
         self._absorb()
         task = worker.task
+        release(self._tasks, worker, to_prepare=not worker.batch)
+        if task is not None and worker.batch:
+            self._batches.on_death()
+            if death.cause is Cause.EXIT:
+                self._crashes.append((worker.batch, death.words))
+            self._tasks.appendleft(replace(task, is_prepared=True, reserved_for=None))
+            return
         left = [] if task is None else self._left(task)
         blamed: str | None = worker.item or next(iter(left), None)
         if task is not None and blamed is not None and self._is_pinned(worker, task, blamed, death):
@@ -363,6 +432,17 @@ class Runner:
             self.outcome.problems.append(f"a worker was ended: {death.words}")
         if task is not None:
             self._try_again(task, blamed)
+
+    def _say_unprepared(self, problem: str) -> None:
+        words = problem.strip().partition("\n")[0]
+        self.outcome.problems.append(f"kernels that compile alone do not compile together: {words}")
+
+    def _say_crashes(self) -> None:
+        """Of the batches that ended their worker, those in which no single case does that."""
+        for cases, words in self._crashes:
+            found = {each.status for name in cases for each in self.outcome.attempts(name)}
+            if not found & {Status.CRASH, Status.TIMEOUT}:
+                self._say_unprepared(words)
 
     def _is_pinned(self, worker: WorkerProcess, task: Task, case: str, death: Death) -> bool:
         """Whether the death is the verdict on a case, which has none yet."""

@@ -11,14 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from tinyref import config
-from tinyref.device import memory
-from tinyref.errors import DeviceError, UserError, VerifyError, explain_error, vendors_error
+from tinyref.device import BatchCompiler, memory
+from tinyref.errors import (
+    BackendError,
+    DeviceError,
+    UserError,
+    VerifyError,
+    explain_error,
+    vendors_error,
+)
+from tinyref.runtimes.kernel import compile_ahead
+from tinyref.runtimes.planning import programs_of
+from tinyref.uops.program import Program
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, serve
 from tinyref_conformance import journal, records
@@ -26,7 +37,8 @@ from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
-from tinyref_spec.case import Case, Failure, Profile, Row
+from tinyref_spec.case import Case, Failure, Measurement, Profile, Row
+from tinyref_spec.device_under_test import DeviceUnderTest
 
 # Members of a backend that take part in making a kernel.
 COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "load"})
@@ -95,7 +107,9 @@ class Worker:
         return self.describe(message) if "describe" in message else self.run_row(message)
 
     def run_row(self, message: Mapping[str, Any]) -> Message:
-        """Runs the named cases of one row, in order."""
+        """Runs the named cases of one row, in order; first compiles the kernels of a batch."""
+        if "batch" in message:
+            self.send(self._prepare(message["batch"]))
         wanted = set(message["cases"])
         attempt = int(message["attempt"])
         for case in self._row(message["row"]).cases(self.profile):
@@ -109,6 +123,35 @@ class Worker:
                 raise FatalError(f"cannot write the journal: {error}") from error
             self.send({"end": case.id})
         return {"row_done": message["row"]}
+
+    def _prepare(self, batch: Sequence[tuple[str, Sequence[str]]]) -> Message:
+        """Compiles what the cases of some rows need in one call; how many kernels, and how long.
+
+        What fails is no verdict: each kernel is then compiled when its case asks for it. That a
+        compiler refuses a batch is its right, that it gives something else is a problem.
+        """
+        started = time.perf_counter()
+        kernels, problem = 0, ""
+        try:
+            programs = [
+                program for row, cases in batch for program in self._programs_of(row, set(cases))
+            ]
+            kernels = compile_ahead(self.device_name, programs)
+        except BackendError as error:
+            problem = explain_error(error)
+        except DeviceError:
+            kernels = 0
+        seconds = time.perf_counter() - started
+        return {"prepared": kernels, "seconds": seconds, "problem": problem}
+
+    def _programs_of(self, row_id: str, wanted: Set[str]) -> list[Program]:
+        """The programs that cases ask for before they read the first value."""
+        return [
+            program
+            for case in self._row(row_id).cases(self.profile)
+            if case.id in wanted
+            for program in programs_of(self.device_name, functools.partial(_run_on, case))
+        ]
 
     def describe(self, message: Mapping[str, Any]) -> Message:
         """What a report shows of a launch of a case, by its number, without making it."""
@@ -181,6 +224,10 @@ class Worker:
         return Record(case.id, status, attempt, phase.value, message, seconds)
 
 
+def _run_on(case: Case, name: str) -> Measurement:
+    return case.run(DeviceUnderTest(name))
+
+
 def _phase(error: BaseException) -> Phase:
     """Compile for what a compiler or a verifier refused, run for the rest."""
     vendors = vendors_error(error)
@@ -194,6 +241,8 @@ def _phase(error: BaseException) -> Phase:
 def describe_device(name: str, device: Any) -> dict[str, Any]:
     """Capabilities as JSON and as the runner needs them, versions, flags, and what results bind to.
 
+    compiles_many: whether its compiler takes many sources.
+
     Flags and environment are those of this process, in which the cases run.
     """
     from tinyref.runtimes.identity import environment, identity
@@ -206,6 +255,7 @@ def describe_device(name: str, device: Any) -> dict[str, Any]:
         "flags": config.changed_flags(),
         "environment": environment(backend),
         "identity": identity(backend),
+        "compiles_many": isinstance(getattr(backend, "compiler", None), BatchCompiler),
     }
 
 

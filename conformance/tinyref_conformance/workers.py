@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref.workers import supervisor
@@ -18,27 +18,37 @@ from tinyref_conformance.statuses import Status
 class Task:
     """Cases of one row that go to one worker; they share what is compiled for the row.
 
-    is_alone: nothing else is to run meanwhile.
+    is_alone: nothing else is to run meanwhile. is_prepared: its kernels were compiled together with
+    those of other tasks, or are not to be. reserved_for: the worker that has them.
     """
 
     row: str
     cases: list[str]
     attempt: int = 1
     is_alone: bool = False
+    is_prepared: bool = False
+    reserved_for: WorkerProcess | None = None
 
 
 @dataclass
 class WorkerProcess(supervisor.WorkerProcess[Task]):
-    """One worker; its item is a case, of which it has begun so many launches."""
+    """One worker; its item is a case, of which it has begun so many launches.
+
+    batch: the cases whose kernels it compiles together; none once it has begun a case.
+    """
 
     launch: int = 0
+    batch: list[str] = field(default_factory=list)
 
-    def begin(self, task: Task, memory: int) -> None:
-        """Gives the worker a task, for which it may hold so much memory."""
+    def begin(
+        self, task: Task, limits: Limits, batch: Sequence[tuple[str, Sequence[str]]] = ()
+    ) -> None:
+        """Gives the worker a task, and rows with their cases whose kernels it compiles before."""
         self.task = task
-        # The time of each case is counted from its own beginning.
-        self.limit(Limits(math.inf, memory))
-        self.send({"row": task.row, "cases": task.cases, "attempt": task.attempt})
+        self.batch = [name for _, cases in batch for name in cases]
+        self.limit(limits)
+        message = {"row": task.row, "cases": task.cases, "attempt": task.attempt}
+        self.send({**message, "batch": batch} if batch else message)
 
 
 def record_of(worker: WorkerProcess, case: str, death: Death) -> Record:

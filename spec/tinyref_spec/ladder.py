@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from tinyref.dtype import dtypes
 from tinyref_spec.case import Rung
 
+# The row whose cases show that kernels may be compiled in one call.
+TOGETHER = "kernel.together"
 _KERNELS = (Rung.OPEN, Rung.MEMORY, Rung.STORE, Rung.ONE_ALU, Rung.INDEX)
 # Vectors and groups too: heuristics use them where a device has them. Where it has not, their
 # cases are skipped, and nothing rests on what is skipped.

@@ -24,7 +24,7 @@ from tinyref.device import (
 from tinyref.dtype import DType
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import Opt, checked_opts
-from tinyref.runtimes.cache import cached_binary, compile_anew
+from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Parameter, Program
@@ -223,6 +223,22 @@ def _load(backend: Backend, entry: str, source: str) -> Launchable:
     return backend.load(entry, compile_anew(backend, source))
 
 
+def compile_ahead(device: str, programs: Sequence[Program]) -> int:
+    """Has what is not compiled yet of `programs` compiled in one call, for when it is asked for.
+
+    Returns how many those are: 0 where the compiler takes one source at a time. A program that does
+    not render is left out. Raises what `compile_many` raises.
+    """
+    canonical = Device.canonical(device)
+    backend = Device[canonical]
+    sources = []
+    for program in programs:
+        if _by_program.get((canonical, backend.compiler.key, _flags(), program)) is None:
+            with contextlib.suppress(Exception):  # it comes again where the program is asked for
+                sources.append(backend.renderer.render(program))
+    return compile_together(backend, sources)
+
+
 def compile_kernels_together(device: str, programs: Sequence[Program]) -> list[Kernel]:
     """The kernels of programs, compiled in one call where the compiler offers that, by no cache.
 
@@ -267,8 +283,8 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
 
 
 def _program_of(backend: Backend, ast: UOp, opts: tuple[Opt, ...] | None) -> Program:
-    """The program of a kernel AST: several devices of one kind, each with its kernel, share it."""
-    key = (type(backend), backend.capabilities, _flags(), opts, ast)
+    """The program of a kernel AST: devices that declare the same, each with a kernel, share it."""
+    key = (backend.capabilities, _flags(), opts, ast)
     found = _programs.get(key)
     if found is not None:
         return found

@@ -21,6 +21,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
+from tinyref_spec.ladder import TOGETHER
 
 # What the kernels store: no two the same, and not in the order of their size.
 NUMBERS = (7, -3, 100, 0, 41, -1000, 12, 5)
@@ -91,7 +92,7 @@ def _checks() -> list[Check]:
 def rows() -> Iterator[Row]:
     """One row: its cases decide whether later kernels are compiled together."""
     yield make_row(
-        "kernel.together",
+        TOGETHER,
         "Kernels that are compiled in one call are each what they are when compiled alone.",
         ("device.together",),
         Rung.STORE,
