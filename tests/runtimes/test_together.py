@@ -79,6 +79,18 @@ def test_what_the_disk_has_is_not_compiled_together() -> None:
     assert backend.compiler.calls == [["a"], ["b"]]
 
 
+def test_a_binary_that_is_its_source_says_nothing_of_what_is_compiled() -> None:
+    class Same(UpperCompiler):
+        def compile(self, source: str) -> bytes:
+            super().compile(source)
+            return source.encode()
+
+    backend = toy(Same())
+    compile_anew(backend, "a")
+    assert compile_together(backend, ["a", "b"]) == 2
+    assert backend.compiler.calls == [["a"], ["a", "b"]]
+
+
 def test_a_source_that_does_not_compile_has_its_own_error_when_it_is_asked_for() -> None:
     backend = toy(UpperCompiler())
     assert compile_together(backend, ["a", "an error", "b"]) == 3

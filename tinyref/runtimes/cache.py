@@ -301,7 +301,12 @@ def compile_together(backend: Backend, sources: Sequence[str]) -> int:
         return 0
     wanted = {cache_key(backend, source): source for source in sources}
     if config.integer("CACHE"):
-        wanted = {key: text for key, text in wanted.items() if default_cache().get(key) is None}
+        # A binary that is the source itself is still to be compiled, by `load`.
+        wanted = {
+            key: text
+            for key, text in wanted.items()
+            if default_cache().get(key) in (None, text.encode())
+        }
     if not wanted:
         return 0
     results = compiler.compile_many(list(wanted.values()))
