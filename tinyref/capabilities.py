@@ -31,10 +31,14 @@ _MADE_OF = {
 }
 _SWITCHES = (
     *("has_grid", "has_groups", "images", "tiles_pay", "keeps_subnormals", "division_traps"),
-    *("slow_division", "is_interpreted", "is_single", "keeps_values"),
+    *("contracts_floats", "reassociates_floats", "slow_division", "is_interpreted", "is_single"),
+    "keeps_values",
 )
 # The smallest value of each number.
-_NUMBERS = {"shared_bytes": 0, "threads": 1, "group_size_limit": 1, "buffer_limit": 1}
+_NUMBERS = {
+    **{"shared_bytes": 0, "threads": 1, "group_size_limit": 1, "buffer_limit": 1},
+    "view_alignment": 1,
+}
 _EXTENTS = ("grid_limit", "group_limit")
 
 
@@ -53,10 +57,15 @@ class Capabilities:
     threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
     grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
     buffer_limit: most buffers that one kernel may take.
+    view_alignment: kernels take views that begin at multiples of so many bytes, a power of two,
+    and of the size of their elements; a launch on others is refused.
     images: image types may be loaded and stored, by texels: vectors of four float32.
     matrix_tiles: the tiles that WMMA multiplies, preferred ones first (`tinyref.uops.tiles`).
     tiles_pay: False where a tile takes longer than its products one by one, as when interpreted.
     keeps_subnormals: False where the device flushes them to zero.
+    contracts_floats: products and sums may become one operation, which rounds once.
+    reassociates_floats: float arithmetic may be transformed as if it were exact and of finite
+    numbers: sums in another order, (x + y) - y as x, x * 0 as 0, x / y as x * (1 / y).
     division_traps: integer division by zero or MIN/-1 must be guarded.
     slow_division: integer division by a constant is slower than a product and shifts.
     is_single: there is one of it: the next number after the colon does not open.
@@ -76,15 +85,23 @@ class Capabilities:
     group_limit: tuple[int, int, int] = (1024, 1024, 64)
     group_size_limit: int = 1024
     buffer_limit: int = 64
+    view_alignment: int = 1
     images: bool = False
     matrix_tiles: tuple[MatrixTile, ...] = ()
     tiles_pay: bool = True
     keeps_subnormals: bool = True
+    contracts_floats: bool = False
+    reassociates_floats: bool = False
     division_traps: bool = False
     slow_division: bool = False
     is_interpreted: bool = False
     is_single: bool = False
     keeps_values: bool = True
+
+    @property
+    def rounds_each_operation(self) -> bool:
+        """True where every float operation is rounded for itself, in the order of the program."""
+        return not (self.contracts_floats or self.reassociates_floats)
 
     def supports(self, dtype: DType) -> bool:
         """True where kernels of this scalar type run, natively or emulated."""
@@ -186,6 +203,9 @@ def _tile_problems(declared: Capabilities) -> Iterator[str]:
 
 
 def _contradictions(declared: Capabilities) -> Iterator[str]:
+    alignment = declared.view_alignment
+    if alignment & (alignment - 1):
+        yield f"view_alignment is {alignment}: accepted are powers of two"
     if declared.has_groups and not declared.has_grid:
         yield "has_groups is True and has_grid False: accepted are groups of a grid"
     if declared.threads > 1 and declared.has_grid:

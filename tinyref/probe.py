@@ -108,6 +108,9 @@ def describe_capabilities(capabilities: Capabilities) -> dict[str, Any]:
         "images": capabilities.images,
         "matrix_tiles": [tile.name for tile in capabilities.matrix_tiles],
         "keeps_subnormals": capabilities.keeps_subnormals,
+        "contracts_floats": capabilities.contracts_floats,
+        "reassociates_floats": capabilities.reassociates_floats,
+        "view_alignment": capabilities.view_alignment,
         "keeps_values": capabilities.keeps_values,
     }
 

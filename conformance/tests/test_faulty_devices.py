@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.interpret import Interpreter
+from tinyref.uops import build
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import TILES
 from tinyref_conformance import faulty as faulty_module
@@ -27,11 +32,19 @@ from tinyref_conformance.faulty.arithmetic import (
     flush,
     to_tf32,
 )
+from tinyref_conformance.faulty.rearranged import (
+    Change,
+    ContractedProducts,
+    contract,
+    rearranged,
+    reassociate,
+)
 from tinyref_conformance.faulty.score import Score, score
 from tinyref_conformance.faulty.tiles import swap_two_lanes
 from tinyref_conformance.runner import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
+from tinyref_spec.kernels.named import elementwise
 
 # The rungs up to the faults, in few enough rows to run all faulty devices in well under a minute.
 QUERY = ",".join(
@@ -46,6 +59,7 @@ QUERY = ",".join(
         ),
         *("kernel.view.permute.float32", "kernel.view.flip.float32"),
         *("isa.binary.mul.float32", "isa.binary.mul.int32", "isa.binary.idiv.int32"),
+        "isa.sequence",
         *("isa.unary.neg.float32", "isa.cast.float32", "isa.cast.int32.to_float32"),
         *("kernel.program.wmma.apple_*", "kernel.program.wmma.intel_m8n8*"),
         *("kernel.elements.float32", "kernel.elements.int32", "kernel.program"),
@@ -132,6 +146,35 @@ def test_two_neighbours_are_swapped_and_no_other() -> None:
     assert (swapped[:, rest] == result[:, rest]).all()
 
 
+def values_after(change: Change, expression: Callable[..., UOp], *inputs: float) -> float:
+    """What an expression of float32 numbers gives once its program is rearranged."""
+    ast = elementwise(expression, (dtypes.float32,) * len(inputs), 1)
+    program = rearranged(compile_kernel(ast, Device["PYTHON"].capabilities), change)
+    arrays = [f32(0.0), *(f32(value) for value in inputs)]
+    Interpreter(program, ContractedProducts.wrong).run(arrays, {}, (1, 1, 1), (1, 1, 1))
+    return float(arrays[0][0])
+
+
+def kept(node: UOp) -> tuple[tuple[UOp, ...], UOp]:
+    return (node,), node
+
+
+def test_products_are_contracted_and_sums_reassociated() -> None:
+    tiny = 2.0**-13
+    dot = (lambda x, y, z: build.add(build.mul(x, y), z), 1 + tiny, 1 - tiny, -1.0)
+    assert values_after(kept, *dot) == 0.0
+    assert values_after(contract, *dot) == -(2.0**-26)
+    lost = (lambda x, y: build.sub(build.add(x, y), y), tiny, 2.0**20)
+    assert values_after(kept, *lost) == 0.0
+    assert values_after(reassociate, *lost) == tiny
+    order = (lambda x, y, z: build.add(build.add(x, y), z), 1.0, 2.0**30, -(2.0**30))
+    assert values_after(kept, *order) == 0.0
+    assert values_after(reassociate, *order) == 1.0
+    zero = (lambda x: build.mul(x, 0.0), math.inf)
+    assert math.isnan(values_after(kept, *zero))
+    assert values_after(reassociate, *zero) == 0.0
+
+
 def check(found: Score) -> None:
     assert not any(found.healthy.values())
     for caught in found.caught:
@@ -163,6 +206,8 @@ def test_all_faulty_devices_are_caught_on_the_right_rungs() -> None:
         ("NoSeconds", "index"),
         ("ConstantSeconds", "index"),
         ("NegativeSeconds", "index"),
+        ("ContractedProducts", "every operation"),
+        ("ReassociatedSums", "every operation"),
         ("ReversedVectors", "vectors"),
         ("EmptyLoop", "loops and reduces"),
         ("WrongItemIndex", "groups and barriers"),
@@ -170,7 +215,7 @@ def test_all_faulty_devices_are_caught_on_the_right_rungs() -> None:
     ],
 )
 def test_a_fault_of_launches_shows_on_its_rung_and_not_below(name: str, rung: str) -> None:
-    found = score(only=name, query=f"{PLAIN},{LAUNCHES}", jobs=1)
+    found = score(only=name, query=f"{PLAIN},{LAUNCHES},isa.sequence.*", jobs=1)
     check(found)
     (caught,) = found.caught
     assert caught.rung is not None

@@ -31,10 +31,10 @@ def test_a_launch_that_keeps_old_arguments_is_seen(device: str, case: str) -> No
     assert not run(find(case), f"tinyref_conformance.faulty:{device}").passed
 
 
-def overlapping(lifetimes: Sequence[Lifetime]) -> Arena:
+def overlapping(lifetimes: Sequence[Lifetime], alignment: int) -> Arena:
     """A planner that thinks a buffer free one item before its last use."""
     early = [dataclasses.replace(life, last=max(life.first, life.last - 1)) for life in lifetimes]
-    return plan_arena(early)
+    return plan_arena(early, alignment)
 
 
 @pytest.mark.parametrize("case", ["system.memory.float32.plan", "system.memory.float32.replay"])

@@ -93,8 +93,8 @@ class Needs:
 
     features: "kernels" (it runs any), "grid", "groups", "threads" (of a host, more than one),
     "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
-    "tile:own" (one that is not), "images", "subnormals" (it keeps them), "second" (another device
-    of its kind).
+    "tile:own" (one that is not), "images", "subnormals" (it keeps them), "strict floats" (it
+    neither contracts nor reassociates), "second" (another device of its kind).
     """
 
     dtypes: frozenset[DType] = frozenset()
@@ -131,6 +131,7 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
         "threads": capabilities.threads > 1,
         "scratch": capabilities.shared_bytes > 0 and not capabilities.has_groups,
         "subnormals": capabilities.keeps_subnormals,
+        "strict floats": capabilities.rounds_each_operation,
         "second": not capabilities.is_single,
     }
     return declared[name]

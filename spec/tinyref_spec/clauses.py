@@ -96,7 +96,8 @@ _NUMBERS: dict[str, tuple[str, str]] = {
         f"{OPS}; {IEEE} 4.3.1",
     ),
     "float.strict": (
-        "In strict mode nothing is contracted, and division and square root are correctly rounded.",
+        "In strict mode nothing is contracted or reassociated, unless the device declares that it "
+        "is, and division and square root are correctly rounded.",
         "architecture, two evaluators",
     ),
     "float.subnormal": (

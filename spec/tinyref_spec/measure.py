@@ -24,7 +24,7 @@ from tinyref_spec.device_under_test import (
     Runnable,
     slots_of,
 )
-from tinyref_spec.error_rules import Products, Rule, Ulp, Verdict
+from tinyref_spec.error_rules import Products, Rule, Ulp, Verdict, reassociated
 from tinyref_spec.oracles import Expected
 
 # Values of each buffer that a failure shows.
@@ -74,8 +74,16 @@ class Judgement:
         return int(places[0]) if places.size else -1
 
 
-def judge(actual: Array, expected: Expected, rule: Rule, norm: Array | None = None) -> Judgement:
-    """Compares one flat output with what it must be."""
+def judge(
+    actual: Array,
+    expected: Expected,
+    rule: Rule,
+    norm: Array | None = None,
+    reassociates: bool = False,
+) -> Judgement:
+    """Compares one flat output with what it must be; `reassociates`: what the device declares."""
+    if reassociates:
+        rule = reassociated(rule)
     with np.errstate(all="ignore"):
         verdict = rule.judge(actual, expected)
         bad = ~verdict.good
@@ -120,7 +128,8 @@ def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[J
     outputs = device.run(experiment.kernel, experiment.inputs, experiment.bindings, poison)
     norms = experiment.norms or [None] * len(outputs)
     rows = zip(outputs, experiment.expected, experiment.rules, norms, strict=True)
-    return [judge(actual, expected, rule, norm) for actual, expected, rule, norm in rows]
+    reassociates = device.capabilities.reassociates_floats
+    return [judge(*row, reassociates=reassociates) for row in rows]
 
 
 def _looks_untouched(found: Judgement) -> bool:

@@ -109,7 +109,7 @@ def test_results_are_equal_with_and_without_the_plan():
 def test_a_wrong_plan_changes_results(monkeypatch):
     """What is above would notice a plan that puts all in one place."""
 
-    def everything_at_zero(lifetimes):
+    def everything_at_zero(lifetimes, alignment):
         return Arena(max(life.nbytes for life in lifetimes), (0,) * len(lifetimes))
 
     with Context(MEMORY_PLAN=0):

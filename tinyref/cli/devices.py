@@ -100,4 +100,10 @@ def _features(found: Mapping[str, Any]) -> str:
         parts.append("images")
     if not found["keeps_subnormals"]:
         parts.append("flushes subnormals")
+    if found["contracts_floats"]:
+        parts.append("contracts floats")
+    if found["reassociates_floats"]:
+        parts.append("reassociates floats")
+    if found["view_alignment"] > 1:
+        parts.append(f"views at multiples of {found['view_alignment']} bytes")
     return ", ".join(parts)

@@ -268,7 +268,8 @@ class Replay:
                 lifetimes[number] = Lifetime(known.nbytes, *span)
         found: dict[int, Buffer] = {}
         for device, lifetimes in by_device.items():
-            arena = plan_arena(list(lifetimes.values()))
+            alignment = Device[device].capabilities.view_alignment
+            arena = plan_arena(list(lifetimes.values()), alignment)
             self.arena_bytes += arena.nbytes
             whole = Buffer(device, arena.nbytes, dtypes.uint8)
             for number, offset in zip(lifetimes, arena.offsets, strict=True):

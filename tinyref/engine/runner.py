@@ -103,7 +103,8 @@ def _share_memory(planned: Schedule) -> None:
         if Device.runs_kernels(node.arg.device):
             by_device.setdefault(node.arg.device, {})[node] = lifetime
     for device, lifetimes in by_device.items():
-        arena = plan_arena(list(lifetimes.values()))
+        alignment = Device[device].capabilities.view_alignment
+        arena = plan_arena(list(lifetimes.values()), alignment)
         whole = Buffer(device, arena.nbytes, dtypes.uint8)
         for node, offset in zip(lifetimes, arena.offsets, strict=True):
             if isinstance(node.arg, BufferArg):

@@ -129,8 +129,10 @@ def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:
         return f"holds {buffer.dtype.name}, accepted is {want.name}"
     if buffer.size * elements < parameter.size:
         return f"has {buffer.size} elements, the kernel reaches {parameter.size // elements}"
-    if buffer.offset % want.itemsize:
-        return f"starts {buffer.offset} bytes in, accepted are multiples of {want.itemsize}"
+    # Both are powers of two.
+    alignment = max(want.itemsize, Device[device].capabilities.view_alignment)
+    if buffer.offset % alignment:
+        return f"starts {buffer.offset} bytes in, accepted are multiples of {alignment}"
     return None
 
 

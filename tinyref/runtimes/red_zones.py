@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.device import Buffer
+from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
 
-# Bytes before and after each buffer that no kernel may touch; a multiple of any alignment.
+# Bytes before and after each buffer that no kernel may touch, or more, for a view to be aligned.
 GUARD = 256
 # What outputs hold before a launch. A result that equals one is computed again over the other.
 POISONS = (0xA5, 0x5A)
@@ -31,31 +31,34 @@ class GuardedBuffer:
         self.dtype = dtype
         self.size = size
         self.nbytes = size * dtype.itemsize
-        whole = GUARD + self.nbytes + GUARD
+        self.guard = max(GUARD, Device[device].capabilities.view_alignment)
+        self.middle = slice(self.guard, self.guard + self.nbytes)
+        whole = self.guard + self.nbytes + self.guard
         self.base = Buffer(device, whole + -whole % 16, dtypes.uint8)
-        self.view = self.base.view(GUARD, size, dtype)
+        self.view = self.base.view(self.guard, size, dtype)
         self._written = np.full(self.base.nbytes, _GUARD_BYTE, dtype=np.uint8)
 
     def fill(self, data: Array | int) -> None:
         """Writes data bytes (or one byte repeated) and fresh red zones to the device."""
-        middle = self._written[GUARD : GUARD + self.nbytes]
+        middle = self._written[self.middle]
         middle[:] = data if isinstance(data, int) else data.reshape(-1).view(np.uint8)
         self.base.copy_in(self._written.data)
 
     def read(self) -> Array:
         """The elements now. Raises `MemoryDamageError` when a red zone has changed."""
         found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
-        self._check(found, slice(0, GUARD), "before")
-        self._check(found, slice(GUARD + self.nbytes, None), "after")
-        middle = found[GUARD : GUARD + self.nbytes]
-        return middle.view(numpy_dtype(self.dtype))
+        self._check_zones(found)
+        return found[self.middle].view(numpy_dtype(self.dtype))
 
     def check_unchanged(self) -> None:
         """Raises `MemoryDamageError` when the data or a red zone is not what was written."""
         found = np.frombuffer(self.base.copy_out(), dtype=np.uint8)
-        self._check(found, slice(0, GUARD), "before")
-        self._check(found, slice(GUARD + self.nbytes, None), "after")
-        self._check(found, slice(GUARD, GUARD + self.nbytes), "in")
+        self._check_zones(found)
+        self._check(found, self.middle, "in")
+
+    def _check_zones(self, found: Array) -> None:
+        self._check(found, slice(0, self.middle.start), "before")
+        self._check(found, slice(self.middle.stop, None), "after")
 
     def _check(self, found: Array, part: slice, where: str) -> None:
         if np.array_equal(found[part], self._written[part]):

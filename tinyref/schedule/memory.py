@@ -44,16 +44,20 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Arena:
-    """Memory of `nbytes` in which each buffer has its offset, a multiple of `ALIGNMENT`."""
+    """Memory of `nbytes` in which each buffer has its offset."""
 
     nbytes: int
     offsets: tuple[int, ...]
 
 
-def plan_arena(lifetimes: Sequence[Lifetime]) -> Arena:
-    """Offsets at which no two buffers that are in use together overlap, in the order given."""
+def plan_arena(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Arena:
+    """Offsets at which no two buffers that are in use together overlap, in the order given.
+
+    They are multiples of `ALIGNMENT` and of `alignment`, a power of two.
+    """
+    step = max(alignment, ALIGNMENT)
     count = len(lifetimes)
-    sizes = np.array([_align_up(life.nbytes) for life in lifetimes], np.int64)
+    sizes = np.array([_align_up(life.nbytes, step) for life in lifetimes], np.int64)
     first = np.array([life.first for life in lifetimes], np.int64)
     last = np.array([life.last for life in lifetimes], np.int64)
     offsets = np.zeros(count, np.int64)
@@ -67,8 +71,8 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> Arena:
     return Arena(nbytes, tuple(int(offset) for offset in offsets))
 
 
-def _align_up(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+def _align_up(nbytes: int, alignment: int) -> int:
+    return -(-nbytes // alignment) * alignment
 
 
 def _smallest_gap(offsets: Integers, sizes: Integers, wanted: int) -> int:

@@ -27,6 +27,7 @@ from tinyref_conformance.faulty.launches import (
     WrongItemIndex,
 )
 from tinyref_conformance.faulty.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
+from tinyref_conformance.faulty.rearranged import ContractedProducts, ReassociatedSums
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.faulty.replay import StalePointers, StaleVariables
 from tinyref_conformance.faulty.tiles import SwappedTileLane
@@ -52,6 +53,7 @@ from tinyref_conformance.faulty.waiting import (
 __all__ = [
     "FAULTY_DEVICES",
     "ConstantSeconds",
+    "ContractedProducts",
     "EarlyCopies",
     "EarlyTransfer",
     "EmptyLoop",
@@ -71,6 +73,7 @@ __all__ = [
     "NoSeconds",
     "OffByOneTail",
     "PrivateArrays",
+    "ReassociatedSums",
     "ReversedVectors",
     "RoundedTransferOffset",
     "RoundedTransferSize",

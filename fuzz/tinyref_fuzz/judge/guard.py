@@ -28,8 +28,8 @@ Bytes = npt.NDArray[np.uint8]
 # Neither zero nor all ones, as bytes, integers and floats of any width; each is the other's
 # complement, so that no result agrees with both by luck.
 PATTERNS = (0x5A, 0xA5)
-# Buffers start at multiples of this, which is enough for offsets on every device known, and have
-# at least so many bytes before and after them.
+# Buffers start at multiples of this, or of what the device asks for, and have at least so many
+# bytes before and after them.
 ZONE = 256
 
 
@@ -84,8 +84,9 @@ def _written_mask(
 class Guarded:
     """The buffers of one launch in one piece of memory, red zones and poison filled by `pattern`.
 
-    With `shifted`, each buffer starts one element further: buffers may start at any element. The
-    memory is of the host; `on_device` gives the same on a device.
+    With `shifted`, each buffer starts one element further, or `alignment` bytes where those are
+    more: buffers may start at any element that is so aligned. The memory is of the host;
+    `on_device` gives the same on a device.
     """
 
     def __init__(
@@ -94,14 +95,17 @@ class Guarded:
         outputs: Outputs,
         pattern: int = PATTERNS[0],
         shifted: bool = False,
+        alignment: int = 1,
     ) -> None:
         self.contents = contents
         self.outputs = outputs
         self.pattern = pattern
         self.starts: list[int] = []
         end = 0
+        zone = max(ZONE, alignment)
         for content in contents:
-            start = -(-(end + ZONE) // ZONE) * ZONE + (content.itemsize if shifted else 0)
+            further = max(content.itemsize, alignment) if shifted else 0
+            start = -(-(end + ZONE) // zone) * zone + further
             self.starts.append(start)
             end = start + content.nbytes
         self.nbytes = -(-(end + ZONE) // ZONE) * ZONE

@@ -334,7 +334,13 @@ class _Trial:
                 raise TroubleError(Symptom.VALUE, problem)
 
     def _memory(self, pattern: int = 0, shifted: bool = False, reverses: bool = False) -> Guarded:
-        return Guarded(self._contents(reverses), self.outputs, PATTERNS[pattern], shifted)
+        return Guarded(
+            self._contents(reverses),
+            self.outputs,
+            PATTERNS[pattern],
+            shifted,
+            self.judge.capabilities.view_alignment,
+        )
 
     def _contents(self, reverses: bool) -> tuple[Array, ...]:
         contents = self.case.buffers

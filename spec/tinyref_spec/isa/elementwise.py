@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType
 from tinyref.uops.node import UOp
 from tinyref_spec import samples
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Rule, SameBits, Ulp
+from tinyref_spec.error_rules import Bounded, Rule, SameBits, Ulp, ulp_limit
 from tinyref_spec.isa.specials import Special
 from tinyref_spec.kernels.named import elementwise
 from tinyref_spec.ladder import foundations
@@ -36,6 +37,8 @@ class Operation:
     """An elementwise operation on given dtypes: how it is built, and what it owes.
 
     literals: the special cases whose values the dtypes have. The id is unique in the suite.
+    contracted, reassociated: what a device owes instead that declares `contracts_floats` or
+    `reassociates_floats`, within the tolerance of the values; None is the same.
     """
 
     id: str
@@ -50,6 +53,24 @@ class Operation:
     reference: Reference
     rule: Rule
     specials: tuple[Special, ...]
+    contracted: Reference | None = None
+    reassociated: Reference | None = None
+
+    def owed(
+        self, capabilities: Capabilities, inputs: Sequence[Array], expected: Expected, rule: Rule
+    ) -> tuple[Expected, Rule]:
+        """What a device with these capabilities owes where `expected` by `rule` is strict."""
+        reassociates = capabilities.reassociates_floats
+        contracted = None if capabilities.rounds_each_operation else self.contracted
+        relaxed = self.reassociated if reassociates and self.reassociated else contracted
+        if relaxed is not None:
+            expected, rule = relaxed(inputs), Bounded()
+        elif isinstance(rule, Ulp) and not capabilities.rounds_each_operation:
+            limit = ulp_limit(self.op, self.result, False, reassociates)
+            rule = dataclasses.replace(rule, limit=max(rule.limit, limit))
+        if not capabilities.keeps_subnormals:
+            expected = without_subnormals(self, inputs, expected)
+        return expected, rule
 
     @property
     def kernel(self) -> UOp:
@@ -168,6 +189,8 @@ def _case(
     needs = operation.needs
     if special is not None and special.names & SUBNORMAL_NAMES:
         needs = Needs(needs.dtypes, needs.ops, needs.features | {"subnormals"})
+    if special is not None and (operation.contracted or operation.reassociated):
+        needs = Needs(needs.dtypes, needs.ops, needs.features | {"strict floats"})
     return Case(
         case_id,
         operation.id,
@@ -319,8 +342,6 @@ def _run_batch(
 ) -> Measurement:
     inputs = columns(operation, kind, number)
     expected = operation.reference(inputs)
-    if not device.capabilities.keeps_subnormals:
-        expected = without_subnormals(operation, inputs, expected)
     return _run(operation, case_id, inputs, expected, operation.rule, device)
 
 
@@ -332,7 +353,7 @@ def without_subnormals(
     for values, dtype in zip(inputs, operation.sources, strict=True):
         kept &= ~is_subnormal(values, dtype)
     specified = kept if expected.specified is None else expected.specified & kept
-    return Expected(expected.values, specified, expected.alternatives, observe=expected.observe)
+    return dataclasses.replace(expected, specified=specified)
 
 
 def _run(
@@ -343,5 +364,6 @@ def _run(
     rule: Rule,
     device: DeviceUnderTest,
 ) -> Measurement:
+    expected, rule = operation.owed(device.capabilities, inputs, expected, rule)
     experiment = Experiment(case_id, operation.kernel, [None, *inputs], [expected], [rule])
     return measure(device.on_rung(operation.rung), experiment)

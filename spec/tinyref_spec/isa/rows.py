@@ -18,7 +18,8 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
-from tinyref_spec.isa.elementwise import Operation, row_of, vector_row_of
+from tinyref_spec.isa.elementwise import Operation, Reference, row_of, vector_row_of
+from tinyref_spec.isa.sequences import sequences, within_roundings_of_product
 from tinyref_spec.isa.specials import ACCEPTED, ALSO, VALUES, Special, specials
 from tinyref_spec.oracles import Expected
 
@@ -63,7 +64,14 @@ def _operation(
         functools.partial(_reference, op, dtype),
         _rule(op, dtype),
         literals,
+        contracted=_contracted(op, dtype),
     )
+
+
+def _contracted(op: str, dtype: DType) -> Reference | None:
+    if op != "MULACC" or not dtype.is_float:
+        return None
+    return functools.partial(within_roundings_of_product, dtype)
 
 
 def _rule(op: str, dtype: DType) -> Rule:
@@ -197,6 +205,7 @@ def operations() -> Iterator[Operation]:
 
 def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
+    yield from map(row_of, sequences())
     for operation in operations():
         yield row_of(operation)
         yield vector_row_of(operation)

@@ -208,17 +208,26 @@ def _variable(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A copy from and to views that begin `offset` elements into their buffers."""
-    size, whole = 48, 96
+    """A copy from and to views that begin `offset` steps into their buffers.
+
+    A step is an element, or more where the device declares that views are aligned.
+    """
+    step = max(1, device.capabilities.view_alignment // dtype.itemsize)
+    size = 48
+    first = offset * step
+    whole = max(96, first + step + size)
     kernel = compile_for(device.name, copied(dtype, shaped(size)), device.style or Style.FULL)
     data, old = samples.random_bits(dtype, whole, 1), samples.random_bits(dtype, whole, 2)
     out, source = (Buffer(device.name, whole, dtype) for _ in range(2))
     out.copy_in(to_bits(old).data)
     source.copy_in(to_bits(data).data)
-    start = offset * dtype.itemsize
-    kernel([out.view(start, size, dtype), source.view(start + dtype.itemsize, size, dtype)])
+    views = (
+        buffer.view(position * dtype.itemsize, size, dtype)
+        for buffer, position in ((out, first), (source, first + step))
+    )
+    kernel(list(views))
     expected = old.copy()
-    expected[offset : offset + size] = data[offset + 1 : offset + 1 + size]
+    expected[first : first + size] = data[first + step : first + step + size]
     found = np.frombuffer(out.copy_out(), numpy_dtype(dtype))
     wrong = np.flatnonzero(to_bits(found) != to_bits(expected))
     message = f"element {wrong[0]} of {whole} is wrong" if wrong.size else ""
@@ -310,7 +319,8 @@ def rows() -> Iterator[Row]:
     for dtype in OFFSET_DTYPES:
         yield make_row(
             f"kernel.offset.{dtype.name}",
-            f"Kernels take views that begin at any {dtype.name} element of their buffers.",
+            f"Kernels take views that begin at any {dtype.name} element of their buffers that the "
+            "declared alignment allows.",
             ("memory.view", "device.limit"),
             Rung.INDEX,
             "LOAD",

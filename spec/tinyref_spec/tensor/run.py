@@ -81,7 +81,7 @@ def run_forward(
     problem = _misfit(form.expression, result, form.output(dtype), shape)
     if problem:
         return Measurement(False, problem, compared=1)
-    found = _judge_value(result.numpy(), expected)
+    found = _judge_value(device, result.numpy(), expected)
     return _measure_expressions(case_id, device, [form.expression], values, [("result", found)])
 
 
@@ -118,12 +118,17 @@ def run_backward(
         problem = _misfit(f"gradient of {name}", gradient, dtype, values[name].shape)
         if problem:
             return Measurement(False, problem, compared=1)
-        judged.append((name, _judge_value(gradient.numpy(), value)))
+        judged.append((name, _judge_value(device, gradient.numpy(), value)))
     return _measure_expressions(case_id, device, expressions, given, judged)
 
 
-def _judge_value(actual: Array, expected: Expected) -> Judgement:
-    return judge(np.ascontiguousarray(actual).reshape(-1), expected, _rule(expected))
+def _judge_value(device: DeviceUnderTest, actual: Array, expected: Expected) -> Judgement:
+    return judge(
+        np.ascontiguousarray(actual).reshape(-1),
+        expected,
+        _rule(expected),
+        reassociates=device.capabilities.reassociates_floats,
+    )
 
 
 def _rule(expected: Expected) -> Rule:

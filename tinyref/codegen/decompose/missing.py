@@ -172,10 +172,10 @@ _exact_divide = _elementary(lambda src, form, capabilities: divide(src[0], src[1
 
 # The functions that the flag TRANSCENDENTAL decomposes.
 ELEMENTARY: dict[Ops, Decomposition] = {
-    Ops.EXP2: _elementary(lambda src, form, capabilities: exp2(src[0], form)),
+    Ops.EXP2: _elementary(lambda src, form, capabilities: exp2(src[0], form, capabilities)),
     Ops.LOG2: _elementary(lambda src, form, capabilities: log2(src[0], form)),
     Ops.SIN: _elementary(lambda src, form, capabilities: sin(src[0], form, capabilities)),
-    Ops.POW: _elementary(lambda src, form, capabilities: power(src[0], src[1], form)),
+    Ops.POW: _elementary(lambda src, form, capabilities: power(src[0], src[1], form, capabilities)),
 }
 
 # Their names, for devices that leave them to decomposition.

@@ -25,6 +25,7 @@ from tinyref.codegen.decompose.products import (
     multiply_pairs,
     two_product,
 )
+from tinyref.device import Capabilities
 from tinyref.uops.build import (
     add,
     bitcast,
@@ -43,16 +44,16 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
 
-def power(x: UOp, y: UOp, form: Format) -> UOp:
+def power(x: UOp, y: UOp, form: Format, capabilities: Capabilities) -> UOp:
     """x^y with every special case of IEEE 754; NaN for a negative x and a y with a fraction."""
     size = magnitude(x, form)
-    value = _power_of_magnitude(size, y, form)
+    value = _power_of_magnitude(size, y, form, capabilities)
     # Zero and infinity have no finite logarithm: they stay, or become each other.
     is_zero = equal(x, 0.0)
     is_end = either(is_zero, equal(size, float("inf")))
     stays_or_not = where(not_equal(less(y, 0.0), is_zero), like(x, 0.0), float("inf"))
     value = where(is_end, stays_or_not, value)
-    is_whole, is_odd = _parity(y, form)
+    is_whole, is_odd = _parity(y, form, capabilities)
     sign = both(bitcast(x, form.word), where(is_odd, like(bitcast(x, form.word), form.sign_bit), 0))
     value = bitcast(exclusive_or(bitcast(value, form.word), sign), form.dtype)
     # -inf and -0.0 have powers for every y.
@@ -62,12 +63,20 @@ def power(x: UOp, y: UOp, form: Format) -> UOp:
     return where(either(equal(y, 0.0), equal(x, 1.0)), 1.0, value)
 
 
-def _parity(y: UOp, form: Format) -> tuple[UOp, UOp]:
+def _parity(y: UOp, form: Format, capabilities: Capabilities) -> tuple[UOp, UOp]:
     """Whether `y` is an integer (an infinity is), and whether it is an odd one."""
     size = magnitude(y, form)
     ones = 2.0**form.fraction_bits
     # In the octave from there on the ULP is 1, and the last bit of a float is that of the integer.
     has_fraction_bits = less(size, ones)
+    if capabilities.reassociates_floats:
+        # A sum and a difference with the same number would be nothing.
+        integer = cast(where(has_fraction_bits, size, 0.0), form.signed)
+        is_equal = equal(cast(integer, form.dtype), size)
+        bits = where(has_fraction_bits, integer, bitcast(size, form.signed))
+        is_whole = either(logical_not(has_fraction_bits), is_equal)
+        is_last = not_equal(both(bits, 1), 0)
+        return is_whole, both(is_last, both(less(size, 2 * ones), is_whole))
     whole = where(has_fraction_bits, add(size, ones), size)
     is_whole = either(
         logical_not(has_fraction_bits),
@@ -78,7 +87,7 @@ def _parity(y: UOp, form: Format) -> tuple[UOp, UOp]:
     return is_whole, is_odd
 
 
-def _power_of_magnitude(size: UOp, y: UOp, form: Format) -> UOp:
+def _power_of_magnitude(size: UOp, y: UOp, form: Format, capabilities: Capabilities) -> UOp:
     """`size`^y for a positive finite `size`: 0 and infinity where that is out of range."""
     logarithm = _log2_pair(size, form)
     # The logarithm nearest to 0 is that of the floats beside 1: y beyond this limit is as good as
@@ -90,7 +99,7 @@ def _power_of_magnitude(size: UOp, y: UOp, form: Format) -> UOp:
     high, low = fast_two_sum(product, add(error, mul(logarithm[1], y)))
     clamped = clamped_exponent(high, form)
     low = where(not_equal(clamped, high), 0.0, low)
-    return power_of_two(clamped, low, form)
+    return power_of_two(clamped, low, form, capabilities)
 
 
 def _log2_pair(x: UOp, form: Format) -> Pair:

@@ -1,0 +1,167 @@
+"""Two float operations in a row: each rounds for itself, unless the device declares otherwise.
+
+What a compiler may do that contracts or reassociates shows here and nowhere else for certain: one
+rounding for a product and a sum, a sum and a difference that cancel, a product by a constant zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref_spec import oracles
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Rung
+from tinyref_spec.error_rules import Ulp, smallest_subnormal, unit_roundoff
+from tinyref_spec.isa.elementwise import Operation
+from tinyref_spec.isa.specials import Special, parse
+from tinyref_spec.oracles import Expected, round_to
+
+DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+
+Meaning = Callable[[DType, Sequence[Array]], Expected]
+
+
+@dataclass(frozen=True)
+class TwoOperations:
+    """One row for each dtype.
+
+    strict: the value where both operations round. contracted, reassociated: what a device owes that
+    declares that, within a tolerance; None where the declaration changes nothing.
+    """
+
+    name: str
+    op: str
+    sentence: str
+    count: int
+    build: Callable[..., UOp]
+    strict: Meaning
+    contracted: Meaning | None
+    reassociated: Meaning
+    specials: tuple[Special, ...] = ()
+
+
+def _product_sum(dtype: DType, operands: Sequence[Array]) -> Expected:
+    return oracles.evaluate("MULACC", dtype, operands)
+
+
+def within_roundings_of_product(dtype: DType, operands: Sequence[Array]) -> Expected:
+    """x * y + z within one rounding of the product and one of the sum.
+
+    Where the product of two numbers rounds to infinity, it need not be rounded: nothing is owed.
+    """
+    x, y, z = (operand.astype(np.float64) for operand in operands)
+    with np.errstate(all="ignore"):
+        expected = oracles.evaluate("MULACC", dtype, operands)
+        found = _within(dtype, expected, x * y + z, np.abs(x * y))
+        overflows = np.isfinite(x) & np.isfinite(y) & ~np.isfinite(round_to(x * y, dtype))
+    found.specified = ~overflows
+    return found
+
+
+def _sum_difference(dtype: DType, operands: Sequence[Array]) -> Expected:
+    x, y = (operand.astype(np.float64) for operand in operands)
+    with np.errstate(all="ignore"):
+        total = round_to(x + y, dtype).astype(np.float64)
+        return Expected(round_to(total - y, dtype))
+
+
+def _sum_difference_of_numbers(dtype: DType, operands: Sequence[Array]) -> Expected:
+    """Within one rounding of the sum of x; nothing is owed where the sum is not finite."""
+    x, y = (operand.astype(np.float64) for operand in operands)
+    expected = _sum_difference(dtype, operands)
+    with np.errstate(all="ignore"):
+        found = _within(dtype, expected, x, np.abs(x + y))
+        total = round_to(x + y, dtype).astype(np.float64)
+    found.specified = np.isfinite(total) & np.isfinite(y)
+    return found
+
+
+def _times_zero(dtype: DType, operands: Sequence[Array]) -> Expected:
+    with np.errstate(all="ignore"):
+        return Expected(round_to(operands[0].astype(np.float64) * 0.0, dtype))
+
+
+def _times_zero_of_numbers(dtype: DType, operands: Sequence[Array]) -> Expected:
+    """Zero of any sign; nothing is owed for infinities and NaN."""
+    expected = _times_zero(dtype, operands)
+    x = operands[0].astype(np.float64)
+    return Expected(expected.values, np.isfinite(x), tolerance=np.zeros(x.shape), wide=x * 0)
+
+
+def _within(dtype: DType, expected: Expected, wide: Array, partial: Array) -> Expected:
+    """`wide` within a rounding of the partial result and one of its own."""
+    unit, least = unit_roundoff(dtype), smallest_subnormal(dtype)
+    # `wide` itself is rounded so in float64.
+    times = 2 if dtype is dtypes.float64 else 1
+    tolerance = times * unit * (partial + np.abs(wide)) * (1 + 4 * unit) + least
+    return Expected(expected.values, expected.specified, tolerance=tolerance, wide=wide)
+
+
+SEQUENCES = (
+    TwoOperations(
+        "product_sum",
+        "ADD",
+        "x * y + z rounds twice.",
+        3,
+        lambda x, y, z: build.add(build.mul(x, y), z),
+        _product_sum,
+        within_roundings_of_product,
+        within_roundings_of_product,
+        parse("EPS EPS -EPS2 -> 0; inf 0 1 -> nan; LARGEST LARGEST -LARGEST -> inf"),
+    ),
+    TwoOperations(
+        "sum_difference",
+        "SUB",
+        "(x + y) - y has the rounding of the sum.",
+        2,
+        lambda x, y: build.sub(build.add(x, y), y),
+        _sum_difference,
+        None,
+        _sum_difference_of_numbers,
+        parse("HALFULP 1 -> 0; 1 inf -> nan; LARGEST LARGEST -> inf"),
+    ),
+    TwoOperations(
+        "times_zero",
+        "MUL",
+        "x * 0 is NaN for infinities and NaN, and has the sign of x else.",
+        1,
+        lambda x: build.mul(x, 0.0),
+        _times_zero,
+        None,
+        _times_zero_of_numbers,
+        parse("inf -> nan; -inf -> nan; nan -> nan; 1 -> 0; -1 -> -0"),
+    ),
+)
+
+
+def _of(meaning: Meaning | None, dtype: DType) -> Callable[[Sequence[Array]], Expected] | None:
+    return None if meaning is None else functools.partial(meaning, dtype)
+
+
+def sequences() -> Iterator[Operation]:
+    """Each sequence in each dtype."""
+    for each in SEQUENCES:
+        for dtype in DTYPES:
+            yield Operation(
+                f"isa.sequence.{each.name}.{dtype.name}",
+                each.op,
+                dtype.name,
+                f"{each.sentence} In {dtype.name}.",
+                ("float.round", "float.strict"),
+                Rung.ALU,
+                (dtype,) * each.count,
+                dtype,
+                each.build,
+                functools.partial(each.strict, dtype),
+                Ulp(0),
+                each.specials,
+                contracted=_of(each.contracted, dtype),
+                reassociated=_of(each.reassociated, dtype),
+            )
