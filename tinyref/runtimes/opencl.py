@@ -99,6 +99,8 @@ class OpenCLBackend(Backend):
     )
     base = "OPENCL"
     session_class = Session
+    allocator_class = OpenCLAllocator
+    options: tuple[str, ...] = ()
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
@@ -108,8 +110,10 @@ class OpenCLBackend(Backend):
             raise DeviceError(self.name, f"there are {len(found)} such devices: {_listed(found)}")
         device = found[index]
         self._capabilities = capabilities_of(device, is_last=index + 1 == len(found))
-        self.session = self.session_class(self.name, device, build_options(device))
-        self._allocator = OpenCLAllocator(self.session)
+        self.session = self.session_class(
+            self.name, device, [*build_options(device), *self.options]
+        )
+        self._allocator = self.allocator_class(self.session)
         self._compiler = OpenCLCompiler(self.session)
 
     @classmethod
