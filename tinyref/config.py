@@ -148,7 +148,7 @@ FLAGS: dict[str, Flag] = {
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
         Flag("CPU_LEVEL", 1, "how hard LLVM optimises for CPU and GPU_EMU: 1 is quick", 0, 3),
         Flag(
-            *("EMU_ORDER", "forward", "work-items of emulated GPUs: forward, reverse, or both"),
+            *("EMU_ORDER", "both", "work-items of emulated GPUs: forward, reverse, or both"),
             check=work_item_order,
         ),
         Flag("EMU_CHECK", 0, "emulated GPUs look for races and out-of-bounds accesses", 0, 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from run_rows import failed
 
 from tinyref.runtimes.python import PythonBackend
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
@@ -74,3 +75,14 @@ def test_a_swapped_lane_is_seen(form: str) -> None:
     found = catalogue.find(f"kernel.program.wmma.{TILE.name}.{form}").run(broken)
     assert not found.passed
     assert "wrong" in found.message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("apple_m8n8k8_float32_float32", "nvidia_m16n8k8_tf32_float32"),
+        *("nvidia_m8n8k4_float64_float64", "rdna3_m16n16k16_int8_int32"),
+    ],
+)
+def test_work_items_of_a_group_make_tiles_together(name: str) -> None:
+    assert failed(f"kernel.program.wmma.{name}", "GPU_EMU") == []

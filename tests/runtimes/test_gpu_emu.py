@@ -18,8 +18,9 @@ from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, SlotArg
+from tinyref.uops.payload import AxisKind, SlotArg, TileArg
 from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import TILES
 
 INT = dtypes.int32
 ITEMS, GROUPS = 8, 3
@@ -177,9 +178,9 @@ def test_images_are_read_and_written_by_row_and_column(base: DType, check: int) 
 # --- faults ---------------------------------------------------------------------------------------
 
 
-def refuses(kernel: Program, says: str, **flags: int | str) -> None:
+def refuses(kernel: Program, says: str, size: int = TOTAL, **flags: int | str) -> None:
     with Context(**flags), pytest.raises(DeviceError) as caught:
-        run(kernel)
+        run(kernel, size)
     assert caught.value.device == "GPU_EMU"
     assert says in str(caught.value)
 
@@ -295,6 +296,49 @@ def test_shared_memory_is_poisoned_for_each_group() -> None:
     kernel = program("empty", in_order(out))
     assert run(kernel) == [-1] * TOTAL
     refuses(kernel, "reads element 0 of empty, which was never written", EMU_CHECK=1)
+
+
+def passed_through(waits: bool) -> Program:
+    """Work-items of a subgroup exchange elements beside a matrix tile, with a barrier or without.
+
+    A and B are ones, so every element of the product is 8.
+    """
+    tile = TILES["apple_m8n8k8_float32_float32"]
+    i = item(0, 32)
+    shared = build.define_local("beside", INT, 32)
+    stored = build.store(build.index(shared, i), i)
+    ones, zeros = (build.const(dtypes.float32.vec(2), value) for value in (1.0, 0.0))
+    product = UOp(Ops.WMMA, dtypes.float32.vec(2), (ones, ones, zeros), TileArg(tile))
+    taken = build.load(build.index(shared, build.sub(31, i)))
+    value = build.add(build.cast(build.gep(product, 1), INT), taken)
+    out = build.store(build.index(build.define_global(0, INT, 32), i), value)
+    barrier = [build.barrier(stored)] if waits else []
+    nodes = in_order(stored, product, *barrier, out)
+    return program("beside", nodes, size=32, items=32, groups=1)
+
+
+def test_a_matrix_tile_is_made_by_all_and_is_no_barrier() -> None:
+    for check in (0, 1):
+        with Context(EMU_CHECK=check):
+            assert run(passed_through(waits=True), 32) == list(range(39, 7, -1))
+    refuses(passed_through(waits=False), "race: ", 32, EMU_CHECK=1)
+
+
+def test_a_matrix_tile_that_part_of_a_group_reaches_is_a_divergence() -> None:
+    tile = TILES["apple_m8n8k8_float32_float32"]
+    i = item(0, 32)
+    ones, zeros = (build.const(dtypes.float32.vec(2), value) for value in (1.0, 0.0))
+    product = UOp(Ops.WMMA, dtypes.float32.vec(2), (ones, ones, zeros), TileArg(tile))
+    opened = build.branch(build.less(i, 16))
+    stored = build.store(build.index(build.define_global(0, INT, 32), i), i)
+    nodes = [*in_order(ones, zeros, opened), product, build.close(opened)]
+    nodes += [node for node in in_order(stored) if node not in nodes]
+    says = (
+        "divergent barrier: work-item (16, 0, 0) of group (0, 0, 0) is done, others of its group "
+        "wait at matrix tile 1, of 0 barriers"
+    )
+    kernel = program("partly", nodes, size=32, items=32, groups=1)
+    refuses(kernel, says, 32, EMU_ORDER="forward")
 
 
 # --- memory ---------------------------------------------------------------------------------------

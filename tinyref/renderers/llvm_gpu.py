@@ -14,7 +14,7 @@ must know: `Info`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
 from dataclasses import asdict, dataclass
 from enum import IntEnum, auto
 
@@ -30,8 +30,9 @@ from tinyref.renderers.payloads import (
 )
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import LocalArg, SpecialArg
+from tinyref.uops.payload import LocalArg, SpecialArg, TileArg
 from tinyref.uops.program import Program
+from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
 
 # Functions of the launcher that kernels call.
 RUN_ITEMS = "tinyref_run_items"
@@ -58,8 +59,9 @@ class Field(IntEnum):
     GROUP_Z = auto()
     IS_REVERSE = auto()  # 1: groups and work-items from the last to the first.
     ITEM = auto()  # The number of the work-item that runs, 0 and up.
-    BARRIER = auto()  # The barrier at which it waits, from 1; 0: it is done.
+    BARRIER = auto()  # The barrier at which it waits, from 1; 0: it is done. A tile: -1 and down.
     EPOCH = auto()  # How many barriers the group has passed.
+    EXCHANGE = auto()  # Address of the memory in which work-items meet for a tile.
     FRAMES = auto()  # Address of the frames of the coroutines, and the bytes of each.
     FRAME_BYTES = auto()
     SHARED_BYTES = auto()  # Of all arrays and guards, and what they hold before a group runs.
@@ -104,19 +106,26 @@ class Info:
     """What a launcher must know of a compiled program: parameters first, in their order.
 
     accesses: the loads and stores that are checked, as text; none where nothing is checked.
-    barriers: how many there are; where there are some, work-items are coroutines.
+    barriers, tiles: how many there are; where there are some, work-items are coroutines.
+    exchange_bytes: memory behind the shared arrays, in which work-items meet for a tile.
     """
 
     memories: tuple[MemoryInfo, ...]
     accesses: tuple[str, ...]
     barriers: int
+    tiles: int
+    exchange_bytes: int
+
+    @property
+    def has_coroutines(self) -> bool:
+        return self.barriers + self.tiles > 0
 
     @staticmethod
     def of(text: str) -> Info:
         """The one that a compiled program carries."""
         data = json.loads(text)
-        memories = tuple(MemoryInfo(**each) for each in data["memories"])
-        return Info(memories, tuple(data["accesses"]), data["barriers"])
+        data["memories"] = tuple(MemoryInfo(**each) for each in data["memories"])
+        return Info(**{**data, "accesses": tuple(data["accesses"])})
 
 
 class LlvmGpuRenderer(LlvmRenderer):
@@ -163,15 +172,18 @@ class GpuFunction(LlvmFunction):
         self.shared_bytes = 0
         self.accesses: list[str] = []
         self.barriers = 0
+        self.tiles = 0
+        self.exchange_bytes = 0
         self.groups: set[int] = set()
 
     def definition(self, entry: str) -> list[str]:
-        is_waiting = self.barriers > 0
+        is_waiting = self.barriers + self.tiles > 0
         function = self.coroutine(entry) if is_waiting else self.loop(entry)
         return [*self.information(entry), *function]
 
     def information(self, entry: str) -> list[str]:
-        info = Info(tuple(self.memories), tuple(self.accesses), self.barriers)
+        counts = (self.barriers, self.tiles, self.exchange_bytes)
+        info = Info(tuple(self.memories), tuple(self.accesses), *counts)
         text = json.dumps(asdict(info)).encode()
         escaped = "".join(
             chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}"
@@ -218,7 +230,9 @@ class GpuFunction(LlvmFunction):
             head += _loop_head(dim, before, inside="start" if dim == 0 else f"loop{dim - 1}")
             tail = [*_loop_tail(dim, after="done" if dim == 2 else f"next{dim + 1}"), *tail]
             before = f"loop{dim}"
-        start = ["start:", *(_item_number() if self.checked else [])]
+        start = ["start:"]
+        if self.checked:
+            start += [*self.item_number(), "  store i64 %number, ptr %item.at"]
         return [*head, *start, *self.lines, "  br label %next0", *tail, "done:", "  ret void", "}"]
 
     def coroutine(self, entry: str) -> list[str]:
@@ -260,11 +274,26 @@ class GpuFunction(LlvmFunction):
             *("  ret void", "}"),
         ]
 
+    def item_number(self) -> list[str]:
+        """Instructions that make %number the place of the work-item in its group."""
+        items = self.program.group
+        return [
+            f"  %number2 = mul i32 %item2, {items[1]}",
+            "  %number1 = add i32 %number2, %item1",
+            f"  %number0 = mul i32 %number1, {items[0]}",
+            "  %number.i32 = add i32 %number0, %item0",
+            "  %number = sext i32 %number.i32 to i64",
+        ]
+
     # Nodes
 
     def barrier(self, node: UOp) -> None:
         self.barriers += 1
-        self.lines.append(f"  store i64 {self.barriers}, ptr %barrier.at")
+        self.wait(self.barriers)
+
+    def wait(self, place: int) -> None:
+        """Suspends until all work-items of the group have come to `place`."""
+        self.lines.append(f"  store i64 {place}, ptr %barrier.at")
         answer = self.emit("call i8 @llvm.coro.suspend(token none, i1 false)", "resumed")
         label = f"{answer[1:]}.go"
         self.lines.append(
@@ -309,8 +338,7 @@ class GpuFunction(LlvmFunction):
         kind = node.dtype
         columns = kind.shape[1] if isinstance(kind, ImageDType) else 1
         row, column = (self.wide(source) for source in node.src[1:])
-        first = self.emit(f"mul i64 {row}, {columns}")
-        return self.emit(f"add i64 {first}, {column}")
+        return self.element_number(row, columns, column)
 
     def wide(self, node: UOp) -> str:
         """An index as i64."""
@@ -332,6 +360,111 @@ class GpuFunction(LlvmFunction):
             return
         halves = self.emit(f"fptrunc {self.typed(node.src[1])} to <{TEXEL} x half>")
         self.lines.append(f"  store <{TEXEL} x half> {halves}, ptr {self.address(node)}, align 2")
+
+    def matrix_tile(self, node: UOp) -> str:
+        """Work-items put A and B where all see them, and each computes the elements it holds."""
+        tile = payload_of(node, TileArg).tile
+        if not self.tiles:
+            self.entry += [*read_field(Field.EXCHANGE, "%exchange", "ptr"), *self.item_number()]
+        thread = self.emit(f"urem i64 %number, {tile.threads}", "thread")
+        subgroup = self.emit(f"udiv i64 %number, {tile.threads}", "subgroup")
+        kind = memory_type(tile.dtype_in)
+        sizes = [math.prod(tile.shape(operand)) for operand in (Operand.A, Operand.B)]
+        subgroups = -(-math.prod(self.program.group) // tile.threads)
+        needed = subgroups * sum(sizes) * tile.dtype_in.itemsize
+        self.exchange_bytes = max(self.exchange_bytes, needed)
+        offset = self.emit(f"mul i64 {subgroup}, {sum(sizes)}")
+        a = self.emit(f"getelementptr {kind}, ptr %exchange, i64 {offset}")
+        b = self.emit(f"getelementptr {kind}, ptr {a}, i64 {sizes[0]}")
+        self.put_fragment(tile, Operand.A, node.src[0], thread, a)
+        self.put_fragment(tile, Operand.B, node.src[1], thread, b)
+        self.wait(-self.tiles - 1)
+        result = self.product(tile, node.src[2], thread, (a, b))
+        self.wait(-self.tiles - 2)
+        self.tiles += 2
+        return result
+
+    def put_fragment(
+        self, tile: MatrixTile, operand: Operand, value: UOp, thread: str, matrix: str
+    ) -> None:
+        kind = memory_type(tile.dtype_in)
+        columns = tile.shape(operand)[1]
+        for register in range(tile.layout(operand).registers):
+            element = self.lane(value, register)
+            if tile.rounds_in is InputRounding.TF32:
+                element = self.tf32(element)
+            row, column = self.coordinates(tile, operand, thread, register)
+            place = self.element_number(row, columns, column)
+            at = self.emit(f"getelementptr {kind}, ptr {matrix}, i64 {place}")
+            self.lines.append(f"  store {kind} {element}, ptr {at}")
+
+    def product(self, tile: MatrixTile, c: UOp, thread: str, matrices: tuple[str, str]) -> str:
+        """The fragment of A * B + C of a thread: k from 0 up, every step rounded."""
+        wide = value_type(tile.dtype_out)
+        add, mul = ("fadd", "fmul") if tile.dtype_out.is_float else ("add", "mul")
+        result = "poison"
+        registers = tile.c.registers
+        for register in range(registers):
+            total = self.lane(c, register)
+            row, column = self.coordinates(tile, Operand.C, thread, register)
+            for k in range(tile.size("k")):
+                left = self.wide_element(tile, matrices[0], row, tile.size("k"), str(k))
+                right = self.wide_element(tile, matrices[1], str(k), tile.size("n"), column)
+                term = self.emit(f"{mul} {wide} {left}, {right}")
+                total = self.emit(f"{add} {wide} {total}, {term}")
+            if registers == 1:
+                return total
+            kind = value_type(tile.dtype_out.vec(registers))
+            result = self.emit(f"insertelement {kind} {result}, {wide} {total}, i32 {register}")
+        return result
+
+    def wide_element(
+        self, tile: MatrixTile, matrix: str, row: str, columns: int, column: str
+    ) -> str:
+        """An element of A or B in the type of C."""
+        narrow, wide = memory_type(tile.dtype_in), value_type(tile.dtype_out)
+        place = self.element_number(row, columns, column)
+        at = self.emit(f"getelementptr {narrow}, ptr {matrix}, i64 {place}")
+        value = self.emit(f"load {narrow}, ptr {at}")
+        if narrow == wide:
+            return value
+        opcode = "fpext" if tile.dtype_in.is_float else "sext"
+        return self.emit(f"{opcode} {narrow} {value} to {wide}")
+
+    def element_number(self, row: str, columns: int, column: str) -> str:
+        return self.emit(f"add i64 {self.emit(f'mul i64 {row}, {columns}')}, {column}")
+
+    def coordinates(
+        self, tile: MatrixTile, operand: Operand, thread: str, register: int
+    ) -> tuple[str, str]:
+        """Row and column of the element that `register` of `thread` holds."""
+        layout = tile.layout(operand)
+        found = []
+        for axis in operand.axes:
+            total = str(layout.coordinate(axis, 0, register))
+            for place, bit in enumerate(layout.thread_bits):
+                if bit is None or bit.axis != axis:
+                    continue
+                shifted = self.emit(f"lshr i64 {thread}, {place}")
+                part = self.emit(f"mul i64 {self.emit(f'and i64 {shifted}, 1')}, {bit.weight}")
+                total = self.emit(f"add i64 {total}, {part}")
+            found.append(total)
+        return found[0], found[1]
+
+    def lane(self, value: UOp, register: int) -> str:
+        if value.dtype.lanes == 1:
+            return self.value(value)
+        return self.emit(f"extractelement {self.typed(value)}, i32 {register}")
+
+    def tf32(self, value: str) -> str:
+        """float32 to 10 bits of mantissa, to nearest, ties away from zero; NaN and inf stay."""
+        bits = self.emit(f"bitcast float {value} to i32")
+        up = self.emit(f"add i32 {bits}, {0x1000}")
+        cut = self.emit(f"and i32 {up}, {-0x2000}")
+        size = self.emit(f"and i32 {bits}, {0x7FFFFFFF}")
+        finite = self.emit(f"icmp ult i32 {size}, {0x7F800000}")
+        chosen = self.emit(f"select i1 {finite}, i32 {cut}, i32 {bits}")
+        return self.emit(f"bitcast i32 {chosen} to float")
 
     def address(self, node: UOp) -> str:
         """With checks, that of the first element where the access is out of bounds."""
@@ -399,23 +532,12 @@ def _loop_tail(dim: int, after: str) -> list[str]:
     ]
 
 
-def _item_number() -> Iterable[str]:
-    """Tells the checks which work-item runs."""
-    return (
-        "  %number2 = mul i32 %item2, %items1",
-        "  %number1 = add i32 %number2, %item1",
-        "  %number0 = mul i32 %number1, %items0",
-        "  %number = add i32 %number0, %item0",
-        "  %number.i64 = sext i32 %number to i64",
-        "  store i64 %number.i64, ptr %item.at",
-    )
-
-
 GpuFunction.printers = {
     **LlvmFunction.printers,
     Ops.SPECIAL: GpuFunction.launch_index,
     Ops.DEFINE_GLOBAL: GpuFunction.global_memory,
     Ops.DEFINE_LOCAL: GpuFunction.shared_memory,
     Ops.BARRIER: GpuFunction.barrier,
+    Ops.WMMA: GpuFunction.matrix_tile,
     Ops.INDEX: GpuFunction.texel,
 }

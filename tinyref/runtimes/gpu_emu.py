@@ -14,8 +14,11 @@ from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
 from tinyref.runtimes.cpu import llvm_availability, llvm_versions
 from tinyref.runtimes.emulated_memory import EmulatedAllocator, Piece
 from tinyref.runtimes.gpu_emulator import Extents, GroupFunction, LlvmEmulator
+from tinyref.uops.tiles import TILES
 
 SHARED_BYTES = 64 * 1024
+# Those of types that the host has; the others would be of emulated numbers.
+_TILES = tuple(tile for tile in TILES.values() if {tile.dtype_in, tile.dtype_out} <= LLVM_DTYPES)
 
 
 class GpuEmuBackend(Backend):
@@ -48,6 +51,9 @@ class GpuEmuBackend(Backend):
             has_groups=True,
             shared_bytes=SHARED_BYTES,
             images=True,
+            matrix_tiles=_TILES,
+            # Made of single products: as slow as these are.
+            tiles_pay=False,
             division_traps=True,
         )
 

@@ -129,7 +129,7 @@ class GroupFunction:
         self.info = Info.of(text.decode())
         self.shared = SharedLayout(self.info)
         self.parameters = [each for each in self.info.memories if each.offset is None]
-        self.frame_bytes = self._frame_bytes() if self.info.barriers else 0
+        self.frame_bytes = self._frame_bytes() if self.info.has_coroutines else 0
 
     def _frame_bytes(self) -> int:
         """What a work-item keeps while it waits, rounded up to whole lines."""
@@ -223,7 +223,9 @@ class GroupLaunch:
         shared = _aligned(self._kernel.shared.nbytes)
         frames = _aligned(self._items * self._kernel.frame_bytes)
         words[Field.SHARED] = address_of(shared)
+        exchange = _aligned(self._kernel.info.exchange_bytes)
         words[Field.FRAMES] = address_of(frames)
+        words[Field.EXCHANGE] = address_of(exchange)
         self._kernel.run(words.ctypes.data, self._kernel.address, first, end)
         if words[Field.FAULT]:
             message = _fault_message(self._kernel, words)
@@ -335,8 +337,8 @@ def _fault_message(kernel: GroupFunction, words: Words) -> str:
             f"{array.elements} elements were written by group {_name_group(words)}"
         )
     if code is FaultCode.DIVERGENCE:
-        doing = f"waits at barrier {place}" if place else "is done"
-        others = f"wait at barrier {position}" if position else "are done"
+        doing = f"waits at {_place(place)}" if place else "is done"
+        others = f"wait at {_place(position)}" if position else "are done"
         return (
             f"{Fault.DIVERGENCE.value}: {who} {doing}, others of its group {others}, "
             f"of {kernel.info.barriers} barriers"
@@ -353,6 +355,11 @@ def _fault_message(kernel: GroupFunction, words: Words) -> str:
         return f"{Fault.UNINITIALISED.value}: {what}, which was never written, at {node}"
     kind = Fault.ALIGNMENT if code is FaultCode.ALIGNMENT else Fault.BOUNDS
     return f"{kind.value}: {what}, at {node}"
+
+
+def _place(number: int) -> str:
+    """What a work-item waits at; a tile has two places, one before and one after its product."""
+    return f"barrier {number}" if number > 0 else f"matrix tile {(1 - number) // 2}"
 
 
 def _name_item(number: int, words: Words) -> str:
