@@ -9,6 +9,7 @@ from typing import Any
 from tinyref.dtype import VECTOR_LANES, DType, dtypes
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.tiles import MatrixTile
+from tinyref.uops.words import STORABLE_IN_WORDS
 
 CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
 CORE_OPS = frozenset(
@@ -28,6 +29,7 @@ _MADE_OF = {
         each: _WORDS | {dtypes.uint16, dtypes.float32} for each in (dtypes.float16, dtypes.bfloat16)
     },
     **dict.fromkeys((dtypes.int64, dtypes.uint64), _WORDS),
+    **dict.fromkeys((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16), _WORDS),
 }
 _SWITCHES = (
     *("has_grid", "has_groups", "images", "tiles_pay", "keeps_subnormals", "division_traps"),
@@ -71,6 +73,8 @@ class Capabilities:
     is_single: there is one of it: the next number after the colon does not open.
     is_interpreted: a thousand times slower than a compiler; the suite takes smaller sizes there.
     keeps_values: False where nothing runs: kernels are scheduled and counted, and give no values.
+    stored_in_words: 8- and 16-bit types that memory holds in words of 32 bits, which alone are
+    loaded and stored. Of `emulated` 8- and 16-bit integers all are.
     """
 
     dtypes: frozenset[DType]
@@ -97,6 +101,7 @@ class Capabilities:
     is_interpreted: bool = False
     is_single: bool = False
     keeps_values: bool = True
+    stored_in_words: frozenset[DType] = frozenset()
 
     @property
     def rounds_each_operation(self) -> bool:
@@ -130,7 +135,7 @@ def problem_of(declared: Capabilities) -> str | None:
 
 
 def _type_problems(declared: Capabilities) -> Iterator[str]:
-    for name in ("dtypes", "emulated"):
+    for name in ("dtypes", "emulated", "stored_in_words"):
         value = getattr(declared, name)
         if not isinstance(value, frozenset):
             yield f"{name} is {value!r}: accepted is a frozenset of dtypes"
@@ -215,11 +220,32 @@ def _contradictions(declared: Capabilities) -> Iterator[str]:
         if held is None:
             accepted = ", ".join(each.name for each in dtypes.all if each in _MADE_OF)
             yield f"emulated has {dtype.name}, which no other types make: accepted are {accepted}"
-        elif not held <= declared.dtypes:
-            missing = ", ".join(sorted(each.name for each in held - declared.dtypes))
+        elif not held <= declared.dtypes | declared.emulated:
+            missing = ", ".join(
+                sorted(each.name for each in held - declared.dtypes - declared.emulated)
+            )
             yield (
                 f"emulated has {dtype.name} and dtypes lacks {missing}: "
                 "accepted is a type whose memory and arithmetic dtypes has"
             )
+    yield from _word_problems(declared)
     if declared.ops and not declared.dtypes:
         yield "dtypes is empty and ops is not: accepted are the dtypes that kernels compute in"
+
+
+def _word_problems(declared: Capabilities) -> Iterator[str]:
+    """What is in words, and what must be."""
+    for dtype in sorted(declared.stored_in_words, key=repr):
+        if dtype not in STORABLE_IN_WORDS:
+            accepted = ", ".join(each.name for each in STORABLE_IN_WORDS)
+            yield f"stored_in_words has {dtype.name}: accepted are {accepted}"
+        elif not declared.supports(dtype):
+            yield f"stored_in_words has {dtype.name}: accepted are types in dtypes or emulated"
+    if declared.stored_in_words and dtypes.uint32 not in declared.dtypes:
+        yield "stored_in_words is not empty and dtypes lacks uint32: accepted are words of it"
+    integers = frozenset(STORABLE_IN_WORDS) & declared.emulated - declared.dtypes
+    for dtype in sorted(integers - declared.stored_in_words, key=repr):
+        yield (
+            f"emulated has {dtype.name} and stored_in_words has not: "
+            "accepted are small integers whose memory is words"
+        )

@@ -527,7 +527,10 @@ class Buffer:
         if self.base is not None:
             self._handle = allocator.view(self.base.handle, self.offset, self.nbytes)
             return self
-        self._handle = allocator.allocate(self.nbytes)
+        # Words reach beyond the last element, wherever in a word the first one is.
+        has_words = bool(backend.capabilities.stored_in_words)
+        slack = 3 + -(self.nbytes + 3) % 4 if has_words else 0
+        self._handle = allocator.allocate(self.nbytes + slack)
         # A file takes no memory.
         used = 0 if backend.takes_path else self.nbytes
         memory.add(self.device, used)

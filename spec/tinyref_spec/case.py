@@ -93,8 +93,9 @@ class Needs:
 
     features: "kernels" (it runs any), "grid", "groups", "threads" (of a host, more than one),
     "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
-    "tile:own" (one that is not), "images", "subnormals" (it keeps them), "strict floats" (it
-    neither contracts nor reassociates), "second" (another device of its kind).
+    "tile:own" (one that is not), "native:DTYPE" (computed in as it is, not emulated), "images",
+    "subnormals" (it keeps them), "strict floats" (it neither contracts nor reassociates), "second"
+    (another device of its kind).
     """
 
     dtypes: frozenset[DType] = frozenset()
@@ -121,6 +122,8 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
     name, _, number = feature.partition(":")
     if name == "vectors":
         return int(number) in capabilities.vector_lanes
+    if name == "native":
+        return number in {dtype.name for dtype in capabilities.dtypes}
     if name == "tile":
         return _has_tile(number, capabilities)
     declared = {

@@ -40,7 +40,7 @@ def test_in_tree_devices_declare_what_can_be(name: str) -> None:
         ({"dtypes": frozenset({"float32"})}, "dtypes has 'float32': accepted are bool, int8, "),
         ({"dtypes": frozenset({dtypes.float32.vec(4)})}, "dtypes has dtypes.float32x4: accepted"),
         ({"emulated": frozenset({dtypes.float64})}, "emulated has float64, which no other types"),
-        ({"emulated": frozenset({dtypes.int8})}, "emulated has int8, which no other types make"),
+        ({"emulated": frozenset({dtypes.int8})}, "emulated has int8 and stored_in_words has not"),
         ({"emulated": frozenset({dtypes.bfloat16})}, "emulated has bfloat16 and dtypes lacks uint"),
         ({"emulated": frozenset({dtypes.index})}, "emulated has dtypes.index: accepted are bool"),
         ({"dtypes": {dtypes.bool}}, "accepted is a frozenset of dtypes"),

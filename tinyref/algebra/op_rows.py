@@ -394,9 +394,10 @@ _op(
 _op(
     Ops.STORE,
     "isa.store",
-    (2, 3),
+    (2, 4),
     types.store,
-    "Writes the value to the address; nothing where the gate is false.",
+    "Writes the value to the address; nothing where the gate is false. With a mask, atomically, "
+    "those bits of a word alone.",
     payload=payload.MemoryVersionArg | None,
     dialects=_AST | _LINEAR,
 )

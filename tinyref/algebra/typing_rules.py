@@ -276,10 +276,12 @@ def load(node: UOp) -> str | None:
 
 
 def store(node: UOp) -> str | None:
-    """STORE: an address, a value of its element type, and maybe a gate."""
+    """STORE: an address, a value of its element type, maybe a gate, and then maybe a mask."""
     problem = void(node) or _element_problem(node, node.src[0].dtype, node.src[1].dtype)
     if problem is not None or len(node.src) == 2:
         return problem
+    if len(node.src) == 4 and not node.src[1].dtype is node.src[3].dtype is dtypes.uint32:
+        return f"STORE by a mask takes uint32, got {node.src[1].dtype.name}"
     return _gate(node, node.src[2])
 
 

@@ -430,8 +430,12 @@ class Memory:
         value: Array,
         gate: Array | None,
         width: int,
+        bits: Array | None = None,
     ) -> None:
-        """Writes `value` at `position` in the lanes that neither gate nor mask holds off."""
+        """Writes `value` at `position` in the lanes that neither gate nor mask holds off.
+
+        bits: those that are written, where not all are; lanes may share a word.
+        """
         index = self._elements(machine, node, position, gate)
         if machine.hooks.store is not None:
             access = Access(node, self.name, self.size, index, gate, value)
@@ -455,7 +459,7 @@ class Memory:
             index = index + self._stretch(machine) * self.size
         if width > 1:
             index = index[..., None] + np.arange(width)
-        self._write(machine, node, index, value, active, width)
+        self._write(machine, node, index, value, active, width, bits)
 
     def _write(
         self,
@@ -465,6 +469,7 @@ class Memory:
         value: Array,
         active: Array | None,
         width: int,
+        bits: Array | None,
     ) -> None:
         if self.shadow is not None:
             items, epoch, elements = self._lanes_of(machine, flat, active, width)
@@ -472,14 +477,21 @@ class Memory:
                 elements, items, epoch, self._race_report(machine, node, elements, items)
             )
         shape = common_shape(flat.shape, np.shape(value))
+        if bits is not None:
+            shape = common_shape(shape, np.shape(bits))
         if active is not None:
             chosen = active if width == 1 else active[..., None]
             shape = common_shape(shape, chosen.shape)
             chosen = broadcast_to(chosen, shape)
             flat = broadcast_to(flat, shape)[chosen]
             value = broadcast_to(np.asarray(value), shape)[chosen]
+            bits = None if bits is None else broadcast_to(np.asarray(bits), shape)[chosen]
         else:
             flat = broadcast_to(flat, shape)
-        self.array[flat] = value
+        if bits is None:
+            self.array[flat] = value
+        else:
+            np.bitwise_and.at(self.array, flat, ~bits)
+            np.bitwise_or.at(self.array, flat, value & bits)
         if self.is_set is not None:
             self.is_set[flat] = True

@@ -23,6 +23,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Program
 from tinyref.uops.storage import elements_in
+from tinyref.uops.words import WORD, offset_name, slots_in_words
 
 # Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
 CHUNK = 1 << 15
@@ -48,6 +49,9 @@ class Interpreter:
         self.program = program
         self.hooks = hooks or Hooks()
         self.translation = _translate(program, overrides)
+        self._in_words = slots_in_words(program)
+        # Buffers begin with a word, unless a launch says otherwise.
+        self._offsets = {offset_name(slot): 0 for slot in self._in_words}
 
     def run(
         self,
@@ -65,14 +69,46 @@ class Interpreter:
         `SanitizerError` for what no device may be trusted with, `UserError` for wrong buffers or
         bindings.
         """
-        bindings = bindings or {}
+        bindings = {**self._offsets, **(bindings or {})}
         grid = launch_grid(self.program, bindings) if grid is None else grid
         group = self.program.group if group is None else group
         if self.hooks.grid is not None:
             grid = self.hooks.grid(grid)
         if 0 in grid or 0 in group:
             return
-        arrays = self._arrays(buffers)
+        by_slot, copies = self._words_of(buffers)
+        self._run(self._arrays(by_slot), bindings, grid, group, sanitize, backward)
+        for slot, words in copies.items():
+            whole = buffers[slot].view(np.uint8)
+            whole[:] = words.view(np.uint8)[: whole.size]
+
+    def _words_of(
+        self, buffers: Sequence[npt.NDArray[Any]]
+    ) -> tuple[list[npt.NDArray[Any]], dict[int, npt.NDArray[np.uint32]]]:
+        """The buffers, with a copy in whole words of each that is too short for its words."""
+        by_slot, copies = list(buffers), {}
+        for plan in self.translation.memories:
+            if plan.is_local or plan.slot not in self._in_words or plan.slot >= len(buffers):
+                continue
+            held = np.ascontiguousarray(buffers[plan.slot]).view(np.uint8)
+            needed = plan.size * WORD.itemsize
+            if held.size < needed:
+                copies[plan.slot] = np.zeros(plan.size, np.uint32)
+                copies[plan.slot].view(np.uint8)[: held.size] = held
+                by_slot[plan.slot] = copies[plan.slot]
+            else:
+                by_slot[plan.slot] = held[: held.size - held.size % WORD.itemsize].view(np.uint32)
+        return by_slot, copies
+
+    def _run(
+        self,
+        arrays: dict[int, npt.NDArray[Any]],
+        bindings: Mapping[str, int],
+        grid: Extents,
+        group: Extents,
+        sanitize: bool,
+        backward: bool,
+    ) -> None:
         machine = Machine(grid, group, sanitize, self.hooks, backward)
         machine.may_widen = machine.may_widen and self._may_widen(machine)
         if not machine.may_widen:
@@ -159,7 +195,8 @@ class Interpreter:
         plan = self.translation.memories[number]
         memory = Memory(plan.name, array, plan.size, is_local=False, texels=plan.texels)
         checks_races = machine.sanitize and not machine.is_alone
-        if plan.is_written and (machine.may_widen or checks_races):
+        # What is written by masks is atomic, so nothing races.
+        if plan.is_written and not plan.is_atomic and (machine.may_widen or checks_races):
             memory.shadow = self._shadow(machine, plan.size)
         return memory
 
@@ -172,7 +209,8 @@ class Interpreter:
             return memory.private(machine)
         if machine.sanitize:
             memory.is_set = np.zeros(size, np.bool_)
-        if machine.may_widen or (machine.sanitize and machine.group_size > 1):
+        checks_races = machine.sanitize and machine.group_size > 1 and not plan.is_atomic
+        if machine.may_widen or checks_races:
             memory.shadow = self._shadow(machine, size)
         return memory
 

@@ -36,9 +36,12 @@ Override = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
 
 
 class MemoryPlan:
-    """A memory that the program names: where it comes from and whether it is written."""
+    """A memory that the program names: where it comes from and whether it is written.
 
-    def __init__(self, node: UOp, is_written: bool) -> None:
+    is_atomic: whether it is written by masks.
+    """
+
+    def __init__(self, node: UOp, is_written: bool, is_atomic: bool) -> None:
         if not isinstance(node.dtype, PtrDType):
             raise UserError(f"interpreter: {node_text(node)} does not point to memory")
         self.is_local = node.dtype.space is not AddressSpace.GLOBAL
@@ -46,6 +49,7 @@ class MemoryPlan:
         self.size = node.dtype.size
         self.texels = node.dtype.shape if isinstance(node.dtype, ImageDType) else None
         self.is_written = is_written
+        self.is_atomic = is_atomic
         self.slot = node.arg.slot if isinstance(node.arg, SlotArg) else -1
         self.name = node.arg.name if isinstance(node.arg, LocalArg) else f"slot {self.slot}"
 
@@ -71,8 +75,10 @@ class Translation:
         self.has_barriers = Ops.BARRIER in ops
         self.has_tiles = Ops.WMMA in ops
         self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
+        masked = (node for node in uops if node.op is Ops.STORE and len(node.src) == 4)
+        self._atomic = {_buffer_of(node.src[0]) for node in masked}
         # Whether iterations of a loop may run as lanes; cleared once they depend on memory.
-        self.may_widen = True
+        self.may_widen = not self._atomic
         self._blocks = [Block(None)]
         # Of each local memory the loops around all of its accesses, and of each loop those that are
         # used in its iterations only.
@@ -128,7 +134,7 @@ class Translation:
 
     def _memory(self, node: UOp) -> None:
         self.memory_of[node] = len(self.memories)
-        self.memories.append(MemoryPlan(node, node in self._written))
+        self.memories.append(MemoryPlan(node, node in self._written, node in self._atomic))
 
     def _memory_behind(self, address: UOp) -> int:
         buffer = _buffer_of(address)
@@ -252,13 +258,15 @@ class Translation:
         width = node.src[1].dtype.lanes
         position = self._place(node.src[0])
         value = self._place(node.src[1])
-        gate = self._place(node.src[2]) if len(node.src) == 3 else None
+        gate = self._place(node.src[2]) if len(node.src) > 2 else None
+        mask = self._place(node.src[3]) if len(node.src) == 4 else None
 
         def step(values: list[Any]) -> None:
             machine = values[MACHINE]
             held = None if gate is None else values[gate]
+            bits = None if mask is None else values[mask]
             machine.memories[memory_id].store(
-                machine, node, values[position], values[value], held, width
+                machine, node, values[position], values[value], held, width, bits
             )
 
         self._emit(node, step)

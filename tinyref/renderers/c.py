@@ -89,6 +89,16 @@ class CRenderer(CStyleRenderer):
     def vector_store(self, value: str, memory: str, position: str, dtype: DType) -> str:
         return f"__builtin_memcpy(&{memory}[{position}], &{value}, sizeof {value});"
 
+    def read_atomic(self, element: str) -> str:
+        return f"__atomic_load_n(&{element}, __ATOMIC_RELAXED)"
+
+    def masked_store(self, element: str, bits: str, mask: str) -> str:
+        """By what gcc and clang have for it; tcc has not."""
+        return (
+            f"__atomic_fetch_and(&{element}, ~{mask}, __ATOMIC_RELAXED); "
+            f"__atomic_fetch_or(&{element}, {bits}, __ATOMIC_RELAXED);"
+        )
+
     def prologue(self) -> list[str]:
         vectors = [dtype for dtype in self.types if dtype.lanes > 1]
         ordered = sorted(vectors, key=lambda dtype: (dtype.lanes, dtype.scalar.priority))

@@ -157,6 +157,10 @@ class CStyleRenderer:
         self._names: dict[UOp, str] = {}
         self._depth = 1
         self._counter = 0
+        self._elements: dict[int, DType] = {}
+        masked = (node for node in program.uops if node.op is Ops.STORE and len(node.src) == 4)
+        self._atomic_memories = {_memory_of(node.src[0]) for node in masked}
+        self.atomic: set[str] = set()
 
     # What methods of a language may use
 
@@ -322,6 +326,10 @@ class CStyleRenderer:
         """The value of an element of memory."""
         return f"{element} != 0" if dtype.is_bool else element
 
+    def read_atomic(self, element: str) -> str:
+        """The value of a word of one of the memories that `masked_store` writes: `self.atomic`."""
+        return element
+
     def write(self, value: str, dtype: DType) -> str:
         """A value as an element of memory."""
         return value
@@ -381,6 +389,13 @@ class CStyleRenderer:
             for lane in range(dtype.lanes)
         )
 
+    def masked_store(self, element: str, bits: str, mask: str) -> str:
+        """Replaces the bits of `mask` in a word, with no other bit ever changed.
+
+        Other work-items write those at the same time: two atomic operations, and then or, do it.
+        """
+        raise UserError(f"STORE: {self.language} here replaces no bits of a word by a mask")
+
     def store_texel(self, image: str, row: str, column: str, value: str) -> str:
         """Writes four float32 to an image. A language without images refuses them."""
         raise UserError(f"STORE: {self.language} has no images here: accepted are buffers")
@@ -431,7 +446,11 @@ class CStyleRenderer:
         """Every buffer by slot, then every variable."""
         buffers = [
             self._images.get(parameter.slot)
-            or self.buffer_parameter(position, f"data{parameter.slot}", parameter.dtype)
+            or self.buffer_parameter(
+                position,
+                f"data{parameter.slot}",
+                self._elements.get(parameter.slot, parameter.dtype),
+            )
             for position, parameter in enumerate(self.program.parameters)
         ]
         variables = [
@@ -477,9 +496,12 @@ class CStyleRenderer:
     def _define_global(self, node: UOp) -> str:
         slot, position = payload_of(node, SlotArg).slot, parameter_position(self.program, node)
         name = f"data{slot}"
+        if node in self._atomic_memories:
+            self.atomic.add(name)
         if isinstance(node.dtype, ImageDType):
             self._images[slot] = self.image_parameter(position, name, node.dtype)
         else:
+            self._elements[slot] = element_of(node)
             self.bind_buffer(position, name, element_of(node))
         return name
 
@@ -503,6 +525,8 @@ class CStyleRenderer:
 
     def _define_local(self, node: UOp) -> str:
         name = self.fresh("local")
+        if node in self._atomic_memories:
+            self.atomic.add(name)
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
         self.declare_local(self.memory_type(element_of(node)), name, size)
         return name
@@ -546,17 +570,22 @@ class CStyleRenderer:
         name = self.fresh("v")
         address, *gated = node.src
         if not gated and node.dtype.lanes == 1:
-            text = self.read(self._value(address), node.dtype)
+            text = self._read(address, node.dtype)
             self.line(self.declare_value(self.type(node.dtype), name, text))
             return name
         alternative, gate = map(self._value, gated) if gated else (None, None)
         if node.dtype.lanes == 1 and self.select_is_lazy and gate and alternative:
-            text = self.select(gate, self.read(self._value(address), node.dtype), alternative)
+            text = self.select(gate, self._read(address, node.dtype), alternative)
             self.line(self.declare_value(self.type(node.dtype), name, text))
             return name
         self.line(self.declare_variable(self.type(node.dtype), name, alternative))
         self._guarded(gate, self._load_statement(node, name))
         return name
+
+    def _read(self, address: UOp, dtype: DType) -> str:
+        if _memory_of(address) in self._atomic_memories:
+            return self.read_atomic(self._value(address))
+        return self.read(self._value(address), dtype)
 
     def _load_statement(self, node: UOp, name: str) -> str:
         address = node.src[0]
@@ -564,7 +593,7 @@ class CStyleRenderer:
         if isinstance(address.src[0].dtype, ImageDType):
             return self.assign(name, self.texel(place[0], place[1], place[2]))
         if node.dtype.lanes == 1:
-            return self.assign(name, self.read(self._value(address), node.dtype))
+            return self.assign(name, self._read(address, node.dtype))
         return self.vector_load(name, place[0], place[1], node.dtype)
 
     def _store(self, node: UOp) -> None:
@@ -577,9 +606,11 @@ class CStyleRenderer:
             statement = self.store_texel(place[0], place[1], place[2], value)
         elif dtype.lanes > 1:
             statement = self.vector_store(value, place[0], place[1], dtype)
+        elif len(node.src) == 4:
+            statement = self.masked_store(self._value(address), value, self._value(node.src[3]))
         else:
             statement = self.assign(self._value(address), self.write(value, dtype))
-        is_gated = len(node.src) == 3
+        is_gated = len(node.src) > 2
         self._guarded(self._value(node.src[2]) if is_gated else None, statement)
 
     def _guarded(self, gate: str | None, statement: str) -> None:
@@ -671,6 +702,12 @@ class CStyleRenderer:
 def _word_type(dtype: DType) -> DType:
     """The unsigned type in which an integer type computes: C widens what is below 32 bits."""
     return dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
+
+
+def _memory_of(address: UOp) -> UOp:
+    while address.op not in (Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL) and address.src:
+        address = address.src[0]
+    return address
 
 
 def _plus(position: str, lane: int) -> str:

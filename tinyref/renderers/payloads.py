@@ -10,6 +10,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, SpecialArg
 from tinyref.uops.program import Program
+from tinyref.uops.words import WORD, slots_in_words, word_count
 
 T = TypeVar("T")
 
@@ -78,6 +79,8 @@ def parameter_position(program: Program, node: UOp) -> int:
         if parameter.slot != slot:
             continue
         given = parameter.dtype.itemsize * parameter.size
+        if slot in slots_in_words(program):
+            given = WORD.itemsize * word_count(parameter.dtype, parameter.size, is_shifted=True)
         if given < needed:
             raise UserError(
                 f"DEFINE_GLOBAL of slot {slot}: has {needed} bytes, its parameter {given}"

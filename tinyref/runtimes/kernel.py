@@ -18,6 +18,7 @@ from tinyref.device import (
     BatchCompiler,
     Buffer,
     Device,
+    Handle,
     Launchable,
     entry_point,
 )
@@ -28,6 +29,7 @@ from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Parameter, Program
+from tinyref.uops.words import WORD, offset_name, slots_in_words, word_count
 
 # Loaded kernels are kept for the process; the oldest go when there are more than this. Each takes
 # some 60 KB and a few memory maps, of which a process may have 65,530.
@@ -54,6 +56,10 @@ class Kernel:
         self._source = source
         self.launchable = launch
         self._variables = [node.arg for node in program.variables if isinstance(node.arg, VarArg)]
+        in_words = slots_in_words(program)
+        places = [parameter.slot for parameter in program.parameters]
+        self._words = {places.index(slot): dtype for slot, dtype in in_words.items()}
+        self._offsets = {offset_name(places[place]): place for place in self._words}
 
     @property
     def name(self) -> str:
@@ -83,11 +89,11 @@ class Kernel:
         """
         values = bindings or {}
         self.check_buffers(buffers)
-        variables = self.values(values)
+        variables = self.values(values, buffers)
         grid = self.grid(values)
         if 0 in grid:
             return 0.0 if wait else None
-        handles = [buffer.handle for buffer in buffers]
+        handles = [self.handle(place, buffer) for place, buffer in enumerate(buffers)]
         return self.launchable(handles, grid, self.program.group, variables, wait)
 
     def grid(self, bindings: Mapping[str, int]) -> tuple[int, int, int]:
@@ -95,6 +101,11 @@ class Kernel:
         if self.program.grid == (1, 1, 1):
             return (1, 1, 1)
         return launch_grid(self.program, bindings)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether where a buffer begins is among the variables of a launch."""
+        return bool(self._words)
 
     def misfit(self, place: int, buffer: Buffer) -> str | None:
         """Why `buffer` cannot be the one of parameter `place`, or None when it can."""
@@ -112,9 +123,31 @@ class Kernel:
             if problem:
                 raise UserError(f"{self.name}: buffer {parameter.slot}: {problem}")
 
-    def values(self, bindings: Mapping[str, int]) -> list[int]:
-        """The values of the variables in their order. Raises `UserError` for a wrong one."""
-        return [bound_value(variable, bindings, self.name) for variable in self._variables]
+    def values(self, bindings: Mapping[str, int], buffers: Sequence[Buffer]) -> list[int]:
+        """The values of the variables in their order. Raises `UserError` for a wrong one.
+
+        Those that say where in a word a buffer begins are not in `bindings`.
+        """
+        return [
+            bound_value(variable, bindings, self.name)
+            if variable.name not in self._offsets
+            else self._offset(self._offsets[variable.name], buffers)
+            for variable in self._variables
+        ]
+
+    def _offset(self, place: int, buffers: Sequence[Buffer]) -> int:
+        return buffers[place].offset % WORD.itemsize // self._words[place].itemsize
+
+    def handle(self, place: int, buffer: Buffer) -> Handle:
+        """What the launch gets for the buffer of parameter `place`: of some, whole words."""
+        dtype = self._words.get(place)
+        if dtype is None:
+            return buffer.handle
+        base = buffer.allocate() if buffer.base is None else buffer.base
+        first = buffer.offset - buffer.offset % WORD.itemsize
+        words = word_count(dtype, self.program.parameters[place].size, is_shifted=True)
+        allocator = Device[self.device].allocator
+        return allocator.view(base.handle, first, words * WORD.itemsize)
 
 
 def _misfit(parameter: Parameter, buffer: Buffer, device: str) -> str | None:

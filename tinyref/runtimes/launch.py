@@ -51,8 +51,9 @@ class BoundKernel:
         self.kernel = kernel
         self.buffers = list(buffers)
         kernel.check_buffers(buffers)
-        handles = [buffer.handle for buffer in buffers]
-        variables, grid = kernel.values(bindings), kernel.grid(bindings)
+        self.bindings = bindings
+        handles = [kernel.handle(place, buffer) for place, buffer in enumerate(buffers)]
+        variables, grid = kernel.values(bindings, buffers), kernel.grid(bindings)
         self.is_empty = 0 in grid
         make = kernel.launchable
         group = kernel.program.group
@@ -73,14 +74,18 @@ class BoundKernel:
             problem = self.kernel.misfit(place, buffer)
             if problem:
                 raise UserError(f"{self.kernel.name}: buffer {place}: {problem}")
+        is_shifted = buffer.offset != self.buffers[place].offset
         self.buffers[place] = buffer
-        self.launch.rebind(place, buffer.handle)
+        self.launch.rebind(place, self.kernel.handle(place, buffer))
+        if is_shifted and self.kernel.has_words:
+            self.vary(self.bindings)
 
     def vary(self, bindings: Mapping[str, int]) -> None:
         """From now on the variables have the values of `bindings`."""
+        self.bindings = bindings
         grid = self.kernel.grid(bindings)
         self.is_empty = 0 in grid
-        self.launch.vary(grid, self.kernel.values(bindings))
+        self.launch.vary(grid, self.kernel.values(bindings, self.buffers))
 
 
 def _is_alike(one: Buffer, other: Buffer) -> bool:

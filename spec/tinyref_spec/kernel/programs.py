@@ -130,6 +130,18 @@ def _nested_loops(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [None], np.array(expected, dtype=np.int32))
 
 
+def _long_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """So many steps of the generator of Numerical Recipes, of which each needs the one before."""
+    word = dtypes.uint32
+    out = build.define_global(0, word, 1)
+    number = build.accumulator("number", build.const(word, 1))
+    iteration = loop(100_003, 0)
+    new = build.update(number, build.add(build.mul(number, 1664525), 1013904223))
+    final = build.store(at(out, 0), number)
+    subject = program("long_loop", number, iteration, new, build.close(iteration), final)
+    return run(case_id, device, subject, [None], np.array([1_475_135_902], np.uint32))
+
+
 def _empty_loop(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A loop of no iterations leaves the start value."""
     out = build.define_global(0, INT, 1)
@@ -412,7 +424,8 @@ def rows() -> Iterator[Row]:
     )
     yield make_row(
         "kernel.program.loop",
-        "Loops nest, accumulators start again, an empty loop does nothing, a branch skips.",
+        "Loops nest, accumulators start again, an empty loop does nothing, a branch skips; a loop "
+        "may have 100,003 iterations.",
         ("kernel.range", "kernel.accumulator", "kernel.if"),
         Rung.LOOP,
         "RANGE",
@@ -424,6 +437,7 @@ def rows() -> Iterator[Row]:
             Check("empty", _empty_loop),
             Check("fibonacci", _two_accumulators),
             Check("branch", _branch),
+            Check("long", _long_loop),
         ],
     )
     yield make_row(
@@ -447,7 +461,7 @@ def rows() -> Iterator[Row]:
                 "VECTORIZE",
                 dtype.name,
                 EXACT,
-                kernel_needs(dtype, features=(f"vectors:{lanes}",)),
+                kernel_needs(dtype, features=(f"vectors:{lanes}", f"native:{dtype.name}")),
                 functools.partial(_vector_checks, dtype, lanes),
             )
     yield make_row(

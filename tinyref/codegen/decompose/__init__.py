@@ -9,10 +9,13 @@ from tinyref.codegen.decompose.constant_division import divide_by_constants
 from tinyref.codegen.decompose.division import guard_divisions
 from tinyref.codegen.decompose.missing import ELEMENTARY_OPS, replace_missing_ops
 from tinyref.codegen.decompose.small_floats import emulate_small_floats
+from tinyref.codegen.decompose.small_integers import SMALL_INTEGERS, emulate_small_integers
 from tinyref.codegen.decompose.wide_integers import emulate_wide_integers
+from tinyref.codegen.decompose.word_storage import store_in_words
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref.uops.storage import (
     SMALL_FLOATS,
     WIDE_INTEGERS,
@@ -32,6 +35,8 @@ __all__ = [
     "stored_as",
 ]
 
+_SMALL_INTEGERS = frozenset(SMALL_INTEGERS)
+
 # The name of a pass, and what it makes of an indexed kernel.
 Pass = tuple[str, Callable[[UOp], UOp]]
 
@@ -40,8 +45,9 @@ def decompose(root: UOp, capabilities: Capabilities) -> UOp:
     """The indexed kernel `root` in terms of what `capabilities` declare; same values, bit for bit.
 
     Ops that the device lacks become core ops, small floats that it lacks become integers with
-    conversions, 64-bit integers that it lacks become pairs of words, divisions that could trap are
-    guarded. Buffers of an emulated type become what `stored_as` says. Raises `UserError` naming the
+    conversions, 64-bit integers that it lacks become pairs of words and small ones are held in
+    words, memory that has words only is accessed by words, divisions that could trap are guarded.
+    Buffers of an emulated type become what `stored_as` says. Raises `UserError` naming the
     op or type that cannot be had, and what the device accepts.
     """
     check_dtypes(root.toposort(), capabilities)
@@ -55,8 +61,16 @@ def passes(root: UOp, capabilities: Capabilities) -> list[Pass]:
     """What `decompose` applies to the indexed kernel `root`, in order, each with its name."""
     lacking = capabilities.emulated - capabilities.dtypes
     # Most kernels have no type that the device lacks: they are not walked through once more.
-    emulated = lacking & frozenset(scalar_of(node.dtype) for node in root.toposort())
+    used = frozenset(scalar_of(node.dtype) for node in root.toposort())
+    emulated = lacking & used
     small, wide = emulated & frozenset(SMALL_FLOATS), emulated & frozenset(WIDE_INTEGERS)
+    # Small floats are held as small integers.
+    used |= frozenset(map(storage_dtype, small))
+    stored = used & capabilities.stored_in_words
+    # The bits of float16 are those of uint16, also where no other value is of that type.
+    integers = lacking & _SMALL_INTEGERS if used & _SMALL_INTEGERS else frozenset[DType]()
+    if integers and dtypes.float16 not in lacking and _has_bits_of_halves(root):
+        stored |= {dtypes.float16}
     missing: Pass = ("missing_ops", lambda given: replace_missing_ops(given, capabilities))
     found = [missing]
     if small:
@@ -66,13 +80,25 @@ def passes(root: UOp, capabilities: Capabilities) -> list[Pass]:
         found.append(
             ("wide_integers", lambda given: emulate_wide_integers(given, wide, capabilities))
         )
+    if stored:
+        found.append(("word_storage", lambda given: store_in_words(given, stored)))
+    if integers:
+        found.append(("small_integers", lambda given: emulate_small_integers(given, integers)))
     if capabilities.slow_division:
         found.append(("constant_division", lambda given: divide_by_constants(given, capabilities)))
-    if emulated or capabilities.slow_division:
+    if emulated or stored or capabilities.slow_division:
         found.append(missing)
     if capabilities.division_traps:
         found.append(("guards", guard_divisions))
     return found
+
+
+def _has_bits_of_halves(root: UOp) -> bool:
+    """Whether a float16 that the device has is bits somewhere: its NaNs keep theirs in words."""
+    return any(
+        node.op is Ops.BITCAST and dtypes.float16 in (node.dtype.scalar, node.src[0].dtype.scalar)
+        for node in root.toposort()
+    )
 
 
 def stored_as(dtype: DType, capabilities: Capabilities) -> tuple[DType, int]:

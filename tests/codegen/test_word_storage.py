@@ -1,0 +1,321 @@
+"""8- and 16-bit memory as words: neighbours stay, wherever in a word a buffer begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor
+from tinyref.capabilities import Capabilities, problem_of
+from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.decompose import decompose, word_storage
+from tinyref.codegen.decompose.small_integers import emulate_small_integers
+from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.narrow import narrow_index
+from tinyref.config import Context
+from tinyref.device import Backend, Buffer, Device
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import UserError
+from tinyref.interpret import run_program
+from tinyref.optimise.opt import parse_opts
+from tinyref.runtimes.clang import ClangBackend
+from tinyref.runtimes.kernel import compile_ast, forget_kernels
+from tinyref.runtimes.launch import BoundKernel
+from tinyref.runtimes.python import PythonBackend
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.words import STORABLE_IN_WORDS, offset_name, word_count
+from tinyref_spec.kernels.notation import load, shaped, store
+
+WORDS = frozenset(STORABLE_IN_WORDS)
+INTEGERS = WORDS - {dtypes.bool}
+HELD = frozenset({*INTEGERS, *dtypes.fp8s, dtypes.bfloat16})
+OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
+EVERY = pytest.mark.parametrize("dtype", STORABLE_IN_WORDS, ids=lambda dtype: dtype.name)
+# More than a word of each type, and no multiple of one.
+SIZE = 13
+
+
+def in_words(own: Capabilities) -> Capabilities:
+    """A device of small types in registers, whose memory has words alone."""
+    return dataclasses.replace(own, stored_in_words=WORDS & own.dtypes, threads=1)
+
+
+def without_small_types(own: Capabilities) -> Capabilities:
+    """One that computes in 32 bits too."""
+    lacking = HELD & own.dtypes | {dtypes.bfloat16, *dtypes.fp8s}
+    return dataclasses.replace(
+        own,
+        dtypes=own.dtypes - HELD,
+        emulated=(own.emulated | lacking) - (own.dtypes - HELD),
+        stored_in_words=WORDS,
+        matrix_tiles=(),
+    )
+
+
+def changed(parent: type[Backend], change: Callable[[Capabilities], Capabilities]) -> type[Backend]:
+    class Changed(parent):  # type: ignore[misc, valid-type]
+        @property
+        def capabilities(self) -> Capabilities:
+            return change(super().capabilities)
+
+    return Changed
+
+
+DEVICES = {
+    "python-words": (PythonBackend, in_words),
+    "python-emulated": (PythonBackend, without_small_types),
+    "gcc-words": (ClangBackend, in_words),
+    "gcc-emulated": (ClangBackend, without_small_types),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_kernels_of_other_capabilities() -> Iterator[None]:
+    forget_kernels()
+    yield
+    forget_kernels()
+
+
+@pytest.fixture(params=sorted(DEVICES))
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    parent, change = DEVICES[request.param]
+    if parent is ClangBackend and shutil.which("gcc") is None:
+        pytest.skip("the compiler gcc is not installed")
+    name = "PYTHON" if parent is PythonBackend else "CLANG"
+    monkeypatch.setenv("TINYREF_CC", "gcc")
+    backend = changed(parent, change)()
+    assert problem_of(backend.capabilities) is None
+    monkeypatch.setitem(Device._open, name, backend)
+    return name
+
+
+def numbers(dtype: DType, count: int, seed: int = 0) -> np.ndarray:
+    drawn = np.random.default_rng(seed).integers(0, 256, count * dtype.itemsize, dtype=np.uint8)
+    return drawn & 1 == 1 if dtype.is_bool else drawn.view(numpy_dtype(dtype))
+
+
+def placed(device: str, dtype: DType, data: np.ndarray, skipped: int) -> tuple[Buffer, Buffer]:
+    """A buffer of bytes 0xA5 around the data, which begin after `skipped` elements; the data."""
+    base = Buffer(device, 64, dtypes.uint8).copy_in(memoryview(np.full(64, 0xA5, np.uint8)))
+    part = base.view(skipped * dtype.itemsize, data.size, dtype)
+    return base, part.copy_in(memoryview(data).cast("B"))
+
+
+@EVERY
+@pytest.mark.parametrize("skipped", [1, 2, 3, 4])
+def test_views_begin_anywhere_and_their_neighbours_stay(
+    device: str, dtype: DType, skipped: int
+) -> None:
+    """Fails where the offset, the mask or the shift of any lane is wrong."""
+    x = numbers(dtype, SIZE)
+    ast = build.sink(store(0, load(1, dtype, shaped(SIZE)), shaped(SIZE)))
+    base, out = placed(device, dtype, np.zeros(SIZE, x.dtype), skipped)
+    _, given = placed(device, dtype, x, 5 - skipped)
+    compile_ast(device, ast)([out, given])
+    whole = np.full(64, 0xA5, np.uint8)
+    first = skipped * dtype.itemsize
+    whole[first : first + x.nbytes] = x.view(np.uint8)
+    assert (np.frombuffer(base.copy_out(), np.uint8) == whole).all()
+
+
+@EVERY
+def test_a_repeated_launch_gets_buffers_that_begin_elsewhere(device: str, dtype: DType) -> None:
+    x = numbers(dtype, SIZE)
+    ast = build.sink(store(0, load(1, dtype, shaped(SIZE)), shaped(SIZE)))
+    _, given = placed(device, dtype, x, 1)
+    _, first = placed(device, dtype, np.zeros(SIZE, x.dtype), 0)
+    _, second = placed(device, dtype, np.zeros(SIZE, x.dtype), 3)
+    bound = BoundKernel(compile_ast(device, ast), [first, given], {})
+    bound.rebind(0, second)
+    bound.launch()
+    assert bytes(second.copy_out()) == x.tobytes()
+    assert not any(first.copy_out())
+
+
+@EVERY
+def test_values_are_computed_and_stored_as_numpy_does(device: str, dtype: DType) -> None:
+    x, y = numbers(dtype, SIZE, 1), numbers(dtype, SIZE, 2)
+    op = np.bitwise_xor if dtype.is_bool else np.multiply
+    value = build.binary(
+        Ops.XOR if dtype.is_bool else Ops.MUL,
+        *(load(slot, dtype, shaped(SIZE)) for slot in (1, 2)),
+    )
+    buffers = [placed(device, dtype, data, 0)[1] for data in (np.zeros_like(x), x, y)]
+    compile_ast(device, build.sink(store(0, value, shaped(SIZE))))(buffers)
+    assert bytes(buffers[0].copy_out()) == op(x, y).tobytes()
+
+
+@EVERY
+def test_gates_touch_nothing_and_give_the_alternative(device: str, dtype: DType) -> None:
+    """A pad: outside, the load is off and gives 0."""
+    x = numbers(dtype, SIZE, 3)
+    padded = shaped(SIZE).pad(((2, 3),))
+    ast = build.sink(store(0, load(1, dtype, padded), shaped(SIZE + 5)))
+    _, out = placed(device, dtype, numbers(dtype, SIZE + 5, 4), 1)
+    _, given = placed(device, dtype, x, 0)
+    compile_ast(device, ast)([out, given])
+    assert bytes(out.copy_out()) == np.pad(x, (2, 3)).tobytes()
+
+
+@EVERY
+@pytest.mark.parametrize("opts", ["UPCAST(0,4)", "UPCAST(0,2)"])
+def test_vectors_are_stored_lane_by_lane(device: str, dtype: DType, opts: str) -> None:
+    x = numbers(dtype, 16, 5)
+    ast = build.sink(store(0, load(1, dtype, shaped(16)), shaped(16)))
+    base, out = placed(device, dtype, np.zeros(16, x.dtype), 1)
+    _, given = placed(device, dtype, x, 3)
+    compile_ast(device, ast, parse_opts(opts))([out, given])
+    assert bytes(out.copy_out()) == x.tobytes()
+    assert np.frombuffer(base.copy_out(), np.uint8)[0] == 0xA5
+
+
+@EVERY
+def test_memory_that_a_group_shares_is_in_words(dtype: DType) -> None:
+    """Work-items write neighbours of one word, and read each other's after the barrier."""
+    grid = Capabilities(frozenset(dtypes.all), OPS, has_grid=True, has_groups=True)
+    capabilities = dataclasses.replace(grid, stored_in_words=WORDS, shared_bytes=1 << 10)
+    item = build.special("item", 0, 8)
+    shared = build.define_local("shared", dtype, 8)
+    put = build.store(
+        build.index(shared, item), build.load(build.index(build.define_global(1, dtype, 8), item))
+    )
+    filled = build.after(shared, build.barrier(put))
+    took = build.load(build.index(filled, build.sub(build.const(dtypes.index, 7), item)))
+    root = build.sink(build.store(build.index(build.define_global(0, dtype, 8), item), took))
+    done = word_storage.store_in_words(root, WORDS)
+    locals_ = [node.dtype for node in done.toposort() if node.op is Ops.DEFINE_LOCAL]
+    assert [(memory.base, memory.size) for memory in locals_] == [
+        (dtypes.uint32, 8 * dtype.itemsize // 4)
+    ]
+    from_pipeline = _linearised(root, dtype, capabilities)
+    x, out = numbers(dtype, 8, 6), numbers(dtype, 8, 7)
+    run_program(from_pipeline, [out, x])
+    assert (out == x[::-1]).all()
+
+
+def _linearised(root: UOp, dtype: DType, capabilities: Capabilities) -> Program:
+    uops = linearise(narrow_index(decompose(root, capabilities), capabilities))
+    variables = tuple(node for node in uops if node.op is Ops.DEFINE_VAR)
+    parameters = (Parameter(0, dtype, 8, True, False), Parameter(1, dtype, 8, False, True))
+    return Program("shared", uops, parameters, variables, (1, 1, 1), (8, 1, 1))
+
+
+def test_the_words_that_elements_reach_into() -> None:
+    assert [word_count(dtypes.int8, size, is_shifted=False) for size in (1, 4, 5)] == [1, 1, 2]
+    assert [word_count(dtypes.int8, size, is_shifted=True) for size in (1, 2, 5, 6)] == [1, 2, 2, 3]
+    assert [word_count(dtypes.int16, size, is_shifted=True) for size in (1, 2, 3)] == [1, 2, 2]
+
+
+def test_a_program_says_where_its_buffers_begin() -> None:
+    capabilities = Capabilities(frozenset(dtypes.all), OPS, stored_in_words=WORDS)
+    ast = build.sink(store(0, load(1, dtypes.int8, shaped(5)), shaped(5)))
+    program = compile_kernel(ast, capabilities)
+    assert [(each.dtype, each.size) for each in program.parameters] == [(dtypes.int8, 5)] * 2
+    assert [node.arg.name for node in program.variables] == [offset_name(0), offset_name(1)]
+    stores = [node for node in program.uops if node.op is Ops.STORE]
+    assert all(len(node.src) == 4 for node in stores)
+
+
+def test_without_the_capability_memory_stays_as_it_is() -> None:
+    capabilities = Capabilities(frozenset(dtypes.all), OPS)
+    ast = build.sink(store(0, load(1, dtypes.int8, shaped(5)), shaped(5)))
+    program = compile_kernel(ast, capabilities)
+    assert not program.variables
+    assert all(len(node.src) < 4 for node in program.uops if node.op is Ops.STORE)
+
+
+def test_a_store_by_a_mask_changes_its_bits_alone_also_in_lanes_of_one_word() -> None:
+    """The interpreter: all work-items at once write the four bytes of one word."""
+    item = build.special("item", 0, 4, dtypes.int32)
+    out = build.define_global(0, dtypes.uint32, 1)
+    shift = build.mul(build.cast(item, dtypes.uint32), 8)
+    mask = build.binary(Ops.SHL, build.const(dtypes.uint32, 0xF), shift)
+    zero = build.const(dtypes.int32, 0)
+    # Bits beside the mask are not written.
+    value = build.const(dtypes.uint32, 0xFFFFFFFF)
+    gate = build.less(item, 3)
+    node = UOp(Ops.STORE, dtypes.void, (build.index(out, zero), value, gate, mask))
+    program = Program(
+        "masks",
+        tuple(toposort((node,))),
+        (Parameter(0, dtypes.uint32, 1, True, False),),
+        (),
+        (1, 1, 1),
+        (4, 1, 1),
+    )
+    word = np.array([0x70707070], np.uint32)
+    run_program(program, [word])
+    assert word[0] == 0x707F7F7F
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"stored_in_words": frozenset({dtypes.float32})}, "stored_in_words has float32"),
+        ({"stored_in_words": frozenset({dtypes.int8})}, "stored_in_words has int8"),
+        ({"emulated": frozenset({dtypes.int8})}, "emulated has int8 and stored_in_words has not"),
+        ({"stored_in_words": [dtypes.bool]}, "stored_in_words is"),
+    ],
+)
+def test_what_cannot_be_in_words_is_refused(change: dict[str, object], words: str) -> None:
+    core = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
+    problem = problem_of(dataclasses.replace(Capabilities(core, OPS), **change))  # type: ignore[arg-type]
+    assert problem is not None
+    assert problem.startswith(words)
+
+
+@pytest.mark.parametrize("wrong", ["mask", "shift", "offset"])
+def test_a_wrong_word_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first test of this file fails for a lost mask, a lost shift, a lost offset."""
+    place = word_storage._place
+
+    def spoiled(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
+        word, shift = place(address, held, lane)
+        return word, build.const(dtypes.uint32, 0) if wrong == "shift" else shift
+
+    monkeypatch.setattr(word_storage, "_place", spoiled)
+    if wrong == "mask":
+        monkeypatch.setattr(word_storage, "_mask", lambda held: 0xFFFF)
+    if wrong == "offset":
+        zero = build.const(dtypes.index, 0)
+        monkeypatch.setattr(word_storage, "offset_variable", lambda slot, held: zero)
+    monkeypatch.setitem(Device._open, "PYTHON", changed(PythonBackend, in_words)())
+    with pytest.raises(AssertionError):
+        test_views_begin_anywhere_and_their_neighbours_stay("PYTHON", dtypes.uint8, 1)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+def test_tensors_of_emulated_types_compute_as_on_another_device(
+    dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = changed(PythonBackend, without_small_types)()
+    monkeypatch.setitem(Device._open, "PYTHON", backend)
+    with Context(DEVICE="PYTHON"):
+        x = Tensor(np.arange(-7, 14, dtype=np.int32)).cast(dtype).contiguous().realize()
+        assert (
+            (x + x).cast(dtypes.int32).tolist()
+            == [int(np.array(2 * value).astype(numpy_dtype(dtype))) for value in range(-7, 14)]
+            or dtype.is_float
+            or dtype.is_unsigned
+        )
+        assert x[3:9].contiguous().cast(dtypes.int32).tolist() == [
+            int(np.array(value).astype(numpy_dtype(dtype))) for value in range(-4, 2)
+        ]
+
+
+def test_small_integers_in_memory_are_never_left_to_their_emulation() -> None:
+    memory = build.define_global(0, dtypes.int8, 1)
+    root = build.sink(build.store(build.index(memory, build.const(dtypes.index, 0)), _one()))
+    with pytest.raises(UserError, match="STORE of void: this type is only emulated here"):
+        emulate_small_integers(root, INTEGERS)
+
+
+def _one() -> UOp:
+    return build.const(dtypes.int8, 1)

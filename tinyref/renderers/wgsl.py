@@ -1,0 +1,264 @@
+"""Programs as WGSL, the shading language of WebGPU: https://www.w3.org/TR/WGSL/
+
+Buffers are bindings 1, 2 ... of group 0, in the order of the program's parameters. Binding 0 is an
+array of words: first 0, then the variables, then where each buffer begins in its binding, in bytes.
+
+WGSL lets a compiler assume that no float is infinite or NaN, reassociate and contract (section
+15.7), and has no way to forbid it. What no compiler may do is know the first word, of which only
+those that launch know that it is 0. So with strict floats every float that an operation gives, and
+every constant, goes through `bits | 0`: nothing is known of it, and what is done to it must be
+done. Constants that are infinite or NaN are errors in WGSL; these are made of their bits, which are
+not constant then.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tinyref import config
+from tinyref.dtype import ConstType, DType, dtypes
+from tinyref.renderers.c_style import C_STYLE_OPS, FUNCTIONS, INFIX, CStyleRenderer
+from tinyref.uops.ops import Ops
+from tinyref.uops.program import Program
+
+# The words of a launch, and of what array a runtime reads how many there are.
+LAUNCH_WORDS = "launch_words"
+_COMPONENTS = 4
+
+# Division, roots and functions are not correctly rounded in WGSL (section 15.7.4): they are made of
+# what is.
+WGSL_OPS = C_STYLE_OPS - {"FDIV", "RECIP", "SQRT", "EXP2", "LOG2", "SIN", "POW"}
+
+_INTEGER = re.compile(r"\(?(-?\d+)l?[iu]\)?")
+
+# How a float becomes a word, or words, and back.
+_BITS = {
+    dtypes.float32: ("bitcast<u32>(x)", "bitcast<f32>({})", "{}"),
+    dtypes.float64: ("bitcast<u64>(x)", "bitcast<f64>({})", "u64({})"),
+    dtypes.float16: ("pack2x16float(vec2<f32>(f32(x)))", "f16(unpack2x16float({}).x)", "{}"),
+}
+
+
+class WgslRenderer(CStyleRenderer):
+    """WGSL, with the 64-bit types and f16 where the device declares them."""
+
+    language = "WGSL"
+    type_names: ClassVar[Mapping[DType, str]] = {
+        dtypes.bool: "bool",
+        dtypes.int32: "i32",
+        dtypes.uint32: "u32",
+        dtypes.int64: "i64",
+        dtypes.uint64: "u64",
+        dtypes.float16: "f16",
+        dtypes.float32: "f32",
+        dtypes.float64: "f64",
+    }
+    suffixes: ClassVar[Mapping[DType, str]] = {
+        dtypes.int32: "i",
+        dtypes.uint32: "u",
+        dtypes.int64: "li",
+        dtypes.uint64: "lu",
+        dtypes.float16: "h",
+        dtypes.float32: "f",
+        dtypes.float64: "lf",
+    }
+    bool_literals = ("false", "true")
+    infix: ClassVar[Mapping[Ops, str]] = INFIX
+    functions: ClassVar[Mapping[Ops, str]] = {Ops.TRUNC: FUNCTIONS[Ops.TRUNC]}
+    half_functions = True
+    signed_wraps = True
+    select_is_lazy = False
+    launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
+        (scope, dimension): f"i32({scope}_id.{'xyz'[dimension]})"
+        for scope in ("group", "item")
+        for dimension in range(3)
+    }
+    barrier_text = "storageBarrier(); workgroupBarrier();"
+
+    def _begin(self, program: Program) -> None:
+        super()._begin(program)
+        self.is_strict = bool(config.integer("STRICT_FLOAT"))
+        self._module: list[str] = []
+
+    # Types and literals
+
+    def memory_type(self, dtype: DType) -> str:
+        return self.type(dtype.scalar)
+
+    def vector_type(self, dtype: DType) -> str:
+        return f"vec{dtype.lanes}<{self.type_names[dtype.scalar]}>"
+
+    def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        return f"{self.type(dtype)}({', '.join(lanes)})"
+
+    def lane(self, vector: str, number: int) -> str:
+        return f"{vector}[{number}]"
+
+    def literal(self, value: ConstType, dtype: DType) -> str:
+        text = super().literal(value, dtype)
+        is_plain = dtype.lanes == 1 and dtype.is_float and math.isfinite(float(value))
+        return self.opaque(text, dtype) if is_plain else text
+
+    def special_float(self, number: float, dtype: DType) -> str:
+        """By its bits and the word that no compiler knows, or else it would be an error."""
+        if dtype is dtypes.float16:
+            return self.cast(self.special_float(number, dtypes.float32), dtypes.float32, dtype)
+        layout = "<d" if dtype is dtypes.float64 else "<f"
+        pattern = int.from_bytes(struct.pack(layout, number), "little")
+        _, back, word = _BITS[dtype]
+        suffix = self.suffixes[dtypes.uint64 if dtype is dtypes.float64 else dtypes.uint32]
+        return back.format(f"({pattern:#x}{suffix} | {word.format(self.word(0))})")
+
+    def opaque(self, value: str, dtype: DType) -> str:
+        """`value`, of which a compiler knows nothing where floats are strict."""
+        if not self.is_strict or not dtype.is_float:
+            return value
+        name = self.type_names[dtype]
+        there, back, word = _BITS[dtype]
+        body = back.format(f"({there} | {word.format(self.word(0))})")
+        self.helpers[f"opaque_{name}"] = (
+            f"fn opaque_{name}(x: {name}) -> {name} {{ return {body}; }}"
+        )
+        return f"opaque_{name}({value})"
+
+    def word(self, number: int) -> str:
+        """One of the words of a launch, as u32."""
+        return f"{LAUNCH_WORDS}[{number // _COMPONENTS}][{number % _COMPONENTS}]"
+
+    # Expressions
+
+    def cast(self, value: str, source: DType, target: DType) -> str:
+        """Types of 64 bits are none of WGSL's: what compilers do with them is made exact."""
+        if source is dtypes.float64 and target is dtypes.float16:
+            return self.cast(self._odd_single(value), dtypes.float32, target)
+        is_wider = source.is_int and target.is_int and target.bits > source.bits
+        if is_wider and source.is_unsigned != target.is_unsigned:
+            # To 64 bits by the sign of what is converted, which not every compiler does.
+            wide = dtypes.uint64 if source.is_unsigned else dtypes.int64
+            value = f"{self.type(wide)}({value})"
+        text = f"{self.type(target)}({value})"
+        return self.opaque(text, target) if source.is_float else text
+
+    def _odd_single(self, value: str) -> str:
+        """A float64 as float32 rounded to odd, which rounds to f16 as the float64 would.
+
+        Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+        """
+        self.opaque("", dtypes.float32)
+        single, double = (self.type_names[each] for each in (dtypes.float32, dtypes.float64))
+        self.helpers["odd_single"] = (
+            f"fn odd_single(x: {double}) -> {single} {{\n"
+            f"  let near = {single}(x);\n"
+            f"  let back = {double}(near);\n"
+            f"  let bits = bitcast<u32>(near);\n"
+            f"  let is_exact = back == x || !(x == x);\n"
+            f"  let cut = select(bits, bits - 1u, abs(back) > abs(x));\n"
+            f"  return bitcast<{single}>(select(cut | 1u, bits, is_exact));\n"
+            f"}}"
+        )
+        return f"odd_single({value})"
+
+    def bitcast(self, value: str, source: DType, target: DType) -> str:
+        return f"bitcast<{self.type(target)}>({value})"
+
+    def select(self, condition: str, chosen: str, other: str) -> str:
+        return f"select({other}, {chosen}, {condition})"
+
+    def not_equal(self, left: str, right: str, dtype: DType) -> str:
+        """A compiler that knows of no NaN makes of `!=` what is false for it."""
+        return f"!({left} == {right})" if dtype.is_float else f"{left} != {right}"
+
+    def less(self, left: str, right: str, dtype: DType) -> str:
+        return f"(!{left} && {right})" if dtype.is_bool else f"{left} < {right}"
+
+    def negate(self, value: str, dtype: DType) -> str:
+        return self.opaque(f"(-{value})", dtype)
+
+    def binary(self, op: Ops, left: str, right: str, dtype: DType) -> str:
+        symbol = self.infix[op]
+        if op is Ops.SUB and dtype.is_float:
+            # What is known to be equal would be 0, infinities too.
+            symbol, right = "+", self.negate(right, dtype)
+        if dtype.is_bool and op is Ops.XOR:
+            symbol = "!="
+        return self.opaque(f"{left} {symbol} {right}", dtype)
+
+    def shift(self, op: Ops, left: str, count: str, dtype: DType) -> str:
+        """The count is u32; a constant one is written so, for not every compiler converts it."""
+        known = _INTEGER.fullmatch(count)
+        masked = f"(u32({count}) & {dtype.bits - 1}u)"
+        if known:
+            masked = f"{int(known.group(1)) & (dtype.bits - 1)}u"
+        return f"{left} {'<<' if op is Ops.SHL else '>>'} {masked}"
+
+    def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
+        return self.opaque(super().call(op, operands, dtype), dtype)
+
+    def index(self, memory: str, position: str) -> str:
+        at = f"{memory}_at + {position}" if memory.startswith("data") else position
+        return f"{memory}[{at}]"
+
+    def read(self, element: str, dtype: DType) -> str:
+        return element
+
+    def read_atomic(self, element: str) -> str:
+        return f"atomicLoad(&{element})"
+
+    # Statements
+
+    def declare_value(self, kind: str, name: str, text: str) -> str:
+        return f"let {name}: {kind} = {text};"
+
+    def declare_variable(self, kind: str, name: str, text: str | None) -> str:
+        return f"var {name}: {kind};" if text is None else f"var {name}: {kind} = {text};"
+
+    def open_loop(self, kind: str, name: str, bound: str) -> str:
+        return f"for (var {name}: {kind} = 0; {name} < {bound}; {name}++) {{"
+
+    def masked_store(self, element: str, bits: str, mask: str) -> str:
+        return f"atomicAnd(&{element}, ~{mask}); atomicOr(&{element}, {bits});"
+
+    def declare_local(self, kind: str, name: str, size: int) -> None:
+        kind = f"atomic<{kind}>" if name in self.atomic else kind
+        self._module.append(f"var<workgroup> {name}: array<{kind}, {max(size, 1)}>;")
+
+    # The frame
+
+    def bind_buffer(self, position: int, name: str, element: DType) -> None:
+        number = 1 + len(self.program.variables) + position
+        self.declare(f"let {name}_at: i32 = i32({self.word(number)} / {element.itemsize}u);")
+
+    def bind_variable(self, position: int, name: str, dtype: DType) -> None:
+        value = f"bitcast<i32>({self.word(1 + position)})"
+        self.declare(self.declare_value(self.type(dtype), name, value))
+
+    def buffer_parameter(self, position: int, name: str, element: DType) -> str:
+        # One that is not used may be of a type that memory has not.
+        kind = self.memory_type(element) if element in self.accepted - {dtypes.bool} else "u32"
+        if name in self.atomic:
+            kind = f"atomic<{kind}>"
+        return f"@group(0) @binding({position + 1}) var<storage, read_write> {name}: array<{kind}>;"
+
+    def variable_parameter(self, position: int, name: str, dtype: DType) -> str:
+        return ""
+
+    def prologue(self) -> list[str]:
+        uses_half = any(dtype.scalar is dtypes.float16 for dtype in self.types)
+        return ["enable f16;"] if uses_half else []
+
+    def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
+        numbers = 1 + len(self.program.variables) + len(self.program.parameters)
+        x, y, z = self.program.group
+        words = f"array<vec4<u32>, {-(-numbers // _COMPONENTS)}>"
+        return [
+            *[f"@group(0) @binding(0) var<uniform> {LAUNCH_WORDS}: {words};"],
+            *filter(None, parameters),
+            *self._module,
+            f"@compute @workgroup_size({x}, {y}, {z})",
+            f"fn {entry}(@builtin(workgroup_id) group_id: vec3<u32>, "
+            "@builtin(local_invocation_id) item_id: vec3<u32>) {",
+        ]

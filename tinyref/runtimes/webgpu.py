@@ -1,0 +1,416 @@
+"""The WEBGPU device: WGSL through wgpu, on Vulkan, Metal or Direct3D 12.
+
+A kernel takes one uniform array of words and its buffers. The words are a 0 that no compiler knows
+(`tinyref.renderers.wgsl` says what for), the variables, and where each buffer begins in what is
+bound of it, in bytes: bindings begin at multiples of 32 to 256 bytes, views anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import os
+import re
+import struct
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinyref.device import Availability, Backend, Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
+from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
+from tinyref.uops.words import STORABLE_IN_WORDS
+
+# What WGSL stores and binds is made of words.
+WORD = 4
+# No binding is smaller than the largest element that an array may have.
+SMALLEST_BUFFER = 16
+# OpenGL is left out: its compute shaders have neither the types nor the limits.
+_DRIVERS = ("Vulkan", "Metal", "D3D12")
+_FEATURES = ("shader-f16", "shader-int64", "shader-f64", "timestamp-query")
+_TYPES_OF_FEATURES: dict[str, tuple[DType, ...]] = {
+    "shader-f16": (dtypes.float16,),
+    "shader-int64": (dtypes.int64, dtypes.uint64),
+    "shader-f64": (dtypes.float64,),
+}
+_NOT_IN_WGSL = frozenset(
+    {*STORABLE_IN_WORDS, *SMALL_FLOATS, *WIDE_INTEGERS} - {dtypes.bool},
+)
+_STORAGE = re.compile(r"@binding\(\d+\) var<storage")
+_UNIFORM = re.compile(rf"var<uniform> {LAUNCH_WORDS}: array<vec4<u32>, (\d+)>")
+
+
+@dataclass(frozen=True, eq=False)
+class WebgpuMemory:
+    """`nbytes` of a buffer of the driver, from `offset` on."""
+
+    buffer: Any
+    offset: int
+    nbytes: int
+
+
+class WebgpuBackend(Backend):
+    """One adapter of the machine; `index` counts those of Vulkan, Metal and Direct3D."""
+
+    title = "WGSL through wgpu, on Vulkan, Metal or Direct3D 12"
+    environment = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "LP_NUM_THREADS")
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self.name = f"WEBGPU:{index}" if index else "WEBGPU"
+        adapters = _adapters()
+        if index >= len(adapters):
+            raise DeviceError(self.name, f"there are {len(adapters)} adapters, counted from 0")
+        self.adapter = adapters[index]
+        self.process = os.getpid()
+        self.features = [name for name in _FEATURES if name in self.adapter.features]
+        self.limits = {name: int(limit) for name, limit in self.adapter.limits.items()}
+        # One launch or copy after the other, whichever threads they come from.
+        self.lock = threading.RLock()
+        with self.errors("cannot be opened"):
+            self._device = self.adapter.request_device_sync(
+                required_features=self.features, required_limits=dict(self.adapter.limits)
+            )
+        self._allocator = WebgpuAllocator(self)
+        self._layouts: dict[int, tuple[Any, Any]] = {}
+
+    @classmethod
+    def availability(cls) -> Availability:
+        try:
+            adapters = _adapters()
+        except DeviceError as error:
+            return Availability(False, error.message)
+        return Availability(True, adapters[0].summary)
+
+    @property
+    def device(self) -> Any:
+        """The device of the driver. Raises `DeviceError` in a fork, which does not have it."""
+        if os.getpid() != self.process:
+            raise DeviceError(
+                self.name,
+                f"was opened by process {self.process}, of which this is a fork: drivers do not "
+                "survive one; start processes by spawn, or open the device in the fork alone",
+            )
+        return self._device
+
+    @contextlib.contextmanager
+    def errors(self, what: str, source: str = "") -> Iterator[None]:
+        """What the driver reports within is a `DeviceError` with its words."""
+        try:
+            yield
+        except (_wgpu().GPUError, RuntimeError) as error:
+            raise DeviceError(self.name, f"{what}: {error}", source) from error
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return _capabilities(tuple(self.features), tuple(sorted(self.limits.items())))
+
+    @functools.cached_property
+    def renderer(self) -> WgslRenderer:
+        return WgslRenderer(self.capabilities)
+
+    @functools.cached_property
+    def compiler(self) -> WgslCompiler:
+        return WgslCompiler(self)
+
+    @property
+    def allocator(self) -> WebgpuAllocator:
+        return self._allocator
+
+    def load(self, entry: str, binary: bytes) -> WebgpuKernel:
+        return WebgpuKernel(self, entry, binary.decode())
+
+    def layout(self, buffers: int) -> tuple[Any, Any]:
+        """The layouts of bind group and pipeline for a kernel of so many buffers.
+
+        They are explicit: a layout that the driver makes of the source lacks unused buffers.
+        """
+        if buffers not in self._layouts:
+            visibility = _wgpu().ShaderStage.COMPUTE
+            kinds = ["uniform", *["storage"] * buffers]
+            entries = [
+                {"binding": number, "visibility": visibility, "buffer": {"type": kind}}
+                for number, kind in enumerate(kinds)
+            ]
+            group = self.device.create_bind_group_layout(entries=entries)
+            pipeline = self.device.create_pipeline_layout(bind_group_layouts=[group])
+            self._layouts[buffers] = group, pipeline
+        return self._layouts[buffers]
+
+    def synchronize(self) -> None:
+        """Reads a word: that waits for all that the queue was given before."""
+        with self.lock, self.errors("does not finish"):
+            self._allocator.read(self._allocator.sentinel, 0, WORD)
+
+    def versions(self) -> dict[str, str]:
+        info = self.adapter.info
+        return {
+            "wgpu": importlib.metadata.version("wgpu"),
+            "adapter": self.adapter.summary,
+            "driver": str(info["description"]),
+        }
+
+
+class WgslCompiler:
+    """Has the driver's front end check a source; what is kept is the source."""
+
+    def __init__(self, backend: WebgpuBackend) -> None:
+        self.backend = backend
+
+    @property
+    def key(self) -> str:
+        return " ".join([*self.backend.versions().values(), *self.backend.features])
+
+    def compile(self, source: str) -> bytes:
+        with self.backend.errors("does not compile", source):
+            self.backend.device.create_shader_module(code=source)
+        return source.encode()
+
+
+class WebgpuAllocator:
+    """Buffers of the driver, and parts of them at any byte."""
+
+    def __init__(self, backend: WebgpuBackend) -> None:
+        self.backend = backend
+
+    @functools.cached_property
+    def sentinel(self) -> WebgpuMemory:
+        """What `synchronize` reads."""
+        return self.allocate(WORD)
+
+    def allocate(self, nbytes: int) -> WebgpuMemory:
+        usage = _wgpu().BufferUsage
+        size = max(_round_up(nbytes, WORD), SMALLEST_BUFFER)
+        with self.backend.errors(f"cannot allocate {nbytes} bytes"):
+            buffer = self.backend.device.create_buffer(
+                size=size, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+            )
+        return WebgpuMemory(buffer, 0, nbytes)
+
+    def free(self, handle: WebgpuMemory) -> None:
+        if os.getpid() == self.backend.process:
+            with self.backend.errors("cannot free memory"):
+                handle.buffer.destroy()
+
+    def view(self, handle: WebgpuMemory, offset: int, nbytes: int) -> WebgpuMemory:
+        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
+            raise UserError(
+                f"view: bytes {offset} to {offset + nbytes} are outside the {handle.nbytes}"
+            )
+        return WebgpuMemory(handle.buffer, handle.offset + offset, nbytes)
+
+    def copy_in(self, handle: WebgpuMemory, source: memoryview) -> None:
+        """The words at both ends that are not the piece's alone are read first."""
+        if not source.nbytes:
+            return
+        first = _round_down(handle.offset, WORD)
+        head = handle.offset - first
+        size = _round_up(head + source.nbytes, WORD)
+        with self.backend.lock, self.backend.errors("cannot copy in"):
+            data: memoryview | bytearray = source
+            if size != source.nbytes:
+                data = bytearray(self.read(handle, first, size))
+                data[head : head + source.nbytes] = source
+            self.backend.device.queue.write_buffer(handle.buffer, first, data)
+
+    def copy_out(self, destination: memoryview, handle: WebgpuMemory) -> None:
+        if not destination.nbytes:
+            return
+        first = _round_down(handle.offset, WORD)
+        head = handle.offset - first
+        size = _round_up(head + destination.nbytes, WORD)
+        with self.backend.lock, self.backend.errors("cannot copy out"):
+            data = self.read(handle, first, size)
+        destination[:] = data[head : head + destination.nbytes]
+
+    def read(self, handle: WebgpuMemory, first: int, size: int) -> memoryview:
+        """`size` bytes of the buffer behind `handle` from `first` on, once earlier work is done."""
+        found = self.backend.device.queue.read_buffer(handle.buffer, first, size)
+        return memoryview(found).cast("B")
+
+
+class WebgpuKernel:
+    """A pipeline of the driver, with the words that its launches take."""
+
+    def __init__(self, backend: WebgpuBackend, entry: str, source: str) -> None:
+        self.backend = backend
+        self.source = source
+        self.buffers = len(_STORAGE.findall(source))
+        words = _UNIFORM.search(source)
+        if words is None:
+            raise DeviceError(backend.name, f"{entry}: has no words of a launch", source)
+        self.words = 4 * int(words.group(1))
+        usage = _wgpu().BufferUsage
+        with backend.lock, backend.errors(f"{entry}: does not load", source):
+            module = backend.device.create_shader_module(code=source)
+            self.group_layout, layout = backend.layout(self.buffers)
+            self.pipeline = backend.device.create_compute_pipeline(
+                layout=layout, compute={"module": module, "entry_point": entry}
+            )
+            self.uniform = backend.device.create_buffer(
+                size=WORD * self.words, usage=usage.UNIFORM | usage.COPY_DST
+            )
+        self.entry = entry
+
+    def __call__(
+        self,
+        buffers: Sequence[WebgpuMemory],
+        grid: tuple[int, int, int] = (1, 1, 1),
+        group: tuple[int, int, int] = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """The size of a group is in the source; errors are those of this launch."""
+        with self.backend.lock, self.backend.errors(f"{self.entry}: cannot launch", self.source):
+            return self._launch(buffers, grid, variables, wait)
+
+    def _launch(
+        self,
+        buffers: Sequence[WebgpuMemory],
+        grid: tuple[int, int, int],
+        variables: Sequence[int],
+        wait: bool,
+    ) -> float | None:
+        device = self.backend.device
+        bindings = [_binding(memory, self._alignment) for memory in buffers]
+        words = [0, *variables, *[offset for _, offset in bindings]]
+        words += [0] * (self.words - len(words))
+        # The queue keeps writes and launches in order: launches before still have their own words.
+        data = struct.pack(f"<{self.words}I", *[word & 0xFFFFFFFF for word in words])
+        device.queue.write_buffer(self.uniform, 0, data)
+        whole = {"buffer": self.uniform, "offset": 0, "size": WORD * self.words}
+        resources = [whole, *[resource for resource, _ in bindings]]
+        entries = [{"binding": place, "resource": each} for place, each in enumerate(resources)]
+        bound = device.create_bind_group(layout=self.group_layout, entries=entries)
+        clock = _Clock(self.backend) if wait else None
+        encoder = device.create_command_encoder()
+        launch = encoder.begin_compute_pass(timestamp_writes=clock.writes if clock else None)
+        launch.set_pipeline(self.pipeline)
+        launch.set_bind_group(0, bound)
+        launch.dispatch_workgroups(*grid)
+        launch.end()
+        device.queue.submit([encoder.finish()])
+        return clock.seconds() if clock else None
+
+    @functools.cached_property
+    def _alignment(self) -> int:
+        return self.backend.limits["min-storage-buffer-offset-alignment"]
+
+
+class _Clock:
+    """The seconds of one launch: by the device where it counts nanoseconds, else by the host."""
+
+    def __init__(self, backend: WebgpuBackend) -> None:
+        self.backend = backend
+        self.writes: dict[str, Any] | None = None
+        backend.synchronize()
+        if "timestamp-query" in backend.features:
+            self.queries = backend.device.create_query_set(type="timestamp", count=2)
+            self.writes = {
+                "query_set": self.queries,
+                "beginning_of_pass_write_index": 0,
+                "end_of_pass_write_index": 1,
+            }
+        self.start = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Waits for the launch. Never more than passed on the host's clock, and never 0."""
+        device = self.backend.device
+        if self.writes is None:
+            self.backend.synchronize()
+            return time.perf_counter() - self.start
+        usage = _wgpu().BufferUsage
+        size = 2 * struct.calcsize("<Q")
+        answer = device.create_buffer(size=size, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
+        encoder = device.create_command_encoder()
+        encoder.resolve_query_set(self.queries, 0, 2, answer, 0)
+        device.queue.submit([encoder.finish()])
+        begin, end = struct.unpack("<2Q", device.queue.read_buffer(answer))
+        elapsed = time.perf_counter() - self.start
+        seconds: float = max(end - begin, 1) * 1e-9
+        return min(seconds, elapsed)
+
+
+def _binding(memory: WebgpuMemory, alignment: int) -> tuple[dict[str, Any], int]:
+    """What is bound for a piece of memory, and how many bytes into that it begins."""
+    start = _round_down(memory.offset, alignment)
+    within = memory.offset - start
+    size = max(_round_up(within + memory.nbytes, WORD), SMALLEST_BUFFER)
+    if start + size > memory.buffer.size:
+        # At the end of a buffer there may be less than the smallest binding.
+        start = _round_down(max(memory.buffer.size - SMALLEST_BUFFER, 0), alignment)
+        within = memory.offset - start
+        size = memory.buffer.size - start
+    return {"buffer": memory.buffer, "offset": start, "size": size}, within
+
+
+def _round_down(number: int, multiple: int) -> int:
+    return number - number % multiple
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return number + -number % multiple
+
+
+@functools.cache
+def _wgpu() -> Any:
+    """The package. Raises `DeviceError` where it is missing or does not load."""
+    try:
+        import wgpu
+        from wgpu.backends.wgpu_native import extras
+    except (ImportError, OSError, RuntimeError) as error:
+        raise DeviceError(
+            "WEBGPU", f"the package wgpu is missing: pip install tinyref[webgpu] ({error})"
+        ) from error
+    with contextlib.suppress(RuntimeError):
+        extras.set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
+    return wgpu
+
+
+@functools.cache
+def _adapters() -> list[Any]:
+    """The adapters of this machine. Raises `DeviceError` saying what is missing."""
+    found = [
+        adapter
+        for adapter in _wgpu().gpu.enumerate_adapters_sync()
+        if adapter.info["backend_type"] in _DRIVERS
+    ]
+    if not found:
+        raise DeviceError(
+            "WEBGPU",
+            "no adapter: a driver of Vulkan is missing, such as that of the package "
+            "mesa-vulkan-drivers, which computes on the host",
+        )
+    return found
+
+
+@functools.cache
+def _capabilities(features: tuple[str, ...], limits: tuple[tuple[str, int], ...]) -> Capabilities:
+    limit = dict(limits)
+    native = {dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32}
+    for feature in features:
+        native |= set(_TYPES_OF_FEATURES.get(feature, ()))
+    lacking = frozenset(_NOT_IN_WGSL - native)
+    sides = ("x", "y", "z")
+    x, y, z = (limit[f"max-compute-workgroup-size-{side}"] for side in sides)
+    groups = limit["max-compute-workgroups-per-dimension"]
+    return Capabilities(
+        dtypes=frozenset(native),
+        emulated=lacking,
+        stored_in_words=frozenset(STORABLE_IN_WORDS),
+        ops=WGSL_OPS,
+        vector_lanes=(1, 2, 4),
+        has_grid=True,
+        has_groups=True,
+        shared_bytes=limit["max-compute-workgroup-storage-size"],
+        grid_limit=(groups, groups, groups),
+        group_limit=(x, y, z),
+        group_size_limit=limit["max-compute-invocations-per-workgroup"],
+        buffer_limit=limit["max-storage-buffers-per-shader-stage"],
+        is_single=len(_adapters()) == 1,
+    )
