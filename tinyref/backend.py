@@ -26,6 +26,8 @@ from tinyref.device import (
 from tinyref.dtype import AddressSpace, DType, ImageDType, Kind, PtrDType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
+from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmFunction
+from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
 from tinyref.renderers.payloads import (
     element_of,
     entry_name,
@@ -34,6 +36,13 @@ from tinyref.renderers.payloads import (
     payload_of,
     variable_position,
 )
+from tinyref.runtimes.c_emulator import CUDA as CUDA_C
+from tinyref.runtimes.c_emulator import OPENCL as OPENCL_C
+from tinyref.runtimes.c_emulator import PLAIN as PLAIN_C
+from tinyref.runtimes.c_emulator import CEmulator, Dialect
+from tinyref.runtimes.emulated_driver import EmulatedDriver
+from tinyref.runtimes.emulated_memory import Piece as EmulatedMemory
+from tinyref.runtimes.gpu_emulator import LLVM_VERSION, LlvmEmulator
 from tinyref.runtimes.reuse import ReuseStatistics, ReusingAllocator
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -57,8 +66,14 @@ __all__ = [
     "CONTRACT",
     "CORE_DTYPES",
     "CORE_OPS",
+    "CUDA_C",
     "C_STYLE_OPS",
     "ELEMENTARY_OPS",
+    "LLVM_DTYPES",
+    "LLVM_OPS",
+    "LLVM_VERSION",
+    "OPENCL_C",
+    "PLAIN_C",
     "TILES",
     "AddressSpace",
     "Allocator",
@@ -66,17 +81,24 @@ __all__ = [
     "AxisKind",
     "Backend",
     "BatchCompiler",
+    "CEmulator",
     "CStyleRenderer",
     "Capabilities",
     "Compiler",
     "ConstArg",
     "DType",
     "DeviceError",
+    "Dialect",
+    "EmulatedDriver",
+    "EmulatedMemory",
     "GepArg",
     "Handle",
     "ImageDType",
     "Kind",
     "Launchable",
+    "LlvmEmulator",
+    "LlvmFunction",
+    "LlvmGpuRenderer",
     "LocalArg",
     "MatrixTile",
     "MemoryVersionArg",

@@ -13,6 +13,7 @@ from tinyref.cli.devices import devices
 from tinyref.cli.explain import explain
 from tinyref.cli.flags import config_command
 from tinyref.cli.fuzz import fuzz_app
+from tinyref.cli.new_backend.command import new_backend
 from tinyref.cli.spec import spec_app
 
 _HELP = """Test accelerators against a small reference tensor compiler.
@@ -26,8 +27,9 @@ A first look at this machine:
   tinyref explain train.py --html train.html   a page of all that a program computes
 
 \b
-Bringing up a device of your own, before its package is installed:
-  tinyref conform --device my_package.backend:MyBackend
+Bringing up a device of your own (docs/bring-up.md), from a package that conforms as it is written:
+  tinyref new-backend MINE --language opencl
+  tinyref conform --device mine.backend:MineBackend      # before it is installed
 The report names the first broken rung; each failing case gives the command that runs it alone:
   tinyref conform --device MINE --query isa.binary.mod.int32.special:3
   tinyref spec show isa.binary.mod.int32
@@ -67,6 +69,7 @@ app.command("devices")(devices)
 app.add_typer(conform_app, name="conform")
 app.add_typer(fuzz_app, name="fuzz")
 app.add_typer(spec_app, name="spec")
+app.command("new-backend")(new_backend)
 app.command("explain")(explain)
 app.command("bench")(bench)
 app.command("config")(config_command)

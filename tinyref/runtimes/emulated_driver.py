@@ -9,13 +9,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.host_memory import HostAllocator, HostHandle, address_of
+from tinyref.runtimes.emulated_memory import EmulatedAllocator, Piece
 
 Extents = tuple[int, int, int]
 
-# No value that anybody could take for a result: floats of these bytes are NaN.
-POISON = 0xFF
 # Work that waits longer than this many calls is done, though nobody has asked for it.
 LONGEST_QUEUE = 256
 
@@ -50,25 +47,6 @@ class Emulator(Protocol):
         ...
 
 
-class DeviceMemory:
-    """A piece of the device's own memory: only the driver reaches its bytes."""
-
-    def __init__(self, nbytes: int, host: HostHandle) -> None:
-        self.nbytes = nbytes
-        self._host: HostHandle | None = host
-
-    def bytes_from(self, device: str, offset: int) -> HostHandle:
-        """The bytes from `offset` on. Raises `DeviceError` once the memory is freed."""
-        if self._host is None:
-            raise DeviceError(device, "memory is used that was freed")
-        return self._host[offset:]
-
-    def release(self, device: str) -> None:
-        """Raises `DeviceError` for memory that is freed twice."""
-        self.bytes_from(device, 0)
-        self._host = None
-
-
 class EmulatedDriver:
     """The driver of the device called `device`, whose kernels `emulator` compiles and runs.
 
@@ -79,48 +57,72 @@ class EmulatedDriver:
     def __init__(self, device: str, emulator: Emulator) -> None:
         self.device = device
         self.emulator = emulator
-        self._host = HostAllocator(device)
+        self._memory = EmulatedAllocator(device)
         self._queue: list[Callable[[], object]] = []
         self._lock = threading.RLock()
 
-    def malloc(self, nbytes: int) -> DeviceMemory:
+    @property
+    def version(self) -> str:
+        """What the device is made of. Raises `DeviceError` where something is missing."""
+        return self.emulator.version
+
+    @property
+    def compiler_key(self) -> str:
+        """All that decides what `compile` makes of a source."""
+        return self.emulator.key
+
+    def compile(self, source: str) -> bytes:
+        """Raises `DeviceError` with the compiler's words."""
+        return self.emulator.compile(source)
+
+    def load(self, entry: str, binary: bytes) -> Function:
+        """The kernel called `entry`. Raises `DeviceError` where there is none."""
+        return self.emulator.load(entry, binary)
+
+    def malloc(self, nbytes: int) -> Piece:
         """Memory with no defined content. Raises `DeviceError` where there is not so much."""
-        host = self._host.allocate(nbytes)
-        host.fill(POISON)
-        return DeviceMemory(nbytes, host)
+        return self._memory.allocate(nbytes)
 
-    def free(self, memory: DeviceMemory) -> None:
+    def free(self, memory: Piece) -> None:
         """Gives memory back when what is queued has used it."""
-        self._submit(lambda: memory.release(self.device))
+        self._submit(lambda: self._memory.free(memory))
 
-    def write(self, memory: DeviceMemory, offset: int, source: memoryview) -> None:
-        """Copies bytes of the host to `offset`; `source` may change once the call is back."""
-        _check_range("write", memory, offset, source.nbytes)
+    def write(self, memory: Piece, offset: int, source: memoryview) -> None:
+        """Copies bytes of the host to `offset`; `source` may change once the call is back.
+
+        Raises `UserError` where they do not fit.
+        """
+        target = self._memory.view(memory, offset, source.nbytes)
         data = bytes(source)
-        self._submit(
-            lambda: self._host.copy_in(memory.bytes_from(self.device, offset), memoryview(data))
-        )
+        self._submit(lambda: self._memory.copy_in(target, memoryview(data)))
 
-    def read(self, destination: memoryview, memory: DeviceMemory, offset: int) -> None:
-        """Copies bytes from `offset` to the host, when all work so far is done."""
-        _check_range("read", memory, offset, destination.nbytes)
+    def read(self, destination: memoryview, memory: Piece, offset: int) -> None:
+        """Copies bytes from `offset` to the host, when all work so far is done.
+
+        Raises `UserError` where there are not so many.
+        """
+        source = self._memory.view(memory, offset, destination.nbytes)
         self.synchronize()
-        self._host.copy_out(destination, memory.bytes_from(self.device, offset))
+        self._memory.copy_out(destination, source)
 
     def launch(
         self,
         function: Function,
-        buffers: Sequence[tuple[DeviceMemory, int]],
+        buffers: Sequence[tuple[Piece, int]],
         variables: Sequence[int],
         grid: Extents,
         group: Extents,
     ) -> None:
         """Queues `grid` groups of `group` work-items; a buffer is memory and an offset in bytes."""
-        pieces, values = list(buffers), list(variables)
+        pieces = [
+            self._memory.view(memory, offset, memory.nbytes - offset) for memory, offset in buffers
+        ]
+        values = list(variables)
 
         def run() -> None:
-            parts = [memory.bytes_from(self.device, offset) for memory, offset in pieces]
-            function([address_of(part) for part in parts], values, grid, group)
+            function([self._memory.address(piece) for piece in pieces], values, grid, group)
+            for piece in pieces:
+                self._memory.check(piece)
 
         self._submit(run)
 
@@ -136,10 +138,3 @@ class EmulatedDriver:
             self._queue.append(work)
             if len(self._queue) >= LONGEST_QUEUE:
                 self.synchronize()
-
-
-def _check_range(call: str, memory: DeviceMemory, offset: int, nbytes: int) -> None:
-    if offset < 0 or offset + nbytes > memory.nbytes:
-        raise UserError(
-            f"{call}: bytes {offset} to {offset + nbytes} are outside the memory's {memory.nbytes}"
-        )

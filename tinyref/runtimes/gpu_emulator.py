@@ -46,6 +46,8 @@ from tinyref.runtimes.host_threads import run_groups, thread_count
 Extents = tuple[int, int, int]
 Words = npt.NDArray[np.int64]
 
+# The major version, by which a renderer knows what the text may say.
+LLVM_VERSION: int = llvm.llvm_version_info[0]
 # NaN as a float of any width, and no small number as an integer.
 POISON = 0xFF
 _GUARD_BYTE = 0xC3
@@ -73,7 +75,7 @@ class LlvmEmulator(LlvmCompiler):
     @property
     def renderer(self) -> LlvmGpuRenderer:
         """What prints programs for this LLVM, with checks where the flag EMU_CHECK asks."""
-        return LlvmGpuRenderer(llvm.llvm_version_info[0], config.integer("EMU_CHECK") != 0)
+        return LlvmGpuRenderer(LLVM_VERSION, config.integer("EMU_CHECK") != 0)
 
     @property
     def key(self) -> str:

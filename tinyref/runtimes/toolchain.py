@@ -94,8 +94,8 @@ class Toolchain:
         return Path(self.command[0]).name
 
 
-def chosen_compiler() -> tuple[str, ...]:
-    """The command of the C compiler: the CC flag, else the variable CC, else the first found.
+def chosen_compiler(order: Sequence[str] = COMPILERS) -> tuple[str, ...]:
+    """The command of the C compiler: the CC flag, else the variable CC, else the first of `order`.
 
     Raises `DeviceError` when there is none, naming what to install.
     """
@@ -106,7 +106,7 @@ def chosen_compiler() -> tuple[str, ...]:
         if not command or shutil.which(command[0]) is None:
             raise DeviceError("CLANG", f"{origin} names the compiler {text!r}, which is not found")
         return command
-    for name in COMPILERS:
+    for name in order:
         if shutil.which(name):
             return (name,)
     raise DeviceError(
@@ -114,12 +114,13 @@ def chosen_compiler() -> tuple[str, ...]:
     )
 
 
-def toolchain() -> Toolchain:
-    """The chosen compiler, probed once. Raises `DeviceError` when there is none that works.
+def toolchain(order: Sequence[str] = COMPILERS) -> Toolchain:
+    """The compiler of `chosen_compiler`, probed once.
 
-    It contracts products and sums only where the flag STRICT_FLOAT is 0.
+    It contracts products and sums only where the flag STRICT_FLOAT is 0. Raises `DeviceError` when
+    there is none that works.
     """
-    command = chosen_compiler()
+    command = chosen_compiler(order)
     contraction = "off" if config.integer("STRICT_FLOAT") else "fast"
     return _probe((shutil.which(command[0]) or command[0], *command[1:]), contraction)
 

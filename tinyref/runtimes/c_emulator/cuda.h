@@ -15,6 +15,8 @@ struct tinyref_position { unsigned x, y, z; };
 #define __syncthreads() TINYREF_BARRIER()
 
 #define bool _Bool
+#define false 0
+#define true 1
 #define __half _Float16
 #define __float_as_uint(value) TINYREF_BITS(unsigned, value)
 #define __float_as_int(value) TINYREF_BITS(int, value)

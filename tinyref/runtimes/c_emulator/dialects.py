@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinyref.errors import DeviceError
@@ -20,17 +21,33 @@ class Dialect:
     """A C-like language: its words as C in `header`, by `TINYREF_ITEM` and what launch.h has else.
 
     kernel: the word before the function of a kernel. shared: that before an array of a group.
+    vectors: what the names of vectors begin with, as `float` of `float4`, and the type of a lane.
+    lanes: the names of the lanes, a letter each after `lane_prefix`.
     """
 
     name: str
     header: str
     kernel: str
     shared: str
+    vectors: Mapping[str, str] = field(default_factory=dict)
+    lanes: str = "0123456789abcdef"
+    lane_prefix: str = "s"
 
     @functools.cached_property
     def prelude(self) -> str:
         """What stands before the text of a kernel."""
-        return f"{text_of('launch.h')}{self.header}#line 1\n"
+        vectors = "".join(self._vector_types())
+        return f"{text_of('launch.h')}{self.header}{vectors}#line 1\n"
+
+    def _vector_types(self) -> Iterator[str]:
+        """Vectors are structures, which every compiler has, and no operator takes them."""
+        for name, element in self.vectors.items():
+            for width in (2, 4, 8, 16):
+                if width <= len(self.lanes):
+                    lanes = ", ".join(self.lane_prefix + lane for lane in self.lanes[:width])
+                    kind = f"{name}{width}"
+                    yield f"typedef struct {{ {element} {lanes}; }} {kind};\n"
+                    yield f"#define make_{kind}(...) (({kind}){{__VA_ARGS__}})\n"
 
     @functools.cached_property
     def digest(self) -> str:
@@ -43,6 +60,9 @@ class Dialect:
         Raises `DeviceError` where it has no kernel, or memory of a group that is no array.
         """
         source = source.replace('extern "C"', "")
+        # A vector in OpenCL C is written as a cast of its lanes.
+        if self.vectors:
+            source = re.sub(rf"\((({'|'.join(self.vectors)})(2|4|8|16))\)\(", r"make_\1(", source)
         entries = [self._entry(name, text) for name, text in self._kernels(source)]
         if not entries:
             raise DeviceError(self.name, f"the source has no function marked {self.kernel}", source)
@@ -94,6 +114,42 @@ def text_of(file: str) -> str:
     return (_FOLDER / file).read_text(encoding="utf-8")
 
 
-PLAIN = Dialect("C", text_of("plain.h"), "KERNEL", "SHARED")
-OPENCL = Dialect("OpenCL C", text_of("opencl.h"), "__kernel", "__local")
-CUDA = Dialect("CUDA C", text_of("cuda.h"), "__global__", "__shared__")
+_OVERLOADS = text_of("overloads.h")
+_WIDTHS = ("8", "16", "32", "64")
+
+PLAIN = Dialect(
+    "C",
+    text_of("plain.h"),
+    kernel="KERNEL",
+    shared="SHARED",
+    vectors={name: name for name in ("float", "double")}
+    | {f"{sign}int{width}_t": f"{sign}int{width}_t" for sign in ("", "u") for width in _WIDTHS},
+)
+OPENCL = Dialect(
+    "OpenCL C",
+    text_of("opencl.h") + _OVERLOADS,
+    kernel="__kernel",
+    shared="__local",
+    vectors={name: name for kind in ("char", "short", "int", "long") for name in (kind, f"u{kind}")}
+    | {name: name for name in ("float", "double")},
+)
+CUDA = Dialect(
+    "CUDA C++",
+    text_of("cuda.h") + _OVERLOADS,
+    kernel="__global__",
+    shared="__shared__",
+    vectors={
+        "char": "signed char",
+        "uchar": "unsigned char",
+        "short": "short",
+        "ushort": "unsigned short",
+        "int": "int",
+        "uint": "unsigned int",
+        "longlong": "long long",
+        "ulonglong": "unsigned long long",
+        "float": "float",
+        "double": "double",
+    },
+    lanes="xyzw",
+    lane_prefix="",
+)

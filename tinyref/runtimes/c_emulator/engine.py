@@ -8,7 +8,8 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 
-from tinyref.errors import DeviceError
+from tinyref import config
+from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.c_emulator.dialects import ENTRY_PREFIX, Dialect, text_of
 from tinyref.runtimes.host_threads import run_groups, thread_count
 from tinyref.runtimes.toolchain import (
@@ -21,8 +22,11 @@ from tinyref.runtimes.toolchain import (
 
 Extents = tuple[int, int, int]
 
+# Kernels of emulated devices are small and new each time: what compiles quickest is best.
+_COMPILERS = ("tcc", "gcc", "clang")
 # Of one group, which a worker must be able to hold.
 MAX_GROUP_SIZE = 1024
+MAX_GROUPS = 2**32 - 1
 MAX_SHARED_BYTES = 64 * 2**10
 # A launch is cut into more pieces than threads, for groups may take unlike times.
 _PIECES_PER_THREAD = 4
@@ -45,32 +49,35 @@ _PROBLEMS = (
 )
 
 
+def _tools() -> Toolchain:
+    return toolchain(_COMPILERS)
+
+
 class CEmulator:
     """Compiles and runs kernels of `dialect`; errors are those of `device`.
 
-    is_backwards: the last group and the last work-item come first. A kernel that lacks a barrier
-    gives another result then.
+    The flag EMU_ORDER says whether the first group and work-item come first or the last ones: a
+    kernel that lacks a barrier gives another result then.
     """
 
-    def __init__(self, device: str, dialect: Dialect, is_backwards: bool = False) -> None:
+    def __init__(self, device: str, dialect: Dialect) -> None:
         self.device = device
         self.dialect = dialect
-        self.is_backwards = is_backwards
 
     @property
     def version(self) -> str:
         """The compiler that is used. Raises `DeviceError` where there is none."""
-        return toolchain().version
+        return _tools().version
 
     @property
     def key(self) -> str:
         """All that decides what `compile` makes of a source."""
-        tools = toolchain()
+        tools = _tools()
         return f"{tools.version} {' '.join(tools.command)} {tools.target} {self.dialect.digest}"
 
     def compile(self, source: str) -> bytes:
         """A shared object. Raises `DeviceError` with the compiler's words and the C source."""
-        return compile_shared(toolchain().command, self.dialect.as_c(source))
+        return compile_shared(_tools().command, self.dialect.as_c(source))
 
     def load(self, entry: str, binary: bytes) -> CFunction:
         """The kernel of that name. Raises `DeviceError` where there is none."""
@@ -89,25 +96,36 @@ class CFunction:
     def __call__(
         self, addresses: Sequence[int], variables: Sequence[int], grid: Extents, group: Extents
     ) -> None:
-        """Runs all groups to their end. Raises `DeviceError` for a kernel that breaks a rule."""
-        scheduler = _scheduler(toolchain())
+        """Runs all groups to their end. Raises `DeviceError` for a kernel that breaks a rule.
+
+        Raises `UserError` for a group of more than `MAX_GROUP_SIZE` work-items.
+        """
+        if math.prod(group) > MAX_GROUP_SIZE or math.prod(grid) > MAX_GROUPS:
+            raise UserError(
+                f"{self._emulator.device}: grid {grid} and group {group}: accepted are up to "
+                f"{MAX_GROUPS} groups of {MAX_GROUP_SIZE} work-items"
+            )
+        scheduler = _scheduler(_tools())
         buffers = (ctypes.c_void_p * len(addresses))(*addresses)
         values = (ctypes.c_int32 * len(variables))(*variables)
         extents = (ctypes.c_uint32 * 6)(*group, *grid)
         count = math.prod(grid)
         pieces = min(count, thread_count() * _PIECES_PER_THREAD if thread_count() > 1 else 1)
 
+        is_reverse = config.text("EMU_ORDER") == "reverse"
+
         def run_piece(index: int) -> None:
-            index = pieces - 1 - index if self._emulator.is_backwards else index
+            index = pieces - 1 - index if is_reverse else index
             first, end = count * index // pieces, count * (index + 1) // pieces
-            self._run(scheduler, (self._entry, buffers, values, extents, first, end - first))
+            launch = (buffers, values, extents, first, end - first, is_reverse)
+            self._run(scheduler, launch)
 
         run_groups(run_piece, pieces)
 
     def _run(self, scheduler: _Scheduler, launch: tuple[object, ...]) -> None:
         where = (ctypes.c_uint32 * 4)()
         with scheduler.worker() as worker:
-            status = scheduler.run(worker, *launch, self._emulator.is_backwards, where)
+            status = scheduler.run(worker, self._entry, *launch, where)
         if status:
             problem = _PROBLEMS[status].format(where[3])
             raise DeviceError(self._emulator.device, f"group {tuple(where[:3])}: {problem}")

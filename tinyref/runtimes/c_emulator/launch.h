@@ -28,3 +28,8 @@ struct tinyref_item {
     tinyref_bits.from = (value);                                                             \
     tinyref_bits.to;                                                                         \
   })
+
+/* Of the C library: other languages have one name for all types. */
+float sqrtf(float), truncf(float), exp2f(float), log2f(float), sinf(float), powf(float, float);
+double sqrt(double), trunc(double), exp2(double), log2(double), sin(double), pow(double, double);
+#define TINYREF_BY_TYPE(name, value) _Generic((value), float: name##f, default: name)

@@ -25,6 +25,8 @@
 #define ulong unsigned long
 #define half _Float16
 #define bool _Bool
+#define false 0
+#define true 1
 
 #define as_char(value) TINYREF_BITS(char, value)
 #define as_uchar(value) TINYREF_BITS(uchar, value)

@@ -39,7 +39,7 @@ struct worker {
   void **buffers;
   const int *variables;
   unsigned group_size[3], groups[3], group_id[3];
-  unsigned items, started, finished, is_backwards;
+  unsigned items, started, finished, is_reverse;
   char *stacks;
   struct fiber *fibers;
   unsigned max_items, prepared;
@@ -147,7 +147,7 @@ static void run_items(void) {
   for (;;) {
     while (worker->started < worker->items && !worker->status) {
       unsigned index = worker->started++;
-      split(worker->is_backwards ? worker->items - 1 - index : index, worker->group_size,
+      split(worker->is_reverse ? worker->items - 1 - index : index, worker->group_size,
             item->local_id);
       memcpy(item->group_id, worker->group_id, sizeof item->group_id);
       memcpy(item->local_size, worker->group_size, sizeof item->local_size);
@@ -232,18 +232,18 @@ struct worker *tinyref_worker(unsigned max_items, unsigned long shared_bytes) {
 /* `count` groups from number `first` on. `extents` are those of the group and of the grid. */
 int tinyref_run(struct worker *worker, void (*kernel)(void **, const int *), void **buffers,
                 const int *variables, const unsigned *extents, unsigned first, unsigned count,
-                unsigned is_backwards, unsigned *where) {
+                unsigned is_reverse, unsigned *where) {
   memcpy(worker->group_size, extents, sizeof worker->group_size);
   memcpy(worker->groups, extents + 3, sizeof worker->groups);
   worker->kernel = kernel;
   worker->buffers = buffers;
   worker->variables = variables;
   worker->items = extents[0] * extents[1] * extents[2];
-  worker->is_backwards = is_backwards;
+  worker->is_reverse = is_reverse;
   worker->where = where;
   worker->status = FINE;
   for (unsigned i = 0; i < count && !worker->status; i++) {
-    split(is_backwards ? first + count - 1 - i : first + i, worker->groups, worker->group_id);
+    split(is_reverse ? first + count - 1 - i : first + i, worker->groups, worker->group_id);
     /* No group finds what an earlier one left: each asks for its arrays anew. */
     memset(worker->arrays, 0, sizeof worker->arrays);
     worker->shared_used = 0;

@@ -1,0 +1,176 @@
+"""`tinyref new-backend`: what it writes runs, conforms, is typed and clean; what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tinyref.cli.new_backend.languages import LANGUAGES
+from tinyref.runtimes.toolchain import COMPILERS
+
+C_LIKE = [name for name, language in LANGUAGES.items() if language.is_c_like]
+# Launches, groups that share memory and wait, views by offsets, the order of the queue, a tensor.
+PART = "isa.binary.mod.int32.special,kernel.program.group,kernel.offset,memory.order,tensor.softmax"
+
+
+def tinyref(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command, with the packages of the folder `path`."""
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PYTHONPATH"] = os.pathsep.join(
+            [str(path), *filter(None, [environment.get("PYTHONPATH")])]
+        )
+    command = [sys.executable, "-m", "tinyref", *arguments]
+    return subprocess.run(command, text=True, capture_output=True, check=False, env=environment)
+
+
+def install(folder: Path) -> None:
+    """What `pip install -e` adds besides the path: the metadata with the entry points."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    metadata = folder / f"{project['name']}-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(params=list(LANGUAGES))
+def generated(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """A language, and the folder of a package for the device SAMPLE, installed."""
+    language: str = request.param
+    if LANGUAGES[language].is_c_like and not any(map(shutil.which, COMPILERS)):
+        pytest.skip(f"{language} needs one of {', '.join(COMPILERS)}")
+    folder = tmp_path / "written"
+    run = tinyref("new-backend", "sample", "--language", language, "--out", str(folder))
+    assert run.returncode == 0, run.stderr
+    install(folder)
+    return language, folder
+
+
+def conform(folder: Path, *options: str) -> str:
+    report = str(folder / "report")
+    run = tinyref("conform", "--device", "SAMPLE", "--report", report, *options, path=folder)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+@pytest.mark.long
+def test_a_part_conforms_as_it_is_written(generated: tuple[str, Path]) -> None:
+    _, folder = generated
+    said = conform(folder, "--query", PART)
+    assert "all that was run is as expected" in said
+    for rung in ("index", "groups and barriers", "tensor functions"):
+        assert re.search(rf"^  {rung} +holds", said, re.M), said
+
+
+@pytest.mark.slow
+def test_the_quick_suite_conforms_as_it_is_written(generated: tuple[str, Path]) -> None:
+    _, folder = generated
+    said = conform(folder)
+    assert re.search(r"^  groups and barriers +holds", said, re.M), said
+
+
+@pytest.mark.long
+def test_what_is_written_is_clean_and_typed(generated: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = generated
+    cache = str(tmp_path.parent / "types")
+    for command in (
+        ["ruff", "check", "--no-cache", "."],
+        ["ruff", "format", "--no-cache", "--check", "."],
+        ["mypy", "--cache-dir", cache],
+    ):
+        if shutil.which(command[0], path=Path(sys.executable).parent) is None:
+            pytest.skip(f"{command[0]} is not installed")
+        run = subprocess.run(
+            [str(Path(sys.executable).parent / command[0]), *command[1:]],
+            cwd=folder,
+            text=True,
+            capture_output=True,
+            check=False,
+            env={**os.environ, "MYPYPATH": str(folder)},
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_what_is_written_imports_nothing_of_tinyref_but_its_front_door(tmp_path: Path) -> None:
+    for language in LANGUAGES:
+        folder = tmp_path / language
+        assert tinyref("new-backend", "sample", "--language", language, "--out", str(folder))
+        texts = [path.read_text() for path in folder.rglob("*.py")]
+        found = {
+            name for text in texts for name in re.findall(r"(?:from|import) (tinyref\S*)", text)
+        }
+        assert found == {"tinyref.backend"}
+
+
+def test_the_command_says_what_is_needed_and_what_is_next(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    run = tinyref("new-backend", "MINE", "--language", "llvm", "--out", str(folder))
+    assert "It needs nothing but tinyref." in run.stdout
+    assert "tinyref conform --device MINE" in run.stdout
+    assert "mine/renderer.py" in run.stdout
+    run = tinyref("new-backend", "MINE", "--language", "opencl", "--out", str(tmp_path / "other"))
+    assert "It needs a C compiler: tcc, gcc or clang" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("2fast", "cannot be the name of a device and of its package"),
+        ("my-card", "cannot be the name of a device and of its package"),
+        ("_mine", "cannot be the name of a device and of its package"),
+        ("x" * 25, "accepted are up to 24 letters"),
+        ("cpu", "CPU is a device already"),
+        ("class", "'class' is a word of Python"),
+        ("json", "there is a module 'json'"),
+        ("tinyref", "there is a module 'tinyref'"),
+    ],
+)
+def test_names_that_cannot_be(name: str, message: str, tmp_path: Path) -> None:
+    run = tinyref("new-backend", name, "--out", str(tmp_path / "there"))
+    assert run.returncode == 2
+    assert message in run.stderr
+    assert not (tmp_path / "there").exists()
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    run = tinyref("new-backend", "mine", "--out", str(tmp_path))
+    assert run.returncode == 2
+    assert "is there already: accepted is a new folder" in run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_language_is_refused(tmp_path: Path) -> None:
+    run = tinyref("new-backend", "mine", "--language", "openc", "--out", str(tmp_path / "x"))
+    assert run.returncode == 2
+    assert "did you mean opencl? accepted are c, opencl, cuda, llvm" in run.stderr
+
+
+def test_a_broken_table_fails_the_rung_that_it_breaks(tmp_path: Path) -> None:
+    """The check above can fail: work-items that are swapped are found on their rung."""
+    folder = tmp_path / "written"
+    tinyref("new-backend", "sample", "--language", "llvm", "--out", str(folder))
+    install(folder)
+    runtime = folder / "sample" / "runtime.py"
+    text = runtime.read_text()
+    right = "Piece(handle.memory, handle.offset + offset)"
+    assert text.count(right) == 1
+    runtime.write_text(text.replace(right, "Piece(handle.memory, handle.offset)"))
+    report = str(folder / "report")
+    run = tinyref(
+        *("conform", "--device", "SAMPLE", "--report", report, "--query", "memory.view"),
+        path=folder,
+    )
+    assert run.returncode == 1
+    assert re.search(r"^  allocate and copy +broken", run.stdout, re.M), run.stdout
