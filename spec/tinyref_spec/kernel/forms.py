@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -32,9 +33,12 @@ VIEW_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtype
 def _constants(dtype: DType) -> list[ConstType]:
     if dtype.is_bool:
         return [True, False]
-    if dtype.is_float:
+    if dtype in dtypes.storage_only:
         return [1.0, -2.0, 0.0, 0.5]
-    return [1, 100, 0, int(dtype.maximum)]
+    if dtype.is_float:
+        # What many a language has no literal for, and one with a digit for every bit.
+        return [1.0, -2.0, 0.0, 0.5, 1 / 3, -0.0, math.inf, -math.inf, math.nan]
+    return [1, 100, 0, int(dtype.maximum), int(dtype.minimum), int(dtype.maximum) // 3]
 
 
 def _store_constant(

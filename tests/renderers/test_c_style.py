@@ -1,0 +1,195 @@
+"""The base of C-like languages: a program in each, what is refused, what a language may change."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tinyref.capabilities import Capabilities
+from tinyref.device import NamingRenderer, entry_point
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.renderers.c import CRenderer
+from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
+from tinyref.renderers.cuda import CudaRenderer
+from tinyref.renderers.opencl import OpenCLRenderer
+from tinyref.renderers.wgsl import WgslRenderer
+from tinyref.runtimes.python import TextRenderer
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
+from tinyref.uops.program import Parameter, Program
+
+INT, FLOAT = dtypes.int32, dtypes.float32
+
+
+def number(value: int) -> UOp:
+    return build.const(INT, value)
+
+
+def reversed_groups() -> Program:
+    """Each group of 4 turns its elements around in shared memory; the first one only stores."""
+    group, item = (
+        build.special("group", 1, number(3), INT),
+        build.special("item", 0, number(4), INT),
+    )
+    shared = build.define_local("shared", FLOAT, 4)
+    out, data = build.define_global(0, FLOAT, 12), build.define_global(1, FLOAT, 12)
+    place = build.add(build.mul(group, 4), item)
+    value = build.load(build.index(data, place))
+    put = build.store(build.index(shared, item), value)
+    turned = build.load(build.index(shared, build.sub(3, item)))
+    infinite = build.where(build.less(turned, float("inf")), turned, float("nan"))
+    store = build.store(build.index(out, place), build.mul(infinite, 0.1), build.less(0, group))
+    before = toposort([put])
+    after = [node for node in toposort([store]) if node not in before]
+    nodes = (*before, build.barrier(), *after)
+    parameters = (Parameter(0, FLOAT, 12, True, False), Parameter(1, FLOAT, 12, False, True))
+    return Program("rotate", nodes, parameters, grid=(1, 3, 1), group=(4, 1, 1))
+
+
+LANGUAGES: dict[str, type[CStyleRenderer]] = {
+    "cl": OpenCLRenderer,
+    "cu": CudaRenderer,
+    "wgsl": WgslRenderer,
+}
+
+
+@pytest.mark.parametrize("suffix", LANGUAGES)
+def test_a_program_of_groups(golden: Callable[[str, str], None], suffix: str) -> None:
+    """Shared memory, a barrier, launch indices, a gate, special floats; named as a built-in is."""
+    golden(f"groups.{suffix}", LANGUAGES[suffix]().render(reversed_groups()))
+
+
+def test_a_language_without_groups_refuses_them() -> None:
+    with pytest.raises(
+        UserError, match=r"C here has no item index of dimension 0: accepted are gr"
+    ):
+        CRenderer().render(reversed_groups())
+    nodes = (build.barrier(),)
+    with pytest.raises(UserError, match=r"BARRIER: C devices print no such node"):
+        CRenderer().render(Program("k", nodes, ()))
+
+
+def test_what_is_not_declared_is_refused() -> None:
+    found = reversed_groups()
+    allowed = Capabilities(frozenset({dtypes.bool, INT, dtypes.uint32, FLOAT}), C_STYLE_OPS)
+    assert "k_rotate" in OpenCLRenderer(allowed).render(found)
+    with pytest.raises(UserError, match=r"float32 has no OpenCL C type here: accepted are bool, i"):
+        OpenCLRenderer(replace(allowed, dtypes=frozenset({dtypes.bool, INT}))).render(found)
+    with pytest.raises(UserError, match=r"WHERE: is not declared: accepted are ADD, AND, "):
+        OpenCLRenderer(replace(allowed, ops=C_STYLE_OPS - {"WHERE"})).render(found)
+
+
+def test_a_renderer_says_what_its_kernels_are_called() -> None:
+    found = reversed_groups()
+    assert isinstance(CudaRenderer(), NamingRenderer)
+    assert entry_point(CudaRenderer(), found) == "k_rotate"
+    # One that says nothing prints the name of the program.
+    assert entry_point(TextRenderer(), found) == "rotate"
+
+
+def test_a_renderer_may_be_shared(golden: Callable[[str, str], None]) -> None:
+    """What one text needs is in no other one."""
+    renderer = OpenCLRenderer()
+    empty = Program("empty", (), ())
+    before = renderer.render(empty)
+    assert "float" not in before
+    assert renderer.render(reversed_groups()) == OpenCLRenderer().render(reversed_groups())
+    assert renderer.render(empty) == before
+
+
+class Pascal(CStyleRenderer):
+    """As unlike C as the base allows: other words for declarations, loops and choices."""
+
+    language = "Pascal"
+    type_names = {
+        dtypes.bool: "boolean",
+        INT: "longint",
+        dtypes.uint32: "cardinal",
+        FLOAT: "single",
+    }
+    suffixes = {INT: "", dtypes.uint32: "", FLOAT: ""}
+    bool_literals = ("false", "true")
+    signed_wraps = True
+    select_is_lazy = False
+
+    def declare_value(self, kind: str, name: str, text: str) -> str:
+        return f"const {name}: {kind} = {text};"
+
+    def declare_variable(self, kind: str, name: str, text: str | None) -> str:
+        return f"var {name}: {kind};" if text is None else f"var {name}: {kind} = {text};"
+
+    def assign(self, target: str, value: str) -> str:
+        return f"{target} := {value};"
+
+    def open_loop(self, kind: str, name: str, bound: str) -> str:
+        return f"for {name} := 0 to {bound} - 1 do {{"
+
+    def open_branch(self, condition: str) -> str:
+        return f"if {condition} then {{"
+
+    def select(self, condition: str, chosen: str, other: str) -> str:
+        return f"ifthen({condition}, {chosen}, {other})"
+
+
+def test_every_statement_is_a_method() -> None:
+    data, out = build.define_global(1, INT, 8), build.define_global(0, INT, 1)
+    total = build.accumulator("total", number(7))
+    i = build.counter(number(8), 0, AxisKind.LOOP, INT)
+    gate = build.less(i, 5)
+    value = build.load(build.index(data, i), gate, -1)
+    largest = build.binary(Ops.MAX, total, value)
+    update = build.update(total, largest)
+    store = build.store(build.index(out, number(0)), update)
+    head = toposort([total, data, out])
+    body = [node for node in toposort([update]) if node not in head]
+    index = build.index(out, number(0))
+    nodes = [*head, *body, build.close(i), number(0), index, store]
+    parameters = (Parameter(0, INT, 1, True, False), Parameter(1, INT, 8, False, True))
+    text = Pascal().render(Program("largest", tuple(dict.fromkeys(nodes)), parameters))
+    assert text == (
+        "void k_largest(longint *data0, longint *data1) {\n"
+        "  var acc1: longint = 7;\n"
+        "  for i2 := 0 to 8 - 1 do {\n"
+        "    const v3: boolean = i2 < 5;\n"
+        "    var v4: longint = (-1);\n"
+        "    if v3 then { v4 := data1[i2]; }\n"
+        "    const v5: longint = ifthen(acc1 < v4, v4, acc1);\n"
+        "    acc1 := v5;\n"
+        "  }\n"
+        "  data0[0] := acc1;\n"
+        "}\n"
+    )
+
+
+# What the headers of CUDA declare, as far as kernels here use it.
+CUDA_PRELUDE = """
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+struct uint3 { unsigned x, y, z; };
+extern const __device__ uint3 threadIdx, blockIdx;
+__device__ void __syncthreads();
+__device__ float __fadd_rn(float, float), __fsub_rn(float, float), __fmul_rn(float, float);
+__device__ float __int_as_float(int);
+"""
+
+
+def test_cuda_is_what_a_compiler_of_cuda_takes(tmp_path: Path) -> None:
+    if shutil.which("clang") is None:
+        pytest.skip("clang is not installed")
+    path = tmp_path / "kernel.cu"
+    command = ["clang", "-x", "cuda", "-fsyntax-only", "--cuda-device-only", "-nocudainc"]
+    command += ["-nocudalib", "--cuda-gpu-arch=sm_50", "-Wno-unknown-cuda-version", str(path)]
+    text = CudaRenderer().render(reversed_groups())
+    for source, is_right in ((text, True), (text.replace("threadIdx", "threadIndex"), False)):
+        path.write_text(CUDA_PRELUDE + source)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode == 0) == is_right, done.stderr
