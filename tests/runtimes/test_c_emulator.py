@@ -81,7 +81,8 @@ def sums(source: str, dialect: Dialect = OPENCL, order: str = "forward") -> list
     given = np.arange(256, dtype=np.float32)
     out = np.zeros(4, dtype=np.float32)
     with Context(EMU_ORDER=order):
-        kernel([address_of(each) for each in (out, given)], [1000], (4, 1, 1), (64, 1, 1))
+        addresses = [address_of(each) for each in (out, given)]
+        kernel(addresses, [1000], (4, 1, 1), (64, 1, 1), [out.nbytes, given.nbytes])
     return list(map(float, out))
 
 
@@ -89,7 +90,7 @@ def sums(source: str, dialect: Dialect = OPENCL, order: str = "forward") -> list
 RIGHT = [3016.0, 7112.0, 11208.0, 15304.0]
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("order", ["forward", "reverse", "both"])
 @pytest.mark.parametrize("language", SUMS)
 def test_groups_share_memory_and_wait(compiler: str, language: str, order: str) -> None:
     dialect, source = SUMS[language]
@@ -117,6 +118,8 @@ def test_a_missing_barrier_shows_in_one_of_the_orders(compiler: str) -> None:
     unsound = OPENCL_SUM.replace("    barrier(CLK_LOCAL_MEM_FENCE);\n", "", 1)
     assert all(np.isnan(sums(unsound)))
     assert sums(unsound, order="reverse") == RIGHT
+    with pytest.raises(DeviceError, match="k_sum: the order of work-items matters: byte 0 of buf"):
+        sums(unsound, order="both")
 
 
 def test_no_group_finds_what_another_one_left() -> None:
@@ -183,7 +186,7 @@ __kernel void k_place(__global int *out) {
 def fill(value: float, calls: list[float]) -> Callable[..., None]:
     """A kernel that writes `value` to the first byte of its first buffer."""
 
-    def run(addresses: list[int], variables: object, grid: object, group: object) -> None:
+    def run(addresses: list[int], *_: object) -> None:
         calls.append(value)
         ctypes.memset(addresses[0], int(value), 1)
 

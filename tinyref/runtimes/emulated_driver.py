@@ -21,8 +21,15 @@ class Function(Protocol):
     """A loaded kernel: it runs on addresses of this host, and returns when it is done."""
 
     def __call__(
-        self, addresses: Sequence[int], variables: Sequence[int], grid: Extents, group: Extents
-    ) -> None: ...
+        self,
+        addresses: Sequence[int],
+        variables: Sequence[int],
+        grid: Extents,
+        group: Extents,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """`sizes` are the bytes from each address on that belong to the buffer."""
+        ...
 
 
 class Emulator(Protocol):
@@ -120,7 +127,8 @@ class EmulatedDriver:
         values = list(variables)
 
         def run() -> None:
-            function([self._memory.address(piece) for piece in pieces], values, grid, group)
+            addresses = [self._memory.address(piece) for piece in pieces]
+            function(addresses, values, grid, group, [piece.nbytes for piece in pieces])
             for piece in pieces:
                 self._memory.check(piece)
 

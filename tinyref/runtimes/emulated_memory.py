@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
+from tinyref import config
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host_memory import ALIGNMENT, HostAllocator, HostHandle, address_of
 
@@ -106,3 +110,34 @@ class EmulatedAllocator:
                 self.device, f"memory of {handle.memory.nbytes} bytes is used after it was freed"
             )
         return array
+
+
+def bytes_at(address: int, nbytes: int) -> HostHandle:
+    """The bytes of this process at `address`."""
+    memory = (ctypes.c_uint8 * nbytes).from_address(int(address))
+    return np.ctypeslib.as_array(memory)
+
+
+def run_in_order(
+    pieces: Sequence[HostHandle],
+    run: Callable[[bool], None],
+    differs: Callable[[int, int], DeviceError],
+) -> None:
+    """Calls `run` with whether the order is reversed, as the flag EMU_ORDER says.
+
+    With "both" it is run forward, then in reverse on the same bytes of its buffers: raises what
+    `differs` gives for the buffer and the first byte where the results differ.
+    """
+    order = config.text("EMU_ORDER")
+    if order != "both":
+        run(order == "reverse")
+        return
+    before = [piece.copy() for piece in pieces]
+    run(False)
+    forward = [piece.copy() for piece in pieces]
+    for piece, old in zip(pieces, before, strict=True):
+        piece[:] = old
+    run(True)
+    for place, (piece, first) in enumerate(zip(pieces, forward, strict=True)):
+        if not np.array_equal(piece, first):
+            raise differs(place, int(np.flatnonzero(piece != first)[0]))

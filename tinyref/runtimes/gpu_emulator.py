@@ -39,6 +39,7 @@ from tinyref.runtimes.cpu import (
     run_all_passes,
     run_cheap_passes,
 )
+from tinyref.runtimes.emulated_memory import bytes_at, run_in_order
 from tinyref.runtimes.gpu_groups import DRIVER, RUN_GROUPS
 from tinyref.runtimes.host_memory import HostHandle, address_of
 from tinyref.runtimes.host_threads import run_groups, thread_count
@@ -140,15 +141,18 @@ class GroupFunction:
         return _rounded(int(words[Field.FRAME_BYTES]))
 
     def __call__(
-        self, addresses: Sequence[int], variables: Sequence[int], grid: Extents, group: Extents
+        self,
+        addresses: Sequence[int],
+        variables: Sequence[int],
+        grid: Extents,
+        group: Extents,
+        sizes: Sequence[int] = (),
     ) -> None:
-        """Runs all groups to their end. Raises `DeviceError` for the first fault that is found."""
-        order = config.text("EMU_ORDER")
-        launch = GroupLaunch(self, addresses, variables, grid, group)
-        if order == "both":
-            launch.run_both()
-        else:
-            launch.run(order == "reverse")
+        """Runs all groups to their end. Raises `DeviceError` for the first fault that is found.
+
+        `sizes` are not needed: a kernel knows those of its buffers.
+        """
+        GroupLaunch(self, addresses, variables, grid, group).run_in_order()
 
 
 class SharedLayout:
@@ -233,31 +237,24 @@ class GroupLaunch:
             message = _fault_message(self._kernel, words)
             raise DeviceError(self._kernel.device, f"{self._kernel.entry}: {message}")
 
-    def run_both(self) -> None:
-        """Runs all groups forward, then in reverse on the same memory.
+    def run_in_order(self) -> None:
+        """Runs all groups, in both orders where the flag EMU_ORDER says so.
 
         Raises `DeviceError` where the results differ.
         """
         pieces = [
-            _bytes_at(address, each.elements * each.itemsize)
+            bytes_at(address, each.elements * each.itemsize)
             for address, each in zip(self._addresses, self._kernel.parameters, strict=True)
         ]
-        before = [piece.copy() for piece in pieces]
-        self.run(False)
-        forward = [piece.copy() for piece in pieces]
-        for piece, old in zip(pieces, before, strict=True):
-            piece[:] = old
-        self.run(True)
-        for place, (piece, first) in enumerate(zip(pieces, forward, strict=True)):
-            if np.array_equal(piece, first):
-                continue
-            info = self._kernel.parameters[place]
-            element = int(np.flatnonzero(piece != first)[0]) // info.itemsize
-            raise DeviceError(
-                self._kernel.device,
-                f"{self._kernel.entry}: the order of work-items matters: element {element} of "
-                f"{info.name} differs when they run in reverse",
-            )
+        run_in_order(pieces, self.run, self._differs)
+
+    def _differs(self, place: int, byte: int) -> DeviceError:
+        info = self._kernel.parameters[place]
+        return DeviceError(
+            self._kernel.device,
+            f"{self._kernel.entry}: the order of work-items matters: element "
+            f"{byte // info.itemsize} of {info.name} differs when they run in reverse",
+        )
 
 
 class ShadowCells:
@@ -397,8 +394,3 @@ def _aligned(nbytes: int) -> HostHandle:
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -address_of(memory) % ALIGNMENT
     return memory[start : start + nbytes]
-
-
-def _bytes_at(address: int, nbytes: int) -> HostHandle:
-    memory = (ctypes.c_uint8 * nbytes).from_address(int(address))
-    return np.ctypeslib.as_array(memory)

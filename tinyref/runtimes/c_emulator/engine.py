@@ -8,9 +8,9 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 
-from tinyref import config
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.c_emulator.dialects import ENTRY_PREFIX, Dialect, text_of
+from tinyref.runtimes.emulated_memory import bytes_at, run_in_order
 from tinyref.runtimes.host_threads import run_groups, thread_count
 from tinyref.runtimes.toolchain import (
     SharedObject,
@@ -56,8 +56,8 @@ def _tools() -> Toolchain:
 class CEmulator:
     """Compiles and runs kernels of `dialect`; errors are those of `device`.
 
-    The flag EMU_ORDER says whether the first group and work-item come first or the last ones: a
-    kernel that lacks a barrier gives another result then.
+    The flag EMU_ORDER says whether the first group and work-item come first, the last ones, or both
+    one after the other: a kernel that lacks a barrier gives another result then.
     """
 
     def __init__(self, device: str, dialect: Dialect) -> None:
@@ -81,54 +81,71 @@ class CEmulator:
 
     def load(self, entry: str, binary: bytes) -> CFunction:
         """The kernel of that name. Raises `DeviceError` where there is none."""
-        library = load_shared(self.device, binary)
-        return CFunction(self, library.address(ENTRY_PREFIX + entry), library)
+        return CFunction(self.device, entry, load_shared(self.device, binary))
 
 
 class CFunction:
     """A kernel of this process; `library` is loaded as long as it may be called."""
 
-    def __init__(self, emulator: CEmulator, address: int, library: SharedObject) -> None:
-        self._emulator = emulator
+    def __init__(self, device: str, entry: str, library: SharedObject) -> None:
+        self.device = device
+        self.entry = entry
         self._library = library
-        self._entry = _ENTRY(address)
+        self._function = _ENTRY(library.address(ENTRY_PREFIX + entry))
 
     def __call__(
-        self, addresses: Sequence[int], variables: Sequence[int], grid: Extents, group: Extents
+        self,
+        addresses: Sequence[int],
+        variables: Sequence[int],
+        grid: Extents,
+        group: Extents,
+        sizes: Sequence[int] = (),
     ) -> None:
         """Runs all groups to their end. Raises `DeviceError` for a kernel that breaks a rule.
 
-        Raises `UserError` for a group of more than `MAX_GROUP_SIZE` work-items.
+        `sizes` are the bytes of the buffers, which a text does not say. Raises `UserError` for a
+        group of more than `MAX_GROUP_SIZE` work-items.
         """
         if math.prod(group) > MAX_GROUP_SIZE or math.prod(grid) > MAX_GROUPS:
             raise UserError(
-                f"{self._emulator.device}: grid {grid} and group {group}: accepted are up to "
+                f"{self.device}: grid {grid} and group {group}: accepted are up to "
                 f"{MAX_GROUPS} groups of {MAX_GROUP_SIZE} work-items"
             )
-        scheduler = _scheduler(_tools())
         buffers = (ctypes.c_void_p * len(addresses))(*addresses)
         values = (ctypes.c_int32 * len(variables))(*variables)
         extents = (ctypes.c_uint32 * 6)(*group, *grid)
-        count = math.prod(grid)
-        pieces = min(count, thread_count() * _PIECES_PER_THREAD if thread_count() > 1 else 1)
+        launch = (self._function, buffers, values, extents)
+        pieces = [bytes_at(*piece) for piece in zip(addresses, sizes, strict=bool(sizes))]
+        run_in_order(
+            pieces,
+            lambda is_reverse: self._run(launch, math.prod(grid), is_reverse),
+            self._differs,
+        )
 
-        is_reverse = config.text("EMU_ORDER") == "reverse"
+    def _differs(self, place: int, byte: int) -> DeviceError:
+        return DeviceError(
+            self.device,
+            f"{self.entry}: the order of work-items matters: byte {byte} of buffer {place} differs "
+            "when they run in reverse",
+        )
+
+    def _run(self, launch: tuple[object, ...], count: int, is_reverse: bool) -> None:
+        """Hands the groups to threads, some at a time."""
+        scheduler = _scheduler(_tools())
+        threads = thread_count()
+        pieces = min(count, threads * _PIECES_PER_THREAD if threads > 1 else 1)
 
         def run_piece(index: int) -> None:
             index = pieces - 1 - index if is_reverse else index
             first, end = count * index // pieces, count * (index + 1) // pieces
-            launch = (buffers, values, extents, first, end - first, is_reverse)
-            self._run(scheduler, launch)
+            where = (ctypes.c_uint32 * 4)()
+            with scheduler.worker() as worker:
+                status = scheduler.run(worker, *launch, first, end - first, is_reverse, where)
+            if status:
+                problem = _PROBLEMS[status].format(where[3])
+                raise DeviceError(self.device, f"{self.entry}: group {tuple(where[:3])}: {problem}")
 
         run_groups(run_piece, pieces)
-
-    def _run(self, scheduler: _Scheduler, launch: tuple[object, ...]) -> None:
-        where = (ctypes.c_uint32 * 4)()
-        with scheduler.worker() as worker:
-            status = scheduler.run(worker, self._entry, *launch, where)
-        if status:
-            problem = _PROBLEMS[status].format(where[3])
-            raise DeviceError(self._emulator.device, f"group {tuple(where[:3])}: {problem}")
 
 
 class _Scheduler:
