@@ -30,7 +30,7 @@ from tinyref.uops.program import Program
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
-from tinyref_fuzz.judge.oracles import Oracle, oracle_for
+from tinyref_fuzz.judge.oracles import STRICT, Arithmetic, Oracle, oracle_for
 from tinyref_fuzz.judge.runs import (
     Compiled,
     Replayed,
@@ -78,8 +78,8 @@ class Judge:
         self.backend = Device[self.device]
         with config.Context(THREADS=THREADS):
             self.capabilities = self.backend.capabilities
-        # The device may take subnormals for zero; the interpreter, which runs its programs, not.
-        self.flushes = not self.capabilities.keeps_subnormals
+        # What the device may do with floats; the interpreter, which runs its programs, may not.
+        self.arithmetic = Arithmetic.of(self.capabilities)
         # The device is the interpreter itself: a program runs there once, read from its text.
         self.is_reference = (
             isinstance(self.backend, TextBackend) and type(self.backend).load is TextBackend.load
@@ -189,8 +189,9 @@ class _Trial:
         case = self.case
         with between(Pair.PLAIN), errors_from(lambda: "evaluator"):
             self.oracle = oracle_for(case)
-            flushes = self.judge.flushes
-            self.device_oracle = oracle_for(case, flushes) if flushes else self.oracle
+            arithmetic = self.judge.arithmetic
+            is_strict = arithmetic == STRICT
+            self.device_oracle = self.oracle if is_strict else oracle_for(case, arithmetic)
             self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
         if not self._is_right_optimised():
             program = self._plain()
@@ -405,7 +406,7 @@ class _Trial:
                 with config.Context(CPU_LEVEL=level):
                     kernel = load_kernel(self.judge.backend, self.judge.device, program)
                     measured = launch(kernel, self._memory(), self.case.bindings)
-                    if not self.judge.flushes:
+                    if self.judge.arithmetic == STRICT:
                         self._check_same(program, measured, results, Symptom.VALUE)
                     self._compare(measured, self._is_wrong_on_device)
                     if self.everything and level == self.levels[-1]:
@@ -431,7 +432,7 @@ class _Trial:
         Other data may meet what has no value, or be written to one place; small integers that are
         written to places of their own, and have a value everywhere, do not.
         """
-        if not self.everything or self.judge.flushes or not self._may_reverse():
+        if not self.everything or self.judge.arithmetic != STRICT or not self._may_reverse():
             return None
         with between(pair):
             return interpret(program, self._memory(reverses=True), self.case.bindings)

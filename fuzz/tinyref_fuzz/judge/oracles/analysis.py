@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tinyref import config
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import positions_of
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
@@ -23,8 +25,9 @@ from tinyref.views.build import tracker_of
 from tinyref_fuzz.judge.oracles.arithmetic import apply, without_rounding
 from tinyref_fuzz.judge.oracles.oracle import Allowed
 from tinyref_fuzz.judge.oracles.reduces import reduce_spans, smallest_normal
-from tinyref_fuzz.judge.oracles.span import Span, Values, either, mask_of, point, span
+from tinyref_fuzz.judge.oracles.span import Span, Values, either, mask_of, point, span, widen
 from tinyref_spec.bits import BoolArray
+from tinyref_spec.error_rules import ulp_limit
 from tinyref_spec.kernel_case import Array
 
 ELEMENTARY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
@@ -32,11 +35,41 @@ ELEMENTARY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
 CONTRACTED = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.MULACC, Ops.CAST})
 
 
+# What a compiler transforms that takes floats for exact numbers.
+ALGEBRAIC = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.MULACC, Ops.NEG, Ops.FDIV, Ops.RECIP})
+# Through these it may see what their sources are made of.
+TRANSPARENT = frozenset({Ops.WHERE, Ops.MAX, Ops.CAST, Ops.SQRT})
+# The logarithm is a sum at last; the results of the other functions are made of their bits.
+SUMS = ALGEBRAIC | {Ops.LOG2, Ops.REDUCE}
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a device declares of its floats; by default each operation rounds once for itself."""
+
+    flushes: bool = False
+    contracts: bool = False
+    reassociates: bool = False
+
+    @classmethod
+    def of(cls, capabilities: Capabilities) -> Arithmetic:
+        return cls(
+            not capabilities.keeps_subnormals,
+            not capabilities.rounds_each_operation,
+            capabilities.reassociates_floats,
+        )
+
+
+STRICT = Arithmetic()
+
+
 class Analysis:
     """What the written slots of one kernel may hold, given the contents of its buffers.
 
-    flushes: whether the device may take subnormals for zero. Where floats are not strict, sums and
-    products may be contracted. Raises `UserError` for a node that is no part of a kernel AST.
+    arithmetic: what the device may do with floats. Where they are not strict, sums and products
+    may be contracted. Where it reassociates, a sum or product of what is computed from others is
+    unknown: the terms that cancel need not be those that do. Raises `UserError` for a node that is
+    no part of a kernel AST.
     """
 
     def __init__(
@@ -44,12 +77,14 @@ class Analysis:
         ast: UOp,
         buffers: Sequence[Array],
         bindings: Mapping[str, int],
-        flushes: bool = False,
+        arithmetic: Arithmetic = STRICT,
     ) -> None:
         self.is_strict = config.integer("STRICT_FLOAT") != 0
         self.buffers = buffers
         self.bindings = bindings
-        self.flushes = flushes
+        self.arithmetic = arithmetic
+        # Nodes whose value a compiler may know to be a sum or a product.
+        self.algebraic: set[UOp] = set()
         self.spans: dict[UOp, Span] = {}
         # Nodes whose value within the span depends on how the kernel is compiled.
         self.loose: set[UOp] = set()
@@ -65,7 +100,9 @@ class Analysis:
             self._store(node)
             return
         found = self._span(node)
-        if self.flushes and node.dtype.is_float:
+        if self.arithmetic.reassociates and node.dtype.is_float:
+            found = self._reassociated(node, found)
+        if self.arithmetic.flushes and node.dtype.is_float:
             found = flush_subnormals(found, node.dtype)
         self.spans[node] = found
         is_free = node.op in ELEMENTARY or node.op is Ops.REDUCE or not self.is_strict
@@ -87,12 +124,26 @@ class Analysis:
             return point(valid if node.op is Ops.VALID else positions.astype(np.int32), unknown)
         sources = [self.spans[source] for source in node.src]
         if isinstance(arg, ReduceArg):
-            return reduce_spans(arg.op, node.dtype, sources[0], arg.axes, self.flushes)
+            return reduce_spans(arg.op, node.dtype, sources[0], arg.axes, self.arithmetic.flushes)
         if node.op in ALU:
             found = apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
             rounds = node.op in CONTRACTED and node.dtype.is_float and not self.is_strict
             return without_rounding(node.op, found, sources) if rounds else found
         raise UserError(f"oracle: {node.op.name} does not belong in a kernel AST")
+
+    def _reassociated(self, node: UOp, found: Span) -> Span:
+        """The span where float arithmetic may be transformed as if it were exact."""
+        is_computed = any(source in self.algebraic for source in node.src)
+        if node.op in SUMS or (node.op in TRANSPARENT and is_computed):
+            self.algebraic.add(node)
+        if node.op is Ops.POW:
+            limit = ulp_limit(node.op.name, node.dtype, False, True)
+            return widen(found, limit, ~np.isfinite(found.low) | (found.low == 0))
+        if node.op not in ALGEBRAIC:
+            return found
+        unknown = mask_of(found) | ~np.isfinite(found.low) | ~np.isfinite(found.high) | is_computed
+        # Zeros lose their signs.
+        return span(found.low, found.high, unknown, np.ones(found.low.shape, np.bool_))
 
     def _positions(self, view: UOp) -> tuple[Values, BoolArray, BoolArray | None]:
         """Which element is shown where (0 where none is), whether one is, and where unknown."""

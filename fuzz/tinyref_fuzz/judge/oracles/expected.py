@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tinyref import config
 from tinyref.interpret.evaluate import evaluate
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
-from tinyref_fuzz.judge.oracles.analysis import Analysis
+from tinyref_fuzz.judge.oracles.analysis import STRICT, Analysis, Arithmetic
 from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
 from tinyref_spec.kernel_case import Case, Mode
 
@@ -21,10 +22,10 @@ EXACT_OPS = frozenset(
 )
 
 
-def oracle_for(case: Case, flushes: bool = False) -> Oracle:
+def oracle_for(case: Case, arithmetic: Arithmetic = STRICT) -> Oracle:
     """What the written slots of `case` may hold after the kernel, on a device or the interpreter.
 
-    flushes: whether the device may take subnormals for zero. Of EXACT cases every value is exact,
+    arithmetic: what the device declares of its floats. Of EXACT cases every value is exact,
     unless an op could show the sign of a zero, or have no specified value: such a kernel is
     analysed as those of the other modes are, and may be exact all the same. Errors as of `evaluate`
     and of `Analysis`.
@@ -32,7 +33,10 @@ def oracle_for(case: Case, flushes: bool = False) -> Oracle:
     if case.mode is Mode.EXACT and all(is_exact(node) for node in case.ast.toposort()):
         values = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
         return Oracle({slot: Allowed(value, value) for slot, value in values.items()})
-    return Oracle(Analysis(case.ast, case.buffers, case.bindings, flushes).allowed)
+    if arithmetic.contracts:
+        with config.Context(STRICT_FLOAT=0):
+            return Oracle(Analysis(case.ast, case.buffers, case.bindings, arithmetic).allowed)
+    return Oracle(Analysis(case.ast, case.buffers, case.bindings, arithmetic).allowed)
 
 
 def is_exact(node: UOp) -> bool:
