@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import re
 from pathlib import Path
 
@@ -32,6 +34,28 @@ def test_a_name_that_the_page_lacks_is_seen() -> None:
         "Backend",
         "Ops",
     }
+
+
+def test_the_page_has_every_field_of_the_capabilities() -> None:
+    section = PAGE.read_text().partition("\n## What is declared\n")[2].partition("\n### ")[0]
+    cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    fields = [field.name for field in dataclasses.fields(backend.Capabilities)]
+    assert sorted(named) == sorted(fields)
+
+
+def test_the_sample_of_the_page_imports_what_there_is() -> None:
+    text = PAGE.read_text().partition("## The parts")[2]
+    sample = text.partition("```python\n")[2].partition("```")[0]
+    tree = ast.parse(sample)
+    (imported,) = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert {name.name for name in imported.names} <= set(backend.__all__)
+    (written,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    members = {
+        getattr(node, "name", None) or node.targets[0].id  # type: ignore[attr-defined]
+        for node in written.body
+    }
+    assert members >= backend.Backend.__abstractmethods__
 
 
 def test_every_name_is_there_and_has_one_spelling() -> None:
