@@ -176,8 +176,8 @@ C = (
     _c(
         "c-gate-for-the-address-alone",
         "inverted IF",
-        "is_gated = len(node.src) == 3",
-        "is_gated = len(node.src) == 3 and dtype.lanes > 1",
+        "is_gated = len(node.src) > 2",
+        "is_gated = len(node.src) > 2 and dtype.lanes > 1",
         "a scalar store forgot its gate",
     ),
 )

@@ -1,0 +1,217 @@
+"""WGSL, word for word where a compiler could take it otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tinyref.capabilities import Capabilities
+from tinyref.config import Context
+from tinyref.dtype import ConstType, DType, dtypes
+from tinyref.errors import UserError
+from tinyref.renderers.wgsl import WGSL_OPS, WgslRenderer
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.program import Parameter, Program
+
+FLOAT, WORD, INT = dtypes.float32, dtypes.uint32, dtypes.int32
+TYPES = frozenset(WgslRenderer.type_names)
+RENDERER = WgslRenderer(Capabilities(TYPES, WGSL_OPS, vector_lanes=(1, 2, 4)))
+
+
+def at(memory: UOp, position: int | UOp) -> UOp:
+    return build.index(memory, build.operand(position, INT))
+
+
+def program(*stores: UOp, parameters: Sequence[Parameter], group: int = 1) -> Program:
+    nodes = tuple(toposort(stores))
+    variables = tuple(node for node in nodes if node.op is Ops.DEFINE_VAR)
+    return Program("rotate", nodes, tuple(parameters), variables, (1, 1, 1), (group, 1, 1))
+
+
+def stored(value: UOp, *inputs: DType) -> Program:
+    """out[0] = value, with a parameter for each input."""
+    out = build.define_global(0, value.dtype, 1)
+    parameters = [Parameter(0, value.dtype, 1, True, False)]
+    parameters += [Parameter(slot + 1, dtype, 1, False, True) for slot, dtype in enumerate(inputs)]
+    return program(build.store(at(out, 0), value), parameters=parameters)
+
+
+def given(slot: int, dtype: DType) -> UOp:
+    return build.load(at(build.define_global(slot, dtype, 1), 0))
+
+
+def test_a_whole_kernel() -> None:
+    """A variable, two buffers of which one is never used, and a name that is a built-in's."""
+    count = build.variable("count", 0, 7, INT)
+    text = RENDERER.render(
+        program(
+            build.store(at(build.define_global(0, INT, 8), count), count),
+            parameters=[
+                Parameter(0, INT, 8, True, False),
+                Parameter(1, dtypes.int8, 8, False, False),
+            ],
+        )
+    )
+    assert text.splitlines() == [
+        "@group(0) @binding(0) var<uniform> launch_words: array<vec4<u32>, 1>;",
+        "@group(0) @binding(1) var<storage, read_write> data0: array<i32>;",
+        "@group(0) @binding(2) var<storage, read_write> data1: array<u32>;",
+        "@compute @workgroup_size(1, 1, 1)",
+        "fn k_rotate(@builtin(workgroup_id) group_id: vec3<u32>, "
+        "@builtin(local_invocation_id) item_id: vec3<u32>) {",
+        "  let data0_at: i32 = i32(launch_words[0][2] / 4u);",
+        "  let var_count: i32 = bitcast<i32>(launch_words[0][1]);",
+        "  data0[data0_at + var_count] = var_count;",
+        "}",
+    ]
+
+
+def test_strict_floats_are_opaque_and_relaxed_ones_are_not() -> None:
+    subject = stored(build.add(build.mul(given(1, FLOAT), 2.0), given(2, FLOAT)), FLOAT, FLOAT)
+    with Context(STRICT_FLOAT=1):
+        text = RENDERER.render(subject)
+    assert (
+        "fn opaque_f32(x: f32) -> f32 "
+        "{ return bitcast<f32>((bitcast<u32>(x) | launch_words[0][0])); }" in text
+    )
+    assert " = opaque_f32(v1 * opaque_f32(2.0f));" in text
+    assert " = opaque_f32(v2 + v3);" in text
+    with Context(STRICT_FLOAT=0):
+        assert "opaque" not in RENDERER.render(subject)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (float("inf"), FLOAT, "bitcast<f32>((0x7f800000u | launch_words[0][0]))"),
+        (float("-inf"), FLOAT, "bitcast<f32>((0xff800000u | launch_words[0][0]))"),
+        (float("nan"), FLOAT, "bitcast<f32>((0x7fc00000u | launch_words[0][0]))"),
+        (-0.0, FLOAT, "opaque_f32(bitcast<f32>((0x80000000u | launch_words[0][0])))"),
+        (
+            float("inf"),
+            dtypes.float64,
+            "bitcast<f64>((0x7ff0000000000000lu | u64(launch_words[0][0])))",
+        ),
+        (-(2**31), INT, "(-2147483647i - 1i)"),
+        (-(2**63), dtypes.int64, "(-9223372036854775807li - 1li)"),
+        (2**64 - 1, dtypes.uint64, "18446744073709551615lu"),
+        (True, dtypes.bool, "true"),
+    ],
+)
+def test_constants_that_are_errors_where_they_are_written_plainly(
+    value: ConstType, dtype: DType, text: str
+) -> None:
+    if dtype.is_bool:
+        value_node = build.where(build.const(dtype, value), given(1, INT), given(2, INT))
+        subject, found = stored(value_node, INT, INT), f", {text})"
+    else:
+        subject, found = stored(build.const(dtype, value)), f" = {text};"
+    with Context(STRICT_FLOAT=1):
+        assert found in RENDERER.render(subject)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        # Of a compiler that knows no NaN, != is false for it.
+        (build.not_equal, "!(v1 == v2)"),
+        (build.less, "v1 < v2"),
+        (lambda x, y: build.where(build.less(x, y), x, y), "select(v2, v1, v3)"),
+        (build.maximum, "select(v1, v2, v1 < v2)"),
+        # Of equal infinities x - y would be 0.
+        (build.sub, "opaque_f32(v1 + opaque_f32((-v2)))"),
+    ],
+)
+def test_floats(value, text: str) -> None:  # type: ignore[no-untyped-def]
+    result = value(given(1, FLOAT), given(2, FLOAT))
+    if result.dtype.is_bool:
+        result = build.where(result, build.const(INT, 1), 0)
+    with Context(STRICT_FLOAT=1):
+        assert f" = {text};" in RENDERER.render(stored(result, FLOAT, FLOAT))
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "count", "text"),
+    [
+        (Ops.SHL, INT, None, "v1 << (u32(v2) & 31u)"),
+        (Ops.SHR, WORD, None, "v1 >> (u32(v2) & 31u)"),
+        (Ops.SHL, dtypes.int64, None, "v1 << (u32(v2) & 63u)"),
+        # A count that is known is a u32 literal, whatever type it has.
+        (Ops.SHR, dtypes.uint64, 55, "v1 >> 55u"),
+    ],
+)
+def test_shifts(op: Ops, dtype: DType, count: int | None, text: str) -> None:
+    by = given(2, dtype) if count is None else build.const(dtype, count)
+    assert f" = {text};" in RENDERER.render(
+        stored(build.binary(op, given(1, dtype), by), dtype, dtype)
+    )
+
+
+def test_a_number_is_widened_by_its_own_sign() -> None:
+    signed = stored(build.cast(given(1, INT), dtypes.uint64), INT)
+    assert "u64(i64(v1))" in RENDERER.render(signed)
+    unsigned = stored(build.cast(given(1, WORD), dtypes.int64), WORD)
+    assert "i64(u64(v1))" in RENDERER.render(unsigned)
+
+
+def test_bools_have_no_order_and_no_exclusive_or() -> None:
+    x, y = (build.not_equal(given(slot, INT), 0) for slot in (1, 2))
+    less = build.where(build.less(x, y), given(1, INT), 0)
+    assert "(!v2 && v4)" in RENDERER.render(stored(less, INT, INT))
+    differ = build.where(build.binary(Ops.XOR, x, y), given(1, INT), 0)
+    assert "v2 != v4" in RENDERER.render(stored(differ, INT, INT))
+
+
+def test_words_that_are_replaced_by_masks_are_atomic() -> None:
+    """In the declaration of the buffer, in loads and in stores."""
+    memory = build.define_global(0, WORD, 1)
+    address = at(memory, 0)
+    bits = build.both(build.load(address), 0xF)
+    gate, mask = build.const(dtypes.bool, True), build.const(WORD, 0xF0)
+    node = UOp(Ops.STORE, dtypes.void, (address, bits, gate, mask))
+    text = RENDERER.render(program(node, parameters=[Parameter(0, WORD, 1, True, True)]))
+    assert "data0: array<atomic<u32>>;" in text
+    assert " = atomicLoad(&data0[data0_at + 0i]);" in text
+    assert (
+        "if (true) { atomicAnd(&data0[data0_at + 0i], ~240u); "
+        "atomicOr(&data0[data0_at + 0i], v2); }" in text
+    )
+
+
+def test_shared_memory_stands_outside_of_the_kernel_and_barriers_order_both() -> None:
+    shared = build.define_local("shared", FLOAT, 8)
+    item = build.special("item", 0, 8, INT)
+    put = build.store(at(shared, item), given(1, FLOAT))
+    barrier = build.barrier()
+    out = build.store(at(build.define_global(0, FLOAT, 8), item), build.load(at(shared, item)))
+    nodes = (*toposort((put,)), barrier, *toposort((out,)))
+    unique = tuple(dict.fromkeys(nodes))
+    parameters = (Parameter(0, FLOAT, 8, True, False), Parameter(1, FLOAT, 1, False, True))
+    text = RENDERER.render(Program("s", unique, parameters, (), (1, 1, 1), (8, 1, 1)))
+    lines = text.splitlines()
+    assert any(
+        line.startswith("var<workgroup> local") and ": array<f32, 8>;" in line for line in lines
+    )
+    assert "  storageBarrier(); workgroupBarrier();" in lines
+    assert "@compute @workgroup_size(8, 1, 1)" in lines
+    assert "  let item_0: i32 = i32(item_id.x);" in lines
+
+
+def test_half_precision_is_enabled_where_it_is_used() -> None:
+    half = dtypes.float16
+    text = RENDERER.render(stored(build.add(given(1, half), given(2, half)), half, half))
+    assert text.startswith("enable f16;\n")
+    assert "opaque_f16(v1 + v2)" in text
+
+
+def test_what_the_device_lacks_is_refused() -> None:
+    small = WgslRenderer(Capabilities(TYPES - {dtypes.float64}, WGSL_OPS))
+    with pytest.raises(UserError, match="float64 has no WGSL type here"):
+        small.render(stored(given(1, dtypes.float64), dtypes.float64))
+    with pytest.raises(UserError, match="FDIV: is not declared"):
+        RENDERER.render(
+            stored(build.binary(Ops.FDIV, given(1, FLOAT), given(2, FLOAT)), FLOAT, FLOAT)
+        )

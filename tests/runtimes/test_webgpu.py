@@ -1,0 +1,212 @@
+"""The WEBGPU device under sources written by hand: memory at any byte, order, errors, forks."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes import webgpu
+from tinyref.runtimes.webgpu import WebgpuAllocator, WebgpuBackend, WebgpuMemory
+
+AVAILABLE = WebgpuBackend.availability()
+needs_adapter = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)
+
+# a[i] = b[i] * factor, and a third buffer that the kernel never uses.
+SCALE = """
+@group(0) @binding(0) var<uniform> launch_words: array<vec4<u32>, 2>;
+@group(0) @binding(1) var<storage, read_write> a: array<i32>;
+@group(0) @binding(2) var<storage, read_write> b: array<i32>;
+@group(0) @binding(3) var<storage, read_write> unused: array<i32>;
+@compute @workgroup_size(1)
+fn scale(@builtin(workgroup_id) group: vec3<u32>) {
+  let a_at = launch_words[0][2] / 4u;
+  let b_at = launch_words[0][3] / 4u;
+  a[a_at + group.x] = b[b_at + group.x] * bitcast<i32>(launch_words[0][1]);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def backend() -> WebgpuBackend:
+    opened = Device["WEBGPU"]
+    assert isinstance(opened, WebgpuBackend)
+    return opened
+
+
+def put(allocator: WebgpuAllocator, values: npt.NDArray[Any]) -> WebgpuMemory:
+    memory = allocator.allocate(values.nbytes)
+    allocator.copy_in(memory, memoryview(values).cast("B"))
+    return memory
+
+
+def get(allocator: WebgpuAllocator, memory: WebgpuMemory, dtype: type[Any]) -> list[Any]:
+    data = bytearray(memory.nbytes)
+    allocator.copy_out(memoryview(data), memory)
+    values: list[Any] = np.frombuffer(data, dtype).tolist()
+    return values
+
+
+def load(backend: WebgpuBackend, entry: str, source: str) -> Any:
+    return backend.load(entry, backend.compiler.compile(source))
+
+
+@needs_adapter
+@pytest.mark.parametrize("first", [0, 1, 3, 8, 9])
+def test_views_begin_at_any_element(backend: WebgpuBackend, first: int) -> None:
+    """Also where that is no multiple of what bindings must begin at."""
+    allocator = backend.allocator
+    source = put(allocator, np.arange(16, dtype=np.int32))
+    target = put(allocator, np.zeros(16, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    views = [allocator.view(target, 4 * first, 16), allocator.view(source, 12, 16)]
+    kernel([*views, allocator.allocate(0)], (4, 1, 1), (1, 1, 1), [-3])
+    found = get(allocator, target, np.int32)
+    assert found[first : first + 4] == [-9, -12, -15, -18]
+    assert sum(map(abs, found)) == 54
+
+
+@needs_adapter
+@pytest.mark.parametrize("nbytes", [1, 2, 3, 5])
+@pytest.mark.parametrize("offset", [0, 1, 2, 3, 6])
+def test_bytes_are_copied_to_and_from_anywhere(
+    backend: WebgpuBackend, offset: int, nbytes: int
+) -> None:
+    allocator = backend.allocator
+    memory = put(allocator, np.arange(16, dtype=np.uint8))
+    piece = allocator.view(memory, offset, nbytes)
+    assert get(allocator, piece, np.uint8) == list(range(offset, offset + nbytes))
+    allocator.copy_in(piece, memoryview(bytes(range(100, 100 + nbytes))))
+    wanted = [*range(offset), *range(100, 100 + nbytes), *range(offset + nbytes, 16)]
+    assert get(allocator, memory, np.uint8) == wanted
+
+
+@needs_adapter
+def test_what_lies_outside_of_memory_is_refused(backend: WebgpuBackend) -> None:
+    memory = backend.allocator.allocate(16)
+    with pytest.raises(UserError, match="view: bytes 8 to 17 are outside the 16"):
+        backend.allocator.view(memory, 8, 9)
+
+
+@needs_adapter
+def test_memory_that_no_adapter_has_is_a_device_error(backend: WebgpuBackend) -> None:
+    with pytest.raises(DeviceError, match="cannot allocate 1099511627776 bytes"):
+        backend.allocator.allocate(1 << 40)
+    # What comes later is not spoiled by it.
+    assert get(backend.allocator, put(backend.allocator, np.array([7])), np.int64) == [7]
+
+
+@needs_adapter
+def test_a_source_that_does_not_compile_is_an_error_with_the_drivers_words(
+    backend: WebgpuBackend,
+) -> None:
+    with pytest.raises(DeviceError, match="expected identifier") as caught:
+        backend.compiler.compile("fn broken( {")
+    assert caught.value.source == "fn broken( {"
+    with pytest.raises(DeviceError, match="Unable to find entry point 'missing'"):
+        load(backend, "missing", SCALE)
+    with pytest.raises(DeviceError, match="has no words of a launch"):
+        load(backend, "scale", "@compute @workgroup_size(1) fn scale() { }")
+
+
+@needs_adapter
+def test_an_error_is_that_of_the_launch_that_caused_it(backend: WebgpuBackend) -> None:
+    allocator = backend.allocator
+    kernel = load(backend, "scale", SCALE)
+    out, given = put(allocator, np.zeros(4, np.int32)), put(allocator, np.arange(4, dtype=np.int32))
+    kernel([out, given, given], (2, 1, 1), (1, 1, 1), [10])
+    with pytest.raises(DeviceError, match="scale: cannot launch") as caught:
+        kernel([out, given, given], (70_000, 1, 1), (1, 1, 1), [20])
+    assert "65535" in caught.value.message
+    kernel([out, given, given], (4, 1, 1), (1, 1, 1), [30])
+    assert get(allocator, out, np.int32) == [0, 30, 60, 90]
+
+
+@needs_adapter
+def test_each_launch_has_its_own_words(backend: WebgpuBackend) -> None:
+    """They are written once for every launch, to one buffer of the kernel."""
+    allocator = backend.allocator
+    kernel = load(backend, "scale", SCALE)
+    outs = [put(allocator, np.zeros(1, np.int32)) for _ in range(20)]
+    given = put(allocator, np.array([3], np.int32))
+    for factor, out in enumerate(outs):
+        kernel([out, given, given], (1, 1, 1), (1, 1, 1), [factor])
+    assert [get(allocator, out, np.int32) for out in outs] == [[3 * k] for k in range(20)]
+
+
+@needs_adapter
+@pytest.mark.parametrize("has_clock", [True, False])
+def test_seconds_are_positive_and_finite(
+    backend: WebgpuBackend, has_clock: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_clock:
+        without = [name for name in backend.features if name != "timestamp-query"]
+        monkeypatch.setattr(backend, "features", without)
+    allocator = backend.allocator
+    kernel = load(backend, "scale", SCALE)
+    memory = put(allocator, np.zeros(4, np.int32))
+    seconds = kernel([memory, memory, memory], (4, 1, 1), (1, 1, 1), [1], wait=True)
+    assert math.isfinite(seconds)
+    assert 0 < seconds < 60
+
+
+@needs_adapter
+def test_a_fork_is_refused(backend: WebgpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: backend.process + 1)
+    with pytest.raises(DeviceError, match="of which this is a fork"):
+        backend.allocator.allocate(4)
+    with pytest.raises(DeviceError, match="of which this is a fork"):
+        backend.synchronize()
+
+
+@needs_adapter
+def test_types_are_those_of_the_features_that_the_adapter_has(backend: WebgpuBackend) -> None:
+    limits = tuple(sorted(backend.limits.items()))
+    core = webgpu._capabilities((), limits)
+    assert core.dtypes == {dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32}
+    assert {dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.int8} <= core.emulated
+    more = webgpu._capabilities(("shader-f16", "shader-int64", "shader-f64"), limits)
+    assert more.dtypes - core.dtypes == {
+        *(dtypes.float16, dtypes.float64, dtypes.int64, dtypes.uint64)
+    }
+    assert not more.dtypes & more.emulated
+
+
+@needs_adapter
+def test_another_number_than_there_are_adapters_is_refused() -> None:
+    with pytest.raises(DeviceError, match=r"WEBGPU:99: there are \d+ adapters"):
+        WebgpuBackend(99)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    webgpu._wgpu.cache_clear()
+    webgpu._adapters.cache_clear()
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    try:
+        found = WebgpuBackend.availability()
+    finally:
+        webgpu._wgpu.cache_clear()
+        webgpu._adapters.cache_clear()
+    assert not found.works
+    assert "pip install tinyref[webgpu]" in found.reason
+
+
+@needs_adapter
+def test_without_a_driver_the_driver_is_named() -> None:
+    """In a process of its own, that is shown no driver of Vulkan."""
+    script = "from tinyref.device import Device; print(Device.availability('WEBGPU'))"
+    environment = {**os.environ, "VK_DRIVER_FILES": "/none.json", "VK_ICD_FILENAMES": "/none.json"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "works=False" in done.stdout
+    assert "mesa-vulkan-drivers" in done.stdout
