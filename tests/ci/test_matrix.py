@@ -297,7 +297,7 @@ def test_two_rows_have_two_names(matrix: ModuleType, tmp_path: Path) -> None:
 
 
 def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
-    """Its devices are all required, their quick runs together take at most seven minutes.
+    """What needs no driver is required; the quick runs together take at most nine minutes.
 
     No row has a flag that makes it no conformance run.
     """
@@ -310,10 +310,12 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
         "cpu-gpu-emu": True,
         "clang-gcc": True,
         "clang-tcc": True,
+        "webgpu": False,
     }
     assert {row.profile for row in rows} == {"quick"}
-    assert sum(row.budget for row in rows) <= 420
+    assert sum(row.budget for row in rows) <= 540
     for row in rows:
-        for name, _ in row.environment:
+        flags = (name for name, _ in row.environment if name.startswith("TINYREF_"))
+        for name in flags:
             effect = FLAGS[name.removeprefix("TINYREF_")].effect
             assert effect is Effect.NONE, name

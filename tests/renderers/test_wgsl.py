@@ -150,6 +150,15 @@ def test_shifts(op: Ops, dtype: DType, count: int | None, text: str) -> None:
     )
 
 
+def test_a_float_of_known_bits_is_opaque_too() -> None:
+    """A bool is 0 or 1 as well: times infinity it would be chosen, not multiplied."""
+    with Context(STRICT_FLOAT=1):
+        bits = RENDERER.render(stored(build.bitcast(build.const(WORD, 0), FLOAT)))
+        assert " = opaque_f32(bitcast<f32>(0u));" in bits
+        truth = build.cast(build.less(given(1, INT), 3), FLOAT)
+        assert " = opaque_f32(f32(v2));" in RENDERER.render(stored(truth, INT))
+
+
 def test_a_number_is_widened_by_its_own_sign() -> None:
     signed = stored(build.cast(given(1, INT), dtypes.uint64), INT)
     assert "u64(i64(v1))" in RENDERER.render(signed)

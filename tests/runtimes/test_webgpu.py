@@ -210,3 +210,20 @@ def test_without_a_driver_the_driver_is_named() -> None:
     )
     assert "works=False" in done.stdout
     assert "mesa-vulkan-drivers" in done.stdout
+
+
+@needs_adapter
+def test_naga_1_words_as_two_halves_are_refused(backend: WebgpuBackend) -> None:
+    """docs/found.md has it: once this fails, what goes around it may go."""
+    source = (
+        "enable f16;\n"
+        "@group(0) @binding(0) var<storage, read_write> a: array<u32>;\n"
+        "@compute @workgroup_size(1) fn halves() {\n"
+        "  let h: vec2<f16> = bitcast<vec2<f16>>(a[0]);\n"
+        "  a[0] = bitcast<u32>(h);\n"
+        "}\n"
+    )
+    if "shader-f16" not in backend.features:
+        pytest.skip("the adapter has no shader-f16")
+    with pytest.raises(DeviceError, match="expected to be `vec2<f16>`, but got `f32`"):
+        backend.compiler.compile(source)

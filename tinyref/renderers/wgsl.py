@@ -141,7 +141,7 @@ class WgslRenderer(CStyleRenderer):
             wide = dtypes.uint64 if source.is_unsigned else dtypes.int64
             value = f"{self.type(wide)}({value})"
         text = f"{self.type(target)}({value})"
-        return self.opaque(text, target) if source.is_float else text
+        return self.opaque(text, target)
 
     def _odd_single(self, value: str) -> str:
         """A float64 as float32 rounded to odd, which rounds to f16 as the float64 would.
@@ -163,7 +163,8 @@ class WgslRenderer(CStyleRenderer):
         return f"odd_single({value})"
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
-        return f"bitcast<{self.type(target)}>({value})"
+        """Bits that are known would be a float that is known."""
+        return self.opaque(f"bitcast<{self.type(target)}>({value})", target)
 
     def select(self, condition: str, chosen: str, other: str) -> str:
         return f"select({other}, {chosen}, {condition})"
