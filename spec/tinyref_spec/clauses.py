@@ -152,6 +152,10 @@ _ISA: dict[str, tuple[str, str]] = {
 _KERNEL: dict[str, tuple[str, str]] = {
     "kernel.sink": ("A kernel does all of its stores, of one or several outputs.", OPS),
     "kernel.global": ("A kernel takes its buffers by slot, and may read one that it writes.", OPS),
+    "kernel.name": (
+        "A kernel may have any name of letters, digits and _: it means nothing to a language.",
+        "the contract of a backend",
+    ),
     "kernel.view": ("A view maps the axes of a kernel to elements: strides, offset, mask.", OPS),
     "kernel.valid": ("VALID is true where the mask of a view holds.", OPS),
     "kernel.iota": (

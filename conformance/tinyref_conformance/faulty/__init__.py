@@ -13,6 +13,14 @@ from tinyref_conformance.faulty.arithmetic import (
     TruncatedBfloat16,
 )
 from tinyref_conformance.faulty.compilers import SwappedResults
+from tinyref_conformance.faulty.forms import (
+    BuiltInNames,
+    DroppedParameters,
+    FirstGridAgain,
+    NestedBarriersLost,
+    SharedArraysOverlap,
+    SpilledValues,
+)
 from tinyref_conformance.faulty.groups import (
     LostBarriers,
     PrivateArrays,
@@ -52,12 +60,15 @@ from tinyref_conformance.faulty.waiting import (
 
 __all__ = [
     "FAULTY_DEVICES",
+    "BuiltInNames",
     "ConstantSeconds",
     "ContractedProducts",
+    "DroppedParameters",
     "EarlyCopies",
     "EarlyTransfer",
     "EmptyLoop",
     "FaultyDevice",
+    "FirstGridAgain",
     "FloorDivision",
     "FlushedSubnormals",
     "GatedStoreIgnored",
@@ -70,6 +81,7 @@ __all__ = [
     "MissingBarrier",
     "NegativeSeconds",
     "NeighbourTransfer",
+    "NestedBarriersLost",
     "NoSeconds",
     "OffByOneTail",
     "PrivateArrays",
@@ -77,6 +89,8 @@ __all__ = [
     "ReversedVectors",
     "RoundedTransferOffset",
     "RoundedTransferSize",
+    "SharedArraysOverlap",
+    "SpilledValues",
     "StaleOutput",
     "StalePointers",
     "StaleVariables",

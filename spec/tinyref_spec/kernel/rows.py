@@ -9,6 +9,7 @@ from tinyref_spec.kernel import (
     features,
     forms,
     gathers,
+    gpu_forms,
     images,
     limits,
     opt_tiles,
@@ -32,6 +33,7 @@ def rows() -> Iterator[Row]:
     yield from reduces.rows()
     yield from products.rows()
     yield from programs.rows()
+    yield from gpu_forms.rows()
     yield from images.rows()
     yield from limits.rows()
     yield from tiles.rows()

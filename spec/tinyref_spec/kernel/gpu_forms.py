@@ -1,0 +1,454 @@
+"""Programs of forms that break compilers and drivers of GPUs, and seldom those of hosts.
+
+Groups that the data do not fill, barriers in and beside branches and loops, the extremes of a
+group, shared arrays of several types, long kernels, names that are built-ins, parameters that
+nobody reads, one kernel launched with several grids.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.build import accumulator, barrier, branch, close, update
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec import samples
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.programs import INT, Extents, at, group_index, item_index, loop, program
+from tinyref_spec.kernel.together import storing
+from tinyref_spec.measure import run_exact
+
+WORD = dtypes.uint32
+# Built-in functions, types and keywords of OpenCL C, WGSL, CUDA, Metal and C.
+NAMES = (
+    *("rotate", "dot", "select", "sample", "kernel", "main", "half", "int"),
+    *("min", "max", "clamp", "barrier", "float4", "void", "return", "fn", "var", "let", "texture"),
+    *("vertex", "device", "thread", "threadIdx", "get_global_id", "saturate", "workgroupBarrier"),
+    *("printf", "double"),
+)
+QUICK_NAMES = NAMES[:8]
+VALUES = np.array([5, -7, 11, 2], np.int32)
+
+
+def _after_each_other(first: UOp, second: UOp | int, factor: int) -> UOp:
+    """first * factor + second."""
+    return build.add(build.mul(first, factor), second)
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def _partial(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Two exchanges by shared memory, in groups of which the last is not full."""
+    groups = -(-count // size)
+    out, data = build.define_global(0, INT, count), build.define_global(1, INT, count)
+    row, sums = build.define_local("row", INT, size), build.define_local("sums", INT, size)
+    item = item_index(size)
+    place = _after_each_other(group_index(groups), item, size)
+    inside = build.less(place, count)
+    put = build.store(at(row, item), build.load(at(data, place), inside, 0))
+    neighbour = build.load(at(row, build.mod(build.add(item, 1), size)))
+    added = build.store(at(sums, item), build.add(build.load(at(row, item)), neighbour))
+    other = build.load(at(sums, build.sub(build.const(INT, size - 1), item)))
+    final = build.store(at(out, place), other, inside)
+    subject = program(
+        *("partial", put, barrier(), added, barrier(), final),
+        grid=(groups, 1, 1),
+        group=(size, 1, 1),
+    )
+    given = samples.small_integers(INT, count, size, 1000)
+    padded = np.zeros(groups * size, np.int32)
+    padded[:count] = given
+    rows = padded.reshape(groups, size)
+    expected = (rows + np.roll(rows, -1, axis=1))[:, ::-1].reshape(-1)[:count]
+    return programs.run(case_id, device, subject, [None, given], np.ascontiguousarray(expected))
+
+
+def _uniform_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Groups of odd numbers meet at two barriers that the others never reach."""
+    out, data = build.define_global(0, INT, 4 * size), build.define_global(1, INT, 4 * size)
+    shared = build.define_local("shared", INT, size)
+    group, item = group_index(4), item_index(size)
+    place = _after_each_other(group, item, size)
+    put = build.store(at(shared, item), build.load(at(data, place)))
+    odd = branch(build.equal(build.mod(group, 2), 1))
+    other = build.load(at(shared, build.sub(build.const(INT, size - 1), item)))
+    again = build.store(at(shared, item), build.mul(other, 3))
+    taken = build.load(at(shared, build.mod(build.add(item, 1), size)))
+    final = build.store(at(out, place), taken)
+    inside = (odd, other, barrier(), again, barrier(), close(odd))
+    subject = program(
+        *("uniform", put, barrier(), *inside, final), grid=(4, 1, 1), group=(size, 1, 1)
+    )
+    given = samples.small_integers(INT, 4 * size, size, 1000)
+    rows = given.reshape(4, size).copy()
+    rows[1::2] = rows[1::2, ::-1] * 3
+    expected = np.ascontiguousarray(np.roll(rows, -1, axis=1).reshape(-1))
+    return programs.run(case_id, device, subject, [None, given], expected)
+
+
+def _uniform_loop(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Barriers in a loop that runs longer in each group than in the one before."""
+    out = build.define_global(0, INT, 4 * size)
+    shared = build.define_local("shared", INT, size)
+    group, item = group_index(4), item_index(size)
+    mine, k = accumulator("mine", item), loop(group, 0)
+    put = build.store(at(shared, item), mine)
+    new = update(mine, build.load(at(shared, build.mod(build.add(item, 1), size))))
+    final = build.store(at(out, _after_each_other(group, item, size)), mine)
+    subject = program(
+        *("turns", group, mine, k, put, barrier(), new, barrier(), close(k), final),
+        grid=(4, 1, 1),
+        group=(size, 1, 1),
+    )
+    numbers = np.arange(size, dtype=np.int32)
+    expected = np.concatenate([np.roll(numbers, -turns) for turns in range(4)])
+    return programs.run(case_id, device, subject, [None], expected)
+
+
+def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Before and after a barrier each work-item goes a way of its own."""
+    out = build.define_global(0, INT, size)
+    shared = build.define_local("shared", INT, size)
+    item = item_index(size)
+    total, k = accumulator("total", build.const(INT, 100)), loop(item, 0)
+    new = update(total, build.add(total, k))
+    put = build.store(at(shared, item), total)
+    other = build.load(at(shared, build.sub(build.const(INT, size - 1), item)))
+    place = at(out, item)
+    odd = branch(build.equal(build.mod(item, 2), 1))
+    even = branch(build.equal(build.mod(item, 2), 0))
+    subject = program(
+        *("beside", item, total, k, new, close(k), put, barrier(), other, place),
+        *(odd, build.store(place, build.mul(other, 2)), close(odd)),
+        *(even, build.store(place, build.sub(build.const(INT, 0), other)), close(even)),
+        group=(size, 1, 1),
+    )
+    sums = [100 + item * (item - 1) // 2 for item in range(size)][::-1]
+    expected = [value * 2 if item % 2 else -value for item, value in enumerate(sums)]
+    return programs.run(case_id, device, subject, [None], np.array(expected, np.int32))
+
+
+def _extremes(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Least and greatest of each of two groups, by a tree in two shared arrays."""
+    out, data = build.define_global(0, dtype, 4), build.define_global(1, dtype, 2 * size)
+    least = build.define_local("least", dtype, size)
+    most = build.define_local("most", dtype, size)
+    group, item = group_index(2), item_index(size)
+    value = build.load(at(data, _after_each_other(group, item, size)))
+    steps: list[UOp] = [build.store(at(array, item), value) for array in (least, most)]
+    left = size
+    while left > 1:
+        width = -(-left // 2)
+        # Nodes of their own for every step: the values before it are others.
+        mine, other = build.mod(item, width), build.add(item, width)
+        active = branch(build.less(other, left))
+        low, lower = build.load(at(least, mine)), build.load(at(least, other))
+        high, higher = build.load(at(most, mine)), build.load(at(most, other))
+        new_low = build.where(build.less(lower, low), lower, low)
+        new_high = build.maximum(high, higher)
+        steps += [barrier(), active, build.store(at(least, item), new_low)]
+        steps += [build.store(at(most, item), new_high), close(active)]
+        left = width
+    first = branch(build.equal(item, 0))
+    results = [build.load(at(array, build.const(INT, 0))) for array in (least, most)]
+    stores = [
+        build.store(at(out, _after_each_other(group, number, 2)), result)
+        for number, result in enumerate(results)
+    ]
+    subject = program(
+        "extremes",
+        *(*steps, barrier(), first, *stores, close(first)),
+        grid=(2, 1, 1),
+        group=(size, 1, 1),
+    )
+    given = samples.small_integers(dtype, 2 * size, size, 100)
+    if dtype.is_float:
+        given[size - 1], given[size] = np.inf, -np.inf
+    rows = given.reshape(2, size)
+    expected = np.stack([rows.min(1), rows.max(1)], axis=1).reshape(-1)
+    return programs.run(case_id, device, subject, [None, given], expected)
+
+
+def _boxes(grid: Extents, group: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Work-items of groups in three dimensions turn their group around in shared memory."""
+    size, count = int(np.prod(group)), int(np.prod(grid))
+    out = build.define_global(0, INT, count * size)
+    shared = build.define_local("shared", INT, size)
+    inside, outside = _flat(item_index, group), _flat(group_index, grid)
+    place = _after_each_other(outside, inside, size)
+    put = build.store(at(shared, inside), _after_each_other(place, 1, 3))
+    taken = build.load(at(shared, build.sub(build.const(INT, size - 1), inside)))
+    final = build.store(at(out, place), taken)
+    subject = program("boxes", put, barrier(), final, grid=grid, group=group)
+    numbers = np.arange(count * size, dtype=np.int32).reshape(count, size) * 3 + 1
+    expected = np.ascontiguousarray(numbers[:, ::-1]).reshape(-1)
+    return programs.run(case_id, device, subject, [None], expected)
+
+
+def _flat(index: Callable[[int, int], UOp], extents: Extents) -> UOp:
+    """The number of a place, the last dimension slowest."""
+    x, y, z = (index(extent, dim) for dim, extent in enumerate(extents))
+    return _after_each_other(_after_each_other(z, y, extents[1]), x, extents[0])
+
+
+def _shared_arrays(
+    held: tuple[DType, ...], size: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Each work-item reads a neighbour's element of every array; their sizes are odd bytes."""
+    out = build.define_global(0, INT, size)
+    item = item_index(size)
+    arrays = [
+        build.define_local(f"held{number}", dtype, size + number)
+        for number, dtype in enumerate(held)
+    ]
+    puts = [
+        build.store(at(array, item), build.cast(_after_each_other(item, number, 3), dtype))
+        for number, (array, dtype) in enumerate(zip(arrays, held, strict=True))
+    ]
+    total: UOp = build.const(INT, 0)
+    for number, array in enumerate(arrays):
+        other = build.mod(build.add(item, number + 1), size)
+        value = build.cast(build.load(at(array, other)), INT)
+        total = build.add(total, build.mul(value, number + 1))
+    final = build.store(at(out, item), total)
+    subject = program("arrays", *puts, barrier(), final, group=(size, 1, 1))
+    expected = np.zeros(size, np.int32)
+    for number, dtype in enumerate(held):
+        written = (np.arange(size) * 3 + number).astype(numpy_dtype(dtype)).astype(np.int32)
+        expected += np.roll(written, -number - 1) * (number + 1)
+    return programs.run(case_id, device, subject, [None], expected)
+
+
+# --- long kernels, names, parameters, grids -------------------------------------------------------
+
+
+def _chain(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """So many operations, each of the one before."""
+    out, data = build.define_global(0, WORD, 4), build.define_global(1, WORD, 4)
+    i = loop(4, 0)
+    value = build.load(at(data, i))
+    given = VALUES.view(np.uint32)
+    expected = given.copy()
+    for number in range(count):
+        factor = 2 * number + 3
+        value = build.binary(Ops.XOR, build.mul(value, factor), number)
+        expected = (expected * np.uint32(factor)) ^ np.uint32(number)
+    subject = program("chain", i, build.store(at(out, i), value), close(i))
+    return programs.run(case_id, device, subject, [None, given], expected)
+
+
+def _wide(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """So many values that are all needed until the end."""
+    out, data = build.define_global(0, WORD, 1), build.define_global(1, WORD, count)
+    loads = [build.load(at(data, place)) for place in range(count)]
+    values = [
+        build.add(build.mul(load, number + 3), loads[count - 1 - number])
+        for number, load in enumerate(loads)
+    ]
+    total: UOp = build.const(WORD, 1)
+    for value in reversed(values):
+        total = build.binary(Ops.XOR, build.mul(total, 3), value)
+    subject = program("wide", *loads, *values, build.store(at(out, 0), total))
+    given = samples.random_bits(WORD, count, count)
+    wanted = 1
+    for number in reversed(range(count)):
+        term = int(given[number]) * (number + 3) + int(given[count - 1 - number])
+        wanted = ((wanted * 3) ^ term) % 2**32
+    expected = np.array([wanted], np.uint32)
+    return programs.run(case_id, device, subject, [None, given], expected)
+
+
+def _named(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+    subject = storing(name, 41)
+    return programs.run(case_id, device, subject, [None], np.array([41], np.int32))
+
+
+def _unused(used: tuple[int, ...], case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Of six buffers some are read, and the first is written; nobody reads the others."""
+    kinds = (INT, dtypes.float32, INT, INT, dtypes.float32, INT)
+    memories = [build.define_global(slot, dtype, 4) for slot, dtype in enumerate(kinds)]
+    i = loop(4, 0)
+    total: UOp = build.const(INT, 1)
+    expected = np.ones(4, np.int32)
+    for slot in used:
+        loaded = build.cast(build.load(at(memories[slot], i)), INT)
+        total = build.add(total, build.mul(loaded, slot))
+        expected += (VALUES + slot) * slot
+    subject = program("unused", *memories, i, build.store(at(memories[0], i), total), close(i))
+    inputs: list[Array | None] = [None]
+    inputs += [
+        (VALUES + slot).astype(numpy_dtype(dtype)) for slot, dtype in enumerate(kinds) if slot
+    ]
+    return programs.run(case_id, device, subject, inputs, expected)
+
+
+GRIDS = (3, 8, 1, 5)
+
+
+def _several_grids(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """One kernel is launched with grids that a variable gives; other elements keep their values."""
+    n = build.variable("n", 1, 8, INT)
+    out = build.define_global(0, INT, 8)
+    group = build.special("group", 0, n, INT)
+    final = build.store(at(out, group), _after_each_other(group, n, 7))
+    drafted = program("grids", n, final)
+    subject = replace(drafted, variables=(n,), grid=(n, 1, 1))
+    for size in GRIDS:
+        old = np.arange(8, dtype=np.int32) - 100
+        expected = old.copy()
+        expected[:size] = np.arange(size) * 7 + size
+        found = run_exact(case_id, device, subject, [old], [expected], {"n": size})
+        if not found.passed:
+            found.message = f"a grid of {size}: {found.message}"
+            return found
+    return found
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _check(
+    name: str, run: Callable[..., Measurement], *given: object, needs: Needs | None = None
+) -> Check:
+    return Check(name, functools.partial(run, *given), needs=needs)
+
+
+def _group_checks() -> list[Check]:
+    return [
+        *(_check(f"partial:{n}_by_{size}", _partial, n, size) for n, size in PARTIAL),
+        *(_check(f"uniform_branch:{size}", _uniform_branch, size) for size in (8, 24)),
+        *(_check(f"uniform_loop:{size}", _uniform_loop, size) for size in (8, 24)),
+        *(_check(f"divergent_beside:{size}", _divergent_beside, size) for size in (7, 32)),
+    ]
+
+
+# Elements and size of the groups: the last group is nearly empty, nearly full, the only one.
+PARTIAL = ((37, 12), (47, 16), (5, 32))
+BOXES: tuple[tuple[Extents, Extents], ...] = (
+    ((2, 3, 2), (3, 5, 2)),
+    ((1, 2, 3), (1, 7, 1)),
+    ((3, 1, 2), (2, 2, 3)),
+)
+MIXED: dict[str, tuple[DType, ...]] = {
+    "words": (INT, dtypes.float32, WORD),
+    "small": (dtypes.uint8, INT, dtypes.bool, dtypes.int16, dtypes.float32),
+    "wide": (dtypes.uint8, dtypes.int64, dtypes.bool, dtypes.float64),
+}
+
+
+def _array_checks() -> list[Check]:
+    mixed = [
+        _check(name, _shared_arrays, held, 7, needs=kernel_needs(*held))
+        for name, held in MIXED.items()
+    ]
+    return [*mixed, _check("many", _shared_arrays, (INT,) * 20, 6)]
+
+
+def _row(
+    name: str,
+    sentence: str,
+    clauses: tuple[str, ...],
+    rung: Rung,
+    op: str,
+    dtype: DType,
+    checks: Callable[[], list[Check]],
+    *features: str,
+) -> Row:
+    return make_row(
+        f"kernel.program.{name}",
+        sentence,
+        clauses,
+        rung,
+        op,
+        dtype.name,
+        programs.EXACT,
+        kernel_needs(dtype, INT, features=features),
+        checks,
+    )
+
+
+def rows() -> Iterator[Row]:
+    """Rows of these forms."""
+    groups = ("grid", "groups")
+    yield _row(
+        "barriers",
+        "Barriers meet in groups that data do not fill, and in and beside branches and loops.",
+        ("kernel.barrier", "kernel.local", "kernel.if", "kernel.range"),
+        *(Rung.GROUP, "BARRIER", INT, _group_checks, *groups),
+    )
+    for dtype in (INT, dtypes.float32, dtypes.uint8):
+        yield _row(
+            f"extremes.{dtype.name}",
+            f"A group finds its least and greatest {dtype.name}, of whatever size it is.",
+            ("kernel.barrier", "kernel.local"),
+            *(Rung.GROUP, "MAX", dtype),
+            functools.partial(_extreme_checks, dtype),
+            *groups,
+        )
+    yield _row(
+        "boxes",
+        "Groups and grids of three dimensions, of no powers of two, share memory.",
+        ("kernel.special", "kernel.local"),
+        *(Rung.GROUP, "SPECIAL", INT),
+        lambda: [
+            _check("_of_".join("x".join(map(str, each)) for each in pair), _boxes, *pair)
+            for pair in BOXES
+        ],
+        *groups,
+    )
+    yield _row(
+        "arrays",
+        "Shared arrays of several types lie beside each other, each where its type may lie.",
+        ("kernel.local", "kernel.barrier"),
+        *(Rung.GROUP, "DEFINE_LOCAL", INT, _array_checks, *groups),
+    )
+    yield _row(
+        "long",
+        "Kernels of more than five hundred operations, one after the other or all at once.",
+        ("kernel.sink",),
+        *(Rung.ALU, "XOR", WORD),
+        lambda: [_check("chain:300", _chain, 300), _check("wide:200", _wide, 200)],
+    )
+    yield _row(
+        "name",
+        "The name of a kernel has no meaning in the language of the device.",
+        ("kernel.name",),
+        *(Rung.ONE_ALU, "STORE", INT),
+        lambda: [
+            Check(name, functools.partial(_named, name), full_only=name not in QUICK_NAMES)
+            for name in NAMES
+        ],
+    )
+    yield _row(
+        "unused",
+        "Buffers that a kernel does not read leave the others in their places.",
+        ("kernel.global",),
+        *(Rung.INDEX, "DEFINE_GLOBAL", INT),
+        lambda: [
+            _check("_".join(map(str, used)), _unused, used) for used in ((2, 5), (4,), (1, 3))
+        ],
+    )
+    yield _row(
+        "grids",
+        "One kernel is launched with one grid after the other.",
+        ("kernel.special", "memory.launch"),
+        *(Rung.INDEX, "SPECIAL", INT, lambda: [Check("several", _several_grids)], "grid"),
+    )
+
+
+def _extreme_checks(dtype: DType) -> list[Check]:
+    return [
+        Check(f"size:{size}", functools.partial(_extremes, dtype, size), full_only=size == 32)
+        for size in (7, 24, 32)
+    ]
