@@ -6,6 +6,7 @@ from tinyref_fuzz.mutants.mutant import Mutant
 
 _LLVM = "tinyref.renderers.llvm"
 _C = "tinyref.renderers.c"
+_C_LANGUAGE = "tinyref.renderers.c_language"
 _C_STYLE = "tinyref.renderers.c_style"
 _STAGES = ("device",)
 
@@ -14,7 +15,9 @@ def _llvm(name: str, kind: str, old: str, new: str, resembles: str) -> Mutant:
     return Mutant(name, kind, _LLVM, old, new, resembles, _STAGES, device="CPU")
 
 
-def _c(name: str, kind: str, old: str, new: str, resembles: str, module: str = _C_STYLE) -> Mutant:
+def _c(
+    name: str, kind: str, old: str, new: str, resembles: str, module: str = _C_LANGUAGE
+) -> Mutant:
     return Mutant(name, kind, module, old, new, resembles, _STAGES, device="CLANG")
 
 
@@ -179,6 +182,7 @@ C = (
         "is_gated = len(node.src) > 2",
         "is_gated = len(node.src) > 2 and dtype.lanes > 1",
         "a scalar store forgot its gate",
+        _C_STYLE,
     ),
 )
 
