@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from tinyref_conformance.batches import MAX_ROWS, Batches, release
+from tinyref_conformance.batches import MAX_ROWS, Batches, returned
 from tinyref_conformance.conform import Finished, Request, conform
 from tinyref_conformance.runner import Settings
 from tinyref_conformance.statuses import Status
-from tinyref_conformance.workers import Task, WorkerProcess
+from tinyref_conformance.workers import Task
 
 HERE = Path(__file__).parent
 # 14 rows of constants with some kernels each, and what says that they may be compiled together.
@@ -117,8 +118,7 @@ def test_batches_grow_while_they_are_quick_and_shrink_when_they_are_slow() -> No
     sizes = []
     for seconds in (0.1, 0.1, 0.1, 0.1, 0.1, 1.5, 5.0, 50.0):
         tasks = [Task(f"row{i}", ["case"]) for i in range(200)]
-        worker: Any = WorkerProcess
-        sizes.append(len(batches.choose(worker, tasks[0], tasks[1:])))
+        sizes.append(len(batches.choose(tasks[0], tasks[1:])))
         batches.on_prepared({"seconds": seconds})
     assert sizes == [4, 8, 16, 32, 64, 64, 64, 32]
     assert MAX_ROWS == 64
@@ -128,13 +128,19 @@ def test_what_is_reserved_is_released_with_its_worker() -> None:
     batches = Batches()
     batches.offered = True
     first, second, third = (Task(f"row{i}", ["case"]) for i in range(3))
-    mine: Any = object()
-    assert batches.choose(mine, first, [second, third]) == [first, second, third]
-    assert batches.choose(mine, first, [second, third]) == []
-    release([second, third], mine, to_prepare=False)
-    assert [task.reserved_for for task in (second, third)] == [None, None]
-    assert batches.choose(mine, second, [third]) == []
-    release([third], mine, to_prepare=True)
-    third.reserved_for = mine
-    release([third], mine, to_prepare=True)
-    assert batches.choose(mine, third, []) == [third]
+    assert batches.choose(first, [second, third]) == [first, second, third]
+    assert batches.choose(first, [second, third]) == []
+
+    class Dead:
+        batch: ClassVar[list[str]] = []
+        reserved = deque([second, third])
+
+    # It died in a case: what comes next may be in another batch.
+    dead: Any = Dead
+    again = returned(dead)
+    assert [task.row for task in again] == ["row1", "row2"]
+    assert not dead.reserved
+    assert batches.choose(again[0], again[1:]) == again
+    # It died over the batch: never again.
+    dead.batch, dead.reserved = ["case"], deque(again)
+    assert batches.choose(returned(dead)[0], []) == []

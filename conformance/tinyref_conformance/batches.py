@@ -8,6 +8,7 @@ that is no verdict on a case: the rows are then done one by one, as they are wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tinyref_conformance.workers import Task, WorkerProcess
@@ -32,8 +33,8 @@ class Batches:
         self._rows = FIRST_ROWS
         self._deaths = 0
 
-    def choose(self, worker: WorkerProcess, first: Task, ready: Iterable[Task]) -> list[Task]:
-        """The tasks that are prepared in `worker` together with `first`; none where it is done."""
+    def choose(self, first: Task, ready: Iterable[Task]) -> list[Task]:
+        """The tasks that are prepared together with `first`, and that; none where it is."""
         if first.is_prepared or not self.offered or self._deaths >= MAX_DEATHS:
             return []
         found = [first]
@@ -43,7 +44,7 @@ class Batches:
             if not task.is_prepared:
                 found.append(task)
         for task in found:
-            task.is_prepared, task.reserved_for = True, worker
+            task.is_prepared = True
         return found
 
     def on_prepared(self, message: Mapping[str, Any]) -> None:
@@ -60,11 +61,11 @@ class Batches:
         self._rows = FIRST_ROWS
 
 
-def release(tasks: Iterable[Task], worker: WorkerProcess, to_prepare: bool) -> None:
-    """Gives tasks that were reserved for a worker to all others.
+def returned(worker: WorkerProcess) -> list[Task]:
+    """The tasks that were reserved for a worker that died, to be given to others.
 
-    to_prepare: whether they may be in a batch again.
+    After a death over their batch they are in none again.
     """
-    for task in tasks:
-        if task.reserved_for is worker:
-            task.reserved_for, task.is_prepared = None, not to_prepare
+    found = [replace(task, is_prepared=bool(worker.batch)) for task in worker.reserved]
+    worker.reserved.clear()
+    return found

@@ -19,7 +19,7 @@ from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Pool
 from tinyref.workers.service import FatalError, OpeningError
 from tinyref.workers.supervisor import Supervisor, Tries
 from tinyref_conformance import journal as journals
-from tinyref_conformance.batches import Batches, release
+from tinyref_conformance.batches import Batches, returned
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
@@ -99,10 +99,11 @@ class Runner:
         self.outcome = Outcome()
         self._rows = {planned.id: planned for planned in plan.rows}
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
-        self._below = {planned.id: self._rows_below(planned) for planned in plan.rows}
+        self._below = {planned.id: self._cases_below(planned) for planned in plan.rows}
+        # Of those that others depend on.
+        self._unsettled: set[str] = set().union(*self._below.values()) & self._cases.keys()
         self._suppression = Suppression()
         self._tasks: deque[Task] = deque()
-        self._unsettled: set[str] = set()
         # It is read from the system each time that it is asked for.
         self._memory = settings.memory_bytes
         self._tries = Tries()
@@ -195,7 +196,6 @@ class Runner:
             for case in planned.cases:
                 for record in self.outcome.records.get(case.id, ()):
                     self._judge(record)
-            self._unsettled.add(planned.id)
             self._tasks.append(Task(planned.id, [case.id for case in planned.cases]))
 
     def _queue_second_attempts(self) -> None:
@@ -211,37 +211,45 @@ class Runner:
                 self._tasks.append(Task(planned.id, failing, attempt=2))
 
     def _next_task(self, worker: WorkerProcess) -> Task | None:
-        """The first task whose ground is known: the rows that its cases depend on are settled.
+        """The first task whose ground is known: the cases that it depends on had their turn.
 
-        What is reserved for this worker comes first, what is for another one last.
+        What is reserved for the worker comes before, what is reserved for others after all else.
         """
-        others: Task | None = None
-        free: Task | None = None
+        if self._tasks and self._tasks[0].is_alone:
+            return None if self._supervisor.busy else self._tasks.popleft()
+        if worker.reserved:
+            return worker.reserved.popleft()
         for task in self._tasks:
-            if task.is_alone and self._supervisor.busy:
-                return None
-            if not self._is_ready(task):
-                continue
-            if task.reserved_for is worker or task.is_alone:
-                return self._taken(task)
-            if task.reserved_for is None:
-                free = free or task
-            else:
-                others = others or task
-        found = free or others
-        return None if found is None else self._taken(found)
-
-    def _taken(self, task: Task) -> Task:
-        self._tasks.remove(task)
-        return task
+            if self._is_ready(task):
+                self._tasks.remove(task)
+                return task
+        richest = max(self._supervisor.pool.workers, key=lambda other: len(other.reserved))
+        return richest.reserved.pop() if richest.reserved else None
 
     def _is_ready(self, task: Task) -> bool:
         return task.attempt > 1 or not self._below[task.row] & self._unsettled
 
-    def _rows_below(self, planned: PlannedRow) -> set[str]:
-        """The rows that the cases of a row depend on, by name or by one of their cases."""
+    def _cases_below(self, planned: PlannedRow) -> set[str]:
+        """The cases that those of a row depend on, by name or by the name of their row."""
         names = {name for case in planned.cases for name in case.depends_on}
-        return {self._cases[name].row if name in self._cases else name for name in names}
+        return {
+            case
+            for name in names
+            for case in (
+                [each.id for each in self._rows[name].cases] if name in self._rows else [name]
+            )
+        }
+
+    @property
+    def _waiting(self) -> Iterator[Task]:
+        """The tasks that nobody has begun."""
+        yield from self._tasks
+        for worker in self._supervisor.pool.workers:
+            yield from worker.reserved
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._supervisor.busy) or any(True for _ in self._waiting)
 
     def _prune(self, task: Task) -> Task:
         """The task without the cases that are decided without running."""
@@ -290,14 +298,14 @@ class Runner:
 
     def _work(self) -> None:
         """Until every task is done."""
-        while not self._stopped and (self._tasks or self._supervisor.busy):
+        while not self._stopped and self._has_work:
             self._give_out()
-            if self._tasks or self._supervisor.busy:
+            if self._has_work:
                 self._listen()
 
     def _give_out(self) -> None:
         idle = self._supervisor.idle
-        while self._tasks and not self._stopped:
+        while not self._stopped and any(True for _ in self._waiting):
             if any(worker.task.is_alone for worker in self._supervisor.busy if worker.task):
                 return
             if not idle:
@@ -320,8 +328,11 @@ class Runner:
     def _begin(self, worker: WorkerProcess, task: Task) -> None:
         batch = []
         if self._may_compile_together():
-            chosen = self._batches.choose(worker, task, self._tasks_to_prepare())
+            chosen = self._batches.choose(task, self._tasks_to_prepare())
             batch = [(each.row, self._undecided(each)) for each in chosen]
+            worker.reserved.extend(chosen[1:])
+            for reserved in chosen[1:]:
+                self._tasks.remove(reserved)
         # The time of each case is counted from its own beginning, and that of a batch from now.
         seconds = self.settings.timeout if batch else math.inf
         worker.begin(task, Limits(seconds, self._memory, "batch of kernels"), batch)
@@ -329,16 +340,23 @@ class Runner:
     def _tasks_to_prepare(self) -> Iterator[Task]:
         """Those that may come next."""
         for task in self._tasks:
-            is_plain = task.attempt == 1 and not task.is_alone and task.reserved_for is None
-            if is_plain and self._is_ready(task) and self._undecided(task):
+            if (
+                task.attempt == 1
+                and not task.is_alone
+                and self._is_ready(task)
+                and self._undecided(task)
+            ):
                 yield task
 
     def _may_compile_together(self) -> bool:
         """Whether what is compiled together is known to be right, or is not asked."""
-        if TOGETHER in self._unsettled:
-            return False
-        cases = self._rows[TOGETHER].cases if TOGETHER in self._rows else ()
-        return not any(_fails(each) for case in cases for each in self.outcome.attempts(case.id))
+        cases = [case.id for case in self._rows[TOGETHER].cases] if TOGETHER in self._rows else []
+        attempts = [self.outcome.attempts(name) for name in cases]
+        decided = all(
+            found or name in self.outcome.derived
+            for name, found in zip(cases, attempts, strict=True)
+        )
+        return decided and not any(_fails(each) for found in attempts for each in found)
 
     def _undecided(self, task: Task) -> list[str]:
         """The cases of a task that are to run, as far as that is known now."""
@@ -357,8 +375,14 @@ class Runner:
             raise UserError(f"suite: rows depend on each other in a circle: {rows}")
 
     def _settle(self, row: str) -> None:
-        if all(task.row != row for task in self._tasks):
-            self._unsettled.discard(row)
+        """Cases of a row have had their turn: what depends on them may come."""
+        mine = self._unsettled & {case.id for case in self._rows[row].cases}
+        if mine:
+            begun = [worker.task for worker in self._supervisor.busy if worker.task]
+            for task in (*self._waiting, *begun):
+                if task.row == row:
+                    mine -= set(task.cases)
+            self._unsettled -= mine
         self.progress(self._decided(), row)
 
     def _listen(self) -> None:
@@ -416,12 +440,12 @@ class Runner:
         """Pins the death to a case, or has what is left tried again."""
         self._absorb()
         task = worker.task
-        release(self._tasks, worker, to_prepare=not worker.batch)
+        self._tasks.extendleft(reversed(returned(worker)))
         if task is not None and worker.batch:
             self._batches.on_death()
             if death.cause is Cause.EXIT:
                 self._crashes.append((worker.batch, death.words))
-            self._tasks.appendleft(replace(task, is_prepared=True, reserved_for=None))
+            self._tasks.appendleft(replace(task, is_prepared=True))
             return
         left = [] if task is None else self._left(task)
         blamed: str | None = worker.item or next(iter(left), None)

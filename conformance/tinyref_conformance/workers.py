@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ class Task:
     """Cases of one row that go to one worker; they share what is compiled for the row.
 
     is_alone: nothing else is to run meanwhile. is_prepared: its kernels were compiled together with
-    those of other tasks, or are not to be. reserved_for: the worker that has them.
+    those of other tasks, or are not to be.
     """
 
     row: str
@@ -27,18 +28,19 @@ class Task:
     attempt: int = 1
     is_alone: bool = False
     is_prepared: bool = False
-    reserved_for: WorkerProcess | None = None
 
 
 @dataclass
 class WorkerProcess(supervisor.WorkerProcess[Task]):
     """One worker; its item is a case, of which it has begun so many launches.
 
-    batch: the cases whose kernels it compiles together; none once it has begun a case.
+    batch: the cases whose kernels it compiles together; none once that is done. reserved: tasks
+    that come next, whose kernels it has compiled.
     """
 
     launch: int = 0
     batch: list[str] = field(default_factory=list)
+    reserved: deque[Task] = field(default_factory=deque)
 
     def begin(
         self, task: Task, limits: Limits, batch: Sequence[tuple[str, Sequence[str]]] = ()
