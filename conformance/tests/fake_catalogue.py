@@ -218,6 +218,10 @@ def _long() -> list[Row]:
     return [row(f"isa.long{i}.int32", *[slow] * 10) for i in range(8)]
 
 
+def _longest() -> list[Row]:
+    return [row(f"isa.longest{i}.int32", *[slow] * 10) for i in range(200)]
+
+
 def _scenarios() -> dict[str, Callable[[], list[Row]]]:
     one: dict[str, Behaviour] = {
         "fails": fails,
@@ -241,6 +245,7 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
     return {
         "good": _good,
         "long": _long,
+        "longest": _longest,
         **{
             name: lambda name=name, what=what: [row(f"isa.{name}.int32", passes, what, passes)]
             for name, what in one.items()

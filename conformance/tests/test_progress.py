@@ -10,12 +10,14 @@ def test_plain_lines_tell_counts_and_time_left() -> None:
     lines = Lines(out, seconds=0.0)
     with lines.showing(100):
         lines.advance(40, "isa.a")
-        lines.advance(60, "isa.b")
-    text = out.getvalue().splitlines()
-    assert text[0] == "100 cases"
-    # The 40 cases came at once, from a resumed run: no speed is known yet.
-    assert text[1] == "40 of 100 cases, at isa.a"
-    assert text[2].startswith("60 of 100 cases, about 0 s left")
+        lines.advance(60, "isa.b", 12.3)
+        lines.advance(70, "isa.c", 700.0)
+    assert out.getvalue().splitlines() == [
+        "100 cases",
+        "40 of 100 cases, at isa.a",
+        "60 of 100 cases, about 12 s left, at isa.b",
+        "70 of 100 cases, about 12 min left, at isa.c",
+    ]
 
 
 def test_plain_lines_are_rare() -> None:
@@ -30,4 +32,4 @@ def test_plain_lines_are_rare() -> None:
 def test_the_bar_and_the_quiet_one_take_the_same_calls() -> None:
     for reporter in (Bar(), Quiet()):
         with reporter.showing(10):
-            reporter.advance(5, "isa.[red]not markup[/red]")
+            reporter.advance(5, "isa.[red]not markup[/red]", 7.0)

@@ -67,8 +67,11 @@ class Assembler:
     @property
     def reductions(self) -> list[str]:
         """Why this is not the conformance run of its profile; empty when it is."""
-        skipped = sum(found[0] is Status.NOT_RUN for found in self.outcome.derived.values())
+        not_run = sum(found[0] is Status.NOT_RUN for found in self.outcome.derived.values())
+        skipped = not_run - self.outcome.late
         found = [*self.plan.reductions, *reproduce.reasons(self.flags)]
+        if self.outcome.budget:
+            found.append(self.outcome.budget)
         if skipped:
             found.append(f"not run, as on the list of skips: {skipped:,} of the cases")
         return found

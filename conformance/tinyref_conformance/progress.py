@@ -20,8 +20,8 @@ class Reporter(ABC):
         """Shows progress within the block."""
 
     @abstractmethod
-    def advance(self, done: int, row: str) -> None:
-        """`done` cases are decided; `row` is being worked on."""
+    def advance(self, done: int, row: str, left: float | None = None) -> None:
+        """`done` cases are decided; `row` is being worked on, and so many seconds are left."""
 
 
 class Quiet(Reporter):
@@ -31,7 +31,7 @@ class Quiet(Reporter):
     def showing(self, total: int) -> Iterator[None]:
         yield
 
-    def advance(self, done: int, row: str) -> None:
+    def advance(self, done: int, row: str, left: float | None = None) -> None:
         return
 
 
@@ -42,34 +42,30 @@ class Lines(Reporter):
         self._out = out
         self._seconds = seconds
         self._total = 0
-        self._started = self._last = time.monotonic()
-        self._first_done: int | None = None
+        self._last = time.monotonic()
 
     @contextlib.contextmanager
     def showing(self, total: int) -> Iterator[None]:
         self._total = total
-        self._started = self._last = time.monotonic()
+        self._last = time.monotonic()
         self._out.write(f"{total:,} cases\n")
         self._out.flush()
         yield
 
-    def advance(self, done: int, row: str) -> None:
+    def advance(self, done: int, row: str, left: float | None = None) -> None:
         now = time.monotonic()
-        # Cases of a resumed run are decided at once: they say nothing about the speed.
-        if self._first_done is None:
-            self._first_done = done
         if now - self._last < self._seconds:
             return
         self._last = now
-        self._out.write(f"{done:,} of {self._total:,} cases{self._left(done, now)}, at {row}\n")
+        self._out.write(f"{done:,} of {self._total:,} cases{_left_text(left)}, at {row}\n")
         self._out.flush()
 
-    def _left(self, done: int, now: float) -> str:
-        fresh = done - (self._first_done or 0)
-        if fresh <= 0:
-            return ""
-        seconds = (now - self._started) / fresh * (self._total - done)
-        return f", about {seconds:.0f} s left"
+
+def _left_text(left: float | None) -> str:
+    """The time left as one says it, without a false precision."""
+    if left is None:
+        return ""
+    return f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"
 
 
 class Bar(Reporter):
@@ -83,19 +79,17 @@ class Bar(Reporter):
             MofNCompleteColumn,
             Progress,
             TextColumn,
-            TimeRemainingColumn,
         )
 
         columns = (
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[row]}", markup=False),
+            TextColumn("{task.fields[row]}{task.fields[left]}", markup=False),
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             self._progress = progress
-            self._task = progress.add_task("cases", total=total, row="")
+            self._task = progress.add_task("cases", total=total, row="", left="")
             yield
 
-    def advance(self, done: int, row: str) -> None:
-        self._progress.update(self._task, completed=done, row=row[:40])
+    def advance(self, done: int, row: str, left: float | None = None) -> None:
+        self._progress.update(self._task, completed=done, row=row[:40], left=_left_text(left))

@@ -137,7 +137,8 @@ class Outcome:
     """All that a run found, before expectations are applied.
 
     records: the attempts at each case. derived: Skip and Suppressed with their reasons.
-    open_failure: why the device did not open. opened: what it declares.
+    open_failure: why the device did not open. opened: what it declares. budget: how far a run of
+    limited time came, empty for others. late: how many cases it had no time for.
     """
 
     opened: Mapping[str, Any] | None = None
@@ -147,6 +148,8 @@ class Outcome:
     problems: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     resumed: int = 0
+    budget: str = ""
+    late: int = 0
 
     def add(self, record: Record) -> bool:
         """Keeps a record; False for an attempt that is there already."""

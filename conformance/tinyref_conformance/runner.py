@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from tinyref.workers.service import FatalError, OpeningError
 from tinyref.workers.supervisor import Supervisor, Tries
 from tinyref_conformance import journal as journals
 from tinyref_conformance.batches import Batches, returned
+from tinyref_conformance.budget import budget_text, telling_order
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
@@ -27,6 +28,7 @@ from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
+from tinyref_conformance.time_left import TimeLeft
 from tinyref_conformance.workers import Task, WorkerProcess, record_of
 from tinyref_spec.case import Case
 from tinyref_spec.ladder import TOGETHER
@@ -39,9 +41,10 @@ class Settings:
     """How a run is carried out; what it covers is the `Plan`.
 
     folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
-    worker may hold, None for a fair share of the machine. restart: begin anew where what is to be
-    resumed is of another run or device. keep_going: run also what rests on something broken.
-    second: the other device of rows that take two; empty where it is the next of its kind.
+    worker may hold, None for a fair share of the machine. budget: seconds that the whole run may
+    take, None for as long as it takes; see `budget.telling_order`. restart: begin anew where what
+    is to be resumed is of another run or device. keep_going: run also what rests on something
+    broken. second: the other device of rows that take two; empty where it is the next of its kind.
     """
 
     device: str
@@ -50,6 +53,7 @@ class Settings:
     jobs: int = 0
     timeout: float = 30.0
     memory_limit: int | None = None
+    budget: float | None = None
     resume: bool = False
     restart: bool = False
     rerun_failures: bool = False
@@ -70,7 +74,7 @@ class Settings:
 
 IsExpected = Callable[[Record], bool]
 Skipped = Callable[[str], str | None]
-Progress = Callable[[int, str], None]
+Progress = Callable[[int, str, float | None], None]
 
 
 class Runner:
@@ -78,7 +82,8 @@ class Runner:
 
     is_expected: whether an expectation covers a failure, so that it suppresses nothing.
     skipped: why a case is not to be run, None where it is.
-    progress: called with the number of decided cases and the row that was last given out.
+    progress: called with the number of decided cases, the row that was last given out, and the
+    seconds that are left, where they are known.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class Runner:
         settings: Settings,
         journal: journals.Journal,
         is_expected: IsExpected = lambda record: False,
-        progress: Progress = lambda done, row: None,
+        progress: Progress = lambda done, row, left: None,
         skipped: Skipped = lambda case_id: None,
     ) -> None:
         self.plan = plan
@@ -115,6 +120,7 @@ class Runner:
     def run(self) -> Outcome:
         """The outcome; lets `KeyboardInterrupt` out, with all that was measured in the journal."""
         started = time.monotonic()
+        self._deadline = started + (self.settings.budget or math.inf)
         self._absorb()
         self.outcome.resumed = sum(len(found) for found in self.outcome.records.values())
         pool = Pool("tinyref_conformance.worker", self._config(), WorkerProcess)
@@ -131,6 +137,7 @@ class Runner:
         finally:
             pool.close()
             self._absorb()
+            self._note_budget()
             self.outcome.seconds = time.monotonic() - started
         return self.outcome
 
@@ -163,6 +170,7 @@ class Runner:
         if self.outcome.opened is None:
             self.journal.bind_device(opened["identity"])
             self.outcome.opened = opened
+            self._start_clock()
             self._batches.offered = bool(opened.get("compiles_many"))
         elif changes := differences(self.outcome.opened["identity"], opened["identity"]):
             raise UserError(
@@ -196,7 +204,11 @@ class Runner:
             for case in planned.cases:
                 for record in self.outcome.records.get(case.id, ()):
                     self._judge(record)
-            self._tasks.append(Task(planned.id, [case.id for case in planned.cases]))
+        if self.settings.budget:
+            parts = telling_order(self.plan.rows)
+        else:
+            parts = [(row.id, [case.id for case in row.cases]) for row in self.plan.rows]
+        self._tasks.extend(Task(row, cases) for row, cases in parts)
 
     def _queue_second_attempts(self) -> None:
         for planned in self.plan.rows:
@@ -261,6 +273,7 @@ class Runner:
             if decided is not None:
                 self.outcome.derived[case_id] = decided
                 if decided[0] is Status.SUPPRESSED:
+                    self._time_left.drop(self._rows[task.row].rung)
                     self._suppression.note_suppressed(case_id, task.row, decided[1])
             elif not self.outcome.has(case_id, task.attempt):
                 left.append(case_id)
@@ -299,6 +312,9 @@ class Runner:
     def _work(self) -> None:
         """Until every task is done."""
         while not self._stopped and self._has_work:
+            if time.monotonic() > self._deadline:
+                self._stopped = True
+                return
             self._give_out()
             if self._has_work:
                 self._listen()
@@ -321,7 +337,7 @@ class Runner:
                 if pruned.is_alone:
                     _dismiss(idle)
                     return
-                self.progress(self._decided(), task.row)
+                self._show(task.row)
             else:
                 self._settle(task.row)
 
@@ -369,6 +385,37 @@ class Runner:
     def _decided(self) -> int:
         return len(self.outcome.records) + len(self.outcome.derived)
 
+    def _start_clock(self) -> None:
+        """The device is open: from now on what passes is time of cases."""
+        self._opened_at = time.monotonic()
+        todo = Counter(
+            self._rows[case.row].rung
+            for case in self._cases.values()
+            if not self.outcome.has(case.id, 1) and self._decide(case) is None
+        )
+        self._time_left = TimeLeft(todo, self.settings.workers)
+
+    def _show(self, row: str) -> None:
+        now = time.monotonic()
+        left = self._time_left.seconds(now - self._opened_at)
+        if left is not None:
+            left = min(left, max(self._deadline - now, 0.0))
+        self.progress(self._decided(), row, left)
+
+    def _note_budget(self) -> None:
+        """What a run of limited time came to; every case without its turn says why."""
+        if not self.settings.budget or self.outcome.opened is None:
+            return
+        budget = budget_text(self.settings.budget)
+        late = f"not run: the time budget of {budget} was over before its turn"
+        for case in self._cases.values():
+            if not self.outcome.has(case.id, 1) and case.id not in self.outcome.derived:
+                decided = self._decide(case)
+                self.outcome.derived[case.id] = decided or (Status.NOT_RUN, late)
+                self.outcome.late += decided is None
+        run = len(self._cases) - self.outcome.late
+        self.outcome.budget = f"a time budget of {budget}: {run:,} of {len(self._cases):,} cases"
+
     def _check_progress_is_possible(self) -> None:
         if not self._supervisor.busy:
             rows = ", ".join(task.row for task in list(self._tasks)[:3])
@@ -383,7 +430,7 @@ class Runner:
                 if task.row == row:
                     mine -= set(task.cases)
             self._unsettled -= mine
-        self.progress(self._decided(), row)
+        self._show(row)
 
     def _listen(self) -> None:
         """Waits a moment, takes what workers send, and enforces their limits."""
@@ -414,7 +461,7 @@ class Runner:
             worker.item = None
             worker.limit(Limits(math.inf, self._memory))
             self._absorb()
-            self.progress(self._decided(), worker.task.row if worker.task else "")
+            self._show(worker.task.row if worker.task else "")
         elif "row_done" in message:
             worker.task = None
             worker.limit(UNLIMITED)
@@ -424,6 +471,10 @@ class Runner:
         for record in self.journal.read_new():
             if self.outcome.add(record):
                 self._judge(record)
+                if record.attempt == 1 and self.outcome.opened and record.case in self._cases:
+                    self._time_left.note(
+                        self._rows[self._cases[record.case].row].rung, record.seconds
+                    )
 
     def _judge(self, record: Record) -> None:
         if record.attempt > 1 or not _fails(record) or self.is_expected(record):

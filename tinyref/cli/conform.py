@@ -25,6 +25,7 @@ Examples:
   tinyref conform --device CPU                          quick profile, reports in ./conformance-CPU
   tinyref conform --device CPU --profile full --jobs 8  every exhaustive table
   tinyref conform --device MINE --query "isa.binary.mod.*"   a part, to work on
+  tinyref conform --device MINE --budget 5m             what five minutes can tell
   tinyref conform --device MINE --resume                go on after Ctrl-C or a power cut
   tinyref conform --device MINE --shard 2/4             a quarter, for four machines
   tinyref conform --device MINE --second CPU --query system   copies between these two
@@ -64,6 +65,12 @@ def conform(
         int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
     ] = 0,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one case may take.")] = 30.0,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="Time for the whole run, such as 90s, 5m, 1h: the most telling cases come first."
+        ),
+    ] = "",
     memory_limit: Annotated[
         str, typer.Option(help="What a worker may hold: MiB, or 512M, 4G; a fair share if empty.")
     ] = "",
@@ -110,6 +117,7 @@ def conform(
     """Run the conformance suite on a device and write reports."""
     if context.invoked_subcommand is not None:
         return
+    from tinyref_conformance.budget import parse_budget
     from tinyref_conformance.conform import Request, parse_memory
     from tinyref_conformance.plan import Shard
     from tinyref_conformance.runner import Settings
@@ -125,6 +133,7 @@ def conform(
         jobs=jobs,
         timeout=timeout,
         memory_limit=parse_memory(memory_limit) if memory_limit else None,
+        budget=parse_budget(budget) if budget else None,
         resume=resume,
         restart=restart,
         rerun_failures=rerun_failures,
@@ -210,9 +219,19 @@ def _print_summary(finished: Finished, request: Request) -> None:
     if len(failing) > 5:
         print(f"... and {len(failing) - 5:,} more in the report")
     _print_suppressed(finished, request)
+    _print_rest(finished, request)
     for problem in report.problems:
         print(f"problem: {problem}")
     print(f"report: {finished.files[1]}")
+
+
+def _print_rest(finished: Finished, request: Request) -> None:
+    """How to go on with a run that had too little time."""
+    from tinyref_conformance.conform import resume_command
+    from tinyref_conformance.statuses import Status
+
+    if request.settings.budget and finished.report.counts[Status.NOT_RUN]:
+        print(f"go on with the cases that had no turn:\n  {resume_command(request)}")
 
 
 def _print_suppressed(finished: Finished, request: Request) -> None:

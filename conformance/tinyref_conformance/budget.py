@@ -1,0 +1,60 @@
+"""A run of limited time: the order of its cases, any beginning of which says as much as it can."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from tinyref.errors import UserError
+from tinyref_conformance.plan import PlannedRow
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def parse_budget(text: str) -> float:
+    """Seconds for "90s", "5m" or "1.5h". Raises `UserError`."""
+    number, unit = text[:-1], text[-1:]
+    if unit in _UNITS and number.replace(".", "", 1).isdecimal() and float(number) > 0:
+        return float(number) * _UNITS[unit]
+    raise UserError(f"budget: got {text!r}, accepted are 90s, 5m, 1.5h")
+
+
+def budget_text(seconds: float) -> str:
+    """A budget as it is asked for: "90s", "5m", "1h"."""
+    for unit in ("h", "m"):
+        if seconds % _UNITS[unit] == 0:
+            return f"{seconds / _UNITS[unit]:g}{unit}"
+    return f"{seconds:g}s"
+
+
+def telling_order(rows: Iterable[PlannedRow]) -> list[tuple[str, list[str]]]:
+    """Rows with some of their cases, the most telling first; each case is there once.
+
+    First come the cases that others rest on, rung by rung. Then there are rounds, each rung by
+    rung: in the first one case of one row of each feature (a rung's rows of one op, or of one kind
+    of kernel), in each later one a case of the next row of each feature, and one case more of each
+    row that was there before. So a feature is looked at in one dtype before any is looked at in
+    two, and in two places of the tables before any is gone through.
+    """
+    rows = list(rows)
+    rested_on = {name for row in rows for case in row.cases for name in case.depends_on}
+    rounds: dict[int, list[tuple[str, list[str]]]] = defaultdict(list)
+    rows_of_feature: Counter[tuple[int, str]] = Counter()
+    for row in rows:
+        feature = (int(row.rung), feature_of(row))
+        place = rows_of_feature[feature]
+        rows_of_feature[feature] += 1
+        first = [case.id for case in row.cases if case.id in rested_on or row.id in rested_on]
+        if first:
+            rounds[-1].append((row.id, first))
+        later = [case.id for case in row.cases if case.id not in first]
+        for number, case_id in enumerate(later):
+            rounds[place + number].append((row.id, [case_id]))
+    return [part for number in sorted(rounds) for part in rounds[number]]
+
+
+def feature_of(row: PlannedRow) -> str:
+    """What a row is about, whatever its dtype: its id without the parts that name dtypes."""
+    dtype = row.row.dtype
+    parts = [part for part in row.id.split(".") if part != dtype]
+    return ".".join(parts[:3])
