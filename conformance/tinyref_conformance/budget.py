@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tinyref.errors import UserError
 from tinyref_conformance.plan import PlannedRow
 
+_COMMON = ("float32", "int32")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -39,18 +40,26 @@ def telling_order(rows: Iterable[PlannedRow]) -> list[tuple[str, list[str]]]:
     rows = list(rows)
     rested_on = {name for row in rows for case in row.cases for name in case.depends_on}
     rounds: dict[int, list[tuple[str, list[str]]]] = defaultdict(list)
-    rows_of_feature: Counter[tuple[int, str]] = Counter()
+    places = _places(rows)
     for row in rows:
-        feature = (int(row.rung), feature_of(row))
-        place = rows_of_feature[feature]
-        rows_of_feature[feature] += 1
         first = [case.id for case in row.cases if case.id in rested_on or row.id in rested_on]
         if first:
             rounds[-1].append((row.id, first))
         later = [case.id for case in row.cases if case.id not in first]
         for number, case_id in enumerate(later):
-            rounds[place + number].append((row.id, [case_id]))
+            rounds[places[row.id] + number].append((row.id, [case_id]))
     return [part for number in sorted(rounds) for part in rounds[number]]
+
+
+def _places(rows: list[PlannedRow]) -> dict[str, int]:
+    """The how many-th each row is among those of its feature: the dtypes of most programs first."""
+    rows_of_feature: Counter[tuple[int, str]] = Counter()
+    places = {}
+    for row in sorted(rows, key=lambda row: row.row.dtype not in _COMMON):
+        feature = (int(row.rung), feature_of(row))
+        places[row.id] = rows_of_feature[feature]
+        rows_of_feature[feature] += 1
+    return places
 
 
 def feature_of(row: PlannedRow) -> str:
