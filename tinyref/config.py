@@ -165,7 +165,7 @@ _EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(("STRICT_FLOAT", "TRANSCENDENTAL", "WINO", "RING"), Effect.NUMBERS),
     # Which kernels a device is given: others than those that the tables mean.
     **dict.fromkeys(("NOOPT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
-    **dict.fromkeys(("VERIFY", "JIT", "SANITIZE"), Effect.CHECKS),
+    **dict.fromkeys(("VERIFY", "JIT", "SANITIZE", "EMU_ORDER"), Effect.CHECKS),
     **dict.fromkeys(("DEBUG", "DUMP", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
     "OPEN_SECONDS": Effect.OUTPUT,
 }
