@@ -12,6 +12,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.c import C_DTYPES, C_OPS, CRenderer
 from tinyref.renderers.llvm import LlvmRenderer
+from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
 from tinyref.renderers.opencl import OpenCLRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
@@ -176,6 +177,25 @@ def test_vector_source(golden: Callable[[str, str], None]) -> None:
 def test_opencl_source(golden: Callable[[str, str], None], make: Callable[[], Program]) -> None:
     lanes = Capabilities(frozenset(OpenCLRenderer.type_names), C_OPS, vector_lanes=(1, 4))
     golden(f"{make.__name__}.cl", OpenCLRenderer(lanes).render(make()))
+
+
+def meeting() -> Program:
+    """Four work-items turn four elements around through shared memory, with a barrier between."""
+    i = build.special("item", 0, number(4), INT)
+    shared = build.define_local("shared", INT, 4)
+    source, target = (build.define_global(slot, INT, 4) for slot in (1, 0))
+    fill = build.store(build.index(shared, i), build.load(build.index(source, i)))
+    turned = build.load(build.index(shared, build.sub(3, i)))
+    store = build.store(build.index(target, i), turned)
+    before = toposort([fill])
+    after = [node for node in toposort([store]) if node not in before]
+    nodes = (*before, build.barrier(fill), *after)
+    return Program("meeting", nodes, (out(INT, 4), given(1, INT, 4)), group=(4, 1, 1))
+
+
+@pytest.mark.parametrize("make", [panel, meeting], ids=lambda make: make.__name__)
+def test_gpu_source(golden: Callable[[str, str], None], make: Callable[[], Program]) -> None:
+    golden(f"{make.__name__}.gpu.ll", LlvmGpuRenderer(22).render(make()))
 
 
 def test_c_refuses_vectors() -> None:

@@ -252,6 +252,37 @@ def test_an_access_outside_names_the_element() -> None:
     )
 
 
+def test_a_vector_stands_at_a_multiple_of_its_lanes() -> None:
+    place = build.add(build.mul(item(0, 2), 4), 1)
+    taken = build.load(build.index(build.define_global(1, INT, 16), place), lanes=4)
+    out = build.store(build.index(build.define_global(0, INT, 16), build.sub(place, 1)), taken)
+    kernel = program("crooked", in_order(out), size=16, items=2, groups=1)
+    says = "unaligned vector: work-item (0, 0, 0) of group (0, 0, 0) reads element 1 of data1"
+    refuses(kernel, says, 16, EMU_CHECK=1)
+    assert run(kernel, 16)[:8] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_groups_are_shared_over_threads(threads: int) -> None:
+    """A hundred groups, each with a barrier; a fault in one of them ends the launch."""
+    for elements in (ITEMS, ITEMS - 1):
+        i = item()
+        place = build.add(build.mul(group(0, 100), ITEMS), i)
+        shared = build.define_local("turned", INT, elements)
+        taken = build.load(build.index(build.define_global(1, INT, 100 * ITEMS), place))
+        stored = build.store(build.index(shared, i), taken)
+        value = build.load(build.index(shared, build.sub(ITEMS - 1, i)))
+        out = build.store(build.index(build.define_global(0, INT, 100 * ITEMS), place), value)
+        nodes = in_order(stored, build.barrier(stored), out)
+        kernel = program("many", nodes, size=100 * ITEMS, groups=100)
+        if elements == ITEMS:
+            with Context(THREADS=threads):
+                found = np.reshape(run(kernel, 100 * ITEMS), (100, ITEMS))
+            assert (found == np.arange(100 * ITEMS).reshape(100, ITEMS)[:, ::-1]).all()
+        else:
+            refuses(kernel, "the bytes after shared array turned", 100 * ITEMS, THREADS=threads)
+
+
 def test_a_parameter_ends_where_the_program_says() -> None:
     i = build.add(build.mul(group(), ITEMS), item())
     value = build.load(build.index(build.define_global(1, INT, TOTAL), build.add(i, 1)))

@@ -30,7 +30,7 @@ from tinyref.renderers.payloads import (
 )
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import LocalArg, SpecialArg, TileArg
+from tinyref.uops.payload import LocalArg, SlotArg, SpecialArg, TileArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
 
@@ -98,6 +98,7 @@ class MemoryInfo:
     name: str
     elements: int
     itemsize: int
+    is_written: bool = True
     offset: int | None = None
 
 
@@ -320,7 +321,7 @@ class GpuFunction(LlvmFunction):
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
         self.places[node] = len(self.memories)
         shown = payload_of(node, LocalArg).name
-        self.memories.append(MemoryInfo(shown, size, element.itemsize, self.shared_bytes))
+        self.memories.append(MemoryInfo(shown, size, element.itemsize, True, self.shared_bytes))
         self.entry.append(f"  {name} = getelementptr i8, ptr %shared, i64 {self.shared_bytes}")
         whole = size * element.itemsize
         self.shared_bytes += whole + -whole % ALIGNMENT + guard_bytes(whole)
@@ -488,18 +489,17 @@ class GpuFunction(LlvmFunction):
 
 
 def _parameter_info(program: Program, position: int) -> MemoryInfo:
+    """What is known of a parameter: the elements are those that kernels count, such as texels."""
     parameter = program.parameters[position]
-    name = f"data{parameter.slot}"
+    elements, itemsize = parameter.size, parameter.dtype.itemsize
     for node in program.uops:
-        is_its_own = (
-            node.op is Ops.DEFINE_GLOBAL and getattr(node.arg, "slot", -1) == parameter.slot
-        )
-        if is_its_own and isinstance(node.dtype, ImageDType):
-            rows, columns = node.dtype.shape
-            return MemoryInfo(name, rows * columns, TEXEL * parameter.dtype.itemsize)
-        if is_its_own and isinstance(node.dtype, PtrDType):
-            return MemoryInfo(name, node.dtype.size, node.dtype.base.itemsize)
-    return MemoryInfo(name, parameter.size, parameter.dtype.itemsize)
+        if node.op is not Ops.DEFINE_GLOBAL or payload_of(node, SlotArg).slot != parameter.slot:
+            continue
+        if isinstance(node.dtype, PtrDType):
+            elements, itemsize = node.dtype.size, node.dtype.base.itemsize
+        if isinstance(node.dtype, ImageDType):
+            elements, itemsize = elements // TEXEL, itemsize * TEXEL
+    return MemoryInfo(f"data{parameter.slot}", elements, itemsize, parameter.is_written)
 
 
 def _texel_lane(memory: DType) -> str:

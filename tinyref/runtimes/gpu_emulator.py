@@ -242,19 +242,21 @@ class GroupLaunch:
 
         Raises `DeviceError` where the results differ.
         """
-        pieces = [
-            bytes_at(address, each.elements * each.itemsize)
+        written = [
+            (each, bytes_at(address, each.elements * each.itemsize))
             for address, each in zip(self._addresses, self._kernel.parameters, strict=True)
+            if each.is_written
         ]
-        run_in_order(pieces, self.run, self._differs)
 
-    def _differs(self, place: int, byte: int) -> DeviceError:
-        info = self._kernel.parameters[place]
-        return DeviceError(
-            self._kernel.device,
-            f"{self._kernel.entry}: the order of work-items matters: element "
-            f"{byte // info.itemsize} of {info.name} differs when they run in reverse",
-        )
+        def differs(place: int, byte: int) -> DeviceError:
+            each = written[place][0]
+            return DeviceError(
+                self._kernel.device,
+                f"{self._kernel.entry}: the order of work-items matters: element "
+                f"{byte // each.itemsize} of {each.name} differs when they run in reverse",
+            )
+
+        run_in_order([now for _, now in written], self.run, differs)
 
 
 class ShadowCells:
