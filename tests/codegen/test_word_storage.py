@@ -319,3 +319,23 @@ def test_small_integers_in_memory_are_never_left_to_their_emulation() -> None:
 
 def _one() -> UOp:
     return build.const(dtypes.int8, 1)
+
+
+@pytest.mark.parametrize("opts", ["", "UPCAST(0,4)"])
+@pytest.mark.parametrize(
+    ("have", "want"), [(dtypes.int16, dtypes.float16), (dtypes.float16, dtypes.uint16)]
+)
+def test_the_bits_of_a_float16_are_moved_as_bits(have: DType, want: DType, opts: str) -> None:
+    """A NaN might not come through a register of floats as it is."""
+    grid = Capabilities(frozenset(dtypes.all), OPS, vector_lanes=(1, 2, 4))
+    capabilities = without_small_types(grid)
+    assert dtypes.float16 in capabilities.dtypes
+    value = build.bitcast(load(1, have, shaped(8)), want)
+    program = compile_kernel(
+        build.sink(store(0, value, shaped(8))), capabilities, opts=parse_opts(opts)
+    )
+    assert not any(node.dtype.scalar.is_float for node in program.uops)
+    x = np.arange(0x7C01, 0x7C09, dtype=np.uint16).view(numpy_dtype(have))
+    out = np.zeros(8, numpy_dtype(want))
+    run_program(program, [out, x])
+    assert out.tobytes() == x.tobytes()

@@ -18,7 +18,7 @@ from tinyref.uops.payload import SlotArg
 from tinyref.uops.words import WORD, elements_per_word, offset_variable, word_count
 
 _JOINED_BITCASTS = RuleSet([bitcast_bitcast])
-_INTEGER_OF = {1: dtypes.uint8, 2: dtypes.uint16}
+_BITS_OF = {1: dtypes.uint8, 2: dtypes.uint16}
 
 
 def store_in_words(root: UOp, stored: frozenset[DType]) -> UOp:
@@ -53,31 +53,37 @@ def _definition(node: UOp, memory: PtrDType) -> UOp:
 
 def _load(node: UOp, src: tuple[UOp, ...]) -> UOp:
     held = _held(node)
+    kept = _kept_as(held)
     gate = src[2] if len(src) == 3 else None
+    alternative = build.bitcast(src[1], kept) if len(src) == 3 else None
     lanes = []
     for lane in range(node.dtype.lanes):
         address, shift = _place(src[0], held, lane)
         bits = build.load(address, gate, 0)
-        value = _value_of(build.binary(Ops.SHR, bits, shift), held)
-        if gate is not None:
-            alternative = src[1] if node.dtype.lanes == 1 else build.gep(src[1], lane)
-            value = build.where(gate, value, alternative)
+        value = _value_of(build.binary(Ops.SHR, bits, shift), kept)
+        if gate is not None and alternative is not None:
+            value = build.where(gate, value, _lane(alternative, lane))
         lanes.append(value)
-    return lanes[0] if len(lanes) == 1 else build.vectorize(*lanes)
+    return build.bitcast(lanes[0] if len(lanes) == 1 else build.vectorize(*lanes), held)
 
 
 def _store(node: UOp, src: tuple[UOp, ...]) -> UOp:
     held = _held(node)
+    value = build.bitcast(src[1], _kept_as(held))
     gate = src[2] if len(src) == 3 else build.const(dtypes.bool, True)
     stores = []
-    for lane in range(src[1].dtype.lanes):
+    for lane in range(value.dtype.lanes):
         address, shift = _place(src[0], held, lane)
-        value = src[1] if src[1].dtype.lanes == 1 else build.gep(src[1], lane)
         mask = build.binary(Ops.SHL, build.const(WORD, _mask(held)), shift)
-        bits = build.binary(Ops.SHL, _bits_of(value, held), shift)
+        low = build.both(build.cast(_lane(value, lane), WORD), _mask(held))
+        bits = build.binary(Ops.SHL, low, shift)
         stores.append(UOp(Ops.STORE, dtypes.void, (address, bits, gate, mask)))
     # One node stands for all that a vector's store becomes.
     return stores[0] if len(stores) == 1 else build.after(*stores)
+
+
+def _lane(value: UOp, lane: int) -> UOp:
+    return value if value.dtype.lanes == 1 else build.gep(value, lane)
 
 
 def _held(access: UOp) -> DType:
@@ -90,21 +96,15 @@ def _mask(held: DType) -> int:
     return (1 << (8 * held.itemsize)) - 1
 
 
-def _value_of(bits: UOp, held: DType) -> UOp:
-    """The low bits of a word as a value of the type that memory holds."""
-    masked = build.both(bits, _mask(held))
-    if held.is_bool:
-        return build.not_equal(masked, 0)
-    if held.is_float:
-        return build.bitcast(build.cast(masked, _INTEGER_OF[held.itemsize]), held)
-    return build.cast(masked, held)
+def _kept_as(held: DType) -> DType:
+    """The type of the values that go in and out: of a float, its bits."""
+    return _BITS_OF[held.itemsize] if held.is_float else held
 
 
-def _bits_of(value: UOp, held: DType) -> UOp:
-    """The reverse: what stands in the low bits of a word."""
-    if held.is_float:
-        value = build.bitcast(value, _INTEGER_OF[held.itemsize])
-    return build.both(build.cast(value, WORD), _mask(held))
+def _value_of(bits: UOp, kept: DType) -> UOp:
+    """The low bits of a word as a value."""
+    masked = build.both(bits, _mask(kept))
+    return build.not_equal(masked, 0) if kept.is_bool else build.cast(masked, kept)
 
 
 def _place(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
