@@ -59,7 +59,7 @@ class Row:
     @property
     def default_options(self) -> list[str]:
         """The options of `tinyref conform` in the default lane."""
-        return ["--profile", self.profile, *self.options, *self._query]
+        return ["--profile", self.profile, *self._query, *self.options]
 
     @property
     def thorough_options(self) -> list[str]:
