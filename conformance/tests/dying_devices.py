@@ -6,6 +6,8 @@ import os
 import time
 from typing import Any
 
+from tinyref.errors import DeviceError
+from tinyref.runtimes.host_memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops.ops import Ops
 
@@ -53,6 +55,42 @@ class Raising(Aborting):
     kernel = _Raising
 
 
+class _LosingAllocator(HostAllocator):
+    """Refuses everything from the moment that the device is lost."""
+
+    is_lost = False
+
+    def copy_in(self, handle: HostHandle, source: memoryview) -> None:
+        self.check()
+        super().copy_in(handle, source)
+
+    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
+        self.check()
+        super().copy_out(destination, handle)
+
+    def check(self) -> None:
+        if self.is_lost:
+            raise DeviceError(self.device, "device lost")
+
+
+class Losing(TextBackend):
+    """Is lost in a launch of a kernel with two additions; the process goes on."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = allocator = _LosingAllocator(self.name)
+
+        class Kernel(_Dying):
+            def die(self) -> None:
+                allocator.is_lost = True
+                allocator.check()
+
+        self.kernel = Kernel
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        return self.kernel(self.name, super().load(entry, binary).program)
+
+
 class SecondLaunch(Aborting):
     """Ends the process in the second launch of any kernel."""
 
@@ -64,3 +102,16 @@ class SecondLaunch(Aborting):
             if self.launches == 2:
                 self.die()
             return super().__call__(*arguments, **named)
+
+
+class _Miscopying(HostAllocator):
+    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
+        super().copy_out(destination, handle ^ 1)
+
+
+class Miscopying(TextBackend):
+    """Gives other bytes than it was given."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = _Miscopying(self.name)

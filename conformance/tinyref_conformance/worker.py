@@ -27,11 +27,12 @@ from tinyref.errors import (
     explain_error,
     vendors_error,
 )
+from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import compile_ahead
 from tinyref.runtimes.planning import programs_of
 from tinyref.uops.program import Program
 from tinyref.workers.processes import Message
-from tinyref.workers.service import Answer, FatalError, Send, serve
+from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_conformance import journal, records
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
@@ -77,6 +78,7 @@ class Worker:
         self.journal = journal.Appender(path)
         self._rows: dict[str, Row] | None = None
         self._device: Any = None
+        self._health: Health | None = None
         # Of the case that runs: how many launches it has begun, and what describes the last.
         self._launches = 0
         self._describe: Callable[[], Failure] | None = None
@@ -87,8 +89,14 @@ class Worker:
             raise FatalError("the tables changed on disk while the run was going on")
         self._device = self.suite.open_device(self.device_name, self.second_name)
         self._device.announce = self._begin_launch
+        if isinstance(self._device, DeviceUnderTest):
+            self._health = Health(self.device_name)
         found = describe_device(self.device_name, self._device)
         return {**found, **self._describe_second(found)}
+
+    def _health_problem(self) -> str:
+        """Why the device does not answer any more; empty where it does."""
+        return "" if self._health is None else self._health.problem_since()
 
     def _describe_second(self, first: Mapping[str, Any]) -> Mapping[str, Any]:
         """What results bind to beside the first device; nothing where no second is named."""
@@ -117,11 +125,17 @@ class Worker:
                 continue
             self.send({"begin": case.id})
             record = self._run(case, attempt)
+            problem = "" if record.status is Status.PASS else self._health_problem()
+            if problem:
+                words = f"{record.message}\nthe device was lost, and is opened again: {problem}"
+                record = dataclasses.replace(record, status=Status.CRASH, message=words)
             try:
                 self.journal.write({"result": record.to_json()})
             except OSError as error:
                 raise FatalError(f"cannot write the journal: {error}") from error
             self.send({"end": case.id})
+            if problem:
+                leave_device()
         return {"row_done": message["row"]}
 
     def _prepare(self, batch: Sequence[tuple[str, Sequence[str]]]) -> Message:

@@ -17,6 +17,7 @@ from tinyref.workers.processes import Cause, Channel, Death, Limits, Message, Po
 TICK_SECONDS = 0.2
 # A code that programs hardly choose for themselves.
 EXIT_FATAL = 114
+EXIT_LOST = 115
 
 Send = Callable[[Mapping[str, Any]], None]
 Answer = Callable[[Message], Mapping[str, Any]]
@@ -45,6 +46,12 @@ class OpeningError(Exception):
         if "fatal" in answer:
             return OpeningError(answer["fatal"])
         return OpeningError(answer["refused"], is_misnamed=answer["misnamed"])
+
+
+def leave_device() -> NoReturn:
+    """Ends a process whose device is lost, so that another one opens it again."""
+    # Not by an exception: what a driver has to do at the end of a process may never end.
+    os._exit(EXIT_LOST)
 
 
 def serve(open_service: Callable[[Message, Send], tuple[object, Answer]]) -> NoReturn:

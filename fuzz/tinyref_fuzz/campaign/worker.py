@@ -8,9 +8,10 @@ It says which case it begins before it begins it, so a death is pinned to one ca
 from __future__ import annotations
 
 from tinyref.device import Device
+from tinyref.runtimes.health import Health
 from tinyref.runtimes.identity import identity
 from tinyref.workers.processes import Message
-from tinyref.workers.service import Answer, FatalError, Send, serve
+from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_fuzz.campaign.cases import code_version, kernels_for, result_of
 from tinyref_fuzz.campaign.examination import examine_task
 from tinyref_fuzz.campaign.task import Setup, Task
@@ -40,6 +41,7 @@ class Worker:
         if code_version() != self.setup.code:
             raise FatalError("the sources of tinyref are not those that the campaign is of")
         self.judge = judge_of(self.setup.device)
+        self.health = Health(self.setup.device)
         self.kernels = kernels_for(self.judge, self.setup.harvested)
         known = identity(Device[self.setup.device])
         # The judge takes as many on any machine.
@@ -60,6 +62,8 @@ class Worker:
             seed, policy = self.setup.seed, self.setup.policy
             result = result_of(self.judge, seed, number, policy, task.guide, self.kernels)
             self.send({"end": result.to_json()})
+            if result.verdict is not None and self.health.problem_since():
+                leave_device()
         return {"done": True}
 
 

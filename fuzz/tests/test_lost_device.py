@@ -1,0 +1,48 @@
+"""A worker whose device is lost reports the case and leaves, so that another one opens it again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tinyref_fuzz.campaign import worker as workers
+from tinyref_fuzz.campaign.task import Setup, Task
+
+
+class LeftError(Exception):
+    """The process would have ended."""
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "problem", "judged"),
+    [
+        ([None, None, None], "device lost", 3),
+        (["wrong", None, "wrong"], "", 3),
+        ([None, "wrong", None], "device lost", 2),
+    ],
+    ids=["all_agree", "wrong_and_alive", "lost"],
+)
+def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
+    monkeypatch: pytest.MonkeyPatch, verdicts: list[str | None], problem: str, judged: int
+) -> None:
+    def result_of(judge: object, seed: int, number: int, *more: object) -> Any:
+        return SimpleNamespace(verdict=verdicts[number], to_json=lambda: {"number": number})
+
+    def leave() -> None:
+        raise LeftError
+
+    sent: list[Any] = []
+    monkeypatch.setattr(workers, "result_of", result_of)
+    monkeypatch.setattr(workers, "leave_device", leave)
+    worker = workers.Worker(Setup("PYTHON", 1, code="any"), sent.append)
+    worker.judge = worker.kernels = None  # type: ignore[assignment] # the results are made up
+    worker.health = SimpleNamespace(problem_since=lambda: problem)  # type: ignore[assignment]
+    message = {"task": Task(0, 3).to_json(), "from": 0}
+    if judged == 3:
+        assert worker.work(message) == {"done": True}
+    else:
+        with pytest.raises(LeftError):
+            worker.work(message)
+    assert [each["end"]["number"] for each in sent if "end" in each] == list(range(judged))
