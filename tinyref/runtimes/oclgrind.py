@@ -60,19 +60,18 @@ class OclgrindSession(Session):
             os.environ.setdefault(variable, value)
         super().__init__(name, device, options)
 
-    def launch(self, kernel: Any, sizes: Sequence[int], group: Sequence[int], source: str) -> Any:
+    def launch(self, kernel: Any, sizes: Sequence[int], group: Sequence[int]) -> Any:
         if self._is_silent:
             raise DeviceError(
                 self.name,
                 f"after {os.environ[LIMIT]} messages it says no more: open it anew",
-                source,
             )
-        event = super().launch(kernel, sizes, group, source)
+        event = super().launch(kernel, sizes, group)
         self.finish()
         said = self._messages()
         if said:
             self._is_silent = SILENT in said
-            raise DeviceError(self.name, f"reports:\n{said[:SHOWN]}", source)
+            raise DeviceError(self.name, f"reports:\n{said[:SHOWN]}")
         return event
 
     def _messages(self) -> str:

@@ -124,10 +124,10 @@ class Session:
         with self.errors(f"no kernel {entry}"):
             return self.cl.Kernel(program, entry)
 
-    def launch(self, kernel: Any, sizes: Sequence[int], group: Sequence[int], source: str) -> Any:
+    def launch(self, kernel: Any, sizes: Sequence[int], group: Sequence[int]) -> Any:
         """Queues a launch of `sizes` work-items, its arguments set; gives its event.
 
-        `source` is the text that errors carry.
+        Its errors carry no source: that is what errors of the compiler do.
         """
         event = self.cl.enqueue_nd_range_kernel(self.queue, kernel, tuple(sizes), tuple(group))
         with self._lock:

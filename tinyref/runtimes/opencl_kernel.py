@@ -62,7 +62,6 @@ class OpenCLKernel:
     def __init__(self, session: Session, entry: str, program: Any, source: str) -> None:
         self.session = session
         self.entry = entry
-        self.source = source
         self._kernel = session.kernel(program, entry)
         self._images = {each.position: _Image(session, each) for each in images_in(source)}
         # The arguments of a kernel object are set one by one (OpenCL 1.2, A.2).
@@ -83,9 +82,9 @@ class OpenCLKernel:
             return 0.0 if wait else None
         sizes = [groups * items for groups, items in zip(grid, group, strict=True)]
         session = self.session
-        with session.errors(f"cannot launch {self.entry}", self.source), self._lock:
+        with session.errors(f"cannot launch {self.entry}"), self._lock:
             self._bind(buffers, variables)
-            event = session.launch(self._kernel, sizes, group, self.source)
+            event = session.launch(self._kernel, sizes, group)
             for position, image in self._images.items():
                 image.put_back(buffers[position])
         if not wait:
@@ -109,6 +108,5 @@ class OpenCLKernel:
                 self.session.name,
                 f"{self.entry} takes {self._kernel.num_args} arguments, got {len(values)} for "
                 f"{len(buffers)} buffers and {len(variables)} variables",
-                self.source,
             )
         self._kernel.set_args(*values)
