@@ -83,6 +83,18 @@ def test_a_device_may_refuse_what_it_lacks():
     assert verdict.judged == 0
 
 
+def test_a_kernel_with_more_buffers_than_the_device_takes_is_no_fault():
+    class Narrow(TextBackend):
+        @property
+        def capabilities(self):
+            return replace(super().capabilities, buffer_limit=2)
+
+    globals()["Narrow"] = Narrow
+    verdict = judge(case_of("matmul-int32"), f"{__name__}:Narrow")
+    assert verdict.agrees
+    assert verdict.judged == 0
+
+
 # --- the compiler is wrong ------------------------------------------------------------------------
 
 

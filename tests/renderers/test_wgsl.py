@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -164,6 +165,20 @@ def test_a_number_is_widened_by_its_own_sign() -> None:
     assert "u64(i64(v1))" in RENDERER.render(signed)
     unsigned = stored(build.cast(given(1, WORD), dtypes.int64), WORD)
     assert "i64(u64(v1))" in RENDERER.render(unsigned)
+
+
+def test_positions_are_of_32_bits() -> None:
+    position = build.cast(given(1, INT), dtypes.int64)
+    address = build.index(build.define_global(0, INT, 8), position)
+    parameters = [Parameter(0, INT, 8, True, False), Parameter(1, INT, 1, False, True)]
+    text = RENDERER.render(program(build.store(address, given(1, INT)), parameters=parameters))
+    assert "  data0[data0_at + i32(v2)] = v1;" in text
+
+
+def test_a_constant_of_64_bits_has_a_name_before_it_is_converted() -> None:
+    for value in (63, -(2**63)):
+        text = RENDERER.render(stored(build.cast(build.const(dtypes.int64, value), INT)))
+        assert re.search(r"let (v\d): i64 = .*;\n  let v\d: i32 = i32\(\1\);", text)
 
 
 def test_bools_have_no_order_and_no_exclusive_or() -> None:

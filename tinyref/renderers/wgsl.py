@@ -35,6 +35,8 @@ WGSL_OPS = C_STYLE_OPS - {"FDIV", "RECIP", "SQRT", "EXP2", "LOG2", "SIN", "POW"}
 
 _INTEGER = re.compile(r"\(?(-?\d+)l?[iu]\)?")
 
+_CONSTANT = (*"0123456789", "(-")
+
 # How a float becomes a word, or words, and back.
 _BITS = {
     dtypes.float32: ("bitcast<u32>(x)", "bitcast<f32>({})", "{}"),
@@ -83,6 +85,8 @@ class WgslRenderer(CStyleRenderer):
         super()._begin(program)
         self.is_strict = bool(config.integer("STRICT_FLOAT"))
         self._module: list[str] = []
+        addresses = (node for node in program.uops if node.op is Ops.INDEX)
+        self.has_long_positions = any(node.src[1].dtype.bits > 32 for node in addresses)
 
     # Types and literals
 
@@ -133,6 +137,9 @@ class WgslRenderer(CStyleRenderer):
 
     def cast(self, value: str, source: DType, target: DType) -> str:
         """Types of 64 bits are none of WGSL's: what compilers do with them is made exact."""
+        if source.bits == 64 and value.startswith(_CONSTANT):
+            # Not every compiler converts a constant, but what has a name is none.
+            value = self.define(source, value)
         if source is dtypes.float64 and target is dtypes.float16:
             return self.cast(self._odd_single(value), dtypes.float32, target)
         is_wider = source.is_int and target.is_int and target.bits > source.bits
@@ -200,8 +207,9 @@ class WgslRenderer(CStyleRenderer):
         return self.opaque(super().call(op, operands, dtype), dtype)
 
     def index(self, memory: str, position: str) -> str:
-        at = f"{memory}_at + {position}" if memory.startswith("data") else position
-        return f"{memory}[{at}]"
+        """By an i32: no binding has more elements, and WGSL takes no 64-bit index."""
+        at = f"i32({position})" if self.has_long_positions else position
+        return f"{memory}[{memory}_at + {at}]" if memory.startswith("data") else f"{memory}[{at}]"
 
     def read(self, element: str, dtype: DType) -> str:
         return element

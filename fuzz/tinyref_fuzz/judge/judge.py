@@ -240,9 +240,12 @@ class _Trial:
             raise
 
     def _may_refuse(self, verdict: Verdict) -> bool:
-        """Whether an error of the compiler is due: the kernel needs what the device lacks."""
+        """Whether it is due that the compiler fails, or the program has more than is declared.
+
+        So it is where the kernel itself needs what the device lacks.
+        """
         lacks = declared_lack(self.case.ast, self.judge.capabilities)
-        return verdict.symptom is Symptom.ERROR and lacks != ""
+        return verdict.symptom in (Symptom.ERROR, Symptom.LIMIT) and lacks != ""
 
     def _judge_optimised(self, opts: Opts, plain: Results | None = None) -> None:
         """Judges one list. Raises `KernelOptError` where this device refuses it.
