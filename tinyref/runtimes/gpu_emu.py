@@ -6,6 +6,8 @@ import functools
 import time
 from collections.abc import Sequence
 
+import llvmlite.binding as llvm
+
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import dtypes
@@ -50,7 +52,7 @@ class GpuEmuBackend(Backend):
             has_grid=True,
             has_groups=True,
             shared_bytes=SHARED_BYTES,
-            images=True,
+            images=_converts_halves(),
             matrix_tiles=_TILES,
             # Made of single products: as slow as these are.
             tiles_pay=False,
@@ -101,3 +103,9 @@ class GroupKernel:
         for buffer in buffers:
             self._memory.check(buffer)
         return time.perf_counter() - start if wait else None
+
+
+def _converts_halves() -> bool:
+    """Whether the processor converts float16, which texels may be; each but an old x86 does."""
+    found: bool = llvm.get_host_cpu_features().get("f16c", True)
+    return found
