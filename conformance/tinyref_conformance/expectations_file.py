@@ -99,8 +99,11 @@ def _phase(text: str, where: str) -> Phase:
 
 def check_link(link: str, where: str) -> None:
     """Raises `UserError` unless `link` leads to a page that a person can open."""
-    if not link.startswith(("https://", "http://")):
-        raise UserError(f"expectations: {where}: link {link!r}: use an https:// address")
+    if not link.startswith(("https://", "http://", "docs/")):
+        raise UserError(
+            f"expectations: {where}: link {link!r}: use an https:// address, or an entry of a page "
+            "of the project, such as docs/found.md#entry"
+        )
 
 
 def _expiry(value: Any, where: str) -> datetime.date | None:
