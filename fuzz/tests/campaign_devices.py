@@ -13,7 +13,7 @@ from typing import Any
 
 from tinyref.device import Availability
 from tinyref.errors import DeviceError
-from tinyref.runtimes.python import TextBackend
+from tinyref.runtimes.python import TextBackend, TextCompiler
 
 # One program in so many has the fault: chosen by its text, so always the same ones.
 ONE_IN = 10
@@ -38,6 +38,34 @@ class Faulty(TextBackend):
 
 class Healthy(TextBackend):
     """The device as it is, under another name."""
+
+
+class SlowCompiler(TextCompiler):
+    def compile(self, source: str) -> bytes:
+        time.sleep(0.5)
+        return super().compile(source)
+
+
+class Slow(TextBackend):
+    """Compiles for half a second: a case takes seconds, a task of them a minute."""
+
+    @property
+    def compiler(self) -> TextCompiler:  # type: ignore[override] # a property of the class there
+        return SlowCompiler()
+
+
+class SlowAndWrong(Slow):
+    """Flips a bit of every first output, too."""
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        return _flipping(super().load(entry, binary))
+
+
+class HangingAll(Slow):
+    """Hangs in every kernel."""
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        time.sleep(1000)
 
 
 class Crashing(Faulty):

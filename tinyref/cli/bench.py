@@ -12,13 +12,16 @@ import typer
 from tinyref.cli.options import path
 
 if TYPE_CHECKING:
-    from tinyref.cli.bench_rows import Measured
+    from tinyref.cli.bench_rows import BenchRow, Measured
 
 
 def bench(
     row: Annotated[str, typer.Option(help="Only rows that match this glob.")] = "*",
     json_file: Annotated[
         Path | None, typer.Option("--json", parser=path, help="Write the numbers to this file too.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Measure this device and its backend, and nothing else.")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
 ) -> None:
@@ -29,6 +32,8 @@ def bench(
       tinyref bench
       tinyref bench --row lower
       tinyref bench --row "interpreter.*" --json numbers.json
+      tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
+      tinyref bench --device my_package.backend:MyBackend --row copy
 
     Each row shows median, least and most of its repeats. Where a row has a peer, both were
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
@@ -36,10 +41,11 @@ def bench(
     from tinyref.cli.bench_rows import facts, matching_rows, measure
     from tinyref.cli.options import check_gives_values, opening_device
 
-    check_gives_values(opening_device(""))
+    name = opening_device(device)
+    check_gives_values(name)
     if json_file is not None:
         _check_writable(json_file)
-    rows = matching_rows(row)
+    rows = matching_rows(row) if device is None else _rows_of_device(name, row)
     print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
     measured: list[Measured] = []
     for number, found in enumerate(rows, 1):
@@ -49,8 +55,19 @@ def bench(
             print(_line(result), flush=True)
     if json_file is not None:
         numbers = {"schema": "tinyref.bench", "version": 1, **facts()}
+        if device is not None:
+            numbers["device"] = name
         numbers["rows"] = [result.to_json() for result in measured]
         json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def _rows_of_device(device: str, row: str) -> list[BenchRow]:
+    from tinyref.cli.bench_device import device_rows
+    from tinyref.device import Device
+
+    # It may have opened in another process only.
+    _ = Device[device].capabilities
+    return device_rows(device, row)
 
 
 def _show_progress(text: str) -> None:

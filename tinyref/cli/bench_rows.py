@@ -242,9 +242,9 @@ def _interpreter_matmul(repeats: int) -> Iterator[Measured]:
         yield Measured(
             name,
             "million multiply-adds a second",
-            [work / _seconds(run) for _ in range(repeats)],
+            [work / seconds_of_call(run) for _ in range(repeats)],
             "numpy matmul",
-            [work / _seconds(lambda: x @ x) for _ in range(repeats)],
+            [work / seconds_of_call(lambda: x @ x) for _ in range(repeats)],
             note=f"{MATMUL}^3 float32, the program for {device}, sanitizer on",
         )
 
@@ -259,9 +259,9 @@ def _interpreter_sin(repeats: int) -> Iterator[Measured]:
     yield Measured(
         "interpreter.sin",
         "million sines a second",
-        [work / _seconds(run) for _ in range(repeats)],
+        [work / seconds_of_call(run) for _ in range(repeats)],
         "numpy sin",
-        [work / _seconds(lambda: np.sin(x)) for _ in range(repeats)],
+        [work / seconds_of_call(lambda: np.sin(x)) for _ in range(repeats)],
         note=f"{SIN}^2 float32, sanitizer on",
     )
 
@@ -280,7 +280,7 @@ def _interpreter_call(output: Any, device: str = "PYTHON") -> Callable[[], None]
     return lambda: interpreter.run(buffers)
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def seconds_of_call(run: Callable[[], object]) -> float:
     """Seconds of one call, over enough calls to measure; the first is not counted."""
     run()
     count = 1

@@ -47,6 +47,8 @@ DEFAULT_TIMEOUT = 30.0
 TICK_SECONDS = 0.2
 # What the examinations that are left may take once the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
+# Of the seconds that were asked for, where there are some; one examination has its time anyway.
+LAST_EXAMINATIONS_SHARE = 0.1
 RATE_SECONDS = 20.0
 CASES = "cases"
 UNREACHED = "unreached.md"
@@ -371,14 +373,14 @@ class Campaign:
             if executor.busy == 0 and self._is_over():
                 return
             if self._is_over() and not self._chunks:
-                give_up = min(give_up, time.monotonic() + LAST_EXAMINATIONS_SECONDS)
+                give_up = min(give_up, time.monotonic() + self._last_examinations_seconds)
             if time.monotonic() > give_up:
                 return
             finished = executor.finished_tasks(TICK_SECONDS)
             self._bind(executor)
             for done in finished:
                 self._take(done)
-            self.reporter.update(self._progress())
+            self.reporter.update(self._progress(executor.cases_under_way))
 
     def _bind(self, executor: Executor) -> None:
         """Notes what the device is, once, when that is known.
@@ -423,6 +425,14 @@ class Campaign:
         """Whether the time is up; it begins when the first worker is ready."""
         seconds = self.request.seconds
         return seconds is not None and self._seconds_used() >= seconds
+
+    @property
+    def _last_examinations_seconds(self) -> float:
+        """What the examinations that are left may take; little where time was given."""
+        if self.request.seconds is None:
+            return LAST_EXAMINATIONS_SECONDS
+        share = max(self.request.seconds * LAST_EXAMINATIONS_SHARE, self.request.examine_seconds)
+        return min(LAST_EXAMINATIONS_SECONDS, share)
 
     def _seconds_used(self) -> float:
         """How many of the seconds are gone, in this run and in those before that it resumes."""
@@ -472,7 +482,6 @@ class Campaign:
             self._triage.add(finding)
         for result in done.results:
             self._rules.update(result.rules)
-        self._recent.append((time.monotonic(), task.stop - task.first))
 
     def _keep(self, found: Examination) -> None:
         """Stores an examined finding; a bucket shows the smallest case, then the earliest."""
@@ -503,16 +512,19 @@ class Campaign:
         except (OSError, UserError) as error:
             raise CampaignError(f"cannot write a reproducer: {error}") from error
 
-    def _progress(self) -> Progress:
-        now = time.monotonic()
-        while self._recent and now - self._recent[0][0] > RATE_SECONDS:
-            self._recent.popleft()
+    def _progress(self, under_way: int = 0) -> Progress:
+        """With the cases of tasks that are under way: on slow devices a task takes minutes."""
+        now, cases = time.monotonic(), self._cases + under_way
         elapsed = self._seconds_elapsed()
-        rate = sum(cases for _, cases in self._recent) / max(min(elapsed, RATE_SECONDS), 1e-3)
+        if self._ready is not None:
+            self._recent.append((now, cases))
+        while len(self._recent) > 1 and now - self._recent[0][0] > RATE_SECONDS:
+            self._recent.popleft()
+        earlier, before = self._recent[0] if self._recent else (now, cases)
         fraction, left = self._ahead(elapsed)
         return Progress(
-            cases=self._cases,
-            rate=rate,
+            cases=cases,
+            rate=(cases - before) / max(now - earlier, 1e-3),
             rules=len(self._rules),
             known_rules=known_rules(),
             findings=self._findings,

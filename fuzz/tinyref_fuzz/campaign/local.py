@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinyref import config
 from tinyref.errors import UserError
@@ -25,16 +25,28 @@ RETIRING_SHARE = 0.5
 
 @dataclass
 class Work:
-    """A task under way: the results so far, and the how many-th attempt at an examination it is."""
+    """A task under way: the results so far, and the how many-th attempt at an examination it is.
+
+    is_cut: it ends with the case that it is at.
+    """
 
     task: Task
     results: list[CaseResult] = field(default_factory=list)
     attempt: int = 1
     is_untouched: bool = True
+    is_cut: bool = False
 
     @property
     def next_number(self) -> int:
         return self.task.first + len(self.results)
+
+    @property
+    def is_over(self) -> bool:
+        return self.next_number == self.task.stop or (self.is_cut and bool(self.results))
+
+    def done(self) -> Done:
+        """The task as far as it was carried out, and what came of it."""
+        return Done(replace(self.task, stop=self.next_number), tuple(self.results))
 
 
 @dataclass
@@ -95,8 +107,20 @@ class LocalExecutor(Executor):
 
     def recall(self) -> list[Task]:
         recalled = [work.task for work in self._waiting if work.is_untouched]
-        self._waiting = deque(work for work in self._waiting if not work.is_untouched)
+        begun = [work for work in self._waiting if not work.is_untouched]
+        begun += [worker.task for worker in self._supervisor.busy if worker.task]
+        for work in begun:
+            work.is_cut = not work.task.is_examination
+        # What waits for another worker, as one has died over it, waits no longer.
+        waiting = [work for work in self._waiting if not work.is_untouched]
+        self._done += [work.done() for work in waiting if work.is_over]
+        self._waiting = deque(work for work in waiting if not work.is_over)
         return recalled
+
+    @property
+    def cases_under_way(self) -> int:
+        under_way = [worker.task for worker in self._supervisor.busy if worker.task]
+        return sum(len(work.results) for work in (*under_way, *self._waiting))
 
     def submit(self, task: Task) -> None:
         self._waiting.append(Work(task))
@@ -148,7 +172,9 @@ class LocalExecutor(Executor):
     def on_message(self, worker: WorkerProcess, message: Message) -> None:
         """Takes what a worker sends of its task."""
         work = worker.task
-        assert work is not None, "a worker ends what it was given"
+        if work is None:
+            assert worker.killed_for, "a worker ends what it was given"
+            return
         worker.reset_silence()
         if "begin" in message:
             worker.item = message["begin"]
@@ -157,12 +183,17 @@ class LocalExecutor(Executor):
         if "end" in message:
             worker.cases += 1
             work.results.append(CaseResult.from_json(message["end"]))
+            if work.is_cut:
+                self._done.append(work.done())
+                worker.task = None
+                # It knows of no end but that of its task.
+                worker.kill(Cause.DISMISSED)
         elif "examined" in message:
             found = Examination.from_json(message["examined"])
             self._done.append(Done(work.task, examination=found))
             self._release(worker)
         elif "done" in message:
-            self._done.append(Done(work.task, tuple(work.results)))
+            self._done.append(work.done())
             self._release(worker)
 
     def on_opened(self, worker: WorkerProcess, opened: dict[str, str]) -> None:
@@ -206,10 +237,10 @@ class LocalExecutor(Executor):
         if self._tries.is_pinned(number, death, has_begun=worker.item is not None):
             seconds = worker.limits.seconds if death.cause is Cause.TIMEOUT else 0.0
             work.results.append(CaseResult(number, seconds, verdict=verdict_of_death(death)))
-        if work.next_number < work.task.stop:
-            self._waiting.appendleft(work)
+        if work.is_over:
+            self._done.append(work.done())
         else:
-            self._done.append(Done(work.task, tuple(work.results)))
+            self._waiting.appendleft(work)
 
     def _died_examining(self, work: Work, death: Death) -> None:
         """Once more, only to keep the case; and if even that fails, without it."""

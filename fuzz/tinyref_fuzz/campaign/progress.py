@@ -81,6 +81,7 @@ class Lines(Reporter):
         self._out = out
         self._seconds = seconds
         self._last = time.monotonic()
+        self._has_begun = False
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -89,8 +90,10 @@ class Lines(Reporter):
 
     def update(self, progress: Progress) -> None:
         now = time.monotonic()
-        if now - self._last < self._seconds:
+        is_first = progress.cases > 0 and not self._has_begun
+        if now - self._last < self._seconds and not is_first:
             return
+        self._has_begun = self._has_begun or is_first
         self._last = now
         self._out.write(f"{progress}\n")
         self._out.flush()

@@ -160,9 +160,17 @@ class Executor(ABC):
         """Opens the device before there is a task, where it is of this machine."""
         return
 
+    @property
+    def cases_under_way(self) -> int:
+        """How many cases are judged of tasks that are not done, as far as that is known."""
+        return 0
+
     @abstractmethod
     def recall(self) -> list[Task]:
-        """Takes back tasks that nobody has begun, as far as that is known."""
+        """Takes back tasks that nobody has begun, as far as that is known.
+
+        Of those that are begun the case under way is the last: they come back shorter.
+        """
 
     @abstractmethod
     def submit(self, task: Task) -> None:

@@ -1,0 +1,110 @@
+"""`tinyref bench --device`: what is measured of any backend, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tinyref.cli.app import app
+from tinyref.cli.bench_device import NOT_OF_A_DEVICE, device_rows
+from tinyref.cli.bench_rows import ROWS, Measured
+from tinyref.errors import UserError
+
+VENDORS = """
+    import time
+    from tinyref.runtimes.python import TextBackend, TextCompiler
+
+    class Compiler(TextCompiler):
+        def compile(self, source):
+            time.sleep(0.2)
+            return super().compile(source)
+
+        def compile_many(self, sources):
+            time.sleep(0.2)
+            return [source.encode() for source in sources]
+
+    class Mine(TextBackend):
+        @property
+        def compiler(self):
+            return Compiler()
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "benched_backend.py").write_text(textwrap.dedent(VENDORS))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    sys.modules.pop("benched_backend", None)
+    return "benched_backend:Mine"
+
+
+def rows_of(device: str, glob: str, repeats: int = 1) -> Sequence[Measured]:
+    return [found for row in device_rows(device, glob) for found in row.run(repeats)]
+
+
+def test_a_device_has_numbers_of_compiler_launches_and_copies() -> None:
+    found = {each.name: each for each in rows_of("CPU", "[lc]*[eyh]", 2)}
+    assert list(found) == ["compile", "launch", "launch.many", "copy.in", "copy.out"]
+    for each in found.values():
+        assert len(each.values) == 2
+        assert all(0 < value < 1e6 for value in each.values)
+
+
+def test_a_compiler_of_many_sources_is_compared_with_itself(mine: str) -> None:
+    (found,) = rows_of(mine, "compile.together")
+    # 16 kernels share 200 ms, or one has them alone.
+    assert found.median < 100
+    assert found.peer_median >= 200
+    assert found.ratio < 0.75
+
+
+def test_a_compiler_of_single_sources_is_said_to_be_that() -> None:
+    (found,) = rows_of("CPU", "compile.together")
+    assert found.missing == "its compiler takes one source at a time"
+
+
+def test_a_backend_that_is_not_installed_is_measured(mine: str, tmp_path: Path) -> None:
+    file = tmp_path / "numbers.json"
+    arguments = ["bench", "--device", mine, "--row", "copy", "--repeats", "1", "--json", str(file)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(file.read_text())
+    assert numbers["device"] == mine
+    assert [row["name"] for row in numbers["rows"]] == ["copy.in", "copy.out"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "words"),
+    [
+        ("interpreter.*", "is not of a device, it is of the interpreter"),
+        ("lower", "is not of a device, it is what tinyref does before"),
+        ("quality.rowsum", "compares code for this processor with numpy"),
+        ("readers", "is not of a device, it reads files"),
+        ("nothing", "no row matches 'nothing': with --device accepted are globs of compile, "),
+    ],
+)
+def test_rows_of_something_else_are_refused_with_the_reason(glob: str, words: str) -> None:
+    with pytest.raises(UserError) as error:
+        device_rows("CPU", glob)
+    assert words in str(error.value)
+
+
+def test_every_row_is_of_a_device_or_has_its_reason() -> None:
+    of_devices = {"compile", "conform", "fuzz"}
+    assert {row.name.partition(".")[0] for row in ROWS} == of_devices | set(NOT_OF_A_DEVICE)
+
+
+@pytest.mark.parametrize("device", ["NULL", "NPY"])
+def test_a_device_without_values_is_refused(device: str) -> None:
+    done = CliRunner().invoke(app, ["bench", "--device", device, "--row", "launch"])
+    assert isinstance(done.exception, UserError)
+    assert f"device: {device} " in str(done.exception)

@@ -1,0 +1,164 @@
+"""The rows of `tinyref bench --device`: what one device and its backend cost, whatever it is."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tinyref.cli.bench_fuzz import judged_cases
+from tinyref.cli.bench_programs import data, gelu
+from tinyref.cli.bench_rows import ROWS, BenchRow, Measured, seconds_of_call
+from tinyref.codegen.compile import compile_kernel
+from tinyref.config import Context
+from tinyref.device import BatchCompiler, Buffer, Device
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.runtimes.kernel import compile_kernels_together, compile_program
+from tinyref.schedule import schedule
+from tinyref.uops.program import Program
+
+COPIED_BYTES = 1 << 24
+# Kernels that are compiled in one call.
+TOGETHER = 16
+CONFORM_SECONDS = 60.0
+
+# Why other rows are not measured of a device, by the first word of their names.
+NOT_OF_A_DEVICE = {
+    "lower": "is what tinyref does before it knows of a device",
+    "realize": "is mostly what tinyref does before it knows of a device",
+    "schedule": "is what tinyref does before it knows of a device",
+    "interpreter": "is of the interpreter, which is its own device",
+    "quality": "compares code for this processor with numpy",
+    "threads": "compares code for this processor with itself",
+    "jit": "is the cost of a replay whose kernels take no time",
+    "memory": "counts the bytes of a plan, which are the same on all devices",
+    "readers": "reads files",
+}
+
+
+def _gelu(device: str, number: int) -> Program:
+    """A kernel of 512x512 elements; the number makes it one that no cache has seen."""
+    with Context(DEVICE=device):
+        output = gelu(data(512, 512)) * (1.5 + number + os.getpid() / 7)
+        (kernel,) = schedule([(output.node, device)]).kernels
+    return compile_kernel(kernel.ast, Device[device].capabilities)
+
+
+def _milliseconds(act: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    act()
+    return (time.perf_counter() - started) * 1e3
+
+
+def _compile(device: str, repeats: int) -> Iterator[Measured]:
+    programs = [_gelu(device, number) for number in range(repeats + 1)]
+    with Context(CACHE=0):
+        values = [
+            _milliseconds(functools.partial(compile_program, device, program))
+            for program in programs
+        ]
+    # The first one starts what all others find started.
+    yield Measured("compile", "ms, gelu 512x512, program to loaded kernel", values[1:])
+
+
+def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
+    name, unit = "compile.together", f"ms a kernel, {TOGETHER} in one call"
+    if not isinstance(Device[device].compiler, BatchCompiler):
+        yield Measured(name, unit, missing="its compiler takes one source at a time")
+        return
+    values, alone = [], []
+    for repeat in range(repeats):
+        first = 1000 + 2 * TOGETHER * repeat
+        several = [_gelu(device, first + number) for number in range(TOGETHER + 1)]
+        one = [several.pop()]
+        together = functools.partial(compile_kernels_together, device)
+        values.append(_milliseconds(functools.partial(together, several)) / TOGETHER)
+        alone.append(_milliseconds(functools.partial(together, one)))
+    yield Measured(name, unit, values, "one in a call", alone)
+
+
+def _launch(device: str, repeats: int) -> Iterator[Measured]:
+    """A kernel that stores 16 numbers, to its end; and many of them, whose ends nobody awaits."""
+    with Context(DEVICE=device):
+        (item,) = schedule([((data(16) + 1).node, device)]).kernels
+    kernel = compile_program(device, compile_kernel(item.ast, Device[device].capabilities))
+    buffers = [Buffer(device, each.size, each.dtype) for each in kernel.program.parameters]
+    for buffer in buffers:
+        buffer.copy_in(memoryview(bytes(buffer.nbytes)))
+
+    def launch() -> None:
+        kernel(buffers)
+        Device[device].synchronize()
+
+    def launch_many() -> None:
+        for _ in range(100):
+            kernel(buffers)
+        Device[device].synchronize()
+
+    note = "16 elements"
+    values = [seconds_of_call(launch) * 1e6 for _ in range(repeats)]
+    yield Measured("launch", "us, a launch and its end", values, note=note)
+    values = [seconds_of_call(launch_many) * 1e4 for _ in range(repeats)]
+    yield Measured("launch.many", "us a launch, 100 in a row", values, note=note)
+
+
+def _copy(device: str, repeats: int) -> Iterator[Measured]:
+    buffer = Buffer(device, COPIED_BYTES, dtypes.uint8)
+    host = bytes(COPIED_BYTES)
+
+    def copy_in() -> None:
+        buffer.copy_in(memoryview(host))
+        Device[device].synchronize()
+
+    for name, act in (("copy.in", copy_in), ("copy.out", buffer.copy_out)):
+        values = [COPIED_BYTES / seconds_of_call(act) / 1e9 for _ in range(repeats)]
+        yield Measured(name, "GB/s, 16 MiB", values)
+
+
+def _fuzz(device: str, repeats: int) -> Iterator[Measured]:
+    judged_cases(device, 0, 2)
+    found = [judged_cases(device, 100 * number) for number in range(repeats)]
+    unit = "optimised kernels judged in a second of one core"
+    yield Measured("fuzz", unit, [each.rate for each in found])
+
+
+def _conform(device: str, repeats: int) -> Iterator[Measured]:
+    """As far as a minute comes: on some devices all of it takes hours."""
+    from tinyref_conformance.conform import Request, conform
+    from tinyref_conformance.runner import Settings
+    from tinyref_conformance.statuses import MEASURED
+
+    with tempfile.TemporaryDirectory(prefix="tinyref-bench-") as folder:
+        settings = Settings(device, Path(folder), budget=CONFORM_SECONDS)
+        report = conform(Request(settings)).report
+    run = sum(report.counts[status] for status in MEASURED)
+    rate = run / report.certificate["seconds"]
+    yield Measured("conform", "cases a second, with --budget 1m", [rate], note=report.verdict)
+
+
+_ROWS: dict[str, Callable[[str, int], Iterator[Measured]]] = {
+    "compile": _compile,
+    "compile.together": _compile_together,
+    "launch": _launch,
+    "copy": _copy,
+    "fuzz": _fuzz,
+    "conform": _conform,
+}
+
+
+def device_rows(device: str, glob: str) -> list[BenchRow]:
+    """The rows of a device that match. Raises `UserError`, with the reason, where none does."""
+    found = [name for name in _ROWS if fnmatch.fnmatchcase(name, glob)]
+    if found:
+        return [BenchRow(name, functools.partial(_ROWS[name], device)) for name in found]
+    accepted = f"with --device accepted are globs of {', '.join(_ROWS)}"
+    others = [row.name for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
+    reason = NOT_OF_A_DEVICE.get(others[0].partition(".")[0]) if others else None
+    if reason is not None:
+        raise UserError(f"bench: row {others[0]} is not of a device, it {reason}: {accepted}")
+    raise UserError(f"bench: no row matches {glob!r}: {accepted}")
