@@ -150,7 +150,7 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     barrier = [build.barrier()] if items > 1 else []
     subject = programs.program(
         "shared",
-        *(filling, put, build.close(filling), *barrier),
+        *(item, filling, put, build.close(filling), *barrier),
         *(total, adding, new, build.close(adding)),
         build.store(programs.at(out, item), total),
         group=(items, 1, 1),

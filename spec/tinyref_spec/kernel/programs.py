@@ -32,10 +32,15 @@ from tinyref_spec.measure import refusal, run_exact
 INT = dtypes.int32
 Extents = tuple[int, int, int]
 EXACT = Ulp(0).sentence
+_EVERYWHERE = frozenset({Ops.CONST, Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL})
 
 
 def emit(*roots: UOp) -> tuple[UOp, ...]:
-    """The given nodes in their order, each after the sources of its own that are still missing."""
+    """The given nodes in their order, each after the sources of its own that are still missing.
+
+    Constants and memory come first: what stands in a block may not be used outside of it.
+    """
+    first: list[UOp] = []
     found: list[UOp] = []
     seen: set[UOp] = set()
     for root in roots:
@@ -43,8 +48,8 @@ def emit(*roots: UOp) -> tuple[UOp, ...]:
             # A barrier has no sources: each one that is written down counts.
             if node is barrier() or node not in seen:
                 seen.add(node)
-                found.append(node)
-    return tuple(found)
+                (first if node.op in _EVERYWHERE else found).append(node)
+    return (*first, *found)
 
 
 def program(

@@ -1,0 +1,64 @@
+"""Programs that are written by hand obey the rules of programs: a renderer may rely on them."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from tinyref.errors import VerifyError
+from tinyref.uops.node import UOp
+from tinyref.uops.program import Program
+from tinyref.verify import Dialect, verify
+from tinyref_spec import catalogue
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import programs
+
+
+class VerifiedError(BaseException):
+    """The program was looked at: it need not run. No case catches it."""
+
+
+class Verifying(DeviceUnderTest):
+    """Looks at the first program of a case instead of running it."""
+
+    def run_program(self, program: Program, *arguments: object, **named: object) -> list[Array]:
+        found_in(program)
+
+
+def found_in(program: Program) -> NoReturn:
+    verify(Dialect.PROGRAM, program.uops)
+    raise VerifiedError
+
+
+def verified(query: str) -> int:
+    """How many programs there are; an error of a rule is let out, with the case."""
+    device = Verifying("PYTHON")
+    count = 0
+    for case in catalogue.cases(Profile.QUICK, query):
+        try:
+            case.run(device)
+        except VerifiedError:
+            count += 1
+        except VerifyError as error:
+            raise AssertionError(f"{case.id}: {error}") from error
+    return count
+
+
+@pytest.mark.long
+def test_every_program_obeys_the_rules() -> None:
+    names = "barriers,extremes,boxes,arrays,long,name,unused,grids,group,item,grid,loop,gate,limit"
+    query = ",".join(f"kernel.program.{name}" for name in names.split(","))
+    assert verified(query) > 60
+
+
+def test_one_that_does_not_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def turned(*roots: UOp) -> tuple[UOp, ...]:
+        return emit(*roots)[::-1]
+
+    emit = programs.emit
+    monkeypatch.setattr(programs, "emit", turned)
+    with pytest.raises(AssertionError, match=r"kernel\.program\.loop\.nested: program\.order\.1"):
+        verified("kernel.program.loop.nested")
