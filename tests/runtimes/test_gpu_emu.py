@@ -412,6 +412,16 @@ def test_a_wrong_number_of_buffers_is_refused() -> None:
         kernel.launchable([], (1, 1, 1), (1, 1, 1))
 
 
+def test_what_is_larger_than_a_gpu_has_is_refused() -> None:
+    with pytest.raises(DeviceError, match="turned: 65540 bytes of shared memory: there are 65536"):
+        run(turned(elements=16385))
+    kernel = compile_program("GPU_EMU", turned())
+    buffers = [Buffer("GPU_EMU", TOTAL, INT) for _ in range(2)]
+    handles = [buffer.handle for buffer in buffers]
+    with pytest.raises(UserError, match=r"group \(33, 32, 1\): accepted are up to 1024 work-items"):
+        kernel.launchable(handles, (1, 1, 1), (33, 32, 1))
+
+
 def test_an_information_is_read_back() -> None:
     source = LlvmGpuRenderer(22, checked=True).render(turned())
     line = next(line for line in source.splitlines() if ".info" in line)

@@ -11,6 +11,9 @@ from tinyref import config
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host_memory import ALIGNMENT, HostAllocator, HostHandle, address_of
 
+# The largest group of an emulated GPU, and the shared memory of one.
+MAX_GROUP_SIZE = 1024
+MAX_SHARED_BYTES = 64 * 2**10
 # Bytes before and after each allocation that nobody may write, and what they hold.
 GUARD = ALIGNMENT
 _GUARD_BYTES = b"\xc3" * GUARD

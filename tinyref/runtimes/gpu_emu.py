@@ -14,11 +14,15 @@ from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS
 from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
 from tinyref.runtimes.cpu import llvm_availability, llvm_versions
-from tinyref.runtimes.emulated_memory import EmulatedAllocator, Piece
+from tinyref.runtimes.emulated_memory import (
+    MAX_GROUP_SIZE,
+    MAX_SHARED_BYTES,
+    EmulatedAllocator,
+    Piece,
+)
 from tinyref.runtimes.gpu_emulator import Extents, GroupFunction, LlvmEmulator
 from tinyref.uops.tiles import TILES
 
-SHARED_BYTES = 64 * 1024
 # Those of types that the host has; the others would be of emulated numbers.
 _TILES = tuple(tile for tile in TILES.values() if {tile.dtype_in, tile.dtype_out} <= LLVM_DTYPES)
 
@@ -51,7 +55,8 @@ class GpuEmuBackend(Backend):
             vector_lanes=(1, 2, 4, 8, 16),
             has_grid=True,
             has_groups=True,
-            shared_bytes=SHARED_BYTES,
+            shared_bytes=MAX_SHARED_BYTES,
+            group_size_limit=MAX_GROUP_SIZE,
             images=_converts_halves(),
             matrix_tiles=_TILES,
             # Made of single products: as slow as these are.

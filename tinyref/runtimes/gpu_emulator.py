@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import config
-from tinyref.errors import DeviceError
+from tinyref.errors import DeviceError, UserError
 from tinyref.interpret.errors import Fault
 from tinyref.renderers.llvm_gpu import (
     ALIGNMENT,
@@ -39,7 +39,12 @@ from tinyref.runtimes.cpu import (
     run_all_passes,
     run_cheap_passes,
 )
-from tinyref.runtimes.emulated_memory import bytes_at, run_in_order
+from tinyref.runtimes.emulated_memory import (
+    MAX_GROUP_SIZE,
+    MAX_SHARED_BYTES,
+    bytes_at,
+    run_in_order,
+)
 from tinyref.runtimes.gpu_groups import DRIVER, RUN_GROUPS
 from tinyref.runtimes.host_memory import HostHandle, address_of
 from tinyref.runtimes.host_threads import run_groups, thread_count
@@ -131,6 +136,11 @@ class GroupFunction:
         text = ctypes.string_at(self._library[f"{entry}.info"])
         self.info = Info.of(text.decode())
         self.shared = SharedLayout(self.info)
+        used = sum(each.elements * each.itemsize for each in self.shared.arrays)
+        if used > MAX_SHARED_BYTES:
+            raise DeviceError(
+                device, f"{entry}: {used} bytes of shared memory: there are {MAX_SHARED_BYTES}"
+            )
         self.parameters = [each for each in self.info.memories if each.offset is None]
         self.frame_bytes = self._frame_bytes() if self.info.has_coroutines else 0
 
@@ -186,11 +196,15 @@ class GroupLaunch:
         grid: Extents,
         group: Extents,
     ) -> None:
-        """Raises `DeviceError` for another number of buffers than the kernel takes."""
+        """Raises `DeviceError` for another number of buffers, `UserError` for too large a group."""
         if len(addresses) != len(kernel.parameters):
             raise DeviceError(
                 kernel.device,
                 f"{kernel.entry} takes {len(kernel.parameters)} buffers, got {len(addresses)}",
+            )
+        if math.prod(group) > MAX_GROUP_SIZE:
+            raise UserError(
+                f"{kernel.device}: group {group}: accepted are up to {MAX_GROUP_SIZE} work-items"
             )
         self._kernel = kernel
         self._count = math.prod(grid)

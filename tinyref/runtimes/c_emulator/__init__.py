@@ -7,7 +7,8 @@ behind the end of an array of it and a barrier that only some work-items reach a
 """
 
 from tinyref.runtimes.c_emulator.dialects import CUDA, OPENCL, PLAIN, Dialect
-from tinyref.runtimes.c_emulator.engine import MAX_GROUP_SIZE, MAX_SHARED_BYTES, CEmulator
+from tinyref.runtimes.c_emulator.engine import CEmulator
+from tinyref.runtimes.emulated_memory import MAX_GROUP_SIZE, MAX_SHARED_BYTES
 
 __all__ = [
     "CUDA",

@@ -10,7 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.c_emulator.dialects import ENTRY_PREFIX, Dialect, text_of
-from tinyref.runtimes.emulated_memory import bytes_at, run_in_order
+from tinyref.runtimes.emulated_memory import (
+    MAX_GROUP_SIZE,
+    MAX_SHARED_BYTES,
+    bytes_at,
+    run_in_order,
+)
 from tinyref.runtimes.host_threads import run_groups, thread_count
 from tinyref.runtimes.toolchain import (
     SharedObject,
@@ -24,10 +29,8 @@ Extents = tuple[int, int, int]
 
 # Kernels of emulated devices are small and new each time: what compiles quickest is best.
 _COMPILERS = ("tcc", "gcc", "clang")
-# Of one group, which a worker must be able to hold.
-MAX_GROUP_SIZE = 1024
+# A worker must be able to count them.
 MAX_GROUPS = 2**32 - 1
-MAX_SHARED_BYTES = 64 * 2**10
 # A launch is cut into more pieces than threads, for groups may take unlike times.
 _PIECES_PER_THREAD = 4
 
