@@ -13,42 +13,67 @@ from tinyref_conformance.faulty import (
     launches,
     memory,
     rearranged,
+    renderings,
     replay,
     tiles,
     transfers,
     waiting,
 )
+from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_spec.case import Rung
+
+# Without the tensor level: every fault shows elsewhere, and it takes most of the time.
+QUERY = "memory,kernel,isa,system"
+# Each case is compiled by a slow compiler: a few of every rung are enough.
+RENDERING_QUERY = ",".join(
+    (
+        *("memory.open", "memory.launch.float32", "memory.gate", "kernel.store.constant.*int32"),
+        *("kernel.store.constant.*8", "kernel.store.constant.float32", "kernel.one_alu.add"),
+        *("kernel.view.permute.float32", "kernel.offset.int32", "kernel.variable"),
+        *("isa.binary.idiv.int32", "isa.binary.shr.int32", "isa.binary.cmpne.float32"),
+        *("isa.binary.cmplt.int8", "isa.ternary.where.int32", "isa.cast.float32"),
+        *("kernel.program.grid", "kernel.program.gate", "kernel.program.vector*"),
+        *("kernel.program.loop.nested", "kernel.program.item", "kernel.program.group"),
+        "kernel.program.limit.buffers",
+    )
+)
+EMULATED_OPENCL = "tinyref_conformance.faulty.emulated:EmulatedOpencl"
 
 
 @dataclass(frozen=True)
 class FaultyDevice:
     """One broken device.
 
-    rung: where the suite must say that it is broken first.
+    rung: where the suite must say that it is broken first. healthy: the device that it would be
+    without the fault. query: the cases that are enough to tell. module: where `--device` finds it.
     """
 
     backend: type[Backend]
     sentence: str
     rung: Rung
+    healthy: str = "PYTHON"
+    query: str = QUERY
+    module: str = "tinyref_conformance.faulty"
 
     @property
     def name(self) -> str:
         return self.backend.__name__
 
     @property
-    def healthy(self) -> str:
-        """The device that it would be without the fault."""
-        return "GPU_EMU" if issubclass(self.backend, groups.BrokenGpu) else "PYTHON"
-
-    @property
     def device(self) -> str:
         """The name by which `--device` opens it."""
-        return f"tinyref_conformance.faulty:{self.name}"
+        return f"{self.module}:{self.name}"
 
 
 def _faulty(backend: type[Backend], rung: Rung) -> FaultyDevice:
-    return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung)
+    healthy = "GPU_EMU" if issubclass(backend, groups.BrokenGpu) else "PYTHON"
+    return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung, healthy)
+
+
+def _rendering(edit: Edit, healthy: str) -> FaultyDevice:
+    backend = renderings.DEVICES[edit.name]
+    module = renderings.__name__
+    return FaultyDevice(backend, edit.sentence, edit.rung, healthy, RENDERING_QUERY, module)
 
 
 FAULTY_DEVICES: dict[str, FaultyDevice] = {
@@ -99,3 +124,10 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(transfers.LateTransfer, Rung.JIT),
     )
 }
+
+FAULTY_RENDERINGS: dict[str, FaultyDevice] = {
+    **{edit.name: _rendering(edit, EMULATED_OPENCL) for edit in OPENCL_EDITS},
+    **{edit.name: _rendering(edit, "WEBGPU") for edit in WGSL_EDITS},
+}
+
+ALL_FAULTY = {**FAULTY_DEVICES, **FAULTY_RENDERINGS}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.report import Report
 from tinyref_conformance.runner import Settings
 from tinyref_spec.case import Rung
-
-# Without the tensor level: every fault shows elsewhere, and it takes most of the time.
-QUERY = "memory,kernel,isa,system"
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,15 @@ class Caught:
 
 @dataclass
 class Score:
-    """All faulty devices; `healthy` is what each healthy one failed, nothing when it passed."""
+    """All faulty devices.
+
+    healthy: what each healthy one failed, nothing when it passed. skipped: the faulty ones that are
+    made of a device which is not here, and why.
+    """
 
     healthy: dict[str, list[str]] = field(default_factory=dict)
     caught: list[Caught] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     @property
     def is_perfect(self) -> bool:
@@ -52,6 +56,7 @@ class Score:
         for name, problems in self.healthy.items():
             lines.append(f"{name:20} {'FAILS' if problems else 'passes'}  the healthy device")
             lines += [f"  {problem}" for problem in problems[:5]]
+        lines += [f"skipped: {reason}" for reason in self.skipped]
         for found in self.caught:
             lines.append(f"{found.faulty.name:20} {_verdict(found)}  {found.faulty.sentence}")
             if found.case:
@@ -70,23 +75,36 @@ def _verdict(found: Caught) -> str:
     return where if found.is_on_its_rung else f"{where}, not on '{found.faulty.rung.title}'"
 
 
-def score(folder: Path | None = None, only: str = "", query: str = QUERY, jobs: int = 0) -> Score:
-    """Runs the suite on each faulty device, or on the one named, and on what it is made of.
+def score(
+    folder: Path | None = None,
+    only: str = "",
+    query: str = "",
+    jobs: int = 0,
+    devices: Mapping[str, FaultyDevice] = FAULTY_DEVICES,
+) -> Score:
+    """Runs the suite on each of `devices`, or on the one named, and on what it is made of.
 
-    Reports stay in `folder` if one is given. Raises `UserError` for an unknown name.
+    Each runs the cases of `query`, or else those that are enough for it. Reports stay in `folder`
+    if one is given. Raises `UserError` for an unknown name.
     """
-    if only and only not in FAULTY_DEVICES:
-        raise UserError(
-            f"faulty: unknown device {only!r}: accepted are {', '.join(FAULTY_DEVICES)}"
-        )
-    chosen = [FAULTY_DEVICES[only]] if only else list(FAULTY_DEVICES.values())
+    if only and only not in devices:
+        raise UserError(f"faulty: unknown device {only!r}: accepted are {', '.join(devices)}")
+    chosen = [devices[only]] if only else list(devices.values())
     with tempfile.TemporaryDirectory(prefix="tinyref-faulty-") as temporary:
         root = folder or Path(temporary)
-        healthy = sorted({faulty.healthy for faulty in chosen})
-        found = Score({name: _problems(_run(name, root / name, query, jobs)) for name in healthy})
-        for faulty in chosen:
-            report = _run(faulty.device, root / faulty.name, query, jobs)
-            found.caught.append(_judge(faulty, report))
+        found = Score()
+        for healthy in dict.fromkeys(faulty.healthy for faulty in chosen):
+            same = [faulty for faulty in chosen if faulty.healthy == healthy]
+            available = Device.availability(healthy)
+            if not available.works:
+                found.skipped.append(f"{len(same)} of {healthy}: {available.reason}")
+                continue
+            name = healthy.rpartition(":")[2]
+            report = _run(healthy, root / name, query or same[0].query, jobs)
+            found.healthy[name] = _problems(report)
+            for faulty in same:
+                report = _run(faulty.device, root / faulty.name, query or faulty.query, jobs)
+                found.caught.append(_judge(faulty, report))
     return found
 
 

@@ -1,0 +1,124 @@
+"""Texts of OpenCL C and WGSL that are broken on purpose: each is caught on the rung it breaks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tinyref.device import Device
+from tinyref.errors import TinyrefError
+from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
+from tinyref_conformance.faulty.registry import EMULATED_OPENCL, FAULTY_RENDERINGS
+from tinyref_conformance.faulty.score import score
+from tinyref_spec import catalogue
+from tinyref_spec.device_under_test import DeviceUnderTest
+
+# The first case, in the order of the ladder, that shows each fault.
+OPENCL_CASES = {
+    "LostInfinity": "kernel.store.constant.float32.value:6",
+    "LostNegativeZeroLiteral": "kernel.store.constant.float32.value:5",
+    "ZeroForNan": "kernel.store.constant.float32.value:8",
+    "LeastIntegerOffByOne": "kernel.store.constant.int32.value:4",
+    "ShortDecimals": "kernel.store.constant.float32.value:4",
+    "SwappedOperands": "isa.binary.idiv.int32.special:0",
+    "SwappedBuffers": "kernel.program.limit.buffers.all",
+    "IgnoredOffset": "kernel.store.constant.int32.size:1",
+    "OffsetInElements": "kernel.store.constant.int32.size:1",
+    "OffsetOfTheFirst": "kernel.offset.int32.offset:1",
+    "SwappedGroupDimensions": "kernel.view.permute.float32.read.5x7",
+    "LogicalShift": "isa.binary.shr.int32.special:0",
+    "NanEqualsItself": "isa.binary.cmpne.float32.special:0",
+    "UnsignedBytes": "isa.binary.cmplt.int8.special:0",
+    "RoundedCast": "isa.cast.float32.to_int8.special:0",
+    "ConvertedBits": "kernel.one_alu.add.float16.size:1",
+    "LostStoreGate": "memory.gate.store.float32.size:1",
+    "InvertedStoreGate": "memory.gate.store.float32.size:1",
+    "LostLoadGate": "memory.gate.load.float32.size:2",
+    "SwappedLanes": "kernel.program.vector2.float32.add",
+    "ShortVectorStore": "kernel.program.vector2.float32.add",
+    "LoopOnceMore": "kernel.program.gate.load",
+    "LoopFromOne": "kernel.program.gate.load",
+    "SwappedItemDimensions": "kernel.program.item.4x1x1",
+    "GroupForItem": "kernel.program.item.4x1x1",
+    "GlobalForGroup": "kernel.program.item.4x1x1",
+    "NoBarrier": "kernel.program.group.reverse:8",
+    "PrivateArray": "kernel.program.group.reverse:2",
+    "ShortSharedArray": "kernel.program.group.reverse:2",
+}
+WGSL_CASES = {
+    "WgslLostInfinity": "kernel.store.constant.float32.value:6",
+    "WgslLostNegativeZero": "kernel.store.constant.float32.value:5",
+    "WgslLostMask": "kernel.store.constant.int8.size:1",
+    "WgslClearedNeighbours": "kernel.store.constant.int8.size:1",
+    "WgslIgnoredOffset": "kernel.offset.int32.offset:1",
+}
+CASES = {**OPENCL_CASES, **WGSL_CASES}
+
+
+def test_there_are_thirty_and_more_faults() -> None:
+    edits = (*OPENCL_EDITS, *WGSL_EDITS)
+    assert len(FAULTY_RENDERINGS) == len(edits) >= 30
+    assert [edit.name for edit in edits] == list(CASES)
+    for faulty in FAULTY_RENDERINGS.values():
+        assert Device.backend_class(faulty.device) is faulty.backend
+    for group in (OPENCL_EDITS, WGSL_EDITS):
+        assert len({edit.sentence for edit in group}) == len(group)
+
+
+def test_an_edit_changes_all_that_it_finds_and_nothing_else() -> None:
+    (edit,) = [edit for edit in OPENCL_EDITS if edit.name == "SwappedGroupDimensions"]
+    text = "int a = get_group_id(0), b = get_group_id(1), c = get_local_id(0);\n"
+    wrong = "int a = get_group_id(1 - 0), b = get_group_id(1 - 1), c = get_local_id(0);\n"
+    assert edit.apply(text) == wrong
+    assert edit.apply("barrier(CLK_LOCAL_MEM_FENCE);") == "barrier(CLK_LOCAL_MEM_FENCE);"
+
+
+def is_right(device: str, case_id: str) -> bool:
+    """Whether a case passes on a device; an error of the device is no pass."""
+    (case,) = catalogue.cases(query=re.sub(r"([*?\[])", r"[\1]", case_id))
+    try:
+        return case.run(DeviceUnderTest(device)).passed
+    except TinyrefError:
+        return False
+
+
+def check(name: str) -> None:
+    faulty = FAULTY_RENDERINGS[name]
+    available = Device.availability(faulty.healthy)
+    if not available.works:
+        pytest.skip(f"{faulty.healthy}: {available.reason}")
+    case = CASES[name]
+    (row,) = [row for row in catalogue.all_rows() if catalogue.matches(case, row.id)]
+    assert row.rung is faulty.rung
+    assert is_right(faulty.healthy, case)
+    assert not is_right(faulty.device, case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("edit", OPENCL_EDITS, ids=lambda edit: edit.name)
+def test_a_broken_text_of_opencl_is_caught(edit: Edit) -> None:
+    check(edit.name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("edit", WGSL_EDITS, ids=lambda edit: edit.name)
+def test_a_broken_text_of_wgsl_is_caught(edit: Edit) -> None:
+    check(edit.name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTY_RENDERINGS)
+def test_nothing_below_its_rung_shows_a_fault(name: str) -> None:
+    found = score(only=name, jobs=2, devices=FAULTY_RENDERINGS)
+    if found.skipped:
+        pytest.skip(found.skipped[0])
+    assert found.is_perfect, found.text()
+
+
+@pytest.mark.slow
+def test_the_emulated_language_itself_passes() -> None:
+    name = "EmulatedOpencl"
+    assert EMULATED_OPENCL.endswith(name)
+    found = score(only="LostInfinity", jobs=2, devices=FAULTY_RENDERINGS)
+    assert found.healthy == {name: []}

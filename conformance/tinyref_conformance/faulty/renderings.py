@@ -1,0 +1,51 @@
+"""Devices whose renderer prints one thing wrong: an edit of each text, of OpenCL C or of WGSL.
+
+OpenCL C runs on a GPU made of the host, so that every machine with a C compiler can run it.
+"""
+
+from __future__ import annotations
+
+from tinyref.device import Backend
+from tinyref.renderers.c_style import CStyleRenderer
+from tinyref.runtimes.webgpu import WebgpuBackend
+from tinyref.uops.program import Program
+from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
+from tinyref_conformance.faulty.emulated import EmulatedOpencl
+
+
+class EditedRenderer:
+    """A renderer with an edit."""
+
+    def __init__(self, inner: CStyleRenderer, edit: Edit) -> None:
+        self._inner = inner
+        self._edit = edit
+
+    def entry_name(self, program: Program) -> str:
+        return self._inner.entry_name(program)
+
+    def render(self, program: Program) -> str:
+        return self._edit.apply(self._inner.render(program))
+
+
+def edited(base: type[Backend], edit: Edit) -> type[Backend]:
+    """The device `base` with an edit of the texts that it prints."""
+
+    def renderer(self: Backend) -> EditedRenderer:
+        return EditedRenderer(base.renderer.__get__(self), edit)
+
+    members = {"__doc__": edit.sentence, "__module__": __name__, "renderer": property(renderer)}
+    return type(edit.name, (base,), members)
+
+
+DEVICES: dict[str, type[Backend]] = {
+    **{edit.name: edited(EmulatedOpencl, edit) for edit in OPENCL_EDITS},
+    **{edit.name: edited(WebgpuBackend, edit) for edit in WGSL_EDITS},
+}
+
+
+def __getattr__(name: str) -> type[Backend]:
+    """The classes by their names, as the paths of devices need them."""
+    try:
+        return DEVICES[name]
+    except KeyError:
+        raise AttributeError(name) from None
