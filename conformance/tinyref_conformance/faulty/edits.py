@@ -297,7 +297,7 @@ WGSL_EDITS = (
         r"select\(([^,()]+), ([^,()]+), ",
         r"select(\2, \1, ",
         "Swaps what is chosen and what is not.",
-        Rung.ALU,
+        Rung.ONE_ALU,
     ),
     Edit(
         "WgslLogicalShift",

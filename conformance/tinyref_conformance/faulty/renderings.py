@@ -1,12 +1,14 @@
 """Devices whose renderer prints one thing wrong: an edit of each text, of OpenCL C or of WGSL.
 
-OpenCL C runs on a GPU made of the host, so that every machine with a C compiler can run it.
+OpenCL C runs on a GPU made of the host, so that every machine with a C compiler can run it, and, as
+the devices whose names begin with "Driver", on the first OpenCL device that is there.
 """
 
 from __future__ import annotations
 
 from tinyref.device import Backend
 from tinyref.renderers.c_style import CStyleRenderer
+from tinyref.runtimes.opencl import OpenCLBackend
 from tinyref.runtimes.webgpu import WebgpuBackend
 from tinyref.uops.program import Program
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
@@ -27,19 +29,23 @@ class EditedRenderer:
         return self._edit.apply(self._inner.render(program))
 
 
-def edited(base: type[Backend], edit: Edit) -> type[Backend]:
-    """The device `base` with an edit of the texts that it prints."""
+def edited(base: type[Backend], edit: Edit, name: str = "") -> type[Backend]:
+    """The device `base` with an edit of the texts that it prints; `name` is that of the class."""
 
     def renderer(self: Backend) -> EditedRenderer:
         return EditedRenderer(base.renderer.__get__(self), edit)
 
     members = {"__doc__": edit.sentence, "__module__": __name__, "renderer": property(renderer)}
-    return type(edit.name, (base,), members)
+    return type(name or edit.name, (base,), members)
 
 
 DEVICES: dict[str, type[Backend]] = {
     **{edit.name: edited(EmulatedOpencl, edit) for edit in OPENCL_EDITS},
     **{edit.name: edited(WebgpuBackend, edit) for edit in WGSL_EDITS},
+    **{
+        f"Driver{edit.name}": edited(OpenCLBackend, edit, f"Driver{edit.name}")
+        for edit in OPENCL_EDITS
+    },
 }
 
 
