@@ -46,7 +46,7 @@ from tinyref.runtimes.emulated_memory import (
     run_in_order,
 )
 from tinyref.runtimes.gpu_groups import DRIVER, RUN_GROUPS
-from tinyref.runtimes.host_memory import HostHandle, address_of
+from tinyref.runtimes.host_memory import address_of
 from tinyref.runtimes.host_threads import run_groups, thread_count
 
 Extents = tuple[int, int, int]
@@ -234,18 +234,22 @@ class GroupLaunch:
             cells.enter(self._words)
             self._run_part(0, self._count)
             return
-        parts = min(self._count, thread_count() * _PARTS)
+        threads = thread_count()
+        parts = min(self._count, threads * _PARTS if threads > 1 else 1)
         bounds = [self._count * part // parts for part in range(parts + 1)]
         run_groups(lambda part: self._run_part(bounds[part], bounds[part + 1]), parts)
 
     def _run_part(self, first: int, end: int) -> None:
         words = self._words.copy()
-        shared = _aligned(self._kernel.shared.nbytes)
-        frames = _aligned(self._items * self._kernel.frame_bytes)
-        words[Field.SHARED] = address_of(shared)
-        exchange = _aligned(self._kernel.info.exchange_bytes)
-        words[Field.FRAMES] = address_of(frames)
-        words[Field.EXCHANGE] = address_of(exchange)
+        shared = _rounded(self._kernel.shared.nbytes)
+        exchange = _rounded(self._kernel.info.exchange_bytes)
+        memory = np.empty(
+            shared + exchange + self._items * self._kernel.frame_bytes + ALIGNMENT, np.uint8
+        )
+        start = _rounded(address_of(memory))
+        words[Field.SHARED] = start
+        words[Field.EXCHANGE] = start + shared
+        words[Field.FRAMES] = start + shared + exchange
         self._kernel.run(words.ctypes.data, self._kernel.address, first, end)
         if words[Field.FAULT]:
             message = _fault_message(self._kernel, words)
@@ -404,9 +408,3 @@ def _unpacked(number: int, extents: Sequence[int]) -> tuple[int, int, int]:
 
 def _rounded(nbytes: int) -> int:
     return nbytes + -nbytes % ALIGNMENT
-
-
-def _aligned(nbytes: int) -> HostHandle:
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -address_of(memory) % ALIGNMENT
-    return memory[start : start + nbytes]
