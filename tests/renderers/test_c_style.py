@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tinyref.device import NamingRenderer, entry_point
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.c import CRenderer
+from tinyref.renderers.c_language import CStyleLanguage
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.renderers.opencl import OpenCLRenderer
@@ -67,6 +69,19 @@ def test_a_program_of_groups(golden: Callable[[str, str], None], suffix: str) ->
     golden(f"groups.{suffix}", LANGUAGES[suffix]().render(reversed_groups()))
 
 
+def test_an_index_of_two_types_has_two_names() -> None:
+    out = build.define_global(0, dtypes.int64, 4)
+    wide = build.special("group", 0, build.const(dtypes.int64, 4), dtypes.int64)
+    narrow = build.special("group", 0, number(4), INT)
+    store = build.store(build.index(out, narrow), wide)
+    text = OpenCLRenderer().render(
+        Program("k", toposort([store]), (Parameter(0, dtypes.int64, 4, True, False),))
+    )
+    declared = sorted(line.strip() for line in text.splitlines() if "get_group_id" in line)
+    assert len(declared) == 2
+    assert len({line.split()[1] for line in declared}) == 2
+
+
 def test_a_language_without_groups_refuses_them() -> None:
     with pytest.raises(
         UserError, match=r"C here has no item index of dimension 0: accepted are gr"
@@ -103,6 +118,15 @@ def test_a_renderer_may_be_shared(golden: Callable[[str, str], None]) -> None:
     assert "float" not in before
     assert renderer.render(reversed_groups()) == OpenCLRenderer().render(reversed_groups())
     assert renderer.render(empty) == before
+
+
+def test_the_page_lists_what_a_language_may_change() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "backend.md").read_text()
+    section = page.partition("## Renderers\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")]
+    listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {name for name in vars(CStyleLanguage) if not name.startswith("_")}
 
 
 class Pascal(CStyleRenderer):

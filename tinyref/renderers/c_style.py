@@ -134,6 +134,9 @@ class CStyleRenderer(CStyleLanguage):
         special = payload_of(node, SpecialArg)
         text = self.launch_index(special.scope, special.dim)
         name = f"{special.scope}_{special.dim}"
+        if name in self._names.values():
+            # The same index in another type.
+            name = self.fresh(f"{name}_")
         self.declare(self.declare_value(self.type(node.dtype), name, text))
         return name
 
