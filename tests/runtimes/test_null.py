@@ -84,7 +84,7 @@ def test_the_memory_plan_is_that_of_other_devices() -> None:
     peaks = {}
     for device in ("NULL", "PYTHON"):
         x = Tensor.empty(4, 4, device=device).realize()
-        memory.peak[device] = memory.now[device]
+        memory.peak[device] = memory.now.setdefault(device, 0)
         for _ in range(6):
             x = x - x.sum(0, keepdim=True)
         x.realize()
@@ -184,6 +184,7 @@ def test_commands_that_look_at_values_refuse_it(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert says in shown.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_explain_shows_all_but_the_result(

@@ -11,7 +11,14 @@ import typer
 from tinyref import reproduce
 from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz_score import score
-from tinyref.cli.options import MAX_JOBS, check_finite, device_name, path, say_bounded
+from tinyref.cli.options import (
+    MAX_JOBS,
+    check_finite,
+    check_gives_values,
+    device_name,
+    path,
+    say_bounded,
+)
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -131,6 +138,8 @@ def fuzz(
         raise UserError("restart: goes with --resume; without it a campaign begins anew anyway")
     check_finite(seconds=seconds, timeout=timeout)
     name = device_name(device)
+    if not cluster:
+        check_gives_values(name)
     request = Request(
         device=name,
         folder=folder or Path(f"fuzz-{file_name(name)}"),
