@@ -13,6 +13,7 @@ from tinyref import config
 from tinyref.algebra.evaluate import bound_value, launch_grid
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import elements_in
+from tinyref.codegen.decompose.check import check_program
 from tinyref.device import (
     Backend,
     BatchCompiler,
@@ -236,11 +237,7 @@ def compile_program(device: str, program: Program) -> Kernel:
     found = _by_program.get(key)
     if found is not None:
         return found
-    limit = backend.capabilities.buffer_limit
-    if len(program.parameters) > limit:
-        raise UserError(
-            f"{program.name}: takes {len(program.parameters)} buffers, {canonical} accepts {limit}"
-        )
+    check_program(program, backend.capabilities)
     launch = backend.interpret(program)
     source = None
     if launch is None:
@@ -270,6 +267,7 @@ def compile_ahead(device: str, programs: Sequence[Program]) -> int:
     for program in programs:
         if _by_program.get((canonical, backend.compiler.key, _flags(), program)) is None:
             with contextlib.suppress(Exception):  # it comes again where the program is asked for
+                check_program(program, backend.capabilities)
                 sources.append(backend.renderer.render(program))
     return compile_together(backend, sources)
 
@@ -281,6 +279,8 @@ def compile_kernels_together(device: str, programs: Sequence[Program]) -> list[K
     """
     canonical = Device.canonical(device)
     backend, compiler = Device[canonical], Device[canonical].compiler
+    for program in programs:
+        check_program(program, backend.capabilities)
     if any(backend.interpret(program) for program in programs):
         return [compile_program(canonical, program) for program in programs]
     sources = [backend.renderer.render(program) for program in programs]

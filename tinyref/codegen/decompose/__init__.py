@@ -53,7 +53,7 @@ def decompose(root: UOp, capabilities: Capabilities) -> UOp:
     check_dtypes(root.toposort(), capabilities)
     for _, apply in passes(root, capabilities):
         root = apply(root)
-    check_ops(root, capabilities)
+    check_ops(root.toposort(), capabilities)
     return root
 
 
