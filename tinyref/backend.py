@@ -36,6 +36,7 @@ from tinyref.renderers.payloads import (
     payload_of,
     variable_position,
 )
+from tinyref.renderers.wgsl import WgslRenderer
 from tinyref.runtimes.c_emulator import CUDA as CUDA_C
 from tinyref.runtimes.c_emulator import OPENCL as OPENCL_C
 from tinyref.runtimes.c_emulator import PLAIN as PLAIN_C
@@ -44,6 +45,7 @@ from tinyref.runtimes.emulated_driver import EmulatedDriver
 from tinyref.runtimes.emulated_memory import Piece as EmulatedMemory
 from tinyref.runtimes.gpu_emulator import LLVM_VERSION, LlvmEmulator
 from tinyref.runtimes.reuse import ReuseStatistics, ReusingAllocator
+from tinyref.runtimes.webgpu import WebgpuAllocator, WebgpuBackend, WebgpuKernel, WebgpuMemory
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
@@ -119,6 +121,11 @@ __all__ = [
     "UOp",
     "UserError",
     "VarArg",
+    "WebgpuAllocator",
+    "WebgpuBackend",
+    "WebgpuKernel",
+    "WebgpuMemory",
+    "WgslRenderer",
     "dtypes",
     "element_of",
     "entry_name",

@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.cli.written_backends import tinyref, write_package
+from tinyref.backend import WebgpuBackend
 from tinyref.cli.new_backend.languages import LANGUAGES
 from tinyref.runtimes.toolchain import COMPILERS
 
@@ -20,41 +21,16 @@ C_LIKE = [name for name, language in LANGUAGES.items() if language.is_c_like]
 PART = "isa.binary.mod.int32.special,kernel.program.group,kernel.offset,memory.order,tensor.softmax"
 
 
-def tinyref(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command, with the packages of the folder `path`."""
-    environment = dict(os.environ)
-    if path is not None:
-        environment["PYTHONPATH"] = os.pathsep.join(
-            [str(path), *filter(None, [environment.get("PYTHONPATH")])]
-        )
-    command = [sys.executable, "-m", "tinyref", *arguments]
-    return subprocess.run(command, text=True, capture_output=True, check=False, env=environment)
-
-
-def install(folder: Path) -> None:
-    """What `pip install -e` adds besides the path: the metadata with the entry points."""
-    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    metadata = folder / f"{project['name']}-{project['version']}.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    lines = []
-    for group, entries in project["entry-points"].items():
-        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
-    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
-
-
 @pytest.fixture(params=list(LANGUAGES))
 def generated(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     """A language, and the folder of a package for the device SAMPLE, installed."""
     language: str = request.param
     if LANGUAGES[language].is_c_like and not any(map(shutil.which, COMPILERS)):
         pytest.skip(f"{language} needs one of {', '.join(COMPILERS)}")
+    if language == "wgsl" and not WebgpuBackend.availability().works:
+        pytest.skip(WebgpuBackend.availability().reason)
     folder = tmp_path / "written"
-    run = tinyref("new-backend", "sample", "--language", language, "--out", str(folder))
-    assert run.returncode == 0, run.stderr
-    install(folder)
+    write_package("sample", language, folder)
     return language, folder
 
 
@@ -106,7 +82,7 @@ def test_what_is_written_is_clean_and_typed(generated: tuple[str, Path], tmp_pat
 def test_what_is_written_imports_nothing_of_tinyref_but_its_front_door(tmp_path: Path) -> None:
     for language in LANGUAGES:
         folder = tmp_path / language
-        assert tinyref("new-backend", "sample", "--language", language, "--out", str(folder))
+        write_package("sample", language, folder)
         texts = [path.read_text() for path in folder.rglob("*.py")]
         found = {
             name for text in texts for name in re.findall(r"(?:from|import) (tinyref\S*)", text)
@@ -154,14 +130,13 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_an_unknown_language_is_refused(tmp_path: Path) -> None:
     run = tinyref("new-backend", "mine", "--language", "openc", "--out", str(tmp_path / "x"))
     assert run.returncode == 2
-    assert "did you mean opencl? accepted are c, opencl, cuda, llvm" in run.stderr
+    assert "did you mean opencl? accepted are c, opencl, cuda, llvm, wgsl" in run.stderr
 
 
 def test_a_broken_table_fails_the_rung_that_it_breaks(tmp_path: Path) -> None:
     """The check above can fail: work-items that are swapped are found on their rung."""
     folder = tmp_path / "written"
-    tinyref("new-backend", "sample", "--language", "llvm", "--out", str(folder))
-    install(folder)
+    write_package("sample", "llvm", folder)
     runtime = folder / "sample" / "runtime.py"
     text = runtime.read_text()
     right = "Piece(handle.memory, handle.offset + offset)"

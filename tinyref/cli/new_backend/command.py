@@ -13,7 +13,7 @@ from tinyref.cli.options import path
 def new_backend(
     name: Annotated[str, typer.Argument(help="What the device is called, such as MINE.")],
     language: Annotated[
-        str, typer.Option(help="The language of its kernels: c, opencl, cuda, llvm.")
+        str, typer.Option(help="The language of its kernels: c, opencl, cuda, llvm, wgsl.")
     ] = "opencl",
     out: Annotated[
         Path | None, typer.Option(parser=path, help="The folder to write: ./NAME in lower case.")

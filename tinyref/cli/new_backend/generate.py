@@ -24,8 +24,6 @@ _FILES = {
     ".gitignore": "gitignore",
     ".github/workflows/conformance.yml": "conformance.yml",
     "PACKAGE/__init__.py": "init.py",
-    "PACKAGE/backend.py": "backend.py",
-    "PACKAGE/runtime.py": "runtime.py",
     "PACKAGE/py.typed": "",
     "tests/test_conformance.py": "test_conformance.py",
 }
@@ -81,7 +79,12 @@ def files_of(device: str, language: Language) -> dict[str, str]:
         "language": language,
         "contract": CONTRACT,
     }
-    files = {**_FILES, "PACKAGE/renderer.py": language.renderer}
+    files = {
+        **_FILES,
+        "PACKAGE/backend.py": language.backend,
+        "PACKAGE/renderer.py": language.renderer,
+        "PACKAGE/runtime.py": language.runtime,
+    }
     return {
         path.replace("PACKAGE", package): (
             templates.get_template(f"{template}.jinja").render(values) if template else ""

@@ -16,13 +16,21 @@ class Step:
     what: str
 
 
+_STEPS_OF_WEBGPU = (
+    Step("backend.py", "`availability` and `capabilities`: your adapter, and what it has"),
+    Step("renderer.py", "the table: how your language says what WGSL says"),
+    Step("runtime.py", "methods of the allocator and the kernel: your memory, your launches"),
+)
+
+
 @dataclass(frozen=True)
 class Language:
     """A language, and what differs between the packages that print it.
 
     title: what texts call it. needs: what must be installed. install: commands of a runner of CI.
-    renderer: the template of the renderer. emulator: how its device is made of the host, and
-    `imports` the names of `tinyref.backend` for that. is_c_like: its renderer is a table.
+    emulator: how its device is made of the host, and `imports` the names of `tinyref.backend` for
+    that; empty for one that runs elsewhere. is_c_like: its renderer is a table.
+    requires: what a package depends on. backend, renderer, runtime: their templates.
     """
 
     name: str
@@ -30,13 +38,18 @@ class Language:
     needs: str
     install: tuple[str, ...]
     renderer: str
-    emulator: str
-    imports: str
-    is_c_like: bool
+    emulator: str = ""
+    imports: str = ""
+    is_c_like: bool = False
+    requires: tuple[str, ...] = ()
+    backend: str = "backend.py"
+    runtime: str = "runtime.py"
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """What is replaced, in order."""
+        if not self.emulator:
+            return _STEPS_OF_WEBGPU
         table = "the table" if self.is_c_like else "the printers of nodes"
         return (
             Step("renderer.py", f"{table}: how your language says what {self.title} says"),
@@ -72,7 +85,17 @@ LANGUAGES = {
             renderer="renderer_llvm.py",
             emulator="LlvmEmulator(device)",
             imports="EmulatedDriver, EmulatedMemory, LlvmEmulator",
-            is_c_like=False,
+        ),
+        Language(
+            "wgsl",
+            "WGSL",
+            needs="the package wgpu and a driver of Vulkan (mesa-vulkan-drivers has lavapipe, "
+            "which computes on the host)",
+            install=("sudo apt-get install -y mesa-vulkan-drivers",),
+            renderer="renderer_wgsl.py",
+            backend="backend_wgsl.py",
+            runtime="runtime_wgsl.py",
+            requires=("wgpu",),
         ),
     )
 }
