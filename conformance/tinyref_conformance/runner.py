@@ -30,7 +30,7 @@ from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_conformance.time_left import TimeLeft
 from tinyref_conformance.workers import Task, WorkerProcess, record_of
-from tinyref_spec.case import Case
+from tinyref_spec.case import Case, Rung
 from tinyref_spec.ladder import TOGETHER
 
 TICK_SECONDS = 0.1
@@ -170,7 +170,7 @@ class Runner:
         if self.outcome.opened is None:
             self.journal.bind_device(opened["identity"])
             self.outcome.opened = opened
-            self._start_clock()
+            self._count_cases()
             self._batches.offered = bool(opened.get("compiles_many"))
         elif changes := differences(self.outcome.opened["identity"], opened["identity"]):
             raise UserError(
@@ -385,9 +385,8 @@ class Runner:
     def _decided(self) -> int:
         return len(self.outcome.records) + len(self.outcome.derived)
 
-    def _start_clock(self) -> None:
-        """The device is open: from now on what passes is time of cases."""
-        self._opened_at = time.monotonic()
+    def _count_cases(self) -> None:
+        """The device is open: which cases are to run is known."""
         todo = Counter(
             self._rows[case.row].rung
             for case in self._cases.values()
@@ -396,10 +395,9 @@ class Runner:
         self._time_left = TimeLeft(todo, self.settings.workers)
 
     def _show(self, row: str) -> None:
-        now = time.monotonic()
-        left = self._time_left.seconds(now - self._opened_at)
+        left = self._time_left.seconds()
         if left is not None:
-            left = min(left, max(self._deadline - now, 0.0))
+            left = min(left, max(self._deadline - time.monotonic(), 0.0))
         self.progress(self._decided(), row, left)
 
     def _note_budget(self) -> None:
@@ -458,6 +456,9 @@ class Runner:
         elif "launch" in message:
             worker.launch = message["launch"]
         elif "end" in message:
+            seconds = worker.seconds_since_last()
+            if seconds is not None:
+                self._time_left.note(self._rung_of(message["end"]), seconds)
             worker.item = None
             worker.limit(Limits(math.inf, self._memory))
             self._absorb()
@@ -472,9 +473,10 @@ class Runner:
             if self.outcome.add(record):
                 self._judge(record)
                 if record.attempt == 1 and self.outcome.opened and record.case in self._cases:
-                    self._time_left.note(
-                        self._rows[self._cases[record.case].row].rung, record.seconds
-                    )
+                    self._time_left.drop(self._rung_of(record.case))
+
+    def _rung_of(self, case_id: str) -> Rung:
+        return self._rows[self._cases[case_id].row].rung
 
     def _judge(self, record: Record) -> None:
         if record.attempt > 1 or not _fails(record) or self.is_expected(record):

@@ -45,9 +45,9 @@ COSTS: dict[Rung, Cost] = {
 # What is known beforehand of a rung weighs as much as so many cases of it.
 PRIOR_CASES = 15
 # A machine is at most so much slower than that of the costs, as far as its first cases tell.
-SLOWEST_HOST = 6.0
+SLOWEST_HOST = 16.0
 # Before so many cases and seconds there is nothing to go by.
-LEAST_CASES = 20
+LEAST_CASES = 50
 LEAST_SECONDS = 1.0
 
 
@@ -72,6 +72,11 @@ class _Sums:
     host: float
     kernels: float
 
+    @property
+    def slowness(self) -> float:
+        """How much slower than that of the costs the host is at most."""
+        return self.seconds / self.host if self.host else math.inf
+
     def beyond(self, host: float) -> float:
         """The seconds that a host so slow does not explain."""
         return max(self.seconds - host * self.host, 0.0)
@@ -90,26 +95,24 @@ class TimeLeft:
         self._seconds: dict[Rung, float] = {}
 
     def note(self, rung: Rung, seconds: float) -> None:
-        """A case has run, and took so long in its worker."""
-        self._left[rung] -= 1
+        """A case took so long: of its worker, with all that the worker did for it before."""
         self._done[rung] += 1
         self._seconds[rung] = self._seconds.get(rung, 0.0) + seconds
 
     def drop(self, rung: Rung) -> None:
-        """A case will not run."""
+        """A case has run, or will not."""
         self._left[rung] -= 1
 
-    def seconds(self, elapsed: float) -> float | None:
-        """The seconds that are left after `elapsed`; None while too little is known."""
-        if sum(self._done.values()) < LEAST_CASES or elapsed < LEAST_SECONDS:
+    def seconds(self) -> float | None:
+        """The seconds that are left; None while too little is known."""
+        seconds = sum(self._seconds.values())
+        if sum(self._done.values()) < LEAST_CASES or seconds < LEAST_SECONDS:
             return None
         model = self._fit()
         todo = sum(
             count * self._expected(rung, model) for rung, count in self._left.items() if count > 0
         )
-        # What passes besides the cases: compiling of many, starts of workers, waiting for others.
-        overhead = elapsed * self._jobs / max(sum(self._seconds.values()), 1e-9)
-        return todo * max(overhead, 1.0) / self._jobs
+        return todo / self._jobs
 
     def _expected(self, rung: Rung, model: _Model) -> float:
         """Seconds of a case: what those of its rung took, and until then what is to be expected."""
@@ -122,11 +125,11 @@ class TimeLeft:
         with_kernels = self._sums(has_kernels=True)
         # What is over may be of a slow host or of slow kernels, which nobody can tell apart by it:
         # the middle is never far off.
-        slowness = with_kernels.seconds / with_kernels.host if with_kernels.host else 1.0
-        host = math.sqrt(min(max(slowness, 1.0), SLOWEST_HOST))
+        slowness = min(SLOWEST_HOST, *(each.slowness for each in (plain, with_kernels)))
+        host = math.sqrt(max(slowness, 1.0))
         case = plain.beyond(host) / plain.cases if plain.cases else 0.0
         kernel = with_kernels.beyond(host) - with_kernels.cases * case
-        return _Model(host, case, max(kernel, 0.0) / with_kernels.kernels if kernel > 0 else 0.0)
+        return _Model(host, case, kernel / with_kernels.kernels if kernel > 0 else 0.0)
 
     def _sums(self, has_kernels: bool) -> _Sums:
         """Over the rungs that are begun and have kernels, or have none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,16 +42,27 @@ class WorkerProcess(supervisor.WorkerProcess[Task]):
     launch: int = 0
     batch: list[str] = field(default_factory=list)
     reserved: deque[Task] = field(default_factory=deque)
+    _busy_since: float | None = None
 
     def begin(
         self, task: Task, limits: Limits, batch: Sequence[tuple[str, Sequence[str]]] = ()
     ) -> None:
         """Gives the worker a task, and rows with their cases whose kernels it compiles before."""
         self.task = task
+        if self._busy_since is not None:
+            self._busy_since = time.monotonic()
         self.batch = [name for _, cases in batch for name in cases]
         self.limit(limits)
         message = {"row": task.row, "cases": task.cases, "attempt": task.attempt}
         self.send({**message, "batch": batch} if batch else message)
+
+    def seconds_since_last(self) -> float | None:
+        """What the case took that has ended, with what was done for it; None of the first one.
+
+        With that a worker loads the suite and the device starts.
+        """
+        since, self._busy_since = self._busy_since, time.monotonic()
+        return None if since is None else self._busy_since - since
 
 
 def record_of(worker: WorkerProcess, case: str, death: Death) -> Record:
