@@ -227,3 +227,22 @@ def test_naga_1_words_as_two_halves_are_refused(backend: WebgpuBackend) -> None:
         pytest.skip("the adapter has no shader-f16")
     with pytest.raises(DeviceError, match="expected to be `vec2<f16>`, but got `f32`"):
         backend.compiler.compile(source)
+
+
+@needs_adapter
+def test_lavapipe_2_a_widened_integer_is_less_than_no_constant(backend: WebgpuBackend) -> None:
+    """docs/found.md has it: once this fails on lavapipe, what goes around it may go."""
+    if "shader-int64" not in backend.features or "llvmpipe" not in backend.adapter.summary:
+        pytest.skip("the adapter is another one, or has no shader-int64")
+    source = (
+        "@group(0) @binding(0) var<uniform> launch_words: array<vec4<u32>, 1>;\n"
+        "@group(0) @binding(1) var<storage, read_write> a: array<u32>;\n"
+        "@compute @workgroup_size(1) fn compare() {\n"
+        "  let x = i64(bitcast<i32>(a[0]));\n"
+        "  a[1] = select(0u, 1u, x < 32li);\n"
+        "  a[2] = select(0u, 1u, x < 32li + i64(launch_words[0][0]));\n"
+        "}\n"
+    )
+    memory = put(backend.allocator, np.array([5, 7, 7], np.uint32))
+    load(backend, "compare", source)([memory])
+    assert get(backend.allocator, memory, np.uint32) == [5, 0, 1]

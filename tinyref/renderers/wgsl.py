@@ -181,6 +181,12 @@ class WgslRenderer(CStyleRenderer):
         return f"!({left} == {right})" if dtype.is_float else f"{left} != {right}"
 
     def less(self, left: str, right: str, dtype: DType) -> str:
+        """lavapipe compares an int64 with a constant wrongly: docs/found.md#lavapipe-2."""
+        if dtype is dtypes.int64:
+            left, right = (
+                f"({each} + i64({self.word(0)}))" if each.startswith(_CONSTANT) else each
+                for each in (left, right)
+            )
         return f"(!{left} && {right})" if dtype.is_bool else f"{left} < {right}"
 
     def negate(self, value: str, dtype: DType) -> str:
