@@ -173,6 +173,9 @@ def test_positions_are_of_32_bits() -> None:
     parameters = [Parameter(0, INT, 8, True, False), Parameter(1, INT, 1, False, True)]
     text = RENDERER.render(program(build.store(address, given(1, INT)), parameters=parameters))
     assert "  data0[data0_at + i32(v2)] = v1;" in text
+    first = build.index(build.define_global(0, INT, 8), build.const(dtypes.int64, 4))
+    text = RENDERER.render(program(build.store(first, given(1, INT)), parameters=parameters))
+    assert "  data0[data0_at + 4i] = v1;" in text
 
 
 def test_a_constant_of_64_bits_has_a_name_before_it_is_converted() -> None:

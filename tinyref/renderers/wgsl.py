@@ -35,6 +35,7 @@ WGSL_OPS = C_STYLE_OPS - {"FDIV", "RECIP", "SQRT", "EXP2", "LOG2", "SIN", "POW"}
 
 _INTEGER = re.compile(r"\(?(-?\d+)l?[iu]\)?")
 
+_LONG = re.compile(r"(\d+)li(.*)")
 _CONSTANT = (*"0123456789", "(-")
 
 # How a float becomes a word, or words, and back.
@@ -214,7 +215,11 @@ class WgslRenderer(CStyleRenderer):
 
     def index(self, memory: str, position: str) -> str:
         """By an i32: no binding has more elements, and WGSL takes no 64-bit index."""
-        at = f"i32({position})" if self.has_long_positions else position
+        at = position
+        if self.has_long_positions:
+            # A constant, to which the number of a lane may be added, is written as an i32.
+            known = _LONG.match(position)
+            at = f"{known.group(1)}i{known.group(2)}" if known else f"i32({position})"
         return f"{memory}[{memory}_at + {at}]" if memory.startswith("data") else f"{memory}[{at}]"
 
     def read(self, element: str, dtype: DType) -> str:
