@@ -1,0 +1,112 @@
+"""Rows of two float operations, and the limits of devices that contract or reassociate."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.dtype import dtypes
+from tinyref_spec.case import Needs, Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Bounded, SameBits, Ulp, reassociated, ulp_limit
+from tinyref_spec.isa.elementwise import row_of
+from tinyref_spec.isa.sequences import sequences
+from tinyref_spec.oracles import Expected
+
+OPERATIONS = {operation.id.removeprefix("isa.sequence."): operation for operation in sequences()}
+STRICT = Capabilities(CORE_DTYPES, CORE_OPS)
+CONTRACTING = Capabilities(CORE_DTYPES, CORE_OPS, contracts_floats=True)
+REASSOCIATING = Capabilities(CORE_DTYPES, CORE_OPS, reassociates_floats=True)
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def allows(name: str, capabilities: Capabilities, inputs: list[np.ndarray], actual: float) -> bool:
+    """Whether the row accepts a result of a device with these capabilities."""
+    operation = OPERATIONS[name]
+    strict = operation.reference(inputs)
+    expected, rule = operation.owed(capabilities, inputs, strict, operation.rule)
+    good = rule.judge(f32(actual), expected).good
+    return bool((good | ~_specified(expected)).all())
+
+
+def _specified(expected: Expected) -> np.ndarray:
+    found = expected.specified
+    return np.ones(expected.values.shape, np.bool_) if found is None else found
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "actual", "allowed_by"),
+    [
+        # (1 + e)(1 - e) - 1: 0 where the product rounds, else -e * e.
+        ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), 0.0, "strict contract reassociate"),
+        ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), -(2.0**-26), "contract reassociate"),
+        ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), 2.0**-20, ""),
+        ("product_sum.float32", (2, 3, 4), 10.0, "strict contract reassociate"),
+        ("product_sum.float32", (2, 3, 4), 11.0, ""),
+        ("sum_difference.float32", (2**-13, 2**20), 0.0, "strict contract reassociate"),
+        ("sum_difference.float32", (2**-13, 2**20), 2.0**-13, "reassociate"),
+        ("sum_difference.float32", (2**-13, 2**20), 1.0, ""),
+        ("times_zero.float32", (math.inf,), math.nan, "strict contract reassociate"),
+        ("times_zero.float32", (math.inf,), 0.0, "reassociate"),
+        ("times_zero.float32", (-2,), 0.0, "reassociate"),
+        ("times_zero.float32", (2,), 1.0, ""),
+    ],
+)
+def test_each_declaration_allows_what_it_says_and_no_more(
+    name: str, inputs: tuple[float, ...], actual: float, allowed_by: str
+) -> None:
+    columns = [f32(value) for value in inputs]
+    devices = {"strict": STRICT, "contract": CONTRACTING, "reassociate": REASSOCIATING}
+    found = [word for word, declared in devices.items() if allows(name, declared, columns, actual)]
+    assert found == allowed_by.split()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("device", "name", "passes"),
+    [
+        ("ContractingCpu", "product_sum", True),
+        ("SecretlyContractingCpu", "product_sum", False),
+        ("ReassociatingCpu", "sum_difference", True),
+        ("SecretlyReassociatingCpu", "sum_difference", False),
+    ],
+)
+def test_a_compiler_that_rearranges_is_caught_unless_it_says_so(
+    device: str, name: str, passes: bool
+) -> None:
+    tested = DeviceUnderTest(f"relaxed_devices:{device}")
+    row = row_of(OPERATIONS[f"{name}.float32"])
+    cases = [case for case in row.cases(Profile.QUICK) if not case.needs.unmet(tested.capabilities)]
+    assert len(cases) >= 3
+    assert all(case.run(tested).passed for case in cases) == passes
+
+
+def test_literals_are_for_strict_devices() -> None:
+    needs = Needs(features=frozenset({"strict floats"}))
+    assert needs.unmet(STRICT) is None
+    assert needs.unmet(CONTRACTING) == "the device does not declare strict floats"
+    assert needs.unmet(REASSOCIATING) is not None
+
+
+def test_limits_of_reassociating_devices() -> None:
+    assert ulp_limit("POW", dtypes.float32, False, True) == 512
+    assert ulp_limit("POW", dtypes.float32, False) == 16
+    assert ulp_limit("FDIV", dtypes.float32, False, True) == 2.5
+    assert ulp_limit("ADD", dtypes.float32, False, True) == 0
+
+
+def test_zeros_lose_their_signs_and_differences_from_one_a_rounding() -> None:
+    zero = Expected(f32(0.0))
+    assert not Ulp(0).judge(f32(-0.0), zero).good.all()
+    assert reassociated(Ulp(0)).judge(f32(-0.0), zero).good.all()
+    small = Expected(f32(1e-9), tolerance=np.zeros(1), wide=np.array([1e-9]))
+    assert not Bounded().judge(f32(2e-9), small).good.all()
+    assert reassociated(Bounded()).judge(f32(2e-9), small).good.all()
+    assert not reassociated(Bounded()).judge(f32(1e-6), small).good.all()
+    assert reassociated(SameBits()) == SameBits()
