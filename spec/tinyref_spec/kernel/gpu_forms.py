@@ -347,10 +347,14 @@ MIXED: dict[str, tuple[DType, ...]] = {
 }
 
 
+def _native(*used: DType) -> Needs:
+    """What a program over these types needs: nothing above the renderer emulates them."""
+    return kernel_needs(*used, features=[f"native:{dtype.name}" for dtype in used])
+
+
 def _array_checks() -> list[Check]:
     mixed = [
-        _check(name, _shared_arrays, held, 7, needs=kernel_needs(*held))
-        for name, held in MIXED.items()
+        _check(name, _shared_arrays, held, 7, needs=_native(*held)) for name, held in MIXED.items()
     ]
     return [*mixed, _check("many", _shared_arrays, (INT,) * 20, 6)]
 
@@ -394,7 +398,7 @@ def rows() -> Iterator[Row]:
             ("kernel.barrier", "kernel.local"),
             *(Rung.GROUP, "MAX", dtype),
             functools.partial(_extreme_checks, dtype),
-            *groups,
+            *(*groups, f"native:{dtype.name}"),
         )
     yield _row(
         "boxes",
