@@ -204,6 +204,8 @@ class Backend(ABC):
     `index` is the number after the colon in "CUDA:1".
     runs_kernels: False where the device only holds data: parts of its memory are tensors at once.
     takes_path: what follows the colon is the path of a file, as in "DISK:/tmp/weights".
+    survives_fork: True where a forked child may go on with a device that its parent opened; drivers
+    with threads or contexts do not. The fuzzer reduces crashes faster there.
     environment: the variables, besides our flags, that decide which device or compiler it takes;
     reports have their values, and a result is not gone on with under others.
     contract: the version of this contract for which it is written: `CONTRACT` as it was then. A
@@ -216,6 +218,7 @@ class Backend(ABC):
     environment: tuple[str, ...] = ()
     runs_kernels: bool = True
     takes_path: bool = False
+    survives_fork: bool = False
 
     def __init__(self, index: int = 0) -> None:
         self.index = index

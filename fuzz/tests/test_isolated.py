@@ -14,7 +14,7 @@ import pytest
 from faults import large_case  # a neighbour of this file, which is no package
 
 from tinyref.cli.entry import run
-from tinyref.device import Capabilities
+from tinyref.device import Capabilities, Device
 from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases
@@ -248,3 +248,48 @@ def test_a_case_without_an_end_is_not_reduced(
     words = ["--device", "campaign_devices:Hanging", "--timeout", "2"]
     assert run(["fuzz", "reduce", str(path), *words]) == 2
     assert "no end within 2 s: to try parts of it would take too long" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_a_crash_is_judged_in_forks_only_of_a_device_that_survives_them(
+    case: Case, monkeypatch: pytest.MonkeyPatch, survives: bool
+) -> None:
+    crash = Verdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
+    asked = []
+
+    class Fresh:
+        def __init__(self, device: str, seconds: float) -> None:
+            asked.append(("process", device, seconds))
+
+        def __enter__(self) -> Fresh:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            asked.append(("closed",))
+
+        def verdict(self, candidate: Case) -> Verdict:
+            asked.append(("judged",))
+            return crash
+
+    def judge_in_fork(candidate: Case, device: str, verdict: Verdict, limit: float) -> Verdict:
+        asked.append(("fork", device, limit))
+        return verdict
+
+    def examine(*given: Any) -> Any:
+        return given[4](case, given[2])
+
+    monkeypatch.setattr(TextBackend, "survives_fork", survives)
+    monkeypatch.setattr(isolated, "IsolatedJudge", Fresh)
+    monkeypatch.setattr(isolated, "judge_in_fork", judge_in_fork)
+    monkeypatch.setattr(isolated, "examine", examine)
+    found: Any = isolated.examine_crash(case, crash, "PYTHON", 5.0, 2.0)
+    assert found is crash
+    fresh = [("process", "PYTHON", 2.0), ("judged",), ("closed",)]
+    assert asked == ([("fork", "PYTHON", 2.0)] if survives else fresh)
+
+
+@pytest.mark.parametrize(
+    ("name", "survives"), [("CPU", True), ("PYTHON", True), ("OPENCL", False), ("OCLGRIND", False)]
+)
+def test_drivers_do_not_survive_a_fork(name: str, survives: bool) -> None:
+    assert Device.backend_class(name).survives_fork is survives

@@ -255,6 +255,7 @@ from tinyref.errors import DeviceError
 memory = Device["OPENCL"].allocator.allocate(4)
 child = os.fork()
 if child == 0:
+    Device["OPENCL"].allocator.free(memory)
     try:
         Device["OPENCL"].allocator.copy_out(memoryview(bytearray(4)), memory)
     except DeviceError as error:

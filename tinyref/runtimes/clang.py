@@ -35,6 +35,7 @@ class ClangBackend(Backend):
     """
 
     title = "host processor, C through gcc, clang or tcc"
+    survives_fork = True
     environment = ("CC",)
 
     def __init__(self, index: int = 0) -> None:

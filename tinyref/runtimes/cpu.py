@@ -89,6 +89,7 @@ class CpuBackend(Backend):
     """Kernels as functions of this process, compiled by LLVM for the host's own processor."""
 
     title = "host processor, LLVM through llvmlite"
+    survives_fork = True
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)

@@ -34,6 +34,7 @@ class GpuEmuBackend(Backend):
     """
 
     title = "GPU made of the host, LLVM through llvmlite"
+    survives_fork = True
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)

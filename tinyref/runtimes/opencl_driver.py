@@ -39,6 +39,11 @@ def is_started() -> bool:
     return _Process.is_started
 
 
+def is_forked() -> bool:
+    """Whether this process was forked off one that had asked for its drivers."""
+    return _Process.is_forked
+
+
 def pyopencl(name: str) -> Any:
     """The module pyopencl.
 

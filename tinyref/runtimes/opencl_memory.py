@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.opencl_driver import Session
+from tinyref.runtimes.opencl_driver import Session, is_forked
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,12 @@ class OpenCLAllocator:
             return Memory(session.cl.Buffer(session.context, flags, max(nbytes, 1)), 0, nbytes)
 
     def free(self, handle: Memory) -> None:
-        """The driver keeps the memory until what is queued is done with it (OpenCL 1.2, 5.4.1)."""
+        """The driver keeps the memory until what is queued is done with it (OpenCL 1.2, 5.4.1).
+
+        A forked child frees nothing: it is the parent's.
+        """
+        if is_forked():
+            return
         with self.session.errors("cannot free memory"):
             handle.buffer.release()
 

@@ -88,6 +88,7 @@ class TextBackend(Backend):
     """
 
     title = "interpreter over numpy, with a sanitizer"
+    survives_fork = True
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tinyref.device import Device
 from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import opts_text, parse_opts
 from tinyref.workers.machine import usable_memory
@@ -160,9 +161,19 @@ def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
 def examine_crash(
     case: Case, verdict: Verdict, device: str, seconds: float, limit: float
 ) -> Finding:
-    """As `examine`, with every judgement in a process of its own that may take `limit` seconds."""
-    judge = functools.partial(judge_in_fork, verdict=verdict, limit=limit)
-    return examine(case, verdict, device, seconds, judge, blame_of_death)
+    """As `examine`, with every judgement in a process of its own that may take `limit` seconds.
+
+    It is a fork of this one where the device survives that, else one that opens the device anew.
+    """
+    if Device.backend_class(device).survives_fork:
+        judge = functools.partial(judge_in_fork, verdict=verdict, limit=limit)
+        return examine(case, verdict, device, seconds, judge, blame_of_death)
+    with IsolatedJudge(device, limit) as fresh:
+
+        def judge_afresh(candidate: Case, _: str) -> Verdict:
+            return fresh.verdict(candidate)
+
+        return examine(case, verdict, device, seconds, judge_afresh, blame_of_death)
 
 
 def blame_of_death(case: Case, verdict: Verdict, device: str) -> Blame:
