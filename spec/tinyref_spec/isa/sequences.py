@@ -83,6 +83,19 @@ def _sum_difference_of_numbers(dtype: DType, operands: Sequence[Array]) -> Expec
     return found
 
 
+def _large(dtype: DType) -> float:
+    """A number whose ULP is 1: what is added to it is rounded to an integer."""
+    return 1.5 * 2.0**dtype.mantissa_bits
+
+
+def _rounded_by_constant(x: UOp) -> UOp:
+    return build.sub(build.add(x, _large(x.dtype.scalar)), _large(x.dtype.scalar))
+
+
+def _with_large(meaning: Meaning, dtype: DType, operands: Sequence[Array]) -> Expected:
+    return meaning(dtype, [operands[0], np.full_like(operands[0], _large(dtype))])
+
+
 def _times_zero(dtype: DType, operands: Sequence[Array]) -> Expected:
     with np.errstate(all="ignore"):
         return Expected(round_to(operands[0].astype(np.float64) * 0.0, dtype))
@@ -126,6 +139,17 @@ SEQUENCES = (
         None,
         _sum_difference_of_numbers,
         parse("HALFULP 1 -> 0; 1 inf -> nan; LARGEST LARGEST -> inf"),
+    ),
+    TwoOperations(
+        "constant_difference",
+        "SUB",
+        "(x + c) - c rounds x to an integer, for a constant c whose ULP is 1.",
+        1,
+        _rounded_by_constant,
+        functools.partial(_with_large, _sum_difference),
+        None,
+        functools.partial(_with_large, _sum_difference_of_numbers),
+        parse("0.25 -> 0; 0.75 -> 1; -1.25 -> -1; inf -> inf"),
     ),
     TwoOperations(
         "times_zero",
