@@ -93,7 +93,7 @@ class Needs:
 
     features: "kernels" (it runs any), "grid", "groups", "threads" (of a host, more than one),
     "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
-    "tile:own" (one that is not), "native:DTYPE" (computed in as it is, not emulated), "images",
+    "tile:own" (one that is not), "native:DTYPE" (computed in and stored as it is), "images",
     "subnormals" (it keeps them), "strict floats" (it neither contracts nor reassociates), "second"
     (another device of its kind).
     """
@@ -123,7 +123,8 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
     if name == "vectors":
         return int(number) in capabilities.vector_lanes
     if name == "native":
-        return number in {dtype.name for dtype in capabilities.dtypes}
+        native = capabilities.dtypes - capabilities.stored_in_words
+        return number in {dtype.name for dtype in native}
     if name == "tile":
         return _has_tile(number, capabilities)
     declared = {

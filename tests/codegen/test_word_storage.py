@@ -31,6 +31,7 @@ from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.words import STORABLE_IN_WORDS, offset_name, word_count
+from tinyref_spec.checks import kernel_needs
 from tinyref_spec.kernels.notation import load, shaped, store
 
 WORDS = frozenset(STORABLE_IN_WORDS)
@@ -339,3 +340,11 @@ def test_the_bits_of_a_float16_are_moved_as_bits(have: DType, want: DType, opts:
     out = np.zeros(8, numpy_dtype(want))
     run_program(program, [out, x])
     assert out.tobytes() == x.tobytes()
+
+
+def test_programs_written_by_hand_are_owed_for_types_that_are_as_they_are() -> None:
+    grid = Capabilities(frozenset(dtypes.all), OPS)
+    needs = kernel_needs(dtypes.uint8, features=["native:uint8"])
+    assert needs.unmet(grid) is None
+    for capabilities in (in_words(grid), without_small_types(grid)):
+        assert needs.unmet(capabilities) == "the device does not declare native:uint8"
