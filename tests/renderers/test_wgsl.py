@@ -15,6 +15,7 @@ from tinyref.renderers.wgsl import WGSL_OPS, WgslRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
 
 FLOAT, WORD, INT = dtypes.float32, dtypes.uint32, dtypes.int32
@@ -182,6 +183,17 @@ def test_a_constant_of_64_bits_has_a_name_before_it_is_converted() -> None:
     for value in (63, -(2**63)):
         text = RENDERER.render(stored(build.cast(build.const(dtypes.int64, value), INT)))
         assert re.search(r"let (v\d): i64 = .*;\n  let v\d: i32 = i32\(\1\);", text)
+
+
+def test_no_counter_of_a_loop_is_named_like_a_type() -> None:
+    """The 32nd name of a kernel was i32, and hid the type from all that came after it."""
+    count = build.counter(build.const(INT, 3), 0, AxisKind.LOOP, INT)
+    out = build.define_global(0, INT, 3)
+    nodes = (*toposort((build.store(at(out, count), count),)), build.close(count))
+    parameters = (Parameter(0, INT, 3, True, False),)
+    text = RENDERER.render(Program("counted", nodes, parameters))
+    assert "for (var loop1: i32 = 0; loop1 < 3i; loop1++) {" in text
+    assert not re.search(r"\b(i|u|f)\d+:", text)
 
 
 def test_bools_have_no_order_and_no_exclusive_or() -> None:

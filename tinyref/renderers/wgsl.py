@@ -89,6 +89,10 @@ class WgslRenderer(CStyleRenderer):
         addresses = (node for node in program.uops if node.op is Ops.INDEX)
         self.has_long_positions = any(node.src[1].dtype.bits > 32 for node in addresses)
 
+    def fresh(self, prefix: str) -> str:
+        """The counter of a loop is no `i32`: that is a type."""
+        return super().fresh("loop" if prefix == "i" else prefix)
+
     # Types and literals
 
     def memory_type(self, dtype: DType) -> str:
