@@ -7,9 +7,11 @@ still ends well for its caller, so each launch is waited for and its part of the
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ DRIVERS = (
     "/usr/local/lib/liboclgrind-rt-icd.so",
 )
 VENDORS = "OCL_ICD_VENDORS"
+SYSTEM_LIST = Path("/etc/OpenCL/vendors")
 LOG = "OCLGRIND_LOG"
 # After so many messages it falls silent for good: no launch is believed then.
 LIMIT = "OCLGRIND_MAX_ERRORS"
@@ -44,6 +47,24 @@ SMALL_BYTES = 2**16
 MOST_KEPT = 50_000
 # Of what a broken kernel makes it say, an error carries so much.
 SHOWN = 4000
+
+
+@contextlib.contextmanager
+def _listed_beside_others() -> Iterator[None]:
+    """Has it among the drivers while a process looks for them, which is done once."""
+    driver = next(filter(os.path.exists, DRIVERS), None)
+    if driver is None or is_started() or VENDORS in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="tinyref-drivers-") as folder:
+        for listed in SYSTEM_LIST.glob("*.icd"):
+            shutil.copy(listed, folder)
+        Path(folder, "oclgrind.icd").write_text(f"{driver}\n")
+        os.environ[VENDORS] = folder
+        try:
+            yield
+        finally:
+            del os.environ[VENDORS]
 
 
 class OclgrindSession(Session):
@@ -135,13 +156,8 @@ class OclgrindBackend(OpenCLBackend):
 
     @classmethod
     def devices(cls) -> list[Any]:
-        if not is_started() and VENDORS not in os.environ:
-            for driver in DRIVERS:
-                if os.path.exists(driver):
-                    # The drivers of a process are looked for once, before the first of them opens.
-                    os.environ[VENDORS] = driver
-                    break
-        found = super().devices()
+        with _listed_beside_others():
+            found = super().devices()
         if not found:
             raise DeviceError(
                 cls.base,
