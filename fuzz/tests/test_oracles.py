@@ -18,6 +18,7 @@ from tinyref.uops.ops import UNARY, Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
+from tinyref_fuzz.judge.oracles.analysis import Arithmetic
 from tinyref_spec.kernel_case import Case, Mode
 from tinyref_spec.kernels.notation import load, shaped, store
 
@@ -357,10 +358,10 @@ def test_flushed_subnormals_are_found_unless_the_device_flushes():
     kept, flushed = np.array([5e-40, -5e-40, 1e-38, 0.5]), np.array([0.0, 0.0, 0.0, 0.5])
     assert accepts(oracle_for(case), *kept)
     assert not accepts(oracle_for(case), *flushed)
-    assert accepts(oracle_for(case, flushes=True), *flushed)
-    assert accepts(oracle_for(case, flushes=True), *kept)
-    assert not accepts(oracle_for(case, flushes=True), 0, 0, 1, 0.5)
-    assert not accepts(oracle_for(case, flushes=True), 0, 0, 0, 0)
+    assert accepts(oracle_for(case, Arithmetic(flushes=True)), *flushed)
+    assert accepts(oracle_for(case, Arithmetic(flushes=True)), *kept)
+    assert not accepts(oracle_for(case, Arithmetic(flushes=True)), 0, 0, 1, 0.5)
+    assert not accepts(oracle_for(case, Arithmetic(flushes=True)), 0, 0, 0, 0)
 
 
 def test_uncertain_values_pass_through_all_kinds_of_ops():

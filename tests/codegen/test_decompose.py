@@ -25,7 +25,7 @@ from tinyref.uops.payload import (
 )
 from tinyref.uops.tiles import TILES, Operand
 
-ALL_OPS = frozenset(op.name for op in ALU)
+ALL_OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
 WIDE_TYPES = frozenset({dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64})
 EMULATING = Capabilities(
     WIDE_TYPES, ALL_OPS - {"MULACC", "THREEFRY"}, frozenset(SMALL_FLOATS), (1, 2, 4)

@@ -15,7 +15,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.ops import ALU, Ops
 
-ALL_OPS = frozenset(op.name for op in ALU)
+ALL_OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
 WIDE = frozenset({dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64})
 SLOW = Capabilities(WIDE, ALL_OPS, vector_lanes=(1, 4), slow_division=True)
 # No wider type to multiply in.

@@ -44,7 +44,7 @@ from tinyref_spec.literals import NotRepresentableError, literal
 
 ELEMENTARY = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW)
 WIDE = frozenset({dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64})
-BASIC_OPS = frozenset(op.name for op in ALU if op not in ELEMENTARY)
+BASIC_OPS = frozenset(op.name for op in ALU if op not in ELEMENTARY) | {"LOAD", "STORE"}
 BASIC = Capabilities(WIDE, BASIC_OPS, frozenset(SMALL_FLOATS), (1, 2, 4, 8, 16))
 HALVES = dataclasses.replace(BASIC, dtypes=WIDE | {dtypes.float16, dtypes.bfloat16})
 # The core has no type of 64 bits, so that products of words are made of halves.

@@ -18,7 +18,7 @@ from tinyref.uops.ops import ALU, Ops
 
 ROUNDED = frozenset({"FDIV", "RECIP", "SQRT"})
 WIDE = frozenset({dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64})
-OPS = frozenset(op.name for op in ALU) - ROUNDED
+OPS = frozenset(op.name for op in ALU) - ROUNDED | {"LOAD", "STORE"}
 BARE = Capabilities(WIDE, OPS, frozenset(SMALL_FLOATS), (1, 2, 4))
 CORE = Capabilities(CORE_DTYPES, CORE_OPS)
 FORMATS = pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_only_then_the_assembly_has_fused_instructions() -> None:
         machine = cpu._target_machine(1)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
-        cpu._optimise(module, machine, 1)
+        cpu.run_cheap_passes(module, machine)
         fused = any(name in machine.emit_assembly(module) for name in ("vfmadd", "fmadd", "fmla"))
         assert fused == (strict == 0)
 

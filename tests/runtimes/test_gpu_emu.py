@@ -413,7 +413,7 @@ def test_a_wrong_number_of_buffers_is_refused() -> None:
 
 
 def test_what_is_larger_than_a_gpu_has_is_refused() -> None:
-    with pytest.raises(DeviceError, match="turned: 65540 bytes of shared memory: there are 65536"):
+    with pytest.raises(UserError, match=r"turned: takes 65540 bytes of shared memory.* 65536"):
         run(turned(elements=16385))
     kernel = compile_program("GPU_EMU", turned())
     buffers = [Buffer("GPU_EMU", TOTAL, INT) for _ in range(2)]

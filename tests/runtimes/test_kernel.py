@@ -357,7 +357,7 @@ def test_a_missing_symbol_is_an_error_not_a_crash(monkeypatch: pytest.MonkeyPatc
     source += "define void @f(ptr %a, ptr %b) { call void @no_such_function()\nret void }"
     with pytest.raises(DeviceError, match="no function no_such_function"):
         Device["CPU"].compiler.compile(source)
-    monkeypatch.setattr(cpu, "_check_symbols", lambda *arguments: None)
+    monkeypatch.setattr(cpu.LlvmCompiler, "_check_symbols", lambda *arguments: None)
     binary = Device["CPU"].compiler.compile(source)
     with pytest.raises(DeviceError, match="cannot link f"):
         Device["CPU"].load("f", binary)

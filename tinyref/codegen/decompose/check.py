@@ -39,6 +39,8 @@ def check_program(program: Program, capabilities: Capabilities) -> None:
 
     Nothing is emulated any more, and the launch is known but for symbolic extents.
     """
+    if not capabilities.ops:
+        raise UserError(f"{program.name}: the device runs no kernels (capabilities.ops)")
     _refuse_first(_type_problems(program.uops, capabilities.dtypes, capabilities))
     # A host runs what was made for its threads, also where the flag THREADS has changed since.
     threads = max(capabilities.threads, 2)
