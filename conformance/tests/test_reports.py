@@ -194,6 +194,30 @@ def test_markdown_escapes_and_names_failures() -> None:
     assert cell("a|b\n`c`<d>") == "a\\|b \\`c\\`&lt;d&gt;"
 
 
+def test_failures_come_before_a_count_of_what_was_not_run() -> None:
+    never = [(f"isa.add.int32.{number}", Status.MISSING) for number in range(1000)]
+    report = report_of(*never, failing("isa.mul.float32.0", "wrong"))
+    assert [case.id for case in report.failures] == ["isa.mul.float32.0"]
+    text = markdown(report)
+    assert "isa.add.int32" not in text
+    failure, count = text.index("isa.mul.float32.0"), text.index("1,000 cases were planned and not")
+    assert failure < count
+    assert "planned and not run" not in markdown(mixed())
+    assert report.exit_code == 1
+
+
+def test_the_script_of_the_first_failure_is_a_file(tmp_path: Path) -> None:
+    higher, lower = failing("isa.mul.float32.0", "higher"), failing("memory.copy.int32.0", "lower")
+    report = report_of(higher, lower, ("memory.copy.int32.1", Status.PASS))
+    rows = {row.id: row for row in report.rows}
+    rows["memory.copy.int32"].rung = Rung.MEMORY
+    assert tmp_path / "reproduce.py" in write_all(report, tmp_path)
+    assert (tmp_path / "reproduce.py").read_text() == "lower"
+    # A later run in which nothing fails has none.
+    write_all(report_of(("isa.a.0", Status.PASS)), tmp_path)
+    assert not (tmp_path / "reproduce.py").exists()
+
+
 def test_the_badge_tells_good_bad_and_reduced_apart() -> None:
     good = badge(report_of(("isa.a.0", Status.PASS)))
     bad = badge(report_of(("isa.a.0", Status.FAIL)))
@@ -207,8 +231,8 @@ def test_the_badge_tells_good_bad_and_reduced_apart() -> None:
 
 
 def test_files_are_replaced_whole_and_an_unwritable_one_is_named(tmp_path: Path) -> None:
-    assert {path.name for path in write_all(mixed(), tmp_path)} == set(FORMS)
-    assert {path.name for path in tmp_path.iterdir()} == set(FORMS)
+    assert {path.name for path in write_all(mixed(), tmp_path)} == {*FORMS, "reproduce.py"}
+    assert {path.name for path in tmp_path.iterdir()} == {*FORMS, "reproduce.py"}
     (tmp_path / "badge.svg").unlink()
     (tmp_path / "badge.svg").mkdir()
     with pytest.raises(UserError, match=r"cannot write .*badge\.svg"):

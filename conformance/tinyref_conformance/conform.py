@@ -51,6 +51,11 @@ class Finished:
     report: Report
     files: list[Path]
 
+    @property
+    def reproducer(self) -> Path | None:
+        """The script of the first failure; None where nothing failed."""
+        return next((path for path in self.files if path.name == reports.SCRIPT_NAME), None)
+
 
 def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     """Runs the suite and writes the reports.
@@ -91,7 +96,7 @@ def _run(
         settings.folder / journals.NAME,
         _binding(request, suite, plan),
         settings.resume,
-        [settings.folder / name for name in reports.FORMS],
+        [settings.folder / name for name in reports.NAMES],
     )
     try:
         runner = Runner(

@@ -135,6 +135,31 @@ class Report:
         return ladder.first_broken(self.rungs)
 
     @property
+    def failures(self) -> list[CaseResult]:
+        """What was measured and failed, what is broken first; the rungs of a plan rise."""
+        found = [
+            case
+            for case in self.cases
+            if case.status.is_failure and case.status is not Status.MISSING
+        ]
+        return sorted(found, key=lambda case: not case.status.is_broken)
+
+    @property
+    def missing(self) -> str:
+        """How many cases the run ended before, in words; empty where it came to all of them."""
+        count = self.counts[Status.MISSING]
+        return f"{count:,} cases were planned and not run" if count else ""
+
+    @property
+    def first_script(self) -> str:
+        """The script of the first failure of the first broken rung; empty where none is broken."""
+        rung_of = {row.id: row.rung for row in self.rows}
+        for case in self.failures:
+            if case.status.is_broken and rung_of[case.row] is self.first_broken:
+                return str((case.details or {}).get("script", ""))
+        return ""
+
+    @property
     def suppressors(self) -> Counter[str]:
         """The broken cases because of which others were not run, with the number of those."""
         reasons = [case.message for case in self.cases if case.status is Status.SUPPRESSED]

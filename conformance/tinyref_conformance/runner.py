@@ -484,7 +484,7 @@ class Runner:
         case = self._cases.get(record.case)
         if case is not None:
             self._suppression.note(case.id, case.row)
-        if self.settings.fail_fast:
+        if self.settings.fail_fast and not self._stopped:
             self._stop(f"stopped at the first failure, {record.case}, because of --fail-fast")
 
     # Deaths

@@ -20,8 +20,12 @@ from tinyref.runtimes.toolchain import COMPILERS
 PAGE = Path(__file__).parents[2] / "docs" / "bring-up.md"
 _STEP = re.compile(r"```diff\n(\S+)\n(.*?)```\n\n```console\n\$ tinyref (.*?)\n(.*?)```\n", re.S)
 # What a reader needs no more of: of these lines a report has many, or they say where it is.
-_LEFT_OUT = ("Missing:", "... and", "problem:", "report:", "not a conformance run", "not run:")
-_LEFT_OUT_TOO = ("repair those", "  tinyref conform --device MINE --profile quick --query")
+_LEFT_OUT = ("... and", "problem:", "report:", "not a conformance run", "not run:")
+_LEFT_OUT_TOO = (
+    "repair those",
+    "reproducer of",
+    "  tinyref conform --device MINE --profile quick --query",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,10 @@ def steps(page: str) -> Iterator[Step]:
 def shortened(printed: str) -> str:
     """What the page shows of it; how many cases there are besides is the suite's affair."""
     lines = [
-        line for line in printed.splitlines() if not line.startswith((*_LEFT_OUT, *_LEFT_OUT_TOO))
+        line
+        for line in printed.splitlines()
+        if not line.startswith((*_LEFT_OUT, *_LEFT_OUT_TOO))
+        and not line.endswith(" planned and not run")
     ]
     return re.sub(r", \d[\d,]* (Missing|Suppressed)$", "", "\n".join(lines) + "\n", flags=re.M)
 

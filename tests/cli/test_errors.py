@@ -63,6 +63,9 @@ def test_bad_input(
     assert "Traceback" not in shown.err
     # What cannot be read at all leaves nothing behind.
     assert list(tmp_path.rglob("*.html")) == []
+    if arguments[:2] == ["conform", "--device"]:
+        assert shown.err.count("\n") == 1, shown.err
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

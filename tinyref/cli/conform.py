@@ -126,6 +126,8 @@ def conform(
         raise UserError("restart: goes with --resume; without it a run begins anew anyway")
     name = device_name(device)
     other = device_name(second) if second else ""
+    for each in filter(None, (name, other)):
+        check_gives_values(each)
     settings = Settings(
         device=name,
         second=other,
@@ -152,8 +154,6 @@ def conform(
         reason=reason,
         link=link,
     )
-    for each in filter(None, (name, other)):
-        check_gives_values(each)
     raise typer.Exit(_conform(request))
 
 
@@ -210,19 +210,22 @@ def _print_summary(finished: Finished, request: Request) -> None:
             f"{rung.counts[status]:,} {status.value}" for status in Status if rung.counts[status]
         )
         print(f"  {rung.rung.title:20} {rung.state.value:11} {shown}")
-    failing = [case for case in report.cases if case.status.is_failure]
-    failing.sort(key=lambda case: not case.status.is_broken)
+    failing = report.failures
     for case in failing[:5]:
         print(f"{case.status.value}: {case.id}: {case.message.partition(chr(10))[0]}")
         if case.repro:
             print(f"  {case.repro}")
     if len(failing) > 5:
         print(f"... and {len(failing) - 5:,} more in the report")
+    if report.missing:
+        print(report.missing)
     _print_suppressed(finished, request)
     _print_rest(finished, request)
     for problem in report.problems:
         print(f"problem: {problem}")
     print(f"report: {finished.files[1]}")
+    if finished.reproducer is not None:
+        print(f"reproducer of the first failure: {finished.reproducer}")
 
 
 def _print_rest(finished: Finished, request: Request) -> None:

@@ -54,12 +54,14 @@ def device_name(name: str | None) -> str:
 def check_gives_values(device: str) -> None:
     """Raises `UserError` for a device of which there is nothing to measure: it computes nothing.
 
-    What does not open passes: it is reported where it is opened.
+    And for a name that no backend has. What else does not open passes: it is reported later.
     """
     from tinyref.device import reason_without_values
     from tinyref.probe import probe
 
     (found,) = probe([device])
+    if found.is_misnamed:
+        raise UserError(found.reason)
     declared = found.capabilities
     if declared is None:
         return

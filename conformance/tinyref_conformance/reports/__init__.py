@@ -16,6 +16,8 @@ from tinyref_conformance.reports.markdown import markdown
 
 JSON_NAME = "report.json"
 HTML_NAME = "report.html"
+# The script of the first failure; a run without one leaves none.
+SCRIPT_NAME = "reproduce.py"
 
 
 def as_json(report: Report) -> str:
@@ -39,21 +41,31 @@ FORMS: dict[str, Callable[[Report], str]] = {
     "summary.md": markdown,
     "badge.svg": badge,
 }
+NAMES = (*FORMS, SCRIPT_NAME)
 
 
 def write_all(report: Report, folder: Path) -> list[Path]:
-    """Writes every form into `folder`, each replaced whole, never half.
+    """Writes every form into `folder`, and the first failure's script; each whole, never half.
 
     Raises `UserError` naming the file that cannot be written.
     """
-    written = []
-    for name, form in FORMS.items():
+    texts = {name: printable_json(form(report)) for name, form in FORMS.items()}
+    if script := report.first_script:
+        texts[SCRIPT_NAME] = printable_json(script)
+    for name in NAMES:
         path = folder / name
-        temporary = folder / f".{name}.new"
         try:
-            temporary.write_text(printable_json(form(report)), encoding="utf-8")
-            os.replace(temporary, path)
+            _replace(path, texts.get(name))
         except OSError as error:
             raise UserError(f"report: cannot write {path}: {error.strerror or error}") from error
-        written.append(path)
-    return written
+    return [folder / name for name in texts]
+
+
+def _replace(path: Path, text: str | None) -> None:
+    """The file holds the text; without one it is gone."""
+    if text is None:
+        path.unlink(missing_ok=True)
+        return
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyref_conformance.ladder import RungState
 from tinyref_conformance.report import CaseResult, Report
-from tinyref_conformance.statuses import BROKEN, Status
+from tinyref_conformance.statuses import Status
 
 MAX_FAILURES = 25
 _MARKS = {
@@ -46,16 +46,16 @@ def _ladder(report: Report) -> list[str]:
 
 
 def _failures(report: Report) -> list[str]:
-    failing = [case for case in report.cases if case.status.is_failure]
-    # The lowest rung explains the ones above, and an answer says more than a case not run.
-    failing.sort(key=lambda case: case.status not in BROKEN)
-    if not failing:
+    failing = report.failures
+    if not failing and not report.missing:
         return []
     lines = ["## Failures", ""]
     for case in failing[:MAX_FAILURES]:
         lines += _failure(case)
     if len(failing) > MAX_FAILURES:
         lines += [f"... and {len(failing) - MAX_FAILURES:,} more in report.html", ""]
+    if report.missing:
+        lines += [f"{report.missing}.", ""]
     return lines
 
 
