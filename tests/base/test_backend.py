@@ -44,6 +44,20 @@ def test_the_page_has_every_field_of_the_capabilities() -> None:
     assert sorted(named) == sorted(fields)
 
 
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [
+        ("CORE_DTYPES", {dtype.name for dtype in backend.CORE_DTYPES}),
+        ("CORE_OPS", set(backend.CORE_OPS)),
+    ],
+)
+def test_the_page_lists_the_core_in_full(name: str, members: set[str]) -> None:
+    (line,) = re.findall(rf"^\* `{name}`: (.*)\.$", PAGE.read_text(), re.M)
+    listed = line.split(", ")
+    assert len(listed) == len(members)
+    assert set(listed) == members
+
+
 def test_the_sample_of_the_page_imports_what_there_is() -> None:
     text = PAGE.read_text().partition("## The parts")[2]
     sample = text.partition("```python\n")[2].partition("```")[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shutil
 import subprocess
@@ -122,11 +124,37 @@ def test_a_renderer_may_be_shared(golden: Callable[[str, str], None]) -> None:
 
 def test_the_page_lists_what_a_language_may_change() -> None:
     page = (Path(__file__).parents[2] / "docs" / "backend.md").read_text()
-    section = page.partition("## Renderers\n")[2].partition("\n## ")[0]
+    section = page.partition("## Renderers\n")[2].partition("\n<!-- methods")[0]
     cells = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")]
     listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
     assert len(listed) == len(set(listed))
     assert set(listed) == {name for name in vars(CStyleLanguage) if not name.startswith("_")}
+
+
+def methods_of_the_page() -> str:
+    """The table of the methods, from the text of the class."""
+    tree = ast.parse(inspect.getsource(CStyleLanguage))
+    rows = ["| method | what |", "|---|---|"]
+    for node in tree.body[0].body:  # type: ignore[attr-defined]
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        arguments = ast.unparse(node.args).removeprefix("self").removeprefix(", ")
+        signature = f"{node.name}({arguments}) -> {ast.unparse(node.returns or ast.Constant(None))}"
+        sentence = (ast.get_docstring(node) or "").partition("\n")[0]
+        rows.append(f"| `{signature}` | {sentence} |".replace(" | None", " \\| None"))
+    return "\n".join(rows) + "\n"
+
+
+def test_the_page_has_the_methods_with_their_parameters(request: pytest.FixtureRequest) -> None:
+    path = Path(__file__).parents[2] / "docs" / "backend.md"
+    begin, end = "test_c_style.py --update-golden -->\n", "<!-- end of methods -->\n"
+    head, _, rest = path.read_text().partition(begin)
+    found, _, tail = rest.partition(end)
+    if request.config.getoption("--update-golden"):
+        path.write_text(f"{head}{begin}{methods_of_the_page()}{end}{tail}")
+        return
+    assert found == methods_of_the_page(), "run this test with --update-golden"
+    assert "`open_loop(kind: str, name: str, bound: str) -> str`" in found
 
 
 class Pascal(CStyleRenderer):

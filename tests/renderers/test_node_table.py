@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
@@ -17,7 +18,7 @@ from tinyref.renderers.opencl import OPENCL_OPS, OpenCLRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Dialect, Ops
-from tinyref.uops.payload import VarArg
+from tinyref.uops.payload import ConstArg, VarArg
 from tinyref.uops.program import Program
 from tinyref.verify import verify
 from tinyref_spec.kernel import programs
@@ -177,6 +178,26 @@ def table() -> str:
         sentence = OP_TABLE[op].sentence.replace("|", "\\|")
         rows.append(f"| `{op.name}` | {sources} | {payload_of(op)} | {sentence} | {text_of(op)} |")
     return "\n".join(rows) + "\n"
+
+
+def fields_of(kind: type) -> list[str]:
+    # A constant has slots of its own beside its value.
+    if kind is ConstArg:
+        return ["value"]
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def test_the_page_has_every_payload_with_its_fields() -> None:
+    section = PAGE.read_text().partition("\nThe payload is ")[2].partition("\nFunctions ")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    listed = {row[0].strip("| `"): re.findall(r"`(\w+)`", row[1]) for row in rows}
+    kinds = {
+        kind
+        for op in OPS
+        for kind in get_args(OP_TABLE[op].payload) or (OP_TABLE[op].payload,)
+        if kind is not NoneType
+    }
+    assert listed == {kind.__name__: fields_of(kind) for kind in kinds}
 
 
 def test_the_page_has_every_node_of_programs(request: pytest.FixtureRequest) -> None:
