@@ -22,6 +22,8 @@ OPENCL_CASES = {
     "ZeroForNan": "kernel.store.constant.float32.value:8",
     "LeastIntegerOffByOne": "kernel.store.constant.int32.value:4",
     "ShortDecimals": "kernel.store.constant.float32.value:4",
+    "LostFloatSuffix": "isa.constant.float32.cmplt0:0",
+    "LostLongSuffix": "isa.constant.int64.shr0:0",
     "SwappedOperands": "isa.binary.idiv.int32.special:0",
     "SwappedBuffers": "kernel.program.limit.buffers.all",
     "IgnoredOffset": "kernel.store.constant.int32.size:1",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from tinyref.device import Capabilities
+from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.runtimes.python import TextBackend
 
@@ -43,6 +43,16 @@ class Accelerator(TextBackend):
             images=False,
             matrix_tiles=(),
         )
+
+
+class CoreAlone(Accelerator):
+    """The types and ops that every device has, and no others: a kernel's are made of them."""
+
+    has = CORE_DTYPES
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, ops=CORE_OPS)
 
 
 class NoFloat64(Accelerator):

@@ -6,7 +6,9 @@ from typing import NoReturn
 
 import pytest
 
-from tinyref.errors import VerifyError
+from tinyref.device import CORE_OPS
+from tinyref.errors import UserError, VerifyError
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref.verify import Dialect, verify
@@ -52,6 +54,30 @@ def test_every_program_obeys_the_rules() -> None:
     names = "barriers,extremes,boxes,arrays,long,name,unused,grids,group,item,grid,loop,gate,limit"
     query = ",".join(f"kernel.program.{name}" for name in names.split(","))
     assert verified(query) > 60
+
+
+def test_programs_use_ops_that_every_device_has() -> None:
+    device = DeviceUnderTest("accelerators:CoreAlone")
+    assert device.capabilities.ops == CORE_OPS
+    cases = catalogue.cases(Profile.QUICK, "kernel.program,kernel.symbolic")
+    owed = [case for case in cases if case.needs.unmet(device.capabilities) is None]
+    assert {"kernel.program.loop", "kernel.program.group", "kernel.program.vector4.float32"} <= {
+        case.row for case in owed
+    }
+    assert [case.id for case in owed if not case.run(device).passed] == []
+
+
+def test_a_program_with_another_op_is_told_that_nothing_is_made_of_it() -> None:
+    out = build.define_global(0, programs.INT, 1)
+    i = programs.loop(1, 0)
+    taken = build.sub(build.const(programs.INT, 0), i)
+    subject = programs.program("sub", i, build.store(programs.at(out, i), taken), build.close(i))
+    expected = (
+        "SUB of int32: the device has no such op, and a program written by hand gets no "
+        "decompositions: accepted are ADD, "
+    )
+    with pytest.raises(UserError, match=expected):
+        DeviceUnderTest("accelerators:CoreAlone").run_program(subject, [None])
 
 
 def test_one_that_does_not_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,20 @@ OPENCL_EDITS = (
         Rung.STORE,
     ),
     Edit(
+        "LostFloatSuffix",
+        r"(\d\.\d+(e[+-]?\d+)?|\de[+-]?\d+)f\b",
+        r"\1",
+        "Prints float32 literals as those of float64.",
+        Rung.ALU,
+    ),
+    Edit(
+        "LostLongSuffix",
+        r"\b(\d+)l\b",
+        r"\1",
+        "Prints int64 literals as those of int32, where they fit.",
+        Rung.ALU,
+    ),
+    Edit(
         "SwappedOperands",
         rf"{_V} / {_V}",
         r"\2 / \1",

@@ -311,7 +311,9 @@ def _run_special(
     assert result is not None
     expected = Expected(np.resize(result, LANES))
     inputs = [np.resize(operand, LANES) for operand in operands]
-    return _run(operation, case_id, inputs, expected, _special_rule(operation, result), device)
+    return run_operation(
+        operation, case_id, inputs, expected, _special_rule(operation, result), device
+    )
 
 
 def _special_rule(operation: Operation, result: Array) -> Rule:
@@ -334,7 +336,7 @@ def _run_liveness(
     odd = np.arange(LANES) % 2 == 1
     inputs = [np.where(odd, second, first) for first, second in zip(normal, strange, strict=True)]
     expected = Expected(np.resize(result, LANES), specified=~odd)
-    return _run(operation, case_id, inputs, expected, operation.rule, device)
+    return run_operation(operation, case_id, inputs, expected, operation.rule, device)
 
 
 def _run_batch(
@@ -342,7 +344,7 @@ def _run_batch(
 ) -> Measurement:
     inputs = columns(operation, kind, number)
     expected = operation.reference(inputs)
-    return _run(operation, case_id, inputs, expected, operation.rule, device)
+    return run_operation(operation, case_id, inputs, expected, operation.rule, device)
 
 
 def without_subnormals(
@@ -356,7 +358,7 @@ def without_subnormals(
     return dataclasses.replace(expected, specified=specified)
 
 
-def _run(
+def run_operation(
     operation: Operation,
     case_id: str,
     inputs: Sequence[Array],
@@ -364,6 +366,7 @@ def _run(
     rule: Rule,
     device: DeviceUnderTest,
 ) -> Measurement:
+    """Runs an operation on `LANES` values of each source, by what the device owes of it."""
     expected, rule = operation.owed(device.capabilities, inputs, expected, rule)
     experiment = Experiment(case_id, operation.kernel, [None, *inputs], [expected], [rule])
     return measure(device.on_rung(operation.rung), experiment)

@@ -17,6 +17,7 @@ from tinyref_spec import oracles
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
+from tinyref_spec.isa import constants
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
 from tinyref_spec.isa.elementwise import Operation, Reference, row_of, vector_row_of
 from tinyref_spec.isa.sequences import sequences, within_roundings_of_product
@@ -206,6 +207,7 @@ def operations() -> Iterator[Operation]:
 def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
     yield from map(row_of, sequences())
+    yield from constants.rows(_rule)
     for operation in operations():
         yield row_of(operation)
         yield vector_row_of(operation)

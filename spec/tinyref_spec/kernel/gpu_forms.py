@@ -59,7 +59,7 @@ def _partial(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Me
     put = build.store(at(row, item), build.load(at(data, place), inside, 0))
     neighbour = build.load(at(row, build.mod(build.add(item, 1), size)))
     added = build.store(at(sums, item), build.add(build.load(at(row, item)), neighbour))
-    other = build.load(at(sums, build.sub(build.const(INT, size - 1), item)))
+    other = build.load(at(sums, programs.subtract(size - 1, item)))
     final = build.store(at(out, place), other, inside)
     subject = program(
         *("partial", put, barrier(), added, barrier(), final),
@@ -82,7 +82,7 @@ def _uniform_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measure
     place = _after_each_other(group, item, size)
     put = build.store(at(shared, item), build.load(at(data, place)))
     odd = branch(build.equal(build.mod(group, 2), 1))
-    other = build.load(at(shared, build.sub(build.const(INT, size - 1), item)))
+    other = build.load(at(shared, programs.subtract(size - 1, item)))
     again = build.store(at(shared, item), build.mul(other, 3))
     taken = build.load(at(shared, build.mod(build.add(item, 1), size)))
     final = build.store(at(out, place), taken)
@@ -124,14 +124,14 @@ def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measu
     total, k = accumulator("total", build.const(INT, 100)), loop(item, 0)
     new = update(total, build.add(total, k))
     put = build.store(at(shared, item), total)
-    other = build.load(at(shared, build.sub(build.const(INT, size - 1), item)))
+    other = build.load(at(shared, programs.subtract(size - 1, item)))
     place = at(out, item)
     odd = branch(build.equal(build.mod(item, 2), 1))
     even = branch(build.equal(build.mod(item, 2), 0))
     subject = program(
         *("beside", item, total, k, new, close(k), put, barrier(), other, place),
         *(odd, build.store(place, build.mul(other, 2)), close(odd)),
-        *(even, build.store(place, build.sub(build.const(INT, 0), other)), close(even)),
+        *(even, build.store(place, programs.subtract(0, other)), close(even)),
         group=(size, 1, 1),
     )
     sums = [100 + item * (item - 1) // 2 for item in range(size)][::-1]
@@ -188,7 +188,7 @@ def _boxes(grid: Extents, group: Extents, case_id: str, device: DeviceUnderTest)
     inside, outside = _flat(item_index, group), _flat(group_index, grid)
     place = _after_each_other(outside, inside, size)
     put = build.store(at(shared, inside), _after_each_other(place, 1, 3))
-    taken = build.load(at(shared, build.sub(build.const(INT, size - 1), inside)))
+    taken = build.load(at(shared, programs.subtract(size - 1, inside)))
     final = build.store(at(out, place), taken)
     subject = program("boxes", put, barrier(), final, grid=grid, group=group)
     numbers = np.arange(count * size, dtype=np.int32).reshape(count, size) * 3 + 1

@@ -145,7 +145,7 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     place = build.add(build.mul(filling, items), item)
     put = build.store(programs.at(shared, place), build.add(build.mul(place, 7), 1))
     total = build.accumulator("total", build.const(INT, 0))
-    other = build.sub(build.const(INT, size - 1), build.add(build.mul(adding, items), item))
+    other = programs.subtract(size - 1, build.add(build.mul(adding, items), item))
     new = build.update(total, build.add(total, build.load(programs.at(shared, other))))
     barrier = [build.barrier()] if items > 1 else []
     subject = programs.program(

@@ -16,6 +16,8 @@ from tinyref_spec.ladder import foundations
 RUNGS = frozenset({Rung.INDEX, Rung.GATE, Rung.LOOP})
 # Plans of elementwise kernels depend on the size of an element, and not otherwise on its dtype.
 QUICK_DTYPES = frozenset({"int32", "float32", "uint8", "float16"})
+# Rows of programs written by hand, of which nothing is planned.
+_PROGRAMS = ("kernel.program.", "memory.order", "memory.wait")
 
 
 def _run(run: Callable[[DeviceUnderTest], Measurement], device: DeviceUnderTest) -> Measurement:
@@ -49,7 +51,7 @@ def _cases(row: Row, profile: Profile) -> list[Case]:
 def rows_of(plain: Iterable[Row]) -> Iterator[Row]:
     """For each row of the rungs up to loops whose kernels are ASTs, the same with heuristics."""
     for row in plain:
-        if row.rung in RUNGS and not row.id.startswith("kernel.program."):
+        if row.rung in RUNGS and not row.id.startswith(_PROGRAMS):
             yield dataclasses.replace(
                 row,
                 id=_planned_id(row.id),

@@ -71,6 +71,11 @@ def at(memory: UOp, position: UOp | int) -> UOp:
     return build.index(memory, build.operand(position, INT))
 
 
+def subtract(first: int, second: UOp) -> UOp:
+    """first - second, of ops that every device has: nothing decomposes a program."""
+    return build.add(build.mul(second, -1), first)
+
+
 def loop(extent: int | UOp, number: int, kind: AxisKind = AxisKind.LOOP) -> UOp:
     """A RANGE of int32."""
     return build.counter(extent, number, kind, INT)
@@ -191,7 +196,7 @@ def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
         i,
         build.store(at(out, i), build.mul(i, 10)),
         taken,
-        build.store(at(out, i), build.sub(build.const(INT, 0), i)),
+        build.store(at(out, i), subtract(0, i)),
         close(taken),
         close(i),
     )
@@ -276,7 +281,7 @@ def reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     shared = build.define_local("shared", INT, size)
     lane, row = item_index(size), build.mul(group_index(3), size)
     put = build.store(at(shared, lane), build.load(at(data, build.add(row, lane))))
-    took = build.load(at(shared, build.sub(build.const(INT, size - 1), lane)))
+    took = build.load(at(shared, subtract(size - 1, lane)))
     final = build.store(at(out, build.add(row, lane)), took)
     subject = program("reverse", put, barrier(), final, grid=(3, 1, 1), group=(size, 1, 1))
     given = samples.small_integers(INT, 3 * size, 1, 1000)
@@ -362,7 +367,7 @@ def _after(case_id: str, device: DeviceUnderTest) -> Measurement:
     lane = item_index(8)
     put = build.store(at(shared, lane), build.mul(lane, 11))
     filled = build.after(shared, barrier(put))
-    took = build.load(at(filled, build.sub(build.const(INT, 7), lane)))
+    took = build.load(at(filled, subtract(7, lane)))
     root = build.sink(build.store(at(out, lane), took))
     parameters = (Parameter(0, INT, 8, True, False),)
     subject = Program("after", linearise(root), parameters, (), (1, 1, 1), (8, 1, 1))

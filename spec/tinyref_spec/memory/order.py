@@ -294,7 +294,8 @@ def rows() -> Iterator[Row]:
             f"memory.{name}",
             sentence,
             (clause,),
-            Rung.INDEX,
+            # The work of a launch is a loop.
+            Rung.LOOP,
             "LAUNCH",
             "uint32",
             Ulp(0).sentence,

@@ -21,6 +21,8 @@ from tinyref.uops.tiles import MatrixTile, Operand
 _NAMED_OPS = ALU | {Ops.LOAD, Ops.STORE}
 # A field of the capabilities, and what is asked for beyond it.
 Problem = tuple[str, str]
+_NOT_MADE = "and none is made of others"
+_NOT_DECOMPOSED = "and a program written by hand gets no decompositions"
 
 
 def check_dtypes(nodes: Sequence[UOp], capabilities: Capabilities) -> None:
@@ -31,7 +33,7 @@ def check_dtypes(nodes: Sequence[UOp], capabilities: Capabilities) -> None:
 
 def check_ops(nodes: Sequence[UOp], capabilities: Capabilities) -> None:
     """Raises `UserError` for an op that neither the device nor a decomposition provides."""
-    _refuse_first(_op_problems(nodes, capabilities))
+    _refuse_first(_op_problems(nodes, capabilities, _NOT_MADE))
 
 
 def check_program(program: Program, capabilities: Capabilities) -> None:
@@ -44,7 +46,8 @@ def check_program(program: Program, capabilities: Capabilities) -> None:
     _refuse_first(_type_problems(program.uops, capabilities.dtypes, capabilities))
     # A host runs what was made for its threads, also where the flag THREADS has changed since.
     threads = max(capabilities.threads, 2)
-    _refuse_first(_op_problems(program.uops, dataclasses.replace(capabilities, threads=threads)))
+    threaded = dataclasses.replace(capabilities, threads=threads)
+    _refuse_first(_op_problems(program.uops, threaded, _NOT_DECOMPOSED))
     _refuse_first(_launch_problems(program, capabilities))
 
 
@@ -82,15 +85,15 @@ def _fragments(tiles: tuple[MatrixTile, ...]) -> frozenset[DType]:
     return frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
 
-def _op_problems(nodes: Sequence[UOp], capabilities: Capabilities) -> Iterator[Problem]:
+def _op_problems(nodes: Sequence[UOp], capabilities: Capabilities, why: str) -> Iterator[Problem]:
     missing = {op for op in _NAMED_OPS if op.name not in capabilities.ops}
     for node in nodes:
         if node.op in missing:
             accepted = ", ".join(sorted(capabilities.ops))
             yield (
                 "ops",
-                f"{node.op.name} of {node.dtype.name}: the device has no such op, and none is "
-                f"made of others: accepted are {accepted}",
+                f"{node.op.name} of {node.dtype.name}: the device has no such op, {why}: "
+                f"accepted are {accepted}",
             )
         for field, words in _structure_problems(node, capabilities):
             yield field, f"{node.op.name}: {words}"

@@ -1,0 +1,57 @@
+"""Rows of constant operands: a device that computes in a wider type is seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from run_rows import failed
+
+from tinyref.dtype import dtypes
+from tinyref.uops.ops import Ops
+from tinyref_spec import oracles
+from tinyref_spec.bits import Array
+from tinyref_spec.isa import constants
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8"])
+def test_the_interpreter_passes(dtype: str) -> None:
+    assert failed(f"isa.constant.{dtype}") == []
+
+
+def test_constants_are_rounded_to_their_type() -> None:
+    stored = [float(constants._stored(dtypes.float32, value)[0]) for value in (0.1, 16777217.0)]
+    assert stored == [0.10000000149011612, 16777216.0]
+    assert constants.constants(dtypes.uint32) == (1, 4294967295, 4294967294, 2863311530)
+    assert constants.constants(dtypes.int64)[-2:] == (4294967297, 1099511640121)
+
+
+def wider(form: constants.Form, value: float, values: Array) -> Array:
+    """What float64 makes of a float32 and a decimal, rounded at the end."""
+    op, position = form
+    wide = [values.astype(np.float64)]
+    wide.insert(position, np.full(values.size, value))
+    result = oracles.evaluate(op.name, dtypes.float64, wide).values
+    return result if result.dtype == bool else result.astype(np.float32)
+
+
+# What is chosen is rounded once, like what is stored.
+COMPUTING = [form for form in constants.FLOAT_FORMS if form[0] not in (Ops.MAX, Ops.WHERE)]
+
+
+@pytest.mark.parametrize("form", COMPUTING)
+def test_a_wider_constant_gives_other_bits(form: constants.Form) -> None:
+    values = constants._loaded(form, dtypes.float32)
+    differing = []
+    for value in (0.1, 0.7, 1 / 3):
+        right = constants._reference(form, dtypes.float32, value, [values]).values
+        differing.append(bool((wider(form, value, values) != right).any()))
+    assert any(differing)
+
+
+def test_divisions_are_of_what_they_are_defined_on() -> None:
+    values = constants._loaded((Ops.IDIV, 0), dtypes.int8).tolist()
+    assert 0 not in values
+    assert -1 not in values
+    assert {-128, 127, 1} <= set(values)
+    shifts = constants._loaded((Ops.SHL, 0), dtypes.int8).tolist()
+    assert set(shifts) == set(range(8))

@@ -1,0 +1,153 @@
+"""One operation of a loaded value and a constant: a literal of a text has a type of its own.
+
+A literal that is wider than its operand makes the language compute in the wider type, and one that
+is narrower loses bits, though as stored both are right (C99, 6.3.1.8 and 6.4.4). The constants are
+such that this gives other bits: the values around them are among those that are loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec import oracles, samples
+from tinyref_spec.bits import Array, from_bits, to_bits
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Rule
+from tinyref_spec.isa.elementwise import LANES, Operation, run_operation
+from tinyref_spec.oracles import Expected
+
+# An operation, and which of its operands is the constant.
+Form = tuple[Ops, int]
+RuleOf = Callable[[str, DType], Rule]
+
+FLOAT_FORMS: tuple[Form, ...] = (
+    *((Ops.CMPLT, 0), (Ops.ADD, 1), (Ops.CMPLT, 1), (Ops.MUL, 1), (Ops.FDIV, 0), (Ops.FDIV, 1)),
+    *((Ops.CMPNE, 1), (Ops.MAX, 1), (Ops.WHERE, 2)),
+)
+INTEGER_FORMS: tuple[Form, ...] = (
+    *((Ops.SHL, 0), (Ops.ADD, 1), (Ops.MUL, 1), (Ops.IDIV, 0), (Ops.IDIV, 1), (Ops.MOD, 1)),
+    *((Ops.CMPLT, 0), (Ops.CMPLT, 1), (Ops.CMPNE, 1), (Ops.MAX, 1), (Ops.WHERE, 2)),
+    *((Ops.XOR, 1), (Ops.SHR, 0)),
+)
+_SHIFTS = (Ops.SHL, Ops.SHR)
+_DIVISIONS = (Ops.IDIV, Ops.MOD)
+
+
+def constants(dtype: DType) -> tuple[ConstType, ...]:
+    """Constants of a type: decimals that it rounds, integers at its limits and beyond 32 bits."""
+    if dtype.is_float:
+        # The last one has a bit more than the type, and is rounded to a power of two.
+        return 0.1, 0.7, 1 / 3, 2.0 ** (dtype.mantissa_bits + 1) + 1
+    largest, least = int(dtype.maximum), int(dtype.minimum)
+    wide = (2**32 + 1, 2**40 + 12345) if dtype.bits == 64 else ()
+    return 1, largest, least or largest - 1, largest // 3 * 2, *wide
+
+
+def _compute(form: Form, constant: UOp, *loaded: UOp) -> UOp:
+    op, position = form
+    operands = (*loaded[:position], constant, *loaded[position:])
+    dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else constant.dtype
+    # Straight into the node: the builder would swap commutative operands.
+    return UOp(op, dtype, operands)
+
+
+def _reference(form: Form, dtype: DType, value: ConstType, loaded: Sequence[Array]) -> Expected:
+    op, position = form
+    operands = list(loaded)
+    operands.insert(position, np.resize(_stored(dtype, value), LANES))
+    return oracles.evaluate(op.name, dtype, operands)
+
+
+def _stored(dtype: DType, value: ConstType) -> Array:
+    """The constant in its type, rounded by the reference: one element."""
+    if dtype.is_float:
+        return oracles.round_to(np.array([value]), dtype)
+    return np.array([value], numpy_dtype(dtype))
+
+
+def _loaded(form: Form, dtype: DType) -> Array:
+    """Values of all kinds and the neighbours of every constant; those that the op is defined on."""
+    op, position = form
+    stored = np.concatenate([_stored(dtype, value) for value in constants(dtype)])
+    bits = to_bits(stored)
+    near = [from_bits(bits + step, dtype) for step in (bits.dtype.type(0), bits.dtype.type(1))]
+    near.append(from_bits(bits - bits.dtype.type(1), dtype))
+    random = samples.moderate if dtype.is_float else samples.random_bits
+    values = np.resize(np.concatenate([*near, random(dtype, 300, 6)]), LANES)
+    if op in _SHIFTS:
+        return (np.arange(LANES) % dtype.bits).astype(values.dtype)
+    if op in _DIVISIONS and position == 0:
+        # Neither by zero, nor the least integer by -1.
+        minus_one = np.array([-1]).astype(values.dtype)[0]
+        return np.where((values == 0) | (values == minus_one), 3, values).astype(values.dtype)
+    return values
+
+
+def _run(
+    form: Form,
+    dtype: DType,
+    value: ConstType,
+    rule_of: RuleOf,
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    op, _ = form
+    inputs = [_loaded(form, dtype)]
+    if op is Ops.WHERE:
+        inputs.insert(0, samples.random_bits(dtypes.bool, LANES, 7))
+    operation = Operation(
+        case_id,
+        op.name,
+        dtype.name,
+        "",
+        (),
+        Rung.ALU,
+        (dtypes.bool, dtype) if op is Ops.WHERE else (dtype,),
+        dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else dtype,
+        functools.partial(_compute, form, build.const(dtype, value)),
+        functools.partial(_reference, form, dtype, value),
+        rule_of(op.name, dtype),
+        (),
+    )
+    expected = operation.reference(inputs)
+    return run_operation(operation, case_id, inputs, expected, operation.rule, device)
+
+
+def _checks(dtype: DType, rule_of: RuleOf) -> list[Check]:
+    forms = FLOAT_FORMS if dtype.is_float else INTEGER_FORMS
+    given = constants(dtype)
+    return [
+        Check(
+            f"{form[0].name.lower()}{form[1]}:{number}",
+            functools.partial(_run, form, dtype, value, rule_of),
+            # Each form with one constant, and each constant with some form.
+            full_only=number != place % len(given),
+        )
+        for place, form in enumerate(forms)
+        for number, value in enumerate(given)
+    ]
+
+
+def rows(rule_of: RuleOf) -> Iterator[Row]:
+    """A row for each type of numbers; `rule_of` gives the rule of an op on a type."""
+    for dtype in (*dtypes.ints, *dtypes.floats):
+        yield make_row(
+            f"isa.constant.{dtype.name}",
+            f"A constant operand is a {dtype.name}: nothing is computed in another type.",
+            ("isa.const", "isa.add", "isa.mul", "isa.cmplt", "isa.cmpne"),
+            Rung.ALU,
+            "CONST",
+            dtype.name,
+            rule_of("ADD", dtype).sentence,
+            kernel_needs(dtype, dtypes.bool),
+            functools.partial(_checks, dtype, rule_of),
+        )
