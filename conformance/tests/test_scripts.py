@@ -149,6 +149,6 @@ def test_a_case_without_a_launch_has_the_script_of_its_case(
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     script = repro_script("PYTHON", "quick", "memory.copy.uint8.size:3")
     assert run(script, tmp_path) == (0, "right\n")
-    damaged = script.replace("DeviceUnderTest(DEVICE)", "None")
+    damaged = script.replace("DeviceUnderTest(DEVICE, second=SECOND)", "None")
     assert damaged != script
     assert run(damaged, tmp_path, fails=True)[0] == 1
