@@ -246,6 +246,7 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
         "good": _good,
         "long": _long,
         "longest": _longest,
+        "twice": lambda: [row("isa.twice.int32", fails, fails, fails)],
         **{
             name: lambda name=name, what=what: [row(f"isa.{name}.int32", passes, what, passes)]
             for name, what in one.items()

@@ -270,9 +270,15 @@ def test_a_failure_that_passes_again_is_a_flake(fake: Any, case_of: CaseOf) -> N
 def test_fail_fast_stops_and_says_what_is_missing(fake: Any) -> None:
     report = fake.scenario("fails", "long").run(fail_fast=True).report
     assert report.counts[Status.MISSING] > 60
-    assert len(report.problems) == 1
     assert report.problems[0].startswith("stopped at the first failure")
     assert report.exit_code == 1
+
+
+@pytest.mark.long
+def test_fail_fast_names_the_first_failure_alone(fake: Any) -> None:
+    report = fake.scenario("twice").run(fail_fast=True, jobs=1).report
+    case = "isa.twice.int32.special:0"
+    assert report.problems == [f"stopped at the first failure, {case}, because of --fail-fast"]
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.dtype import dtypes
+from tinyref.runtimes.host_memory import HostAllocator
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty import FAULTY_DEVICES
 from tinyref_conformance.report import CaseResult, repro_script
@@ -75,6 +76,37 @@ def test_a_script_fails_on_the_broken_device_and_passes_on_the_healthy_one(
     assert code == 1, out
     assert says in out
     assert run(script.replace(device, "PYTHON"), tmp_path) == (0, run_says(script, "right"))
+
+
+@pytest.mark.long
+def test_a_script_finds_a_backend_in_the_folder_where_it_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = FAULTY_DEVICES["FloorDivision"].device
+    module, _, name = device.partition(":")
+    text = f"from {module} import {name}\n\n\nclass Mine({name}):\n    title = 'mine'\n"
+    (tmp_path / "not_installed.py").write_text(text)
+    folder = tmp_path / "conformance-mine"
+    folder.mkdir()
+    script = script_of(device, "isa.binary.idiv.int32.edge:0")
+    monkeypatch.chdir(tmp_path)
+    code, out = run(script.replace(device, "not_installed:Mine"), folder)
+    assert code == 1
+    assert "the first node that differs is IDIV int32" in out
+
+
+@pytest.mark.parametrize("case_id", ["memory.view.uint8.offset:1", "kernel.offset.int32.offset:1"])
+def test_rows_of_several_steps_have_the_script_alone(
+    case_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/backend.md says which they are."""
+    view = HostAllocator.view
+    monkeypatch.setattr(
+        HostAllocator, "view", lambda self, whole, _, size: view(self, whole, 0, size)
+    )
+    measured = catalogue.find(case_id).run(DeviceUnderTest("PYTHON"))
+    assert not measured.passed
+    assert measured.details is None
 
 
 def run_says(script: str, word: str) -> str:

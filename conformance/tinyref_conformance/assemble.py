@@ -250,8 +250,12 @@ def _open_row() -> RowResult:
 
 def _open_script(device: str) -> str:
     return f'''"""Opens the device in this process, where a debugger can see it."""
+import os
+import sys
+
 from tinyref.device import Device
 
+sys.path.append(os.getcwd())  # a backend may lie in the folder where this is run
 backend = Device[{device!r}]
 print(backend.capabilities)
 '''

@@ -6,6 +6,7 @@ exits with 0 where all is right and with 1 where it is not, as `git bisect run` 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -81,8 +82,10 @@ def _format_value(values: Array) -> str:
 def run(problem: Callable[[], str], seconds: float = 60.0) -> NoReturn:
     """Asks in a child of this script what is wrong, prints it and exits: 0 nothing, 1 something.
 
-    With `--in-this-process` there is no child, so that a debugger sees the launch.
+    With `--in-this-process` there is no child, so that a debugger sees the launch. A backend may
+    lie in the folder where the script is run, which comes last as for the commands.
     """
+    sys.path.append(os.getcwd())
     if IN_THIS_PROCESS in sys.argv[1:]:
         found = problem()
         _say(found or "right")
