@@ -42,7 +42,7 @@ MEDDLES = """
 import os, sys, time
 from tinyref.workers.processes import Channel
 channel = Channel()
-for pipe in range(3, 64):
+for pipe in range(3, 1024):
     try:
         {what}
     except OSError:
