@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tinyref.cli.bench_fuzz import judged_cases
-from tinyref.cli.bench_programs import data, gelu
+from tinyref.cli.bench_programs import data, new_gelu
 from tinyref.cli.bench_rows import ROWS, BenchRow, Measured, seconds_of_call
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
@@ -20,7 +19,6 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.runtimes.kernel import compile_kernels_together, compile_program
 from tinyref.schedule import schedule
-from tinyref.uops.program import Program
 
 COPIED_BYTES = 1 << 24
 # Kernels that are compiled in one call.
@@ -41,14 +39,6 @@ NOT_OF_A_DEVICE = {
 }
 
 
-def _gelu(device: str, number: int) -> Program:
-    """A kernel of 512x512 elements; the number makes it one that no cache has seen."""
-    with Context(DEVICE=device):
-        output = gelu(data(512, 512)) * (1.5 + number + os.getpid() / 7)
-        (kernel,) = schedule([(output.node, device)]).kernels
-    return compile_kernel(kernel.ast, Device[device].capabilities)
-
-
 def _milliseconds(act: Callable[[], object]) -> float:
     started = time.perf_counter()
     act()
@@ -56,7 +46,7 @@ def _milliseconds(act: Callable[[], object]) -> float:
 
 
 def _compile(device: str, repeats: int) -> Iterator[Measured]:
-    programs = [_gelu(device, number) for number in range(repeats + 1)]
+    programs = [new_gelu(device, number) for number in range(repeats + 1)]
     with Context(CACHE=0):
         values = [
             _milliseconds(functools.partial(compile_program, device, program))
@@ -74,7 +64,7 @@ def _compile_together(device: str, repeats: int) -> Iterator[Measured]:
     values, alone = [], []
     for repeat in range(repeats):
         first = 1000 + 2 * TOGETHER * repeat
-        several = [_gelu(device, first + number) for number in range(TOGETHER + 1)]
+        several = [new_gelu(device, first + number) for number in range(TOGETHER + 1)]
         one = [several.pop()]
         together = functools.partial(compile_kernels_together, device)
         values.append(_milliseconds(functools.partial(together, several)) / TOGETHER)

@@ -314,16 +314,12 @@ def _reason_without_values(declared: Mapping[str, Any]) -> str | None:
 
 
 def _cold_compile(device: str, number: int) -> float:
-    """Milliseconds; the constant makes each program one that no cache has seen."""
-    from tinyref.cli.bench_programs import data, gelu
-    from tinyref.codegen.compile import compile_kernel
+    """Milliseconds."""
+    from tinyref.cli.bench_programs import new_gelu
     from tinyref.runtimes.kernel import compile_program
-    from tinyref.schedule import schedule
 
-    with Context(DEVICE=device, CACHE=0):
-        output = gelu(data(512, 512)) * (1.5 + number + os.getpid() / 7)
-        (kernel,) = schedule([(output.node, device)]).kernels
-        program = compile_kernel(kernel.ast, Device[device].capabilities)
+    with Context(CACHE=0):
+        program = new_gelu(device, number)
         start = time.perf_counter()
         compile_program(device, program)
         return (time.perf_counter() - start) * 1e3
