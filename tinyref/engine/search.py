@@ -62,10 +62,11 @@ def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
     None leaves the choice to `plan_for`, as for a device that runs no kernels, or where they take
     no time. Raises `UserError` as `Plan.of` does.
     """
-    is_wanted = config.integer("BEAM") > 0 and not config.integer("NOOPT")
+    if config.integer("BEAM") <= 0 or config.integer("NOOPT"):
+        return None
     declared = Device[device].capabilities
     is_idle = reason_without_values(declared.ops, declared.keeps_values) is not None
-    return best_opts(device, ast) if is_wanted and not is_idle else None
+    return None if is_idle else best_opts(device, ast)
 
 
 def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
