@@ -93,8 +93,16 @@ def test_bytes_are_copied_to_and_from_anywhere(
 @needs_adapter
 def test_what_lies_outside_of_memory_is_refused(backend: WebgpuBackend) -> None:
     memory = backend.allocator.allocate(16)
-    with pytest.raises(UserError, match="view: bytes 8 to 17 are outside the 16"):
+    with pytest.raises(UserError, match="view: bytes 8 to 17 are outside the memory's 16"):
         backend.allocator.view(memory, 8, 9)
+    # The neighbours of a piece belong to others.
+    piece = backend.allocator.view(memory, 0, 8)
+    with pytest.raises(UserError, match="copy_in: 12 bytes do not fit into 8"):
+        backend.allocator.copy_in(piece, memoryview(bytes(12)))
+    with pytest.raises(UserError, match="copy_out: asked for 12 bytes of 8"):
+        backend.allocator.copy_out(memoryview(bytearray(12)), piece)
+    with pytest.raises(UserError, match="nbytes is -4, accepted is 0 and above"):
+        backend.allocator.allocate(-4)
 
 
 @needs_adapter

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from tinyref.device import Availability
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.data_only import DataOnlyBackend
+from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20
@@ -185,8 +186,7 @@ class DiskAllocator:
 
     def allocate(self, nbytes: int) -> FilePart:
         """The first `nbytes` of the file, which need not be there before they are read."""
-        if nbytes < 0:
-            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        check_size(nbytes)
         if not self.path:
             raise UserError("device: DISK is a file: name it, as in DISK:/tmp/weights")
         return FilePart(MappedFile(self.path, nbytes), 0, nbytes)
@@ -196,16 +196,12 @@ class DiskAllocator:
 
     def view(self, handle: FilePart, offset: int, nbytes: int) -> FilePart:
         """The `nbytes` of `handle` from `offset` on, without a copy. Raises `UserError`."""
-        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
-            raise UserError(
-                f"view: bytes {offset} to {offset + nbytes} are outside the {handle.nbytes}"
-            )
+        check_part(offset, nbytes, handle.nbytes)
         return FilePart(handle.file, handle.offset + offset, nbytes)
 
     def copy_in(self, handle: FilePart, source: memoryview) -> None:
         """Writes the bytes of `source` to the start of `handle`. Raises `DeviceError`."""
-        if source.nbytes > handle.nbytes:
-            raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.nbytes}")
+        check_copy_in(source, handle.nbytes)
         if source.nbytes or not handle.file.nbytes:
             handle.file.write(source, handle.offset)
 
@@ -223,8 +219,7 @@ class DiskAllocator:
 
     def copy_out(self, destination: memoryview, handle: FilePart) -> None:
         """Fills `destination` from the start of `handle`. Raises `DeviceError`."""
-        if destination.nbytes > handle.nbytes:
-            raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {handle.nbytes}")
+        check_copy_out(destination, handle.nbytes)
         handle.file.read_into(destination, handle.offset)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tinyref import config
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
 from tinyref.runtimes.host_memory import ALIGNMENT, HostAllocator, HostHandle, address_of
+from tinyref.runtimes.memory_checks import check_part, check_size
 
 # The largest group of an emulated GPU, and the shared memory of one.
 MAX_GROUP_SIZE = 1024
@@ -56,8 +57,7 @@ class EmulatedAllocator:
 
         Raises `UserError` for a negative size, `DeviceError` when the host has not so much.
         """
-        if nbytes < 0:
-            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        check_size(nbytes)
         array = self._host.allocate(nbytes + 2 * GUARD)
         guard = np.frombuffer(_GUARD_BYTES, np.uint8)
         array[:GUARD] = guard
@@ -71,11 +71,7 @@ class EmulatedAllocator:
 
     def view(self, handle: Piece, offset: int, nbytes: int) -> Piece:
         """The `nbytes` of `handle` from `offset` on; `UserError` when they are not all inside."""
-        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
-            raise UserError(
-                f"view: bytes {offset} to {offset + nbytes} are outside the memory's "
-                f"{handle.nbytes}"
-            )
+        check_part(offset, nbytes, handle.nbytes)
         return Piece(handle.memory, handle.offset + offset, nbytes)
 
     def copy_in(self, handle: Piece, source: memoryview) -> None:

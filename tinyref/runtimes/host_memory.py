@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
+from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 
 # A cache line, and the widest vector register of today's hosts.
 ALIGNMENT = 64
@@ -30,8 +31,7 @@ class HostAllocator:
 
         Raises `UserError` for a negative size, `DeviceError` when the host has not so much.
         """
-        if nbytes < 0:
-            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        check_size(nbytes)
         try:
             memory = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
         except (MemoryError, ValueError, OverflowError) as error:
@@ -47,10 +47,7 @@ class HostAllocator:
 
         Raises `UserError` when they are not all inside.
         """
-        if offset < 0 or nbytes < 0 or offset + nbytes > handle.size:
-            raise UserError(
-                f"view: bytes {offset} to {offset + nbytes} are outside the memory's {handle.size}"
-            )
+        check_part(offset, nbytes, handle.size)
         return handle[offset : offset + nbytes]
 
     def copy_in(self, handle: HostHandle, source: memoryview) -> None:
@@ -58,8 +55,7 @@ class HostAllocator:
 
         Raises `UserError` when there are more than fit.
         """
-        if source.nbytes > handle.size:
-            raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.size}")
+        check_copy_in(source, handle.size)
         if source.nbytes:
             handle[: source.nbytes] = np.frombuffer(source, dtype=np.uint8)
 
@@ -72,8 +68,7 @@ class HostAllocator:
 
         Raises `UserError` when it wants more bytes than there are.
         """
-        if destination.nbytes > handle.size:
-            raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {handle.size}")
+        check_copy_out(destination, handle.size)
         if destination.nbytes:
             np.frombuffer(destination, dtype=np.uint8)[:] = handle[: destination.nbytes]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
+from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.opencl_driver import Session, is_forked
 
 
@@ -30,8 +31,7 @@ class OpenCLAllocator:
 
     def allocate(self, nbytes: int) -> Memory:
         """Raises `UserError` for a negative size, `DeviceError` where there is not so much."""
-        if nbytes < 0:
-            raise UserError(f"allocate: nbytes is {nbytes}, accepted is 0 and above")
+        check_size(nbytes)
         session = self.session
         limit = session.device.max_mem_alloc_size
         if nbytes > limit:
@@ -55,17 +55,12 @@ class OpenCLAllocator:
 
     def view(self, handle: Memory, offset: int, nbytes: int) -> Memory:
         """Raises `UserError` when not all of it is inside."""
-        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
-            raise UserError(
-                f"view: bytes {offset} to {offset + nbytes} are outside the memory's "
-                f"{handle.nbytes}"
-            )
+        check_part(offset, nbytes, handle.nbytes)
         return Memory(handle.buffer, handle.offset + offset, nbytes)
 
     def copy_in(self, handle: Memory, source: memoryview) -> None:
         """Raises `UserError` when there are more bytes than fit."""
-        if source.nbytes > handle.nbytes:
-            raise UserError(f"copy_in: {source.nbytes} bytes do not fit into {handle.nbytes}")
+        check_copy_in(source, handle.nbytes)
         if source.nbytes:
             session = self.session
             with session.errors("copy_in"):
@@ -75,8 +70,7 @@ class OpenCLAllocator:
 
     def copy_out(self, destination: memoryview, handle: Memory) -> None:
         """Raises `UserError` when it wants more bytes than there are."""
-        if destination.nbytes > handle.nbytes:
-            raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {handle.nbytes}")
+        check_copy_out(destination, handle.nbytes)
         session = self.session
         session.finish()
         if destination.nbytes:

@@ -21,8 +21,9 @@ from typing import Any
 
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
+from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.uops.words import STORABLE_IN_WORDS
 
@@ -184,6 +185,7 @@ class WebgpuAllocator:
         return self.allocate(WORD)
 
     def allocate(self, nbytes: int) -> WebgpuMemory:
+        check_size(nbytes)
         usage = _wgpu().BufferUsage
         size = max(_round_up(nbytes, WORD), SMALLEST_BUFFER)
         with self.backend.errors(f"cannot allocate {nbytes} bytes"):
@@ -198,14 +200,12 @@ class WebgpuAllocator:
                 handle.buffer.destroy()
 
     def view(self, handle: WebgpuMemory, offset: int, nbytes: int) -> WebgpuMemory:
-        if offset < 0 or nbytes < 0 or offset + nbytes > handle.nbytes:
-            raise UserError(
-                f"view: bytes {offset} to {offset + nbytes} are outside the {handle.nbytes}"
-            )
+        check_part(offset, nbytes, handle.nbytes)
         return WebgpuMemory(handle.buffer, handle.offset + offset, nbytes)
 
     def copy_in(self, handle: WebgpuMemory, source: memoryview) -> None:
         """The words at both ends that are not the piece's alone are read first."""
+        check_copy_in(source, handle.nbytes)
         if not source.nbytes:
             return
         first = _round_down(handle.offset, WORD)
@@ -219,6 +219,7 @@ class WebgpuAllocator:
             self.backend.device.queue.write_buffer(handle.buffer, first, data)
 
     def copy_out(self, destination: memoryview, handle: WebgpuMemory) -> None:
+        check_copy_out(destination, handle.nbytes)
         if not destination.nbytes:
             return
         first = _round_down(handle.offset, WORD)
