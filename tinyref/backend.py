@@ -42,7 +42,7 @@ from tinyref.runtimes.c_emulator import OPENCL as OPENCL_C
 from tinyref.runtimes.c_emulator import PLAIN as PLAIN_C
 from tinyref.runtimes.c_emulator import CEmulator, Dialect
 from tinyref.runtimes.emulated_driver import EmulatedDriver
-from tinyref.runtimes.emulated_memory import Piece as EmulatedMemory
+from tinyref.runtimes.emulated_memory import EmulatedMemory
 from tinyref.runtimes.gpu_emulator import LLVM_VERSION, LlvmEmulator
 from tinyref.runtimes.reuse import ReuseStatistics, ReusingAllocator
 from tinyref.runtimes.webgpu import WebgpuAllocator, WebgpuBackend, WebgpuKernel, WebgpuMemory

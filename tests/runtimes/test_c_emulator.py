@@ -15,7 +15,7 @@ from tinyref.config import Context
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.c_emulator import CUDA, OPENCL, PLAIN, CEmulator, Dialect, engine
 from tinyref.runtimes.emulated_driver import EmulatedDriver
-from tinyref.runtimes.emulated_memory import Piece
+from tinyref.runtimes.emulated_memory import EmulatedMemory
 from tinyref.runtimes.host_memory import address_of
 from tinyref.runtimes.toolchain import COMPILERS
 
@@ -198,13 +198,13 @@ def driver() -> EmulatedDriver:
     return EmulatedDriver("EMU", CEmulator("EMU", PLAIN))
 
 
-def byte(driver: EmulatedDriver, memory: Piece, offset: int = 0) -> int:
+def byte(driver: EmulatedDriver, memory: EmulatedMemory, offset: int = 0) -> int:
     found = bytearray(1)
     driver.read(memoryview(found), memory, offset)
     return found[0]
 
 
-def launch(driver: EmulatedDriver, kernel: Callable[..., None], memory: Piece) -> None:
+def launch(driver: EmulatedDriver, kernel: Callable[..., None], memory: EmulatedMemory) -> None:
     driver.launch(kernel, [(memory, 2)], [], (1, 1, 1), (1, 1, 1))
 
 

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tinyref.runtimes.emulated_memory import EmulatedAllocator, Piece
+from tinyref.runtimes.emulated_memory import EmulatedAllocator, EmulatedMemory
 
 Extents = tuple[int, int, int]
 
 # Work that waits longer than this many calls is done, though nobody has asked for it.
-LONGEST_QUEUE = 256
+MAX_QUEUED = 256
 
 
 class Function(Protocol):
@@ -86,15 +86,15 @@ class EmulatedDriver:
         """The kernel called `entry`. Raises `DeviceError` where there is none."""
         return self.emulator.load(entry, binary)
 
-    def malloc(self, nbytes: int) -> Piece:
+    def malloc(self, nbytes: int) -> EmulatedMemory:
         """Memory with no defined content. Raises `DeviceError` where there is not so much."""
         return self._memory.allocate(nbytes)
 
-    def free(self, memory: Piece) -> None:
+    def free(self, memory: EmulatedMemory) -> None:
         """Gives memory back when what is queued has used it."""
         self._submit(lambda: self._memory.free(memory))
 
-    def write(self, memory: Piece, offset: int, source: memoryview) -> None:
+    def write(self, memory: EmulatedMemory, offset: int, source: memoryview) -> None:
         """Copies bytes of the host to `offset`; `source` may change once the call is back.
 
         Raises `UserError` where they do not fit.
@@ -103,7 +103,7 @@ class EmulatedDriver:
         data = bytes(source)
         self._submit(lambda: self._memory.copy_in(target, memoryview(data)))
 
-    def read(self, destination: memoryview, memory: Piece, offset: int) -> None:
+    def read(self, destination: memoryview, memory: EmulatedMemory, offset: int) -> None:
         """Copies bytes from `offset` to the host, when all work so far is done.
 
         Raises `UserError` where there are not so many.
@@ -115,7 +115,7 @@ class EmulatedDriver:
     def launch(
         self,
         function: Function,
-        buffers: Sequence[tuple[Piece, int]],
+        buffers: Sequence[tuple[EmulatedMemory, int]],
         variables: Sequence[int],
         grid: Extents,
         group: Extents,
@@ -144,5 +144,5 @@ class EmulatedDriver:
     def _submit(self, work: Callable[[], object]) -> None:
         with self._lock:
             self._queue.append(work)
-            if len(self._queue) >= LONGEST_QUEUE:
+            if len(self._queue) >= MAX_QUEUED:
                 self.synchronize()

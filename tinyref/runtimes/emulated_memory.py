@@ -30,7 +30,7 @@ class Allocation:
         self.nbytes = nbytes
 
 
-class Piece:
+class EmulatedMemory:
     """A handle: `nbytes` of an allocation from `offset` on. It is no array, and has no address."""
 
     __slots__ = ("memory", "nbytes", "offset")
@@ -52,7 +52,7 @@ class EmulatedAllocator:
         self.device = device
         self._host = HostAllocator(device)
 
-    def allocate(self, nbytes: int) -> Piece:
+    def allocate(self, nbytes: int) -> EmulatedMemory:
         """`nbytes` of memory, 64-byte aligned, with no defined content.
 
         Raises `UserError` for a negative size, `DeviceError` when the host has not so much.
@@ -62,36 +62,36 @@ class EmulatedAllocator:
         guard = np.frombuffer(_GUARD_BYTES, np.uint8)
         array[:GUARD] = guard
         array[GUARD + nbytes :] = guard
-        return Piece(Allocation(array, nbytes), 0, nbytes)
+        return EmulatedMemory(Allocation(array, nbytes), 0, nbytes)
 
-    def free(self, handle: Piece) -> None:
+    def free(self, handle: EmulatedMemory) -> None:
         """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
         self._array(handle)
         handle.memory.array = None
 
-    def view(self, handle: Piece, offset: int, nbytes: int) -> Piece:
+    def view(self, handle: EmulatedMemory, offset: int, nbytes: int) -> EmulatedMemory:
         """The `nbytes` of `handle` from `offset` on; `UserError` when they are not all inside."""
         check_part(offset, nbytes, handle.nbytes)
-        return Piece(handle.memory, handle.offset + offset, nbytes)
+        return EmulatedMemory(handle.memory, handle.offset + offset, nbytes)
 
-    def copy_in(self, handle: Piece, source: memoryview) -> None:
+    def copy_in(self, handle: EmulatedMemory, source: memoryview) -> None:
         """Copies the bytes of `source` to the start of `handle`; `UserError` if they do not fit."""
         self._host.copy_in(self.bytes_of(handle), source)
 
-    def copy_out(self, destination: memoryview, handle: Piece) -> None:
+    def copy_out(self, destination: memoryview, handle: EmulatedMemory) -> None:
         """Fills `destination` from the start of `handle`; `UserError` for more than there is."""
         self._host.copy_out(destination, self.bytes_of(handle))
 
-    def bytes_of(self, handle: Piece) -> HostHandle:
+    def bytes_of(self, handle: EmulatedMemory) -> HostHandle:
         """The bytes of `handle`. Raises `DeviceError` for freed memory."""
         first = GUARD + handle.offset
         return self._array(handle)[first : first + handle.nbytes]
 
-    def address(self, handle: Piece) -> int:
+    def address(self, handle: EmulatedMemory) -> int:
         """Where a kernel finds its first byte. Raises `DeviceError` for freed memory."""
         return address_of(self._array(handle)) + GUARD + handle.offset
 
-    def check(self, handle: Piece) -> None:
+    def check(self, handle: EmulatedMemory) -> None:
         """Raises `DeviceError` where a guard of the allocation of `handle` was written."""
         array = self._array(handle)
         for where, guard in (("before", array[:GUARD]), ("after", array[-GUARD:])):
@@ -102,7 +102,7 @@ class EmulatedAllocator:
                     "were written",
                 )
 
-    def _array(self, handle: Piece) -> HostHandle:
+    def _array(self, handle: EmulatedMemory) -> HostHandle:
         array = handle.memory.array
         if array is None:
             raise DeviceError(

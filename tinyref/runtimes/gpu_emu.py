@@ -18,7 +18,7 @@ from tinyref.runtimes.emulated_memory import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
     EmulatedAllocator,
-    Piece,
+    EmulatedMemory,
 )
 from tinyref.runtimes.gpu_emulator import Extents, GroupFunction, LlvmEmulator
 from tinyref.uops.tiles import TILES
@@ -93,7 +93,7 @@ class GroupKernel:
 
     def __call__(
         self,
-        buffers: Sequence[Piece],
+        buffers: Sequence[EmulatedMemory],
         grid: Extents = (1, 1, 1),
         group: Extents = (1, 1, 1),
         variables: Sequence[int] = (),

@@ -32,19 +32,19 @@ SYSTEM_LIST = Path("/etc/OpenCL/vendors")
 LOG = "OCLGRIND_LOG"
 # After so many messages it falls silent for good: no launch is believed then.
 LIMIT = "OCLGRIND_MAX_ERRORS"
-MOST_MESSAGES = "100000"
+MAX_MESSAGES = "100000"
 SILENT = "suppressing further errors"
 # What it checks beside what it always does; a variable that is set stays as it is.
 SETTINGS = {
     "OCLGRIND_DATA_RACES": "1",
     "OCLGRIND_UNINITIALIZED": "1",
-    LIMIT: MOST_MESSAGES,
+    LIMIT: MAX_MESSAGES,
     "OCLGRIND_GLOBAL_MEM_SIZE": str(2**32),
 }
 # Its memory of which bytes were written outlives a buffer and then holds for the next one at that
 # address (21.10; docs/found.md): so many small buffers are never given back.
 SMALL_BYTES = 2**16
-MOST_KEPT = 50_000
+MAX_KEPT = 50_000
 # Of what a broken kernel makes it say, an error carries so much.
 SHOWN = 4000
 
@@ -116,7 +116,7 @@ class OclgrindAllocator(OpenCLAllocator):
     def allocate(self, nbytes: int) -> Memory:
         """Where an address may come again all of the memory counts as written."""
         memory = super().allocate(nbytes)
-        if nbytes <= SMALL_BYTES and len(self._kept) < MOST_KEPT:
+        if nbytes <= SMALL_BYTES and len(self._kept) < MAX_KEPT:
             self._kept.append(memory)
         else:
             super().copy_in(memory, memoryview(bytes(nbytes)))

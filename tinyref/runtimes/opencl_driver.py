@@ -16,7 +16,7 @@ from typing import Any
 from tinyref.errors import DeviceError
 
 # Waiting launches whose end nobody has looked at yet: more than these are waited for.
-MOST_PENDING = 256
+MAX_PENDING = 256
 
 
 class _Process:
@@ -137,7 +137,7 @@ class Session:
         event = self.cl.enqueue_nd_range_kernel(self.queue, kernel, tuple(sizes), tuple(group))
         with self._lock:
             self._pending.append(event)
-        if len(self._pending) > MOST_PENDING:
+        if len(self._pending) > MAX_PENDING:
             self.finish()
         return event
 

@@ -16,7 +16,7 @@ from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
 from tinyref.renderers.opencl import OPENCL_OPS, OpenCLRenderer
 from tinyref.runtimes.c_emulator import CUDA, MAX_SHARED_BYTES, OPENCL, CEmulator, Dialect
 from tinyref.runtimes.emulated_driver import EmulatedDriver, Function
-from tinyref.runtimes.emulated_memory import Piece
+from tinyref.runtimes.emulated_memory import EmulatedMemory
 
 Extents = tuple[int, int, int]
 
@@ -25,7 +25,7 @@ Extents = tuple[int, int, int]
 class Part:
     """A part of an allocation, `offset` bytes in."""
 
-    memory: Piece
+    memory: EmulatedMemory
     offset: int
 
 
