@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.host_memory import HostAllocator, HostHandle
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops.ops import Ops
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.dtype import dtypes
-from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.host.memory import HostAllocator
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty import FAULTY_DEVICES
 from tinyref_conformance.report import CaseResult, repro_script

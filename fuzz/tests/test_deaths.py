@@ -19,8 +19,8 @@ HERE = Path(tinyref.__file__).parent
     [
         ([], Pair.DEVICE),
         (["/usr/lib/python3.11/signal.py", "/elsewhere/driver.py"], Pair.DEVICE),
-        ([HERE / "codegen/lower.py", HERE / "runtimes/clang.py"], Pair.PLAIN),
-        ([HERE / "runtimes/clang.py", HERE / "codegen/lower.py"], Pair.DEVICE),
+        ([HERE / "codegen/lower.py", HERE / "runtimes/host/clang.py"], Pair.PLAIN),
+        ([HERE / "runtimes/host/clang.py", HERE / "codegen/lower.py"], Pair.DEVICE),
         ([HERE / "errors.py", HERE / "algebra/rewrite/engine.py"], Pair.PLAIN),
         ([HERE / "renderers/llvm.py"], Pair.DEVICE),
         (["/elsewhere/codegen/lower.py"], Pair.DEVICE),

@@ -7,7 +7,7 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.runtimes.host_memory import address_of
+from tinyref.runtimes.host.memory import address_of
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker

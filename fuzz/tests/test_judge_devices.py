@@ -13,7 +13,7 @@ from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter
-from tinyref.runtimes.host_memory import address_of
+from tinyref.runtimes.host.memory import address_of
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.ops import Ops

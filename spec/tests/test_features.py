@@ -53,7 +53,7 @@ def test_a_feature_that_is_declared_in_vain_fails(
     monkeypatch: pytest.MonkeyPatch, feature: str
 ) -> None:
     from tinyref.errors import TinyrefError
-    from tinyref.runtimes.cpu import CpuBackend
+    from tinyref.runtimes.host.cpu import CpuBackend
 
     declare(monkeypatch, CpuBackend, MUCH)
     # The runner counts an error of the device as a failure of the case.

@@ -12,7 +12,7 @@ import pytest
 
 from tinyref.device import Capabilities, Device
 from tinyref.interpret import Access, Hooks, Interpreter
-from tinyref.runtimes.host_memory import HostAllocator, HostHandle
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Profile

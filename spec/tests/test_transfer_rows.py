@@ -8,7 +8,7 @@ from run_rows import failed
 from tinyref.device import Backend, Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.runtimes.python import PythonBackend
 from tinyref_spec.case import Measurement
 from tinyref_spec.device_under_test import DeviceUnderTest

@@ -111,7 +111,7 @@ from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.formats.json_format import program_from_text
 from tinyref.renderers.reversed_text import ReversedRenderer
-from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.runtimes.python import InterpretedKernel
 
 

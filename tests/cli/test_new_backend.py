@@ -14,7 +14,7 @@ import pytest
 from tests.cli.written_backends import tinyref, write_package
 from tinyref.backend import WebgpuBackend
 from tinyref.cli.new_backend.languages import LANGUAGES
-from tinyref.runtimes.toolchain import COMPILERS
+from tinyref.runtimes.host.toolchain import COMPILERS
 
 C_LIKE = [name for name, language in LANGUAGES.items() if language.is_c_like]
 # Launches, groups that share memory and wait, views by offsets, the order of the queue, a tensor.

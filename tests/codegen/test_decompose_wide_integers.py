@@ -17,7 +17,7 @@ from tinyref.device import CORE_DTYPES, CORE_OPS, Buffer, Capabilities, Device
 from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.optimise.opt import parse_opts
-from tinyref.runtimes.cpu import CpuBackend
+from tinyref.runtimes.host.cpu import CpuBackend
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.uops import build
 from tinyref.uops.build import skip_after

@@ -22,7 +22,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
 from tinyref.optimise.opt import parse_opts
-from tinyref.runtimes.clang import ClangBackend
+from tinyref.runtimes.host.clang import ClangBackend
 from tinyref.runtimes.kernel import compile_ast, forget_kernels
 from tinyref.runtimes.launch import BoundKernel
 from tinyref.runtimes.python import PythonBackend

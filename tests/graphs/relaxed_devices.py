@@ -9,7 +9,7 @@ from tinyref.config import Context
 from tinyref.device import Capabilities
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LlvmRenderer
-from tinyref.runtimes.cpu import CpuBackend, LlvmCompiler
+from tinyref.runtimes.host.cpu import CpuBackend, LlvmCompiler
 from tinyref.uops.program import Program
 
 _ARITHMETIC = re.compile(r"= (fadd|fsub|fmul|fdiv|fneg)(?: contract)? ")

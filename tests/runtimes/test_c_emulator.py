@@ -13,11 +13,11 @@ import pytest
 
 from tinyref.config import Context
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.c_emulator import CUDA, OPENCL, PLAIN, CEmulator, Dialect, engine
-from tinyref.runtimes.emulated_driver import EmulatedDriver
-from tinyref.runtimes.emulated_memory import EmulatedMemory
-from tinyref.runtimes.host_memory import address_of
-from tinyref.runtimes.toolchain import COMPILERS
+from tinyref.runtimes.emulated.c_text import CUDA, OPENCL, PLAIN, CEmulator, Dialect, engine
+from tinyref.runtimes.emulated.driver import EmulatedDriver
+from tinyref.runtimes.emulated.memory import EmulatedMemory
+from tinyref.runtimes.host.memory import address_of
+from tinyref.runtimes.host.toolchain import COMPILERS
 
 Array = npt.NDArray[np.float32]
 

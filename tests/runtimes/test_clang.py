@@ -16,9 +16,9 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes import toolchain as toolchain_module
-from tinyref.runtimes.clang import CCompiler, ClangBackend
-from tinyref.runtimes.toolchain import (
+from tinyref.runtimes.host import toolchain as toolchain_module
+from tinyref.runtimes.host.clang import CCompiler, ClangBackend
+from tinyref.runtimes.host.toolchain import (
     chosen_compiler,
     compile_shared,
     load_shared,

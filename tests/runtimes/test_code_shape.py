@@ -14,7 +14,7 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LlvmRenderer
-from tinyref.runtimes import cpu
+from tinyref.runtimes.host import cpu
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -11,9 +11,9 @@ from hosts import HOSTS
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.runtimes import cpu
+from tinyref.runtimes.host import cpu
+from tinyref.runtimes.host.toolchain import toolchain
 from tinyref.runtimes.kernel import compile_program
-from tinyref.runtimes.toolchain import toolchain
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 

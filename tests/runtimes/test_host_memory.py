@@ -10,7 +10,7 @@ import pytest
 from tinyref.device import Buffer, memory
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.host_memory import ALIGNMENT, HostAllocator, address_of
+from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, address_of
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from tinyref.device import Backend, Buffer, Compiler, Device, Launchable, entry_
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import parse_opts
-from tinyref.runtimes import cpu
 from tinyref.runtimes.cache import cache_key, default_cache
+from tinyref.runtimes.host import cpu
 from tinyref.runtimes.kernel import (
     Kernel,
     Recent,

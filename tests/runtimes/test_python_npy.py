@@ -14,8 +14,8 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.json_format import program_from_text
 from tinyref.interpret import Fault, SanitizerError
+from tinyref.runtimes.data.npy import NpyBackend
 from tinyref.runtimes.kernel import compile_ast, compile_program
-from tinyref.runtimes.npy import NpyBackend
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp

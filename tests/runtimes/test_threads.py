@@ -19,8 +19,8 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.runtimes import host_threads
-from tinyref.runtimes.host_threads import available_cores, run_groups, thread_count
+from tinyref.runtimes.host import threads as host_threads
+from tinyref.runtimes.host.threads import available_cores, run_groups, thread_count
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp

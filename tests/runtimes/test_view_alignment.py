@@ -13,7 +13,7 @@ from tinyref import Tensor, TinyJit
 from tinyref.device import Buffer, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.host_memory import HostAllocator, HostHandle, address_of
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle, address_of
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build

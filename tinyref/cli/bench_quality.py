@@ -28,7 +28,7 @@ from tinyref.device import Device
 from tinyref.engine.estimate import estimate
 from tinyref.errors import UserError
 from tinyref.lazy.buffers import buffer_of
-from tinyref.runtimes.host_threads import available_cores
+from tinyref.runtimes.host.threads import available_cores
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.schedule import schedule
 from tinyref.tensor import Tensor

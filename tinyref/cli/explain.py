@@ -116,7 +116,7 @@ def _checked_target(subject: str, html: str) -> Path:
 
 def _write(target: Path, text: str) -> None:
     from tinyref.errors import DeviceError, UserError
-    from tinyref.runtimes.disk import replace_file
+    from tinyref.runtimes.data.disk import replace_file
 
     try:
         replace_file(str(target), [text.encode()])

@@ -16,7 +16,7 @@ from tinyref.dtype import VECTOR_LANES, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.json_format import program_from_text, program_to_text
 from tinyref.interpret import Interpreter
-from tinyref.runtimes.host_memory import HostAllocator, HostHandle
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.uops.ops import ALU
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program

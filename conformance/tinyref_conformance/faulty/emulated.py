@@ -14,9 +14,9 @@ from tinyref.errors import DeviceError
 from tinyref.renderers.c_style import CStyleRenderer
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
 from tinyref.renderers.opencl import OPENCL_OPS, OpenCLRenderer
-from tinyref.runtimes.c_emulator import CUDA, MAX_SHARED_BYTES, OPENCL, CEmulator, Dialect
-from tinyref.runtimes.emulated_driver import EmulatedDriver, Function
-from tinyref.runtimes.emulated_memory import EmulatedMemory
+from tinyref.runtimes.emulated.c_text import CUDA, MAX_SHARED_BYTES, OPENCL, CEmulator, Dialect
+from tinyref.runtimes.emulated.driver import EmulatedDriver, Function
+from tinyref.runtimes.emulated.memory import EmulatedMemory
 
 Extents = tuple[int, int, int]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.host_memory import HostHandle
+from tinyref.runtimes.host.memory import HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel, TextRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from tinyref.renderers.llvm import LlvmFunction
 from tinyref.renderers.llvm_gpu import GpuFunction, LlvmGpuRenderer
 from tinyref.renderers.payloads import payload_of
-from tinyref.runtimes.gpu_emu import GpuEmuBackend
+from tinyref.runtimes.emulated.gpu_emu import GpuEmuBackend
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg

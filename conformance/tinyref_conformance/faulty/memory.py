@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyref.interpret import Access, Hooks
-from tinyref.runtimes.host_memory import HostHandle
+from tinyref.runtimes.host.memory import HostHandle
 from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel, UncheckedKernel
 
 

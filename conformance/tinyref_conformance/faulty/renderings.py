@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tinyref.device import Backend
 from tinyref.renderers.c_style import CStyleRenderer
-from tinyref.runtimes.opencl import OpenCLBackend
+from tinyref.runtimes.opencl.backend import OpenCLBackend
 from tinyref.runtimes.webgpu import WebgpuBackend
 from tinyref.uops.program import Program
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit

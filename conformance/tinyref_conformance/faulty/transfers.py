@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tinyref.runtimes.host_memory import ALIGNMENT, HostAllocator, HostHandle, address_of
+from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
 from tinyref_conformance.faulty.broken import BrokenBackend
 from tinyref_conformance.faulty.waiting import Queueing, WaitingAllocator
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from tinyref.interpret import Hooks
-from tinyref.runtimes.host_memory import HostAllocator, HostHandle
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import Extents, InterpretedKernel
 from tinyref.uops.program import Program
 from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.device import Buffer
 from tinyref.dtype import from_numpy_dtype
-from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.disk import replace_file
+from tinyref.runtimes.data.disk import replace_file
 from tinyref_spec.kernel_case.case import Case, CaseRecord
 from tinyref_spec.kernel_case.document import content_hash, record_from_json, record_text
 

@@ -25,7 +25,7 @@ from tinyref.nn.state.reading import (
     section,
     tensor_of_bytes,
 )
-from tinyref.runtimes.disk import replace_file
+from tinyref.runtimes.data.disk import replace_file
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
 from tinyref.tensor.literals import MAX_AXES

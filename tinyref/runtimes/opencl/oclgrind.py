@@ -18,9 +18,9 @@ from typing import Any
 
 from tinyref.device import Capabilities
 from tinyref.errors import DeviceError
-from tinyref.runtimes.opencl import SIMULATOR, OpenCLBackend
-from tinyref.runtimes.opencl_driver import Session, is_started
-from tinyref.runtimes.opencl_memory import Memory, OpenCLAllocator
+from tinyref.runtimes.opencl.backend import SIMULATOR, OpenCLBackend
+from tinyref.runtimes.opencl.driver import Session, is_started
+from tinyref.runtimes.opencl.memory import Memory, OpenCLAllocator
 
 # The library that is its driver: packages put it beside the list of drivers, not on it.
 DRIVERS = (

@@ -32,22 +32,22 @@ from tinyref.renderers.llvm_gpu import (
     LlvmGpuRenderer,
     guard_bytes,
 )
-from tinyref.runtimes.cpu import (
+from tinyref.runtimes.emulated.groups import DRIVER, RUN_GROUPS
+from tinyref.runtimes.emulated.memory import (
+    MAX_GROUP_SIZE,
+    MAX_SHARED_BYTES,
+    bytes_at,
+    run_in_order,
+)
+from tinyref.runtimes.host.cpu import (
     LlvmCompiler,
     link_object,
     llvm_availability,
     run_all_passes,
     run_cheap_passes,
 )
-from tinyref.runtimes.emulated_memory import (
-    MAX_GROUP_SIZE,
-    MAX_SHARED_BYTES,
-    bytes_at,
-    run_in_order,
-)
-from tinyref.runtimes.gpu_groups import DRIVER, RUN_GROUPS
-from tinyref.runtimes.host_memory import address_of
-from tinyref.runtimes.host_threads import run_groups, thread_count
+from tinyref.runtimes.host.memory import address_of
+from tinyref.runtimes.host.threads import run_groups, thread_count
 
 Extents = tuple[int, int, int]
 Words = npt.NDArray[np.int64]

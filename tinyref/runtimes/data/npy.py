@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tinyref.device import Availability
-from tinyref.runtimes.data_only import DataOnlyBackend
-from tinyref.runtimes.host_memory import HostAllocator
+from tinyref.runtimes.data.data_only import DataOnlyBackend
+from tinyref.runtimes.host.memory import HostAllocator
 
 
 class NpyBackend(DataOnlyBackend):

@@ -19,9 +19,9 @@ from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
-from tinyref.runtimes.host_function import HostFunction
-from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
-from tinyref.runtimes.host_threads import thread_count
+from tinyref.runtimes.host.function import HostFunction
+from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
+from tinyref.runtimes.host.threads import thread_count
 
 _library_numbers = itertools.count()
 

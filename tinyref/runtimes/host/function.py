@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from tinyref.errors import UserError
-from tinyref.runtimes.host_memory import HostHandle, address_of
-from tinyref.runtimes.host_threads import run_groups
+from tinyref.runtimes.host.memory import HostHandle, address_of
+from tinyref.runtimes.host.threads import run_groups
 
 Extents = tuple[int, int, int]
 

@@ -13,14 +13,14 @@ from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS
 from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
-from tinyref.runtimes.cpu import llvm_availability, llvm_versions
-from tinyref.runtimes.emulated_memory import (
+from tinyref.runtimes.emulated.llvm_engine import Extents, GroupFunction, LlvmEmulator
+from tinyref.runtimes.emulated.memory import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
     EmulatedAllocator,
     EmulatedMemory,
 )
-from tinyref.runtimes.gpu_emulator import Extents, GroupFunction, LlvmEmulator
+from tinyref.runtimes.host.cpu import llvm_availability, llvm_versions
 from tinyref.uops.tiles import TILES
 
 # Those of types that the host has; the others would be of emulated numbers.

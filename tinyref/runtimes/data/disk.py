@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tinyref.device import Availability
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.data_only import DataOnlyBackend
+from tinyref.runtimes.data.data_only import DataOnlyBackend
 from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 
 # Written at once: a signal is answered between two of them.

@@ -9,15 +9,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.c_emulator.dialects import ENTRY_PREFIX, Dialect, text_of
-from tinyref.runtimes.emulated_memory import (
+from tinyref.runtimes.emulated.c_text.dialects import ENTRY_PREFIX, Dialect, text_of
+from tinyref.runtimes.emulated.memory import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
     bytes_at,
     run_in_order,
 )
-from tinyref.runtimes.host_threads import run_groups, thread_count
-from tinyref.runtimes.toolchain import (
+from tinyref.runtimes.host.threads import run_groups, thread_count
+from tinyref.runtimes.host.toolchain import (
     SharedObject,
     Toolchain,
     compile_shared,

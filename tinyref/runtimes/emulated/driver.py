@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tinyref.runtimes.emulated_memory import EmulatedAllocator, EmulatedMemory
+from tinyref.runtimes.emulated.memory import EmulatedAllocator, EmulatedMemory
 
 Extents = tuple[int, int, int]
 

@@ -8,10 +8,10 @@ from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.errors import DeviceError
 from tinyref.renderers.c import C_OPS, CRenderer
-from tinyref.runtimes.host_function import HostFunction
-from tinyref.runtimes.host_memory import SCRATCH_BYTES, HostAllocator
-from tinyref.runtimes.host_threads import thread_count
-from tinyref.runtimes.toolchain import Toolchain, compile_shared, load_shared, toolchain
+from tinyref.runtimes.host.function import HostFunction
+from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
+from tinyref.runtimes.host.threads import thread_count
+from tinyref.runtimes.host.toolchain import Toolchain, compile_shared, load_shared, toolchain
 
 
 class CCompiler:

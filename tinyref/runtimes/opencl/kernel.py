@@ -15,8 +15,8 @@ import numpy as np
 
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.opencl import ImageParameter, images_in
-from tinyref.runtimes.opencl_driver import Session
-from tinyref.runtimes.opencl_memory import Memory
+from tinyref.runtimes.opencl.driver import Session
+from tinyref.runtimes.opencl.memory import Memory
 
 Extents = tuple[int, int, int]
 

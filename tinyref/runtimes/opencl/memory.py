@@ -11,7 +11,7 @@ from typing import Any
 
 from tinyref.errors import DeviceError
 from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
-from tinyref.runtimes.opencl_driver import Session, is_forked
+from tinyref.runtimes.opencl.driver import Session, is_forked
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.opencl import OPENCL_OPS, OpenCLRenderer
-from tinyref.runtimes.opencl_driver import Session, devices_of, platforms
-from tinyref.runtimes.opencl_kernel import OpenCLKernel
-from tinyref.runtimes.opencl_memory import OpenCLAllocator
+from tinyref.runtimes.opencl.driver import Session, devices_of, platforms
+from tinyref.runtimes.opencl.kernel import OpenCLKernel
+from tinyref.runtimes.opencl.memory import OpenCLAllocator
 
-# A simulator that is a device of its own: tinyref.runtimes.oclgrind.
+# A simulator that is a device of its own: tinyref.runtimes.opencl.oclgrind.
 SIMULATOR = "Oclgrind"
 
 # Bits of cl_device_fp_config (OpenCL 1.2, table 4.3).

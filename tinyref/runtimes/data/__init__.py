@@ -1,0 +1,1 @@
+"""Devices that hold data and run no kernels."""
