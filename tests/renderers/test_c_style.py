@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyref.capabilities import Capabilities
+from tinyref.capabilities import CORE_DTYPES, Capabilities
 from tinyref.device import NamingRenderer, entry_point
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
@@ -27,8 +27,9 @@ from tinyref.runtimes.python import TextRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind
+from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import TILES, Operand
 
 INT, FLOAT = dtypes.int32, dtypes.float32
 
@@ -92,6 +93,15 @@ def test_a_language_without_groups_refuses_them() -> None:
     nodes = (build.barrier(),)
     with pytest.raises(UserError, match=r"BARRIER: C devices print no such node"):
         CRenderer().render(Program("k", nodes, ()))
+
+
+def test_a_language_without_tiles_refuses_them() -> None:
+    tile = TILES["apple_m8n8k8_float32_float32"]
+    a, b, c = (build.const(tile.fragment(operand), 0) for operand in Operand)
+    product = UOp(Ops.WMMA, c.dtype, (a, b, c), TileArg(tile))
+    lanes = Capabilities(CORE_DTYPES, C_STYLE_OPS, vector_lanes=(1, 2))
+    with pytest.raises(UserError, match=r"OpenCL C has no tile apple_m8n8k8_float32_float32 here"):
+        OpenCLRenderer(lanes).render(Program("k", (a, product), ()))
 
 
 def test_what_is_not_declared_is_refused() -> None:

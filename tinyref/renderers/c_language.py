@@ -22,6 +22,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
+from tinyref.uops.tiles import MatrixTile
 
 INFIX = {
     Ops.ADD: "+",
@@ -46,6 +47,11 @@ FUNCTIONS = {
 }
 # Unsigned arithmetic wraps where signed arithmetic would be undefined.
 _WRAPPING = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
+
+# What functions of matrix tiles are called, before the name of the tile. An emulator defines
+# EMULATED, and these functions itself: a device has an instruction for each.
+TILE_PREFIX = "tinyref_wmma_"
+EMULATED = "TINYREF_EMULATED"
 
 C_STYLE_OPS = frozenset(op.name for op in ALU - {Ops.THREEFRY, Ops.MULACC}) | {"LOAD", "STORE"}
 
@@ -285,6 +291,15 @@ class CStyleLanguage:
             return None
         left, right = operands
         return f"{left} {self.infix[node.op]} {right}"
+
+    def tile_function(self, tile: MatrixTile, name: str) -> str:
+        """The definition of the function `name` of fragments A, B and C that gives that of D.
+
+        A language without matrix tiles refuses them.
+        """
+        raise UserError(
+            f"WMMA: {self.language} has no tile {tile.name} here: accepted are products and sums"
+        )
 
     # Statements
 

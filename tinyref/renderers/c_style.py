@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.c_language import C_STYLE_OPS as C_STYLE_OPS
+from tinyref.renderers.c_language import EMULATED, TILE_PREFIX, CStyleLanguage
 from tinyref.renderers.c_language import FUNCTIONS as FUNCTIONS
 from tinyref.renderers.c_language import INFIX as INFIX
-from tinyref.renderers.c_language import CStyleLanguage
 from tinyref.renderers.payloads import (
     element_of,
     name_of_value,
@@ -20,7 +20,7 @@ from tinyref.renderers.payloads import (
 )
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ConstArg, GepArg, SlotArg, SpecialArg
+from tinyref.uops.payload import ConstArg, GepArg, SlotArg, SpecialArg, TileArg
 from tinyref.uops.program import Program
 
 
@@ -251,6 +251,19 @@ class CStyleRenderer(CStyleLanguage):
     def _join(self, dtype: DType, lanes: Sequence[str]) -> str:
         return self.define(dtype, lanes[0] if dtype.lanes == 1 else self.make_vector(dtype, lanes))
 
+    def _tile(self, node: UOp) -> str:
+        tile = payload_of(node, TileArg).tile
+        name = f"{TILE_PREFIX}{tile.name}"
+        self.helpers[name] = f"#ifndef {EMULATED}\n{self.tile_function(tile, name)}\n#endif"
+        # A macro takes no literal of several lanes: its commas would part arguments.
+        fragments = [
+            self.define(source.dtype, self._value(source))
+            if source.op is Ops.CONST
+            else self._value(source)
+            for source in node.src
+        ]
+        return self.define(node.dtype, f"{name}({', '.join(fragments)})")
+
     def _compute(self, node: UOp) -> str:
         if node.dtype.lanes == 1:
             return self.define(node.dtype, self._one_lane(node, self._values(node)))
@@ -340,5 +353,6 @@ _PRINTERS: dict[Ops, Callable[[CStyleRenderer, UOp], str | None]] = {
     Ops.STORE: CStyleRenderer._store,
     Ops.VECTORIZE: CStyleRenderer._vectorize,
     Ops.GEP: CStyleRenderer._gep,
+    Ops.WMMA: CStyleRenderer._tile,
     **dict.fromkeys(ALU - {Ops.THREEFRY, Ops.MULACC}, CStyleRenderer._compute),
 }
