@@ -1,0 +1,17 @@
+"""The CUDA_EMU device: CUDA C++ on a GPU made of the host by a C compiler."""
+
+from __future__ import annotations
+
+from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
+from tinyref.runtimes.emulated.c_text import CUDA
+from tinyref.runtimes.emulated.text_device import TextDevice
+
+
+class CudaEmuBackend(TextDevice):
+    """The text of the device CUDA, on the cores of the host."""
+
+    title = "CUDA C++ on a GPU made of the host, through tcc, gcc or clang"
+    called = "CUDA_EMU"
+    dialect = CUDA
+    printer = CudaRenderer
+    ops = CUDA_OPS

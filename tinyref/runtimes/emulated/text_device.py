@@ -1,0 +1,169 @@
+"""GPUs made of the host that run the very text which a renderer prints for a real one.
+
+A device is a few lines over `TextDevice`: its name, the renderer, and the dialect by which
+`c_text/` compiles what that prints.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tinyref.device import Availability, Backend, Capabilities
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import DeviceError
+from tinyref.renderers.c_style import CStyleRenderer
+from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
+from tinyref.runtimes.emulated.driver import EmulatedDriver, Extents, Function
+from tinyref.runtimes.emulated.memory import MAX_GROUP_SIZE, MAX_SHARED_BYTES, EmulatedMemory
+from tinyref.uops.tiles import MatrixTile
+
+_SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of an allocation, `offset` bytes in."""
+
+    memory: EmulatedMemory
+    offset: int
+
+
+class PartAllocator:
+    """Memory of the emulated device: a view adds an offset in bytes."""
+
+    def __init__(self, driver: EmulatedDriver) -> None:
+        self._driver = driver
+
+    def allocate(self, nbytes: int) -> Part:
+        return Part(self._driver.malloc(nbytes), 0)
+
+    def free(self, handle: Part) -> None:
+        self._driver.free(handle.memory)
+
+    def view(self, handle: Part, offset: int, nbytes: int) -> Part:
+        return Part(handle.memory, handle.offset + offset)
+
+    def copy_in(self, handle: Part, source: memoryview) -> None:
+        self._driver.write(handle.memory, handle.offset, source)
+
+    def copy_out(self, destination: memoryview, handle: Part) -> None:
+        self._driver.read(destination, handle.memory, handle.offset)
+
+
+class TextKernel:
+    """A loaded kernel. takes_offsets: it adds the offset of each buffer itself."""
+
+    def __init__(self, driver: EmulatedDriver, function: Function, takes_offsets: bool) -> None:
+        self._driver = driver
+        self._function = function
+        self._takes_offsets = takes_offsets
+
+    def __call__(
+        self,
+        buffers: Sequence[Part],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Queues all groups; with `wait`, runs them and returns the seconds that it took."""
+        values = list(variables)
+        arguments = [(part.memory, part.offset) for part in buffers]
+        if self._takes_offsets:
+            values = [*(part.offset for part in buffers), *values]
+            arguments = [(part.memory, 0) for part in buffers]
+        if wait:
+            self._driver.synchronize()
+        start = time.perf_counter()
+        self._driver.launch(self._function, arguments, values, grid, group)
+        if not wait:
+            return None
+        self._driver.synchronize()
+        return time.perf_counter() - start
+
+
+class TextDevice(Backend):
+    """A GPU made of the host by a C compiler: subclasses say what it is called and what it runs.
+
+    called: the name in the list of devices; that of the class, where there is none.
+    dialect: the language as C of the host. printer: what prints it. ops: what it prints.
+    native: the types it computes in; those of `printer`, where nothing is said. Small floats that
+    are not among them are emulated. vector_lanes, tiles: as in `Capabilities`.
+    takes_offsets: kernels take the byte at which each buffer begins, before the variables.
+
+    **Matrix tiles.** A text calls `tinyref_wmma_NAME(a, b, c)`, NAME being that of a tile of
+    `tinyref.uops.tiles`; where TINYREF_EMULATED is defined, it does not define that function. The
+    three are values of any types whose bytes are those of the registers of the fragments, register
+    0 first: a scalar for one register, else a vector or a structure of them. The call gives a value
+    of the type of `c`, and each work-item of the warp must make it in the same line.
+    """
+
+    survives_fork = True
+    environment = ("CC",)
+
+    called: ClassVar[str] = ""
+    dialect: ClassVar[Dialect]
+    printer: ClassVar[type[CStyleRenderer]]
+    ops: ClassVar[frozenset[str]]
+    native: ClassVar[frozenset[DType] | None] = None
+    vector_lanes: ClassVar[tuple[int, ...]] = (1, 2, 4)
+    tiles: ClassVar[tuple[MatrixTile, ...]] = ()
+    takes_offsets: ClassVar[bool] = False
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        name = self.called or type(self).__name__
+        self.name = f"{name}:{index}" if index else name
+        self._emulator = CEmulator(self.name, self.dialect)
+        self._driver = EmulatedDriver(self.name, self._emulator)
+        self._allocator = PartAllocator(self._driver)
+
+    @classmethod
+    def availability(cls) -> Availability:
+        try:
+            return Availability(True, CEmulator(cls.__name__, cls.dialect).version)
+        except DeviceError as error:
+            return Availability(False, error.message)
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        native = frozenset(self.printer.type_names) if self.native is None else self.native
+        return Capabilities(
+            dtypes=native,
+            ops=self.ops,
+            emulated=_SMALL_FLOATS - native,
+            vector_lanes=self.vector_lanes,
+            has_grid=True,
+            has_groups=True,
+            shared_bytes=MAX_SHARED_BYTES,
+            group_size_limit=MAX_GROUP_SIZE,
+            matrix_tiles=self.tiles,
+            # Made of single products: as slow as these are.
+            tiles_pay=False,
+            division_traps=True,
+        )
+
+    @functools.cached_property
+    def renderer(self) -> CStyleRenderer:
+        return self.printer(self.capabilities)
+
+    @property
+    def compiler(self) -> CEmulator:
+        return self._emulator
+
+    @property
+    def allocator(self) -> PartAllocator:
+        return self._allocator
+
+    def load(self, entry: str, binary: bytes) -> TextKernel:
+        return TextKernel(self._driver, self._driver.load(entry, binary), self.takes_offsets)
+
+    def synchronize(self) -> None:
+        self._driver.synchronize()
+
+    def versions(self) -> dict[str, str]:
+        return {"compiler": self._emulator.version}
