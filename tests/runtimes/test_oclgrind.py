@@ -80,6 +80,26 @@ def test_a_simulator_that_fell_silent_is_believed_no_more() -> None:
     assert said[2].startswith("after 2 messages it says no more")
 
 
+def test_the_child_of_a_process_that_opened_it_has_the_same_memory() -> None:
+    script = (
+        "import subprocess, sys\n"
+        "from tinyref.device import Device\n"
+        "print(Device['OCLGRIND'].session.device.max_mem_alloc_size, flush=True)\n"
+        "if len(sys.argv) == 2:\n"
+        "    subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if "OCL" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", script, script],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["4294963200"] * 2
+
+
 def test_a_process_that_looked_for_drivers_without_it_says_so() -> None:
     script = """
 from tinyref.device import Device

@@ -34,12 +34,14 @@ LOG = "OCLGRIND_LOG"
 LIMIT = "OCLGRIND_MAX_ERRORS"
 MAX_MESSAGES = "100000"
 SILENT = "suppressing further errors"
-# What it checks beside what it always does; a variable that is set stays as it is.
+# What it checks beside what it always does, looked at as its devices are listed and as a context is
+# made; a variable that is set stays as it is.
 SETTINGS = {
     "OCLGRIND_DATA_RACES": "1",
     "OCLGRIND_UNINITIALIZED": "1",
     LIMIT: MAX_MESSAGES,
-    "OCLGRIND_GLOBAL_MEM_SIZE": str(2**32),
+    # It keeps the lowest 32 bits of the number.
+    "OCLGRIND_GLOBAL_MEM_SIZE": str(2**32 - 4096),
 }
 # Its memory of which bytes were written outlives a buffer and then holds for the next one at that
 # address (21.10; docs/found.md): so many small buffers are never given back.
@@ -75,10 +77,8 @@ class OclgrindSession(Session):
         self._log = Path(self._folder.name) / "log"
         self._read = 0
         self._is_silent = False
-        # Both are looked at as a context is made.
+        # Looked at as a context is made.
         os.environ[LOG] = str(self._log)
-        for variable, value in SETTINGS.items():
-            os.environ.setdefault(variable, value)
         super().__init__(name, device, options)
 
     def launch(self, kernel: Any, sizes: Sequence[int], group: Sequence[int]) -> Any:
@@ -156,6 +156,8 @@ class OclgrindBackend(OpenCLBackend):
 
     @classmethod
     def devices(cls) -> list[Any]:
+        for variable, value in SETTINGS.items():
+            os.environ.setdefault(variable, value)
         with _listed_beside_others():
             found = super().devices()
         if not found:
