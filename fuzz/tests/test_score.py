@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.cli.entry import run as tinyref
-from tinyref.cli.fuzz_score import resume_command
+from tinyref.cli.fuzz.score import resume_command
 from tinyref.errors import UserError
 from tinyref.probe import Probed
 from tinyref.workers.processes import Cause, Death, Pipes, Pool, WorkerProcess

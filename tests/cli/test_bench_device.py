@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tinyref.cli.app import app
-from tinyref.cli.bench_device import NOT_OF_A_DEVICE, device_rows
-from tinyref.cli.bench_rows import ROWS, Measured
+from tinyref.cli.bench.device import NOT_OF_A_DEVICE, device_rows
+from tinyref.cli.bench.rows import ROWS, Measured
 from tinyref.errors import UserError
 
 VENDORS = """

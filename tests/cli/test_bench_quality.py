@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from tinyref.cli import bench_quality
-from tinyref.cli.bench_programs import data
-from tinyref.cli.bench_quality import (
+from tinyref.cli.bench import quality as bench_quality
+from tinyref.cli.bench.programs import data
+from tinyref.cli.bench.quality import (
     PROGRAMS,
     QualityProgram,
     compare,
@@ -20,7 +20,7 @@ from tinyref.cli.bench_quality import (
     scaling,
     verdict,
 )
-from tinyref.cli.bench_rows import QUALITY
+from tinyref.cli.bench.rows import QUALITY
 from tinyref.config import Context
 from tinyref.errors import UserError
 from tinyref.runtimes.kernel import Kernel

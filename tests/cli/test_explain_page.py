@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tinyref.cli.entry import run
-from tinyref.cli.explain_page import rate_text, seconds_text
-from tinyref.cli.explain_record import shorten
-from tinyref.cli.explain_stages import _changes
+from tinyref.cli.explain.page import rate_text, seconds_text
+from tinyref.cli.explain.record import shorten
+from tinyref.cli.explain.stages import _changes
 
 PROGRAM = """
 import sys

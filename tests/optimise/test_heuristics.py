@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernel_cases import GRID, LOOPS, SMALL_GRID
 
-from tinyref.cli.bench_programs import PROGRAMS
+from tinyref.cli.bench.programs import PROGRAMS
 from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
 from tinyref.device import Capabilities

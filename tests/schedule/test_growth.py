@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinyref.cli.bench_schedules import SCHEDULE_GROWTHS
+from tinyref.cli.bench.schedules import SCHEDULE_GROWTHS
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
 from tinyref.schedule import kernel_ast, schedule

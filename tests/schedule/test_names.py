@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinyref.cli.explain import explain
+from tinyref.cli.explain.command import explain
 from tinyref.config import Context
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from tinyref import __version__
-from tinyref.cli.bench import bench
+from tinyref.cli.bench.command import bench
 from tinyref.cli.conform import conform_app
 from tinyref.cli.devices import devices
-from tinyref.cli.explain import explain
+from tinyref.cli.explain.command import explain
 from tinyref.cli.flags import config_command
-from tinyref.cli.fuzz import fuzz_app
+from tinyref.cli.fuzz.command import fuzz_app
 from tinyref.cli.new_backend.command import new_backend
 from tinyref.cli.spec import spec_app
 

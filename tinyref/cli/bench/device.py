@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tinyref.cli.bench_fuzz import judged_cases
-from tinyref.cli.bench_programs import data, new_gelu
-from tinyref.cli.bench_rows import ROWS, BenchRow, Measured, seconds_of_call
+from tinyref.cli.bench.fuzz import judged_cases
+from tinyref.cli.bench.programs import data, new_gelu
+from tinyref.cli.bench.rows import ROWS, BenchRow, Measured, seconds_of_call
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
 from tinyref.device import BatchCompiler, Buffer, Device

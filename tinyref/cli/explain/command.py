@@ -67,8 +67,8 @@ def explain(
 
 def _write_page(subject: str, device: str, html: str) -> None:
     """Runs an expression or a program with a recorder, and writes the page of what it did."""
-    from tinyref.cli.explain_page import page
-    from tinyref.cli.explain_record import Failure, ProgramRecord, run_expression, run_program
+    from tinyref.cli.explain.page import page
+    from tinyref.cli.explain.record import Failure, ProgramRecord, run_expression, run_program
     from tinyref.errors import UserError
 
     target = _checked_target(subject, html)

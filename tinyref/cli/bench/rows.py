@@ -103,7 +103,7 @@ def matching_rows(glob: str) -> list[BenchRow]:
 
 
 def _lowering(repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_programs import PROGRAMS
+    from tinyref.cli.bench.programs import PROGRAMS
 
     passes = []
     peers: list[float] = []
@@ -133,7 +133,7 @@ def _lowering(repeats: int) -> Iterator[Measured]:
 
 def _lowering_pass() -> Mapping[str, Mapping[str, float]]:
     found: Mapping[str, Mapping[str, float]] = json.loads(
-        _output_of_process("tinyref.cli.bench_programs")
+        _output_of_process("tinyref.cli.bench.programs")
     )
     return found
 
@@ -141,7 +141,7 @@ def _lowering_pass() -> Mapping[str, Mapping[str, float]]:
 def _peer_pass() -> tuple[float, str]:
     """Milliseconds a kernel that the peer takes, or why it cannot be asked."""
     try:
-        text = _output_of_process("tinyref.cli.bench_peer")
+        text = _output_of_process("tinyref.cli.bench.peer")
     except UserError as error:
         return 0.0, str(error)
     if text.startswith("missing"):
@@ -171,7 +171,7 @@ def _mean(found: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def _growth(repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_programs import GROWTH_SIZES, GROWTHS, time_growth
+    from tinyref.cli.bench.programs import GROWTH_SIZES, GROWTHS, time_growth
 
     device = Device.default
     for name, make in GROWTHS.items():
@@ -192,7 +192,7 @@ def _growth(repeats: int) -> Iterator[Measured]:
 
 
 def _schedule_growth(repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_schedules import SCHEDULE_GROWTHS, SCHEDULE_SIZES, time_schedule
+    from tinyref.cli.bench.schedules import SCHEDULE_GROWTHS, SCHEDULE_SIZES, time_schedule
 
     for name, make in SCHEDULE_GROWTHS.items():
         time_schedule(make, SCHEDULE_SIZES[0])
@@ -214,7 +214,7 @@ def _schedule_growth(repeats: int) -> Iterator[Measured]:
 
 def _chain(repeats: int) -> Iterator[Measured]:
     """Chains of elementwise functions from tensors to numbers, for each node."""
-    from tinyref.cli.bench_schedules import CHAIN_SIZES, time_chain
+    from tinyref.cli.bench.schedules import CHAIN_SIZES, time_chain
 
     time_chain(CHAIN_SIZES[0], 0)
     medians: list[float] = []
@@ -231,7 +231,7 @@ def _chain(repeats: int) -> Iterator[Measured]:
 
 def _interpreter_matmul(repeats: int) -> Iterator[Measured]:
     """As it is made for the interpreter, and as for the CPU: vectors, unrolled lanes, loops."""
-    from tinyref.cli.bench_programs import data
+    from tinyref.cli.bench.programs import data
 
     with Context(DEVICE="PYTHON"):
         output = data(MATMUL, MATMUL) @ data(MATMUL, MATMUL)
@@ -250,7 +250,7 @@ def _interpreter_matmul(repeats: int) -> Iterator[Measured]:
 
 
 def _interpreter_sin(repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_programs import data
+    from tinyref.cli.bench.programs import data
 
     with Context(DEVICE="PYTHON"):
         run = _interpreter_call(data(SIN, SIN).sin())
@@ -315,7 +315,7 @@ def _reason_without_values(declared: Mapping[str, Any]) -> str | None:
 
 def _cold_compile(device: str, number: int) -> float:
     """Milliseconds."""
-    from tinyref.cli.bench_programs import new_gelu
+    from tinyref.cli.bench.programs import new_gelu
     from tinyref.runtimes.kernel import compile_program
 
     with Context(CACHE=0):
@@ -341,7 +341,7 @@ QUALITY = (
 
 
 def _quality(name: str, repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_quality import measured_apart, verdict
+    from tinyref.cli.bench.quality import measured_apart, verdict
 
     found = measured_apart(name, repeats)
     yield Measured(
@@ -353,7 +353,7 @@ def _quality(name: str, repeats: int) -> Iterator[Measured]:
 
 
 def _replay(repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_system import replay_costs
+    from tinyref.cli.bench.system import replay_costs
 
     found = [replay_costs() for _ in range(repeats)]
     yield Measured(
@@ -367,7 +367,7 @@ def _replay(repeats: int) -> Iterator[Measured]:
 
 
 def _memory_plan(repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_system import peak_bytes
+    from tinyref.cli.bench.system import peak_bytes
 
     # What is counted is the same each time: two runs show it.
     runs = range(min(repeats, 2))
@@ -388,7 +388,7 @@ def _memory_plan(repeats: int) -> Iterator[Measured]:
 
 
 def _readers(repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_readers import seconds_a_megabyte
+    from tinyref.cli.bench.readers import seconds_a_megabyte
 
     found = [seconds_a_megabyte() for _ in range(repeats)]
     for name in found[0]:
@@ -417,7 +417,7 @@ def _conformance(repeats: int) -> Iterator[Measured]:
 
 
 def _fuzz(name: str, device: str, repeats: int) -> Iterator[Measured]:
-    from tinyref.cli.bench_fuzz import judged_cases
+    from tinyref.cli.bench.fuzz import judged_cases
 
     judged_cases(device, 0, 2)
     found = [judged_cases(device, 100 * number) for number in range(repeats)]

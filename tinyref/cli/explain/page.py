@@ -13,14 +13,14 @@ from markupsafe import Markup
 from tinyref import __version__
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.cli.explain_record import (
+from tinyref.cli.explain.record import (
     Failure,
     KernelRecord,
     ProgramRecord,
     RealizeRecord,
     shorten,
 )
-from tinyref.cli.explain_stages import Compiled, compiled_stages
+from tinyref.cli.explain.stages import Compiled, compiled_stages
 from tinyref.engine.estimate import estimate
 from tinyref.errors import TinyrefError
 from tinyref.uops.node import UOp
@@ -30,7 +30,7 @@ from tinyref.uops.payload import SlotArg, ViewArg
 MAX_KERNELS = 150
 MAX_SOURCE = 600
 
-_PACKAGE = "tinyref.cli.page"
+_PACKAGE = "tinyref.cli.explain.template"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The same programs lowered by tinygrad 0.10.3, where that is installed.
 
-    python -m tinyref.cli.bench_peer
+    python -m tinyref.cli.bench.peer
 
 prints JSON: milliseconds per kernel of each program, from tensor graph to source text, or the line
 `missing` and why.
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tinyref.cli.bench_programs import PROGRAMS, WARM_UP, BenchProgram
+from tinyref.cli.bench.programs import PROGRAMS, WARM_UP, BenchProgram
 
 PACKAGE = "tinygrad"
 VERSION = "0.10.3"

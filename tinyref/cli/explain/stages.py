@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tinyref.algebra.rewrite import listening
 from tinyref.algebra.simplify import ALL_RULES
-from tinyref.cli.explain_record import KernelRecord, shorten
+from tinyref.cli.explain.record import KernelRecord, shorten
 from tinyref.codegen.compile import STAGES, compile_kernel, plan_for
 from tinyref.device import Device
 from tinyref.engine.search import chosen_opts

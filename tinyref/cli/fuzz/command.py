@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli.fuzz_case import corpus_app, harvest, keep, reduce, replay, show
-from tinyref.cli.fuzz_score import score
+from tinyref.cli.fuzz.case import corpus_app, harvest, keep, reduce, replay, show
+from tinyref.cli.fuzz.score import score
 from tinyref.cli.options import (
     MAX_JOBS,
     check_finite,

@@ -1,6 +1,6 @@
 """How good the code for the CPU is: kernels beside what numpy does, both in one run of a process.
 
-    python -m tinyref.cli.bench_quality NAME REPEATS
+    python -m tinyref.cli.bench.quality NAME REPEATS
 
 prints JSON: numbers of one of `PROGRAMS` and of its peer. It is a process of its own because numpy
 reads how many threads it may use when it is imported, and here that is one.
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tinyref.algebra.evaluate import launch_grid, value_of
-from tinyref.cli.bench_programs import data
+from tinyref.cli.bench.programs import data
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.engine.estimate import estimate
@@ -189,7 +189,7 @@ def measured_apart(name: str, repeats: int) -> Comparison:
     Raises `UserError` with its last words when it fails.
     """
     done = subprocess.run(
-        python_command("tinyref.cli.bench_quality", name, str(repeats)),
+        python_command("tinyref.cli.bench.quality", name, str(repeats)),
         check=False,
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """The programs that are lowered to measure the compiler, and the process that times one pass.
 
-    python -m tinyref.cli.bench_programs
+    python -m tinyref.cli.bench.programs
 
 prints JSON: milliseconds per kernel of each program, from tensor graph to source text. It is a
 process of its own because nodes remember what is known about them: in one process only the first

@@ -12,7 +12,7 @@ import typer
 from tinyref.cli.options import path
 
 if TYPE_CHECKING:
-    from tinyref.cli.bench_rows import BenchRow, Measured
+    from tinyref.cli.bench.rows import BenchRow, Measured
 
 
 def bench(
@@ -38,7 +38,7 @@ def bench(
     Each row shows median, least and most of its repeats. Where a row has a peer, both were
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
-    from tinyref.cli.bench_rows import facts, matching_rows, measure
+    from tinyref.cli.bench.rows import facts, matching_rows, measure
     from tinyref.cli.options import check_gives_values, opening_device
 
     name = opening_device(device)
@@ -62,7 +62,7 @@ def bench(
 
 
 def _rows_of_device(device: str, row: str) -> list[BenchRow]:
-    from tinyref.cli.bench_device import device_rows
+    from tinyref.cli.bench.device import device_rows
     from tinyref.device import Device
 
     # It may have opened in another process only.

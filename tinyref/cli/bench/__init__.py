@@ -1,0 +1,1 @@
+"""`tinyref bench`: rows, what they measure, and the comparison of two of them."""

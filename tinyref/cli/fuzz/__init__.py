@@ -1,0 +1,1 @@
+"""`tinyref fuzz`: campaigns, one case, the score."""
