@@ -1,4 +1,4 @@
-"""The OPENCL device under kernels written by hand: memory, order, errors, images, forks."""
+"""The OPENCL device under kernels written by hand: memory, order, errors, images."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import threading
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from tests.runtimes.by_hand import get, load, put
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.opencl import ImageParameter, images_in
 from tinyref.runtimes.opencl.backend import OpenCLBackend, capabilities_of
 from tinyref.runtimes.opencl.driver import Session
-from tinyref.runtimes.opencl.memory import Memory, OpenCLAllocator
 
 AVAILABLE = OpenCLBackend.availability()
 needs_driver = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)
@@ -40,23 +39,6 @@ def backend() -> OpenCLBackend:
     opened = Device["OPENCL"]
     assert isinstance(opened, OpenCLBackend)
     return opened
-
-
-def put(allocator: OpenCLAllocator, values: npt.NDArray[Any]) -> Memory:
-    memory = allocator.allocate(values.nbytes)
-    allocator.copy_in(memory, memoryview(values).cast("B"))
-    return memory
-
-
-def get(allocator: OpenCLAllocator, memory: Memory, dtype: type[Any]) -> list[Any]:
-    data = bytearray(memory.nbytes)
-    allocator.copy_out(memoryview(data), memory)
-    values: list[Any] = np.frombuffer(data, dtype).tolist()
-    return values
-
-
-def load(backend: OpenCLBackend, entry: str, source: str) -> Any:
-    return backend.load(entry, backend.compiler.compile(source))
 
 
 @needs_driver
@@ -244,27 +226,6 @@ __kernel void copy(__write_only image2d_t to, __read_only image2d_t from) {
         *(0, 1, 1, 1 + 2**-9, math.inf),
         *(0.5, 0.5, 0.5 + 2**-10, 35008, 0),
     ]
-
-
-@needs_driver
-def test_a_forked_child_is_told_so(backend: OpenCLBackend) -> None:
-    script = """
-import os, sys
-from tinyref.device import Device
-from tinyref.errors import DeviceError
-memory = Device["OPENCL"].allocator.allocate(4)
-child = os.fork()
-if child == 0:
-    Device["OPENCL"].allocator.free(memory)
-    try:
-        Device["OPENCL"].allocator.copy_out(memoryview(bytearray(4)), memory)
-    except DeviceError as error:
-        os._exit(7 if "before this process was forked" in str(error) else 1)
-    os._exit(2)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
-    assert done.returncode == 7
 
 
 @needs_driver

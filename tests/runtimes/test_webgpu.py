@@ -1,4 +1,4 @@
-"""The WEBGPU device under sources written by hand: memory at any byte, order, errors, forks."""
+"""The WEBGPU device under sources written by hand: memory at any byte, order, errors."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import math
 import os
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from tests.runtimes.by_hand import get, load, put
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes import webgpu
-from tinyref.runtimes.webgpu import WebgpuAllocator, WebgpuBackend, WebgpuMemory
+from tinyref.runtimes.webgpu import WebgpuBackend
 
 AVAILABLE = WebgpuBackend.availability()
 needs_adapter = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)
@@ -41,23 +40,6 @@ def backend() -> WebgpuBackend:
     opened = Device["WEBGPU"]
     assert isinstance(opened, WebgpuBackend)
     return opened
-
-
-def put(allocator: WebgpuAllocator, values: npt.NDArray[Any]) -> WebgpuMemory:
-    memory = allocator.allocate(values.nbytes)
-    allocator.copy_in(memory, memoryview(values).cast("B"))
-    return memory
-
-
-def get(allocator: WebgpuAllocator, memory: WebgpuMemory, dtype: type[Any]) -> list[Any]:
-    data = bytearray(memory.nbytes)
-    allocator.copy_out(memoryview(data), memory)
-    values: list[Any] = np.frombuffer(data, dtype).tolist()
-    return values
-
-
-def load(backend: WebgpuBackend, entry: str, source: str) -> Any:
-    return backend.load(entry, backend.compiler.compile(source))
 
 
 @needs_adapter
@@ -165,15 +147,6 @@ def test_seconds_are_positive_and_finite(
     seconds = kernel([memory, memory, memory], (4, 1, 1), (1, 1, 1), [1], wait=True)
     assert math.isfinite(seconds)
     assert 0 < seconds < 60
-
-
-@needs_adapter
-def test_a_fork_is_refused(backend: WebgpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getpid", lambda: backend.process + 1)
-    with pytest.raises(DeviceError, match="of which this is a fork"):
-        backend.allocator.allocate(4)
-    with pytest.raises(DeviceError, match="of which this is a fork"):
-        backend.synchronize()
 
 
 @needs_adapter

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-import os
 import re
 import struct
 import threading
@@ -23,6 +22,7 @@ from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
+from tinyref.runtimes.forks import DriverProcess
 from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.uops.words import STORABLE_IN_WORDS
@@ -44,6 +44,7 @@ _NOT_IN_WGSL = frozenset(
 )
 _STORAGE = re.compile(r"@binding\(\d+\) var<storage")
 _UNIFORM = re.compile(rf"var<uniform> {LAUNCH_WORDS}: array<vec4<u32>, (\d+)>")
+PROCESS = DriverProcess("wgpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +65,11 @@ class WebgpuBackend(Backend):
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
         self.name = f"WEBGPU:{index}" if index else "WEBGPU"
+        PROCESS.check(self.name)
         adapters = _adapters()
         if index >= len(adapters):
             raise DeviceError(self.name, f"there are {len(adapters)} adapters, counted from 0")
         self.adapter = adapters[index]
-        self.process = os.getpid()
         self.features = [name for name in _FEATURES if name in self.adapter.features]
         self.limits = {name: int(limit) for name, limit in self.adapter.limits.items()}
         # One launch or copy after the other, whichever threads they come from.
@@ -83,6 +84,7 @@ class WebgpuBackend(Backend):
     @classmethod
     def availability(cls) -> Availability:
         try:
+            PROCESS.check("WEBGPU")
             adapters = _adapters()
         except DeviceError as error:
             return Availability(False, error.message)
@@ -91,12 +93,7 @@ class WebgpuBackend(Backend):
     @property
     def device(self) -> Any:
         """The device of the driver. Raises `DeviceError` in a fork, which does not have it."""
-        if os.getpid() != self.process:
-            raise DeviceError(
-                self.name,
-                f"was opened by process {self.process}, of which this is a fork: drivers do not "
-                "survive one; start processes by spawn, or open the device in the fork alone",
-            )
+        PROCESS.check(self.name)
         return self._device
 
     @contextlib.contextmanager
@@ -195,7 +192,7 @@ class WebgpuAllocator:
         return WebgpuMemory(buffer, 0, nbytes)
 
     def free(self, handle: WebgpuMemory) -> None:
-        if os.getpid() == self.backend.process:
+        if not PROCESS.is_forked:
             with self.backend.errors("cannot free memory"):
                 handle.buffer.destroy()
 
@@ -376,9 +373,11 @@ def _wgpu() -> Any:
 @functools.cache
 def _adapters() -> list[Any]:
     """The adapters of this machine. Raises `DeviceError` saying what is missing."""
+    gpu = _wgpu().gpu
+    PROCESS.is_started = True
     found = [
         adapter
-        for adapter in _wgpu().gpu.enumerate_adapters_sync()
+        for adapter in gpu.enumerate_adapters_sync()
         if adapter.info["backend_type"] in _DRIVERS
     ]
     if not found:

@@ -14,34 +14,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tinyref.errors import DeviceError
+from tinyref.runtimes.forks import DriverProcess
 
 # Waiting launches whose end nobody has looked at yet: more than these are waited for.
 MAX_PENDING = 256
 
 
-class _Process:
-    """What this process knows of OpenCL. A driver's threads do not survive a fork."""
-
-    is_started = False
-    is_forked = False
-
-
-def _forked() -> None:
-    _Process.is_forked = _Process.is_started
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
-def is_started() -> bool:
-    """Whether this process has asked for its drivers, which are looked for once."""
-    return _Process.is_started
-
-
-def is_forked() -> bool:
-    """Whether this process was forked off one that had asked for its drivers."""
-    return _Process.is_forked
+PROCESS = DriverProcess("OpenCL")
 
 
 def pyopencl(name: str) -> Any:
@@ -50,12 +29,7 @@ def pyopencl(name: str) -> Any:
     Raises `DeviceError` where it is not installed, and in a process that was forked off one that
     had asked a driver: its contexts and threads are not there.
     """
-    if _Process.is_forked:
-        raise DeviceError(
-            name,
-            "OpenCL was opened before this process was forked, which no driver survives: open it "
-            "in the child alone, or start the child anew (spawn)",
-        )
+    PROCESS.check(name)
     # Compiled programs are kept by tinyref and by drivers: a third cache only takes space.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:
@@ -69,7 +43,7 @@ def pyopencl(name: str) -> Any:
 def platforms(name: str) -> list[Any]:
     """The platforms of all drivers, in their order. Raises `DeviceError` where there is none."""
     cl = pyopencl(name)
-    _Process.is_started = True
+    PROCESS.is_started = True
     try:
         return list(cl.get_platforms())
     except cl.Error as error:
@@ -112,8 +86,7 @@ class Session:
     @contextlib.contextmanager
     def errors(self, what: str, source: str = "") -> Iterator[None]:
         """Makes errors of pyopencl `DeviceError`s: "what: the driver's words"."""
-        if _Process.is_forked:
-            pyopencl(self.name)
+        PROCESS.check(self.name)
         try:
             yield
         except (self.cl.Error, MemoryError) as error:

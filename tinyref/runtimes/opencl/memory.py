@@ -11,7 +11,7 @@ from typing import Any
 
 from tinyref.errors import DeviceError
 from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
-from tinyref.runtimes.opencl.driver import Session, is_forked
+from tinyref.runtimes.opencl.driver import PROCESS, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class OpenCLAllocator:
 
         A forked child frees nothing: it is the parent's.
         """
-        if is_forked():
+        if PROCESS.is_forked:
             return
         with self.session.errors("cannot free memory"):
             handle.buffer.release()

@@ -19,7 +19,7 @@ from typing import Any
 from tinyref.device import Capabilities
 from tinyref.errors import DeviceError
 from tinyref.runtimes.opencl.backend import SIMULATOR, OpenCLBackend
-from tinyref.runtimes.opencl.driver import Session, is_started
+from tinyref.runtimes.opencl.driver import PROCESS, Session
 from tinyref.runtimes.opencl.memory import Memory, OpenCLAllocator
 
 # The library that is its driver: packages put it beside the list of drivers, not on it.
@@ -55,7 +55,7 @@ SHOWN = 4000
 def _listed_beside_others() -> Iterator[None]:
     """Has it among the drivers while a process looks for them, which is done once."""
     driver = next(filter(os.path.exists, DRIVERS), None)
-    if driver is None or is_started() or VENDORS in os.environ:
+    if driver is None or PROCESS.is_started or VENDORS in os.environ:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="tinyref-drivers-") as folder:

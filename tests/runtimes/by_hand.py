@@ -1,0 +1,30 @@
+"""Kernels written by hand on devices with a memory of their own: bytes to it and from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.device import Allocator, Backend
+
+
+def put(allocator: Allocator, values: npt.NDArray[Any]) -> Any:
+    """Memory of the device that holds these values."""
+    memory = allocator.allocate(values.nbytes)
+    allocator.copy_in(memory, memoryview(values).cast("B"))
+    return memory
+
+
+def get(allocator: Allocator, memory: Any, dtype: type[Any]) -> list[Any]:
+    """The values that memory of the device holds."""
+    data = bytearray(memory.nbytes)
+    allocator.copy_out(memoryview(data), memory)
+    values: list[Any] = np.frombuffer(data, dtype).tolist()
+    return values
+
+
+def load(backend: Backend, entry: str, source: str) -> Any:
+    """The kernel `entry` of a source text."""
+    return backend.load(entry, backend.compiler.compile(source))
