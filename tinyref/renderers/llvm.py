@@ -30,6 +30,7 @@ from tinyref.renderers.payloads import (
     name_of_value,
     parameter_position,
     payload_of,
+    runs_at_least_once,
     variable_position,
 )
 from tinyref.uops.node import UOp
@@ -121,11 +122,6 @@ def _suffix(dtype: DType) -> str:
     letter = "f" if dtype.is_float else "i"
     scalar = f"{letter}{dtype.bits}"
     return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"
-
-
-def _has_a_iteration(opened: UOp) -> bool:
-    """Whether the loop of a RANGE certainly runs at least once."""
-    return bounds(opened.src[0])[0] > 0
 
 
 def _cannot_wrap(node: UOp) -> bool:
@@ -285,7 +281,7 @@ class LlvmFunction:
         bound = self.value(node.src[0])
         label = name[1:]
         before = self.block
-        if _has_a_iteration(node):
+        if runs_at_least_once(node):
             self.lines.append(f"  br label %{label}.body")
             self.start_block(f"{label}.body")
             self.lines.append(
@@ -311,7 +307,7 @@ class LlvmFunction:
         self.start_block(f"{label}.latch")
         # The counter is below its bound: one more fits in its type.
         self.lines.append(f"  {name}.next = add nuw nsw {kind} {name}, 1")
-        if _has_a_iteration(opened):
+        if runs_at_least_once(opened):
             self.lines += [
                 f"  {name}.more = icmp slt {kind} {name}.next, {self.value(opened.src[0])}",
                 f"  br i1 {name}.more, label %{label}.body, label %{label}.exit",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
+from tinyref.algebra.bounds import bounds
 from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
@@ -112,7 +113,12 @@ def group_position(program: Program, node: UOp) -> int:
     return len(program.variables)
 
 
-def name_of_value(names: Mapping[UOp, str], node: UOp) -> str:
+def runs_at_least_once(opened: UOp) -> bool:
+    """Whether the loop of a RANGE certainly runs at least once."""
+    return bounds(opened.src[0])[0] > 0
+
+
+def name_of_value(names: Mapping[UOp, T], node: UOp) -> T:
     """What a source calls `node`. Raises `UserError` for a program that uses it too early."""
     name = names.get(node)
     if name is None:

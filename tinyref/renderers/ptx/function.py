@@ -1,0 +1,404 @@
+"""A program as the text of one PTX kernel, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tinyref import config
+from tinyref.dtype import AddressSpace, DType, PtrDType, dtypes
+from tinyref.errors import UserError
+from tinyref.renderers.payloads import (
+    checked_name,
+    element_of,
+    name_of_value,
+    parameter_position,
+    payload_of,
+    runs_at_least_once,
+    variable_position,
+)
+from tinyref.renderers.ptx import conversions, tiles
+from tinyref.renderers.ptx.capabilities import VIEW_ALIGNMENT
+from tinyref.renderers.ptx.emitter import INDENT, Emitter, braced
+from tinyref.renderers.ptx.instructions import INSTRUCTIONS, LEAVES_EIGHT_BITS, is_widened, opcode
+from tinyref.renderers.ptx.registers import bits_word, memory_word, type_word, width
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg, GepArg, SlotArg, SpecialArg, TileArg
+from tinyref.uops.program import Program
+
+KERNEL_PREFIX = "k_"
+# The oldest version of PTX that has all of an architecture; older drivers take it, too.
+_VERSIONS = ((75, "7.0"), (86, "7.8"), (100, "8.6"), (101, "8.8"))
+# The most that one access moves, and the most elements.
+_ACCESS_BYTES = 16
+_ACCESS_LANES = 4
+_SPECIAL_REGISTERS = {"group": "ctaid", "item": "tid"}
+
+
+class PtxRenderer:
+    """Prints programs as PTX for one architecture; raises `UserError` for what it cannot print.
+
+    architecture: the compute capability, 75 for 7.5. Buffers are parameters of 64 bits, in the
+    order of the program's parameters; the variables follow, of 32 bits.
+    """
+
+    def __init__(self, architecture: int) -> None:
+        self.architecture = architecture
+
+    def render(self, program: Program) -> str:
+        return PtxFunction(program, self.architecture).text()
+
+    def entry_name(self, program: Program) -> str:
+        """What the kernel is called in the text: names of instructions are no names of kernels."""
+        return KERNEL_PREFIX + checked_name(program.name, "a PTX")
+
+
+class PtxFunction(Emitter):
+    """The text of one kernel while its nodes are printed in order.
+
+    values: the registers of each node, one for each lane; of memory and addresses, that of the
+    address. All registers are of the whole kernel, constants and launch indices are set at its
+    entry: so no block lacks them.
+    """
+
+    printers: Mapping[Ops, Callable[[PtxFunction, UOp], Sequence[str] | None]]
+
+    def __init__(self, program: Program, architecture: int) -> None:
+        super().__init__(architecture, bool(config.integer("STRICT_FLOAT")))
+        self.program = program
+        self.values: dict[UOp, Sequence[str]] = {}
+        self.shared: list[str] = []
+        self._labels: dict[UOp, str] = {}
+
+    def text(self) -> str:
+        entry = PtxRenderer(self.architecture).entry_name(self.program)
+        for node in self.program.uops:
+            self.print_node(node)
+        version = [text for least, text in _VERSIONS if least <= self.architecture][-1]
+        head = [
+            f".version {version}",
+            f".target sm_{self.architecture}",
+            ".address_size 64",
+            "",
+            f".visible .entry {entry}(",
+            ",\n".join(self.parameters()),
+            ")",
+            f".maxntid {', '.join(map(str, self.program.group))}",
+        ]
+        body = (*self.declarations(), *self.shared, *self.entry, *self.lines, f"{INDENT}ret;")
+        return "\n".join([*head, "{", *body, "}", ""])
+
+    def parameters(self) -> list[str]:
+        """Every buffer by slot, then every variable."""
+        slots = (parameter.slot for parameter in self.program.parameters)
+        places = range(len(self.program.variables))
+        return [
+            *(f"{INDENT}.param .u64 data{slot}" for slot in slots),
+            *(f"{INDENT}.param .s32 variable{place}" for place in places),
+        ]
+
+    def print_node(self, node: UOp) -> None:
+        printer = self.printers.get(node.op)
+        if printer is None:
+            raise UserError(f"{node.op.name}: PTX devices print no such node")
+        values = printer(self, node)
+        if values is not None:
+            self.values[node] = values
+
+    def registers(self, node: UOp) -> Sequence[str]:
+        """The registers of a value, one for each lane."""
+        return name_of_value(self.values, node)
+
+    def register(self, node: UOp) -> str:
+        """The register of a scalar, or of an address."""
+        return self.registers(node)[0]
+
+    def fixed(self, node: UOp) -> Sequence[str]:
+        """Registers with what `node` is now: those of an accumulator change later."""
+        found = self.registers(node)
+        if node.op not in (Ops.DEFINE_ACC, Ops.UPDATE_ACC):
+            return found
+        dtype = node.dtype.scalar
+        return [self.emit(f"mov.{bits_word(dtype)}", dtype, each) for each in found]
+
+    # Definitions
+
+    def constant_node(self, node: UOp) -> Sequence[str]:
+        value = payload_of(node, ConstArg).value
+        return [self.constant(value, node.dtype.scalar)] * node.dtype.lanes
+
+    def define_global(self, node: UOp) -> Sequence[str]:
+        # Refuses images.
+        element_of(node)
+        parameter_position(self.program, node)
+        slot = payload_of(node, SlotArg).slot
+        generic = self.at_entry("ld.param.u64", 64, f"[data{slot}]")
+        return [self.at_entry("cvta.to.global.u64", 64, generic)]
+
+    def define_var(self, node: UOp) -> Sequence[str]:
+        place = variable_position(self.program, node)
+        value = self.at_entry("ld.param.s32", 32, f"[variable{place}]")
+        return [self._from_32_bits(value, "s", node.dtype)]
+
+    def special(self, node: UOp) -> Sequence[str]:
+        special = payload_of(node, SpecialArg)
+        name = f"%{_SPECIAL_REGISTERS[special.scope]}.{'xyz'[special.dim]}"
+        return [self._from_32_bits(self.at_entry("mov.u32", 32, name), "u", node.dtype)]
+
+    def _from_32_bits(self, value: str, letter: str, dtype: DType) -> str:
+        if width(dtype) == 32:
+            return value
+        return self.at_entry(f"cvt.{letter}64.{letter}32", 64, value)
+
+    def define_local(self, node: UOp) -> Sequence[str]:
+        name = f"local{len(self.shared)}"
+        size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
+        size *= element_of(node).itemsize
+        self.shared.append(f"{INDENT}.shared .align {_ACCESS_BYTES} .b8 {name}[{max(size, 1)}];")
+        return [self.at_entry("mov.u32", 32, name)]
+
+    # Accumulators, loops, branches
+
+    def define_acc(self, node: UOp) -> Sequence[str]:
+        found = [self.fresh(width(node.dtype.scalar)) for _ in range(node.dtype.lanes)]
+        self._assign(found, node.src[0])
+        return found
+
+    def update_acc(self, node: UOp) -> Sequence[str]:
+        found = self.registers(node.src[0])
+        self._assign(found, node.src[1])
+        return found
+
+    def _assign(self, targets: Sequence[str], value: UOp) -> None:
+        for target, source in zip(targets, self.registers(value), strict=True):
+            self.copy(target, source, value.dtype.scalar)
+
+    def _label(self, node: UOp, prefix: str) -> str:
+        self._labels[node] = f"{prefix}{len(self._labels) + 1}"
+        return self._labels[node]
+
+    def open_range(self, node: UOp) -> Sequence[str]:
+        """The head of a loop, which tests at its end; one that may run no times also before it."""
+        label = self._label(node, "loop")
+        counter = self.fresh(width(node.dtype))
+        self.copy(counter, "0", node.dtype)
+        if not runs_at_least_once(node):
+            self._branch(f"end_{label}", "ge", counter, node)
+        self.lines.append(f"{label}:")
+        return [counter]
+
+    def close_range(self, node: UOp) -> None:
+        opened = node.src[0]
+        counter, label = self.register(opened), self._labels[opened]
+        self.line(f"add.{type_word(opened.dtype)} {counter}, {counter}, 1")
+        self._branch(label, "lt", counter, opened)
+        if not runs_at_least_once(opened):
+            self.lines.append(f"end_{label}:")
+
+    def _branch(self, label: str, compare: str, counter: str, opened: UOp) -> None:
+        """Goes to `label` where the counter of a loop compares so with its extent."""
+        word, extent = type_word(opened.dtype), self.register(opened.src[0])
+        more = self.emit(f"setp.{compare}.{word}", dtypes.bool, counter, extent)
+        self.line(f"@{more} bra {label}")
+
+    def open_if(self, node: UOp) -> None:
+        self.line(f"@!{self.register(node.src[0])} bra {self._label(node, 'end_if')}")
+
+    def close_if(self, node: UOp) -> None:
+        self.lines.append(f"{self._labels[node.src[0]]}:")
+
+    def barrier(self, node: UOp) -> None:
+        self.line("bar.sync 0")
+
+    # Memory
+
+    def index(self, node: UOp) -> Sequence[str]:
+        memory, position = node.src
+        base, place = self.register(memory), self.register(position)
+        size = element_of(node).itemsize
+        if _space(node) == "shared":
+            # Addresses in shared memory have 32 bits.
+            low = conversions.resized(self, place, position.dtype, dtypes.int32)
+            return [self.emit_bits("mad.lo.s32", 32, low, str(size), base)]
+        opcode = "mad.wide.s32" if width(position.dtype) == 32 else "mad.lo.s64"
+        return [self.emit_bits(opcode, 64, place, str(size), base)]
+
+    def load(self, node: UOp) -> Sequence[str]:
+        """Behind a closed gate the instruction is not done: the registers keep the alternative."""
+        address, *gated = node.src
+        dtype = node.dtype.scalar
+        held = _held(dtype)
+        found = [self.fresh(width(held)) for _ in range(node.dtype.lanes)]
+        guard = ""
+        if gated:
+            guard = f"@{self.register(gated[1])} "
+            for register, value in zip(found, self.registers(gated[0]), strict=True):
+                self.copy(register, conversions.bitcast(self, value, dtype, held), held)
+        for first, count in _accesses(address, dtype, node.dtype.lanes):
+            registers = _operand(found[first : first + count])
+            place = self._place(address, first * dtype.itemsize)
+            self.line(f"{guard}ld.{_access(address, dtype, count)} {registers}, {place}")
+        return [conversions.bitcast(self, register, held, dtype) for register in found]
+
+    def store(self, node: UOp) -> None:
+        address, value, *gated = node.src
+        if len(gated) > 1:
+            raise UserError("STORE: PTX devices write whole elements, not the bits of a mask")
+        dtype = value.dtype.scalar
+        held = _held(dtype)
+        given = [conversions.bitcast(self, each, dtype, held) for each in self.registers(value)]
+        guard = f"@{self.register(gated[0])} " if gated else ""
+        for first, count in _accesses(address, dtype, value.dtype.lanes):
+            registers = _operand(given[first : first + count])
+            place = self._place(address, first * dtype.itemsize)
+            self.line(f"{guard}st.{_access(address, dtype, count)} {place}, {registers}")
+
+    def _place(self, address: UOp, offset: int) -> str:
+        return f"[{self.register(address)}{f'+{offset}' if offset else ''}]"
+
+    # Lanes
+
+    def vectorize(self, node: UOp) -> Sequence[str]:
+        return [self.fixed(source)[0] for source in node.src]
+
+    def gep(self, node: UOp) -> Sequence[str]:
+        found = self.fixed(node.src[0])
+        lanes = payload_of(node, GepArg).lanes
+        # A scalar is the same in every lane.
+        return [found[lane if len(found) > 1 else 0] for lane in lanes]
+
+    def matrix_tile(self, node: UOp) -> Sequence[str]:
+        a, b, c = (self.registers(source) for source in node.src)
+        return tiles.multiply(self, payload_of(node, TileArg).tile, a, b, c)
+
+    # Arithmetic
+
+    def arithmetic(self, node: UOp) -> Sequence[str]:
+        operand = node.src[0].dtype.scalar
+        lanes = zip(*map(self.registers, node.src), strict=True)
+        return [self.operation(node.op, operand, *values) for values in lanes]
+
+    def operation(self, op: Ops, operand: DType, *values: str) -> str:
+        """One op on scalars of type `operand`; comparisons give a predicate."""
+        if is_widened(op, operand, self.architecture):
+            wide = [conversions.widened(self, value, operand) for value in values]
+            result = self.operation(op, dtypes.float32, *wide)
+            return conversions.cast(self, result, dtypes.float32, operand)
+        compares = op in (Ops.CMPLT, Ops.CMPNE)
+        words = opcode(op, operand, self.is_strict)
+        found = self.emit(words, dtypes.bool if compares else operand, *values)
+        return conversions.extended(self, found, operand) if op in LEAVES_EIGHT_BITS else found
+
+    def less(self, node: UOp) -> Sequence[str]:
+        if not node.src[0].dtype.is_bool:
+            return self.arithmetic(node)
+        lanes = zip(*map(self.registers, node.src), strict=True)
+        # False is less than true.
+        return [
+            self.emit("and.pred", dtypes.bool, self.emit("not.pred", dtypes.bool, left), right)
+            for left, right in lanes
+        ]
+
+    def shift(self, node: UOp) -> Sequence[str]:
+        value, count = node.src
+        counts = [
+            conversions.resized(self, each, count.dtype.scalar, dtypes.uint32)
+            for each in self.registers(count)
+        ]
+        dtype = value.dtype.scalar
+        lanes = zip(self.registers(value), counts, strict=True)
+        return [self.operation(node.op, dtype, *values) for values in lanes]
+
+    def negate(self, node: UOp) -> Sequence[str]:
+        dtype = node.dtype.scalar
+        values = self.registers(node.src[0])
+        if dtype.is_float:
+            sign = self.constant(-0.0, dtype)
+            return [self.emit(f"xor.{bits_word(dtype)}", dtype, each, sign) for each in values]
+        word = f"s{width(dtype)}"
+        found = [self.emit(f"neg.{word}", dtype, each) for each in values]
+        return [conversions.extended(self, each, dtype) for each in found]
+
+    def where(self, node: UOp) -> Sequence[str]:
+        lanes = zip(*map(self.registers, node.src), strict=True)
+        return [self.choice(node.dtype.scalar, *values) for values in lanes]
+
+    def choice(self, dtype: DType, condition: str, chosen: str, other: str) -> str:
+        if not dtype.is_bool:
+            return self.emit(f"selp.{bits_word(dtype)}", dtype, chosen, other, condition)
+        # No instruction selects predicates.
+        result = self.emit("mov.pred", dtype, other)
+        self.line(f"@{condition} mov.pred {result}, {chosen}")
+        return result
+
+    def cast(self, node: UOp) -> Sequence[str]:
+        return self._converted(node, conversions.cast)
+
+    def bitcast(self, node: UOp) -> Sequence[str]:
+        return self._converted(node, conversions.bitcast)
+
+    def _converted(
+        self, node: UOp, convert: Callable[[Emitter, str, DType, DType], str]
+    ) -> Sequence[str]:
+        have, want = node.src[0].dtype.scalar, node.dtype.scalar
+        return [convert(self, each, have, want) for each in self.fixed(node.src[0])]
+
+
+def _held(dtype: DType) -> DType:
+    """The type of an element in memory: a bool takes a byte, of which any but 0 is true."""
+    return dtypes.uint8 if dtype.is_bool else dtype
+
+
+def _space(address: UOp) -> str:
+    is_local = isinstance(address.dtype, PtrDType) and address.dtype.space is AddressSpace.LOCAL
+    return "shared" if is_local else "global"
+
+
+def _access(address: UOp, dtype: DType, count: int) -> str:
+    vector = f".v{count}" if count > 1 else ""
+    return f"{_space(address)}{vector}.{memory_word(dtype)}"
+
+
+def _accesses(address: UOp, dtype: DType, lanes: int) -> list[tuple[int, int]]:
+    """First lane and number of lanes of each access that moves a vector.
+
+    An access needs an address that is a multiple of its bytes; those of vectors are, because views
+    and shared memory begin at multiples of the largest one.
+    """
+    aligned = min(VIEW_ALIGNMENT, _ACCESS_BYTES) // dtype.itemsize
+    count = min(lanes, _ACCESS_LANES, aligned)
+    return [(first, count) for first in range(0, lanes, count)]
+
+
+def _operand(registers: Sequence[str]) -> str:
+    return registers[0] if len(registers) == 1 else braced(registers)
+
+
+PtxFunction.printers = {
+    Ops.CONST: PtxFunction.constant_node,
+    Ops.DEFINE_GLOBAL: PtxFunction.define_global,
+    Ops.DEFINE_VAR: PtxFunction.define_var,
+    Ops.DEFINE_LOCAL: PtxFunction.define_local,
+    Ops.DEFINE_ACC: PtxFunction.define_acc,
+    Ops.UPDATE_ACC: PtxFunction.update_acc,
+    Ops.SPECIAL: PtxFunction.special,
+    Ops.RANGE: PtxFunction.open_range,
+    Ops.END: PtxFunction.close_range,
+    Ops.IF: PtxFunction.open_if,
+    Ops.ENDIF: PtxFunction.close_if,
+    Ops.BARRIER: PtxFunction.barrier,
+    Ops.INDEX: PtxFunction.index,
+    Ops.LOAD: PtxFunction.load,
+    Ops.STORE: PtxFunction.store,
+    Ops.VECTORIZE: PtxFunction.vectorize,
+    Ops.GEP: PtxFunction.gep,
+    Ops.WMMA: PtxFunction.matrix_tile,
+    **dict.fromkeys(INSTRUCTIONS, PtxFunction.arithmetic),
+    Ops.CMPLT: PtxFunction.less,
+    Ops.SHL: PtxFunction.shift,
+    Ops.SHR: PtxFunction.shift,
+    Ops.NEG: PtxFunction.negate,
+    Ops.WHERE: PtxFunction.where,
+    Ops.CAST: PtxFunction.cast,
+    Ops.BITCAST: PtxFunction.bitcast,
+}
