@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.runtimes.by_hand import get, load, put
+from tinyref import Tensor, Variable
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
@@ -22,15 +23,15 @@ needs_adapter = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)
 
 # a[i] = b[i] * factor, and a third buffer that the kernel never uses.
 SCALE = """
-@group(0) @binding(0) var<uniform> launch_words: array<vec4<u32>, 2>;
+@group(0) @binding(0) var<storage, read> launch_words: array<u32, 5>;
 @group(0) @binding(1) var<storage, read_write> a: array<i32>;
 @group(0) @binding(2) var<storage, read_write> b: array<i32>;
 @group(0) @binding(3) var<storage, read_write> unused: array<i32>;
 @compute @workgroup_size(1)
 fn scale(@builtin(workgroup_id) group: vec3<u32>) {
-  let a_at = launch_words[0][2] / 4u;
-  let b_at = launch_words[0][3] / 4u;
-  a[a_at + group.x] = b[b_at + group.x] * bitcast<i32>(launch_words[0][1]);
+  let a_at = launch_words[2] / 4u;
+  let b_at = launch_words[3] / 4u;
+  a[a_at + group.x] = b[b_at + group.x] * bitcast<i32>(launch_words[1]);
 }
 """
 
@@ -216,14 +217,28 @@ def test_lavapipe_2_a_widened_integer_is_less_than_no_constant(backend: WebgpuBa
     if "shader-int64" not in backend.features or "llvmpipe" not in backend.adapter.summary:
         pytest.skip("the adapter is another one, or has no shader-int64")
     source = (
-        "@group(0) @binding(0) var<uniform> launch_words: array<vec4<u32>, 1>;\n"
+        "@group(0) @binding(0) var<storage, read> launch_words: array<u32, 2>;\n"
         "@group(0) @binding(1) var<storage, read_write> a: array<u32>;\n"
         "@compute @workgroup_size(1) fn compare() {\n"
         "  let x = i64(bitcast<i32>(a[0]));\n"
         "  a[1] = select(0u, 1u, x < 32li);\n"
-        "  a[2] = select(0u, 1u, x < 32li + i64(launch_words[0][0]));\n"
+        "  a[2] = select(0u, 1u, x < 32li + i64(launch_words[0]));\n"
         "}\n"
     )
     memory = put(backend.allocator, np.array([5, 7, 7], np.uint32))
     load(backend, "compare", source)([memory])
     assert get(backend.allocator, memory, np.uint32) == [5, 0, 1]
+
+
+@needs_adapter
+def test_a_driver_that_compiles_for_the_words_of_a_launch_knows_no_zero() -> None:
+    """A variable bounds the loop: lavapipe compiles for its value, and knew the zero beside it.
+
+    Then 2 ** (x - most) lost its fraction, as (x + 1.5 * 2 ** 23) - 1.5 * 2 ** 23 became x.
+    """
+    size = Variable("size", 1, 8)
+    x = Tensor([[0.25 * column - row for column in range(8)] for row in range(4)])
+    part = x.to("WEBGPU").realize()[:, : size.bind(5)]
+    found = (part - part.max(axis=1, keepdim=True)).exp().sum(axis=1).numpy()
+    wanted = sum(math.exp(-0.25 * step) for step in range(5))
+    np.testing.assert_allclose(found, [wanted] * 4, rtol=1e-6)

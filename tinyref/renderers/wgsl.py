@@ -2,6 +2,8 @@
 
 Buffers are bindings 1, 2 ... of group 0, in the order of the program's parameters. Binding 0 is an
 array of words: first 0, then the variables, then where each buffer begins in its binding, in bytes.
+It lies in storage, not in a uniform: a driver may compile a kernel for the values of its uniforms,
+and lavapipe does for those that bound loops; then it knew the 0 beside them.
 
 WGSL lets a compiler assume that no float is infinite or NaN, reassociate and contract (section
 15.7), and has no way to forbid it. What no compiler may do is know the first word, of which only
@@ -25,9 +27,8 @@ from tinyref.renderers.c_style import C_STYLE_OPS, FUNCTIONS, INFIX, CStyleRende
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 
-# The words of a launch, and of what array a runtime reads how many there are.
+# The words of a launch: of their array a runtime reads how many there are.
 LAUNCH_WORDS = "launch_words"
-_COMPONENTS = 4
 
 # Division, roots and functions are not correctly rounded in WGSL (section 15.7.4): they are made of
 # what is.
@@ -136,7 +137,7 @@ class WgslRenderer(CStyleRenderer):
 
     def word(self, number: int) -> str:
         """One of the words of a launch, as u32."""
-        return f"{LAUNCH_WORDS}[{number // _COMPONENTS}][{number % _COMPONENTS}]"
+        return f"{LAUNCH_WORDS}[{number}]"
 
     # Expressions
 
@@ -277,9 +278,8 @@ class WgslRenderer(CStyleRenderer):
     def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
         numbers = 1 + len(self.program.variables) + len(self.program.parameters)
         x, y, z = self.program.group
-        words = f"array<vec4<u32>, {-(-numbers // _COMPONENTS)}>"
         return [
-            *[f"@group(0) @binding(0) var<uniform> {LAUNCH_WORDS}: {words};"],
+            f"@group(0) @binding(0) var<storage, read> {LAUNCH_WORDS}: array<u32, {numbers}>;",
             *filter(None, parameters),
             *self._module,
             f"@compute @workgroup_size({x}, {y}, {z})",

@@ -1,8 +1,8 @@
 """The WEBGPU device: WGSL through wgpu, on Vulkan, Metal or Direct3D 12.
 
-A kernel takes one uniform array of words and its buffers. The words are a 0 that no compiler knows
-(`tinyref.renderers.wgsl` says what for), the variables, and where each buffer begins in what is
-bound of it, in bytes: bindings begin at multiples of 32 to 256 bytes, views anywhere.
+A kernel takes one array of words, which it only reads, and its buffers. The words are a 0 that no
+compiler knows (`tinyref.renderers.wgsl` says what for), the variables, and where each buffer begins
+in what is bound of it, in bytes: bindings begin at multiples of 32 to 256 bytes, views anywhere.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _TYPES_OF_FEATURES: dict[str, tuple[DType, ...]] = {
 _NOT_IN_WGSL = frozenset(
     {*STORABLE_IN_WORDS, *SMALL_FLOATS, *WIDE_INTEGERS} - {dtypes.bool},
 )
-_STORAGE = re.compile(r"@binding\(\d+\) var<storage")
-_UNIFORM = re.compile(rf"var<uniform> {LAUNCH_WORDS}: array<vec4<u32>, (\d+)>")
+_STORAGE = re.compile(r"@binding\(\d+\) var<storage, read_write>")
+_WORDS = re.compile(rf"var<storage, read> {LAUNCH_WORDS}: array<u32, (\d+)>")
 PROCESS = DriverProcess("wgpu")
 
 
@@ -130,7 +130,7 @@ class WebgpuBackend(Backend):
         """
         if buffers not in self._layouts:
             visibility = _wgpu().ShaderStage.COMPUTE
-            kinds = ["uniform", *["storage"] * buffers]
+            kinds = ["read-only-storage", *["storage"] * buffers]
             entries = [
                 {"binding": number, "visibility": visibility, "buffer": {"type": kind}}
                 for number, kind in enumerate(kinds)
@@ -239,10 +239,10 @@ class WebgpuKernel:
         self.backend = backend
         self.source = source
         self.buffers = len(_STORAGE.findall(source))
-        words = _UNIFORM.search(source)
+        words = _WORDS.search(source)
         if words is None:
             raise DeviceError(backend.name, f"{entry}: has no words of a launch", source)
-        self.words = 4 * int(words.group(1))
+        self.words = int(words.group(1))
         usage = _wgpu().BufferUsage
         with backend.lock, backend.errors(f"{entry}: does not load", source):
             module = backend.device.create_shader_module(code=source)
@@ -250,8 +250,8 @@ class WebgpuKernel:
             self.pipeline = backend.device.create_compute_pipeline(
                 layout=layout, compute={"module": module, "entry_point": entry}
             )
-            self.uniform = backend.device.create_buffer(
-                size=WORD * self.words, usage=usage.UNIFORM | usage.COPY_DST
+            self.memory = backend.device.create_buffer(
+                size=WORD * self.words, usage=usage.STORAGE | usage.COPY_DST
             )
         self.entry = entry
 
@@ -277,11 +277,10 @@ class WebgpuKernel:
         device = self.backend.device
         bindings = [_binding(memory, self._alignment) for memory in buffers]
         words = [0, *variables, *[offset for _, offset in bindings]]
-        words += [0] * (self.words - len(words))
         # The queue keeps writes and launches in order: launches before still have their own words.
         data = struct.pack(f"<{self.words}I", *[word & 0xFFFFFFFF for word in words])
-        device.queue.write_buffer(self.uniform, 0, data)
-        whole = {"buffer": self.uniform, "offset": 0, "size": WORD * self.words}
+        device.queue.write_buffer(self.memory, 0, data)
+        whole = {"buffer": self.memory, "offset": 0, "size": WORD * self.words}
         resources = [whole, *[resource for resource, _ in bindings]]
         entries = [{"binding": place, "resource": each} for place, each in enumerate(resources)]
         bound = device.create_bind_group(layout=self.group_layout, entries=entries)
@@ -411,6 +410,7 @@ def _capabilities(features: tuple[str, ...], limits: tuple[tuple[str, int], ...]
         grid_limit=(groups, groups, groups),
         group_limit=(x, y, z),
         group_size_limit=limit["max-compute-invocations-per-workgroup"],
-        buffer_limit=limit["max-storage-buffers-per-shader-stage"],
+        # One is for the words of a launch.
+        buffer_limit=limit["max-storage-buffers-per-shader-stage"] - 1,
         is_single=len(_adapters()) == 1,
     )

@@ -252,7 +252,7 @@ OPENCL_EDITS = (
 WGSL_EDITS = (
     Edit(
         "WgslLostInfinity",
-        r"bitcast<f32>\(\(0x7f800000u \| launch_words\[0\]\[0\]\)\)",
+        r"bitcast<f32>\(\(0x7f800000u \| launch_words\[0\]\)\)",
         "3.4028234e+38f",
         "Prints infinity as the largest float.",
         Rung.STORE,
@@ -294,7 +294,7 @@ WGSL_EDITS = (
     ),
     Edit(
         "WgslOtherVariable",
-        r"(let var_\w+: i32 = .*launch_words\[0\]\[)1\]",
+        r"(let var_\w+: i32 = .*launch_words\[)1\]",
         r"\g<1>2]",
         "Reads the word after that of the first variable.",
         Rung.INDEX,
