@@ -308,7 +308,7 @@ class CStyleRenderer(CStyleLanguage):
             return self.not_equal(value, self.literal(0, have), have)
         if not (have.is_float and want.is_int):
             return self.cast(value, have, want)
-        if have is dtypes.float16:
+        if have.bits == 16:
             # The limits of an integer type may be out of its range.
             return self.saturating_cast(
                 f"({self.cast(value, have, dtypes.float32)})", dtypes.float32, want
@@ -323,7 +323,7 @@ class CStyleRenderer(CStyleLanguage):
         return self.cast(value, have, want)
 
     def _function(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
-        if dtype is not dtypes.float16 or self.half_functions:
+        if dtype.bits > 16 or self.half_functions:
             return self.call(op, operands, dtype)
         wide = [self.cast(operand, dtype, dtypes.float32) for operand in operands]
         return self.cast(self.call(op, wide, dtypes.float32), dtypes.float32, dtype)

@@ -23,6 +23,9 @@ class Dialect:
     kernel: the word before the function of a kernel. shared: that before an array of a group.
     vectors: what the names of vectors begin with, as `float` of `float4`, and the type of a lane.
     lanes: the names of the lanes, a letter each after `lane_prefix`.
+    left_out: what the text says to its own compiler alone.
+    is_cpp: it is C++, whose parameters are named by attributes: `[[buffer(3)]]` is the argument of
+    that number, and `arguments` has what the others are.
     """
 
     name: str
@@ -32,12 +35,18 @@ class Dialect:
     vectors: Mapping[str, str] = field(default_factory=dict)
     lanes: str = "0123456789abcdef"
     lane_prefix: str = "s"
+    left_out: tuple[str, ...] = ()
+    is_cpp: bool = False
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def prelude(self) -> str:
         """What stands before the text of a kernel."""
         vectors = "".join(self._vector_types())
-        return f"{text_of('launch.h')}{self.header}{vectors}#line 1\n"
+        launch = text_of("launch.h")
+        if self.is_cpp:
+            launch = f'extern "C" {{\n{launch}}}\n'
+        return f"{launch}{self.header}{vectors}#line 1\n"
 
     def _vector_types(self) -> Iterator[str]:
         """Vectors are structures, which every compiler has, and no operator takes them."""
@@ -59,7 +68,8 @@ class Dialect:
 
         Raises `DeviceError` where it has no kernel, or memory of a group that is no array.
         """
-        source = source.replace('extern "C"', "")
+        for words in self.left_out:
+            source = source.replace(words, "")
         # A vector in OpenCL C is written as a cast of its lanes.
         if self.vectors:
             source = re.sub(rf"\((({'|'.join(self.vectors)})(2|4|8|16))\)\(", r"make_\1(", source)
@@ -70,20 +80,29 @@ class Dialect:
 
     def _kernels(self, source: str) -> list[tuple[str, str]]:
         """Name and parameters of each kernel."""
-        pattern = rf"\b{self.kernel}\b[^;{{}}]*?\b(\w+)\s*\(([^()]*)\)\s*\{{"
+        parameters = r"(?:[^()]|\(\d+\))*"
+        pattern = rf"\b{self.kernel}\b[^;{{}}]*?\b(\w+)\s*\(({parameters})\)\s*\{{"
         return re.findall(pattern, source)
 
     def _entry(self, name: str, parameters: str) -> str:
         """A launch gives addresses of buffers and values of variables, in the order of the text."""
-        arguments: list[str] = []
-        given = {"buffers": 0, "variables": 0}
-        for parameter in parameters.split(","):
-            if parameter.strip() not in ("", "void"):
-                kind = "buffers" if "*" in parameter else "variables"
-                arguments.append(f"{kind}[{given[kind]}]")
-                given[kind] += 1
+        given = [text for text in parameters.split(",") if text.strip() not in ("", "void")]
+        buffers = [text for text in given if "*" in text]
+        variables = [text for text in given if "*" not in text]
+        arguments = []
+        for text in given:
+            attribute, number = _attribute_of(text)
+            if attribute in self.arguments:
+                arguments.append(self.arguments[attribute])
+            elif "*" in text:
+                place = buffers.index(text) if number is None else number
+                arguments.append(f"({text.partition('*')[0]}*)buffers[{place}]")
+            else:
+                place = variables.index(text) if number is None else number - len(buffers)
+                arguments.append(f"variables[{place}]")
+        linkage = 'extern "C" ' if self.is_cpp else ""
         return (
-            f"void {ENTRY_PREFIX}{name}(void **buffers, const int *variables) {{\n"
+            f"{linkage}void {ENTRY_PREFIX}{name}(void **buffers, const int *variables) {{\n"
             f"  {name}({', '.join(arguments)});\n}}\n"
         )
 
@@ -95,7 +114,7 @@ class Dialect:
         def pointer(found: re.Match[str]) -> str:
             element, name, size = found.groups()
             memory = f"TINYREF_SHARED({next(numbers)}, sizeof({element}) * ({size}))"
-            return f"{element} *{name} = {memory};"
+            return f"{element} *{name} = ({element} *){memory};"
 
         changed = re.sub(pattern, pointer, source)
         left = re.search(rf"\b{self.shared}\b[^;*(){{}}]*;", changed)
@@ -107,6 +126,14 @@ class Dialect:
                 source,
             )
         return changed
+
+
+def _attribute_of(parameter: str) -> tuple[str, int | None]:
+    """The attribute of a parameter and its number; "" and None where there is none."""
+    found = re.search(r"\[\[(\w+)(?:\((\d+)\))?\]\]", parameter)
+    if not found:
+        return "", None
+    return found[1], int(found[2]) if found[2] else None
 
 
 def text_of(file: str) -> str:
@@ -152,4 +179,17 @@ CUDA = Dialect(
     },
     lanes="xyzw",
     lane_prefix="",
+    left_out=('extern "C"',),
+)
+METAL = Dialect(
+    "MSL",
+    text_of("metal.h"),
+    kernel="kernel",
+    shared="threadgroup",
+    left_out=("#include <metal_stdlib>",),
+    is_cpp=True,
+    arguments={
+        "threadgroup_position_in_grid": "metal::position(TINYREF_ITEM->group_id)",
+        "thread_position_in_threadgroup": "metal::position(TINYREF_ITEM->local_id)",
+    },
 )

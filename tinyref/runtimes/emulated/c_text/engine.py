@@ -7,6 +7,7 @@ import ctypes
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.emulated.c_text.dialects import ENTRY_PREFIX, Dialect, text_of
@@ -29,6 +30,9 @@ Extents = tuple[int, int, int]
 
 # Kernels of emulated devices are small and new each time: what compiles quickest is best.
 _COMPILERS = ("tcc", "gcc", "clang")
+# Of C++; what their drivers need then is a package of its own.
+_CPP_COMPILERS = ("gcc", "clang")
+_CPP = ("-x", "c++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-w")
 # A worker must be able to count them.
 MAX_GROUPS = 2**32 - 1
 # A launch is cut into more pieces than threads, for groups may take unlike times.
@@ -52,8 +56,21 @@ _PROBLEMS = (
 )
 
 
-def _tools() -> Toolchain:
-    return toolchain(_COMPILERS)
+def _tools(is_cpp: bool = False) -> Toolchain:
+    return toolchain(_CPP_COMPILERS if is_cpp else _COMPILERS)
+
+
+@functools.cache
+def _cpp_tools(tools: Toolchain) -> Toolchain:
+    """The same compiler, for C++. Raises `DeviceError` where it has none."""
+    command = (*tools.command, *_CPP)
+    try:
+        compile_shared(command, "template <class T> T same(T x) { return x; }\n")
+    except DeviceError as error:
+        raise DeviceError(
+            "emulator", f"{tools.name} compiles no C++: apt-get install g++ ({error.message})"
+        ) from error
+    return replace(tools, command=command)
 
 
 class CEmulator:
@@ -68,19 +85,25 @@ class CEmulator:
         self.dialect = dialect
 
     @property
-    def version(self) -> str:
+    def tools(self) -> Toolchain:
         """The compiler that is used. Raises `DeviceError` where there is none."""
-        return _tools().version
+        tools = _tools(self.dialect.is_cpp)
+        return _cpp_tools(tools) if self.dialect.is_cpp else tools
+
+    @property
+    def version(self) -> str:
+        """What the compiler says of itself. Raises `DeviceError` where there is none."""
+        return self.tools.version
 
     @property
     def key(self) -> str:
         """All that decides what `compile` makes of a source."""
-        tools = _tools()
+        tools = self.tools
         return f"{tools.version} {' '.join(tools.command)} {tools.target} {self.dialect.digest}"
 
     def compile(self, source: str) -> bytes:
         """A shared object. Raises `DeviceError` with the compiler's words and the C source."""
-        return compile_shared(_tools().command, self.dialect.as_c(source))
+        return compile_shared(self.tools.command, self.dialect.as_c(source))
 
     def load(self, entry: str, binary: bytes) -> CFunction:
         """The kernel of that name. Raises `DeviceError` where there is none."""

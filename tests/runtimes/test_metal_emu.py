@@ -1,0 +1,170 @@
+"""METAL_EMU: MSL on the host, as its specification has it, not only as our renderer prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError
+from tinyref.runtimes.emulated.c_text import METAL, CEmulator
+from tinyref.runtimes.host.memory import address_of
+
+Array = npt.NDArray[Any]
+
+SUM = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void k_sum(constant int &n [[buffer(2)]], device float *out [[buffer(0)]],
+                  const device float *in [[buffer(1)]],
+                  uint3 lane [[thread_position_in_threadgroup]],
+                  uint3 group [[threadgroup_position_in_grid]]) {
+  threadgroup float memory[64];
+  memory[lane.x] = in[group.y * 64 + lane.x];
+  for (uint step = 32; step > 0; step >>= 1) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (lane.x < step) memory[lane.x] = memory[lane.x] + memory[lane.x + step];
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (lane.x == 0) out[group.y] = memory[0] + n;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _has_cpp() -> None:
+    available = Device.availability("METAL_EMU")
+    if not available.works:
+        pytest.skip(f"METAL_EMU: {available.reason}")
+
+
+def run(
+    source: str,
+    buffers: Sequence[Array],
+    variables: Sequence[int] = (),
+    grid: tuple[int, int, int] = (1, 1, 1),
+    group: tuple[int, int, int] = (1, 1, 1),
+) -> None:
+    emulator = CEmulator("EMU", METAL)
+    name = source.partition("kernel void ")[2].partition("(")[0]
+    kernel = emulator.load(name, emulator.compile(source))
+    kernel([address_of(each) for each in buffers], variables, grid, group)
+
+
+def sums(source: str) -> list[float]:
+    """What the kernel makes of 0 to 255 in four groups of 64, and the variable 1000."""
+    out, given = np.zeros(4, np.float32), np.arange(256, dtype=np.float32)
+    run(source, (out, given), (1000,), (1, 4, 1), (64, 1, 1))
+    return list(map(float, out))
+
+
+# 0 + ... + 63 is 2016, and each group has 4096 more than the one before.
+RIGHT = [3016.0, 7112.0, 11208.0, 15304.0]
+
+
+def test_arguments_have_numbers_and_positions() -> None:
+    """In whatever order the text has them, as Metal takes them by number."""
+    assert sums(SUM) == RIGHT
+    swapped = SUM.replace("buffer(0)", "buffer(9)").replace("buffer(1)", "buffer(0)")
+    out, given = np.zeros(4, np.float32), np.arange(256, dtype=np.float32)
+    run(swapped.replace("buffer(9)", "buffer(1)"), (given, out), (1000,), (1, 4, 1), (64, 1, 1))
+    assert list(map(float, out)) == RIGHT
+
+
+def test_a_missing_barrier_shows() -> None:
+    unsound = SUM.replace("    threadgroup_barrier(mem_flags::mem_threadgroup);\n", "", 1)
+    with Context(EMU_ORDER="forward"):
+        assert np.isnan(sums(unsound)).all()
+
+
+def test_a_compiler_without_cpp_is_named() -> None:
+    with Context(CC="tcc"):
+        available = Device.availability("METAL_EMU")
+    assert not available.works
+    assert "C++" in available.reason or "not found" in available.reason
+
+
+def test_what_is_no_msl_is_an_error_with_the_text() -> None:
+    with pytest.raises(DeviceError, match="mem_local"):
+        sums(SUM.replace("mem_threadgroup", "mem_local"))
+
+
+SMALL = {"half": np.dtype(np.float16), "bfloat": np.dtype(ml_dtypes.bfloat16)}
+
+
+def converted(source: str, target: str, given: Array, result: Any) -> Array:
+    out = np.zeros(given.shape, result)
+    text = (
+        f"using namespace metal;\nkernel void k(device {target} *out [[buffer(0)]], "
+        f"device {source} *in [[buffer(1)]], uint3 at [[threadgroup_position_in_grid]]) "
+        f"{{ out[at.x] = ({target})in[at.x]; }}"
+    )
+    run(text, (out, given), (), (given.size, 1, 1))
+    return out
+
+
+def same_bits(left: Array, right: Array) -> bool:
+    """Of floats whose NaN are all one."""
+    kind = f"u{left.dtype.itemsize}"
+    left_nan, right_nan = np.isnan(left.astype(np.float32)), np.isnan(right.astype(np.float32))
+    agree = (left.view(kind) == right.view(kind)) | (left_nan & right_nan)
+    return bool(agree.all())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_small_float_becomes_a_float_and_back(name: str) -> None:
+    every = np.arange(65536, dtype=np.uint16).view(SMALL[name])
+    wide = converted(name, "float", every, np.float32)
+    assert same_bits(wide, every.astype(np.float32))
+    assert same_bits(converted("float", name, wide, SMALL[name]), every)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_floats_are_rounded_to_nearest_even(name: str) -> None:
+    """All that lie next to a number of the small type or half way between two."""
+    every = np.arange(65536, dtype=np.uint16).view(SMALL[name]).astype(np.float32).view(np.uint32)
+    step = np.uint32(1 << (12 if name == "half" else 15))
+    near = [every + step, every + step + np.uint32(1), every + step - np.uint32(1)]
+    tiny = np.arange(0x33000000 - 4, 0x38800000, 4093, dtype=np.uint32)
+    given = np.concatenate([*near, tiny]).view(np.float32)
+    with np.errstate(all="ignore"):
+        want = given.astype(SMALL[name])
+    assert same_bits(converted("float", name, given, SMALL[name]), want)
+
+
+def test_integers_are_rounded_once() -> None:
+    """2^24 + 2^16 + 1 is above the middle of two bfloat; as a float it would be the middle."""
+    given = np.array([2**24 + 2**16 + 1, -(2**24 + 2**16 + 1), 2**24 + 2**16, 65504], np.int32)
+    found = converted("int", "bfloat", given, SMALL["bfloat"])
+    assert list(found.astype(np.float32)) == [2**24 + 2**17, -(2**24 + 2**17), 2**24, 65536]
+    wide = np.array([2**40 + 2**32 + 1, -(2**63), 2**40 + 2**32], np.int64)
+    found = converted("long", "bfloat", wide, SMALL["bfloat"])
+    assert list(found.astype(np.float32)) == [2**40 + 2**33, -(2.0**63), 2**40]
+
+
+def test_every_operation_of_half_rounds_once() -> None:
+    """1 + 2^-11 is a tie that rounds to 1: twice, where a sum in float would be 1 + 2^-10."""
+    out = np.zeros(2, np.float16)
+    text = """using namespace metal;
+kernel void k(device half *out [[buffer(0)]], device half *in [[buffer(1)]]) {
+  out[0] = in[0] + in[1] + in[1];
+  half4 v = *(device packed_half4 *)(in + 1);
+  v = v * v - v;
+  out[1] = v.w;
+}"""
+    run(text, (out, np.array([1, 2**-11, 3, 4, 5], np.float16)))
+    assert list(out) == [1.0, 20.0]
+
+
+def test_the_device_declares_what_msl_has() -> None:
+    declared = Device["METAL_EMU"].capabilities
+    assert dtypes.float64 not in declared.dtypes | declared.emulated
+    assert {dtypes.float16, dtypes.bfloat16, dtypes.int64} <= declared.dtypes
+    assert set(dtypes.fp8s) <= declared.emulated

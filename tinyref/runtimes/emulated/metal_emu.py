@@ -1,0 +1,17 @@
+"""The METAL_EMU device: MSL on a GPU made of the host by a C++ compiler."""
+
+from __future__ import annotations
+
+from tinyref.renderers.metal import METAL_OPS, MetalRenderer
+from tinyref.runtimes.emulated.c_text import METAL
+from tinyref.runtimes.emulated.text_device import TextDevice
+
+
+class MetalEmuBackend(TextDevice):
+    """The text of the device METAL, on the cores of the host, where subnormal floats are kept."""
+
+    title = "MSL on a GPU made of the host, through gcc or clang with C++"
+    called = "METAL_EMU"
+    dialect = METAL
+    printer = MetalRenderer
+    ops = METAL_OPS
