@@ -32,6 +32,7 @@ def bench(
       tinyref bench
       tinyref bench --row lower
       tinyref bench --row "interpreter.*" --json numbers.json
+      tinyref bench --row "op.*"                     operations beside torch; model.*: training
       tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
       tinyref bench --device my_package.backend:MyBackend --row copy
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tinyref.cli.bench.fuzz import judged_cases
 from tinyref.cli.bench.programs import data, new_gelu
 from tinyref.cli.bench.rows import ROWS, BenchRow, Measured, seconds_of_call
+from tinyref.cli.bench.speed import speed_rows
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
 from tinyref.device import BatchCompiler, Buffer, Device
@@ -143,10 +144,12 @@ _ROWS: dict[str, Callable[[str, int], Iterator[Measured]]] = {
 
 def device_rows(device: str, glob: str) -> list[BenchRow]:
     """The rows of a device that match. Raises `UserError`, with the reason, where none does."""
-    found = [name for name in _ROWS if fnmatch.fnmatchcase(name, glob)]
+    rows = [BenchRow(name, functools.partial(run, device)) for name, run in _ROWS.items()]
+    rows += speed_rows(device)
+    found = [row for row in rows if fnmatch.fnmatchcase(row.name, glob)]
     if found:
-        return [BenchRow(name, functools.partial(_ROWS[name], device)) for name in found]
-    accepted = f"with --device accepted are globs of {', '.join(_ROWS)}"
+        return found
+    accepted = f"with --device accepted are globs of {', '.join(row.name for row in rows)}"
     others = [row.name for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
     reason = NOT_OF_A_DEVICE.get(others[0].partition(".")[0]) if others else None
     if reason is not None:

@@ -92,9 +92,12 @@ def measure(row: BenchRow, repeats: int) -> Iterator[Measured]:
 
 def matching_rows(glob: str) -> list[BenchRow]:
     """The rows that match. Raises `UserError` naming all rows when none does."""
-    found = [row for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
+    from tinyref.cli.bench.speed import speed_rows
+
+    rows = [*ROWS, *speed_rows("CPU")]
+    found = [row for row in rows if fnmatch.fnmatchcase(row.name, glob)]
     if not found:
-        names = ", ".join(row.name for row in ROWS)
+        names = ", ".join(row.name for row in rows)
         raise UserError(f"bench: no row matches {glob!r}: accepted are globs of {names}")
     return found
 

@@ -1,0 +1,352 @@
+"""The rows `op.*` and `model.*`: what users wait for, on one device, beside torch in the same run.
+
+Every program is first checked: on small inputs its results are those of torch, or it has no time.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref import Tensor, TinyJit
+from tinyref.cli.bench.rows import BenchRow, Measured, seconds_of_call
+from tinyref.cli.bench.works import (
+    MODELS,
+    OURS,
+    SMALL_MODELS,
+    WORKS,
+    Layers,
+    Shapes,
+    Work,
+    torch_ops,
+)
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.errors import UserError
+from tinyref.nn.optim import Adam
+
+Array = npt.NDArray[Any]
+
+# The same hardware in torch, whose sizes are those of GPUs.
+TORCH_DEVICES = {"CUDA": "cuda", "PTX": "cuda", "HIP": "cuda", "METAL": "mps"}
+LAUNCHES = 100
+MEAN = "op.mean"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a program is computed: the end of its row's name, flags, element type."""
+
+    suffix: str
+    strict: int = 1
+    threads: int = 0
+    dtype: str = "float32"
+
+
+ON_HOST = (
+    Variant("", threads=1),
+    Variant(".contracted", strict=0, threads=1),
+    Variant(".threads"),
+)
+ON_GPU = (Variant(""), Variant(".contracted", strict=0))
+WITH_TILES = Variant(".float16", dtype="float16")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """torch on the hardware that is measured; `module` is None where it is not installed."""
+
+    module: Any
+    device: str
+
+    @property
+    def name(self) -> str:
+        """With its version, as a row shows it; empty where there is none."""
+        return "" if self.module is None else f"torch {self.module.__version__}"
+
+    def tensor(self, data: Array) -> Any:
+        return self.module.from_numpy(data).to(self.device)
+
+    def synchronize(self) -> None:
+        if self.device != "cpu":
+            getattr(self.module, self.device).synchronize()
+
+    def use_threads(self, count: int) -> None:
+        """0 is as many as there are cores."""
+        from tinyref.runtimes.host.threads import available_cores
+
+        self.module.set_num_threads(count or available_cores())
+
+
+def _base(device: str) -> str:
+    return device.partition(":")[0]
+
+
+def _peer(device: str) -> Peer:
+    """Raises `UserError` where torch has not the hardware that is measured."""
+    name = TORCH_DEVICES.get(_base(device), "cpu")
+    try:
+        module: types.ModuleType | None = importlib.import_module("torch")
+    except ImportError:
+        return Peer(None, name)
+    found: Any = module
+    there = {"cuda": found.cuda.is_available, "mps": found.backends.mps.is_available}
+    if name != "cpu" and not there[name]():
+        raise UserError(f"bench: torch {found.__version__} does not reach the hardware of {device}")
+    return Peer(module, name)
+
+
+def _inputs(work: Work, shapes: Shapes, dtype: str) -> list[Array]:
+    generator = np.random.default_rng(7)
+    found: list[Array] = [generator.random(shape, np.float32).astype(dtype) for shape in shapes]
+    if work.has_indices:
+        found[-1] = generator.integers(0, shapes[0][0], shapes[-1]).astype(np.int32)
+    return found
+
+
+def _problem(work: Work, variant: Variant, device: str, peer: Peer) -> str:
+    """What is wrong with the results on small inputs; empty where nothing is."""
+    data = _inputs(work, work.small, variant.dtype)
+    found = work.ours(*(Tensor(each, device=device) for each in data)).numpy()
+    with peer.module.no_grad():
+        wanted = work.torch(peer.module, *(peer.tensor(each) for each in data)).cpu().numpy()
+    if found.shape != wanted.shape:
+        return f"its shape is {found.shape}, that of torch {wanted.shape}"
+    tolerance = 1e-2 if variant.dtype == "float16" else 1e-4
+    far = float(np.max(np.abs(found.astype(np.float64) - wanted), initial=0))
+    limit = tolerance * max(1.0, float(np.max(np.abs(wanted), initial=0)))
+    return "" if far <= limit else f"it is {far:.3g} off the result of torch"
+
+
+def _replayed(call: Callable[[], Tensor], device: str) -> Callable[[], None]:
+    """What replays `call` to its end."""
+    jitted = TinyJit(call)
+    for _ in range(3):
+        jitted()
+
+    def run() -> None:
+        jitted()
+        Device[device].synchronize()
+
+    return run
+
+
+def _in_turns(
+    name: str, ours: Callable[[], None], theirs: Callable[[], None] | None, peer: Peer, repeats: int
+) -> Measured:
+    """Milliseconds of both, measured in turns, so that both meet the same neighbours."""
+    found = Measured(name, "ms, replayed", note="" if theirs else "no peer: torch is not installed")
+    for _ in range(repeats):
+        found.values.append(seconds_of_call(ours) * 1e3)
+        if theirs is not None:
+            found.peer_name = peer.name
+            found.peer_values.append(seconds_of_call(theirs) * 1e3)
+    return found
+
+
+def _measure_work(
+    work: Work, shapes: Shapes, variant: Variant, device: str, repeats: int
+) -> Measured:
+    peer, name = _peer(device), work.name + variant.suffix
+    flags = Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device)
+    with flags:
+        problem = _problem(work, variant, device, peer) if peer.module else ""
+        if problem:
+            return Measured(name, "", missing=f"it is wrong: {problem}")
+        data = _inputs(work, shapes, variant.dtype)
+        inputs = [Tensor(each, device=device).realize() for each in data]
+        ours = _replayed(lambda: work.ours(*inputs).realize(), device)
+        theirs = None
+        if peer.module:
+            peer.use_threads(variant.threads)
+            theirs = _torch_call(work, [peer.tensor(each) for each in data], peer)
+        return _in_turns(name, ours, theirs, peer, repeats)
+
+
+def _torch_call(work: Work, tensors: Sequence[Any], peer: Peer) -> Callable[[], None]:
+    def run() -> None:
+        with peer.module.no_grad():
+            work.torch(peer.module, *tensors)
+        peer.synchronize()
+
+    return run
+
+
+# --- steps of training ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Weights, images and labels of a step, the same for both libraries."""
+
+    weights: list[Array]
+    images: Array
+    labels: Array
+
+
+def _batch(layers: Layers) -> _Batch:
+    generator = np.random.default_rng(3)
+    weights = [
+        (generator.random(shape, np.float32) - 0.5) / math.sqrt(math.prod(shape[1:]))
+        for shape in layers.weights
+    ]
+    images = generator.random((layers.batch, *layers.image), np.float32)
+    labels = generator.integers(0, layers.linear[-1], layers.batch).astype(np.int32)
+    return _Batch([each.astype(np.float32) for each in weights], images, labels)
+
+
+def _our_step(layers: Layers, device: str) -> Callable[[], Tensor]:
+    batch = _batch(layers)
+    weights = [Tensor(each, device=device, requires_grad=True) for each in batch.weights]
+    optimiser = Adam(weights)
+    images = Tensor(batch.images, device=device).realize()
+    labels = Tensor(batch.labels, device=device).realize()
+
+    def step() -> Tensor:
+        with Tensor.train():
+            optimiser.zero_grad()
+            logits: Tensor = layers.forward(images, weights, OURS)
+            loss = logits.sparse_categorical_crossentropy(labels)
+            loss.backward()
+            optimiser.step()
+        return loss.realize()
+
+    return step
+
+
+def _torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
+    """Compiled by torch where it runs on a GPU: that is what its users wait for there."""
+    torch, batch = peer.module, _batch(layers)
+    weights = [peer.tensor(each).requires_grad_() for each in batch.weights]
+    optimiser = torch.optim.Adam(weights)
+    images, labels = peer.tensor(batch.images), peer.tensor(batch.labels).long()
+    ops = torch_ops(torch)
+
+    def step() -> Any:
+        optimiser.zero_grad()
+        loss = torch.nn.functional.cross_entropy(layers.forward(images, weights, ops), labels)
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    return step if peer.device == "cpu" else torch.compile(step)
+
+
+def _model_problem(layers: Layers, device: str, peer: Peer) -> str:
+    """What is wrong with the losses of the first steps of a small network."""
+    ours, theirs = _our_step(layers, device), _torch_step(layers, peer)
+    for number in range(3):
+        found, wanted = float(ours().item()), float(theirs().item())
+        if abs(found - wanted) > 1e-4 * max(1.0, abs(wanted)):
+            return f"the loss of step {number} is {found:.6g}, that of torch {wanted:.6g}"
+    return ""
+
+
+def _measure_model(
+    layers: Layers, small: Layers, variant: Variant, device: str, repeats: int
+) -> Measured:
+    peer, name = _peer(device), layers.name + variant.suffix
+    with Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device):
+        problem = _model_problem(small, device, peer) if peer.module else ""
+        if problem:
+            return Measured(name, "", missing=f"it is wrong: {problem}")
+        ours = _replayed(_our_step(layers, device), device)
+        theirs = None
+        if peer.module:
+            peer.use_threads(variant.threads)
+            step = _torch_step(layers, peer)
+
+            def theirs() -> None:
+                step()
+                peer.synchronize()
+
+        return _in_turns(name, ours, theirs, peer, repeats)
+
+
+def _measure_launches(device: str, repeats: int) -> Measured:
+    """Kernels of 16 elements, each on the result of the one before, in one replay."""
+    peer = _peer(device)
+
+    def chain(x: Any, stop: Callable[[Any], Any]) -> Any:
+        for _ in range(LAUNCHES):
+            x = stop(x + 1)
+        return x
+
+    data = np.zeros(16, np.float32)
+    with Context(DEVICE=device):
+        tensor = Tensor(data, device=device).realize()
+        ours = _replayed(lambda: chain(tensor, Tensor.contiguous).realize(), device)
+        theirs = None
+        if peer.module:
+            other = peer.tensor(data)
+
+            def theirs() -> None:
+                chain(other, lambda x: x)
+                peer.synchronize()
+
+        found = _in_turns("op.launches", ours, theirs, peer, repeats)
+    found.unit = f"ms for {LAUNCHES} kernels of 16 elements, replayed"
+    return found
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _variants(work: Work, is_gpu: bool) -> tuple[Variant, ...]:
+    if not is_gpu:
+        return ON_HOST
+    return (*ON_GPU, WITH_TILES) if work.has_tiles else ON_GPU
+
+
+def speed_rows(device: str) -> list[BenchRow]:
+    """All of these rows for a device, and the geometric mean of those that were measured."""
+    is_gpu = _base(device) in TORCH_DEVICES
+    done: list[Measured] = []
+
+    def row(name: str, measure: Callable[[int], Measured]) -> BenchRow:
+        def run(repeats: int) -> Iterator[Measured]:
+            found = measure(repeats)
+            done.append(found)
+            yield found
+
+        return BenchRow(name, run)
+
+    rows = []
+    for work in WORKS:
+        shapes = work.gpu if is_gpu else work.host
+        if shapes is None:
+            continue
+        for variant in _variants(work, is_gpu):
+            act = functools.partial(_measure_work, work, shapes, variant, device)
+            rows.append(row(work.name + variant.suffix, act))
+    for layers, small in zip(MODELS, SMALL_MODELS, strict=True):
+        for variant in ON_GPU if is_gpu else ON_HOST:
+            act = functools.partial(_measure_model, layers, small, variant, device)
+            rows.append(row(layers.name + variant.suffix, act))
+    rows.append(row("op.launches", functools.partial(_measure_launches, device)))
+    return [*rows, BenchRow(MEAN, functools.partial(_mean, done))]
+
+
+def _mean(done: Sequence[Measured], repeats: int) -> Iterator[Measured]:
+    """The geometric mean of the ratios of the rows before it, for each kind of variant."""
+    del repeats
+    endings = tuple(sorted({each.suffix for each in (*ON_HOST, *ON_GPU, WITH_TILES)} - {""}))
+    for suffix in ("", *endings):
+        of_this = [
+            each.ratio
+            for each in done
+            if each.peer_name
+            and (each.name.endswith(suffix) if suffix else not each.name.endswith(endings))
+        ]
+        if of_this:
+            value = math.exp(sum(map(math.log, of_this)) / len(of_this))
+            note = f"{len(of_this)} rows, the slowest {max(of_this):.3g}"
+            yield Measured(MEAN + suffix, "times torch, geometric mean", [value], note=note)
