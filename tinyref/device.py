@@ -198,6 +198,19 @@ class PreparableKernel(Protocol):
     ) -> PreparedLaunch: ...
 
 
+@dataclass(frozen=True)
+class CompileTarget:
+    """A device that need not be there: what it would declare, and what compiles for it.
+
+    name: of the architecture, as its compiler is given it.
+    """
+
+    name: str
+    capabilities: Capabilities
+    renderer: Renderer
+    compiler: Compiler
+
+
 class Backend(ABC):
     """One device: subclass it, set the members, and declare it under `tinyref.backends`.
 
@@ -211,6 +224,7 @@ class Backend(ABC):
     contract: the version of this contract for which it is written: `CONTRACT` as it was then. A
     class that states none is of version 1, the first. It does not open under a version of tinyref
     that does not serve it.
+    compile_targets: architectures for which it compiles without a device: `compile_target`.
     """
 
     contract: int = 1
@@ -219,6 +233,7 @@ class Backend(ABC):
     runs_kernels: bool = True
     takes_path: bool = False
     survives_fork: bool = False
+    compile_targets: tuple[str, ...] = ()
 
     def __init__(self, index: int = 0) -> None:
         self.index = index
@@ -232,6 +247,15 @@ class Backend(ABC):
     @abstractmethod
     def availability(cls) -> Availability:
         """Whether the device works here; must not raise and must be quick."""
+
+    @classmethod
+    def compile_target(cls, name: str) -> CompileTarget:
+        """What compiles for the architecture `name`, on a machine that has none of it.
+
+        Raises `UserError` for another name than one of `compile_targets`, `DeviceError` where the
+        compiler is missing.
+        """
+        raise UserError(f"compile: {cls.__name__} compiles for no device that is not there")
 
     @property
     @abstractmethod

@@ -164,7 +164,7 @@ class Worker:
             program
             for case in self._row(row_id).cases(self.profile)
             if case.id in wanted
-            for program in programs_of(self.device_name, functools.partial(_run_on, case))
+            for program in programs_of(self.device_name, functools.partial(run_on, case))
         ]
 
     def describe(self, message: Mapping[str, Any]) -> Message:
@@ -238,7 +238,8 @@ class Worker:
         return Record(case.id, status, attempt, phase.value, message, seconds)
 
 
-def _run_on(case: Case, name: str) -> Measurement:
+def run_on(case: Case, name: str) -> Measurement:
+    """What a case measures on the device of that name."""
     return case.run(DeviceUnderTest(name))
 
 

@@ -32,6 +32,7 @@ Examples:
   tinyref conform diff before.json after.json           fixes, regressions, accuracy
   tinyref conform matrix A.json B.json                  devices side by side
   tinyref conform faulty                                prove that the suite catches broken devices
+  tinyref conform compile --device CUDA --arch sm_90    compile its kernels where no GPU is
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
@@ -300,3 +301,33 @@ def faulty(
     results = score(report, only, devices=ALL_FAULTY)
     print(results.text(), end="")
     raise typer.Exit(0 if results.is_perfect else 1)
+
+
+@conform_app.command("compile")
+def compile_kernels(
+    device: Annotated[str, typer.Option(help="The backend; its device need not be there.")],
+    arch: Annotated[str, typer.Option(help="The architecture, such as sm_90.")],
+    query: Annotated[str, typer.Option(help="Only the kernels of these cases.")] = "*",
+    sample: Annotated[
+        int, typer.Option(min=0, help="So many kernels, of the most telling cases first; 0 is all.")
+    ] = 0,
+    report: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="A folder for the texts of kernels that do not compile."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many compile at a time.")] = 2,
+) -> None:
+    """Compile the kernels of the quick suite for an architecture, without such a device.
+
+    They are those that cases ask for before they read a value, made for what the architecture has.
+    Exit code 1 when one does not compile. What they compute is not looked at.
+    """
+    from tinyref.device import Device
+    from tinyref_conformance.compile_check import compile_suite
+
+    target = Device.backend_class(device_name(device)).compile_target(arch)
+    found = compile_suite(target, query, sample, jobs)
+    print(found.text(), end="")
+    if report is not None:
+        found.write(report)
+    raise typer.Exit(1 if found.refused else 0)

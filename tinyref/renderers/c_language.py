@@ -22,7 +22,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
-from tinyref.uops.tiles import MatrixTile
+from tinyref.uops.tiles import MatrixTile, Operand
 
 INFIX = {
     Ops.ADD: "+",
@@ -91,6 +91,9 @@ class CStyleLanguage:
         self.accepted = named if capabilities is None else capabilities.dtypes & named
         self.vector_lanes = (1,) if capabilities is None else capabilities.vector_lanes
         self.ops = C_STYLE_OPS if capabilities is None else capabilities.ops
+        tiles = () if capabilities is None else capabilities.matrix_tiles
+        # Vectors of other widths than those that are declared: the device has registers for them.
+        self.fragments = frozenset(tile.fragment(operand) for tile in tiles for operand in Operand)
 
     def entry_name(self, program: Program) -> str:
         """What the kernel is called in the text. Raises `UserError` for what is no identifier."""
@@ -132,7 +135,7 @@ class CStyleLanguage:
 
     def type(self, dtype: DType) -> str:
         """The name of a type. Raises `UserError` for one that the device does not declare."""
-        has_lanes = dtype.lanes == 1 or dtype.lanes in self.vector_lanes
+        has_lanes = dtype.lanes in (1, *self.vector_lanes) or dtype in self.fragments
         if dtype.scalar not in self.accepted or not has_lanes:
             accepted = ", ".join(sorted(known.name for known in self.accepted))
             raise UserError(

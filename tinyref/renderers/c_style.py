@@ -59,7 +59,7 @@ class CStyleRenderer(CStyleLanguage):
     suffixes: of literals, by type; a type without one has its literals cast.
     bool_literals: false and true.
     infix, functions: operators between operands, functions of floats.
-    half_functions: whether `functions` take float16; else they go through float32.
+    half_functions: whether `functions` take float16 and bfloat16; else they go through float32.
     signed_wraps: whether signed integers wrap around; else they are computed as unsigned ones.
     select_is_lazy: whether `select` evaluates only the side that it chooses, so that a gated load
     is one; else it is a branch.

@@ -1,9 +1,13 @@
-"""Programs as CUDA C++, for NVRTC or nvcc: text alone, no device of this package runs it.
+"""Programs as CUDA C++, for NVRTC or nvcc.
 
 Buffers are pointers to their first element, in the order of the program's parameters; the variables
-follow as `int`. Floats are strict whatever the flags of the compiler are: `__fmul_rn` and its kin
-round correctly and are never contracted to a fused multiply-add (CUDA C++ Programming Guide,
-"Intrinsic Functions"). Only `-ftz=true` must not be given.
+follow as `int`. Floats are strict whatever the flags of the compiler are: `__fmul_rn` and its kin,
+and `__hmul_rn` for float16 and bfloat16, round once, to nearest even, and are never contracted to a
+fused multiply-add (CUDA C++ Programming Guide, "Intrinsic Functions"; CUDA Math API, "Half
+Precision Arithmetic Functions"). Only `-ftz=true` must not be given.
+
+Vectors that CUDA has no name for are structures, defined in the text. Where a device declares an
+alignment of views, vectors are loaded and stored as wide as that, by 16 bytes at most.
 """
 
 from __future__ import annotations
@@ -12,15 +16,20 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tinyref import config
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import ConstType, DType, dtypes
+from tinyref.renderers import cuda_tiles
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.uops.ops import Ops
+from tinyref.uops.tiles import MatrixTile
 
 # The functions of the library are off by a few units; decompositions are the same bits everywhere.
 CUDA_OPS = C_STYLE_OPS - ELEMENTARY_OPS
+# The widest access to memory, in bytes: CUDA C++ Programming Guide, "Device Memory Accesses".
+MAX_ACCESS_BYTES = 16
 
-# Vectors are named after other words than scalars. There are those of two and of four lanes.
+# The vectors that CUDA has a name for: those of two and of four lanes, of 16 bytes at most.
 _VECTOR_NAMES = {
     dtypes.bool: "uchar",
     dtypes.int8: "char",
@@ -34,13 +43,34 @@ _VECTOR_NAMES = {
     dtypes.float32: "float",
     dtypes.float64: "double",
 }
-# Of float32 and, with a d for the f, of float64.
+_STRUCTURE = "tinyref_"
+# Of float32; with a d for the f of float64.
 _ROUNDED = {
     Ops.ADD: "__fadd_rn",
     Ops.SUB: "__fsub_rn",
     Ops.MUL: "__fmul_rn",
     Ops.FDIV: "__fdiv_rn",
     Ops.SQRT: "__fsqrt_rn",
+}
+# Of float16 and bfloat16, which have no division that rounds once.
+_HALF_FUNCTIONS = {Ops.ADD: "__hadd", Ops.SUB: "__hsub", Ops.MUL: "__hmul"}
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+_HALF_HEADERS = {dtypes.float16: "cuda_fp16.h", dtypes.bfloat16: "cuda_bf16.h"}
+_WIDEN = {dtypes.float16: "__half2float", dtypes.bfloat16: "__bfloat162float"}
+# From types that float32 does not hold; from all others through float32, which is exact then.
+_NARROW = {
+    (dtypes.float32, dtypes.float16): "__float2half_rn",
+    (dtypes.float64, dtypes.float16): "__double2half",
+    (dtypes.float32, dtypes.bfloat16): "__float2bfloat16_rn",
+    (dtypes.float64, dtypes.bfloat16): "__double2bfloat16",
+    (dtypes.int32, dtypes.bfloat16): "__int2bfloat16_rn",
+    (dtypes.uint32, dtypes.bfloat16): "__uint2bfloat16_rn",
+    (dtypes.int64, dtypes.bfloat16): "__ll2bfloat16_rn",
+    (dtypes.uint64, dtypes.bfloat16): "__ull2bfloat16_rn",
+}
+_HALF_BITS = {
+    dtypes.float16: ("__half_as_ushort", "__ushort_as_half"),
+    dtypes.bfloat16: ("__bfloat16_as_ushort", "__ushort_as_bfloat16"),
 }
 
 
@@ -58,6 +88,8 @@ class CudaRenderer(CStyleRenderer):
         dtypes.uint32: "unsigned int",
         dtypes.int64: "long long",
         dtypes.uint64: "unsigned long long",
+        dtypes.float16: "__half",
+        dtypes.bfloat16: "__nv_bfloat16",
         dtypes.float32: "float",
         dtypes.float64: "double",
     }
@@ -71,32 +103,143 @@ class CudaRenderer(CStyleRenderer):
     }
     barrier_text = "__syncthreads();"
 
+    def __init__(self, capabilities: Capabilities | None = None) -> None:
+        super().__init__(capabilities)
+        # Elements alone are certainly aligned where nothing is declared.
+        self.alignment = 1 if capabilities is None else capabilities.view_alignment
+
+    # Types
+
     def vector_type(self, dtype: DType) -> str:
-        return f"{_VECTOR_NAMES[dtype.scalar]}{dtype.lanes}"
+        name = _VECTOR_NAMES.get(dtype.scalar)
+        if name is not None and dtype.lanes <= 4 and dtype.itemsize <= MAX_ACCESS_BYTES:
+            return f"{name}{dtype.lanes}"
+        return f"{_STRUCTURE}{dtype.scalar.name}x{dtype.lanes}"
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
         return f"make_{self.type(dtype)}({', '.join(lanes)})"
 
     def lane(self, vector: str, number: int) -> str:
-        return f"{vector}.{'xyzw'[number]}"
+        return f"{vector}.{_lane_name(number)}"
+
+    def prologue(self) -> list[str]:
+        scalars = {dtype.scalar for dtype in self.types}
+        includes = [f"#include <{_HALF_HEADERS[each]}>" for each in _HALVES if each in scalars]
+        vectors = sorted(
+            (each for each in self.types if each.lanes > 1), key=lambda each: each.name
+        )
+        structures = [each for each in vectors if self.type(each).startswith(_STRUCTURE)]
+        return [*super().prologue(), *includes, *map(self._structure, structures)]
+
+    def _structure(self, dtype: DType) -> str:
+        """A vector as a structure, and the function that makes one of its lanes."""
+        name, element = self.type(dtype), self.memory_type(dtype)
+        lanes = list(map(_lane_name, range(dtype.lanes)))
+        parameters = ", ".join(f"{element} {lane}" for lane in lanes)
+        assigned = " ".join(f"v.{lane} = {lane};" for lane in lanes)
+        alignment = min(dtype.itemsize, MAX_ACCESS_BYTES)
+        return (
+            f"typedef struct __align__({alignment}) {{ {element} {', '.join(lanes)}; }} {name};\n"
+            f"static __device__ __forceinline__ {name} make_{name}({parameters}) "
+            f"{{ {name} v; {assigned} return v; }}"
+        )
+
+    # Values
+
+    def literal(self, value: ConstType, dtype: DType) -> str:
+        text = super().literal(value, dtype)
+        return text[1:-1] if dtype in _HALVES else text
+
+    def cast(self, value: str, source: DType, target: DType) -> str:
+        if source in _HALVES:
+            wide = f"{_WIDEN[source]}({value})"
+            return wide if target is dtypes.float32 else self.cast(wide, dtypes.float32, target)
+        if target not in _HALVES:
+            return super().cast(value, source, target)
+        self.type(target)
+        narrow = _NARROW.get((source, target))
+        if narrow is None:
+            # A large integer overflows float16 whichever way it was rounded before.
+            narrow = _NARROW[dtypes.float32, target]
+            value = self.cast(value, source, dtypes.float32)
+        return f"{narrow}({value})"
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
-        """By intrinsics between a float and the signed integer; an unsigned one is cast first."""
+        """By intrinsics between a float and an integer of one sign; another is cast."""
+        if source in _HALVES:
+            bits = f"{_HALF_BITS[source][0]}({value})"
+            convert = self.cast if target.is_int else self.bitcast
+            return convert(bits, dtypes.uint16, target)
+        if target in _HALVES:
+            return f"{_HALF_BITS[target][1]}({self.cast(value, source, dtypes.uint16)})"
         integer = "int" if target.bits == 32 else "longlong"
         floating = "float" if target.bits == 32 else "double"
         if target.is_float:
             return f"__{integer}_as_{floating}(({self.type(_signed(source))}){value})"
         return f"({self.type(target)})__{floating}_as_{integer}({value})"
 
+    def less(self, left: str, right: str, dtype: DType) -> str:
+        return f"__hlt({left}, {right})" if dtype in _HALVES else super().less(left, right, dtype)
+
+    def not_equal(self, left: str, right: str, dtype: DType) -> str:
+        """By the unordered comparison of halves, which is true with a NaN."""
+        if dtype in _HALVES:
+            return f"__hneu({left}, {right})"
+        return super().not_equal(left, right, dtype)
+
+    def negate(self, value: str, dtype: DType) -> str:
+        if dtype not in _HALVES:
+            return super().negate(value, dtype)
+        bits = self.bitcast(value, dtype, dtypes.uint16)
+        return self.bitcast(f"({bits} ^ 0x8000)", dtypes.int32, dtype)
+
     def binary(self, op: Ops, left: str, right: str, dtype: DType) -> str:
-        if dtype.is_float and config.integer("STRICT_FLOAT"):
+        is_strict = bool(config.integer("STRICT_FLOAT"))
+        if dtype in _HALVES:
+            return self._half_binary(op, left, right, dtype, is_strict)
+        if dtype.is_float and is_strict:
             return f"{_rounded(op, dtype)}({left}, {right})"
         return super().binary(op, left, right, dtype)
+
+    def _half_binary(self, op: Ops, left: str, right: str, dtype: DType, is_strict: bool) -> str:
+        """A quotient is rounded twice: float32 has the bits for which that is exact."""
+        function = _HALF_FUNCTIONS.get(op)
+        if function is not None:
+            return f"{function}{'_rn' if is_strict else ''}({left}, {right})"
+        wide = [self.cast(each, dtype, dtypes.float32) for each in (left, right)]
+        return self.cast(f"{_ROUNDED[op]}({', '.join(wide)})", dtypes.float32, dtype)
 
     def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
         if op in _ROUNDED:
             return f"{_rounded(op, dtype)}({', '.join(operands)})"
         return super().call(op, operands, dtype)
+
+    def tile_function(self, tile: MatrixTile, name: str) -> str:
+        return cuda_tiles.tile_function(tile, name, self.type)
+
+    # Memory
+
+    def declare_local(self, kind: str, name: str, size: int) -> None:
+        alignment = "" if self.alignment == 1 else f"__align__({MAX_ACCESS_BYTES}) "
+        self.declare(f"{self.shared_space}{alignment}{kind} {name}[{size}];")
+
+    def vector_load(self, name: str, memory: str, position: str, dtype: DType) -> str:
+        # Of a bool any byte but 0 is true: lanes are looked at one by one.
+        if dtype.scalar.is_bool or not self._is_aligned(dtype):
+            return super().vector_load(name, memory, position, dtype)
+        return self.assign(name, f"*(const {self.type(dtype)} *)&{self.index(memory, position)}")
+
+    def vector_store(self, value: str, memory: str, position: str, dtype: DType) -> str:
+        if not self._is_aligned(dtype):
+            return super().vector_store(value, memory, position, dtype)
+        return self.assign(f"*({self.type(dtype)} *)&{self.index(memory, position)}", value)
+
+    def _is_aligned(self, dtype: DType) -> bool:
+        return self.alignment >= min(dtype.itemsize, MAX_ACCESS_BYTES)
+
+
+def _lane_name(number: int) -> str:
+    return "xyzw"[number] if number < 4 else f"s{number:x}"
 
 
 def _rounded(op: Ops, dtype: DType) -> str:

@@ -1,17 +1,17 @@
 """Which programs a computation needs, before it is made: a device that notes them and runs nothing.
 
-It declares and renders what another device does, and never calls that one otherwise: memory is not
-taken, kernels are neither compiled nor launched. Where values are read, the computation ends.
+It declares and renders what another device does, or one that is not there (`CompileTarget`), and
+calls nothing else of it: memory is not taken, kernels are neither compiled nor launched. Where
+values are read, the computation ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import NoReturn
 
-from tinyref.device import Capabilities, Device, Launchable, Renderer
+from tinyref.device import Backend, Capabilities, CompileTarget, Device, Launchable, Renderer
 from tinyref.runtimes.null import NullAllocator, NullBackend
 from tinyref.uops.program import Program
 
@@ -26,22 +26,22 @@ class _PlanningAllocator(NullAllocator):
 
 
 class PlanningBackend(NullBackend):
-    """Stands in for the device that `programs_of` names; there is one at a time in a process."""
+    """Stands in for what `programs_of` is given; there is one at a time in a process."""
 
-    model = "NULL"
+    model: Backend | CompileTarget | None = None
     programs: dict[Program, None] = {}
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
         self._no_memory = _PlanningAllocator(self.name)
 
-    @functools.cached_property
+    @property
     def capabilities(self) -> Capabilities:
-        return Device[self.model].capabilities
+        return super().capabilities if self.model is None else self.model.capabilities
 
-    @functools.cached_property
+    @property
     def renderer(self) -> Renderer:  # type: ignore[override] # of the other device
-        return Device[self.model].renderer
+        return super().renderer if self.model is None else self.model.renderer
 
     @property
     def allocator(self) -> _PlanningAllocator:  # type: ignore[override] # as NULL's
@@ -55,13 +55,15 @@ class PlanningBackend(NullBackend):
 _NAME = f"{PlanningBackend.__module__}:{PlanningBackend.__qualname__}"
 
 
-def programs_of(device: str, compute: Callable[[str], object]) -> list[Program]:
+def programs_of(model: str | CompileTarget, compute: Callable[[str], object]) -> list[Program]:
     """The programs that `compute` asks for, up to where it reads the first value.
 
-    compute: called with the name of the device on which it is to compute; what it raises says
-    nothing, as it computes with nothing. A program that an earlier call gave may be left out.
+    model: the name of a device, or one that need not be there; a process stands in for one of
+    these alone, for kernels are kept by what they are of. compute: called with the name of the
+    device on which it is to compute; what it raises says nothing, as it computes with nothing. A
+    program that an earlier call gave may be left out.
     """
-    PlanningBackend.model = Device.canonical(device)
+    PlanningBackend.model = Device[model] if isinstance(model, str) else model
     PlanningBackend.programs.clear()
     with contextlib.suppress(Exception, _ValuesWanted):
         compute(_NAME)
