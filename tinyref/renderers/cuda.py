@@ -140,7 +140,7 @@ class CudaRenderer(CStyleRenderer):
         alignment = min(dtype.itemsize, MAX_ACCESS_BYTES)
         return (
             f"typedef struct __align__({alignment}) {{ {element} {', '.join(lanes)}; }} {name};\n"
-            f"static __device__ __forceinline__ {name} make_{name}({parameters}) "
+            f"__device__ __forceinline__ {name} make_{name}({parameters}) "
             f"{{ {name} v; {assigned} return v; }}"
         )
 

@@ -48,7 +48,7 @@ def tile_function(tile: MatrixTile, name: str, type_of: Callable[[DType], str]) 
     kind, letter = _register(tile, Operand.C)
     texts = [_numbered(start, count) for start, count in ((c, a), (c + a, b), (0, c))]
     lines = [
-        f"static __device__ __forceinline__ {result} {name}({parameters}) {{",
+        f"__device__ __forceinline__ {result} {name}({parameters}) {{",
         *_inputs(tile, Operand.A),
         *_inputs(tile, Operand.B),
         f"  {kind} *rc = ({kind} *)&c;",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinyref.dtype import dtypes
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
 from tinyref.runtimes.emulated.c_text import CUDA
 from tinyref.runtimes.emulated.text_device import TextDevice
@@ -15,3 +16,5 @@ class CudaEmuBackend(TextDevice):
     dialect = CUDA
     printer = CudaRenderer
     ops = CUDA_OPS
+    # The words of halves are not among those of the dialect yet.
+    native = frozenset(CudaRenderer.type_names) - {dtypes.float16, dtypes.bfloat16}

@@ -4,6 +4,7 @@
 #define __device__ static
 #define __shared__
 #define __forceinline__ inline
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define __restrict__ restrict
 #define __launch_bounds__(...)
 
