@@ -1,0 +1,254 @@
+"""Programs as HIP C++ that clang compiles for a GPU of AMD without a header of ROCm.
+
+What HIP's headers are for is said by attributes and built-in functions of clang ("HIP Support" and
+"AMDGPU Support" in the manuals of clang and LLVM), in macros that an emulator leaves out. Buffers
+are pointers to their first element, in the order of the program's parameters; the variables follow.
+
+Floats are strict under the options of `tinyref.runtimes.hip.compiler`. float16 is a type of the
+language, whose quotients LLVM approximates: they are made of those of float32, which have more than
+twice its digits, so that rounding once more is exact. bfloat16 is held as its bits and computed in
+float32 for the same reason: no instruction of these devices but their tiles takes it, and what
+clang makes of `__bf16` differs by version.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tinyref.codegen.decompose import ELEMENTARY_OPS
+from tinyref.dtype import DType, dtypes
+from tinyref.renderers.c_language import EMULATED
+from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
+from tinyref.renderers.cuda import CudaRenderer
+from tinyref.uops.ops import Ops
+from tinyref.uops.tiles import MatrixTile, Operand
+
+_FLOAT = dtypes.float32
+
+# The functions of the library are off by a few units; decompositions are the same bits everywhere.
+HIP_OPS = C_STYLE_OPS - ELEMENTARY_OPS
+
+_TYPES: Mapping[DType, str] = {
+    **CudaRenderer.type_names,
+    dtypes.float16: "_Float16",
+    dtypes.bfloat16: "bfloat16",
+}
+# Vectors are named after one word of their lanes: float_v4.
+VECTOR_WORDS: Mapping[DType, str] = {
+    dtypes.int8: "char",
+    dtypes.uint8: "uchar",
+    dtypes.int16: "short",
+    dtypes.uint16: "ushort",
+    dtypes.int32: "int",
+    dtypes.uint32: "uint",
+    dtypes.int64: "longlong",
+    dtypes.uint64: "ulonglong",
+    dtypes.float16: "half",
+    dtypes.bfloat16: "bfloat16",
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+}
+_WORDS = (
+    "#define __global__ __attribute__((global))",
+    "#define __device__ __attribute__((device))",
+    "#define __shared__ __attribute__((shared))",
+    "#define __launch_bounds__(items) __attribute__((amdgpu_flat_work_group_size(1, items)))",
+    '#define TINYREF_OPAQUE(value) __asm__("" : "+v"(value))',
+)
+
+# Memory of the device counts, too: work-items of a group may pass each other what it holds.
+_BARRIER = (
+    '__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); __builtin_amdgcn_s_barrier(); '
+    '__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");'
+)
+
+# LLVM would make it a quotient of float16 again, were it not hidden.
+_DIVIDE_HALVES = """static __device__ inline _Float16 divide_halves(_Float16 x, _Float16 y) {
+  float quotient = (float)x / (float)y;
+  TINYREF_OPAQUE(quotient);
+  return (_Float16)quotient;
+}"""
+_WIDEN = """static __device__ inline float widen_bfloat16(unsigned short bits) {
+  return __builtin_bit_cast(float, (unsigned int)bits << 16);
+}"""
+# To nearest, ties to even; a NaN stays one.
+_NARROW = """static __device__ inline unsigned short narrow_to_bfloat16(float value) {
+  unsigned int bits = __builtin_bit_cast(unsigned int, value);
+  unsigned int rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return (unsigned short)(value != value ? bits >> 16 | 0x40u : rounded);
+}"""
+# Rounded to odd on the way, so that rounding once more is right (Boldo and Melquiond, "When double
+# rounding is odd", 2005): of what is not exact, the digit that would be even is the wrong one.
+_DOUBLE_TO_ODD = """static __device__ inline float double_to_odd(double value) {
+  float nearest = (float)value;
+  unsigned int bits = __builtin_bit_cast(unsigned int, nearest);
+  double back = (double)nearest;
+  if (back == value || value != value) return nearest;
+  if ((back < 0.0 ? -back : back) > (value < 0.0 ? -value : value)) bits -= 1u;
+  return __builtin_bit_cast(float, bits | 1u);
+}"""
+# What double has no digits for is the last bit of an odd number, too.
+_LONG_TO_ODD = """static __device__ inline float long_to_odd(long long value) {
+  long long high = value >> 16;
+  if (high >= -0x1000000000ll && high < 0x1000000000ll) return double_to_odd((double)value);
+  return double_to_odd((double)(high | ((value & 0xffff) != 0)) * 65536.0);
+}"""
+_UNSIGNED_TO_ODD = """static __device__ inline float unsigned_to_odd(unsigned long long value) {
+  if (value >> 63 == 0) return long_to_odd((long long)value);
+  return long_to_odd((long long)(value >> 1 | (value & 1ull))) * 2.0f;
+}"""
+# In an order in which each comes after those that it calls, which is that of their names.
+_HELPERS = {
+    "divide_halves": _DIVIDE_HALVES,
+    "double_to_odd": _DOUBLE_TO_ODD,
+    "long_to_odd": _LONG_TO_ODD,
+    "narrow_to_bfloat16": _NARROW,
+    "unsigned_to_odd": _UNSIGNED_TO_ODD,
+    "widen_bfloat16": _WIDEN,
+}
+_CALLS = {
+    "long_to_odd": ("double_to_odd",),
+    "unsigned_to_odd": ("double_to_odd", "long_to_odd"),
+}
+# Numbers that float32 does not hold exactly, and what makes float32 of them.
+_TO_ODD = {
+    dtypes.int32: "double_to_odd",
+    dtypes.uint32: "double_to_odd",
+    dtypes.float64: "double_to_odd",
+    dtypes.int64: "long_to_odd",
+    dtypes.uint64: "unsigned_to_odd",
+}
+
+# The bodies of the functions of tiles. bfloat16 is passed as its bits, four int8 as a word; a
+# float16 result of RDNA3 stands in the low halves of registers.
+_WORDS_OF = "typedef int words __attribute__((ext_vector_type({count}))); "
+_RDNA3_HALVES = (
+    f"half_v16 wide = __builtin_shufflevector(c, c, {', '.join(f'{n}, -1' for n in range(8))}); "
+    "wide = __builtin_amdgcn_wmma_f16_16x16x16_f16_w32(a, b, wide, false); "
+    f"return __builtin_shufflevector(wide, wide, {', '.join(str(2 * n) for n in range(8))});"
+)
+_RDNA3_BYTES = (
+    f"{_WORDS_OF.format(count=4)}return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32("
+    "true, __builtin_bit_cast(words, a), true, __builtin_bit_cast(words, b), c, false);"
+)
+_TILE_BODIES = {
+    "rdna3_m16n16k16_float16_float32": (
+        "return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c);"
+    ),
+    "rdna3_m16n16k16_float16_float16": _RDNA3_HALVES,
+    "rdna3_m16n16k16_bfloat16_float32": (
+        "return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c);"
+    ),
+    "rdna3_m16n16k16_int8_int32": _RDNA3_BYTES,
+    "cdna3_m16n16k16_float16_float32": (
+        "return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);"
+    ),
+    "cdna3_m16n16k16_bfloat16_float32": (
+        "return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);"
+    ),
+}
+
+
+class HipRenderer(CStyleRenderer):
+    """Prints programs as HIP C++."""
+
+    language = "HIP C++"
+    type_names: ClassVar[Mapping[DType, str]] = _TYPES
+    bool_literals = CudaRenderer.bool_literals
+    functions: ClassVar[Mapping[Ops, str]] = {
+        Ops.SQRT: "__builtin_sqrt",
+        Ops.TRUNC: "__builtin_trunc",
+    }
+    kernel_keywords = CudaRenderer.kernel_keywords
+    shared_space = CudaRenderer.shared_space
+    launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
+        (scope, dimension): f"__builtin_amdgcn_{word}_id_{'xyz'[dimension]}()"
+        for scope, word in (("group", "workgroup"), ("item", "workitem"))
+        for dimension in range(3)
+    }
+    barrier_text = _BARRIER
+
+    def vector_type(self, dtype: DType) -> str:
+        return f"{VECTOR_WORDS[self._lane_type(dtype)]}_v{dtype.lanes}"
+
+    def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
+        return f"({self.type(dtype)}){{{', '.join(lanes)}}}"
+
+    def cast(self, value: str, source: DType, target: DType) -> str:
+        if target is dtypes.bfloat16:
+            wide = _TO_ODD.get(source)
+            number = self._helper(wide, value) if wide else super().cast(value, source, _FLOAT)
+            return self._helper("narrow_to_bfloat16", number)
+        if source is dtypes.bfloat16:
+            value = self._helper("widen_bfloat16", value)
+        return super().cast(value, source, target)
+
+    def bitcast(self, value: str, source: DType, target: DType) -> str:
+        return f"__builtin_bit_cast({self.type(target)}, {value})"
+
+    def not_equal(self, left: str, right: str, dtype: DType) -> str:
+        left, right = self._wide(dtype, left, right)
+        return super().not_equal(left, right, dtype)
+
+    def less(self, left: str, right: str, dtype: DType) -> str:
+        left, right = self._wide(dtype, left, right)
+        return super().less(left, right, dtype)
+
+    def negate(self, value: str, dtype: DType) -> str:
+        if dtype is dtypes.bfloat16:
+            return f"({self.type(dtype)})({value} ^ 0x8000)"
+        return super().negate(value, dtype)
+
+    def binary(self, op: Ops, left: str, right: str, dtype: DType) -> str:
+        if dtype is dtypes.float16 and op is Ops.FDIV:
+            return self._helper("divide_halves", left, right)
+        left, right = self._wide(dtype, left, right)
+        text = super().binary(op, left, right, dtype)
+        return self.cast(text, _FLOAT, dtype) if dtype is dtypes.bfloat16 else text
+
+    def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
+        if dtype is dtypes.bfloat16:
+            return self.cast(self.call(op, self._wide(dtype, *operands), _FLOAT), _FLOAT, dtype)
+        suffix = "f" if dtype is dtypes.float32 else ""
+        return f"{self.functions[op]}{suffix}({', '.join(operands)})"
+
+    def tile_function(self, tile: MatrixTile, name: str) -> str:
+        body = _TILE_BODIES.get(tile.name)
+        if body is None:
+            return super().tile_function(tile, name)
+        a, b, c = (self.type(tile.fragment(operand)) for operand in Operand)
+        head = f"static __device__ inline {c} {name}({a} a, {b} b, {c} c)"
+        return f"{head} {{ {body} }}"
+
+    def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
+        items = math.prod(self.program.group)
+        head = f"{self.kernel_keywords} __launch_bounds__({items}) {entry}"
+        return [f"{head}({', '.join(parameters)}) {{"]
+
+    def prologue(self) -> list[str]:
+        vectors = sorted(
+            f"typedef {self.type_names[self._lane_type(dtype)]} {self.vector_type(dtype)} "
+            f"__attribute__((ext_vector_type({dtype.lanes})));"
+            for dtype in self.types
+            if dtype.lanes > 1
+        )
+        has_bfloat16 = any(dtype.scalar is dtypes.bfloat16 for dtype in self.types)
+        bits = ["typedef unsigned short bfloat16;"] if has_bfloat16 else []
+        return [f"#ifndef {EMULATED}", *_WORDS, *bits, *vectors, "#endif"]
+
+    def _lane_type(self, dtype: DType) -> DType:
+        """The type of the lanes of a vector: a bool is a byte there."""
+        return dtypes.uint8 if dtype.scalar.is_bool else dtype.scalar
+
+    def _helper(self, name: str, *operands: str) -> str:
+        for called in (*_CALLS.get(name, ()), name):
+            self.helpers[called] = _HELPERS[called]
+        return f"{name}({', '.join(operands)})"
+
+    def _wide(self, dtype: DType, *operands: str) -> list[str]:
+        """Operands in the type in which they are computed."""
+        if dtype is not dtypes.bfloat16:
+            return list(operands)
+        return [self._helper("widen_bfloat16", operand) for operand in operands]
