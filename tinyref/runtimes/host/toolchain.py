@@ -157,7 +157,9 @@ def _passes(command: Sequence[str], source: str) -> bool:
 def _target(command: Sequence[str]) -> str:
     """A digest of what the compiler defines, much of which depends on what the processor has."""
     with contextlib.suppress(DeviceError):
-        defined = _run([*command, "-dM", "-E", "-x", "c", os.devnull], Path(tempfile.gettempdir()))
+        defined = run_tool(
+            [*command, "-dM", "-E", "-x", "c", os.devnull], Path(tempfile.gettempdir())
+        )
         return hashlib.sha256(defined.encode()).hexdigest()[:16]
     return platform.machine()
 
@@ -172,7 +174,7 @@ def _answers(command: Sequence[str], source: str) -> bool:
 
 def _version(command: tuple[str, ...]) -> str:
     """What the compiler says of itself: the first line."""
-    output = _run([*command, "--version"], Path(tempfile.gettempdir()))
+    output = run_tool([*command, "--version"], Path(tempfile.gettempdir()))
     return output.strip().splitlines()[0] if output.strip() else "unknown"
 
 
@@ -185,14 +187,17 @@ def compile_shared(command: Sequence[str], source: str) -> bytes:
         with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
             path = Path(folder)
             (path / "kernel.c").write_text(source)
-            _run([*command, "-shared", "-o", "kernel.so", "kernel.c", "-lm"], path, source)
+            run_tool([*command, "-shared", "-o", "kernel.so", "kernel.c", "-lm"], path, source)
             return (path / "kernel.so").read_bytes()
     except OSError as error:
         raise DeviceError("CLANG", f"cannot compile: {error}", source) from error
 
 
-def _run(command: Sequence[str], folder: Path, source: str = "") -> str:
-    """The output of `command`; with its own process group, so that a hung one goes as a whole."""
+def run_tool(command: Sequence[str], folder: Path, source: str = "", device: str = "CLANG") -> str:
+    """The output of `command`; with its own process group, so that a hung one goes as a whole.
+
+    Raises `DeviceError` of `device` with the tool's words and the source that it was given.
+    """
     try:
         process = subprocess.Popen(
             command,
@@ -206,18 +211,18 @@ def _run(command: Sequence[str], folder: Path, source: str = "") -> str:
             errors="replace",
         )
     except OSError as error:
-        raise DeviceError("CLANG", f"cannot start {command[0]}: {error}", source) from error
+        raise DeviceError(device, f"cannot start {command[0]}: {error}", source) from error
     try:
         output, _ = process.communicate(timeout=COMPILE_SECONDS)
     except BaseException as error:
         _kill_group(process)
         if isinstance(error, subprocess.TimeoutExpired):
             message = f"{command[0]} did not end within {COMPILE_SECONDS:g} seconds"
-            raise DeviceError("CLANG", message, source) from error
+            raise DeviceError(device, message, source) from error
         raise
     if process.returncode:
         message = f"{command[0]} failed with code {process.returncode}: {output.strip()}"
-        raise DeviceError("CLANG", message, source)
+        raise DeviceError(device, message, source)
     return output
 
 
