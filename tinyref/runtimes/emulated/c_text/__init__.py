@@ -6,12 +6,13 @@ group as fibers that switch at barriers. Shared memory is poisoned for each grou
 behind the end of an array of it and a barrier that only some work-items reach are errors.
 """
 
-from tinyref.runtimes.emulated.c_text.dialects import CUDA, METAL, OPENCL, PLAIN, Dialect
+from tinyref.runtimes.emulated.c_text.dialects import CUDA, HIP, METAL, OPENCL, PLAIN, Dialect
 from tinyref.runtimes.emulated.c_text.engine import CEmulator
 from tinyref.runtimes.emulated.memory import MAX_GROUP_SIZE, MAX_SHARED_BYTES
 
 __all__ = [
     "CUDA",
+    "HIP",
     "MAX_GROUP_SIZE",
     "MAX_SHARED_BYTES",
     "METAL",

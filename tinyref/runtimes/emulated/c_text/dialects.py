@@ -193,3 +193,23 @@ METAL = Dialect(
         "thread_position_in_threadgroup": "metal::position(TINYREF_ITEM->local_id)",
     },
 )
+HIP = Dialect(
+    "HIP C++",
+    text_of("hip.h"),
+    kernel="__global__",
+    shared="__shared__",
+    vectors={
+        "char_v": "signed char",
+        "uchar_v": "unsigned char",
+        "short_v": "short",
+        "ushort_v": "unsigned short",
+        "int_v": "int",
+        "uint_v": "unsigned int",
+        "longlong_v": "long long",
+        "ulonglong_v": "unsigned long long",
+        "half_v": "_Float16",
+        "bfloat16_v": "bfloat16",
+        "float_v": "float",
+        "double_v": "double",
+    },
+)

@@ -1,0 +1,19 @@
+"""The HIP_EMU device: HIP C++ on a GPU made of the host by a C compiler."""
+
+from __future__ import annotations
+
+from tinyref.dtype import VECTOR_LANES
+from tinyref.renderers.hip import HIP_OPS, HipRenderer
+from tinyref.runtimes.emulated.c_text import HIP
+from tinyref.runtimes.emulated.text_device import TextDevice
+
+
+class HipEmuBackend(TextDevice):
+    """The text of the device HIP, on the cores of the host."""
+
+    title = "HIP C++ on a GPU made of the host, through gcc or clang"
+    called = "HIP_EMU"
+    dialect = HIP
+    printer = HipRenderer
+    ops = HIP_OPS
+    vector_lanes = (1, *VECTOR_LANES)
