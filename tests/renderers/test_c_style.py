@@ -21,6 +21,7 @@ from tinyref.renderers.c import CRenderer
 from tinyref.renderers.c_language import CStyleLanguage
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.cuda import CudaRenderer
+from tinyref.renderers.hip import HipRenderer
 from tinyref.renderers.opencl import OpenCLRenderer
 from tinyref.renderers.wgsl import WgslRenderer
 from tinyref.runtimes.python import TextRenderer
@@ -62,6 +63,7 @@ def reversed_groups() -> Program:
 LANGUAGES: dict[str, type[CStyleRenderer]] = {
     "cl": OpenCLRenderer,
     "cu": CudaRenderer,
+    "hip": HipRenderer,
     "wgsl": WgslRenderer,
 }
 
