@@ -13,7 +13,7 @@ import pytest
 
 from tinyref.config import Context
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.emulated.c_text import CUDA, OPENCL, PLAIN, CEmulator, Dialect, engine
+from tinyref.runtimes.emulated.c_text import CUDA, HIP, OPENCL, PLAIN, CEmulator, Dialect, engine
 from tinyref.runtimes.emulated.driver import EmulatedDriver
 from tinyref.runtimes.emulated.memory import EmulatedMemory
 from tinyref.runtimes.host.memory import address_of
@@ -265,3 +265,29 @@ def test_bytes_outside_are_refused_at_once(driver: EmulatedDriver) -> None:
         driver.write(memory, 2, memoryview(b"abcd"))
     with pytest.raises(UserError, match=r"bytes -1 to 0"):
         byte(driver, memory, -1)
+
+
+HIP_SUM = """
+extern "C" __global__ void __launch_bounds__(64) k_sum(float *out, float *in, int n) {
+  __shared__ float memory[64];
+  unsigned int lane = __builtin_amdgcn_workitem_id_x();
+  unsigned int group = __builtin_amdgcn_workgroup_id_x();
+  _Float16 half = (_Float16)in[group * 64 + lane];
+  memory[lane] = half;
+  for (unsigned int step = 32; step > 0; step >>= 1) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); __builtin_amdgcn_s_barrier();
+    if (lane < step) memory[lane] = memory[lane] + memory[lane + step];
+  }
+  __builtin_amdgcn_s_barrier();
+  if (lane == 0) out[group] = memory[0] + n;
+}
+"""
+
+
+@pytest.mark.parametrize("order", ["forward", "both"])
+def test_hip_is_run_by_compilers_that_have_half(compiler: str, order: str) -> None:
+    if compiler == "gcc":
+        assert sums(HIP_SUM, HIP, order) == [3016.0, 7112.0, 11208.0, 15304.0]
+    if compiler == "tcc":
+        with pytest.raises(DeviceError, match="tcc has no _Float16 here: install gcc from version"):
+            sums(HIP_SUM, HIP, order)

@@ -24,6 +24,7 @@ class Dialect:
     vectors: what the names of vectors begin with, as `float` of `float4`, and the type of a lane.
     lanes: the names of the lanes, a letter each after `lane_prefix`.
     left_out: what the text says to its own compiler alone.
+    needs_half: it has float16 as a type of the language, which not every compiler has.
     is_cpp: it is C++, whose parameters are named by attributes: `[[buffer(3)]]` is the argument of
     that number, and `arguments` has what the others are.
     """
@@ -36,6 +37,7 @@ class Dialect:
     lanes: str = "0123456789abcdef"
     lane_prefix: str = "s"
     left_out: tuple[str, ...] = ()
+    needs_half: bool = False
     is_cpp: bool = False
     arguments: Mapping[str, str] = field(default_factory=dict)
 
@@ -198,6 +200,8 @@ HIP = Dialect(
     text_of("hip.h"),
     kernel="__global__",
     shared="__shared__",
+    left_out=('extern "C"',),
+    needs_half=True,
     vectors={
         "char_v": "signed char",
         "uchar_v": "unsigned char",

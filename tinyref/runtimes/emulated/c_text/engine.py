@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.emulated.c_text.dialects import ENTRY_PREFIX, Dialect, text_of
 from tinyref.runtimes.emulated.memory import (
@@ -30,8 +31,8 @@ Extents = tuple[int, int, int]
 
 # Kernels of emulated devices are small and new each time: what compiles quickest is best.
 _COMPILERS = ("tcc", "gcc", "clang")
-# Of C++; what their drivers need then is a package of its own.
-_CPP_COMPILERS = ("gcc", "clang")
+# Of C++, for which they need a package of its own, and of float16.
+_LARGE_COMPILERS = ("gcc", "clang")
 _CPP = ("-x", "c++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-w")
 # A worker must be able to count them.
 MAX_GROUPS = 2**32 - 1
@@ -56,8 +57,8 @@ _PROBLEMS = (
 )
 
 
-def _tools(is_cpp: bool = False) -> Toolchain:
-    return toolchain(_CPP_COMPILERS if is_cpp else _COMPILERS)
+def _tools(is_large: bool = False) -> Toolchain:
+    return toolchain(_LARGE_COMPILERS if is_large else _COMPILERS)
 
 
 @functools.cache
@@ -87,8 +88,15 @@ class CEmulator:
     @property
     def tools(self) -> Toolchain:
         """The compiler that is used. Raises `DeviceError` where there is none."""
-        tools = _tools(self.dialect.is_cpp)
-        return _cpp_tools(tools) if self.dialect.is_cpp else tools
+        dialect = self.dialect
+        tools = _tools(dialect.is_cpp or dialect.needs_half)
+        if dialect.needs_half and dtypes.float16 not in tools.accepted:
+            raise DeviceError(
+                self.device,
+                f"{tools.name} has no _Float16 here: install gcc from version 12 on, or clang from "
+                "15, and name it by CC",
+            )
+        return _cpp_tools(tools) if dialect.is_cpp else tools
 
     @property
     def version(self) -> str:
