@@ -26,6 +26,8 @@ from tinyref.uops.tiles import MatrixTile, Operand
 METAL_OPS = C_STYLE_OPS - ELEMENTARY_OPS
 # Entries of the table of buffers of a compute command encoder.
 MAX_ARGUMENTS = 31
+# Of these; the others are left for variables.
+MAX_BUFFERS = 23
 
 _STRICT = ("#pragma METAL fp math_mode(safe)", "#pragma METAL fp contract(off)")
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tinyref.renderers.metal import METAL_OPS, MetalRenderer
+import functools
+from dataclasses import replace
+
+from tinyref.device import Capabilities
+from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
 from tinyref.runtimes.emulated.c_text import METAL
 from tinyref.runtimes.emulated.text_device import TextDevice
 
@@ -15,3 +19,7 @@ class MetalEmuBackend(TextDevice):
     dialect = METAL
     printer = MetalRenderer
     ops = METAL_OPS
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, buffer_limit=MAX_BUFFERS)

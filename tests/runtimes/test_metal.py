@@ -1,0 +1,230 @@
+"""METAL under a framework of fake objects: no Mac has run it. What it calls, and what it says."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtimes import fake_metal
+from tests.runtimes.by_hand import get, load, put
+from tests.runtimes.fake_metal import CompileOptions, FakeDevice, OldCompileOptions
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.metal.backend import MetalBackend
+from tinyref.runtimes.metal.driver import MAX_PENDING
+from tinyref.tensor import Tensor
+
+M1, INTEL = frozenset({1006, 1007, 5001}), frozenset[int]()
+NAME = "tinyref.runtimes.metal.backend:MetalBackend"
+
+# a[i] = b[i] * factor, of int32.
+SCALE = """
+using namespace metal;
+kernel void scale(device int *a [[buffer(0)]], device int *b [[buffer(1)]],
+                  constant int &factor [[buffer(2)]], uint3 at [[threadgroup_position_in_grid]]) {
+  a[at.x] = b[at.x] * factor;
+}
+"""
+
+needs_cpp = pytest.mark.skipif(
+    not Device.availability("METAL_EMU").works, reason="the fake GPU is METAL_EMU"
+)
+
+
+def test_elsewhere_it_says_that_it_is_of_macos() -> None:
+    if platform.system() == "Darwin":
+        pytest.skip("this is macOS")
+    available = Device.availability("METAL")
+    assert not available.works
+    assert available.reason == (f"Metal is part of macOS alone, and this is {platform.system()}")
+
+
+def test_on_a_mac_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setitem(sys.modules, "Metal", None)
+    available = MetalBackend.availability()
+    assert not available.works
+    assert available.reason.startswith("pip install 'tinyref[metal]' (")
+
+
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A Mac with these GPUs."""
+
+    def made(*devices: FakeDevice, version: str = "15.1", options: Any = CompileOptions) -> None:
+        found = fake_metal.framework(list(devices), options)
+        monkeypatch.setitem(sys.modules, "Metal", found)
+        monkeypatch.setitem(sys.modules, "objc", fake_metal.OBJC)
+        monkeypatch.setattr(platform, "mac_ver", lambda: (version, ("", "", ""), "arm64"))
+
+    return made
+
+
+@pytest.fixture
+def backend(mac: Callable[..., None]) -> MetalBackend:
+    mac(FakeDevice("M1", 7, M1))
+    return MetalBackend()
+
+
+def test_devices_have_numbers_and_the_preferred_one_is_first(mac: Callable[..., None]) -> None:
+    mac(FakeDevice("M1", 7, M1), FakeDevice("Radeon", 8, INTEL))
+    assert MetalBackend.availability().reason == "M1, Radeon"
+    second = MetalBackend(1)
+    assert second.name == "METAL:1"
+    assert second.session.device.name() == "Radeon"
+    assert second.capabilities.is_single
+    assert not MetalBackend().capabilities.is_single
+    with pytest.raises(DeviceError, match="there are 2 such devices: M1, Radeon"):
+        MetalBackend(2)
+
+
+def test_a_mac_without_a_gpu(mac: Callable[..., None]) -> None:
+    mac()
+    assert MetalBackend.availability().reason.startswith("macOS has no GPU for Metal here")
+
+
+def test_a_family_of_gpus_declares_what_it_has(mac: Callable[..., None]) -> None:
+    mac(FakeDevice("M1", 7, M1))
+    found = MetalBackend().capabilities
+    assert {dtypes.bfloat16, dtypes.float16, dtypes.int64} <= found.dtypes
+    assert dtypes.float64 not in found.dtypes | found.emulated
+    assert [tile.name for tile in found.matrix_tiles] == [
+        "apple_m8n8k8_float32_float32",
+        "apple_m8n8k8_float16_float16",
+        "apple_m8n8k8_bfloat16_bfloat16",
+    ]
+    assert not found.keeps_subnormals
+    assert (found.shared_bytes, found.group_size_limit) == (32768, 1024)
+    assert found.buffer_limit == 23
+
+
+def test_before_macos_14_bfloat_is_emulated(mac: Callable[..., None]) -> None:
+    mac(FakeDevice("M1", 7, M1), version="13.6")
+    found = MetalBackend().capabilities
+    assert dtypes.bfloat16 in found.emulated - found.dtypes
+    assert len(found.matrix_tiles) == 2
+    mac(FakeDevice("Iris", 7, INTEL))
+    found = MetalBackend().capabilities
+    assert dtypes.bfloat16 in found.emulated - found.dtypes
+    assert found.matrix_tiles == ()
+
+
+def test_floats_are_strict_unless_the_flag_is_off(mac: Callable[..., None]) -> None:
+    safe = {"mathMode": 0, "mathFloatingPointFunctions": 1}
+    cases = (
+        (CompileOptions, 1, safe),
+        (CompileOptions, 0, {}),
+        (OldCompileOptions, 1, {"fastMathEnabled": False}),
+        (OldCompileOptions, 0, {"fastMathEnabled": True}),
+    )
+    for options, flag, wanted in cases:
+        mac(FakeDevice("M1", 7, M1), options=options)
+        with Context(STRICT_FLOAT=flag):
+            assert MetalBackend().session.options.set == wanted
+
+
+@needs_cpp
+def test_views_begin_at_any_element_and_copies_wait(backend: MetalBackend) -> None:
+    allocator = backend.allocator
+    source = put(allocator, np.arange(8, dtype=np.int32))
+    target = put(allocator, np.zeros(8, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    kernel(
+        [allocator.view(target, 4, 16), allocator.view(source, 12, 16)], (4, 1, 1), (1, 1, 1), [-3]
+    )
+    assert get(allocator, target, np.int32) == [0, -9, -12, -15, -18, 0, 0, 0]
+    # Launches so far see the old bytes.
+    kernel([target, source], (8, 1, 1), (1, 1, 1), [1])
+    allocator.copy_in(source, memoryview(np.zeros(8, np.int32)).cast("B"))
+    assert get(allocator, target, np.int32) == list(range(8))
+
+
+@needs_cpp
+def test_a_launch_has_a_time(backend: MetalBackend) -> None:
+    memory = put(backend.allocator, np.ones(1, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    seconds = kernel([memory, memory], (1, 1, 1), (1, 1, 1), [5], wait=True)
+    assert 0 < seconds < 10
+    assert kernel([memory, memory], (0, 1, 1), (1, 1, 1), [5], wait=True) == 0.0
+    assert get(backend.allocator, memory, np.int32) == [5]
+
+
+@needs_cpp
+def test_more_launches_than_a_queue_has_buffers_for(backend: MetalBackend) -> None:
+    memory = put(backend.allocator, np.ones(1, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    for _ in range(2 * MAX_PENDING + 1):
+        kernel([memory, memory], (1, 1, 1), (1, 1, 1), [-1])
+        assert len(backend.session._pending) <= MAX_PENDING
+    backend.synchronize()
+    assert not backend.session._pending
+    assert get(backend.allocator, memory, np.int32) == [-1]
+
+
+@needs_cpp
+def test_a_text_that_is_wrong_is_said_with_the_words_of_the_compiler(backend: MetalBackend) -> None:
+    with pytest.raises(DeviceError, match="MSL does not compile: program_source: ") as caught:
+        backend.compiler.compile(SCALE.replace("factor;", "fctor;"))
+    assert "fctor" in caught.value.source
+    with pytest.raises(DeviceError, match="the source has no kernel other"):
+        load(backend, "other", SCALE)
+
+
+@needs_cpp
+def test_a_group_that_is_too_large_for_the_registers(backend: MetalBackend) -> None:
+    memory = put(backend.allocator, np.ones(1, np.int32))
+    kernel = load(backend, "scale", SCALE + "// many registers\n")
+    message = "scale: the GPU has registers for groups of 64 work-items, got \\(65, 1, 1\\)"
+    with pytest.raises(DeviceError, match=message):
+        kernel([memory, memory], (1, 1, 1), (65, 1, 1), [1])
+    with pytest.raises(UserError, match=r"scale: got grid \(-1, 1, 1\)"):
+        kernel([memory, memory], (-1, 1, 1))
+
+
+@needs_cpp
+def test_after_a_fault_of_the_gpu_there_is_another_queue(backend: MetalBackend) -> None:
+    """Metal ignores what the old one is given."""
+    memory = put(backend.allocator, np.ones(1, np.int32))
+    faulty = load(backend, "scale", SCALE + f"// {fake_metal.FAULT}\n")
+    kernel = load(backend, "scale", SCALE)
+    faulty([memory, memory], (1, 1, 1), (1, 1, 1), [1])
+    with pytest.raises(DeviceError, match="a launch failed: Caused GPU Address Fault Error"):
+        backend.synchronize()
+    kernel([memory, memory], (1, 1, 1), (1, 1, 1), [7])
+    assert get(backend.allocator, memory, np.int32) == [7]
+
+
+def test_memory_that_is_not_there(backend: MetalBackend) -> None:
+    allocator = backend.allocator
+    with pytest.raises(DeviceError, match="cannot allocate 1073741825 bytes: one buffer has at m"):
+        allocator.allocate((1 << 30) + 1)
+    with pytest.raises(UserError, match="nbytes is -1"):
+        allocator.allocate(-1)
+    memory = allocator.allocate(16)
+    part = allocator.view(memory, 8, 8)
+    with pytest.raises(UserError, match="bytes 8 to 17 are outside"):
+        allocator.view(memory, 8, 9)
+    with pytest.raises(UserError, match="17 bytes do not fit into 16"):
+        allocator.copy_in(memory, memoryview(bytes(17)))
+    allocator.free(memory)
+    for use in (lambda: allocator.free(memory), lambda: get(allocator, part, np.int32)):
+        with pytest.raises(DeviceError, match="bytes is used after it was freed"):
+            use()
+    assert get(allocator, allocator.allocate(0), np.int32) == []
+
+
+@needs_cpp
+@pytest.mark.long
+def test_tensors_compute_there(mac: Callable[..., None]) -> None:
+    mac(FakeDevice("M1", 7, M1))
+    rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+    x = Tensor(rows, device=NAME)
+    np.testing.assert_array_equal((x @ x.T).numpy(), rows @ rows.T)
+    np.testing.assert_array_equal(x.cast(dtypes.float16).sum(axis=0).numpy(), rows.sum(axis=0))
