@@ -15,8 +15,10 @@ from tinyref.device import (
     Availability,
     Backend,
     BatchCompiler,
+    CommandList,
     Compiler,
     Handle,
+    Launch,
     Launchable,
     NamingRenderer,
     PreparableKernel,
@@ -44,6 +46,7 @@ from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
 from tinyref.runtimes.emulated.driver import EmulatedDriver
 from tinyref.runtimes.emulated.llvm_engine import LLVM_VERSION, LlvmEmulator
 from tinyref.runtimes.emulated.memory import EmulatedMemory
+from tinyref.runtimes.launch import LaunchesInARow
 from tinyref.runtimes.reuse import ReuseStatistics, ReusingAllocator
 from tinyref.runtimes.webgpu import WebgpuAllocator, WebgpuBackend, WebgpuKernel, WebgpuMemory
 from tinyref.uops.node import UOp
@@ -86,6 +89,7 @@ __all__ = [
     "CEmulator",
     "CStyleRenderer",
     "Capabilities",
+    "CommandList",
     "Compiler",
     "ConstArg",
     "DType",
@@ -97,7 +101,9 @@ __all__ = [
     "Handle",
     "ImageDType",
     "Kind",
+    "Launch",
     "Launchable",
+    "LaunchesInARow",
     "LlvmEmulator",
     "LlvmFunction",
     "LlvmGpuRenderer",

@@ -143,7 +143,7 @@ FLAGS: dict[str, Flag] = {
         Flag("BEAM", 0, "search optimisations by timing, keeping so many plans; 0: none", 0, 64),
         Flag("BEAM_SECONDS", 10, "seconds that a candidate may take to compile and run", 1),
         Flag("MEMORY_PLAN", 1, "intermediate results share memory when not in use together", 0, 1),
-        Flag("JIT", 1, "TinyJit captures and replays; 0 runs its functions plainly", 0, 1),
+        Flag("JIT", 1, "TinyJit replays; 0 runs its functions plainly, 2 launches singly", 0, 2),
         Flag("CACHE", 1, "keep compiled programs on disk", 0, 1),
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
         Flag("CPU_LEVEL", 1, "how hard LLVM optimises for CPU and GPU_EMU: 1 is quick", 0, 3),

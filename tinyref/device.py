@@ -182,6 +182,37 @@ class PreparedLaunch(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A launch with all its arguments, as `Launchable` takes them; its grid has no 0."""
+
+    kernel: Launchable
+    buffers: tuple[Handle, ...]
+    grid: tuple[int, int, int]
+    group: tuple[int, int, int]
+    variables: tuple[int, ...]
+
+
+class CommandList(Protocol):
+    """Launches of one device that are launched by one call, as often as wanted.
+
+    A call sees the arguments that are bound as it is made; what is bound later changes nothing of
+    it, though its launches are not done yet. Launches are counted from 0.
+    """
+
+    def __call__(self) -> None:
+        """Launches all in their order, after all that was called before."""
+        ...
+
+    def rebind(self, launch: int, place: int, handle: Handle) -> None:
+        """From the next call on the buffer at `place` of a launch is `handle`."""
+        ...
+
+    def vary(self, launch: int, grid: tuple[int, int, int], variables: Sequence[int]) -> None:
+        """From the next call on a launch has another grid and other values of the variables."""
+        ...
+
+
 @runtime_checkable
 class PreparableKernel(Protocol):
     """A loaded kernel that binds arguments itself: a backend may offer it, and replays are quicker.
@@ -279,6 +310,14 @@ class Backend(ABC):
 
     def interpret(self, program: Program) -> Launchable | None:
         """The kernel of a device that runs programs as they are; None where they are compiled."""
+        return None
+
+    def record(self, launches: Sequence[Launch]) -> CommandList | None:
+        """Launches of this device as a list that one call launches; None where it has no such.
+
+        Replays of captured functions take it for each run of two and more kernels. Nothing is
+        launched yet. Raises `DeviceError` for what the device cannot record.
+        """
         return None
 
     def synchronize(self) -> None:

@@ -6,6 +6,7 @@ a member raises on purpose, `DeviceError` and `UserError`, pass.
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 import traceback
 from collections.abc import Callable, Sequence
@@ -132,6 +133,16 @@ class GuardedBackend(Proxy):
         kind = GuardedPreparable if hasattr(found, "prepare") else GuardedKernel
         return kind(self._guard, found, entry)
 
+    def record(self, launches: Sequence[Any]) -> GuardedCommandList | None:
+        # The vendor gets its own kernels, of which it knows more than a guard does.
+        own = [dataclasses.replace(each, kernel=_unguarded(each.kernel)) for each in launches]
+        found = self._guard.ask(
+            *("record", self._inner.record, own),
+            accepted="a command list to call, or None",
+            is_right=lambda found: found is None or callable(found),
+        )
+        return None if found is None else GuardedCommandList(self._guard, found)
+
     def synchronize(self) -> None:
         self._guard.ask("synchronize", self._inner.synchronize)
 
@@ -236,7 +247,7 @@ class GuardedTransferring(GuardedAllocator):
 
     def transfer(self, target: Any, source: Any, origin: Any) -> None:
         # The vendor gets its own allocator, of which it knows more than a guard does.
-        own = origin._inner if issubclass(type(origin), Proxy) else origin
+        own = _unguarded(origin)
         self._guard.ask("allocator.transfer", lambda: self._inner.transfer(target, source, own))
 
 
@@ -280,6 +291,23 @@ class GuardedLaunch(Proxy):
 
     def _ask(self, member: str, function: Callable[[], Any]) -> None:
         self._guard.ask(member, function, kernel=self._kernel)
+
+
+class GuardedCommandList(Proxy):
+    """A vendor's launches that are launched by one call."""
+
+    def __call__(self) -> None:
+        self._guard.ask("command list", self._inner)
+
+    def rebind(self, launch: int, place: int, handle: Any) -> None:
+        self._guard.ask("command list.rebind", self._inner.rebind, launch, place, handle)
+
+    def vary(self, launch: int, grid: tuple[int, int, int], variables: Any) -> None:
+        self._guard.ask("command list.vary", self._inner.vary, launch, grid, variables)
+
+
+def _unguarded(found: Any) -> Any:
+    return found._inner if issubclass(type(found), Proxy) else found
 
 
 def _is_something(found: Any) -> bool:

@@ -25,9 +25,19 @@ def run(case: Case, device: str) -> Measurement:
         ("StalePointers", "system.memory.float32.replay"),
         ("StaleVariables", "system.symbolic.float32.forms.replay"),
         ("StaleVariables", "system.symbolic.float32.cache.replay"),
+        ("StaleListPointers", "system.jit.float32.in_flight"),
+        ("StaleListPointers", "system.jit.float32.aliases"),
+        ("StaleListVariables", "system.jit.float32.in_flight.sizes"),
+        ("SingleUpdate", "system.jit.float32.in_flight"),
+        ("UnorderedList", "system.jit.float32.in_flight"),
+        ("UnorderedList", "system.memory.float32.replay"),
+        ("TruncatedList", "system.jit.float32.inputs"),
+        ("HastyList", "system.jit.float32.in_flight"),
+        ("LateArguments", "system.jit.float32.in_flight"),
+        ("LateArguments", "system.jit.float32.in_flight.sizes"),
     ],
 )
-def test_a_launch_that_keeps_old_arguments_is_seen(device: str, case: str) -> None:
+def test_launches_that_are_repeated_wrongly_are_seen(device: str, case: str) -> None:
     assert not run(find(case), f"tinyref_conformance.faulty:{device}").passed
 
 

@@ -133,3 +133,9 @@ def pair_table(left: DType, right: DType, numbers: Array) -> tuple[Array, Array]
 def fit_columns(columns: Sequence[Array], count: int) -> tuple[Array, ...]:
     """The columns repeated from their beginning to exactly `count` elements."""
     return tuple(np.resize(column, count) for column in columns)
+
+
+def integers(*shape: int, seed: int = 0, most: int = 5) -> Array:
+    """Random integers from -`most` to `most` as float32."""
+    generator = np.random.default_rng(seed)
+    return generator.integers(-most, most + 1, shape).astype(np.float32)

@@ -134,8 +134,9 @@ def test_a_repeated_launch_gets_buffers_that_begin_elsewhere(device: str, dtype:
     _, first = placed(device, dtype, np.zeros(SIZE, x.dtype), 0)
     _, second = placed(device, dtype, np.zeros(SIZE, x.dtype), 3)
     bound = BoundKernel(compile_ast(device, ast), [first, given], {})
+    launch = bound.prepare()
     bound.rebind(0, second)
-    bound.launch()
+    launch()
     assert bytes(second.copy_out()) == x.tobytes()
     assert not any(first.copy_out())
 

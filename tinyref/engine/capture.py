@@ -27,7 +27,7 @@ from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError, UserStateError
 from tinyref.lazy.buffers import buffer_of, has_memory
 from tinyref.runtimes.kernel import Kernel
-from tinyref.runtimes.launch import BoundKernel
+from tinyref.runtimes.launch import BoundKernel, record
 from tinyref.schedule import CopyItem, KernelItem
 from tinyref.schedule.memory import Lifetime, plan_arena, spans, written_by
 from tinyref.uops.node import UOp, sint
@@ -252,7 +252,7 @@ class Replay:
         if isinstance(bound, _Copy):
             bound()
         elif not bound.is_empty:
-            bound.launch()
+            bound.prepare()()
 
     def _plan_memory(self, recorder: Recorder) -> dict[int, Buffer]:
         """The places of the intermediate results: one arena for each device."""
@@ -285,11 +285,23 @@ class Replay:
         return BoundKernel(step.kernel, buffers, step.bindings)
 
     def _to_launch(self) -> list[Callable[[], None]]:
-        return [
-            bound if isinstance(bound, _Copy) else bound.launch
-            for bound in self._bound
-            if isinstance(bound, _Copy) or not bound.is_empty
-        ]
+        """The calls of a run: copies, and between them the kernels of each device, in order.
+
+        Devices have no order between each other but that of the copies.
+        """
+        calls: list[Callable[[], None]] = []
+        waiting: dict[str, list[BoundKernel]] = {}
+        for bound in self._bound:
+            if isinstance(bound, BoundKernel):
+                if not bound.is_empty:
+                    waiting.setdefault(bound.kernel.device, []).append(bound)
+                continue
+            for buffer in (bound.target, bound.source):
+                calls += _launches(waiting.pop(Device.canonical(buffer.device), []))
+            calls.append(bound)
+        for kernels in waiting.values():
+            calls += _launches(kernels)
+        return calls
 
     def run(self, exchanged: Mapping[int, Buffer], bindings: Bindings) -> None:
         """Runs all steps, with other memory for the exchanged BUFFERs and values for variables.
@@ -322,10 +334,14 @@ class Replay:
 
     def _vary(self, bindings: Bindings) -> None:
         self.bindings.update(bindings)
+        is_other = False
         for bound in self._bound:
             if isinstance(bound, BoundKernel) and bound.has_variables:
+                was_empty = bound.is_empty
                 bound.vary(self.bindings)
-        self._launches = self._to_launch()
+                is_other |= bound.is_empty != was_empty
+        if is_other:
+            self._launches = self._to_launch()
 
     def _run_aloud(self) -> None:
         """The same, each kernel called for itself, so that it can be timed and reported."""
@@ -367,6 +383,12 @@ def _find_uses(steps: Sequence[Step], numbers: Sequence[int]) -> dict[int, list[
             if number in found:
                 found[number].append((place, slot))
     return found
+
+
+def _launches(kernels: Sequence[BoundKernel]) -> Sequence[Callable[[], None]]:
+    """The calls that launch kernels of one device: one where the device records launches."""
+    commands = record(kernels) if config.integer("JIT") == 1 else None
+    return [bound.prepare() for bound in kernels] if commands is None else [commands]
 
 
 class _Copy:

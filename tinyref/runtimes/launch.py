@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyref.device import Buffer, Handle, Launchable, PreparableKernel, PreparedLaunch
+from tinyref.device import (
+    Buffer,
+    CommandList,
+    Device,
+    Handle,
+    Launch,
+    Launchable,
+    PreparableKernel,
+    PreparedLaunch,
+)
 from tinyref.errors import UserError
 from tinyref.runtimes.kernel import Kernel
 
@@ -38,10 +47,51 @@ class RepeatedCall:
         self._variables = list(variables)
 
 
+class LaunchesInARow:
+    """A command list of prepared launches, for devices whose launches are done as they return."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self._launches = [prepared(each) for each in launches]
+
+    def __call__(self) -> None:
+        for launch in self._launches:
+            launch()
+
+    def rebind(self, launch: int, place: int, handle: Handle) -> None:
+        self._launches[launch].rebind(place, handle)
+
+    def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
+        self._launches[launch].vary(grid, variables)
+
+
+def prepared(launch: Launch) -> PreparedLaunch:
+    """The launch with its arguments bound, by the kernel itself where it offers that."""
+    kernel = launch.kernel
+    arguments = (launch.buffers, launch.grid, launch.group, launch.variables)
+    if isinstance(kernel, PreparableKernel):
+        return kernel.prepare(*arguments)
+    return RepeatedCall(kernel, *arguments)
+
+
+class _Recorded:
+    """One launch of a command list, whose arguments change as those of a prepared one."""
+
+    def __init__(self, commands: CommandList, number: int) -> None:
+        self._commands = commands
+        self._number = number
+
+    def rebind(self, place: int, handle: Handle) -> None:
+        self._commands.rebind(self._number, place, handle)
+
+    def vary(self, grid: Extents, variables: Sequence[int]) -> None:
+        self._commands.vary(self._number, grid, variables)
+
+
 class BoundKernel:
     """A kernel bound to buffers and to values of its variables; both can be exchanged.
 
-    Calling `launch` runs it; `is_empty` says that there is nothing to launch.
+    It is launched alone by what `prepare` gives, or with others by what `record` gives; what is
+    exchanged reaches the last of these. `is_empty` says that there is nothing to launch.
     """
 
     def __init__(
@@ -52,16 +102,25 @@ class BoundKernel:
         self.buffers = list(buffers)
         kernel.check_buffers(buffers)
         self.bindings = bindings
-        handles = [kernel.handle(place, buffer) for place, buffer in enumerate(buffers)]
-        variables, grid = kernel.values(bindings, buffers), kernel.grid(bindings)
-        self.is_empty = 0 in grid
-        make = kernel.launchable
-        group = kernel.program.group
-        self.launch: PreparedLaunch = (
-            make.prepare(handles, grid, group, variables)
-            if isinstance(make, PreparableKernel)
-            else RepeatedCall(make, handles, grid, group, variables)
+        self.is_empty = 0 in kernel.grid(bindings)
+        self._bound: PreparedLaunch | _Recorded | None = None
+
+    def launch(self) -> Launch:
+        """The launch with all its arguments as they are now."""
+        kernel, bindings = self.kernel, self.bindings
+        handles = [kernel.handle(place, buffer) for place, buffer in enumerate(self.buffers)]
+        return Launch(
+            kernel.launchable,
+            tuple(handles),
+            kernel.grid(bindings),
+            kernel.program.group,
+            tuple(kernel.values(bindings, self.buffers)),
         )
+
+    def prepare(self) -> PreparedLaunch:
+        """What launches it alone."""
+        self._bound = launch = prepared(self.launch())
+        return launch
 
     @property
     def has_variables(self) -> bool:
@@ -76,7 +135,8 @@ class BoundKernel:
                 raise UserError(f"{self.kernel.name}: buffer {place}: {problem}")
         is_shifted = buffer.offset != self.buffers[place].offset
         self.buffers[place] = buffer
-        self.launch.rebind(place, self.kernel.handle(place, buffer))
+        if self._bound is not None:
+            self._bound.rebind(place, self.kernel.handle(place, buffer))
         if is_shifted and self.kernel.has_words:
             self.vary(self.bindings)
 
@@ -85,7 +145,23 @@ class BoundKernel:
         self.bindings = bindings
         grid = self.kernel.grid(bindings)
         self.is_empty = 0 in grid
-        self.launch.vary(grid, self.kernel.values(bindings, self.buffers))
+        if self._bound is not None and not self.is_empty:
+            self._bound.vary(grid, self.kernel.values(bindings, self.buffers))
+
+
+def record(kernels: Sequence[BoundKernel]) -> CommandList | None:
+    """The launches of kernels of one device, none of them empty, as one list.
+
+    None where there are fewer than two, or the device offers none.
+    """
+    if len(kernels) < 2:
+        return None
+    backend = Device[kernels[0].kernel.device]
+    commands = backend.record([bound.launch() for bound in kernels])
+    if commands is not None:
+        for number, bound in enumerate(kernels):
+            bound._bound = _Recorded(commands, number)
+    return commands
 
 
 def _is_alike(one: Buffer, other: Buffer) -> bool:

@@ -37,7 +37,17 @@ from tinyref_conformance.faulty.launches import (
 from tinyref_conformance.faulty.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
 from tinyref_conformance.faulty.rearranged import ContractedProducts, ReassociatedSums
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
-from tinyref_conformance.faulty.replay import StalePointers, StaleVariables
+from tinyref_conformance.faulty.replay import (
+    HastyList,
+    LateArguments,
+    SingleUpdate,
+    StaleListPointers,
+    StaleListVariables,
+    StalePointers,
+    StaleVariables,
+    TruncatedList,
+    UnorderedList,
+)
 from tinyref_conformance.faulty.tiles import SwappedTileLane
 from tinyref_conformance.faulty.transfers import (
     EarlyTransfer,
@@ -72,8 +82,10 @@ __all__ = [
     "FloorDivision",
     "FlushedSubnormals",
     "GatedStoreIgnored",
+    "HastyList",
     "HastyTransfer",
     "IdleSynchronize",
+    "LateArguments",
     "LateTransfer",
     "LostBarriers",
     "LostNegativeZero",
@@ -90,7 +102,10 @@ __all__ = [
     "RoundedTransferOffset",
     "RoundedTransferSize",
     "SharedArraysOverlap",
+    "SingleUpdate",
     "SpilledValues",
+    "StaleListPointers",
+    "StaleListVariables",
     "StaleOutput",
     "StalePointers",
     "StaleVariables",
@@ -100,8 +115,10 @@ __all__ = [
     "SwappedTransfer",
     "Tf32Rounding",
     "TruncatedBfloat16",
+    "TruncatedList",
     "TruncatedTransfer",
     "UndersizedArrays",
+    "UnorderedList",
     "WrongGroupIndex",
     "WrongItemIndex",
 ]

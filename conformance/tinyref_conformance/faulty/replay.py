@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from tinyref.device import Handle
-from tinyref.runtimes.launch import RepeatedCall
-from tinyref.runtimes.python import Extents
+from tinyref.device import Handle, Launch, Launchable
+from tinyref.interpret import Hooks
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
+from tinyref.runtimes.launch import LaunchesInARow, RepeatedCall
+from tinyref.runtimes.python import Extents, InterpretedKernel
+from tinyref.uops.program import Program
 from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
 
 
@@ -48,3 +53,195 @@ class StaleVariables(BrokenBackend):
     """Repeats a prepared launch with the values of variables that it had first."""
 
     kernel = _StaleVariableKernel
+
+
+# --- command lists --------------------------------------------------------------------------------
+
+
+class _Recording(BrokenBackend):
+    """Records launches; the faults are those of the lists."""
+
+    commands: ClassVar[type[LaunchesInARow]]
+
+    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
+        return self.commands(launches)
+
+
+class _KeepsRecordedPointers(LaunchesInARow):
+    def rebind(self, launch: int, place: int, handle: Handle) -> None:
+        return
+
+
+class StaleListPointers(_Recording):
+    """Launches a recorded list on the buffers with which it was recorded."""
+
+    commands = _KeepsRecordedPointers
+
+
+class _KeepsRecordedVariables(LaunchesInARow):
+    def vary(self, launch: int, grid: Extents, variables: Sequence[int]) -> None:
+        return
+
+
+class StaleListVariables(_Recording):
+    """Launches a recorded list with the values of variables with which it was recorded."""
+
+    commands = _KeepsRecordedVariables
+
+
+class _RebindsOnce(LaunchesInARow):
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        super().__init__(launches)
+        self._rebound: set[tuple[int, int]] = set()
+
+    def rebind(self, launch: int, place: int, handle: Handle) -> None:
+        if (launch, place) not in self._rebound:
+            self._rebound.add((launch, place))
+            super().rebind(launch, place, handle)
+
+
+class SingleUpdate(_Recording):
+    """Gives an argument of a recorded list another buffer once, and never again."""
+
+    commands = _RebindsOnce
+
+
+class _Unordered(LaunchesInARow):
+    def __call__(self) -> None:
+        for launch in reversed(self._launches):
+            launch()
+
+
+class UnorderedList(_Recording):
+    """Loses the order of a recorded list: no launch waits for the one before it."""
+
+    commands = _Unordered
+
+
+class _LosesLast(LaunchesInARow):
+    def __call__(self) -> None:
+        for launch in self._launches[:-1]:
+            launch()
+
+
+class TruncatedList(_Recording):
+    """Launches all of a recorded list but its last kernel."""
+
+    commands = _LosesLast
+
+
+class _Postponed:
+    """Work that is done, in the order of the calls, when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._work: list[Callable[[], object]] = []
+
+    def put(self, work: Callable[[], object]) -> None:
+        self._work.append(work)
+
+    def finish(self) -> None:
+        work, self._work = self._work, []
+        for each in work:
+            each()
+
+
+class _PostponedKernel(BrokenKernel):
+    def __init__(self, device: str, program: Program, postponed: _Postponed) -> None:
+        super().__init__(device, program, {}, Hooks())
+        self._postponed = postponed
+
+    def at_once(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """The launch, whatever is queued."""
+        return super().__call__(buffers, grid, group, variables, wait)
+
+    def __call__(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        if wait:
+            self._postponed.finish()
+            return self.at_once(buffers, grid, group, variables, wait)
+        arguments = (tuple(buffers), grid, group, tuple(variables))
+        self._postponed.put(functools.partial(self.at_once, *arguments))
+        return None
+
+
+class _FinishingAllocator(HostAllocator):
+    def __init__(self, device: str, postponed: _Postponed) -> None:
+        super().__init__(device)
+        self._postponed = postponed
+
+    def copy_in(self, handle: HostHandle, source: memoryview) -> None:
+        self._postponed.finish()
+        super().copy_in(handle, source)
+
+    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
+        self._postponed.finish()
+        super().copy_out(destination, handle)
+
+    def transfer(self, target: HostHandle, source: HostHandle, origin: HostAllocator) -> None:
+        for allocator in (self, origin):
+            if isinstance(allocator, _FinishingAllocator):
+                allocator._postponed.finish()
+        super().transfer(target, source, origin)
+
+
+class _Postponing(BrokenBackend):
+    """Does its launches when somebody waits for them."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self.postponed = _Postponed()
+        self._allocator = _FinishingAllocator(self.name, self.postponed)
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        healthy = super().load(entry, binary)
+        return _PostponedKernel(self.name, healthy.program, self.postponed)
+
+    def synchronize(self) -> None:
+        self.postponed.finish()
+
+
+class _AtOnce(LaunchesInARow):
+    """Launches whose kernels run at once."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        super().__init__([replace(each, kernel=_at_once(each.kernel)) for each in launches])
+
+
+def _at_once(kernel: Launchable) -> Launchable:
+    return kernel.at_once if isinstance(kernel, _PostponedKernel) else kernel
+
+
+class HastyList(_Postponing):
+    """Launches a recorded list before the launches that are queued."""
+
+    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
+        return _AtOnce(launches)
+
+
+class _ReadsArgumentsLate(_AtOnce):
+    def __init__(self, launches: Sequence[Launch], postponed: _Postponed) -> None:
+        super().__init__(launches)
+        self._postponed = postponed
+
+    def __call__(self) -> None:
+        self._postponed.put(super().__call__)
+
+
+class LateArguments(_Postponing):
+    """Launches a queued list with what is bound when its turn comes, not when it was called."""
+
+    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
+        return _ReadsArgumentsLate(launches, self.postponed)

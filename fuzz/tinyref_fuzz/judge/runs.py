@@ -159,10 +159,11 @@ class Replayed:
     def __init__(self, kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> None:
         self.kernel = kernel
         self.bindings = bindings
-        self.launch: BoundKernel | None = None
+        self.bound: BoundKernel | None = None
         with errors_from(lambda: "preparing a launch"):
             others = {**bindings, **_other_values(kernel.program, bindings)}
-            self.launch = BoundKernel(kernel, self._chosen_buffers(memory), others)
+            self.bound = BoundKernel(kernel, self._chosen_buffers(memory), others)
+            self.launch = self.bound.prepare()
 
     def _chosen_buffers(self, memory: Guarded) -> list[Buffer]:
         buffers = memory.on_device(self.kernel.device)
@@ -171,13 +172,13 @@ class Replayed:
     def run(self, memory: Guarded) -> dict[int, Array]:
         """What each written slot of `memory` holds after a launch there. Raises `TroubleError`."""
         with errors_from(lambda: "repeated launch"):
-            if self.launch is None:
+            if self.bound is None:
                 raise TypeError("the launch was never prepared")
             for place, buffer in enumerate(self._chosen_buffers(memory)):
-                self.launch.rebind(place, buffer)
-            self.launch.vary(self.bindings)
-            if not self.launch.is_empty:
-                self.launch.launch()
+                self.bound.rebind(place, buffer)
+            self.bound.vary(self.bindings)
+            if not self.bound.is_empty:
+                self.launch()
             memory.fetch()
         return checked_results(memory)
 

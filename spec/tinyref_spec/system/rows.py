@@ -13,104 +13,14 @@ import numpy as np
 
 from tinyref.config import Context
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.system import images, sharding, state, transfers
+from tinyref_spec.samples import integers
+from tinyref_spec.system import images, replays, sharding, state, transfers
 
-CALLS = 5
 EXACT = "Equal in every bit: small integers."
-
-
-def _integers(*shape: int, seed: int = 0, most: int = 5) -> Array:
-    generator = np.random.default_rng(seed)
-    return generator.integers(-most, most + 1, shape).astype(np.float32)
-
-
-# --- replay -------------------------------------------------------------------------------------
-
-
-def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Every replay must read the memory that it was given, and write memory of its own."""
-    from tinyref import Tensor, TinyJit
-
-    @TinyJit
-    def scores(x: Tensor, y: Tensor) -> Tensor:
-        return (x @ y).relu().sum(0) - x.sum()
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        results = []
-        for call in range(CALLS):
-            x, y = _integers(4, 6, seed=call), _integers(6, 3, seed=call + 50)
-            given = (Tensor(x, device=device.name), Tensor(y, device=device.name))
-            # Its result is gone when the next one gets memory: what lies there is wrong.
-            scores(Tensor(x + 1, device=device.name), given[1])
-            results.append((scores(*given), np.maximum(x @ y, 0).sum(0) - x.sum()))
-            yield f"call {call}", results[-1][0].numpy(), results[-1][1]
-        for call, (result, wanted) in enumerate(results):
-            yield f"the result of call {call} after all calls", result.numpy(), wanted
-
-    with Context(JIT=1):
-        return judge_pairs(pairs())
-
-
-def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """State that is assigned to advances with every replay as it does in a plain run."""
-    from tinyref import Tensor, TinyJit
-
-    weight = Tensor(_integers(3, 2), device=device.name).realize()
-    count = Tensor(np.zeros(1, np.float32), device=device.name).realize()
-
-    @TinyJit
-    def step(x: Tensor) -> Tensor:
-        error = x @ weight - 1
-        count.assign(count + 1)
-        weight.assign(weight - x.T @ error)
-        return error.sum() + count
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        wanted = _integers(3, 2)
-        for call in range(CALLS):
-            x = _integers(2, 3, seed=call, most=1)
-            error = x @ wanted - 1
-            wanted = wanted - x.T @ error
-            given = Tensor(x, device=device.name)
-            yield f"result {call}", step(given).numpy(), [error.sum() + call + 1]
-            yield f"weights after call {call}", weight.numpy(), wanted
-
-    with Context(JIT=1):
-        return judge_pairs(pairs())
-
-
-def _replay_refused(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A call that does not fit is refused in a line that names the argument, and harms nothing."""
-    from tinyref import Tensor, TinyJit
-
-    def tensor(*shape: int) -> Tensor:
-        return Tensor(_integers(*shape), device=device.name)
-
-    scaled = TinyJit(lambda x, factor: x * factor + 1)
-    calls: dict[str, Callable[[], object]] = {
-        "another shape": lambda: scaled(tensor(3, 2), 2),
-        "another type": lambda: scaled(tensor(2, 2).cast(dtypes.int32), 2),
-        "another number": lambda: scaled(tensor(2, 2), 3),
-        "another container": lambda: scaled([tensor(2, 2)], 2),
-    }
-    with Context(JIT=1):
-        for _ in range(3):
-            scaled(tensor(2, 2), 2)
-        for what, call in calls.items():
-            try:
-                call()
-            except UserError as error:
-                if "argument" in str(error) and "\n" not in str(error):
-                    continue
-                return Measurement(False, f"{what}: refused as {error}", 1)
-            return Measurement(False, f"{what} is not refused", 1)
-        wanted = _integers(2, 2) * 2 + 1
-        return judge_pairs([("a call that fits", scaled(tensor(2, 2), 2).numpy(), wanted)])
 
 
 # --- symbolic shapes ----------------------------------------------------------------------------
@@ -121,7 +31,7 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     from tinyref import Tensor, TinyJit, Variable
     from tinyref.uops.node import UOp
 
-    whole = _integers(4, 6)
+    whole = integers(4, 6)
     x = Tensor(whole, device=device.name).realize()
     n = Variable("n", 1, 6)
 
@@ -146,7 +56,7 @@ def _cache(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     from tinyref import Tensor, TinyJit, Variable
     from tinyref.uops.node import UOp
 
-    rows = _integers(6, 3)
+    rows = integers(6, 3)
     cache = Tensor(np.zeros((6, 3), np.float32), device=device.name).realize()
     position = Variable("position", 0, 5)
 
@@ -173,8 +83,8 @@ def _many_kernels(count: int, case_id: str, device: DeviceUnderTest) -> Measurem
     from tinyref import Tensor
 
     kernels = count // 8 if device.capabilities.is_interpreted else count
-    x = Tensor(_integers(2, 8), device=device.name).realize()
-    wanted = _integers(2, 8)
+    x = Tensor(integers(2, 8), device=device.name).realize()
+    wanted = integers(2, 8)
     for number in range(kernels):
         x = (x + number % 3).contiguous()
         wanted = wanted + np.float32(number % 3)
@@ -196,7 +106,7 @@ def _graph(device: str) -> list[Array]:
     """Results of a graph with intermediate buffers of many sizes and lifetimes."""
     from tinyref import Tensor
 
-    x = Tensor(_integers(24, 24), device=device).realize()
+    x = Tensor(integers(24, 24), device=device).realize()
     # Sums that every element of the next sum needs: each is stored, and none is a result.
     for _ in range(4):
         rows, columns = x.sum(1, keepdim=True), x.max(0, keepdim=True)
@@ -208,7 +118,7 @@ def _graph(device: str) -> list[Array]:
 
 
 def _graph_by_numpy() -> list[Array]:
-    x = _integers(24, 24).astype(np.float64)
+    x = integers(24, 24).astype(np.float64)
     for _ in range(4):
         rows, columns = x.sum(1, keepdims=True), x.max(0, keepdims=True)
         x = np.flip(rows - columns, 0) - x.sum()
@@ -243,7 +153,7 @@ def _replay_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
             with Context(MEMORY_PLAN=plan, JIT=1):
                 jitted = TinyJit(chain)
                 for call in range(4):
-                    x = _integers(24, 40, seed=call)
+                    x = integers(24, 40, seed=call)
                     # Its result is gone when the next one gets memory: what lies there is wrong.
                     jitted(Tensor(x + 1, device=device.name))
                     found = jitted(Tensor(x, device=device.name)).numpy()
@@ -291,11 +201,7 @@ def rows() -> Iterator[Row]:
             "A captured function is replayed on other inputs, and its state goes on.",
             ("system.jit", "system.jit.state", "tensor.assign"),
             "float32",
-            lambda: [
-                Check("inputs", _replayed_inputs),
-                Check("state", _replayed_state),
-                Check("refused", _replay_refused),
-            ],
+            lambda: [Check(name, check) for name, check in replays.CHECKS.items()],
         ),
     )
     needs = kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool)

@@ -9,11 +9,16 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm
 
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.device import Availability, Backend, Capabilities, Launch
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS
 from tinyref.renderers.llvm_gpu import LlvmGpuRenderer
-from tinyref.runtimes.emulated.llvm_engine import Extents, GroupFunction, LlvmEmulator
+from tinyref.runtimes.emulated.llvm_engine import (
+    Extents,
+    GroupFunction,
+    GroupLaunch,
+    LlvmEmulator,
+)
 from tinyref.runtimes.emulated.memory import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
@@ -21,6 +26,7 @@ from tinyref.runtimes.emulated.memory import (
     EmulatedMemory,
 )
 from tinyref.runtimes.host.cpu import llvm_availability, llvm_versions
+from tinyref.runtimes.launch import LaunchesInARow
 from tinyref.uops.tiles import TILES
 
 # Those of types that the host has; the others would be of emulated numbers.
@@ -80,6 +86,9 @@ class GpuEmuBackend(Backend):
     def load(self, entry: str, binary: bytes) -> GroupKernel:
         return GroupKernel(self._allocator, self._emulator.load(entry, binary))
 
+    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
+        return LaunchesInARow(launches)
+
     def versions(self) -> dict[str, str]:
         return llvm_versions()
 
@@ -88,8 +97,8 @@ class GroupKernel:
     """A loaded kernel that takes pieces of the device's memory."""
 
     def __init__(self, memory: EmulatedAllocator, function: GroupFunction) -> None:
-        self._memory = memory
-        self._function = function
+        self.memory = memory
+        self.function = function
 
     def __call__(
         self,
@@ -104,11 +113,52 @@ class GroupKernel:
         Raises `DeviceError` for the first fault that is found, and for memory that was freed.
         """
         start = time.perf_counter()
-        addresses = [self._memory.address(buffer) for buffer in buffers]
-        self._function(addresses, variables, grid, group)
-        for buffer in buffers:
-            self._memory.check(buffer)
+        self.prepare(buffers, grid, group, variables)()
         return time.perf_counter() - start if wait else None
+
+    def prepare(
+        self,
+        buffers: Sequence[EmulatedMemory],
+        grid: Extents,
+        group: Extents,
+        variables: Sequence[int],
+    ) -> PreparedGroups:
+        """The same launch, to be repeated. Raises as a launch does."""
+        return PreparedGroups(self, buffers, grid, group, variables)
+
+
+class PreparedGroups:
+    """A launch whose record is kept: where its buffers lie is looked at by each call."""
+
+    def __init__(
+        self,
+        kernel: GroupKernel,
+        buffers: Sequence[EmulatedMemory],
+        grid: Extents,
+        group: Extents,
+        variables: Sequence[int],
+    ) -> None:
+        self._kernel = kernel
+        self._buffers = list(buffers)
+        self._group = group
+        self.vary(grid, variables)
+
+    def __call__(self) -> None:
+        memory = self._kernel.memory
+        self._launch.move([memory.address(buffer) for buffer in self._buffers])
+        self._launch.run_in_order()
+        for buffer in self._buffers:
+            memory.check(buffer)
+
+    def rebind(self, place: int, handle: EmulatedMemory) -> None:
+        """From now on the buffer at `place` is `handle`."""
+        self._buffers[place] = handle
+
+    def vary(self, grid: Extents, variables: Sequence[int]) -> None:
+        """From now on the launch has another grid and other values of the variables."""
+        kernel = self._kernel
+        addresses = [kernel.memory.address(buffer) for buffer in self._buffers]
+        self._launch = GroupLaunch(kernel.function, addresses, variables, grid, self._group)
 
 
 def _converts_halves() -> bool:

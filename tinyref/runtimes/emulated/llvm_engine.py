@@ -223,6 +223,10 @@ class GroupLaunch:
         self._words[Field.GUARD_COUNT] = len(shared.guards)
         self._words[Field.FRAME_BYTES] = kernel.frame_bytes
 
+    def move(self, addresses: Sequence[int]) -> None:
+        """From now on the buffers lie at other addresses."""
+        self._addresses[:] = addresses
+
     def run(self, is_reverse: bool) -> None:
         """Runs all groups in one order. Raises `DeviceError` for the first fault."""
         if self._count == 0 or self._items == 0:
@@ -233,6 +237,9 @@ class GroupLaunch:
             cells = ShadowCells(self._kernel, self._addresses.tolist())
             cells.enter(self._words)
             self._run_part(0, self._count)
+            return
+        if self._count == 1:
+            self._run_part(0, 1)
             return
         threads = thread_count()
         parts = min(self._count, threads * _PARTS if threads > 1 else 1)

@@ -1,0 +1,202 @@
+"""Checks of captured functions: arguments, state, order, and calls whose ends nobody awaits.
+
+Each function has several kernels, so that a device which records launches is given a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tinyref.config import Context
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement
+from tinyref_spec.checks import judge_pairs
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.samples import integers
+
+CALLS = 5
+
+
+def _replayed_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Every replay must read the memory that it was given, and write memory of its own."""
+    from tinyref import Tensor, TinyJit
+
+    @TinyJit
+    def scores(x: Tensor, y: Tensor) -> Tensor:
+        return (x @ y).relu().sum(0) - x.sum()
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        results = []
+        for call in range(CALLS):
+            x, y = integers(4, 6, seed=call), integers(6, 3, seed=call + 50)
+            given = (Tensor(x, device=device.name), Tensor(y, device=device.name))
+            # Its result is gone when the next one gets memory: what lies there is wrong.
+            scores(Tensor(x + 1, device=device.name), given[1])
+            results.append((scores(*given), np.maximum(x @ y, 0).sum(0) - x.sum()))
+            yield f"call {call}", results[-1][0].numpy(), results[-1][1]
+        for call, (result, wanted) in enumerate(results):
+            yield f"the result of call {call} after all calls", result.numpy(), wanted
+
+    with Context(JIT=1):
+        return judge_pairs(pairs())
+
+
+def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """State that is assigned to advances with every replay as it does in a plain run."""
+    from tinyref import Tensor, TinyJit
+
+    weight = Tensor(integers(3, 2), device=device.name).realize()
+    count = Tensor(np.zeros(1, np.float32), device=device.name).realize()
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        error = x @ weight - 1
+        count.assign(count + 1)
+        weight.assign(weight - x.T @ error)
+        return error.sum() + count
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        wanted = integers(3, 2)
+        for call in range(CALLS):
+            x = integers(2, 3, seed=call, most=1)
+            error = x @ wanted - 1
+            wanted = wanted - x.T @ error
+            given = Tensor(x, device=device.name)
+            yield f"result {call}", step(given).numpy(), [error.sum() + call + 1]
+            yield f"weights after call {call}", weight.numpy(), wanted
+
+    with Context(JIT=1):
+        return judge_pairs(pairs())
+
+
+def _replay_refused(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A call that does not fit is refused in a line that names the argument, and harms nothing."""
+    from tinyref import Tensor, TinyJit
+
+    def tensor(*shape: int) -> Tensor:
+        return Tensor(integers(*shape), device=device.name)
+
+    scaled = TinyJit(lambda x, factor: x * factor + 1)
+    calls: dict[str, Callable[[], object]] = {
+        "another shape": lambda: scaled(tensor(3, 2), 2),
+        "another type": lambda: scaled(tensor(2, 2).cast(dtypes.int32), 2),
+        "another number": lambda: scaled(tensor(2, 2), 3),
+        "another container": lambda: scaled([tensor(2, 2)], 2),
+    }
+    with Context(JIT=1):
+        for _ in range(3):
+            scaled(tensor(2, 2), 2)
+        for what, call in calls.items():
+            try:
+                call()
+            except UserError as error:
+                if "argument" in str(error) and "\n" not in str(error):
+                    continue
+                return Measurement(False, f"{what}: refused as {error}", 1)
+            return Measurement(False, f"{what} is not refused", 1)
+        wanted = integers(2, 2) * 2 + 1
+        return judge_pairs([("a call that fits", scaled(tensor(2, 2), 2).numpy(), wanted)])
+
+
+def _in_flight(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Calls follow each other before any is done: each has arguments and results of its own."""
+    from tinyref import Tensor, TinyJit
+
+    @TinyJit
+    def chain(x: Tensor, y: Tensor) -> Tensor:
+        for number in range(3):
+            x = (x.T.contiguous().realize() - number).realize()
+        return x.sum(0) + y
+
+    arrays = [(integers(7, 5, seed=call), integers(7, seed=call + 50)) for call in range(CALLS)]
+    with Context(JIT=1):
+        given = [[Tensor(array, device=device.name).realize() for array in pair] for pair in arrays]
+        for _ in range(2):
+            chain(*given[0]).numpy()
+        # Launches that the first call must come after.
+        moved = [[(tensor + 1).realize() for tensor in pair] for pair in given]
+        results = [chain(*pair) for pair in moved]
+        return judge_pairs(
+            (f"the result of call {call}", results[call].numpy(), (x + 1 - 3).sum(1) + y + 1)
+            for call, (x, y) in enumerate(arrays)
+        )
+
+
+def _in_flight_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The same with other values of a variable in each call, and a launch that is empty for 0."""
+    from tinyref import Tensor, TinyJit, Variable
+    from tinyref.uops.node import UOp
+
+    whole = integers(4, 6)
+    x = Tensor(whole, device=device.name).realize()
+    total = Tensor(np.zeros((4, 6), np.float32), device=device.name).realize()
+
+    @TinyJit
+    def forms(size: UOp) -> list[Tensor]:
+        part = (x[:, :size] * 2).contiguous().realize()
+        total[:, :size] = total[:, :size] + part
+        return [part.sum(1) - 1, (total + 0).contiguous()]
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        sizes = (4, 1, 6, 0, 3, 0, 5)
+        found = [forms(n.bind(size)) for size in sizes]
+        wanted = np.zeros((4, 6), np.float32)
+        for size, (sums, totals) in zip(sizes, found, strict=True):
+            part = whole[:, :size] * 2
+            wanted[:, :size] += part
+            yield f"sums for n = {size}", sums.numpy(), part.sum(1) - 1
+            yield f"totals after n = {size}", totals.numpy(), wanted
+
+    n = Variable("n", 0, 6)
+    with Context(JIT=1):
+        return judge_pairs(pairs())
+
+
+def _aliases(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A result is the next argument, one tensor is both, and an argument is assigned to."""
+    from tinyref import Tensor, TinyJit
+
+    @TinyJit
+    def mix(x: Tensor, y: Tensor) -> Tensor:
+        return (x - y.flip(0)).contiguous().realize().T.contiguous() + y
+
+    @TinyJit
+    def grow(x: Tensor, y: Tensor) -> Tensor:
+        old = (x + 0).contiguous().realize()
+        x.assign(x.T.contiguous() + y)
+        return old - x
+
+    def mixed(x: Array, y: Array) -> Array:
+        return (x - y[::-1]).T + y
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        first = integers(4, 4, seed=1, most=2)
+        found, wanted = Tensor(first, device=device.name).realize(), first
+        step, other = integers(4, 4, seed=2, most=2), first
+        y, kept = Tensor(step, device=device.name).realize(), found
+        for call in range(CALLS):
+            found, wanted = mix(found, y), mixed(wanted, step)
+            yield f"a result of a result, call {call}", found.numpy(), wanted
+            yield f"one tensor for both, call {call}", mix(y, y).numpy(), mixed(step, step)
+        x, state = (kept + 0).contiguous().realize(), first
+        for call in range(CALLS):
+            other, state = state, state.T + step
+            yield f"the difference, call {call}", grow(x, y).numpy(), other - state
+            yield f"what was assigned to, call {call}", x.numpy(), state
+
+    with Context(JIT=1):
+        return judge_pairs(pairs())
+
+
+CHECKS: dict[str, Callable[[str, DeviceUnderTest], Measurement]] = {
+    "inputs": _replayed_inputs,
+    "state": _replayed_state,
+    "refused": _replay_refused,
+    "in_flight": _in_flight,
+    "in_flight.sizes": _in_flight_sizes,
+    "aliases": _aliases,
+}
