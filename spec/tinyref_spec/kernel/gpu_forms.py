@@ -74,6 +74,30 @@ def _partial(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Me
     return programs.run(case_id, device, subject, [None, given], np.ascontiguousarray(expected))
 
 
+def _gated_cell(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """One reset of a cell that a group shares, one gated write by whoever has a 1, reads by all."""
+    groups = -(-count // size)
+    out, data = build.define_global(0, INT, count), build.define_global(1, INT, count)
+    cell = at(build.define_local("cell", INT, 1), 0)
+    item = item_index(size)
+    place = _after_each_other(group_index(groups), item, size)
+    reset = build.store(cell, build.const(INT, -1), build.equal(item, 0))
+    inside = branch(build.less(place, count))
+    mine = build.load(at(data, place))
+    put = build.store(cell, build.add(item, mine), build.equal(mine, 1))
+    seen = build.load(cell)
+    final = build.store(at(out, place), seen, build.less(place, count))
+    steps = (reset, barrier(), inside, mine, put, close(inside), barrier(), seen, final)
+    subject = program("cell", item, place, cell, *steps, grid=(groups, 1, 1), group=(size, 1, 1))
+    given, expected = np.zeros(count, np.int32), np.full(count, -1, np.int32)
+    for group in range(0, groups, 2):
+        # Every other group has nobody who writes.
+        last = min(size, count - group * size) - 1
+        given[group * size + last] = 1
+        expected[group * size : (group + 1) * size] = last + 1
+    return programs.run(case_id, device, subject, [None, given], expected)
+
+
 def _uniform_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Groups of odd numbers meet at two barriers that the others never reach."""
     out, data = build.define_global(0, INT, 4 * size), build.define_global(1, INT, 4 * size)
@@ -327,6 +351,7 @@ def _check(
 def _group_checks() -> list[Check]:
     return [
         *(_check(f"partial:{n}_by_{size}", _partial, n, size) for n, size in PARTIAL),
+        *(_check(f"gated_cell:{n}_by_{size}", _gated_cell, n, size) for n, size in PARTIAL),
         *(_check(f"uniform_branch:{size}", _uniform_branch, size) for size in (8, 24)),
         *(_check(f"uniform_loop:{size}", _uniform_loop, size) for size in (8, 24)),
         *(_check(f"divergent_beside:{size}", _divergent_beside, size) for size in (7, 32)),
