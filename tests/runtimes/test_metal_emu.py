@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.runtimes.emulated.c_text import METAL, CEmulator
 from tinyref.runtimes.host.memory import address_of
+from tinyref.runtimes.host.toolchain import compile_shared, load_shared, toolchain
 
 Array = npt.NDArray[Any]
 
@@ -168,3 +171,45 @@ def test_the_device_declares_what_msl_has() -> None:
     assert dtypes.float64 not in declared.dtypes | declared.emulated
     assert {dtypes.float16, dtypes.bfloat16, dtypes.int64} <= declared.dtypes
     assert set(dtypes.fp8s) <= declared.emulated
+
+
+# The factors 3, 5, 7 and 11 in one lane each, among ones.
+LANES = """
+#define TIMES(x, y) (int)((unsigned)x * (unsigned)y)
+struct four { int x, y, z, w; };
+struct two { int x, y; };
+__attribute__((noinline)) void multiply(int *out, const int *rows) {
+  struct four all = {1, 1, 1, 1};
+  for (int i = 0; i < 250; i++) {
+    const int *row = rows + 4 * i;
+    struct four next = {row[0], row[1], row[2], row[3]};
+    struct four both = {TIMES(all.x, next.x), TIMES(all.y, next.y),
+                        TIMES(all.z, next.z), TIMES(all.w, next.w)};
+    all = both;
+  }
+  struct two left = {all.x, all.y}, right = {all.z, all.w};
+  struct two half = {TIMES(left.x, right.x), TIMES(left.y, right.y)};
+  out[0] = TIMES(half.x, half.y);
+}
+int probe(void) {
+  static int rows[1000], out;
+  for (int i = 0; i < 1000; i++) rows[i] = 1;
+  rows[1] = 3, rows[6] = 5, rows[11] = 7, rows[400] = 11;
+  multiply(&out, rows);
+  return out;
+}
+"""
+
+
+@pytest.mark.parametrize(("option", "found"), [("-O1", 1155), ("-O2", 35)])
+def test_gcc_12_multiplies_other_lanes(option: str, found: int) -> None:
+    """The fault gcc-1 of docs/found.md is still there, and not where the emulators compile."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    with Context(CC="gcc"):
+        tools = toolchain()
+    if " 12.2." not in tools.version:
+        pytest.skip(f"gcc-1 is of gcc 12.2, this is {tools.version}")
+    with load_shared("gcc", compile_shared((*tools.command, option, "-mavx2"), LANES)) as library:
+        answer = ctypes.CFUNCTYPE(ctypes.c_int)(library.address("probe"))()
+    assert answer == found

@@ -58,7 +58,9 @@ _PROBLEMS = (
 
 
 def _tools(is_large: bool = False) -> Toolchain:
-    return toolchain(_LARGE_COMPILERS if is_large else _COMPILERS)
+    """Without vectors that a compiler finds itself: gcc gets some wrong (docs/found.md#gcc-1)."""
+    tools = toolchain(_LARGE_COMPILERS if is_large else _COMPILERS)
+    return replace(tools, command=(*tools.command, "-O1"))
 
 
 @functools.cache
