@@ -130,6 +130,22 @@ def test_the_maximum_of_halves_is_widened_before_sm_80() -> None:
     assert opcodes(applied(Ops.MAX, F16), 80) == ["max.f16"]
 
 
+def test_bfloat16_before_sm_90_is_computed_in_float32() -> None:
+    """sm_80 converts to and from float32, and has nothing else of it that rounds once."""
+    assert opcodes(applied(Ops.ADD, BF16), 80) == ["add.rn.f32", "cvt.rn.bf16.f32"]
+    assert opcodes(applied(Ops.MAX, BF16), 80) == ["max.f32", "cvt.rn.bf16.f32"]
+    assert opcodes(applied(Ops.CMPNE, BF16, BOOL), 89) == ["setp.neu.f32", "selp.b16"]
+    assert opcodes(build.cast(loaded(1, F16), BF16), 80) == ["cvt.f32.f16", "cvt.rn.bf16.f32"]
+    assert opcodes(build.cast(loaded(1, BF16), INT), 80) == ["cvt.rzi.s32.f32"]
+    # Once towards zero, with what was lost in the last bit, then to nearest.
+    odd = ["setp.ne.s64", "selp.b32", "or.b32", "cvt.rn.bf16.f32"]
+    words = ["cvt.rz.f32.s64", "cvt.rzi.s64.f32", *odd]
+    assert opcodes(build.cast(loaded(1, I64), BF16), 80) == words
+    odd[0] = "setp.neu.f64"
+    words = ["cvt.rz.f32.f64", "cvt.f64.f32", *odd]
+    assert opcodes(build.cast(loaded(1, F64), BF16), 80) == words
+
+
 @pytest.mark.parametrize(
     ("dtype", "less", "differs"),
     [
@@ -435,10 +451,28 @@ def test_vectors_are_moved_by_16_bytes_at_most(dtype: DType, accesses: list[str]
         ] == accesses
 
 
+def test_many_small_elements_are_moved_in_words() -> None:
+    """Two of 16 bits or four of 8 in each, the first in the lowest bits."""
+    lines = body(stored(loaded(1, F16, lanes=8)))
+    (load,) = [line for line in lines if line.startswith("ld.global.v4.b32")]
+    words = re.findall(r"%r\d+", load)
+    halves = [f"mov.b32 {{%rs{2 * n + 1}, %rs{2 * n + 2}}}, {word}" for n, word in enumerate(words)]
+    place = lines.index(load)
+    assert lines[place + 1 : place + 5] == halves
+    lines = body(stored(loaded(1, I8, lanes=8)))
+    (load,) = [line for line in lines if line.startswith("ld.global.v2.b32")]
+    place = lines.index(load)
+    low, high = re.fullmatch(r"mov\.b32 \{(%rs\d), (%rs\d)\}, %r\d", lines[place + 1]).groups()
+    bytes_of = [line.split(" ", 1)[1].split(", ", 1)[1] for line in lines[place + 2 : place + 6]]
+    assert bytes_of == [low, f"{low}, 8", high, f"{high}, 8"]
+    opcodes = [line.split()[0] for line in lines[place + 2 : place + 4]]
+    assert opcodes == ["cvt.s16.s8", "shr.s16"]
+
+
 def test_vectors_of_which_views_may_begin_anywhere_else_are_declared() -> None:
     """The widest access is of 16 bytes, and views begin at multiples of that."""
     assert ptx_capabilities(75).view_alignment == 16
-    assert ptx_capabilities(75).vector_lanes == (1, 2, 4)
+    assert ptx_capabilities(75).vector_lanes == (1, 2, 4, 8, 16)
 
 
 def test_addresses() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.device import Capabilities
-from tinyref.dtype import dtypes
+from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.renderers.ptx.registers import PTX_DTYPES
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.tiles import GROUPS, MatrixTile
@@ -13,8 +13,8 @@ from tinyref.uops.tiles import GROUPS, MatrixTile
 PTX_OPS = frozenset(op.name for op in (*(ALU - {Ops.THREEFRY, Ops.MULACC}), Ops.LOAD, Ops.STORE))
 PTX_OPS -= ELEMENTARY_OPS
 OLDEST_ARCHITECTURE = 75
-# add, mul, setp and conversions of bfloat16.
-_BFLOAT16_ARCHITECTURE = 90
+# Conversions from and to bfloat16.
+_BFLOAT16_ARCHITECTURE = 80
 # Loads and stores of 16 bytes need an address that is a multiple.
 VIEW_ALIGNMENT = 16
 # What a kernel may declare; more is taken only at a launch.
@@ -30,7 +30,7 @@ def ptx_capabilities(architecture: int) -> Capabilities:
         dtypes=native,
         ops=PTX_OPS,
         emulated=frozenset({dtypes.bfloat16, *dtypes.fp8s}) - native,
-        vector_lanes=(1, 2, 4),
+        vector_lanes=(1, *VECTOR_LANES),
         has_grid=True,
         has_groups=True,
         shared_bytes=SHARED_BYTES,

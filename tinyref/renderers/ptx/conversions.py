@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tinyref.dtype import DType, Kind, dtypes
 from tinyref.renderers.ptx.emitter import Emitter
+from tinyref.renderers.ptx.instructions import ARITHMETIC_OF_BFLOAT16
 from tinyref.renderers.ptx.registers import HALVES, bits_word, type_word, width
 
 
@@ -67,6 +68,8 @@ def widened(text: Emitter, value: str, have: DType) -> str:
 
 def _is_not_zero(text: Emitter, value: str, have: DType) -> str:
     """Also a NaN is not zero."""
+    if have is dtypes.bfloat16:
+        value, have = widened(text, value, have), dtypes.float32
     compare = "neu" if have.is_float else "ne"
     zero = text.constant(0.0 if have.is_float else 0, have)
     return text.emit(f"setp.{compare}.{type_word(have)}", dtypes.bool, value, zero)
@@ -86,6 +89,8 @@ def _from_integer(text: Emitter, value: str, have: DType, want: DType) -> str:
         # Integers that float32 rounds are beyond 65504: they are infinite either way.
         wide = text.emit(f"cvt.rn.f32.{type_word(have)}", dtypes.float32, value)
         return text.emit("cvt.rn.f16.f32", want, wide)
+    if _is_narrowed_twice(text, want):
+        return _through_odd(text, value, have)
     return text.emit(f"cvt.rn.{type_word(want)}.{type_word(have)}", want, value)
 
 
@@ -93,5 +98,27 @@ def _between_floats(text: Emitter, value: str, have: DType, want: DType) -> str:
     if have in HALVES:
         wide = widened(text, value, have)
         return cast(text, wide, dtypes.float32, want)
+    if have is dtypes.float64 and _is_narrowed_twice(text, want):
+        return _through_odd(text, value, have)
     rounding = ".rn" if want.bits < have.bits else ""
     return text.emit(f"cvt{rounding}.{type_word(want)}.{type_word(have)}", want, value)
+
+
+def _is_narrowed_twice(text: Emitter, want: DType) -> bool:
+    """Whether there is no conversion to `want` but that from float32."""
+    return want is dtypes.bfloat16 and text.architecture < ARITHMETIC_OF_BFLOAT16
+
+
+def _through_odd(text: Emitter, value: str, have: DType) -> str:
+    """bfloat16 by a float32 that is rounded to odd, so that the second rounding is the only one.
+
+    Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+    """
+    source = type_word(have)
+    wide = text.emit(f"cvt.rz.f32.{source}", dtypes.float32, value)
+    back = text.emit(f"cvt{'' if have.is_float else '.rzi'}.{source}.f32", have, wide)
+    compare = "neu" if have.is_float else "ne"
+    is_inexact = text.emit(f"setp.{compare}.{source}", dtypes.bool, back, value)
+    last = text.emit("selp.b32", dtypes.uint32, "1", "0", is_inexact)
+    odd = text.emit("or.b32", dtypes.float32, wide, last)
+    return text.emit("cvt.rn.bf16.f32", dtypes.bfloat16, odd)

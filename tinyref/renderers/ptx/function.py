@@ -17,9 +17,9 @@ from tinyref.renderers.payloads import (
     variable_position,
 )
 from tinyref.renderers.ptx import conversions, tiles
-from tinyref.renderers.ptx.capabilities import VIEW_ALIGNMENT
 from tinyref.renderers.ptx.emitter import INDENT, Emitter, braced
 from tinyref.renderers.ptx.instructions import INSTRUCTIONS, LEAVES_EIGHT_BITS, is_widened, opcode
+from tinyref.renderers.ptx.packing import WORD_BITS, packed, unpacked
 from tinyref.renderers.ptx.registers import bits_word, memory_word, type_word, width
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -29,9 +29,10 @@ from tinyref.uops.program import Program
 KERNEL_PREFIX = "k_"
 # The oldest version of PTX that has all of an architecture; older drivers take it, too.
 _VERSIONS = ((75, "7.0"), (86, "7.8"), (100, "8.6"), (101, "8.8"))
-# The most that one access moves, and the most elements.
-_ACCESS_BYTES = 16
-_ACCESS_LANES = 4
+# The most that one access moves, and the most registers.
+MAX_ACCESS_BYTES = 16
+_MAX_ACCESS_LANES = 4
+_SHARED = AddressSpace.LOCAL
 _SPECIAL_REGISTERS = {"group": "ctaid", "item": "tid"}
 
 
@@ -154,7 +155,7 @@ class PtxFunction(Emitter):
         name = f"local{len(self.shared)}"
         size = node.dtype.size if isinstance(node.dtype, PtrDType) else 0
         size *= element_of(node).itemsize
-        self.shared.append(f"{INDENT}.shared .align {_ACCESS_BYTES} .b8 {name}[{max(size, 1)}];")
+        self.shared.append(f"{INDENT}.shared .align {MAX_ACCESS_BYTES} .b8 {name}[{max(size, 1)}];")
         return [self.at_entry("mov.u32", 32, name)]
 
     # Accumulators, loops, branches
@@ -216,7 +217,7 @@ class PtxFunction(Emitter):
         memory, position = node.src
         base, place = self.register(memory), self.register(position)
         size = element_of(node).itemsize
-        if _space(node) == "shared":
+        if isinstance(memory.dtype, PtrDType) and memory.dtype.space is _SHARED:
             # Addresses in shared memory have 32 bits.
             low = conversions.resized(self, place, position.dtype, dtypes.int32)
             return [self.emit_bits("mad.lo.s32", 32, low, str(size), base)]
@@ -226,35 +227,50 @@ class PtxFunction(Emitter):
     def load(self, node: UOp) -> Sequence[str]:
         """Behind a closed gate the instruction is not done: the registers keep the alternative."""
         address, *gated = node.src
-        dtype = node.dtype.scalar
-        held = _held(dtype)
-        found = [self.fresh(width(held)) for _ in range(node.dtype.lanes)]
-        guard = ""
+        held = _held(node.dtype.scalar)
+        word, count = _words(held, node.dtype.lanes)
+        found = [self.fresh(width(word)) for _ in range(count)]
         if gated:
-            guard = f"@{self.register(gated[1])} "
-            for register, value in zip(found, self.registers(gated[0]), strict=True):
-                self.copy(register, conversions.bitcast(self, value, dtype, held), held)
-        for first, count in _accesses(address, dtype, node.dtype.lanes):
-            registers = _operand(found[first : first + count])
-            place = self._place(address, first * dtype.itemsize)
-            self.line(f"{guard}ld.{_access(address, dtype, count)} {registers}, {place}")
-        return [conversions.bitcast(self, register, held, dtype) for register in found]
+            for register, value in zip(found, self._as_words(gated[0], word), strict=True):
+                self.copy(register, value, word)
+        self._access("ld", address, word, found, gated[1:])
+        lanes = found if word is held else unpacked(self, found, held)
+        return [conversions.bitcast(self, lane, held, node.dtype.scalar) for lane in lanes]
 
     def store(self, node: UOp) -> None:
-        address, value, *gated = node.src
-        if len(gated) > 1:
+        address, value, *gate = node.src
+        if len(gate) > 1:
             raise UserError("STORE: PTX devices write whole elements, not the bits of a mask")
+        word, _ = _words(_held(value.dtype.scalar), value.dtype.lanes)
+        self._access("st", address, word, self._as_words(value, word), gate)
+
+    def _as_words(self, value: UOp, word: DType) -> Sequence[str]:
+        """The registers that move `value` between memory and registers."""
         dtype = value.dtype.scalar
         held = _held(dtype)
-        given = [conversions.bitcast(self, each, dtype, held) for each in self.registers(value)]
-        guard = f"@{self.register(gated[0])} " if gated else ""
-        for first, count in _accesses(address, dtype, value.dtype.lanes):
-            registers = _operand(given[first : first + count])
-            place = self._place(address, first * dtype.itemsize)
-            self.line(f"{guard}st.{_access(address, dtype, count)} {place}, {registers}")
+        lanes = [conversions.bitcast(self, lane, dtype, held) for lane in self.registers(value)]
+        return lanes if word is held else packed(self, lanes, held)
 
-    def _place(self, address: UOp, offset: int) -> str:
-        return f"[{self.register(address)}{f'+{offset}' if offset else ''}]"
+    def _access(
+        self, name: str, address: UOp, word: DType, registers: Sequence[str], gate: Sequence[UOp]
+    ) -> None:
+        """Loads to, or stores, registers of type `word`, as many at once as there may be.
+
+        An access needs an address that is a multiple of its bytes; those of vectors are, because
+        views and shared memory begin at multiples of the largest one.
+        """
+        guard = f"@{self.register(gate[0])} " if gate else ""
+        is_shared = isinstance(address.dtype, PtrDType) and address.dtype.space is _SHARED
+        count = min(len(registers), _MAX_ACCESS_LANES, MAX_ACCESS_BYTES // word.itemsize)
+        vector = f".v{count}" if count > 1 else ""
+        opcode = f"{name}.{'shared' if is_shared else 'global'}{vector}.{memory_word(word)}"
+        for first in range(0, len(registers), count):
+            moved = registers[first : first + count]
+            operand = braced(moved) if count > 1 else moved[0]
+            offset = f"+{first * word.itemsize}" if first else ""
+            place = f"[{self.register(address)}{offset}]"
+            ordered = (operand, place) if name == "ld" else (place, operand)
+            self.line(f"{guard}{opcode} {', '.join(ordered)}")
 
     # Lanes
 
@@ -280,11 +296,13 @@ class PtxFunction(Emitter):
 
     def operation(self, op: Ops, operand: DType, *values: str) -> str:
         """One op on scalars of type `operand`; comparisons give a predicate."""
+        compares = op in (Ops.CMPLT, Ops.CMPNE)
         if is_widened(op, operand, self.architecture):
             wide = [conversions.widened(self, value, operand) for value in values]
             result = self.operation(op, dtypes.float32, *wide)
+            if compares:
+                return result
             return conversions.cast(self, result, dtypes.float32, operand)
-        compares = op in (Ops.CMPLT, Ops.CMPNE)
         words = opcode(op, operand, self.is_strict)
         found = self.emit(words, dtypes.bool if compares else operand, *values)
         return conversions.extended(self, found, operand) if op in LEAVES_EIGHT_BITS else found
@@ -349,29 +367,11 @@ def _held(dtype: DType) -> DType:
     return dtypes.uint8 if dtype.is_bool else dtype
 
 
-def _space(address: UOp) -> str:
-    is_local = isinstance(address.dtype, PtrDType) and address.dtype.space is AddressSpace.LOCAL
-    return "shared" if is_local else "global"
-
-
-def _access(address: UOp, dtype: DType, count: int) -> str:
-    vector = f".v{count}" if count > 1 else ""
-    return f"{_space(address)}{vector}.{memory_word(dtype)}"
-
-
-def _accesses(address: UOp, dtype: DType, lanes: int) -> list[tuple[int, int]]:
-    """First lane and number of lanes of each access that moves a vector.
-
-    An access needs an address that is a multiple of its bytes; those of vectors are, because views
-    and shared memory begin at multiples of the largest one.
-    """
-    aligned = min(VIEW_ALIGNMENT, _ACCESS_BYTES) // dtype.itemsize
-    count = min(lanes, _ACCESS_LANES, aligned)
-    return [(first, count) for first in range(0, lanes, count)]
-
-
-def _operand(registers: Sequence[str]) -> str:
-    return registers[0] if len(registers) == 1 else braced(registers)
+def _words(held: DType, lanes: int) -> tuple[DType, int]:
+    """What moves a vector between memory and registers: its elements, or words that hold more."""
+    if lanes <= _MAX_ACCESS_LANES or held.bits >= WORD_BITS:
+        return held, lanes
+    return dtypes.uint32, lanes * held.bits // WORD_BITS
 
 
 PtxFunction.printers = {

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyref.dtype import DType
+from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.ptx.registers import HALVES, bits_word, type_word
 from tinyref.uops.ops import Ops
@@ -49,8 +49,9 @@ LEAVES_EIGHT_BITS = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.IDIV, Ops
 # What float16 and bfloat16 do in float32. Rounded twice it is the same: float32 has more than twice
 # their significant bits plus two (Figueroa, "When is double rounding innocuous?", 1995).
 _WIDENED = frozenset({Ops.FDIV, Ops.RECIP, Ops.SQRT, Ops.TRUNC})
-# `max` has float16 and bfloat16 from here on.
-_MAX_OF_HALVES = 80
+# `max` has float16 from here on; `add`, `mul`, `setp` and the like have bfloat16.
+_MAX_OF_FLOAT16 = 80
+ARITHMETIC_OF_BFLOAT16 = 90
 
 
 def opcode(op: Ops, operand: DType, is_strict: bool) -> str:
@@ -67,4 +68,6 @@ def is_widened(op: Ops, operand: DType, architecture: int) -> bool:
     """Whether `op` of two 16-bit floats is that of float32, rounded back."""
     if operand not in HALVES:
         return False
-    return op in _WIDENED or (op is Ops.MAX and architecture < _MAX_OF_HALVES)
+    if operand is dtypes.bfloat16 and architecture < ARITHMETIC_OF_BFLOAT16:
+        return True
+    return op in _WIDENED or (op is Ops.MAX and architecture < _MAX_OF_FLOAT16)

@@ -12,20 +12,19 @@ from collections.abc import Sequence
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.ptx.emitter import Emitter, braced
-from tinyref.renderers.ptx.registers import type_word
+from tinyref.renderers.ptx.packing import WORD_BITS, packed, unpacked
+from tinyref.renderers.ptx.registers import type_word, width
 from tinyref.uops.tiles import GROUPS, InputRounding, MatrixTile
 
 _SINCE = {
     **dict.fromkeys(GROUPS["NVIDIA_SM80"], 80),
     **dict.fromkeys(GROUPS["NVIDIA_SM75"], 75),
 }
-# Bytes 0, 2, 4 and 6 of two registers that hold two values of 8 bits each.
-_LOW_BYTES = "0x6420"
 
 
 def multiply(
     text: Emitter, tile: MatrixTile, a: Sequence[str], b: Sequence[str], c: Sequence[str]
-) -> tuple[str, ...]:
+) -> Sequence[str]:
     """The registers of D = A * B + C. Raises `UserError` for a tile that the device lacks."""
     since = _SINCE.get(tile)
     if since is None or since > text.architecture:
@@ -39,10 +38,12 @@ def multiply(
         braced(_packed(text, registers, dtype))
         for registers, dtype in ((a, tile.dtype_in), (b, tile.dtype_in), (c, tile.dtype_out))
     ]
-    count = len(c) * tile.dtype_out.bits // 32 if tile.dtype_out.bits < 32 else len(c)
-    result = [text.fresh(max(tile.dtype_out.bits, 32)) for _ in range(count)]
+    sums = tile.dtype_out
+    is_packed = sums.bits < WORD_BITS
+    count = len(c) * sums.bits // WORD_BITS if is_packed else len(c)
+    result = [text.fresh(WORD_BITS if is_packed else width(sums)) for _ in range(count)]
     text.line(f"{_opcode(tile)} {', '.join((braced(result), *operands))}")
-    return _unpacked(text, result, tile.dtype_out)
+    return unpacked(text, result, sums) if is_packed else result
 
 
 def _opcode(tile: MatrixTile) -> str:
@@ -61,27 +62,5 @@ def _rounded_to_tf32(text: Emitter, registers: Sequence[str]) -> list[str]:
     return [text.emit("cvt.rna.tf32.f32", dtypes.float32, each) for each in registers]
 
 
-def _packed(text: Emitter, registers: Sequence[str], dtype: DType) -> list[str]:
-    if dtype.bits >= 32:
-        return list(registers)
-    pairs = [
-        text.emit_bits("mov.b32", 32, braced(registers[first : first + 2]))
-        for first in range(0, len(registers), 2)
-    ]
-    if dtype.bits == 16:
-        return pairs
-    return [
-        text.emit_bits("prmt.b32", 32, *pairs[first : first + 2], _LOW_BYTES)
-        for first in range(0, len(pairs), 2)
-    ]
-
-
-def _unpacked(text: Emitter, registers: Sequence[str], dtype: DType) -> tuple[str, ...]:
-    if dtype.bits >= 32:
-        return tuple(registers)
-    found: list[str] = []
-    for register in registers:
-        pair = [text.fresh(16), text.fresh(16)]
-        text.line(f"mov.b32 {braced(pair)}, {register}")
-        found += pair
-    return tuple(found)
+def _packed(text: Emitter, registers: Sequence[str], dtype: DType) -> Sequence[str]:
+    return registers if dtype.bits >= WORD_BITS else packed(text, registers, dtype)
