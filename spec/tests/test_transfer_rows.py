@@ -7,10 +7,11 @@ from run_rows import failed
 
 from tinyref.device import Backend, Buffer, Device
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.runtimes.python import PythonBackend
 from tinyref_spec.case import Measurement
+from tinyref_spec.catalogue import find
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.system import transfers
 
@@ -51,6 +52,42 @@ def test_right_devices_pass(device: str) -> None:
 )
 def test_a_fault_of_copies_is_seen_by_these_rows(name: str, rows: set[str]) -> None:
     assert rows_that_fail(f"{FAULTY}:{name}") == rows
+
+
+@pytest.mark.parametrize("case", ["int32.ring:2", "float32.ring.replay:3"])
+def test_a_lost_wait_for_another_device_is_seen_by_a_ring(case: str) -> None:
+    found = find(f"system.shard.ring.{case}")
+    assert not found.run(DeviceUnderTest(f"{FAULTY}:LostEvents")).passed
+    assert found.run(DeviceUnderTest("PYTHON")).passed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["int32.ring:2", "int32.ring.replay:4", "float32.ring.replay:3"])
+@pytest.mark.parametrize("second", [None, "CPU"])
+def test_a_ring_of_emulated_devices_and_of_two_kinds(case: str, second: str | None) -> None:
+    found = find(f"system.shard.ring.{case}").run(DeviceUnderTest("GPU_EMU", second=second))
+    assert found.passed, found.message
+
+
+def test_several_devices_are_those_that_there_are() -> None:
+    assert DeviceUnderTest("CPU").several(4) == ("CPU", "CPU:1", "CPU:2", "CPU:3")
+    assert DeviceUnderTest("CPU:3").several(2) == ("CPU:3", "CPU:4")
+    assert DeviceUnderTest("CPU", second="CPU:7").several(3) == ("CPU", "CPU:7", "PYTHON:1")
+    only_two = f"{HERE}:OnlyTwo"
+    assert DeviceUnderTest(only_two).several(4) == (only_two, f"{only_two}:1", *REFERENCES)
+
+
+REFERENCES = ("PYTHON:1", "PYTHON:2")
+
+
+class OnlyTwo(PythonBackend):
+    """A machine with two of it."""
+
+    @classmethod
+    def opened(cls, suffix: str) -> Backend:
+        if int(suffix or 0) > 1:
+            raise DeviceError("OnlyTwo", f"there is no device {suffix}: there are 2")
+        return super().opened(suffix)
 
 
 @pytest.mark.long

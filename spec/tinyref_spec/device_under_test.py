@@ -166,6 +166,19 @@ class DeviceUnderTest:
             return f"{name}:{int(number) + 1}"
         return f"{self.name}:1"
 
+    def several(self, count: int) -> tuple[str, ...]:
+        """So many devices: this one, the second, those of the next numbers, the reference's.
+
+        The next numbers as far as there are such, and not where the second was named.
+        """
+        found = [self.name, self.second]
+        further = DeviceUnderTest(self.second)
+        while self._second is None and len(found) < count and _opens(further.second):
+            found.append(further.second)
+            further = DeviceUnderTest(further.second)
+        others = (f"{REFERENCE}:{number}" for number in range(1, count + 2))
+        return (*found, *(name for name in others if name not in found))[:count]
+
     @property
     def partners(self) -> tuple[str, ...]:
         """The devices to copy to and from: the second, where there is one, and the reference's.
@@ -262,6 +275,13 @@ class DeviceUnderTest:
         while len(self._loaded) > _KEPT_KERNELS:
             self._loaded.popitem(last=False)
         return loaded
+
+
+def _opens(name: str) -> bool:
+    try:
+        return bool(Device[name].capabilities.ops)
+    except TinyrefError:
+        return False
 
 
 def compile_for(device: str, kernel: Runnable, style: Style) -> Kernel:

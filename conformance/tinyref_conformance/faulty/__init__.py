@@ -40,6 +40,7 @@ from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.faulty.replay import (
     HastyList,
     LateArguments,
+    LostEvents,
     SingleUpdate,
     StaleListPointers,
     StaleListVariables,
@@ -88,6 +89,7 @@ __all__ = [
     "LateArguments",
     "LateTransfer",
     "LostBarriers",
+    "LostEvents",
     "LostNegativeZero",
     "LostTransferOffset",
     "MissingBarrier",

@@ -121,6 +121,7 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(replay.TruncatedList, Rung.JIT),
         _faulty(replay.HastyList, Rung.JIT),
         _faulty(replay.LateArguments, Rung.JIT),
+        _faulty(replay.LostEvents, Rung.JIT),
         _faulty(transfers.LostTransferOffset, Rung.JIT),
         _faulty(transfers.RoundedTransferOffset, Rung.JIT),
         _faulty(transfers.NeighbourTransfer, Rung.JIT),

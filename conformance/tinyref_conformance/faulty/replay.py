@@ -231,6 +231,19 @@ class HastyList(_Postponing):
         return _AtOnce(launches)
 
 
+class _IgnoresQueues(_FinishingAllocator):
+    def transfer(self, target: HostHandle, source: HostHandle, origin: HostAllocator) -> None:
+        target[:] = source
+
+
+class LostEvents(_Postponing):
+    """Copies from another device without a wait for what either has still to do."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = _IgnoresQueues(self.name, self.postponed)
+
+
 class _ReadsArgumentsLate(_AtOnce):
     def __init__(self, launches: Sequence[Launch], postponed: _Postponed) -> None:
         super().__init__(launches)

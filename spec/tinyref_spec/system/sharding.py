@@ -150,6 +150,65 @@ def _all_reduced(ring: int, case_id: str, device: DeviceUnderTest) -> Measuremen
     return found
 
 
+# Row i, column j of `_counted` is 10 i + j; the sums and the largest elements of its columns, with
+# as many rows as there are devices, and with one row more.
+SUMS = {
+    2: (10, 12, 14, 16, 18, 20, 22),
+    3: (30, 33, 36, 39, 42, 45, 48),
+    4: (60, 64, 68, 72, 76, 80, 84),
+    5: (100, 105, 110, 115, 120, 125, 130),
+}
+LARGEST = {
+    2: (10, 11, 12, 13, 14, 15, 16),
+    3: (20, 21, 22, 23, 24, 25, 26),
+    4: (30, 31, 32, 33, 34, 35, 36),
+    5: (40, 41, 42, 43, 44, 45, 46),
+}
+RING_CALLS = 4
+QUICK_RINGS = {
+    dtypes.float32: {("ring.replay", 3)},
+    dtypes.int32: {("ring", 2), ("ring.replay", 4)},
+}
+
+
+def _ring(
+    count: int, ring: int, jit: int, dtype: DType, case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """Launches come before and after the copies of each call, and nobody waits between."""
+    from tinyref import Tensor, TinyJit
+
+    devices = device.several(count)
+    found = Measurement(True, compared=0)
+    with Context(RING=ring, JIT=jit):
+        for rows in (count, count + 1):
+            counted = [[10 * row + column for column in range(7)] for row in range(rows)]
+            whole = Tensor(np.array(counted, numpy_dtype(dtype)), device=device.name)
+            x = whole.shard(devices, 0).contiguous().realize()
+
+            @TinyJit
+            def step(x: Tensor) -> list[Tensor]:
+                doubled = (x * 2).contiguous().realize()
+                results = [doubled.sum(0).realize(), doubled.max(0).realize()]
+                x.assign(x + 1).realize()
+                return results
+
+            results = [step(x) for _ in range(RING_CALLS)]
+            for call, pair in enumerate(results):
+                wanted = (
+                    [2 * (element + call * rows) for element in SUMS[rows]],
+                    [2 * (element + call) for element in LARGEST[rows]],
+                )
+                for what, result, expected in zip(("sum", "max"), pair, wanted, strict=True):
+                    for name in devices:
+                        there = result.shard((name,)).numpy()
+                        numbers = np.array(expected, numpy_dtype(dtype))
+                        label = f"{what} of {rows} rows on {name}, call {call}"
+                        found = _same(there, numbers, label)
+                        if not found.passed:
+                            return found
+    return found
+
+
 def _measure_moves(axis: int | None, case_id: str, device: DeviceUnderTest) -> Measurement:
     """To several devices and back to each of them, random bits."""
     from tinyref import Tensor
@@ -173,6 +232,19 @@ def _checks(program: Program, dtype: DType) -> list[Check]:
         for first in AXES
         for second in AXES
         if (first, second) != (None, None)
+    ]
+
+
+def _ring_checks(dtype: DType) -> list[Check]:
+    ways = {"ring": (2, 0), "ring.replay": (2, 1), "naive.replay": (0, 1)}
+    return [
+        Check(
+            f"{way}:{count}",
+            functools.partial(_ring, count, *flags, dtype),
+            full_only=(way, count) not in QUICK_RINGS[dtype],
+        )
+        for way, flags in ways.items()
+        for count in (2, 3, 4)
     ]
 
 
@@ -207,6 +279,13 @@ def rows() -> Iterator[Row]:
             Check("ring", functools.partial(_all_reduced, 2)),
         ],
     )
+    for dtype in DTYPES:
+        yield _row(
+            "ring",
+            dtype,
+            "Sums and maxima over the cut axis of two, three and four devices, between launches.",
+            functools.partial(_ring_checks, dtype),
+        )
     yield _row(
         "moved_back",
         dtypes.int32,

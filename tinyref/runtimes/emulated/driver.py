@@ -5,10 +5,13 @@ A backend that `tinyref new-backend` writes calls it where it will call the driv
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from tinyref.errors import DeviceError
 from tinyref.runtimes.emulated.memory import EmulatedAllocator, EmulatedMemory
 
 Extents = tuple[int, int, int]
@@ -54,6 +57,25 @@ class Emulator(Protocol):
         ...
 
 
+class Event:
+    """A place in the queue of a driver, for which another driver's queue can wait."""
+
+    def __init__(self, driver: EmulatedDriver) -> None:
+        self._driver = driver
+        self.is_done = False
+        self.error: DeviceError | None = None
+
+    def wait(self) -> None:
+        """Returns when the work before it is done. Raises `DeviceError` where that failed."""
+        self._driver.run_until(self)
+        if self.error is not None:
+            raise self.error
+
+
+# Queues that wait for each other are worked off by one thread at a time.
+_lock = threading.RLock()
+
+
 class EmulatedDriver:
     """The driver of the device called `device`, whose kernels `emulator` compiles and runs.
 
@@ -65,8 +87,7 @@ class EmulatedDriver:
         self.device = device
         self.emulator = emulator
         self._memory = EmulatedAllocator(device)
-        self._queue: list[Callable[[], object]] = []
-        self._lock = threading.RLock()
+        self._queue: deque[Callable[[], object] | Event] = deque()
 
     @property
     def version(self) -> str:
@@ -134,15 +155,67 @@ class EmulatedDriver:
 
         self._submit(run)
 
+    def copy(
+        self,
+        target: tuple[EmulatedMemory, int],
+        source: tuple[EmulatedMemory, int],
+        nbytes: int,
+        origin: EmulatedDriver,
+    ) -> None:
+        """Copies bytes from memory of `origin`, maybe this driver itself, to memory of this one.
+
+        Both are memory and an offset in bytes. It comes after all that either driver was given
+        before, and before all that either is given later, by an event in each queue. Raises
+        `UserError` where the bytes are not there.
+        """
+        there = self._memory.view(*target, nbytes)
+        here = origin._memory.view(*source, nbytes)
+        with _lock:
+            if origin is not self:
+                self.wait_for(origin.record())
+            self._submit(lambda: self._memory.transfer(there, here, origin._memory))
+            if origin is not self:
+                origin.wait_for(self.record())
+
+    def record(self) -> Event:
+        """An event after all work so far."""
+        event = Event(self)
+        self._submit(event)
+        return event
+
+    def wait_for(self, event: Event) -> None:
+        """What is queued later waits for an event of another driver."""
+        self._submit(event.wait)
+
     def synchronize(self) -> None:
         """Returns when all work so far is done. Raises `DeviceError` for what failed of it."""
-        with self._lock:
-            queue, self._queue = self._queue, []
-            for work in queue:
-                work()
+        self.run_until(None)
 
-    def _submit(self, work: Callable[[], object]) -> None:
-        with self._lock:
+    def run_until(self, last: Event | None) -> None:
+        """Does what is queued up to an event, or all of it. Raises as `synchronize` does."""
+        with _lock:
+            while self._queue and not (last and last.is_done):
+                work = self._queue.popleft()
+                if isinstance(work, Event):
+                    work.is_done = True
+                    continue
+                with self._gives_up():
+                    work()
+
+    @contextlib.contextmanager
+    def _gives_up(self) -> Iterator[None]:
+        """What is queued is lost with work that fails; who waits for it is told."""
+        try:
+            yield
+        except DeviceError as error:
+            lost, self._queue = self._queue, deque()
+            for work in lost:
+                if isinstance(work, Event):
+                    work.is_done, work.error = True, error
+            raise
+
+    def _submit(self, work: Callable[[], object] | Event) -> None:
+        with _lock:
             self._queue.append(work)
             if len(self._queue) >= MAX_QUEUED:
                 self.synchronize()

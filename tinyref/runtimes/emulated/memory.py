@@ -82,6 +82,12 @@ class EmulatedAllocator:
         """Fills `destination` from the start of `handle`; `UserError` for more than there is."""
         self._host.copy_out(destination, self.bytes_of(handle))
 
+    def transfer(
+        self, target: EmulatedMemory, source: EmulatedMemory, origin: EmulatedAllocator
+    ) -> None:
+        """Copies `source`, of another device of the kind, to `target`, which has as many bytes."""
+        self.bytes_of(target)[:] = origin.bytes_of(source)
+
     def bytes_of(self, handle: EmulatedMemory) -> HostHandle:
         """The bytes of `handle`. Raises `DeviceError` for freed memory."""
         first = GUARD + handle.offset

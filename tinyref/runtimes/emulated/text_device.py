@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.device import Availability, Backend, Capabilities, Launch
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.c_style import CStyleRenderer
 from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
 from tinyref.runtimes.emulated.driver import EmulatedDriver, Extents, Function
 from tinyref.runtimes.emulated.memory import MAX_GROUP_SIZE, MAX_SHARED_BYTES, EmulatedMemory
+from tinyref.runtimes.launch import LaunchesInARow
 from tinyref.uops.tiles import MatrixTile
 
 _SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
@@ -26,10 +27,11 @@ _SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of an allocation, `offset` bytes in."""
+    """`nbytes` bytes of an allocation from `offset` on."""
 
     memory: EmulatedMemory
     offset: int
+    nbytes: int
 
 
 class PartAllocator:
@@ -39,19 +41,24 @@ class PartAllocator:
         self._driver = driver
 
     def allocate(self, nbytes: int) -> Part:
-        return Part(self._driver.malloc(nbytes), 0)
+        return Part(self._driver.malloc(nbytes), 0, nbytes)
 
     def free(self, handle: Part) -> None:
         self._driver.free(handle.memory)
 
     def view(self, handle: Part, offset: int, nbytes: int) -> Part:
-        return Part(handle.memory, handle.offset + offset)
+        return Part(handle.memory, handle.offset + offset, nbytes)
 
     def copy_in(self, handle: Part, source: memoryview) -> None:
         self._driver.write(handle.memory, handle.offset, source)
 
     def copy_out(self, destination: memoryview, handle: Part) -> None:
         self._driver.read(destination, handle.memory, handle.offset)
+
+    def transfer(self, target: Part, source: Part, origin: PartAllocator) -> None:
+        """From device to device, in the order of both queues."""
+        places = ((target.memory, target.offset), (source.memory, source.offset))
+        self._driver.copy(*places, target.nbytes, origin._driver)
 
 
 class TextKernel:
@@ -161,6 +168,9 @@ class TextDevice(Backend):
 
     def load(self, entry: str, binary: bytes) -> TextKernel:
         return TextKernel(self._driver, self._driver.load(entry, binary), self.takes_offsets)
+
+    def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
+        return LaunchesInARow(launches)
 
     def synchronize(self) -> None:
         self._driver.synchronize()
