@@ -1,4 +1,4 @@
-"""Texts of OpenCL C and WGSL that are broken on purpose: each is caught on the rung it breaks."""
+"""Texts of devices that are broken on purpose: each is caught on the rung that it breaks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref_conformance.faulty import renderings
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
+from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 from tinyref_conformance.faulty.registry import EMULATED_OPENCL, FAULTY_RENDERINGS
 from tinyref_conformance.faulty.score import score
 from tinyref_spec import catalogue
@@ -70,16 +71,23 @@ WGSL_CASES = {
     "WgslShortArray": "kernel.program.group.reverse:2",
     "WgslShortGroup": "kernel.program.item.4x1x1",
 }
-CASES = {**OPENCL_CASES, **WGSL_CASES}
+HIP_CASES = {
+    "HipTruncatedBfloat16": "isa.binary.add.bfloat16.special:15",
+    "HipReciprocalOfHalf": "isa.binary.fdiv.float16.edge:0",
+    "HipRoundedTwice": "isa.cast.float64.to_bfloat16.special:8",
+    "HipWrappedLanes": "kernel.program.vector16.float32.add",
+    "HipNoBarrier": "kernel.program.group.reverse:2",
+}
+CASES = {**OPENCL_CASES, **WGSL_CASES, **HIP_CASES}
 
 
 def test_there_are_thirty_and_more_faults() -> None:
-    edits = (*OPENCL_EDITS, *WGSL_EDITS)
+    edits = (*OPENCL_EDITS, *WGSL_EDITS, *HIP_EDITS)
     assert len(FAULTY_RENDERINGS) == len(edits) >= 30
     assert [edit.name for edit in edits] == list(CASES)
     for faulty in FAULTY_RENDERINGS.values():
         assert Device.backend_class(faulty.device) is faulty.backend
-    for group in (OPENCL_EDITS, WGSL_EDITS):
+    for group in (OPENCL_EDITS, WGSL_EDITS, HIP_EDITS):
         assert len({edit.sentence for edit in group}) == len(group)
 
 
@@ -165,6 +173,12 @@ def test_a_broken_text_of_opencl_is_caught(edit: Edit) -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("edit", WGSL_EDITS, ids=lambda edit: edit.name)
 def test_a_broken_text_of_wgsl_is_caught(edit: Edit) -> None:
+    check(edit.name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("edit", HIP_EDITS, ids=lambda edit: edit.name)
+def test_a_broken_text_of_hip_is_caught(edit: Edit) -> None:
     check(edit.name)
 
 

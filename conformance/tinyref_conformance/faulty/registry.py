@@ -20,6 +20,7 @@ from tinyref_conformance.faulty import (
     waiting,
 )
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
+from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 from tinyref_spec.case import Rung
 
 # Without the tensor level: every fault shows elsewhere, and it takes most of the time.
@@ -36,6 +37,13 @@ RENDERING_QUERY = ",".join(
         *("kernel.program.grid", "kernel.program.gate", "kernel.program.vector*"),
         *("kernel.program.loop.nested", "kernel.program.item", "kernel.program.group"),
         "kernel.program.limit.buffers",
+    )
+)
+# The types that one language has and others emulate.
+NATIVE_QUERY = ",".join(
+    (
+        *(RENDERING_QUERY, "isa.binary.add.bfloat16", "isa.binary.fdiv.float16"),
+        *("isa.cast.float64.to_bfloat16", "kernel.program.vector16"),
     )
 )
 EMULATED_OPENCL = "tinyref_conformance.faulty.emulated:EmulatedOpencl"
@@ -71,10 +79,10 @@ def _faulty(backend: type[Backend], rung: Rung) -> FaultyDevice:
     return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung, healthy)
 
 
-def _rendering(edit: Edit, healthy: str) -> FaultyDevice:
+def _rendering(edit: Edit, healthy: str, query: str = RENDERING_QUERY) -> FaultyDevice:
     backend = renderings.DEVICES[edit.name]
     module = renderings.__name__
-    return FaultyDevice(backend, edit.sentence, edit.rung, healthy, RENDERING_QUERY, module)
+    return FaultyDevice(backend, edit.sentence, edit.rung, healthy, query, module)
 
 
 FAULTY_DEVICES: dict[str, FaultyDevice] = {
@@ -137,6 +145,7 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
 FAULTY_RENDERINGS: dict[str, FaultyDevice] = {
     **{edit.name: _rendering(edit, EMULATED_OPENCL) for edit in OPENCL_EDITS},
     **{edit.name: _rendering(edit, "WEBGPU") for edit in WGSL_EDITS},
+    **{edit.name: _rendering(edit, "HIP_EMU", NATIVE_QUERY) for edit in HIP_EDITS},
 }
 
 ALL_FAULTY = {**FAULTY_DEVICES, **FAULTY_RENDERINGS}

@@ -1,18 +1,21 @@
-"""Devices whose renderer prints one thing wrong: an edit of each text, of OpenCL C or of WGSL.
+"""Devices whose renderer prints one thing wrong: an edit of each text.
 
-OpenCL C runs on a GPU made of the host, so that every machine with a C compiler can run it, and, as
-the devices whose names begin with "Driver", on the first OpenCL device that is there.
+OpenCL C and HIP C++ run on GPUs made of the host, so that every machine with a C compiler can run
+them, and OpenCL C, as the devices whose names begin with "Driver", on the first OpenCL device that
+is there.
 """
 
 from __future__ import annotations
 
 from tinyref.device import Backend
 from tinyref.renderers.c_style import CStyleRenderer
+from tinyref.runtimes.emulated.hip_emu import HipEmuBackend
 from tinyref.runtimes.opencl.backend import OpenCLBackend
 from tinyref.runtimes.webgpu import WebgpuBackend
 from tinyref.uops.program import Program
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.emulated import EmulatedOpencl
+from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 
 
 class EditedRenderer:
@@ -42,6 +45,7 @@ def edited(base: type[Backend], edit: Edit, name: str = "") -> type[Backend]:
 DEVICES: dict[str, type[Backend]] = {
     **{edit.name: edited(EmulatedOpencl, edit) for edit in OPENCL_EDITS},
     **{edit.name: edited(WebgpuBackend, edit) for edit in WGSL_EDITS},
+    **{edit.name: edited(HipEmuBackend, edit) for edit in HIP_EDITS},
     **{
         f"Driver{edit.name}": edited(OpenCLBackend, edit, f"Driver{edit.name}")
         for edit in OPENCL_EDITS

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.device import Availability, Backend, Capabilities, CompileTarget
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HipRenderer
-from tinyref.runtimes.hip.architectures import Architecture, architecture
+from tinyref.runtimes.hip.architectures import ARCHITECTURES, Architecture, architecture
 from tinyref.runtimes.hip.compiler import ENVIRONMENT, HipCompiler, clang, parts_of, version
 from tinyref.runtimes.hip.driver import (
     Session,
@@ -31,6 +31,7 @@ class HipBackend(Backend):
 
     title = "GPU of AMD, HIP C++ through clang"
     environment = (*ENVIRONMENT, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    compile_targets = tuple(ARCHITECTURES)
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
@@ -62,6 +63,12 @@ class HipBackend(Backend):
             return Availability(False, "the HIP runtime finds no device")
         names = [device_name(library, number) for number in range(count)]
         return Availability(True, ", ".join(names))
+
+    @classmethod
+    def compile_target(cls, name: str) -> CompileTarget:
+        capabilities = architecture(name).capabilities
+        clang()
+        return CompileTarget(name, capabilities, HipRenderer(capabilities), HipCompiler(name))
 
     @functools.cached_property
     def architecture(self) -> Architecture:

@@ -26,7 +26,7 @@ MODULE_KERNELS = 16
 _OPTIONS = (
     *("-x", "hip", "-std=c++17", "--offload-device-only", "--no-gpu-bundle-output"),
     *("-nogpuinc", "-nogpulib", "-O3", "-w", "-fuse-cuid=none", "-fno-gpu-flush-denormals-to-zero"),
-    "-fhip-fp32-correctly-rounded-divide-sqrt",
+    *("-fhip-fp32-correctly-rounded-divide-sqrt", "-Wno-c++11-narrowing"),
 )
 _NUMBERED = re.compile(r"clang-(\d+)")
 # The kernel of a source, up to its name.

@@ -1,0 +1,36 @@
+"""Kernels of the suite compile for architectures of which no device need be there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinyref.device import Device
+from tinyref.errors import DeviceError
+from tinyref_conformance.compile_check import compile_suite
+
+# An architecture of each family of instruction sets.
+TARGETS = [("HIP", name) for name in ("gfx90a", "gfx942", "gfx1100", "gfx1201")]
+SAMPLE = 32
+
+
+def refused(device: str, architecture: str, sample: int) -> list[str]:
+    """What does not compile, and why; skips where the compiler is missing."""
+    try:
+        target = Device.backend_class(device).compile_target(architecture)
+    except DeviceError as error:
+        pytest.skip(error.message)
+    report = compile_suite(target, sample=sample, jobs=2)
+    assert report.kernels >= (sample or 1000)
+    return [f"{each.case}: {each.message}" for each in report.refused]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("device", "architecture"), TARGETS)
+def test_a_sample_compiles(device: str, architecture: str) -> None:
+    assert refused(device, architecture, SAMPLE) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("device", "architecture"), TARGETS)
+def test_every_kernel_compiles(device: str, architecture: str) -> None:
+    assert refused(device, architecture, 0) == []
