@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tinyref.dtype import dtypes
+from dataclasses import replace
+
+from tinyref.device import Capabilities
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
+from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.runtimes.emulated.c_text import CUDA
 from tinyref.runtimes.emulated.text_device import TextDevice
 
@@ -16,5 +19,11 @@ class CudaEmuBackend(TextDevice):
     dialect = CUDA
     printer = CudaRenderer
     ops = CUDA_OPS
-    # The words of halves are not among those of the dialect yet.
-    native = frozenset(CudaRenderer.type_names) - {dtypes.float16, dtypes.bfloat16}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+
+# Those of an A100, whose tiles are as slow here as their products, and where a host divides.
+_CAPABILITIES = replace(capabilities_of((8, 0)), tiles_pay=False, division_traps=True)

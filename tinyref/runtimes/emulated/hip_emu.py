@@ -1,4 +1,4 @@
-"""The HIP_EMU device: HIP C++ on a GPU made of the host by a C compiler."""
+"""The HIP_EMU device: HIP C++ on a GPU made of the host by a C compiler; with float16 it is C++."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinyref.runtimes.emulated.text_device import TextDevice
 class HipEmuBackend(TextDevice):
     """The text of the device HIP, on the cores of the host."""
 
-    title = "HIP C++ on a GPU made of the host, through gcc or clang"
+    title = "HIP C++ on a GPU made of the host, through tcc, gcc or clang"
     called = "HIP_EMU"
     dialect = HIP
     printer = HipRenderer

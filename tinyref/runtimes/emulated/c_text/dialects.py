@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinyref.errors import DeviceError
+from tinyref.renderers.c_language import EMULATED, TILE_PREFIX
 
 _FOLDER = Path(__file__).parent
 # Every kernel is called as `void emulated_NAME(void **buffers, const int *variables)`.
@@ -23,10 +24,10 @@ class Dialect:
     kernel: the word before the function of a kernel. shared: that before an array of a group.
     vectors: what the names of vectors begin with, as `float` of `float4`, and the type of a lane.
     lanes: the names of the lanes, a letter each after `lane_prefix`.
-    left_out: what the text says to its own compiler alone.
-    needs_half: it has float16 as a type of the language, which not every compiler has.
-    is_cpp: it is C++, whose parameters are named by attributes: `[[buffer(3)]]` is the argument of
-    that number, and `arguments` has what the others are.
+    left_out: what the text says to its own compiler alone, besides its includes.
+    cpp_words: a text with one of them is C++, which takes longer to compile than C: words of the
+    language, or types of which only C++ has the operators.
+    arguments: what the parameters with some attributes are. `[[buffer(3)]]` is that of the number.
     """
 
     name: str
@@ -37,18 +38,19 @@ class Dialect:
     lanes: str = "0123456789abcdef"
     lane_prefix: str = "s"
     left_out: tuple[str, ...] = ()
-    needs_half: bool = False
-    is_cpp: bool = False
+    cpp_words: tuple[str, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def prelude(self) -> str:
         """What stands before the text of a kernel."""
         vectors = "".join(self._vector_types())
-        launch = text_of("launch.h")
-        if self.is_cpp:
-            launch = f'extern "C" {{\n{launch}}}\n'
-        return f"{launch}{self.header}{vectors}#line 1\n"
+        words = f"#define {EMULATED}\n{text_of('launch.h')}{text_of('small_floats.h')}"
+        return f"{words}{_tile_functions()}{self.header}{vectors}#line 1\n"
+
+    def is_cpp(self, source: str) -> bool:
+        """Whether a text is compiled as C++."""
+        return any(re.search(rf"\b{word}\b", source) for word in self.cpp_words)
 
     def _vector_types(self) -> Iterator[str]:
         """Vectors are structures, which every compiler has, and no operator takes them."""
@@ -70,6 +72,8 @@ class Dialect:
 
         Raises `DeviceError` where it has no kernel, or memory of a group that is no array.
         """
+        # Its lines keep their numbers: barriers are named by them.
+        source = re.sub(r"^[ \t]*#include.*$", "", source, flags=re.MULTILINE)
         for words in self.left_out:
             source = source.replace(words, "")
         # A vector in OpenCL C is written as a cast of its lanes.
@@ -102,15 +106,15 @@ class Dialect:
             else:
                 place = variables.index(text) if number is None else number - len(buffers)
                 arguments.append(f"variables[{place}]")
-        linkage = 'extern "C" ' if self.is_cpp else ""
         return (
-            f"{linkage}void {ENTRY_PREFIX}{name}(void **buffers, const int *variables) {{\n"
+            f"TINYREF_LINKAGE void {ENTRY_PREFIX}{name}(void **buffers, const int *variables) {{\n"
             f"  {name}({', '.join(arguments)});\n}}\n"
         )
 
     def _with_arrays(self, source: str) -> str:
         """Arrays of a group as pointers to memory of the worker that runs the group."""
-        pattern = rf"\b{self.shared}\b\s+([\w ]+?)\s*\b(\w+)\s*\[([^\]]+)\][^;,=]*;"
+        words = rf"\b{self.shared}\b\s+(?:__align__\(\d+\)\s+)?"
+        pattern = rf"{words}([\w ]+?)\s*\b(\w+)\s*\[([^\]]+)\][^;,=]*;"
         numbers = iter(range(source.count(self.shared)))
 
         def pointer(found: re.Match[str]) -> str:
@@ -141,6 +145,16 @@ def _attribute_of(parameter: str) -> tuple[str, int | None]:
 def text_of(file: str) -> str:
     """The text of a file of this folder."""
     return (_FOLDER / file).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _tile_functions() -> str:
+    """The functions of matrix tiles, numbered as in tiles.c."""
+    names = re.findall(r"^TILE\((\w+)", text_of("tiles.c"), flags=re.MULTILINE)
+    return "".join(
+        f"#define {TILE_PREFIX}{name}(a, b, c) TINYREF_TILE({number}, a, b, c)\n"
+        for number, name in enumerate(names)
+    )
 
 
 _OVERLOADS = text_of("overloads.h")
@@ -185,11 +199,10 @@ CUDA = Dialect(
 )
 METAL = Dialect(
     "MSL",
-    text_of("metal.h"),
+    text_of("operators.h") + text_of("metal.h"),
     kernel="kernel",
     shared="threadgroup",
-    left_out=("#include <metal_stdlib>",),
-    is_cpp=True,
+    cpp_words=("kernel",),
     arguments={
         "threadgroup_position_in_grid": "metal::position(TINYREF_ITEM->group_id)",
         "thread_position_in_threadgroup": "metal::position(TINYREF_ITEM->local_id)",
@@ -197,11 +210,11 @@ METAL = Dialect(
 )
 HIP = Dialect(
     "HIP C++",
-    text_of("hip.h"),
+    text_of("operators.h") + text_of("hip.h"),
     kernel="__global__",
     shared="__shared__",
     left_out=('extern "C"',),
-    needs_half=True,
+    cpp_words=("_Float16",),
     vectors={
         "char_v": "signed char",
         "uchar_v": "unsigned char",

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.emulated.c_text.dialects import ENTRY_PREFIX, Dialect, text_of
 from tinyref.runtimes.emulated.memory import (
@@ -31,8 +30,8 @@ Extents = tuple[int, int, int]
 
 # Kernels of emulated devices are small and new each time: what compiles quickest is best.
 _COMPILERS = ("tcc", "gcc", "clang")
-# Of C++, for which they need a package of its own, and of float16.
-_LARGE_COMPILERS = ("gcc", "clang")
+# Of C++, for which they need a package of its own.
+_CPP_COMPILERS = ("gcc", "clang")
 _CPP = ("-x", "c++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fsigned-char", "-w")
 # A worker must be able to count them.
 MAX_GROUPS = 2**32 - 1
@@ -54,12 +53,15 @@ _PROBLEMS = (
     "not all work-items of the group arrive at the barrier of line {}",
     "its shared memory is more than there is, with the array of number {}",
     "it writes behind the end of the shared array of number {}",
+    "not all work-items of a warp arrive at the matrix tile of line {}",
+    "the fragments of a warp are not those of the matrix tile of line {}: they are no whole "
+    "matrices, or work-items differ in an element that several hold",
 )
 
 
-def _tools(is_large: bool = False) -> Toolchain:
+def _tools(order: Sequence[str] = _COMPILERS) -> Toolchain:
     """Without vectors that a compiler finds itself: gcc gets some wrong (docs/found.md#gcc-1)."""
-    tools = toolchain(_LARGE_COMPILERS if is_large else _COMPILERS)
+    tools = toolchain(order)
     return replace(tools, command=(*tools.command, "-O1"))
 
 
@@ -88,32 +90,28 @@ class CEmulator:
         self.dialect = dialect
 
     @property
-    def tools(self) -> Toolchain:
-        """The compiler that is used. Raises `DeviceError` where there is none."""
-        dialect = self.dialect
-        tools = _tools(dialect.is_cpp or dialect.needs_half)
-        if dialect.needs_half and dtypes.float16 not in tools.accepted:
-            raise DeviceError(
-                self.device,
-                f"{tools.name} has no _Float16 here: install gcc from version 12 on, or clang from "
-                "15, and name it by CC",
-            )
-        return _cpp_tools(tools) if dialect.is_cpp else tools
-
-    @property
     def version(self) -> str:
         """What the compiler says of itself. Raises `DeviceError` where there is none."""
-        return self.tools.version
+        return self.tools[-1].version
 
     @property
     def key(self) -> str:
         """All that decides what `compile` makes of a source."""
-        tools = self.tools
-        return f"{tools.version} {' '.join(tools.command)} {tools.target} {self.dialect.digest}"
+        tools = [(each.version, *each.command, each.target) for each in self.tools]
+        return " ".join([*map(" ".join, tools), self.dialect.digest])
 
     def compile(self, source: str) -> bytes:
         """A shared object. Raises `DeviceError` with the compiler's words and the C source."""
-        return compile_shared(self.tools.command, self.dialect.as_c(source))
+        tools = self.tools[-1 if self.dialect.is_cpp(source) else 0]
+        return compile_shared(tools.command, self.dialect.as_c(source))
+
+    @property
+    def tools(self) -> tuple[Toolchain, ...]:
+        """The compiler of C, and where some texts are C++ the one of that."""
+        tools = _tools()
+        if not self.dialect.cpp_words:
+            return (tools,)
+        return tools, _cpp_tools(_tools(_CPP_COMPILERS))
 
     def load(self, entry: str, binary: bytes) -> CFunction:
         """The kernel of that name. Raises `DeviceError` where there is none."""
@@ -191,7 +189,8 @@ class _Scheduler:
     """
 
     def __init__(self, tools: Toolchain, options: Sequence[str] = ()) -> None:
-        source = text_of("launch.h") + text_of("scheduler.c")
+        files = ("launch.h", "small_floats.h", "tiles.c", "scheduler.c")
+        source = "".join(map(text_of, files))
         self._library = load_shared("emulator", compile_shared((*tools.command, *options), source))
         self._new = _WORKER(self._library.address("tinyref_worker"))
         self.run = _RUN(self._library.address("tinyref_run"))

@@ -1,6 +1,5 @@
 /* The words of HIP C++ that kernels use: its renderer defines them by built-in functions of clang. */
 
-#define TINYREF_EMULATED
 #define __global__
 #define __device__
 #define __shared__
@@ -16,8 +15,18 @@
 #define __builtin_amdgcn_fence(order, scope)
 #define __builtin_amdgcn_s_barrier() TINYREF_BARRIER()
 
+/* A text with float16 is C++: its operators are those of a type. */
+#ifdef __cplusplus
+#define _Float16 tinyref_float16
+#else
+#define _Float16 unsigned short
 #define bool _Bool
 #define false 0
 #define true 1
 #define __builtin_bit_cast(type, value) TINYREF_BITS(type, value)
+#define __builtin_sqrtf sqrtf
+#define __builtin_truncf truncf
+#define __builtin_sqrt sqrt
+#define __builtin_trunc trunc
+#endif
 typedef unsigned short bfloat16;

@@ -1,9 +1,5 @@
 /* The words of MSL (Metal Shading Language Specification) that kernels use, as C++ of this host. */
 
-#ifndef TINYREF_EMULATED
-#define TINYREF_EMULATED
-#endif
-
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
@@ -18,61 +14,8 @@ template <class To, class From> inline To as_type(From from) {
   return to;
 }
 
-/* An integer with no more digits than a float has; the last one says whether others were lost, so
-   that rounding to fewer digits rounds once (Boldo and Melquiond, 2008). */
-template <class T> inline float to_odd(T value) {
-  ulong magnitude = value < 0 ? -(ulong)value : (ulong)value;
-  int bits = magnitude ? 64 - __builtin_clzl(magnitude) : 0, lost = bits > 24 ? bits - 24 : 0;
-  ulong kept = magnitude >> lost;
-  kept |= (kept << lost) != magnitude;
-  float number = (float)(kept << lost);
-  return value < 0 ? -number : number;
-}
-
-struct binary16 {
-  static ushort narrow(float value) {
-    uint bits = as_type<uint>(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000) return sign | 0x7e00 | (magnitude >> 13 & 0x1ff);
-    if (magnitude < 0x38800000) { /* below the least normal one: 0.5 has the same last place */
-      return sign | (as_type<uint>(as_type<float>(magnitude) + 0.5f) - 0x3f000000);
-    }
-    if (magnitude >= 0x47800000) return sign | 0x7c00;
-    uint moved = magnitude - (112 << 23);
-    return sign | (moved + 0xfff + (moved >> 13 & 1)) >> 13;
-  }
-  static float wide(ushort bits) {
-    uint sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fff;
-    if (magnitude >= 0x7c00) return as_type<float>(sign | 0x7f800000 | magnitude << 13);
-    float number = magnitude < 0x400 ? magnitude * 0x1p-24f
-                                     : as_type<float>((magnitude << 13) + (112 << 23));
-    return as_type<float>(sign | as_type<uint>(number));
-  }
-};
-
-struct brain16 {
-  static ushort narrow(float value) {
-    uint bits = as_type<uint>(value);
-    if ((bits & 0x7fffffff) > 0x7f800000) return bits >> 16 | 0x40;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  }
-  static float wide(ushort bits) { return as_type<float>((uint)bits << 16); }
-};
-
-/* A small float: each operation is one of float, which is exact enough, rounded once more. */
-template <class Format> struct small {
-  ushort bits;
-  small() = default;
-  small(float value) : bits(Format::narrow(value)) {}
-  template <class Integer> small(Integer value) : bits(Format::narrow(to_odd(value))) {}
-  operator float() const { return Format::wide(bits); }
-  friend small operator+(small x, small y) { return (float)x + (float)y; }
-  friend small operator-(small x, small y) { return (float)x - (float)y; }
-  friend small operator*(small x, small y) { return (float)x * (float)y; }
-  friend small operator/(small x, small y) { return (float)x / (float)y; }
-  friend small operator-(small x) { return as_type<small>((ushort)(x.bits ^ 0x8000)); }
-};
-typedef small<binary16> half;
-typedef small<brain16> bfloat;
+typedef tinyref_float16 half;
+typedef tinyref_bfloat16 bfloat;
 
 /* Vectors are aligned as their elements are, packed ones or not. */
 template <class T> struct vector2 {

@@ -3,7 +3,6 @@
    A fiber runs work-items one after the other until one waits at a barrier; then the next fiber
    goes on with those that are left. So a kernel without barriers needs one fiber and one switch. */
 
-#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,8 +13,9 @@
 #include <ucontext.h>
 #endif
 
-enum { FINE, NO_MEMORY, DIVERGENT, SHARED_FULL, SHARED_OVERRUN }; /* as in engine.py */
-enum { IDLE, WAITING };
+/* as in engine.py */
+enum { FINE, NO_MEMORY, DIVERGENT, SHARED_FULL, SHARED_OVERRUN, TILE_DIVERGENT, TILE_WRONG };
+enum { IDLE, WAITING, MEETING, MULTIPLIED }; /* at a barrier; at a matrix tile, before and after */
 enum { MAX_ARRAYS = 64, LINE = 64, PAGE = 0x1000 };
 /* Floats of these bytes are NaN. Bytes behind an array have a value that no poison has. */
 enum { POISON = 0xFF, UNTOUCHED = 0x5C, GUARD = 64 };
@@ -24,6 +24,8 @@ struct fiber {
   void *place; /* where it goes on */
   struct worker *worker;
   int state, line;
+  unsigned item; /* the place of its work-item in the group */
+  struct tinyref_fragments *fragments;
 #ifdef TINYREF_UCONTEXT
   ucontext_t first;
 #endif
@@ -42,6 +44,7 @@ struct worker {
   unsigned items, started, finished, is_reverse;
   char *stacks;
   struct fiber *fibers;
+  struct tinyref_fragments **fragments; /* of each work-item that waits at a tile */
   unsigned max_items, prepared;
   char *shared;
   unsigned long shared_limit, shared_used;
@@ -120,6 +123,14 @@ static void barrier(struct tinyref_item *item, int line) {
   tinyref_switch(&fiber->place, fiber->worker->place);
 }
 
+static void multiply(struct tinyref_item *item, struct tinyref_fragments *fragments) {
+  struct fiber *fiber = item->fiber;
+  fiber->state = MEETING;
+  fiber->line = fragments->line;
+  fiber->fragments = fragments;
+  tinyref_switch(&fiber->place, fiber->worker->place);
+}
+
 static void *shared(struct tinyref_item *item, unsigned number, unsigned long bytes) {
   struct fiber *fiber = item->fiber;
   struct worker *worker = fiber->worker;
@@ -147,8 +158,8 @@ static void run_items(void) {
   for (;;) {
     while (worker->started < worker->items && !worker->status) {
       unsigned index = worker->started++;
-      split(worker->is_reverse ? worker->items - 1 - index : index, worker->group_size,
-            item->local_id);
+      fiber->item = worker->is_reverse ? worker->items - 1 - index : index;
+      split(fiber->item, worker->group_size, item->local_id);
       memcpy(item->group_id, worker->group_id, sizeof item->group_id);
       memcpy(item->local_size, worker->group_size, sizeof item->local_size);
       memcpy(item->groups, worker->groups, sizeof item->groups);
@@ -167,6 +178,7 @@ static struct fiber *prepared_fiber(struct worker *worker, unsigned number) {
   struct tinyref_item *item = (struct tinyref_item *)(stack + TINYREF_STACK) - 1;
   item->barrier = barrier;
   item->shared = shared;
+  item->multiply = multiply;
   item->fiber = fiber;
   fiber->worker = worker;
   /* Stacks are aligned alike: frames at one depth of all would share a few lines of the cache. */
@@ -177,27 +189,67 @@ static struct fiber *prepared_fiber(struct worker *worker, unsigned number) {
   return fiber;
 }
 
+/* All work-items of a group wait at one barrier. */
+static void check_barrier(struct worker *worker, unsigned fibers) {
+  int line = 0;
+  for (unsigned i = 0; i < fibers; i++) {
+    struct fiber *fiber = &worker->fibers[i];
+    if (fiber->state == WAITING && (worker->finished || (line && fiber->line != line)))
+      fail(worker, DIVERGENT, fiber->line);
+    if (fiber->state == WAITING) line = fiber->line;
+  }
+}
+
+/* All lanes of the warp of `fiber` come to one tile, and all get their part of the product. */
+static void multiply_warp(struct worker *worker, struct fiber *fiber) {
+  struct tinyref_fragments *own = fiber->fragments;
+  unsigned lanes = tiles[own->tile].lanes, first = fiber->item / lanes * lanes;
+  struct tinyref_fragments **warp = worker->fragments + first;
+  for (unsigned lane = 0; lane < lanes; lane++)
+    if (first + lane >= worker->items || !warp[lane] || warp[lane]->line != own->line) {
+      fail(worker, TILE_DIVERGENT, own->line);
+      return;
+    }
+  if (!multiply_tile(own->tile, warp)) fail(worker, TILE_WRONG, own->line);
+  memset(warp, 0, lanes * sizeof *warp);
+}
+
+/* 1 where work-items wait at a tile, and have multiplied now. */
+static int multiply_warps(struct worker *worker, unsigned fibers) {
+  int has_arrived = 0;
+  for (unsigned i = 0; i < fibers; i++)
+    if (worker->fibers[i].state == MEETING) {
+      worker->fragments[worker->fibers[i].item] = worker->fibers[i].fragments;
+      has_arrived = 1;
+    }
+  for (unsigned i = 0; i < fibers && has_arrived && !worker->status; i++) {
+    struct fiber *fiber = &worker->fibers[i];
+    if (fiber->state != MEETING) continue;
+    /* Another lane of the warp may have done it for all. */
+    if (worker->fragments[fiber->item]) multiply_warp(worker, fiber);
+    fiber->state = MULTIPLIED;
+  }
+  return has_arrived;
+}
+
+/* Goes on with the fibers that are in `state`. */
+static void resume(struct worker *worker, unsigned fibers, int state) {
+  for (unsigned i = 0; i < fibers && !worker->status; i++)
+    if (worker->fibers[i].state == state) tinyref_switch(&worker->place, worker->fibers[i].place);
+}
+
 static void run_group(struct worker *worker) {
-  unsigned waiting = 0;
+  unsigned fibers = 0;
   worker->started = worker->finished = 0;
   while (worker->started < worker->items && !worker->status) {
-    struct fiber *fiber = prepared_fiber(worker, waiting);
+    struct fiber *fiber = prepared_fiber(worker, fibers);
     tinyref_switch(&worker->place, fiber->place);
-    waiting += fiber->state == WAITING;
+    fibers += fiber->state != IDLE;
   }
-  while (waiting && !worker->status) {
-    unsigned left = 0;
-    if (worker->finished) fail(worker, DIVERGENT, worker->fibers[0].line);
-    for (unsigned i = 0; i < waiting; i++)
-      if (worker->fibers[i].line != worker->fibers[0].line)
-        fail(worker, DIVERGENT, worker->fibers[i].line);
-    for (unsigned i = 0; i < waiting && !worker->status; i++) {
-      tinyref_switch(&worker->place, worker->fibers[i].place);
-      left += worker->fibers[i].state == WAITING;
-    }
-    for (unsigned i = 0; i < waiting && left && left < waiting; i++)
-      if (worker->fibers[i].state == WAITING) fail(worker, DIVERGENT, worker->fibers[i].line);
-    waiting = left;
+  while (worker->finished < worker->items && !worker->status) {
+    int is_tile = multiply_warps(worker, fibers);
+    if (!is_tile) check_barrier(worker, fibers);
+    resume(worker, fibers, is_tile ? MULTIPLIED : WAITING);
   }
 }
 
@@ -226,7 +278,9 @@ struct worker *tinyref_worker(unsigned max_items, unsigned long shared_bytes) {
   worker->shared_limit = shared_bytes + MAX_ARRAYS * (GUARD + LINE);
   worker->shared = aligned_alloc(LINE, worker->shared_limit / LINE * LINE + LINE);
   worker->fibers = calloc(max_items, sizeof *worker->fibers);
-  return memory == MAP_FAILED || !worker->shared || !worker->fibers ? NULL : worker;
+  worker->fragments = calloc(max_items, sizeof *worker->fragments);
+  int is_whole = memory != MAP_FAILED && worker->shared && worker->fibers && worker->fragments;
+  return is_whole ? worker : NULL;
 }
 
 /* `count` groups from number `first` on. `extents` are those of the group and of the grid. */
@@ -251,6 +305,9 @@ int tinyref_run(struct worker *worker, void (*kernel)(void **, const int *), voi
     check_shared(worker);
   }
   /* Fibers that still wait are given up. */
-  if (worker->status) worker->prepared = 0;
+  if (worker->status) {
+    worker->prepared = 0;
+    memset(worker->fragments, 0, worker->max_items * sizeof *worker->fragments);
+  }
   return worker->status;
 }
