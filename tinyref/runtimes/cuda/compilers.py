@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tinyref import config
+from tinyref.device import Compiler
 from tinyref.errors import DeviceError
+from tinyref.runtimes.cuda.bindings import INSTALL, bindings, first_line, header_folder
 
-INSTALL = "pip install 'tinyref[cuda]'"
 # Floats as IEEE 754 has them; what may be contracted is said beside these.
 OPTIONS = ("--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 _INCLUDE = "#include"
 
 
-def bindings(device: str, name: str) -> Any:
-    """A module of cuda-bindings: "driver" or "nvrtc". Raises `DeviceError` where there is none."""
-    try:
-        return importlib.import_module(f"cuda.bindings.{name}")
-    except ImportError as error:
-        raise DeviceError(device, f"cuda-bindings does not import: {INSTALL} ({error})") from error
+class ToolkitCompiler(Compiler, Protocol):
+    """A compiler of a CUDA toolkit, whose version says which drivers load what it makes."""
 
-
-@functools.cache
-def header_folder() -> str | None:
-    """Where cuda_fp16.h and its kin are: those of the wheel, or of a toolkit that is installed."""
-    try:
-        pathfinder = importlib.import_module("cuda.pathfinder")
-    except ImportError:
-        return None
-    found = pathfinder.find_nvidia_header_directory("cudart")
-    return None if found is None else str(found)
+    @property
+    def version(self) -> str:
+        """As "13.0"."""
+        ...
 
 
 class NvrtcCompiler:
@@ -50,7 +39,7 @@ class NvrtcCompiler:
         except RuntimeError as error:
             # The module is there and the library that it loads at the first call is not.
             raise DeviceError(
-                device, f"NVRTC is not found: {INSTALL} ({_first_line(error)})"
+                device, f"NVRTC is not found: {INSTALL} ({first_line(error)})"
             ) from error
         self.version = f"{major}.{minor}"
 
@@ -79,9 +68,9 @@ class NvrtcCompiler:
             if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
                 raise DeviceError(self.device, self._refusal(program, result), source)
             (size,) = self._checked(nvrtc.nvrtcGetCUBINSize(program), "gives no code")
-            code = bytes(size)
+            code = bytearray(size)
             self._checked(nvrtc.nvrtcGetCUBIN(program, code), "gives no code")
-            return code
+            return bytes(code)
         finally:
             nvrtc.nvrtcDestroyProgram(program)
 
@@ -89,7 +78,7 @@ class NvrtcCompiler:
         """Why a source does not compile: the log, or the name of the error where there is none."""
         nvrtc = self._nvrtc
         (size,) = self._checked(nvrtc.nvrtcGetProgramLogSize(program), "has no log")
-        text = bytes(size)
+        text = bytearray(size)
         self._checked(nvrtc.nvrtcGetProgramLog(program, text), "has no log")
         words = text.rstrip(b"\0").decode(errors="replace").strip() or self._words(result)
         return f"NVRTC does not compile the kernel for {self.architecture}: {words}"
@@ -127,7 +116,3 @@ def _joined(sources: Sequence[str]) -> str:
         body = [line for line in lines if not line.startswith(_INCLUDE)]
         spaces += [f"namespace kernel{number} {{", *body, "}"]
     return "\n".join([*includes, *spaces, ""])
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

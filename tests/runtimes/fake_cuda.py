@@ -1,0 +1,340 @@
+"""A driver of NVIDIA GPUs that is none: it takes the calls of cuda-bindings and keeps account.
+
+Memory of its devices is memory of the host. What is queued is done as late as can be, so that a
+wait that is missing shows: by a stream that is waited for, an event, or freed memory. A kernel is
+the text that the fake NVRTC made its code of, which an emulator of CUDA C++ runs. `fails` says what
+a function answers next; after a sticky error the device answers nothing else.
+"""
+# ruff: noqa: N802, N803, N815 - the names are those of cuda-bindings
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from tinyref.runtimes.emulated.c_text import CUDA, CEmulator
+
+# As cuda.h numbers them.
+CUresult = IntEnum(
+    "CUresult",
+    {
+        "CUDA_SUCCESS": 0,
+        "CUDA_ERROR_OUT_OF_MEMORY": 2,
+        "CUDA_ERROR_DEINITIALIZED": 4,
+        "CUDA_ERROR_NO_DEVICE": 100,
+        "CUDA_ERROR_INVALID_DEVICE": 101,
+        "CUDA_ERROR_INVALID_IMAGE": 200,
+        "CUDA_ERROR_NOT_FOUND": 500,
+        "CUDA_ERROR_ILLEGAL_ADDRESS": 700,
+        "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED": 704,
+        "CUDA_ERROR_LAUNCH_FAILED": 719,
+    },
+)
+CUdevice_attribute = IntEnum(
+    "CUdevice_attribute",
+    {
+        "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK": 8,
+        "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 75,
+        "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 76,
+    },
+)
+OK = CUresult["CUDA_SUCCESS"]
+STICKY = (CUresult["CUDA_ERROR_ILLEGAL_ADDRESS"], CUresult["CUDA_ERROR_LAUNCH_FAILED"])
+
+
+@dataclass(eq=False)
+class Event:
+    """Where it was recorded: so much of a stream must be done."""
+
+    stream: Stream | None = None
+    place: int = 0
+
+    def reach(self) -> None:
+        if self.stream is not None:
+            self.stream.run(self.place)
+
+
+@dataclass(eq=False)
+class Stream:
+    """What is queued and not done yet, from the `done`-th on."""
+
+    work: list[Callable[[], None]] = field(default_factory=list)
+    done: int = 0
+
+    def run(self, end: int | None = None) -> None:
+        while self.done < (len(self.work) if end is None else end):
+            self.done += 1
+            self.work[self.done - 1]()
+
+
+@dataclass(eq=False)
+class Context:
+    """The primary context of a device, by its number."""
+
+    device: int
+
+
+class FakeDriver:
+    """Stands for the module cuda.bindings.driver; `capabilities` are those of its devices."""
+
+    CUresult = CUresult
+    CUdevice_attribute = CUdevice_attribute
+
+    def __init__(self, capabilities: tuple[tuple[int, int], ...] = ((9, 0),)) -> None:
+        self.capabilities = capabilities
+        self.version = 13000
+        self.calls: list[tuple[Any, ...]] = []
+        self.fails: dict[str, str] = {}
+        self.lost: CUresult | None = None
+        self.streams: list[Stream] = []
+        self.memory: dict[int, Any] = {}
+        self.pinned: list[Any] = []
+        self.peers: set[tuple[int, int]] = set()
+        self.current: Context | None = None
+        self._contexts = [Context(number) for number in range(len(capabilities))]
+
+    def names(self) -> list[str]:
+        """The functions that were called, in order, but for the one that comes before each."""
+        return [call[0] for call in self.calls if call[0] != "cuCtxSetCurrent"]
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if not name.startswith("cu") or name == "current":
+            return found
+
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            self.calls.append((name, *arguments))
+            failure = self.fails.pop(name, None)
+            if failure is not None:
+                result = CUresult[f"CUDA_ERROR_{failure}"]
+                if result in STICKY:
+                    self.lost = result
+                return (result, *[None] * (len(found(*arguments)) - 1))
+            if self.lost is not None and name != "cuGetErrorString":
+                return (self.lost, None)
+            answer: tuple[Any, ...] = found(*arguments)
+            return answer
+
+        return call
+
+    # Devices
+
+    def cuInit(self, Flags: int) -> tuple[Any, ...]:
+        return (OK,)
+
+    def cuGetErrorString(self, error: CUresult) -> tuple[Any, ...]:
+        return OK, error.name.removeprefix("CUDA_ERROR_").lower().replace("_", " ").encode()
+
+    def cuDriverGetVersion(self) -> tuple[Any, ...]:
+        return OK, self.version
+
+    def cuDeviceGetCount(self) -> tuple[Any, ...]:
+        return OK, len(self.capabilities)
+
+    def cuDeviceGet(self, ordinal: int) -> tuple[Any, ...]:
+        return OK, ordinal
+
+    def cuDeviceGetName(self, length: int, dev: int) -> tuple[Any, ...]:
+        return OK, b"Fake GPU".ljust(length, b"\0")
+
+    def cuDeviceGetAttribute(self, attrib: CUdevice_attribute, dev: int) -> tuple[Any, ...]:
+        major, minor = self.capabilities[dev]
+        known = {75: major, 76: minor, 8: 49152}
+        return OK, known[int(attrib)]
+
+    def cuDevicePrimaryCtxRetain(self, dev: int) -> tuple[Any, ...]:
+        return OK, self._contexts[dev]
+
+    def cuCtxSetCurrent(self, ctx: Context) -> tuple[Any, ...]:
+        self.current = ctx
+        return (OK,)
+
+    def cuDeviceCanAccessPeer(self, dev: int, peerDev: int) -> tuple[Any, ...]:
+        return OK, 1
+
+    def cuCtxEnablePeerAccess(self, peerContext: Context, Flags: int) -> tuple[Any, ...]:
+        assert self.current is not None
+        self.peers.add((self.current.device, peerContext.device))
+        return (OK,)
+
+    # Streams and events
+
+    def cuStreamCreate(self, Flags: int) -> tuple[Any, ...]:
+        self.streams.append(Stream())
+        return OK, self.streams[-1]
+
+    def cuStreamSynchronize(self, hStream: Stream) -> tuple[Any, ...]:
+        hStream.run()
+        return (OK,)
+
+    def cuStreamWaitEvent(self, hStream: Stream, hEvent: Event, Flags: int) -> tuple[Any, ...]:
+        # The event as it was recorded last, before this call.
+        hStream.work.append(Event(hEvent.stream, hEvent.place).reach)
+        return (OK,)
+
+    def cuEventCreate(self, Flags: int) -> tuple[Any, ...]:
+        return OK, Event()
+
+    def cuEventRecord(self, hEvent: Event, hStream: Stream) -> tuple[Any, ...]:
+        hEvent.stream, hEvent.place = hStream, len(hStream.work)
+        return (OK,)
+
+    def cuEventSynchronize(self, hEvent: Event) -> tuple[Any, ...]:
+        hEvent.reach()
+        return (OK,)
+
+    def cuEventElapsedTime(self, hStart: Event, hEnd: Event) -> tuple[Any, ...]:
+        assert hEnd.stream is not None
+        assert hEnd.place <= hEnd.stream.done, "the end has not happened"
+        return OK, 0.25
+
+    def cuEventDestroy(self, hEvent: Event) -> tuple[Any, ...]:
+        return (OK,)
+
+    # Memory
+
+    def cuMemAlloc(self, bytesize: int) -> tuple[Any, ...]:
+        assert bytesize > 0
+        # Aligned as memory of the driver is.
+        raw = (ctypes.c_uint8 * (bytesize + 256))()
+        address = ctypes.addressof(raw) + -ctypes.addressof(raw) % 256
+        self.memory[address] = raw
+        return OK, address
+
+    def cuMemFree(self, dptr: int) -> tuple[Any, ...]:
+        for stream in self.streams:
+            stream.run()
+        del self.memory[dptr]
+        return (OK,)
+
+    def cuMemHostAlloc(self, bytesize: int, Flags: int) -> tuple[Any, ...]:
+        self.pinned.append((ctypes.c_uint8 * bytesize)())
+        return OK, ctypes.addressof(self.pinned[-1])
+
+    def _copy(self, stream: Stream, target: int, source: int, nbytes: int) -> tuple[Any, ...]:
+        stream.work.append(lambda: ctypes.memmove(target, source, nbytes) and None)
+        return (OK,)
+
+    def cuMemcpyHtoDAsync(
+        self, dstDevice: int, srcHost: int, ByteCount: int, hStream: Stream
+    ) -> tuple[Any, ...]:
+        return self._copy(hStream, dstDevice, srcHost, ByteCount)
+
+    def cuMemcpyDtoHAsync(
+        self, dstHost: int, srcDevice: int, ByteCount: int, hStream: Stream
+    ) -> tuple[Any, ...]:
+        return self._copy(hStream, dstHost, srcDevice, ByteCount)
+
+    def cuMemcpyDtoDAsync(
+        self, dstDevice: int, srcDevice: int, ByteCount: int, hStream: Stream
+    ) -> tuple[Any, ...]:
+        return self._copy(hStream, dstDevice, srcDevice, ByteCount)
+
+    def cuMemcpyPeerAsync(
+        self,
+        dstDevice: int,
+        dstContext: Context,
+        srcDevice: int,
+        srcContext: Context,
+        ByteCount: int,
+        hStream: Stream,
+    ) -> tuple[Any, ...]:
+        assert dstContext is not srcContext
+        return self._copy(hStream, dstDevice, srcDevice, ByteCount)
+
+    # Kernels
+
+    def cuModuleLoadData(self, image: bytes) -> tuple[Any, ...]:
+        if not image.startswith(b"cubin:"):
+            return CUresult["CUDA_ERROR_INVALID_IMAGE"], None
+        return OK, image.removeprefix(b"cubin:").decode()
+
+    def cuModuleUnload(self, hmod: str) -> tuple[Any, ...]:
+        return (OK,)
+
+    def cuModuleGetFunction(self, hmod: str, name: bytes) -> tuple[Any, ...]:
+        found = re.search(rf"void {name.decode()}\(([^)]*)\)", hmod)
+        if found is None:
+            return CUresult["CUDA_ERROR_NOT_FOUND"], None
+        emulator = CEmulator("CUDA", CUDA)
+        function = emulator.load(name.decode(), emulator.compile(hmod))
+        kinds = ["*" in parameter for parameter in found[1].split(",") if parameter.strip()]
+        return OK, (function, kinds)
+
+    def cuLaunchKernel(
+        self,
+        f: Any,
+        gridDimX: int,
+        gridDimY: int,
+        gridDimZ: int,
+        blockDimX: int,
+        blockDimY: int,
+        blockDimZ: int,
+        sharedMemBytes: int,
+        hStream: Stream,
+        kernelParams: int,
+        extra: int,
+    ) -> tuple[Any, ...]:
+        """The values are read now, from where the array of addresses says that they are."""
+        function, kinds = f
+        places = (ctypes.c_void_p * len(kinds)).from_address(kernelParams)
+        pointers, integers = [], []
+        for place, is_pointer in zip(places, kinds, strict=True):
+            if is_pointer:
+                pointers.append(ctypes.c_uint64.from_address(place).value)
+            else:
+                integers.append(ctypes.c_int32.from_address(place).value)
+        grid, group = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
+        hStream.work.append(lambda: function(pointers, integers, grid, group))
+        return (OK,)
+
+
+class FakeNvrtc:
+    """Stands for cuda.bindings.nvrtc: its code is the text, and it refuses one with an #error."""
+
+    nvrtcResult = IntEnum("nvrtcResult", {"NVRTC_SUCCESS": 0, "NVRTC_ERROR_COMPILATION": 6})
+
+    def __init__(self) -> None:
+        self.options: list[bytes] = []
+        self.alive = 0
+
+    def nvrtcVersion(self) -> tuple[Any, ...]:
+        return 0, 13, 0
+
+    def nvrtcGetErrorString(self, result: int) -> tuple[Any, ...]:
+        return 0, b"NVRTC_ERROR"
+
+    def nvrtcCreateProgram(
+        self, src: bytes, name: bytes, numHeaders: int, headers: Any, includeNames: Any
+    ) -> tuple[Any, ...]:
+        self.alive += 1
+        return 0, src
+
+    def nvrtcDestroyProgram(self, prog: bytes) -> tuple[Any, ...]:
+        self.alive -= 1
+        return (0,)
+
+    def nvrtcCompileProgram(
+        self, prog: bytes, numOptions: int, options: list[bytes]
+    ) -> tuple[Any, ...]:
+        assert numOptions == len(options)
+        self.options = options
+        return (6 if b"#error" in prog else 0,)
+
+    def nvrtcGetProgramLogSize(self, prog: bytes) -> tuple[Any, ...]:
+        return 0, 30
+
+    def nvrtcGetProgramLog(self, prog: bytes, log: bytearray) -> tuple[Any, ...]:
+        log[:24] = b"kernel.cu(1): error here"
+        return (0,)
+
+    def nvrtcGetCUBINSize(self, prog: bytes) -> tuple[Any, ...]:
+        return 0, len(prog) + 6
+
+    def nvrtcGetCUBIN(self, prog: bytes, cubin: bytearray) -> tuple[Any, ...]:
+        cubin[:] = b"cubin:" + prog
+        return (0,)

@@ -1,0 +1,414 @@
+"""The CUDA device over a driver that is none: order of calls, arguments, copies, errors.
+
+No GPU took part: that the calls are those of cuda-bindings is compared where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtimes.by_hand import get, load, put
+from tests.runtimes.fake_cuda import FakeDriver, FakeNvrtc
+from tinyref.backend import dtypes
+from tinyref.config import Context
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.cuda import memory
+from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda.backend import CudaBackend
+from tinyref.runtimes.cuda.driver import PROCESS
+from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
+from tinyref.uops.tiles import GROUPS
+
+EMULATOR = CudaEmuBackend.availability()
+needs_emulator = pytest.mark.skipif(not EMULATOR.works, reason=EMULATOR.reason)
+needs_bindings = pytest.mark.skipif(
+    importlib.util.find_spec("cuda") is None, reason="cuda-bindings is not installed"
+)
+
+# a[i] = b[i] * factor + term, of int32.
+SCALE = """
+extern "C" __global__ void scale(int *a, int *b, int factor, int term) {
+  a[blockIdx.x * blockDim.x + threadIdx.x] =
+      b[blockIdx.x * blockDim.x + threadIdx.x] * factor + term;
+}
+"""
+
+Open = Callable[..., tuple[CudaBackend, FakeDriver]]
+
+
+@pytest.fixture
+def nvrtc(monkeypatch: pytest.MonkeyPatch) -> FakeNvrtc:
+    found = FakeNvrtc()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", found)  # type: ignore[arg-type]
+    return found
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, nvrtc: FakeNvrtc) -> Any:
+    """Has the CUDA device take a driver of such devices for that of the machine."""
+
+    def install(*capabilities: tuple[int, int]) -> FakeDriver:
+        driver = FakeDriver(capabilities)
+        monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)  # type: ignore[arg-type]
+        return driver
+
+    monkeypatch.setattr(PROCESS, "is_started", False)
+    return install
+
+
+# What a device declares
+
+
+@pytest.mark.parametrize(
+    ("capability", "has_bfloat16", "group"),
+    [((7, 5), False, "NVIDIA_SM75"), ((8, 0), True, "NVIDIA_SM80"), ((12, 0), True, "NVIDIA_SM80")],
+)
+def test_types_and_tiles_are_those_of_the_compute_capability(
+    capability: tuple[int, int], has_bfloat16: bool, group: str
+) -> None:
+    declared = capabilities_of(capability)
+    assert (dtypes.bfloat16 in declared.dtypes) is has_bfloat16
+    assert (dtypes.bfloat16 in declared.emulated) is not has_bfloat16
+    assert dtypes.float16 in declared.dtypes
+    assert set(dtypes.fp8s) <= declared.emulated
+    assert declared.matrix_tiles == GROUPS[group]
+
+
+def test_limits_are_those_that_the_driver_says(fake: Any) -> None:
+    fake((8, 6), (9, 0))
+    first, second = CudaBackend(0), CudaBackend(1)
+    assert first.capabilities.shared_bytes == 49152
+    assert (first.capabilities.is_single, second.capabilities.is_single) == (False, True)
+    assert first.versions() == {
+        "device": "Fake GPU (compute capability 8.6)",
+        "driver": "CUDA 13.0",
+        "compiler": "13.0",
+    }
+    assert "--gpu-architecture=sm_86" in first.compiler.key
+    assert "--gpu-architecture=sm_90" in second.compiler.key
+
+
+# Launches
+
+
+@needs_emulator
+def test_a_launch_gets_addresses_and_then_integers(fake: Any) -> None:
+    driver = fake((9, 0))
+    backend = CudaBackend()
+    source, target = put(backend.allocator, np.arange(8, dtype=np.int32)), None
+    target = put(backend.allocator, np.zeros(8, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    parts = [backend.allocator.view(target, 4, 16), backend.allocator.view(source, 12, 16)]
+    assert kernel(parts, (2, 1, 1), (2, 1, 1), [3, -1]) is None
+    (launch,) = [call for call in driver.calls if call[0] == "cuLaunchKernel"]
+    assert launch[2:9] == (2, 1, 1, 2, 1, 1, 0)
+    assert get(backend.allocator, target, np.int32) == [0, 8, 11, 14, 17, 0, 0, 0]
+
+
+@needs_emulator
+def test_a_prepared_launch_takes_other_arguments(fake: Any) -> None:
+    fake((9, 0))
+    backend = CudaBackend()
+    source = put(backend.allocator, np.arange(4, dtype=np.int32))
+    first = put(backend.allocator, np.zeros(4, np.int32))
+    second = put(backend.allocator, np.zeros(4, np.int32))
+    launch = load(backend, "scale", SCALE).prepare([first, source], (4, 1, 1), (1, 1, 1), [1, 0])
+    launch()
+    launch.rebind(0, second)
+    launch.vary((2, 1, 1), [2, 5])
+    launch()
+    assert get(backend.allocator, first, np.int32) == [0, 1, 2, 3]
+    assert get(backend.allocator, second, np.int32) == [5, 7, 0, 0]
+
+
+@needs_emulator
+def test_a_launch_that_is_timed_is_measured_by_events(fake: Any) -> None:
+    driver = fake((9, 0))
+    backend = CudaBackend()
+    part = put(backend.allocator, np.zeros(4, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    for _ in range(2):
+        assert kernel([part, part], (4, 1, 1), (1, 1, 1), [1, 1], wait=True) == 0.25e-3
+    wanted = ["cuEventRecord", "cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize"]
+    assert driver.names()[-5:] == [*wanted, "cuEventElapsedTime"]
+    # One for the piece of pinned memory, two for all timed launches.
+    assert driver.names().count("cuEventCreate") == 3
+
+
+def test_an_empty_launch_is_none_and_a_negative_one_refused(fake: Any) -> None:
+    if not EMULATOR.works:
+        pytest.skip(EMULATOR.reason)
+    driver = fake((9, 0))
+    backend = CudaBackend()
+    kernel = load(backend, "scale", SCALE)
+    assert kernel([], (0, 1, 1), (1, 1, 1), [], wait=True) == 0.0
+    assert "cuLaunchKernel" not in driver.names()
+    with pytest.raises(UserError, match=r"scale: got grid \(-1, 1, 1\)"):
+        kernel([], (-1, 1, 1))
+
+
+@needs_emulator
+def test_each_thread_gets_the_context(fake: Any) -> None:
+    driver = fake((9, 0))
+    backend = CudaBackend()
+    driver.current = None
+    seen: list[Any] = []
+
+    def work() -> None:
+        backend.synchronize()
+        seen.append(driver.current)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [backend.session.context]
+    calls = [call[0] for call in driver.calls]
+    assert calls[-2:] == ["cuCtxSetCurrent", "cuStreamSynchronize"]
+
+
+# Memory
+
+
+def test_bytes_come_back_through_pieces_of_pinned_memory(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = fake((9, 0))
+    monkeypatch.setattr(memory, "STAGE_BYTES", 16)
+    backend = CudaBackend()
+    data = np.arange(53, dtype=np.uint8)
+    handle = put(backend.allocator, data)
+    # What it was copied from may change now.
+    wanted = data.tolist()
+    data[:] = 0
+    assert get(backend.allocator, handle, np.uint8) == wanted
+    assert driver.names().count("cuMemcpyHtoDAsync") == 4
+    assert driver.names().count("cuMemcpyDtoHAsync") == 4
+    assert driver.names().count("cuMemHostAlloc") == 2
+    inner = backend.allocator.view(backend.allocator.view(handle, 3, 20), 2, 4)
+    assert get(backend.allocator, inner, np.uint8) == [5, 6, 7, 8]
+    with pytest.raises(UserError, match="bytes"):
+        backend.allocator.view(inner, 2, 4)
+
+
+def test_freed_memory_is_kept_and_given_out_again(fake: Any) -> None:
+    driver = fake((9, 0))
+    allocator = CudaBackend().allocator
+    first = allocator.allocate(100)
+    allocator.free(first)
+    assert allocator.allocate(100) is first
+    assert driver.names().count("cuMemAlloc") == 1
+    assert "cuMemFree" not in driver.names()
+
+
+def test_where_memory_is_short_what_is_kept_is_given_back(fake: Any) -> None:
+    driver = fake((9, 0))
+    allocator = CudaBackend().allocator
+    allocator.free(allocator.allocate(100))
+    driver.fails["cuMemAlloc"] = "OUT_OF_MEMORY"
+    allocator.allocate(200)
+    assert [name for name in driver.names() if "Mem" in name] == [
+        *("cuMemAlloc", "cuMemAlloc", "cuMemFree", "cuMemAlloc")
+    ]
+
+
+def test_no_more_memory_is_a_sentence(fake: Any) -> None:
+    driver = fake((9, 0))
+    inner = CudaBackend().allocator.inner
+    driver.fails["cuMemAlloc"] = "OUT_OF_MEMORY"
+    with pytest.raises(DeviceError) as found:
+        inner.allocate(7)
+    assert found.value.message == (
+        "cannot allocate 7 bytes: the device has no more memory "
+        "(CUDA_ERROR_OUT_OF_MEMORY: out of memory)"
+    )
+    assert inner.allocate(7).nbytes == 7, "the device is not lost"
+
+
+@needs_emulator
+def test_a_copy_to_another_device_waits_for_both(fake: Any) -> None:
+    driver = fake((9, 0), (9, 0))
+    here, there = CudaBackend(0), CudaBackend(1)
+    first = put(there.allocator, np.arange(4, dtype=np.int32))
+    source = put(there.allocator, np.zeros(4, np.int32))
+    target = put(here.allocator, np.zeros(4, np.int32))
+    # Queued there before the copy, and after it.
+    kernel = load(there, "scale", SCALE)
+    kernel([source, first], (4, 1, 1), (1, 1, 1), [10, 0])
+    for _ in range(2):
+        here.allocator.transfer(target, source, there.allocator)
+    kernel([source, first], (4, 1, 1), (1, 1, 1), [0, 0])
+    there.synchronize()
+    assert get(here.allocator, target, np.int32) == [0, 10, 20, 30]
+    assert driver.peers == {(0, 1)}
+    assert driver.names().count("cuCtxEnablePeerAccess") == 1
+
+
+def test_a_copy_within_a_device_stays_there(fake: Any) -> None:
+    driver = fake((9, 0))
+    allocator = CudaBackend().allocator
+    source, target = put(allocator, np.arange(4, dtype=np.int32)), allocator.allocate(16)
+    allocator.transfer(target, source, allocator)
+    assert get(allocator, target, np.int32) == [0, 1, 2, 3]
+    assert driver.names().count("cuMemcpyDtoDAsync") == 1
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("function", "failure", "words"),
+    [
+        ("cuInit", "NO_DEVICE", "the driver finds no NVIDIA GPU: CUDA_VISIBLE_DEVICES may hide"),
+        ("cuDevicePrimaryCtxRetain", "OUT_OF_MEMORY", "cannot open the device: the device has no"),
+        ("cuDeviceGetCount", "INVALID_DEVICE", "no count of devices: CUDA_ERROR_INVALID_DEVICE"),
+    ],
+)
+def test_a_device_that_does_not_open_says_why(
+    fake: Any, function: str, failure: str, words: str
+) -> None:
+    fake((9, 0)).fails[function] = failure
+    with pytest.raises(DeviceError) as found:
+        CudaBackend()
+    assert words in found.value.message
+
+
+def test_what_is_missing_is_said_in_one_line(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, nvrtc: FakeNvrtc
+) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    assert "pip install 'tinyref[cuda]'" in CudaBackend.availability().reason
+    driver = fake((9, 0))
+    assert CudaBackend.availability().reason == "Fake GPU (compute capability 9.0)"
+    driver.capabilities = ()
+    assert CudaBackend.availability().reason == "the driver finds no NVIDIA GPU"
+    driver = fake((9, 0))
+    monkeypatch.setattr(driver, "version", 12040)
+    with pytest.raises(DeviceError, match=r"the driver serves CUDA 12\.4 and the compiler is of"):
+        CudaBackend()
+    fake((6, 1))
+    with pytest.raises(DeviceError, match=r"compute capability 6\.1\): accepted are 7\.5 and"):
+        CudaBackend()
+    fake((9, 0))
+    with pytest.raises(DeviceError, match="there are 1 such devices: Fake GPU"):
+        CudaBackend(1)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    assert "pip install 'tinyref[cuda]'" in CudaBackend.availability().reason
+
+
+def test_a_library_that_is_not_there_is_no_crash(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(flags: int) -> None:
+        raise RuntimeError("libcuda.so.1 is not found")
+
+    monkeypatch.setattr(FakeDriver, "cuInit", staticmethod(missing))
+    fake((9, 0))
+    found = CudaBackend.availability()
+    assert found.reason.startswith("no NVIDIA driver (libcuda) is found: install that of the GPU")
+    assert not PROCESS.is_started
+
+
+def test_a_kernel_that_does_not_compile_has_its_log_and_source(fake: Any, nvrtc: FakeNvrtc) -> None:
+    fake((9, 0))
+    with pytest.raises(DeviceError) as found:
+        CudaBackend().compiler.compile("#error")
+    assert found.value.message == (
+        "NVRTC does not compile the kernel for sm_90: kernel.cu(1): error here"
+    )
+    assert found.value.source == "#error"
+    assert nvrtc.alive == 0
+
+
+def test_code_of_something_else_is_refused(fake: Any) -> None:
+    fake((9, 0))
+    backend = CudaBackend()
+    with pytest.raises(DeviceError, match="cannot load k: CUDA_ERROR_INVALID_IMAGE"):
+        backend.load("k", b"nonsense")
+    with pytest.raises(DeviceError, match="no kernel k: CUDA_ERROR_NOT_FOUND"):
+        backend.load("k", backend.compiler.compile(SCALE))
+
+
+def test_contraction_is_asked_for_by_the_flag_alone(fake: Any) -> None:
+    fake((9, 0))
+    compiler = CudaBackend().compiler
+    strict = compiler.key
+    assert "--fmad=false" in strict
+    assert "--ftz=false" in strict
+    with Context(STRICT_FLOAT=0):
+        assert compiler.key == strict.replace("--fmad=false", "--fmad=true")
+
+
+@needs_emulator
+def test_a_sticky_error_loses_the_device_and_frees_nothing_more(fake: Any) -> None:
+    driver = fake((9, 0))
+    backend = CudaBackend()
+    part = put(backend.allocator, np.zeros(4, np.int32))
+    kernel = load(backend, "scale", SCALE)
+    driver.fails["cuStreamSynchronize"] = "ILLEGAL_ADDRESS"
+    with pytest.raises(DeviceError, match="a launch failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
+        kernel([part, part], (4, 1, 1), (1, 1, 1), [1, 1], wait=True)
+    lost = "the device is lost to this process since a kernel failed .* open it in another one"
+    with pytest.raises(DeviceError, match=lost):
+        backend.synchronize()
+    with pytest.raises(DeviceError, match=lost):
+        backend.allocator.allocate(8)
+    count = len(driver.calls)
+    backend.allocator.inner.free(part)
+    assert len(driver.calls) == count
+    # Opened anew, as another process does it.
+    assert fake((9, 0)) is not driver
+    assert get(CudaBackend().allocator, CudaBackend().allocator.allocate(4), np.uint8) is not None
+
+
+def test_a_forked_child_is_refused_and_frees_nothing(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = fake((9, 0))
+    backend = CudaBackend()
+    part = backend.allocator.inner.allocate(4)
+    monkeypatch.setattr(PROCESS, "is_forked", True)
+    with pytest.raises(DeviceError, match="CUDA was opened before this process was forked"):
+        backend.synchronize()
+    backend.allocator.inner.free(part)
+    assert "cuMemFree" not in driver.names()
+
+
+# The calls are those of the real module
+
+
+def _parameters(signature: str) -> list[str]:
+    """Names in the first line of a docstring of cuda-bindings: the last word of each."""
+    inside = signature[signature.index("(") + 1 : signature.rindex(")")]
+    # Types may have commas in brackets.
+    inside = re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[^\[\]]*\]", "", inside))
+    parts = [part.partition(":")[0].split() for part in inside.split(",")]
+    return [words[-1].lstrip("*") for words in parts if words]
+
+
+@needs_bindings
+@pytest.mark.parametrize(("name", "stand_in"), [("driver", FakeDriver), ("nvrtc", FakeNvrtc)])
+def test_the_calls_are_those_of_cuda_bindings(name: str, stand_in: type[Any]) -> None:
+    real = importlib.import_module(f"cuda.bindings.{name}")
+    for function in (each for each in vars(stand_in) if re.match("cu[A-Z]|nvrtc[A-Z]", each)):
+        if not callable(vars(stand_in)[function]) or isinstance(vars(stand_in)[function], type):
+            continue
+        first = getattr(real, function).__doc__.strip().splitlines()[0]
+        taken = list(inspect.signature(vars(stand_in)[function]).parameters)[1:]
+        assert taken == _parameters(first), function
+
+
+@needs_bindings
+def test_results_have_the_numbers_of_cuda_bindings() -> None:
+    real = importlib.import_module("cuda.bindings.driver")
+    for kind in ("CUresult", "CUdevice_attribute"):
+        for member in getattr(FakeDriver, kind):
+            assert int(getattr(getattr(real, kind), member.name)) == int(member)
