@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from tinyref.config import Context as ConfigContext
 from tinyref.runtimes.emulated.c_text import CUDA, CEmulator
 
 # As cuda.h numbers them.
@@ -289,7 +290,13 @@ class FakeDriver:
             else:
                 integers.append(ctypes.c_int32.from_address(place).value)
         grid, group = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
-        hStream.work.append(lambda: function(pointers, integers, grid, group))
+
+        def run() -> None:
+            # A kernel that reads what it writes cannot run twice.
+            with ConfigContext(EMU_ORDER="forward"):
+                function(pointers, integers, grid, group)
+
+        hStream.work.append(run)
         return (OK,)
 
 

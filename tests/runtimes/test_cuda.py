@@ -243,8 +243,9 @@ def test_a_copy_to_another_device_waits_for_both(fake: Any) -> None:
     # Queued there before the copy, and after it.
     kernel = load(there, "scale", SCALE)
     kernel([source, first], (4, 1, 1), (1, 1, 1), [10, 0])
-    for _ in range(2):
-        here.allocator.transfer(target, source, there.allocator)
+    here.allocator.transfer(target, source, there.allocator)
+    assert get(here.allocator, target, np.int32) == [0, 10, 20, 30]
+    here.allocator.transfer(target, source, there.allocator)
     kernel([source, first], (4, 1, 1), (1, 1, 1), [0, 0])
     there.synchronize()
     assert get(here.allocator, target, np.int32) == [0, 10, 20, 30]

@@ -106,9 +106,11 @@ class CudaAllocator:
             self._empty(len(starts) - 1, data)
 
     def _fetch(self, number: int, address: int, nbytes: int) -> None:
-        """Has the device copy the next bytes to a piece of the host, all of them if they fit."""
+        """Has the device copy the next bytes to a piece of the host, all of them if they fit.
+
+        What was copied from that piece before comes first in the stream.
+        """
         stage, session = self._stage(number), self.session
-        stage.wait()
         copy = ("cuMemcpyDtoHAsync", stage.address, address, min(nbytes, STAGE_BYTES))
         session.call("copy_out", *copy, session.stream)
         session.record(stage.event)
