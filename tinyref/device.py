@@ -286,7 +286,9 @@ class Backend(ABC):
         Raises `UserError` for another name than one of `compile_targets`, `DeviceError` where the
         compiler is missing.
         """
-        raise UserError(f"compile: {cls.__name__} compiles for no device that is not there")
+        raise UserError(
+            f"compile: got {name!r}: {cls.title} compiles for no device that is not there"
+        )
 
     @property
     @abstractmethod
