@@ -6,6 +6,7 @@ from tinyref.dtype import VECTOR_LANES
 from tinyref.renderers.hip import HIP_OPS, HipRenderer
 from tinyref.runtimes.emulated.c_text import HIP
 from tinyref.runtimes.emulated.text_device import TextDevice
+from tinyref.uops.tiles import GROUPS
 
 
 class HipEmuBackend(TextDevice):
@@ -17,3 +18,5 @@ class HipEmuBackend(TextDevice):
     printer = HipRenderer
     ops = HIP_OPS
     vector_lanes = (1, *VECTOR_LANES)
+    # Warps of 32 and of 64 lanes: each tile says how many meet.
+    tiles = (*GROUPS["AMD_RDNA3"], *GROUPS["AMD_CDNA3"])

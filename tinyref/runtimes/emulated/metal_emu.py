@@ -9,6 +9,7 @@ from tinyref.device import Capabilities
 from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
 from tinyref.runtimes.emulated.c_text import METAL
 from tinyref.runtimes.emulated.text_device import TextDevice
+from tinyref.uops.tiles import GROUPS
 
 
 class MetalEmuBackend(TextDevice):
@@ -19,6 +20,7 @@ class MetalEmuBackend(TextDevice):
     dialect = METAL
     printer = MetalRenderer
     ops = METAL_OPS
+    tiles = GROUPS["APPLE"]
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
