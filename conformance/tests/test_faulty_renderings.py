@@ -11,6 +11,7 @@ from tinyref.errors import TinyrefError
 from tinyref_conformance.faulty import renderings
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
+from tinyref_conformance.faulty.metal_edits import METAL_EDITS
 from tinyref_conformance.faulty.registry import EMULATED_OPENCL, FAULTY_RENDERINGS
 from tinyref_conformance.faulty.score import score
 from tinyref_spec import catalogue
@@ -78,16 +79,23 @@ HIP_CASES = {
     "HipWrappedLanes": "kernel.program.vector16.float32.add",
     "HipNoBarrier": "kernel.program.group.reverse:2",
 }
-CASES = {**OPENCL_CASES, **WGSL_CASES, **HIP_CASES}
+METAL_CASES = {
+    "MetalSwappedArguments": "kernel.program.limit.buffers.all",
+    "MetalFastRoot": "isa.unary.sqrt.float32.special:1",
+    "MetalVectorsForElements": "kernel.program.vector2.float32.add",
+    "MetalBarrierOfMemory": "kernel.program.group.reverse:2",
+    "MetalPositionInGrid": "kernel.program.item.4x1x1",
+}
+CASES = {**OPENCL_CASES, **WGSL_CASES, **HIP_CASES, **METAL_CASES}
 
 
 def test_there_are_thirty_and_more_faults() -> None:
-    edits = (*OPENCL_EDITS, *WGSL_EDITS, *HIP_EDITS)
+    edits = (*OPENCL_EDITS, *WGSL_EDITS, *HIP_EDITS, *METAL_EDITS)
     assert len(FAULTY_RENDERINGS) == len(edits) >= 30
     assert [edit.name for edit in edits] == list(CASES)
     for faulty in FAULTY_RENDERINGS.values():
         assert Device.backend_class(faulty.device) is faulty.backend
-    for group in (OPENCL_EDITS, WGSL_EDITS, HIP_EDITS):
+    for group in (OPENCL_EDITS, WGSL_EDITS, HIP_EDITS, METAL_EDITS):
         assert len({edit.sentence for edit in group}) == len(group)
 
 
@@ -179,6 +187,13 @@ def test_a_broken_text_of_wgsl_is_caught(edit: Edit) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("edit", HIP_EDITS, ids=lambda edit: edit.name)
 def test_a_broken_text_of_hip_is_caught(edit: Edit) -> None:
+    check(edit.name)
+
+
+@pytest.mark.long
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("edit", METAL_EDITS, ids=lambda edit: edit.name)
+def test_a_broken_text_of_msl_is_caught(edit: Edit) -> None:
     check(edit.name)
 
 

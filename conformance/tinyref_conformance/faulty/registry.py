@@ -21,6 +21,7 @@ from tinyref_conformance.faulty import (
 )
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
+from tinyref_conformance.faulty.metal_edits import METAL_EDITS
 from tinyref_spec.case import Rung
 
 # Without the tensor level: every fault shows elsewhere, and it takes most of the time.
@@ -32,6 +33,7 @@ RENDERING_QUERY = ",".join(
         *("kernel.store.constant.*8", "kernel.store.constant.float32", "kernel.one_alu.add"),
         *("kernel.view.permute.float32", "kernel.offset.int32", "kernel.variable"),
         *("isa.binary.idiv.int32", "isa.binary.shr.int32", "isa.binary.cmpne.float32"),
+        "isa.unary.sqrt.float32",
         *("isa.constant.float32", "isa.constant.int64", "isa.constant.uint8"),
         *("isa.binary.cmplt.int8", "isa.ternary.where.int32", "isa.cast.float32"),
         *("kernel.program.grid", "kernel.program.gate", "kernel.program.vector*"),
@@ -146,6 +148,7 @@ FAULTY_RENDERINGS: dict[str, FaultyDevice] = {
     **{edit.name: _rendering(edit, EMULATED_OPENCL) for edit in OPENCL_EDITS},
     **{edit.name: _rendering(edit, "WEBGPU") for edit in WGSL_EDITS},
     **{edit.name: _rendering(edit, "HIP_EMU", NATIVE_QUERY) for edit in HIP_EDITS},
+    **{edit.name: _rendering(edit, "METAL_EMU") for edit in METAL_EDITS},
 }
 
 ALL_FAULTY = {**FAULTY_DEVICES, **FAULTY_RENDERINGS}

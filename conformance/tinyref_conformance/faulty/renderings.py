@@ -10,12 +10,14 @@ from __future__ import annotations
 from tinyref.device import Backend
 from tinyref.renderers.c_style import CStyleRenderer
 from tinyref.runtimes.emulated.hip_emu import HipEmuBackend
+from tinyref.runtimes.emulated.metal_emu import MetalEmuBackend
 from tinyref.runtimes.opencl.backend import OpenCLBackend
 from tinyref.runtimes.webgpu import WebgpuBackend
 from tinyref.uops.program import Program
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.emulated import EmulatedOpencl
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
+from tinyref_conformance.faulty.metal_edits import METAL_EDITS
 
 
 class EditedRenderer:
@@ -46,6 +48,7 @@ DEVICES: dict[str, type[Backend]] = {
     **{edit.name: edited(EmulatedOpencl, edit) for edit in OPENCL_EDITS},
     **{edit.name: edited(WebgpuBackend, edit) for edit in WGSL_EDITS},
     **{edit.name: edited(HipEmuBackend, edit) for edit in HIP_EDITS},
+    **{edit.name: edited(MetalEmuBackend, edit) for edit in METAL_EDITS},
     **{
         f"Driver{edit.name}": edited(OpenCLBackend, edit, f"Driver{edit.name}")
         for edit in OPENCL_EDITS

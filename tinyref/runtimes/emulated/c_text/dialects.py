@@ -197,6 +197,12 @@ CUDA = Dialect(
     lane_prefix="",
     left_out=('extern "C"',),
 )
+# A work-item's place in the grid, of three numbers.
+_PLACE_IN_GRID = ", ".join(
+    f"TINYREF_ITEM->group_id[{number}] * TINYREF_ITEM->local_size[{number}] "
+    f"+ TINYREF_ITEM->local_id[{number}]"
+    for number in range(3)
+)
 METAL = Dialect(
     "MSL",
     text_of("operators.h") + text_of("metal.h"),
@@ -205,6 +211,7 @@ METAL = Dialect(
     cpp_words=("kernel",),
     arguments={
         "threadgroup_position_in_grid": "metal::position(TINYREF_ITEM->group_id)",
+        "thread_position_in_grid": f"metal::uint3{{{_PLACE_IN_GRID}}}",
         "thread_position_in_threadgroup": "metal::position(TINYREF_ITEM->local_id)",
     },
 )
