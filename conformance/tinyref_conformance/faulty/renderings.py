@@ -1,8 +1,8 @@
 """Devices whose renderer prints one thing wrong: an edit of each text.
 
-OpenCL C and HIP C++ run on GPUs made of the host, so that every machine with a C compiler can run
-them, and OpenCL C, as the devices whose names begin with "Driver", on the first OpenCL device that
-is there.
+OpenCL C, HIP C++ and MSL run on GPUs made of the host, so that every machine with a compiler can
+run them, and OpenCL C, as the devices whose names begin with "Driver", on the first OpenCL device
+that is there.
 """
 
 from __future__ import annotations
