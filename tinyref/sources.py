@@ -57,7 +57,13 @@ def package_hash(package: str) -> str:
 
 def _file_of(module: str) -> Path | None:
     name = getattr(sys.modules.get(module), "__file__", None)
-    return None if name is None else Path(name).resolve()
+    return None if name is None else _resolved(name)
+
+
+@functools.cache
+def _resolved(path: str) -> Path:
+    """Where a module is: of thousands that are loaded, each is looked up for every hash."""
+    return Path(path).resolve()
 
 
 def _packages_of(module: str) -> Iterator[str]:
@@ -83,7 +89,7 @@ def _loaded_below(folder: Path) -> Iterator[Path]:
 
 
 def _is_installed(file: Path) -> bool:
-    standard = Path(sysconfig.get_path("stdlib")).resolve()
+    standard = _resolved(sysconfig.get_path("stdlib"))
     return bool(_INSTALLED & set(file.parts)) or file.is_relative_to(standard)
 
 

@@ -196,7 +196,7 @@ def test_all_faulty_devices_are_caught_on_the_right_rungs() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "rung"),
     [

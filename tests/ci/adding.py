@@ -80,8 +80,9 @@ def is_place(path: str, place: str) -> bool:
 
 def copied(folder: Path, sample: Sample) -> Path:
     """A copy of the sources in `folder`, with the sample added."""
+    # What is compiled comes along, with the times of its sources; not what is just being written.
+    ignored = shutil.ignore_patterns("*.pyc.*")
     for package, room in PACKAGES.items():
-        ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / room / package, folder / room / package, ignore=ignored)
     for name in FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

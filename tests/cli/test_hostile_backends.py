@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import RunTinyref
 
 HERE = Path(__file__).parent
 DEVICE = "hostile_backends:Hostile"
@@ -22,25 +25,26 @@ COMMANDS = {
 }
 
 
-def ended(folder: Path, command: str, member: str, how: str, query: str = CASE) -> tuple[int, str]:
+Ended = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def ended(run_tinyref: RunTinyref, monkeypatch: pytest.MonkeyPatch) -> Ended:
     """The exit code of a command on the hostile device, and all that it prints."""
-    arguments = [query if word == CASE else word for word in COMMANDS[command]]
-    flags = {"TINYREF_OPEN_SECONDS": "2", "TINYREF_CACHE": "0", "PYTHONPATH": str(HERE)}
-    if command == "bench":
-        flags["TINYREF_DEVICE"] = DEVICE
-    done = subprocess.run(
-        [sys.executable, "-m", "tinyref", *arguments],
-        cwd=folder,
-        env={**os.environ, **flags, "FAULT_MEMBER": member, "FAULT_HOW": how},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    # As a terminal gets it: nothing that it could not show.
-    text = (done.stdout + done.stderr).decode()
-    assert not set(text) & {"\x00", "\x1b"}
-    return done.returncode, text
+
+    def run(name: str, member: str, how: str, query: str = CASE) -> tuple[int, str]:
+        arguments = [query if word == CASE else word for word in COMMANDS[name]]
+        flags = {"TINYREF_OPEN_SECONDS": "2", "TINYREF_CACHE": "0"}
+        if name == "bench":
+            flags["TINYREF_DEVICE"] = DEVICE
+        monkeypatch.syspath_prepend(HERE)
+        done = run_tinyref(*arguments, **flags, FAULT_MEMBER=member, FAULT_HOW=how)
+        text = done.out + done.err
+        # Nothing that a terminal could not show.
+        assert not set(text) & {"\x00", "\x1b"}
+        return done.code, text
+
+    return run
 
 
 OPENING = [
@@ -67,13 +71,13 @@ OPENING = [
 
 
 @pytest.mark.long
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("member", "how", "says"), OPENING)
 def test_a_device_that_does_not_open_is_told_for_what_it_is(
-    tmp_path: Path, command: str, member: str, how: str, says: str
+    ended: Ended, tmp_path: Path, command: str, member: str, how: str, says: str
 ) -> None:
-    code, text = ended(tmp_path, command, member, how)
+    code, text = ended(command, member, how)
     assert says in text
     assert code in (1, 2)
     assert "bug in tinyref" not in text
@@ -110,13 +114,13 @@ MEMBERS = [
 
 
 @pytest.mark.long
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("command", ["explain", "conform", "fuzz"])
 @pytest.mark.parametrize(("member", "how", "says"), MEMBERS)
 def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
-    tmp_path: Path, command: str, member: str, how: str, says: str
+    ended: Ended, tmp_path: Path, command: str, member: str, how: str, says: str
 ) -> None:
-    code, text = ended(tmp_path, command, member, how)
+    code, text = ended(command, member, how)
     assert "bug in tinyref" not in text
     if command == "fuzz" and member in ("compiler.key", "interpret"):
         # The fuzzer keeps no compiled programs, so it asks for no key; it renders and loads each.
@@ -136,16 +140,16 @@ def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
 
 
 @pytest.mark.long
-def test_memory_that_is_not_freed_fails_the_case(tmp_path: Path) -> None:
+def test_memory_that_is_not_freed_fails_the_case(ended: Ended) -> None:
     # Those of copies free their memory at once; that of kernels is kept for the next case.
-    code, text = ended(tmp_path, "conform", "allocator.free", "raises", "memory.copy.int32")
+    code, text = ended("conform", "allocator.free", "raises", "memory.copy.int32")
     assert code == 1
     assert "memory is not freed: hostile_backends:Hostile: allocator.free: raises Type" in text
 
 
 @pytest.mark.long
-def test_versions_that_are_none_are_the_vendors(tmp_path: Path) -> None:
-    code, text = ended(tmp_path, "devices", "versions", "number")
+def test_versions_that_are_none_are_the_vendors(ended: Ended) -> None:
+    code, text = ended("devices", "versions", "number")
     assert code == 1
     assert "versions: gives 7, accepted is a dict of texts" in text
 
@@ -156,15 +160,15 @@ def test_versions_that_are_none_are_the_vendors(tmp_path: Path) -> None:
     [("leaves", "the worker left with exit code 0"), ("segfaults", "killed by SIGSEGV")],
 )
 def test_a_kernel_that_ends_the_process_does_not_pass_for_an_explanation(
-    tmp_path: Path, how: str, says: str
+    ended: Ended, how: str, says: str
 ) -> None:
-    code, text = ended(tmp_path, "explain", "launch", how)
+    code, text = ended("explain", "launch", how)
     assert code == 1
     assert f"the process that ran the device ended: {says}" in text
 
 
-def test_the_hostile_backend_is_healthy_where_it_has_no_fault(tmp_path: Path) -> None:
-    assert ended(tmp_path, "explain", "", "")[0] == 0
+def test_the_hostile_backend_is_healthy_where_it_has_no_fault(ended: Ended) -> None:
+    assert ended("explain", "", "")[0] == 0
 
 
 @pytest.mark.long

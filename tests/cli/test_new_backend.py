@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import RunTinyref
 from tests.cli.written_backends import tinyref, write_package
 from tinyref.backend import WebgpuBackend
 from tinyref.cli.new_backend.languages import LANGUAGES
 from tinyref.runtimes.host.toolchain import COMPILERS
 
 C_LIKE = [name for name, language in LANGUAGES.items() if language.is_c_like]
-# Launches, groups that share memory and wait, views by offsets, the order of the queue, a tensor.
-PART = "isa.binary.mod.int32.special,kernel.program.group,kernel.offset,memory.order,tensor.softmax"
+# An operation, groups that share memory and wait, views by offsets, the order of the queue, a
+# tensor: the thorough lane runs all of the suite.
+PART = (
+    "isa.binary.mod.int32.special:3,kernel.program.group.reverse,kernel.program.group.tree_sum:32,"
+    "kernel.offset.int32,memory.order,tensor.softmax.float32"
+)
 
 
 @pytest.fixture(params=list(LANGUAGES))
@@ -58,6 +63,7 @@ def test_the_quick_suite_conforms_as_it_is_written(generated: tuple[str, Path]) 
 
 
 @pytest.mark.long
+@pytest.mark.sampled(3)
 def test_what_is_written_is_clean_and_typed(generated: tuple[str, Path], tmp_path: Path) -> None:
     _, folder = generated
     cache = str(tmp_path.parent / "types")
@@ -90,14 +96,18 @@ def test_what_is_written_imports_nothing_of_tinyref_but_its_front_door(tmp_path:
         assert found == {"tinyref.backend"}
 
 
-def test_the_command_says_what_is_needed_and_what_is_next(tmp_path: Path) -> None:
+def test_the_command_says_what_is_needed_and_what_is_next(
+    run_tinyref: RunTinyref, tmp_path: Path
+) -> None:
     folder = tmp_path / "mine"
-    run = tinyref("new-backend", "MINE", "--language", "llvm", "--out", str(folder))
-    assert "It needs nothing but tinyref." in run.stdout
-    assert "tinyref conform --device MINE" in run.stdout
-    assert "mine/renderer.py" in run.stdout
-    run = tinyref("new-backend", "MINE", "--language", "opencl", "--out", str(tmp_path / "other"))
-    assert "It needs a C compiler: tcc, gcc or clang" in run.stdout
+    run = run_tinyref("new-backend", "MINE", "--language", "llvm", "--out", str(folder))
+    assert "It needs nothing but tinyref." in run.out
+    assert "tinyref conform --device MINE" in run.out
+    assert "mine/renderer.py" in run.out
+    # The folder that was just written is where the command runs.
+    other = str(tmp_path / "other")
+    run = run_tinyref("new-backend", "YOURS", "--language", "opencl", "--out", other)
+    assert "It needs a C compiler: tcc, gcc or clang" in run.out
 
 
 @pytest.mark.parametrize(
@@ -113,24 +123,26 @@ def test_the_command_says_what_is_needed_and_what_is_next(tmp_path: Path) -> Non
         ("tinyref", "there is a module 'tinyref'"),
     ],
 )
-def test_names_that_cannot_be(name: str, message: str, tmp_path: Path) -> None:
-    run = tinyref("new-backend", name, "--out", str(tmp_path / "there"))
-    assert run.returncode == 2
-    assert message in run.stderr
+def test_names_that_cannot_be(
+    run_tinyref: RunTinyref, name: str, message: str, tmp_path: Path
+) -> None:
+    run = run_tinyref("new-backend", name, "--out", str(tmp_path / "there"))
+    assert run.code == 2
+    assert message in run.err
     assert not (tmp_path / "there").exists()
 
 
-def test_nothing_is_written_over(tmp_path: Path) -> None:
-    run = tinyref("new-backend", "mine", "--out", str(tmp_path))
-    assert run.returncode == 2
-    assert "is there already: accepted is a new folder" in run.stderr
+def test_nothing_is_written_over(run_tinyref: RunTinyref, tmp_path: Path) -> None:
+    run = run_tinyref("new-backend", "mine", "--out", str(tmp_path))
+    assert run.code == 2
+    assert "is there already: accepted is a new folder" in run.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_language_is_refused(tmp_path: Path) -> None:
-    run = tinyref("new-backend", "mine", "--language", "openc", "--out", str(tmp_path / "x"))
-    assert run.returncode == 2
-    assert "did you mean opencl? accepted are c, opencl, cuda, llvm, wgsl" in run.stderr
+def test_an_unknown_language_is_refused(run_tinyref: RunTinyref, tmp_path: Path) -> None:
+    run = run_tinyref("new-backend", "mine", "--language", "openc", "--out", str(tmp_path / "x"))
+    assert run.code == 2
+    assert "did you mean opencl? accepted are c, opencl, cuda, llvm, wgsl" in run.err
 
 
 def test_a_broken_table_fails_the_rung_that_it_breaks(tmp_path: Path) -> None:

@@ -78,7 +78,9 @@ CASE = "isa.binary.add.int32.special:0"
         (["fuzz", "--device", "backend:Mine", "--kernels", "2", "--jobs", "1"], "2 kernels"),
         (["fuzz", "harvest", "train.py", "--device", "PYTHON"], "wrote train-kernels.json: 1"),
         (["bench", "--row", "compile", "--repeats", "1"], "compile.PYTHON"),
-        (["bench", "--row", "lower", "--repeats", "1"], "lower.mean"),
+        pytest.param(
+            *(["bench", "--row", "lower", "--repeats", "1"], "lower.mean"), marks=pytest.mark.slow
+        ),
         (["spec", "list", "isa.binary.add.int32"], "isa.binary.add.int32"),
         (["config"], "OPEN_SECONDS"),
     ],

@@ -8,9 +8,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+from tinyref.cli.entry import run
+
 
 def tinyref(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command, with the packages of the folder `path`, which is also where it runs."""
+    """The command in a process of its own, that runs in the folder `path` of packages."""
     environment = dict(os.environ)
     if path is not None:
         others = filter(None, [environment.get("PYTHONPATH")])
@@ -27,8 +29,7 @@ def tinyref(*arguments: str, path: Path | None = None) -> subprocess.CompletedPr
 
 def write_package(name: str, language: str, folder: Path) -> None:
     """Writes a package, and beside it what `pip install -e` adds: metadata with entry points."""
-    run = tinyref("new-backend", name, "--language", language, "--out", str(folder))
-    assert run.returncode == 0, run.stderr
+    assert run(["new-backend", name, "--language", language, "--out", str(folder)]) == 0
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     metadata = folder / f"{project['name']}-{project['version']}.dist-info"
     metadata.mkdir()

@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import Phase
@@ -320,6 +320,15 @@ def test_memory_may_be_freed_in_the_midst_of_a_call() -> None:
     assert reusing.allocate(4) is handle
 
 
+@pytest.fixture
+def _only_new_objects_are_looked_at() -> Iterator[None]:
+    """By the collector: those of all other tests take it half a second each time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_only_new_objects_are_looked_at")
 def test_collected_objects_free_memory_at_any_time() -> None:
     class Holder:
         pass
