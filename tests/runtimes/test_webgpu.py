@@ -212,6 +212,34 @@ def test_naga_1_words_as_two_halves_are_refused(backend: WebgpuBackend) -> None:
 
 
 @needs_adapter
+def test_naga_2_a_barrier_that_one_work_item_reaches_is_accepted(backend: WebgpuBackend) -> None:
+    """docs/found.md has it: once this fails, such kernels are refused as they are to be."""
+    source = (
+        "@compute @workgroup_size(4)\n"
+        "fn divergent(@builtin(local_invocation_id) id: vec3<u32>) {\n"
+        "  if (id.x == 1u) { workgroupBarrier(); }\n"
+        "}\n"
+    )
+    backend.compiler.compile(source)
+
+
+@needs_adapter
+def test_naga_3_constants_of_two_halves_are_no_word(backend: WebgpuBackend) -> None:
+    """docs/found.md has it."""
+    source = (
+        "enable f16;\n"
+        "@group(0) @binding(0) var<storage, read_write> a: array<u32>;\n"
+        "@compute @workgroup_size(1) fn halves() {\n"
+        "  a[0] = bitcast<u32>(vec2<f16>(1.0h, 2.0h));\n"
+        "}\n"
+    )
+    if "shader-f16" not in backend.features:
+        pytest.skip("the adapter has no shader-f16")
+    with pytest.raises(DeviceError, match="automatic conversions cannot convert elements"):
+        backend.compiler.compile(source)
+
+
+@needs_adapter
 def test_lavapipe_2_a_widened_integer_is_less_than_no_constant(backend: WebgpuBackend) -> None:
     """docs/found.md has it: once this fails on lavapipe, what goes around it may go."""
     if "shader-int64" not in backend.features or "llvmpipe" not in backend.adapter.summary:
