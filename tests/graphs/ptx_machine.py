@@ -19,7 +19,8 @@ import numpy as np
 
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import from_numpy_dtype, narrow_float64, round_float
-from tinyref.renderers.ptx import PtxRenderer, ptx_capabilities
+from tinyref.renderers.ptx import PtxRenderer
+from tinyref.runtimes.cuda.architectures import capabilities_of
 
 Array = Any
 TYPES = {
@@ -372,7 +373,7 @@ class PtxMachine(Backend):
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
-        return replace(ptx_capabilities(self.architecture), is_interpreted=True)
+        return replace(capabilities_of(divmod(self.architecture, 10)), is_interpreted=True)
 
     renderer = property(lambda self: PtxRenderer(self.architecture))  # type: ignore[assignment]
     compiler = property(lambda self: _Compiler(self.fault))  # type: ignore[assignment]

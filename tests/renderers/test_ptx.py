@@ -17,7 +17,9 @@ from tinyref.codegen.decompose.check import check_program
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.ptx import PtxRenderer, ptx_capabilities
+from tinyref.renderers.ptx import PtxRenderer
+from tinyref.renderers.ptx.function import MAX_ACCESS_BYTES
+from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -469,10 +471,8 @@ def test_many_small_elements_are_moved_in_words() -> None:
     assert opcodes == ["cvt.s16.s8", "shr.s16"]
 
 
-def test_vectors_of_which_views_may_begin_anywhere_else_are_declared() -> None:
-    """The widest access is of 16 bytes, and views begin at multiples of that."""
-    assert ptx_capabilities(75).view_alignment == 16
-    assert ptx_capabilities(75).vector_lanes == (1, 2, 4, 8, 16)
+def test_the_widest_access_is_as_wide_as_views_are_aligned() -> None:
+    assert MAX_ACCESS_BYTES == capabilities_of((7, 5)).view_alignment == 16
 
 
 def test_addresses() -> None:
@@ -678,20 +678,20 @@ def test_golden_text(golden: Callable[[str, str], None]) -> None:
 
 def test_what_is_not_declared_is_refused_before_it_is_printed() -> None:
     half = stored(applied(Ops.ADD, BF16))
-    check_program(half, ptx_capabilities(90))
+    check_program(half, capabilities_of((9, 0)))
     with pytest.raises(UserError, match="bfloat16: the device has no bfloat16"):
-        check_program(half, ptx_capabilities(75))
+        check_program(half, capabilities_of((7, 5)))
     tile = tile_program(TILES["nvidia_m8n8k4_float64_float64"])
-    check_program(tile, ptx_capabilities(80))
+    check_program(tile, capabilities_of((8, 0)))
     with pytest.raises(UserError, match="no matrix tile nvidia_m8n8k4_float64_float64"):
-        check_program(tile, ptx_capabilities(75))
+        check_program(tile, capabilities_of((7, 5)))
     with pytest.raises(UserError, match="sm_75 has no nvidia_m8n8k4_float64_float64: accepted"):
         PtxRenderer(75).render(tile)
 
 
 def test_what_has_no_instruction_is_refused() -> None:
     for op in (Ops.SIN, Ops.EXP2, Ops.LOG2, Ops.POW, Ops.THREEFRY, Ops.MULACC):
-        assert op.name not in ptx_capabilities(90).ops
+        assert op.name not in capabilities_of((9, 0)).ops
     with pytest.raises(UserError, match="SIN: PTX devices print no such node"):
         PtxRenderer(90).render(stored(applied(Ops.SIN, FLOAT, arity=1)))
     with pytest.raises(UserError, match="AND: has no meaning for float32"):
@@ -701,6 +701,6 @@ def test_what_has_no_instruction_is_refused() -> None:
 
 
 def test_every_declared_op_is_printed() -> None:
-    declared = ptx_capabilities(90).ops
+    declared = capabilities_of((9, 0)).ops
     names = {op.name for op in ALU} - {"SIN", "EXP2", "LOG2", "POW", "THREEFRY", "MULACC"}
     assert declared == names | {"LOAD", "STORE"}

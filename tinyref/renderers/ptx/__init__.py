@@ -5,5 +5,4 @@ the modules beside this one refer. `registers` says how values are held, `instru
 of what computes them, `conversions` has the casts, `tiles` the matrix tiles, `function` the nodes.
 """
 
-from tinyref.renderers.ptx.capabilities import ptx_capabilities as ptx_capabilities
 from tinyref.renderers.ptx.function import PtxRenderer as PtxRenderer
