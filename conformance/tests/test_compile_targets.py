@@ -9,7 +9,10 @@ from tinyref.errors import DeviceError
 from tinyref_conformance.compile_check import compile_suite
 
 # An architecture of each family of instruction sets.
-TARGETS = [("HIP", name) for name in ("gfx90a", "gfx942", "gfx1100", "gfx1201")]
+TARGETS = [
+    *(("HIP", name) for name in ("gfx90a", "gfx942", "gfx1100", "gfx1201")),
+    *(("PTX", name) for name in ("sm_75", "sm_90", "sm_100")),
+]
 SAMPLE = 32
 
 

@@ -1,4 +1,4 @@
-"""The PTX device: ptxas as it is called, and what stands over the driver of CUDA. No GPU took part."""
+"""The PTX device: calls of ptxas, and what stands over the driver of CUDA; no GPU took part."""
 
 from __future__ import annotations
 
