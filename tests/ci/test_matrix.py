@@ -315,6 +315,7 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
         "oclgrind": False,
         "opencl-two": False,
         "cpu-opencl": False,
+        "hip-emu": False,
     }
     assert {row.profile for row in rows} == {"quick"}
     assert sum(row.budget for row in rows) <= 750
