@@ -48,7 +48,7 @@ THOROUGH = [
         f"conform_full({device})"
         for device in (
             *("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"),
-            *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl", "hip-emu"),
+            *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl", "hip-emu", "metal-emu"),
         )
     ),
 ]

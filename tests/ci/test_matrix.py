@@ -316,6 +316,7 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
         "opencl-two": False,
         "cpu-opencl": False,
         "hip-emu": False,
+        "metal-emu": False,
     }
     assert {row.profile for row in rows} == {"quick"}
     assert sum(row.budget for row in rows) <= 750
