@@ -22,6 +22,7 @@ from tinyref.renderers.c_language import CStyleLanguage
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.renderers.hip import HipRenderer
+from tinyref.renderers.metal import MetalRenderer
 from tinyref.renderers.opencl import OpenCLRenderer
 from tinyref.renderers.wgsl import WgslRenderer
 from tinyref.runtimes.python import TextRenderer
@@ -63,6 +64,7 @@ def reversed_groups() -> Program:
 LANGUAGES: dict[str, type[CStyleRenderer]] = {
     "cl": OpenCLRenderer,
     "cu": CudaRenderer,
+    "metal": MetalRenderer,
     "hip": HipRenderer,
     "wgsl": WgslRenderer,
 }
