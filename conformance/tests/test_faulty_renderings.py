@@ -9,6 +9,7 @@ import pytest
 from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref_conformance.faulty import renderings
+from tinyref_conformance.faulty.cuda_edits import CUDA_EDITS
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 from tinyref_conformance.faulty.metal_edits import METAL_EDITS
@@ -86,16 +87,23 @@ METAL_CASES = {
     "MetalBarrierOfMemory": "kernel.program.group.reverse:2",
     "MetalPositionInGrid": "kernel.program.item.4x1x1",
 }
-CASES = {**OPENCL_CASES, **WGSL_CASES, **HIP_CASES, **METAL_CASES}
+CUDA_EDIT_CASES = {
+    "CudaOrderedComparison": "isa.binary.cmpne.float16.special:0",
+    "CudaProductWithReciprocal": "isa.binary.fdiv.float32.edge:0",
+    "CudaRoundedTwice": "isa.cast.float64.to_float16.special:17",
+    "CudaFirstVector": "kernel.program.vector2.float32.add",
+    "CudaRepeatedLanes": "kernel.program.vector8.float32.add",
+}
+CASES = {**OPENCL_CASES, **WGSL_CASES, **HIP_CASES, **METAL_CASES, **CUDA_EDIT_CASES}
 
 
 def test_there_are_thirty_and_more_faults() -> None:
-    edits = (*OPENCL_EDITS, *WGSL_EDITS, *HIP_EDITS, *METAL_EDITS)
+    edits = (*OPENCL_EDITS, *WGSL_EDITS, *HIP_EDITS, *METAL_EDITS, *CUDA_EDITS)
     assert len(FAULTY_RENDERINGS) == len(edits) >= 30
     assert [edit.name for edit in edits] == list(CASES)
     for faulty in FAULTY_RENDERINGS.values():
         assert Device.backend_class(faulty.device) is faulty.backend
-    for group in (OPENCL_EDITS, WGSL_EDITS, HIP_EDITS, METAL_EDITS):
+    for group in (OPENCL_EDITS, WGSL_EDITS, HIP_EDITS, METAL_EDITS, CUDA_EDITS):
         assert len({edit.sentence for edit in group}) == len(group)
 
 
@@ -194,6 +202,12 @@ def test_a_broken_text_of_hip_is_caught(edit: Edit) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("edit", METAL_EDITS, ids=lambda edit: edit.name)
 def test_a_broken_text_of_msl_is_caught(edit: Edit) -> None:
+    check(edit.name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("edit", CUDA_EDITS, ids=lambda edit: edit.name)
+def test_a_broken_text_of_cuda_is_caught(edit: Edit) -> None:
     check(edit.name)
 
 

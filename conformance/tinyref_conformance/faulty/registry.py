@@ -19,6 +19,7 @@ from tinyref_conformance.faulty import (
     transfers,
     waiting,
 )
+from tinyref_conformance.faulty.cuda_edits import CUDA_EDITS
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 from tinyref_conformance.faulty.metal_edits import METAL_EDITS
@@ -46,6 +47,7 @@ NATIVE_QUERY = ",".join(
     (
         *(RENDERING_QUERY, "isa.binary.add.bfloat16", "isa.binary.fdiv.float16"),
         *("isa.cast.float64.to_bfloat16", "kernel.program.vector16"),
+        *("isa.binary.cmpne.float16", "isa.binary.fdiv.float32", "isa.cast.float64.to_float16"),
     )
 )
 EMULATED_OPENCL = "tinyref_conformance.faulty.emulated:EmulatedOpencl"
@@ -149,6 +151,7 @@ FAULTY_RENDERINGS: dict[str, FaultyDevice] = {
     **{edit.name: _rendering(edit, "WEBGPU") for edit in WGSL_EDITS},
     **{edit.name: _rendering(edit, "HIP_EMU", NATIVE_QUERY) for edit in HIP_EDITS},
     **{edit.name: _rendering(edit, "METAL_EMU") for edit in METAL_EDITS},
+    **{edit.name: _rendering(edit, "CUDA_EMU", NATIVE_QUERY) for edit in CUDA_EDITS},
 }
 
 ALL_FAULTY = {**FAULTY_DEVICES, **FAULTY_RENDERINGS}

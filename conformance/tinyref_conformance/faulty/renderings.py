@@ -1,19 +1,21 @@
 """Devices whose renderer prints one thing wrong: an edit of each text.
 
-OpenCL C, HIP C++ and MSL run on GPUs made of the host, so that every machine with a compiler can
-run them, and OpenCL C, as the devices whose names begin with "Driver", on the first OpenCL device
-that is there.
+OpenCL C, CUDA C++, HIP C++ and MSL run on GPUs made of the host, so that every machine with a
+compiler can run them, and OpenCL C, as the devices whose names begin with "Driver", on the first
+OpenCL device that is there.
 """
 
 from __future__ import annotations
 
 from tinyref.device import Backend
 from tinyref.renderers.c_style import CStyleRenderer
+from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
 from tinyref.runtimes.emulated.hip_emu import HipEmuBackend
 from tinyref.runtimes.emulated.metal_emu import MetalEmuBackend
 from tinyref.runtimes.opencl.backend import OpenCLBackend
 from tinyref.runtimes.webgpu import WebgpuBackend
 from tinyref.uops.program import Program
+from tinyref_conformance.faulty.cuda_edits import CUDA_EDITS
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.emulated import EmulatedOpencl
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
@@ -49,6 +51,7 @@ DEVICES: dict[str, type[Backend]] = {
     **{edit.name: edited(WebgpuBackend, edit) for edit in WGSL_EDITS},
     **{edit.name: edited(HipEmuBackend, edit) for edit in HIP_EDITS},
     **{edit.name: edited(MetalEmuBackend, edit) for edit in METAL_EDITS},
+    **{edit.name: edited(CudaEmuBackend, edit) for edit in CUDA_EDITS},
     **{
         f"Driver{edit.name}": edited(OpenCLBackend, edit, f"Driver{edit.name}")
         for edit in OPENCL_EDITS

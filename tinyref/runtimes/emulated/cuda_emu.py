@@ -25,5 +25,8 @@ class CudaEmuBackend(TextDevice):
         return _CAPABILITIES
 
 
-# Those of an A100, whose tiles are as slow here as their products, and where a host divides.
-_CAPABILITIES = replace(capabilities_of((8, 0)), tiles_pay=False, division_traps=True)
+# Those of an A100, whose tiles are as slow here as their products, and where a host divides. tcc
+# does not take calls of as many arguments as CUDA does.
+_CAPABILITIES = replace(
+    capabilities_of((8, 0)), tiles_pay=False, division_traps=True, buffer_limit=128
+)
