@@ -99,14 +99,15 @@ class Library:
 
 
 class CommandBuffer:
-    """An MTLCommandBuffer with one launch, which is its encoder too."""
+    """An MTLCommandBuffer, which is its encoder too: arguments stay set from launch to launch."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.buffers: dict[int, tuple[Buffer, int]] = {}
         self.words: dict[int, bytes] = {}
         self.problem = ""
-        self.run: Callable[[], None] | None = None
+        self.runs: list[Callable[[], None]] = []
+        self.is_ended = False
 
     def computeCommandEncoder(self) -> CommandBuffer:  # noqa: N802
         return self
@@ -128,31 +129,33 @@ class CommandBuffer:
         values = [struct.unpack("<i", word)[0] for _, word in sorted(self.words.items())]
         assert sorted([*self.buffers, *self.words]) == list(range(len(addresses) + len(values)))
 
+        function, source = self.pipeline.function, self.pipeline.source
+
         def run() -> None:
-            self.start = time.monotonic()
-            if FAULT in self.pipeline.source:
+            if FAULT in source:
                 self.problem = "Caused GPU Address Fault Error"
             else:
-                self.pipeline.function(addresses, values, grid, group, sizes)
-            self.end = time.monotonic()
+                function(addresses, values, grid, group, sizes)
 
-        self.run = run
+        self.runs.append(run)
 
     def endEncoding(self) -> None:  # noqa: N802
-        assert self.run is not None
+        self.is_ended = True
 
     def commit(self) -> None:
+        assert self.is_ended
         self.queue.committed.append(self)
 
     def waitUntilCompleted(self) -> None:  # noqa: N802
         for commands in self.queue.committed[: self.queue.committed.index(self) + 1]:
-            if commands.run is not None:
-                if self.queue.is_blamed:
-                    commands.problem = "Ignored (for causing prior/excessive GPU errors)"
-                else:
-                    commands.run()
-                self.queue.is_blamed |= bool(commands.problem)
-                commands.run = None
+            if self.queue.is_blamed and commands.runs:
+                commands.problem = "Ignored (for causing prior/excessive GPU errors)"
+                commands.runs = []
+            commands.start = time.monotonic()
+            while commands.runs and not commands.problem:
+                commands.runs.pop(0)()
+            commands.end = time.monotonic()
+            self.queue.is_blamed |= bool(commands.problem)
 
     def status(self) -> int:
         return STATUS_ERROR if self.problem else STATUS_COMPLETED

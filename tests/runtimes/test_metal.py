@@ -13,13 +13,13 @@ import pytest
 from tests.runtimes import fake_metal
 from tests.runtimes.by_hand import get, load, put
 from tests.runtimes.fake_metal import CompileOptions, FakeDevice, OldCompileOptions
+from tinyref import Tensor, TinyJit
 from tinyref.config import Context
-from tinyref.device import Device
+from tinyref.device import Device, Launch
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.metal.backend import MetalBackend
 from tinyref.runtimes.metal.driver import MAX_PENDING
-from tinyref.tensor import Tensor
 
 M1, INTEL = frozenset({1006, 1007, 5001}), frozenset[int]()
 NAME = "tinyref.runtimes.metal.backend:MetalBackend"
@@ -199,6 +199,52 @@ def test_after_a_fault_of_the_gpu_there_is_another_queue(backend: MetalBackend) 
         backend.synchronize()
     kernel([memory, memory], (1, 1, 1), (1, 1, 1), [7])
     assert get(backend.allocator, memory, np.int32) == [7]
+
+
+@needs_cpp
+def test_a_command_list_is_one_command_buffer(backend: MetalBackend) -> None:
+    allocator = backend.allocator
+    a, b, c = (put(allocator, np.array([number, 0], np.int32)) for number in (2, 5, 7))
+    kernel = load(backend, "scale", SCALE)
+    launches = [
+        Launch(kernel, buffers, (1, 1, 1), (1, 1, 1), (factor,))
+        for buffers, factor in (((b, a), 3), ((c, b), 10))
+    ]
+    commands = backend.record(launches)
+    assert get(allocator, c, np.int32) == [7, 0]
+    before = len(backend.session._queue.committed)
+    commands()
+    # What is bound later changes nothing of a call.
+    commands.rebind(1, 0, allocator.view(a, 4, 4))
+    commands.vary(1, (1, 1, 1), [100])
+    assert get(allocator, c, np.int32) == [60, 0]
+    assert len(backend.session._queue.committed) == before + 1
+    commands()
+    assert get(allocator, a, np.int32) == [2, 600]
+    allocator.free(b)
+    with pytest.raises(DeviceError, match="is used after it was freed"):
+        commands()
+    assert len(backend.session._queue.committed) == before + 2
+
+
+@needs_cpp
+@pytest.mark.long
+def test_a_replay_is_one_command_buffer(mac: Callable[..., None]) -> None:
+    mac(FakeDevice("M1", 7, M1))
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        y = (x * 2).contiguous()
+        return (y.sum() + y).realize()
+
+    for number in range(4):
+        x = Tensor(np.full(4, number, np.float32), device=NAME).realize()
+        committed = Device[NAME].session._queue.committed
+        before = len(committed)
+        result = step(x)
+        after = len(committed)
+        assert result.numpy().tolist() == [10.0 * number] * 4
+    assert after == before + 1
 
 
 def test_memory_that_is_not_there(backend: MetalBackend) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import platform
 import threading
+from collections.abc import Sequence
 from typing import Any
 
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.device import Availability, Backend, Capabilities, Launch
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
 from tinyref.runtimes.metal.driver import Session, devices
-from tinyref.runtimes.metal.kernel import MetalKernel
+from tinyref.runtimes.metal.kernel import MetalCommandList, MetalKernel
 from tinyref.runtimes.metal.memory import MetalAllocator
 from tinyref.uops.tiles import GROUPS
 
@@ -96,6 +97,9 @@ class MetalBackend(Backend):
     def load(self, entry: str, binary: bytes) -> MetalKernel:
         library = self._compiler.take(binary.decode())
         return MetalKernel(self._allocator, entry, self.session.pipeline(library, entry))
+
+    def record(self, launches: Sequence[Launch]) -> MetalCommandList:
+        return MetalCommandList(launches)
 
     def synchronize(self) -> None:
         self.session.finish()
