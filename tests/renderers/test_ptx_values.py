@@ -127,6 +127,7 @@ def test_tf32_rounds_ties_away_from_zero() -> None:
 FAULTS = {
     ("setp.neu", "setp.ne"): "isa.binary.cmpne.float32",
     ("shr.s32", "shr.u32"): "isa.binary.shr.int32",
+    (r"cvt.s16.s8 (%\w+), (%\w+)", r"mov.b16 \1, \2"): "isa.sequence.wrapped_quotient.int8",
     ("div.s64", "div.u64"): "isa.binary.idiv.int64",
     ("max.s16", "max.u16"): "isa.binary.max.int16",
     (r"selp.b32 (%\w+), (%\w+), (%\w+)", r"selp.b32 \1, \3, \2"): "isa.ternary.where.float32",

@@ -20,7 +20,11 @@ from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
 from tinyref_spec.isa import constants
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
 from tinyref_spec.isa.elementwise import Operation, Reference, row_of, vector_row_of
-from tinyref_spec.isa.sequences import sequences, within_roundings_of_product
+from tinyref_spec.isa.sequences import (
+    sequences,
+    within_roundings_of_product,
+    wrapped_quotients,
+)
 from tinyref_spec.isa.specials import ACCEPTED, ALSO, VALUES, Special, specials
 from tinyref_spec.oracles import Expected
 
@@ -207,6 +211,7 @@ def operations() -> Iterator[Operation]:
 def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
     yield from map(row_of, sequences())
+    yield from map(row_of, wrapped_quotients())
     yield from constants.rows(_rule)
     for operation in operations():
         yield row_of(operation)
