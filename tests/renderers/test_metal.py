@@ -311,6 +311,7 @@ def test_every_form_is_cpp_of_the_words_of_msl() -> None:
     assert words_of(whole) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [

@@ -43,7 +43,10 @@ def test_elsewhere_it_says_that_it_is_of_macos() -> None:
         pytest.skip("this is macOS")
     available = Device.availability("METAL")
     assert not available.works
-    assert available.reason == (f"Metal is part of macOS alone, and this is {platform.system()}")
+    assert available.reason == (
+        f"Metal is part of macOS, and this is {platform.system()}: "
+        "pip install 'tinyref[metal]' on a Mac, or take METAL_EMU"
+    )
 
 
 def test_on_a_mac_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +54,7 @@ def test_on_a_mac_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "Metal", None)
     available = MetalBackend.availability()
     assert not available.works
-    assert available.reason.startswith("pip install 'tinyref[metal]' (")
+    assert available.reason.startswith("its bindings are missing: pip install 'tinyref[metal]' (")
 
 
 @pytest.fixture
@@ -130,6 +133,7 @@ def test_floats_are_strict_unless_the_flag_is_off(mac: Callable[..., None]) -> N
             assert MetalBackend().session.options.set == wanted
 
 
+@pytest.mark.long
 @needs_cpp
 def test_views_begin_at_any_element_and_copies_wait(backend: MetalBackend) -> None:
     allocator = backend.allocator
@@ -146,6 +150,7 @@ def test_views_begin_at_any_element_and_copies_wait(backend: MetalBackend) -> No
     assert get(allocator, target, np.int32) == list(range(8))
 
 
+@pytest.mark.long
 @needs_cpp
 def test_a_launch_has_a_time(backend: MetalBackend) -> None:
     memory = put(backend.allocator, np.ones(1, np.int32))
@@ -156,6 +161,7 @@ def test_a_launch_has_a_time(backend: MetalBackend) -> None:
     assert get(backend.allocator, memory, np.int32) == [5]
 
 
+@pytest.mark.long
 @needs_cpp
 def test_more_launches_than_a_queue_has_buffers_for(backend: MetalBackend) -> None:
     memory = put(backend.allocator, np.ones(1, np.int32))
@@ -168,6 +174,7 @@ def test_more_launches_than_a_queue_has_buffers_for(backend: MetalBackend) -> No
     assert get(backend.allocator, memory, np.int32) == [-1]
 
 
+@pytest.mark.long
 @needs_cpp
 def test_a_text_that_is_wrong_is_said_with_the_words_of_the_compiler(backend: MetalBackend) -> None:
     with pytest.raises(DeviceError, match="MSL does not compile: program_source: ") as caught:
@@ -177,6 +184,7 @@ def test_a_text_that_is_wrong_is_said_with_the_words_of_the_compiler(backend: Me
         load(backend, "other", SCALE)
 
 
+@pytest.mark.long
 @needs_cpp
 def test_a_group_that_is_too_large_for_the_registers(backend: MetalBackend) -> None:
     memory = put(backend.allocator, np.ones(1, np.int32))
@@ -188,6 +196,7 @@ def test_a_group_that_is_too_large_for_the_registers(backend: MetalBackend) -> N
         kernel([memory, memory], (-1, 1, 1))
 
 
+@pytest.mark.long
 @needs_cpp
 def test_after_a_fault_of_the_gpu_there_is_another_queue(backend: MetalBackend) -> None:
     """Metal ignores what the old one is given."""
@@ -201,6 +210,7 @@ def test_after_a_fault_of_the_gpu_there_is_another_queue(backend: MetalBackend) 
     assert get(backend.allocator, memory, np.int32) == [7]
 
 
+@pytest.mark.long
 @needs_cpp
 def test_a_command_list_is_one_command_buffer(backend: MetalBackend) -> None:
     allocator = backend.allocator
@@ -227,8 +237,8 @@ def test_a_command_list_is_one_command_buffer(backend: MetalBackend) -> None:
     assert len(backend.session._queue.committed) == before + 2
 
 
-@needs_cpp
 @pytest.mark.long
+@needs_cpp
 def test_a_replay_is_one_command_buffer(mac: Callable[..., None]) -> None:
     mac(FakeDevice("M1", 7, M1))
 
@@ -266,8 +276,8 @@ def test_memory_that_is_not_there(backend: MetalBackend) -> None:
     assert get(allocator, allocator.allocate(0), np.int32) == []
 
 
-@needs_cpp
 @pytest.mark.long
+@needs_cpp
 def test_tensors_compute_there(mac: Callable[..., None]) -> None:
     mac(FakeDevice("M1", 7, M1))
     rows = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -20,6 +20,8 @@ from tinyref.runtimes.emulated.c_text import METAL, CEmulator
 from tinyref.runtimes.host.memory import address_of
 from tinyref.runtimes.host.toolchain import compile_shared, load_shared, toolchain
 
+pytestmark = pytest.mark.long
+
 Array = npt.NDArray[Any]
 
 SUM = """

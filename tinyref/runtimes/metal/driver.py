@@ -34,9 +34,12 @@ def framework(name: str) -> Any:
     try:
         return importlib.import_module("Metal")
     except ImportError as error:
-        reason = f"pip install 'tinyref[metal]' ({error})"
+        reason = f"its bindings are missing: pip install 'tinyref[metal]' ({error})"
         if platform.system() != "Darwin":
-            reason = f"Metal is part of macOS alone, and this is {platform.system()}"
+            reason = (
+                f"Metal is part of macOS, and this is {platform.system()}: "
+                "pip install 'tinyref[metal]' on a Mac, or take METAL_EMU"
+            )
         raise DeviceError(name, reason) from error
 
 
