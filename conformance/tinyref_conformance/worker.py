@@ -76,7 +76,8 @@ class Worker:
         path = Path(config["journal"])
         self._holds = journal.hold_as_worker(path)
         self.journal = journal.Appender(path)
-        self._rows: dict[str, Row] | None = None
+        self._rows: dict[str, Row] = {}
+        self._later_rows = self.suite.rows(self.profile)
         self._device: Any = None
         self._health: Health | None = None
         # Of the case that runs: how many launches it has begun, and what describes the last.
@@ -195,8 +196,10 @@ class Worker:
         self.send({"launch": self._launches})
 
     def _row(self, row_id: str) -> Row:
-        if self._rows is None:
-            self._rows = {row.id: row for row in self.suite.rows(self.profile)}
+        # To list them all takes as long as a worker's start: a run of few cases needs the first.
+        while row_id not in self._rows:
+            row = next(self._later_rows)
+            self._rows[row.id] = row
         return self._rows[row_id]
 
     def _run(self, case: Case, attempt: int) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -241,5 +242,11 @@ class Row:
     specials: tuple[tuple[str, str], ...] = ()
 
     def cases(self, profile: Profile) -> Sequence[Case]:
-        """The cases of this row in `profile`, quick to build."""
-        return self.make_cases(profile)
+        """The cases of this row in `profile`, built once: plans and workers list all, twice."""
+        if profile not in self._cases:
+            self._cases[profile] = self.make_cases(profile)
+        return self._cases[profile]
+
+    @functools.cached_property
+    def _cases(self) -> dict[Profile, Sequence[Case]]:
+        return {}
