@@ -190,8 +190,8 @@ class CudaRenderer(CStyleRenderer):
     def negate(self, value: str, dtype: DType) -> str:
         if dtype not in _HALVES:
             return super().negate(value, dtype)
-        bits = self.bitcast(value, dtype, dtypes.uint16)
-        return self.bitcast(f"({bits} ^ 0x8000)", dtypes.int32, dtype)
+        read, made = _HALF_BITS[dtype]
+        return f"{made}({self.cast(f'({read}({value}) ^ 0x8000)', dtypes.int32, dtypes.uint16)})"
 
     def binary(self, op: Ops, left: str, right: str, dtype: DType) -> str:
         is_strict = bool(config.integer("STRICT_FLOAT"))

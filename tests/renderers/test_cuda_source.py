@@ -1,0 +1,348 @@
+"""CUDA C++, word for word: halves, conversions, wide accesses, tiles, contraction.
+
+The words are those of the CUDA Math API and of the CUDA C++ Programming Guide; the instructions of
+tiles those of the PTX ISA. What NVRTC makes of them is looked at where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tinyref.capabilities import Capabilities
+from tinyref.config import Context
+from tinyref.dtype import DType, dtypes
+from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
+from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda.bindings import header_folder
+from tinyref.runtimes.cuda.compilers import NvrtcCompiler
+from tinyref.uops import build
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import SlotArg, TileArg
+from tinyref.uops.program import Parameter, Program
+from tinyref.uops.tiles import GROUPS, TILES, MatrixTile, Operand
+
+F16, BF16, F32, F64 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64
+I8, U16, I16, I32, I64 = dtypes.int8, dtypes.uint16, dtypes.int16, dtypes.int32, dtypes.int64
+AMPERE = capabilities_of((8, 0))
+RENDERER = CudaRenderer(AMPERE)
+
+needs_nvrtc = pytest.mark.skipif(
+    importlib.util.find_spec("cuda") is None or header_folder() is None,
+    reason="NVRTC and the headers of CUDA are not installed",
+)
+
+
+def loaded(slot: int, dtype: DType, lanes: int = 1) -> UOp:
+    memory = build.define_global(slot, dtype, 64)
+    return UOp(Ops.LOAD, dtype.vec(lanes), (build.index(memory, build.const(I32, 0)),))
+
+
+def stored(value: UOp) -> Program:
+    """out[0] = value, with a parameter for each buffer that the value reads."""
+    scalar = value.dtype.scalar
+    store = build.store(build.index(build.define_global(0, scalar, 64), build.const(I32, 0)), value)
+    nodes = tuple(toposort([store]))
+    read = sorted(
+        (node.arg.slot, node.dtype.base)  # type: ignore[attr-defined]
+        for node in nodes
+        if node.op is Ops.DEFINE_GLOBAL and isinstance(node.arg, SlotArg) and node.arg.slot
+    )
+    parameters = [Parameter(0, scalar, 64, True, False)]
+    parameters += [Parameter(slot, dtype, 64, False, True) for slot, dtype in read]
+    return Program("k", nodes, tuple(parameters))
+
+
+def value_text(value: UOp, renderer: CudaRenderer = RENDERER) -> str:
+    """What the last value of a kernel is computed by."""
+    text = renderer.render(stored(value))
+    return re.findall(r"v\d+ = (.*);", text)[-1]
+
+
+# Halves
+
+ARITHMETIC = {
+    Ops.ADD: "__hadd_rn(v1, v2)",
+    Ops.SUB: "__hsub_rn(v1, v2)",
+    Ops.MUL: "__hmul_rn(v1, v2)",
+    Ops.FDIV: "__float2half_rn(__fdiv_rn(__half2float(v1), __half2float(v2)))",
+    Ops.CMPLT: "__hlt(v1, v2)",
+    Ops.CMPNE: "__hneu(v1, v2)",
+    Ops.MAX: "__hlt(v1, v2) ? v2 : v1",
+}
+
+
+@pytest.mark.parametrize("op", ARITHMETIC, ids=lambda op: op.name)
+def test_halves_are_computed_by_functions_that_round_once(op: Ops) -> None:
+    dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else F16
+    value = UOp(op, dtype, (loaded(1, F16), loaded(2, F16)))
+    assert value_text(value) == ARITHMETIC[op]
+
+
+UNARY = {
+    (Ops.NEG, F16): "__ushort_as_half((unsigned short)(__half_as_ushort(v1) ^ 0x8000))",
+    (Ops.NEG, BF16): "__ushort_as_bfloat16((unsigned short)(__bfloat16_as_ushort(v1) ^ 0x8000))",
+    (Ops.SQRT, F16): "__float2half_rn(__fsqrt_rn(__half2float(v1)))",
+    (Ops.SQRT, BF16): "__float2bfloat16_rn(__fsqrt_rn(__bfloat162float(v1)))",
+    (Ops.TRUNC, F16): "__float2half_rn(trunc(__half2float(v1)))",
+    (Ops.RECIP, F16): (
+        "__float2half_rn(__fdiv_rn(__half2float(__float2half_rn(1.0f)), __half2float(v1)))"
+    ),
+}
+
+
+@pytest.mark.parametrize(("op", "dtype"), UNARY, ids=str)
+def test_functions_of_halves(op: Ops, dtype: DType) -> None:
+    assert value_text(UOp(op, dtype, (loaded(1, dtype),))) == UNARY[op, dtype]
+
+
+CASTS = {
+    (F32, F16): "__float2half_rn(v1)",
+    (F64, F16): "__double2half(v1)",
+    (F64, BF16): "__double2bfloat16(v1)",
+    (F16, F32): "__half2float(v1)",
+    (F16, F64): "(double)__half2float(v1)",
+    (F16, BF16): "__float2bfloat16_rn(__half2float(v1))",
+    (BF16, F16): "__float2half_rn(__bfloat162float(v1))",
+    (I32, F16): "__float2half_rn((float)v1)",
+    (I8, BF16): "__float2bfloat16_rn((float)v1)",
+    # A float32 between would round twice.
+    (I32, BF16): "__int2bfloat16_rn(v1)",
+    (dtypes.uint32, BF16): "__uint2bfloat16_rn(v1)",
+    (I64, BF16): "__ll2bfloat16_rn(v1)",
+    (dtypes.uint64, BF16): "__ull2bfloat16_rn(v1)",
+    (F16, dtypes.bool): "__hneu(v1, __float2half_rn(0.0f))",
+}
+
+
+@pytest.mark.parametrize(("source", "target"), CASTS, ids=str)
+def test_casts_of_halves_round_once(source: DType, target: DType) -> None:
+    assert value_text(build.cast(loaded(1, source), target)) == CASTS[source, target]
+
+
+BITCASTS = {
+    (F16, U16): "(unsigned short)__half_as_ushort(v1)",
+    (F16, I16): "(short)__half_as_ushort(v1)",
+    (I16, BF16): "__ushort_as_bfloat16((unsigned short)v1)",
+    (BF16, F16): "__ushort_as_half((unsigned short)__bfloat16_as_ushort(v1))",
+    (F32, I32): "(int)__float_as_int(v1)",
+}
+
+
+@pytest.mark.parametrize(("source", "target"), BITCASTS, ids=str)
+def test_bits_of_halves(source: DType, target: DType) -> None:
+    assert value_text(UOp(Ops.BITCAST, target, (loaded(1, source),))) == BITCASTS[source, target]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (1.5, F16, "__float2half_rn(1.5f)"),
+        (-0.0, BF16, "__float2bfloat16_rn(__int_as_float((int)0x80000000u))"),
+        (math.inf, F16, "__float2half_rn(__int_as_float((int)0x7f800000u))"),
+        (-(2**63), I64, "(-9223372036854775807ll - 1ll)"),
+        (2**64 - 1, dtypes.uint64, "18446744073709551615ull"),
+    ],
+)
+def test_literals(value: float, dtype: DType, text: str) -> None:
+    assert f"data0[0] = {text};" in RENDERER.render(stored(build.const(dtype, value)))
+
+
+def test_headers_are_included_for_types_that_are_there_alone() -> None:
+    assert "#include" not in RENDERER.render(stored(loaded(1, F32)))
+    assert RENDERER.render(stored(loaded(1, F16))).startswith("#include <cuda_fp16.h>\nextern")
+    both = RENDERER.render(stored(build.cast(loaded(1, F16), BF16)))
+    assert both.startswith("#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n")
+
+
+def test_what_a_device_lacks_is_no_type_of_its_texts() -> None:
+    older = CudaRenderer(capabilities_of((7, 5)))
+    with pytest.raises(Exception, match="bfloat16 has no CUDA C\\+\\+ type here"):
+        older.render(stored(loaded(1, BF16)))
+
+
+# Vectors
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lanes", "name"),
+    [
+        (F32, 4, "float4"),
+        (I8, 2, "char2"),
+        (dtypes.uint64, 2, "ulonglong2"),
+        (F64, 4, "tinyref_float64x4"),
+        (F16, 2, "tinyref_float16x2"),
+        (F32, 8, "tinyref_float32x8"),
+    ],
+)
+def test_vectors_are_loaded_and_stored_at_once(dtype: DType, lanes: int, name: str) -> None:
+    text = RENDERER.render(stored(loaded(1, dtype, lanes)))
+    assert f"v1 = *(const {name} *)&data1[0];" in text
+    assert f"*({name} *)&data0[0] = v1;" in text
+
+
+def test_a_structure_is_aligned_for_one_access() -> None:
+    text = RENDERER.render(stored(loaded(1, F64, 4)))
+    assert "typedef struct __align__(16) { double x, y, z, w; } tinyref_float64x4;\n" in text
+    text = RENDERER.render(stored(loaded(1, F16, 2)))
+    assert "typedef struct __align__(4) { __half x, y; } tinyref_float16x2;\n" in text
+
+
+def test_without_aligned_views_lanes_are_loaded_one_by_one() -> None:
+    types = frozenset({F32, I32})
+    narrow = CudaRenderer(Capabilities(types, CUDA_OPS, vector_lanes=(1, 4), view_alignment=8))
+    text = narrow.render(stored(loaded(1, F32, 4)))
+    assert "v1 = make_float4(data1[0], data1[0 + 1], data1[0 + 2], data1[0 + 3]);" in text
+    assert "data0[0] = v1.x; data0[0 + 1] = v1.y;" in text
+
+
+def test_a_bool_is_any_byte_but_0() -> None:
+    text = RENDERER.render(stored(loaded(1, dtypes.bool, 2)))
+    assert "v1 = make_uchar2(data1[0] != 0, data1[0 + 1] != 0);" in text
+    assert "*(uchar2 *)&data0[0] = v1;" in text
+
+
+def test_shared_memory_is_aligned_for_vectors() -> None:
+    shared = build.define_local("shared", F32, 8)
+    store = build.store(build.index(shared, build.const(I32, 0)), loaded(1, F32))
+    nodes = tuple(toposort([store]))
+    text = RENDERER.render(Program("k", nodes, (Parameter(1, F32, 64, False, True),)))
+    assert re.search(r"__shared__ __align__\(16\) float local\d+\[8\];", text)
+
+
+# Contraction
+
+
+def product_and_sum(dtype: DType) -> UOp:
+    a, b, c = (loaded(slot, dtype) for slot in (1, 2, 3))
+    return build.add(build.mul(a, b), c)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "strict", "relaxed"),
+    [
+        (F32, "__fadd_rn(v3, v4)", "v3 + v4"),
+        (F64, "__dadd_rn(v3, v4)", "v3 + v4"),
+        (F16, "__hadd_rn(v3, v4)", "__hadd(v3, v4)"),
+        (BF16, "__hadd_rn(v3, v4)", "__hadd(v3, v4)"),
+    ],
+)
+def test_nothing_is_contracted_but_where_that_is_asked_for(
+    dtype: DType, strict: str, relaxed: str
+) -> None:
+    assert value_text(product_and_sum(dtype)) == strict
+    with Context(STRICT_FLOAT=0):
+        assert value_text(product_and_sum(dtype)) == relaxed
+
+
+# Tiles
+
+
+def tile_program(tile: MatrixTile) -> Program:
+    a, b, c = (
+        loaded(slot, tile.dtype(operand), tile.layout(operand).registers)
+        for slot, operand in enumerate(Operand, 1)
+    )
+    return stored(UOp(Ops.WMMA, c.dtype, (a, b, c), TileArg(tile)))
+
+
+# The instruction, and the registers of D, A and B: how many, and the letter of their constraint.
+TILE_TEXTS = {
+    "nvidia_m16n8k16_float16_float32": ("m16n8k16", "f32.f16.f16.f32", "4f 4r 2r"),
+    "nvidia_m16n8k16_float16_float16": ("m16n8k16", "f16.f16.f16.f16", "2r 4r 2r"),
+    "nvidia_m16n8k16_bfloat16_float32": ("m16n8k16", "f32.bf16.bf16.f32", "4f 4r 2r"),
+    "nvidia_m16n8k8_tf32_float32": ("m16n8k8", "f32.tf32.tf32.f32", "4f 4r 2r"),
+    "nvidia_m16n8k4_tf32_float32": ("m16n8k4", "f32.tf32.tf32.f32", "4f 2r 1r"),
+    "nvidia_m8n8k4_float64_float64": ("m8n8k4", "f64.f64.f64.f64", "2d 1d 1d"),
+    "nvidia_m16n8k32_int8_int32": ("m16n8k32", "s32.s8.s8.s32", "4r 4r 2r"),
+    "nvidia_m16n8k16_int8_int32": ("m16n8k16", "s32.s8.s8.s32", "4r 2r 1r"),
+    "nvidia_m16n8k8_bfloat16_float32": ("m16n8k8", "f32.bf16.bf16.f32", "4f 2r 1r"),
+    "nvidia_m16n8k8_float16_float32": ("m16n8k8", "f32.f16.f16.f32", "4f 2r 1r"),
+    "nvidia_m16n8k8_float16_float16": ("m16n8k8", "f16.f16.f16.f16", "2r 2r 1r"),
+    "nvidia_m8n8k16_int8_int32": ("m8n8k16", "s32.s8.s8.s32", "2r 1r 1r"),
+}
+
+
+def test_every_tile_of_nvidia_has_a_text() -> None:
+    assert list(TILE_TEXTS) == [tile.name for tile in GROUPS["NVIDIA_SM80"]]
+
+
+@pytest.mark.parametrize("name", TILE_TEXTS)
+def test_tiles_are_instructions_on_packed_registers(name: str) -> None:
+    shape, types, registers = TILE_TEXTS[name]
+    text = RENDERER.render(tile_program(TILES[name]))
+    assert f'asm volatile("mma.sync.aligned.{shape}.row.col.{types} {{%0' in text
+    found = []
+    for fragment in "cab":
+        letters = re.findall(rf'"\+?([rfd])"\(r{fragment}\[\d\]\)', text)
+        found.append(f"{len(letters)}{letters[0]}")
+        assert len(set(letters)) == 1
+    assert " ".join(found) == registers
+    # Registers of the instruction are numbered as they are bound: C, A, B.
+    (operands,) = re.findall(r"(\{%.*\});", text)
+    numbers = [int(number) for number in re.findall(r"%(\d+)", operands)]
+    c, a, b = (int(each[0]) for each in registers.split())
+    places = list(range(c + a + b))
+    assert numbers == [*places[:c], *places[c : c + a], *places[c + a :], *places[:c]]
+    assert text.count("cvt.rna.tf32.f32") == (a + b if "tf32" in types else 0)
+
+
+def test_a_kernel_with_a_tile(golden: Callable[[str, str], None]) -> None:
+    golden("tile.cu", RENDERER.render(tile_program(TILES["nvidia_m16n8k8_tf32_float32"])))
+
+
+# What NVRTC makes of it
+
+
+def ptx_of(source: str, architecture: str, *options: str) -> str:
+    """The PTX of a text."""
+    nvrtc: Any = importlib.import_module("cuda.bindings.nvrtc")
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"k.cu", 0, [], [])
+    given = (f"--gpu-architecture={architecture}", f"--include-path={header_folder()}", *options)
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(given), [each.encode() for each in given])
+    assert result == 0
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    text = bytearray(size)
+    nvrtc.nvrtcGetPTX(program, text)
+    return text.decode()
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", TILE_TEXTS)
+def test_tiles_compile_for_each_architecture_that_has_them(name: str) -> None:
+    source = RENDERER.render(tile_program(TILES[name]))
+    has_older = TILES[name] in GROUPS["NVIDIA_SM75"]
+    for architecture in (*(["sm_75"] if has_older else []), "sm_80", "sm_90", "sm_100"):
+        assert NvrtcCompiler("CUDA", architecture).compile(source)
+    found = ptx_of(source, "compute_80")
+    assert len(re.findall(r"mma\.sync", found)) == 1
+    assert ".local" not in found, "fragments stay in registers"
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("dtype", "lanes", "count"), [(F32, 4, 1), (F16, 8, 1), (F64, 4, 2), (F32, 16, 4)]
+)
+def test_sixteen_bytes_are_one_access(dtype: DType, lanes: int, count: int) -> None:
+    found = ptx_of(RENDERER.render(stored(loaded(1, dtype, lanes))), "compute_80")
+    assert len(re.findall(r"ld\.global\.v[24]", found)) == count
+    assert len(re.findall(r"st\.global\.v[24]", found)) == count
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", [F32, F64, F16, BF16], ids=str)
+def test_a_product_and_a_sum_stay_two_whatever_nvrtc_is_told(dtype: DType) -> None:
+    # bfloat16 has an addition of its own from 9.0 on; before, it is a product with 1.
+    strict = ptx_of(RENDERER.render(stored(product_and_sum(dtype))), "compute_90", "--fmad=true")
+    assert not re.search(r"\bfma\.", strict)
+    with Context(STRICT_FLOAT=0):
+        source = RENDERER.render(stored(product_and_sum(dtype)))
+    relaxed = ptx_of(source, "compute_90", "--fmad=true")
+    assert re.search(r"\bfma\.", relaxed) or dtype in (F16, BF16), "ptxas contracts those"
