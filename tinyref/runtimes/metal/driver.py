@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tinyref import config
 from tinyref.errors import DeviceError
 from tinyref.runtimes.forks import DriverProcess
 
@@ -78,14 +77,16 @@ class Session:
 
     @property
     def options(self) -> Any:
-        """Strict floats: safe mode and precise functions, by the older name before macOS 15."""
+        """Safe mode and precise functions, by the older name before macOS 15.
+
+        Other modes reassociate, which no flag asks for; contraction is a pragma of the text.
+        """
         options = self.metal.MTLCompileOptions.alloc().init()
-        is_strict = bool(config.integer("STRICT_FLOAT"))
-        if not hasattr(options, "setMathMode_"):
-            options.setFastMathEnabled_(not is_strict)
-        elif is_strict:
+        if hasattr(options, "setMathMode_"):
             options.setMathMode_(self.metal.MTLMathModeSafe)
             options.setMathFloatingPointFunctions_(self.metal.MTLMathFloatingPointFunctionsPrecise)
+        else:
+            options.setFastMathEnabled_(False)
         return options
 
     def library(self, source: str) -> Any:
