@@ -20,7 +20,6 @@ from tinyref.optimise.counters import Counters, flat
 from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.normal_form import OUTPUT
 from tinyref.optimise.plan import (
-    ITEM_KINDS,
     LANE_KINDS,
     Axis,
     Plan,
@@ -85,12 +84,13 @@ class Lowering:
         extents = [plan.axes[number].extent for number in groups]
         launched = launch_axes(extents, capabilities.grid_limit)
         self.in_launch = launched.valid
-        items = plan.of_kind(*ITEM_KINDS)
-        extents = [plan.axes[number].extent for number in items]
-        in_group = launch_axes(extents, capabilities.group_limit, "item")
+        items = plan.item_axes
+        in_group = launch_axes([axis.extent for axis in items], capabilities.group_limit, "item")
         positions = (*launched.positions, *in_group.positions)
-        for number, position in zip((*groups, *items), positions, strict=True):
-            self.counters[plan.axes[number]] = position
+        counted = (*(plan.axes[number] for number in groups), *items)
+        self.counters.update(zip(counted, positions, strict=True))
+        for axis, first in plan.item_twins.items():
+            self.counters[axis] = self.counters[first]
         for number in plan.of_kind(AxisKind.THREAD):
             axis = plan.axes[number]
             self.counters[axis] = build.special("group", 0, axis.extent)
@@ -288,7 +288,7 @@ class Lowering:
         """Every work-item leaves its part in local memory; then each reduces all parts."""
         plan = self.plan
         lanes = plan.axes_of(node, *LANE_KINDS)
-        items = [axis for axis in plan.axes if axis.kind in ITEM_KINDS]
+        items = plan.item_axes
         memory = self.define_local(node.dtype, number_of(a.extent for a in (*items, *lanes)))
         place = memory
         if self.is_in_loop(node):
@@ -299,6 +299,7 @@ class Lowering:
         barrier = build.barrier(written)
         filled = build.after(memory, barrier)
         others = dict(self.counters)
+        shared = [plan.item_twins.get(axis, axis) for axis in shared]
         for axis in shared:
             others[axis] = self.range(axis.extent, AxisKind.REDUCE)
         element = build.load(build.index(filled, flat((*items, *lanes), others)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
-from tinyref.optimise.plan import ITEM_KINDS, Plan
+from tinyref.optimise.plan import Plan
 
 # Every lane may be a copy of the kernel: more take minutes to compile, and memory without end.
 MAX_LANES = 4096
@@ -18,7 +18,7 @@ def limit_problem(plan: Plan) -> str | None:
     size = plan.group_size
     if size > capabilities.group_size_limit:
         return f"a group of {size} work-items, accepted are {capabilities.group_size_limit}"
-    extents = plan.extents(*ITEM_KINDS)
+    extents = [axis.extent for axis in plan.item_axes]
     try:
         launch_axes(extents, capabilities.group_limit, "item")
     except UserError:

@@ -209,7 +209,48 @@ class Plan:
     @property
     def group_size(self) -> int:
         """Work-items of a group."""
-        return number_of(self.extents(*ITEM_KINDS))
+        return number_of(axis.extent for axis in self.item_axes)
+
+    @property
+    def item_axes(self) -> list[Axis]:
+        """The axes whose counters are the indices of a work-item in its group."""
+        twins = self.item_twins
+        return [axis for axis in self.axes if axis.kind in ITEM_KINDS and axis not in twins]
+
+    @functools.cached_property
+    def item_twins(self) -> dict[Axis, Axis]:
+        """Axes whose counter is that of another one, which they are mapped to.
+
+        Reduces of which none is a part of another come one after the other, so that the same
+        work-items share out the terms of all that are cut into as many parts.
+        """
+        alone: list[tuple[UOp, Axis]] = []
+        for node in self.grouped_reduces():
+            shared = [axis for axis in self._axes_over(node) if axis.kind is AxisKind.GROUP_REDUCE]
+            if len(shared) == 1:
+                alone.append((node, shared[0]))
+        twins: dict[Axis, Axis] = {}
+        for place, (node, axis) in enumerate(alone):
+            for _, first in alone[:place]:
+                users = [each for each in alone[:place] if twins.get(each[1], each[1]) == first]
+                if first in twins or first.extent != axis.extent:
+                    continue
+                if all(self._are_apart(node, axis, *user) for user in users):
+                    twins[axis] = first
+                    break
+        return twins
+
+    def _are_apart(self, one: UOp, its_axis: Axis, other: UOp, other_axis: Axis) -> bool:
+        """Whether of two reduces neither changes along an axis of the other."""
+        kind = AxisKind.GROUP_REDUCE
+        return other_axis not in self.axes_of(one, kind) and its_axis not in self.axes_of(
+            other, kind
+        )
+
+    def _axes_over(self, node: UOp) -> list[Axis]:
+        """The axes that a REDUCE goes over."""
+        over = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+        return [axis for axis in self.axes if axis.target in over]
 
     def grouped_reduces(self) -> list[UOp]:
         """The REDUCEs whose terms are shared out among the work-items of a group."""

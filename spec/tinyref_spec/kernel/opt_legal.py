@@ -255,6 +255,11 @@ _GROUP = (
                 "GROUP(1, 2) GROUP(3, 4)",
                 "global 4, group_reduce 2, group_reduce 4, reduce 3, reduce 2",
             ),
+            (
+                # As many parts of both: the work-items are pairs all the same.
+                "GROUP(1, 2) GROUP(3, 2)",
+                "global 4, group_reduce 2, group_reduce 2, reduce 3, reduce 4",
+            ),
         ),
     ),
     Legal(
@@ -274,6 +279,15 @@ _GROUP = (
         (
             ("GROUP(2, 4)", "global 4, global 8, group_reduce 4, reduce 2, reduce 8"),
             ("GROUP(3, 4)", "global 4, global 8, group_reduce 4, reduce 8, reduce 2"),
+            (
+                # The same work-items share out both.
+                "GROUP(2, 4) GROUP(4, 4)",
+                "global 4, global 8, group_reduce 4, group_reduce 4, reduce 2, reduce 2",
+            ),
+            (
+                "GROUPTOP(2, 4) GROUP(4, 4) LOCAL(1, 2)",
+                "global 4, global 4, local 2, group_reduce 4, group_reduce 4, reduce 2, reduce 2",
+            ),
         ),
     ),
     Legal(
