@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tinyref import config
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import Axis, Plan, number_of
-from tinyref.optimise.strides import Access, accesses
-from tinyref.uops.ops import Ops
+from tinyref.optimise.plan import Axis, Plan, changes, number_of
+from tinyref.optimise.strides import Access, accesses, reduce_axes
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
 
 # A reduce is shared out in a group where there are fewer outputs than this to keep a device busy.
 FEW_OUTPUTS = 2048
 # It must be so long to be worth the way through shared memory; groups are tried in this order.
 LONG_REDUCE = 256
-GROUP_AMOUNTS = (256, 64, 16)
+GROUP_AMOUNTS = (256, 128, 64, 32, 16)
+# In the end each work-item reads the parts of all: the square of their number is at most so many
+# times the length.
+PARTS_OF_LENGTH = 4
+# With many outputs: work-items that read one row.
+ROW_AMOUNTS = (32, 16)
 # Elements of one wide access.
 ACCESS_LANES = 4
-# Unrolled copies of a work-item's value: registers are few.
+# Unrolled copies of a work-item's value, and the bytes that they may take: registers are few.
 MAX_LANES = 64
+MAX_LANE_BYTES = 256
 # Outputs that must be left to work-items while an axis is upcast for re-use of what is loaded.
 ENOUGH_OUTPUTS = 1024
 # A masked axis of so few iterations is unrolled, so that its masks become constants.
@@ -27,6 +34,9 @@ SMALL_AXIS = 7
 MAX_UNROLLED = 32
 MAX_ITEMS = 128
 ITEM_AMOUNTS = (32, 16, 8, 4, 3, 2)
+# Work-items that run together; an axis of which no part fits them is padded where outputs are many.
+SUBGROUP = 32
+MANY_OUTPUTS = 1024
 # Matrix times vector: items that share a row, rows of a group, rows of an item.
 MATVEC = (8, 4, 4)
 # Tiles along one axis that a subgroup computes, to use each fragment so often.
@@ -52,6 +62,12 @@ def optimised_for_groups(plan: Plan) -> Plan:
 
 def _outputs(plan: Plan) -> int:
     return number_of(plan.extents(AxisKind.GLOBAL))
+
+
+def _max_lanes(plan: Plan) -> int:
+    """How many copies of its widest value a work-item may have."""
+    widest = max((node.dtype.itemsize for node in plan.nodes if node.op in ALU), default=4)
+    return min(MAX_LANES, MAX_LANE_BYTES // widest)
 
 
 def _all_of(plan: Plan, opts: Sequence[Opt]) -> Plan | None:
@@ -112,18 +128,74 @@ def _matvec(plan: Plan) -> Plan | None:
 
 
 def _with_grouped_reduce(plan: Plan) -> Plan:
-    """The first long reduce is shared out where few outputs would leave the device idle."""
-    if _outputs(plan) > FEW_OUTPUTS:
+    """Long reduces are shared out where few outputs would leave the device idle.
+
+    Where outputs are many, too, if neighbours in memory are neighbours along the reduce and nothing
+    is loaded twice: work-items with an output each would all read far from each other.
+    """
+    is_idle = _outputs(plan) <= FEW_OUTPUTS
+    if not is_idle and not _reads_rows(plan):
         return plan
-    for number in plan.of_kind(AxisKind.REDUCE):
-        axis = plan.axes[number]
-        if not isinstance(axis.extent, int) or axis.extent < LONG_REDUCE:
-            continue
-        for amount in GROUP_AMOUNTS:
-            found = plan.legal(Opt(OptOp.GROUPTOP, number, amount))
-            if found is not None:
-                return found
+    for amount in GROUP_AMOUNTS if is_idle else ROW_AMOUNTS:
+        found = _shared_out(plan, amount)
+        if found is not None:
+            return found
     return plan
+
+
+def _reads_rows(plan: Plan) -> bool:
+    """Whether all loads take neighbours along a long reduce, each element for one output alone."""
+    loads = [access for access in accesses(plan) if not access.is_store]
+    outputs = [plan.axes[number] for number in plan.of_kind(AxisKind.GLOBAL)]
+    inner = [plan.axes[number] for number in plan.of_kind(AxisKind.REDUCE)]
+    return bool(loads) and all(
+        any(_is_long(axis) and access.is_unit(axis) for axis in inner)
+        and not any(access.step(axis) == 0 for axis in outputs)
+        for access in loads
+    )
+
+
+def _is_long(axis: Axis) -> bool:
+    return isinstance(axis.extent, int) and axis.extent >= LONG_REDUCE
+
+
+def _shared_out(plan: Plan, amount: int) -> Plan | None:
+    """The plan with all long reduces shared out among the same `amount` work-items, or None.
+
+    Every work-item would repeat one that is left. What stands within the terms of another does
+    not count: each work-item has terms of its own.
+    """
+    found: Plan | None = None
+    grouped: set[int] = set()
+    for node, axes in reversed(list(reduce_axes(plan))):
+        long = [axis for axis in axes if _is_long(axis)]
+        if not long or not grouped.isdisjoint(changes(node)):
+            continue
+        target, extent = long[0].target, long[0].extent
+        if isinstance(extent, int) and amount * amount > PARTS_OF_LENGTH * extent:
+            return None
+        found = _along_neighbours(found or plan, target, amount)
+        if found is None:
+            return None
+        grouped.add(target)
+    return found if found is not None and found.group_size == amount else None
+
+
+def _along_neighbours(plan: Plan, target: int, amount: int) -> Plan | None:
+    """A reduce shared out so that neighbouring work-items read neighbours, four where they can."""
+    number = plan.number_along(target, AxisKind.REDUCE)
+    if number is None:
+        return None
+    axis = plan.axes[number]
+    is_unit = any(access.is_unit(axis) for access in accesses(plan) if not access.is_masked)
+    has_lanes = ACCESS_LANES in plan.capabilities.vector_lanes
+    if is_unit and has_lanes and axis.is_divisible(ACCESS_LANES * amount):
+        wide = _all_of(
+            plan, (Opt(OptOp.UNROLL, number, ACCESS_LANES), Opt(OptOp.GROUP, number, amount))
+        )
+        if wide is not None:
+            return wide
+    return plan.legal(Opt(OptOp.GROUP, number, amount))
 
 
 def _with_unrolled_reduce(plan: Plan) -> Plan:
@@ -134,7 +206,7 @@ def _with_unrolled_reduce(plan: Plan) -> Plan:
     extent = plan.axes[numbers[-1]].extent
     if not isinstance(extent, int):
         return plan
-    room = MAX_LANES // plan.lanes
+    room = _max_lanes(plan) // plan.lanes
     if extent <= min(MAX_UNROLLED, room):
         return plan.cut_lanes(numbers[-1], 0)
     if room >= ACCESS_LANES and not plan.of_kind(AxisKind.UNROLL):
@@ -155,10 +227,23 @@ def _with_wide_accesses(plan: Plan) -> Plan:
             for number in plan.of_kind(AxisKind.GLOBAL, AxisKind.REDUCE)
             if access.is_unit(plan.axes[number])
         ]
-        if not units or access.is_masked or plan.lanes * ACCESS_LANES > MAX_LANES:
+        if not units or access.is_masked or plan.lanes * ACCESS_LANES > _max_lanes(plan):
+            continue
+        if access.is_store and _leaves_idle(plan):
             continue
         plan = plan.cut_lanes(units[-1], ACCESS_LANES)
     return plan
+
+
+def _leaves_idle(plan: Plan) -> bool:
+    """Whether wide stores of a reduce would leave too few outputs at a time.
+
+    Of a grouped one in any case: lanes would lie in banks of shared memory that neighbours use.
+    """
+    if plan.of_kind(AxisKind.GROUP_REDUCE):
+        return True
+    is_reduce = bool(plan.of_kind(AxisKind.REDUCE))
+    return is_reduce and _outputs(plan) < ACCESS_LANES * ENOUGH_OUTPUTS
 
 
 def _with_masked_axes(plan: Plan) -> Plan:
@@ -168,7 +253,7 @@ def _with_masked_axes(plan: Plan) -> Plan:
         axis = plan.axes[number]
         if axis.target not in masked or not isinstance(axis.extent, int):
             continue
-        if axis.extent <= SMALL_AXIS and axis.extent * plan.lanes <= MAX_LANES:
+        if axis.extent <= SMALL_AXIS and axis.extent * plan.lanes <= _max_lanes(plan):
             plan = plan.cut_lanes(number, 0)
     return plan
 
@@ -187,7 +272,7 @@ def _with_reuse(plan: Plan) -> Plan:
             is_new = axis.target not in upcast and axis.is_divisible(amount)
             if not is_new or not _is_reused(axis, found):
                 continue
-            if _outputs(plan) // amount < ENOUGH_OUTPUTS or plan.lanes * amount > MAX_LANES:
+            if _outputs(plan) // amount < ENOUGH_OUTPUTS or plan.lanes * amount > _max_lanes(plan):
                 continue
             plan = plan.cut_lanes(number, amount)
             upcast.add(axis.target)
@@ -203,21 +288,55 @@ def _is_reused(axis: Axis, found: Sequence[Access]) -> bool:
 
 
 def _with_items(plan: Plan) -> Plan:
-    """Axes as work-items of a group: first those along which operands stay the same."""
+    """Axes as work-items of a group: first those along which neighbours are neighbours in memory.
+
+    Then those along which operands stay the same. The first one counts fastest, so that work-items
+    that run together read together.
+    """
     if not plan.capabilities.has_groups or not plan.uses_groups:
         return plan
+    plan = _with_padded_items(plan)
     found = accesses(plan)
     numbers = plan.of_kind(AxisKind.GLOBAL)
-    # Among equals the last axis comes first: its neighbours are neighbours in memory.
-    numbers.sort(key=lambda number: (not _is_reused(plan.axes[number], found), -number))
-    for target in [plan.axes[number].target for number in numbers]:
-        room = MAX_ITEMS // plan.group_size
-        number = plan.number_along(target)
-        if number is None:
-            continue
+
+    def rank(number: int) -> tuple[bool, bool, int]:
+        # Among equals the last axis comes first.
+        axis = plan.axes[number]
+        return not _is_contiguous(axis, found), not _is_reused(axis, found), -number
+
+    room = MAX_ITEMS // plan.group_size
+    chosen = []
+    for number in sorted(numbers, key=rank):
         axis = plan.axes[number]
         amounts = (each for each in ITEM_AMOUNTS if each <= room and axis.is_divisible(each))
         amount = next(amounts, 1)
-        if amount > 1:
-            plan = plan.apply_if_legal(Opt(OptOp.LOCAL, number, amount))
+        if amount > 1 and plan.legal(Opt(OptOp.LOCAL, number, amount)) is not None:
+            chosen.append((axis.target, amount))
+            room //= amount
+    # What is cut off last counts fastest: where accesses take neighbours along several axes the
+    # smallest, so that work-items that run together are neighbours along each.
+    contiguous = [number for number in numbers if _is_contiguous(plan.axes[number], found)]
+    for target, amount in chosen if len(contiguous) > 1 else reversed(chosen):
+        number_now = plan.number_along(target)
+        if number_now is not None:
+            plan = plan.apply_if_legal(Opt(OptOp.LOCAL, number_now, amount))
     return plan
+
+
+def _is_contiguous(axis: Axis, found: Sequence[Access]) -> bool:
+    """Whether some access takes neighbours along the axis, or all of its lanes do."""
+    return any(access.step(axis) == axis.stride for access in found)
+
+
+def _with_padded_items(plan: Plan) -> Plan:
+    """The last of the output axes padded, where none divides into a subgroup of work-items."""
+    numbers = plan.of_kind(AxisKind.GLOBAL)
+    sizes = [plan.axes[number].extent for number in numbers]
+    if not sizes or plan.group_size > 1 or plan.tile is not None:
+        return plan
+    if number_of(sizes) < MANY_OUTPUTS or not isinstance(sizes[-1], int) or sizes[-1] < SUBGROUP:
+        return plan
+    divisors = [math.gcd(size, SUBGROUP) for size in sizes if isinstance(size, int)]
+    if math.prod(divisors) >= SUBGROUP // 2:
+        return plan
+    return plan.apply_if_legal(Opt(OptOp.PADTO, numbers[-1], SUBGROUP))

@@ -114,7 +114,7 @@ OPTS: dict[OptOp, OptSpec] = {
         feature="groups",
     ),
     OptOp.GROUPTOP: OptSpec(
-        "is GROUP of the outer part: the terms of a work-item are far apart",
+        "is GROUP of the outer part: the terms of a work-item are neighbours",
         _GROUPS_REFUSED,
         Argument.AMOUNT,
         (AxisKind.REDUCE,),

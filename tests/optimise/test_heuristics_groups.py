@@ -1,0 +1,214 @@
+"""What the heuristics choose for GPUs, and why: each choice by its axes, and what it gains."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from kernel_cases import GRID
+
+from tinyref import Tensor
+from tinyref.codegen.compile import compile_kernel, plan_for
+from tinyref.dtype import dtypes
+from tinyref.interpret import run_program
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import parse_opts
+from tinyref.optimise.plan import LANE_KINDS, Plan, number_of
+from tinyref.optimise.strides import Access, accesses
+from tinyref.schedule import schedule
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
+from tinyref_spec.kernels import named
+from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, total
+
+f32 = dtypes.float32
+GPU = dataclasses.replace(GRID, vector_lanes=(1, 2, 4), shared_bytes=48 << 10)
+WARP = 32
+# What memory gives at a time, on GPUs of all vendors (CUDA C++ Best Practices Guide, 10.2.1).
+SECTOR_BYTES = 32
+BANKS = 32
+
+
+def first_kernel(x: Tensor) -> UOp:
+    return schedule([(x.node, "CPU")]).kernels[0].ast
+
+
+def softmax(rows: int, columns: int) -> UOp:
+    return first_kernel(Tensor(np.zeros((rows, columns), np.float32), device="CPU").softmax())
+
+
+def rows(count: int, length: int) -> UOp:
+    return named.reduction(Ops.ADD, f32, (count, length), 1)
+
+
+def axes(ast: UOp) -> str:
+    return ", ".join(map(str, plan_for(ast, GPU).axes))
+
+
+def used_part(plan: Plan, access: Access) -> float:
+    """Of the bytes that a warp gets for one access in all its lanes, the part that it uses."""
+    offsets = set()
+    lanes = [axis for axis in plan.axes if axis.kind in LANE_KINDS and access.step(axis)]
+    for thread in range(min(WARP, plan.group_size)):
+        counters = {}
+        for axis in reversed(plan.item_axes):
+            thread, counters[axis] = divmod(thread, axis.extent)
+        counters |= {axis: counters[twin] for axis, twin in plan.item_twins.items()}
+        start = sum(counter * access.step(axis) for axis, counter in counters.items())
+        steps = [range(axis.extent) for axis in lanes]
+        for place in np.ndindex(*map(len, steps)):
+            offsets.add(
+                start + sum(n * access.step(axis) for n, axis in zip(place, lanes, strict=True))
+            )
+    sectors = {offset * access.itemsize // SECTOR_BYTES for offset in offsets}
+    return len(offsets) * access.itemsize / (len(sectors) * SECTOR_BYTES)
+
+
+def used_parts(ast: UOp) -> list[float]:
+    plan = plan_for(ast, GPU)
+    return [round(used_part(plan, access), 3) for access in accesses(plan)]
+
+
+# --- coalescing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ast", "parts"),
+    [
+        (named.copied(f32, shaped(1 << 20)), [1, 1]),
+        (named.copied(f32, shaped(10007)), [1, 1]),
+        (named.transposed(f32, 1024, 1024), [1, 1]),
+        (named.matmul(1024, 1024, 1024, f32), [0.5, 1, 1]),
+        (rows(8192, 4096), [1, 0.125]),
+        (rows(16, 4096), [1, 0.125]),
+    ],
+    ids=["copy", "prime copy", "transposed", "matmul", "many rows", "few rows"],
+)
+def test_a_warp_uses_what_it_reads(ast: UOp, parts: list[float]) -> None:
+    """Stores of reduces are one element; a product reads four of eight neighbours along k."""
+    assert used_parts(ast) == parts
+
+
+def test_a_thread_for_each_row_would_read_far_from_its_neighbours() -> None:
+    """The measure can fail: what the heuristics do not choose."""
+    plan = Plan.of(rows(8192, 4096), GPU)
+    by_row = plan.apply_all(parse_opts("LOCAL(0, 32)"))
+    assert used_part(by_row, accesses(by_row)[0]) == 0.125
+    far = plan.apply_all(parse_opts("GROUPTOP(1, 32)"))
+    assert used_part(far, accesses(far)[0]) == 0.125
+
+
+def test_work_items_count_along_the_axis_of_neighbours_first() -> None:
+    # The sum of a matrix and a row: the row stays the same along axis 0.
+    table = Tensor(np.zeros((64, 96), np.float32), device="CPU")
+    row = Tensor(np.zeros(96, np.float32), device="CPU")
+    plan = plan_for(first_kernel(table + row), dataclasses.replace(GPU, vector_lanes=(1,)))
+    assert str(plan.item_axes[-1]) == "local 32"
+    assert plan.item_axes[-1].target == 1
+
+
+# --- reduces in groups ----------------------------------------------------------------------------
+
+
+def test_many_rows_are_read_by_a_warp_each_and_four_of_them_by_a_group() -> None:
+    assert axes(rows(8192, 4096)) == "global 2048, local 4, group_reduce 32, reduce 32, unroll 4"
+
+
+def test_columns_are_summed_by_a_work_item_each() -> None:
+    columns = named.reduction(Ops.ADD, f32, (4096, 4096), 0)
+    assert AxisKind.GROUP_REDUCE not in [axis.kind for axis in plan_for(columns, GPU).axes]
+
+
+@pytest.mark.parametrize(("length", "parts"), [(256, 32), (1024, 64), (4096, 128), (16384, 256)])
+def test_so_many_share_a_reduce_that_reading_all_parts_is_no_longer(
+    length: int, parts: int
+) -> None:
+    assert f"group_reduce {parts}" in axes(rows(16, length))
+
+
+def test_both_reduces_of_a_softmax_are_shared_out_among_the_same_work_items() -> None:
+    plan = plan_for(softmax(16, 4096), GPU)
+    assert axes(softmax(16, 4096)) == (
+        "global 16, group_reduce 128, group_reduce 128, reduce 8, reduce 8, unroll 4, unroll 4"
+    )
+    assert plan.group_size == 128
+    assert compile_kernel(softmax(16, 4096), GPU).group == (128, 1, 1)
+
+
+def test_no_reduce_is_shared_out_where_another_would_be_repeated_by_all() -> None:
+    """The second of 1,009 terms, a prime, cannot be cut."""
+    two = two_lengths(1024, 1009)
+    assert axes(two) == "local 4, reduce 256, reduce 1009, unroll 4"
+    assert "group_reduce 64, group_reduce 64" in axes(two_lengths(1024, 2048))
+
+
+def two_lengths(first: int, second: int) -> UOp:
+    """The sum of rows of one length and the largest elements of rows of another, added."""
+    x, y = load(1, f32, (4, first)), load(2, f32, (4, second))
+    return kernel_of(build.add(total(x, 1), largest(y, 1)), 4, 1)
+
+
+def test_groups_of_reduces_have_no_lanes_in_each_others_banks() -> None:
+    """Partial results of a group lie in a row: a work-item with lanes would skip banks."""
+    for ast in (rows(16, 4096), rows(8192, 4096), softmax(16, 4096)):
+        plan = plan_for(ast, GPU)
+        for node in plan.grouped_reduces():
+            lanes = number_of(axis.extent for axis in plan.axes_of(node, *LANE_KINDS))
+            places = [thread * lanes % BANKS for thread in range(WARP)]
+            assert len(set(places)) == BANKS
+
+
+# --- registers and occupancy ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lanes"), [(dtypes.float32, 64), (dtypes.float64, 16), (dtypes.float16, 64)]
+)
+def test_the_copies_of_a_work_item_fit_registers(dtype, lanes: int) -> None:
+    assert plan_for(named.matmul(1024, 1024, 1024, dtype), GPU).lanes == lanes
+
+
+@pytest.mark.parametrize(
+    ("size", "found"),
+    [
+        (1 << 20, "global 8192, local 32, upcast 4"),
+        # 10,007 is a prime: padded to 32 * 313.
+        (10007, "global 313, local 32"),
+        (3 * 4001, "global 376, local 32"),
+        # Few elements are not worth a mask.
+        (997, "global 997"),
+    ],
+)
+def test_groups_are_whole_warps(size: int, found: str) -> None:
+    assert axes(named.copied(f32, shaped(size))) == found
+
+
+# --- the law, where it could break ----------------------------------------------------------------
+
+
+def check_value(ast: UOp, opts: str) -> Plan:
+    plan = Plan.of(ast, GPU).apply_all(parse_opts(opts))
+    sizes = {node.arg.slot: node.dtype for node in ast.toposort() if node.op is Ops.DEFINE_GLOBAL}
+    contents = [
+        np.random.default_rng(slot).integers(-4, 5, sizes[slot].size).astype(np.float32)
+        for slot in sorted(sizes)
+    ]
+    wanted = evaluate(ast, dict(enumerate(contents)), {})
+    run_program(compile_kernel(ast, GPU, opts=plan.opts), contents, {})
+    for slot, values in wanted.items():
+        np.testing.assert_allclose(contents[slot], values, rtol=1e-6)
+    return plan
+
+
+def test_reduces_in_a_row_share_work_items_and_nested_ones_do_not(monkeypatch) -> None:
+    nested = named.sum_of_maxima(f32, 4, 8, 12)
+    assert check_value(softmax(4, 16), "GROUP(1, 4) GROUP(3, 4)").group_size == 4
+    assert check_value(softmax(4, 16), "GROUP(1, 4) GROUP(3, 8)").group_size == 32
+    assert check_value(nested, "GROUP(1, 4) GROUP(3, 4)").group_size == 16
+    # Were they to share, each would reduce the terms of others.
+    monkeypatch.setattr(Plan, "_are_apart", lambda *_: True)
+    with pytest.raises(AssertionError):
+        check_value(nested, "GROUP(1, 4) GROUP(3, 4)")
