@@ -6,10 +6,13 @@ import functools
 import os
 import time
 from dataclasses import replace
+from typing import Any
 
 from tinyref.device import Capabilities
 from tinyref.errors import DeviceError
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
+from tinyref.uops.program import Program
 
 
 class FragileBackend(TextBackend):
@@ -27,3 +30,52 @@ class FragileBackend(TextBackend):
         if b"float32x8" in binary:
             raise DeviceError(self.name, "no vectors of 8 lanes today")
         return super().load(entry, binary)
+
+
+class StickyAllocator(HostAllocator):
+    """Memory of a device that answers nothing but an error once a kernel has gone astray."""
+
+    is_lost = False
+
+    def check(self) -> None:
+        if self.is_lost:
+            raise DeviceError(self.device, "an illegal address was reached by an earlier launch")
+
+    def allocate(self, nbytes: int) -> HostHandle:
+        self.check()
+        return super().allocate(nbytes)
+
+    def copy_in(self, handle: HostHandle, source: memoryview) -> None:
+        self.check()
+        super().copy_in(handle, source)
+
+    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
+        self.check()
+        super().copy_out(destination, handle)
+
+
+class StickyKernel(InterpretedKernel):
+    """A kernel of 2 lanes goes astray, which the next call notices."""
+
+    def __init__(self, device: str, program: Program, memory: StickyAllocator) -> None:
+        super().__init__(device, program)
+        self._memory = memory
+
+    def __call__(self, *arguments: Any, **named: Any) -> float | None:
+        self._memory.check()
+        if any(node.dtype.lanes == 2 for node in self.program.uops):
+            self._memory.is_lost = True
+            return 1e-9
+        return super().__call__(*arguments, **named)
+
+
+class StickyBackend(FragileBackend):
+    """An illegal address is an error of all that comes later, as in a context of CUDA."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = StickyAllocator(self.name)
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        program = TextBackend.load(self, entry, binary).program
+        return StickyKernel(self.name, program, self._allocator)

@@ -36,6 +36,7 @@ LOOPS = Capabilities(
     vector_lanes=(1, 2, 4, 8),
 )
 FRAGILE = "search_devices:FragileBackend"
+STICKY = "search_devices:StickyBackend"
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +141,22 @@ def test_a_candidate_that_crashes_hangs_or_fails_costs_itself() -> None:
     # No process is left, and no pipe.
     assert process.process.returncode == -signal.SIGKILL
     assert process.pipes.reader == process.pipes.writer == -1
+
+
+@pytest.mark.long
+def test_a_candidate_that_loses_the_device_costs_itself() -> None:
+    """It is opened again for the next one, by another process."""
+    worker = Worker(STICKY, copy_kernel(), 10.0)
+    try:
+        assert worker.seconds(()) is not None
+        first = worker.process
+        assert worker.seconds((Opt(OptOp.UPCAST, 7, 3),)) is None
+        assert worker.process is first
+        assert worker.seconds(parse_opts("UPCAST(1, 2)")) is None
+        assert worker.seconds(parse_opts("UPCAST(0, 4)")) is not None
+        assert worker.process is not first
+    finally:
+        worker.close()
 
 
 @pytest.mark.slow

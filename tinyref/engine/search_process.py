@@ -22,11 +22,12 @@ from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import DeviceError, UserError, describe_error
 from tinyref.formats.json_format import from_json, to_json
 from tinyref.optimise.opt import Opt, opts_text, parse_opts
+from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, VarArg
 from tinyref.workers.processes import Death, Limits, Message, WorkerProcess
-from tinyref.workers.service import Answer, OpeningError, Send, Service, serve
+from tinyref.workers.service import Answer, OpeningError, Send, Service, leave_device, serve
 
 # A candidate is launched until it has run so often or so long; the fastest launch counts.
 LAUNCHES = 10
@@ -149,6 +150,7 @@ def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
     if not isinstance(ast, UOp):
         raise UserError("search: the first message holds no kernel")
     bench = _Bench(configuration["device"], ast)
+    health = Health(configuration["device"])
 
     def answer(request: Message) -> Mapping[str, object]:
         opts = parse_opts(request["opts"])
@@ -156,7 +158,10 @@ def _open_service(configuration: Message, send: Send) -> tuple[object, Answer]:
         try:
             return {"seconds": bench.seconds(opts)}
         except Exception as error:
-            # A driver may raise anything; the next candidate is not to pay for it.
+            # A driver may raise anything; the next candidate is not to pay for it, nor for a device
+            # that answers nothing but errors since.
+            if health.problem_since():
+                leave_device()
             return {"error": describe_error(error)}
         finally:
             _end_after(0)
