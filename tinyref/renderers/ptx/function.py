@@ -27,8 +27,8 @@ from tinyref.uops.payload import ConstArg, GepArg, SlotArg, SpecialArg, TileArg
 from tinyref.uops.program import Program
 
 KERNEL_PREFIX = "k_"
-# The oldest version of PTX that has all of an architecture; older drivers take it, too.
-_VERSIONS = ((75, "7.0"), (86, "7.8"), (100, "8.6"), (101, "8.8"))
+# That of CUDA 13.0, the oldest whose ptxas is taken: it has every architecture from sm_75 on.
+_VERSION = "9.0"
 # The most that one access moves, and the most registers.
 MAX_ACCESS_BYTES = 16
 _MAX_ACCESS_LANES = 4
@@ -75,9 +75,8 @@ class PtxFunction(Emitter):
         entry = PtxRenderer(self.architecture).entry_name(self.program)
         for node in self.program.uops:
             self.print_node(node)
-        version = [text for least, text in _VERSIONS if least <= self.architecture][-1]
         head = [
-            f".version {version}",
+            f".version {_VERSION}",
             f".target sm_{self.architecture}",
             ".address_size 64",
             "",
