@@ -46,8 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Sets marks before `-m` selects; cases count in the order of their collection.
 
     `sampled(every)`: but for the first of every `every` cases of a test function, they are slow.
-    `quick`: the first case of each function that is neither slow nor `long`. The others are not
-    traced for coverage (`no_cover`): they run the same code on more cases.
+    `quick`: the first case of each function that is neither slow nor `long`; coverage is that of
+    these, as the others run the same code on more cases.
     """
     seen: Counter[str] = Counter()
     begun: set[str] = set()
@@ -63,8 +63,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if function not in begun and not takes_long:
             item.add_marker(pytest.mark.quick)
             begun.add(function)
-        else:
-            item.add_marker(pytest.mark.no_cover)
     shard = config.getoption("--shard")
     if shard is not None:
         _keep_shard(config, items, shard)

@@ -58,13 +58,17 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that are not slow, with the coverage floor; or pytest with what follows `--`."""
-    _pytest(session, *session.posargs or ("-m", "not slow", *COVERAGE))
+    """The tests that are not slow; or pytest with what follows `--`."""
+    _pytest(session, *session.posargs or ("-m", "not slow"))
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     # Editable, so that coverage and the page tests see the files of this checkout.
-    session.install("-e", ".[test]")
+    session.install("-e", ".[test,lint,types]")
+    try:
+        session.install("-e", ".[opencl,webgpu]")
+    except CommandFailed:
+        session.warn("OPENCL and WEBGPU cannot be installed here: their tests are skipped")
     # 5: no test of these is in the shard, as may be where they are few.
     codes = [0, 5] if "--shard" in arguments else [0]
     session.run("pytest", "-n", "auto", *arguments, env=environment, success_codes=codes)
@@ -103,7 +107,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def thorough(session: nox.Session) -> None:
     """All that repeats the default checks on more cases: `nox -s thorough -- --shard 3/12`."""
-    parts = ["slow", "random", "shuffled", "sdist"]
+    parts = ["slow", "coverage", "random", "shuffled", "sdist"]
     parts += [f"conform_full({device})" for device in DEVICES]
     parts += [f"python-{version}" for version in PYTHONS if version != THIS_PYTHON]
     for part in parts:
@@ -114,6 +118,16 @@ def thorough(session: nox.Session) -> None:
 def slow(session: nox.Session) -> None:
     """The slow tests: more cases of what the others test."""
     _pytest(session, "-m", "slow", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The floor of coverage, which the quick tests reach: all of it in the first shard."""
+    words = session.posargs
+    shard = words[words.index("--shard") + 1] if "--shard" in words else "1/1"
+    if not shard.startswith("1/"):
+        session.skip(f"a part of the tests has no floor: all of them are in the first, not {shard}")
+    _pytest(session, "-m", "quick", *COVERAGE)
 
 
 @nox.session

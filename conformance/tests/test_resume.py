@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from running import is_running
 
+from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref.workers.processes import Pool
 from tinyref_conformance import journal as journals
@@ -214,26 +215,24 @@ class Mine(TextBackend):
 
 @pytest.mark.long
 def test_another_device_is_not_certified_by_an_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     package = tmp_path / "my_card"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "backend.py").write_text(BACKEND.format(member="first"))
     monkeypatch.chdir(tmp_path)
-    command = [sys.executable, "-m", "tinyref.cli", "conform", "--device", "my_card.backend:Mine"]
-    command += ["--query", "memory.copy", "--report", "out", "--jobs", "1"]
-    run = lambda *more: subprocess.run(  # noqa: E731
-        [*command, *more], check=False, capture_output=True, text=True, timeout=120
-    )
-    assert run().returncode == 0, run().stderr
-    assert run("--resume").returncode == 0
+    # Only the processes that the command starts import the backend.
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    command = ["conform", "--device", "my_card.backend:Mine", "--query", "memory.copy.uint8"]
+    command += ["--report", "out", "--jobs", "1"]
+    assert run(command) == 0, capsys.readouterr().err
+    assert run([*command, "--resume"]) == 0
     (package / "backend.py").write_text(BACKEND.format(member="second"))
-    refused = run("--resume")
-    assert refused.returncode == 2
-    assert "sources of the backend: " in refused.stderr
-    anew = run("--resume", "--restart")
-    assert anew.returncode == 0, anew.stderr
+    capsys.readouterr()
+    assert run([*command, "--resume"]) == 2
+    assert "sources of the backend: " in capsys.readouterr().err
+    assert run([*command, "--resume", "--restart"]) == 0, capsys.readouterr().err
     assert (tmp_path / "out" / "report.previous.json").exists()
 
 

@@ -109,6 +109,7 @@ def test_the_system_that_kills_for_memory_is_told(
 
 
 @pytest.mark.long
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("when", ["1-2", "2-4-6-7", "1-3-4-5-6-7"])
 def test_a_worker_that_dies_as_it_opens_is_no_verdict(
     fake: Any, monkeypatch: pytest.MonkeyPatch, when: str

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ci_modules import ROOT, ci_module
+from nox.command import CommandFailed
 
 SUITE = """
 import pytest
@@ -43,7 +44,7 @@ def test_slow():
     pass
 """
 THOROUGH = [
-    *("slow", "random", "shuffled", "sdist"),
+    *("slow", "coverage", "random", "shuffled", "sdist"),
     *(
         f"conform_full({device})"
         for device in (
@@ -65,12 +66,17 @@ class Session:
     def __init__(self, *posargs: str) -> None:
         self.posargs = list(posargs)
         self.commands: list[tuple[str, ...]] = []
+        self.installed: list[str] = []
+        self.missing = ""
+        self.warnings: list[str] = []
         self.environment: dict[str, str] = {}
         self.success_codes: list[int] = []
         self.notified: list[tuple[str, list[str]]] = []
 
     def install(self, *words: str, **options: Any) -> None:
-        pass
+        if words[-1] == self.missing:
+            raise CommandFailed(reason="no wheel")
+        self.installed.append(words[-1])
 
     def run(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> str:
         self.commands.append(words)
@@ -82,7 +88,14 @@ class Session:
         self.notified.append((name, posargs))
 
     def warn(self, text: str) -> None:
-        raise AssertionError(text)
+        self.warnings.append(text)
+
+    def skip(self, text: str) -> None:
+        raise Skipped(text)
+
+
+class Skipped(Exception):  # noqa: N818  it is no error
+    """What a session of nox raises that is skipped."""
 
 
 def collected(folder: Path, *options: str) -> set[str]:
@@ -121,7 +134,7 @@ def test_every_test_is_in_one_of_the_two_lanes(suite: Path) -> None:
     }
 
 
-def test_the_first_case_of_each_test_is_quick_and_traced(suite: Path) -> None:
+def test_the_first_case_of_each_test_is_quick(suite: Path) -> None:
     """The first that is neither slow nor long."""
     quick = {
         "tests/test_small.py::test_sampled[0]",
@@ -130,7 +143,6 @@ def test_the_first_case_of_each_test_is_quick_and_traced(suite: Path) -> None:
         "tests/test_other.py::test_slow",
     }
     assert collected(suite, "tests", "-m", "quick") == quick
-    assert collected(suite, "tests", "-m", "not no_cover") == quick
 
 
 def test_the_shards_are_the_whole_and_share_nothing(suite: Path) -> None:
@@ -166,8 +178,42 @@ def test_the_default_checks(noxfile: ModuleType) -> None:
     session = Session()
     noxfile.tests(session)
     (command,) = session.commands
-    assert command[:5] == ("pytest", "-n", "auto", "-m", "not slow")
+    assert command == ("pytest", "-n", "auto", "-m", "not slow")
     assert session.success_codes == [0]
+    assert session.installed == [".[test,lint,types]", ".[opencl,webgpu]"]
+    assert session.warnings == []
+
+
+def test_where_a_binding_cannot_be_installed_the_other_tests_run(noxfile: ModuleType) -> None:
+    session = Session()
+    session.missing = ".[opencl,webgpu]"
+    noxfile.tests(session)
+    assert len(session.commands) == 1
+    assert session.warnings == [
+        "OPENCL and WEBGPU cannot be installed here: their tests are skipped"
+    ]
+    session.missing = ".[test,lint,types]"
+    with pytest.raises(CommandFailed):
+        noxfile.tests(session)
+
+
+@pytest.mark.parametrize("shard", [[], ["--shard", "1/12"]])
+def test_the_floor_of_coverage_is_that_of_all_quick_tests(
+    noxfile: ModuleType, shard: list[str]
+) -> None:
+    session = Session(*shard)
+    noxfile.coverage(session)
+    (command,) = session.commands
+    assert command[:6] == ("pytest", "-n", "auto", "-m", "quick", "--cov")
+    assert "--shard" not in command
+
+
+@pytest.mark.parametrize("shard", ["2/12", "12/12", "11/12"])
+def test_other_shards_have_no_floor(noxfile: ModuleType, shard: str) -> None:
+    session = Session("--shard", shard)
+    with pytest.raises(Skipped, match=shard):
+        noxfile.coverage(session)
+    assert session.commands == []
 
 
 def test_the_thorough_lane_is_all_that_repeats(noxfile: ModuleType) -> None:

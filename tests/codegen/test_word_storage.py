@@ -109,6 +109,7 @@ def placed(device: str, dtype: DType, data: np.ndarray, skipped: int) -> tuple[B
     return base, part.copy_in(memoryview(data).cast("B"))
 
 
+@pytest.mark.sampled(3)
 @EVERY
 @pytest.mark.parametrize("skipped", [1, 2, 3, 4])
 def test_views_begin_anywhere_and_their_neighbours_stay(
@@ -166,6 +167,7 @@ def test_gates_touch_nothing_and_give_the_alternative(device: str, dtype: DType)
     assert bytes(out.copy_out()) == np.pad(x, (2, 3)).tobytes()
 
 
+@pytest.mark.sampled(3)
 @EVERY
 @pytest.mark.parametrize("opts", ["UPCAST(0,4)", "UPCAST(0,2)"])
 def test_vectors_are_stored_lane_by_lane(device: str, dtype: DType, opts: str) -> None:
