@@ -15,6 +15,11 @@ from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 from tinyref_conformance.faulty.metal_edits import METAL_EDITS
 from tinyref_conformance.faulty.registry import EMULATED_OPENCL, FAULTY_RENDERINGS
 from tinyref_conformance.faulty.score import score
+from tinyref_conformance.faulty.tile_edits import (
+    CUDA_TILE_EDITS,
+    HIP_TILE_EDITS,
+    METAL_TILE_EDITS,
+)
 from tinyref_spec import catalogue
 from tinyref_spec.device_under_test import DeviceUnderTest
 
@@ -94,16 +99,39 @@ CUDA_EDIT_CASES = {
     "CudaFirstVector": "kernel.program.vector2.float32.add",
     "CudaRepeatedLanes": "kernel.program.vector8.float32.add",
 }
-CASES = {**OPENCL_CASES, **WGSL_CASES, **HIP_CASES, **METAL_CASES, **CUDA_EDIT_CASES}
+TILE_EDITS = (*CUDA_TILE_EDITS, *HIP_TILE_EDITS, *METAL_TILE_EDITS)
+TILE_CASES = {
+    "TileSwappedHalves": "kernel.program.wmma.nvidia_m16n8k16_float16_float32.product",
+    "TileSwappedRegisters": "kernel.program.wmma.nvidia_m16n8k8_tf32_float32.product",
+    "TileLostRow": "kernel.program.wmma.nvidia_m16n8k16_float16_float32.product",
+    "TileOtherRegister": "kernel.program.wmma.nvidia_m16n8k8_float16_float32.product",
+    "TileLostAccumulator": "kernel.program.wmma.nvidia_m16n8k8_float16_float32.product",
+    "TileOtherType": "kernel.program.wmma.nvidia_m16n8k16_bfloat16_float32.product",
+    "TileTruncatedInputs": "kernel.program.wmma.nvidia_m16n8k8_tf32_float32.rounded",
+    "TileLostLane": "kernel.program.wmma.rdna3_m16n16k16_float16_float32.product",
+    "TileTransposedB": "kernel.program.wmma.cdna3_m16n16k16_float16_float32.product",
+    "TileSwappedOperands": "kernel.program.wmma.apple_m8n8k8_float32_float32.product",
+    "TileSwappedQuads": "kernel.program.wmma.apple_m8n8k8_float16_float16.product",
+    "TileRepeatedRegister": "kernel.program.wmma.apple_m8n8k8_bfloat16_bfloat16.product",
+}
+CASES = {
+    **OPENCL_CASES,
+    **WGSL_CASES,
+    **HIP_CASES,
+    **METAL_CASES,
+    **CUDA_EDIT_CASES,
+    **TILE_CASES,
+}
+GROUPS = (OPENCL_EDITS, WGSL_EDITS, HIP_EDITS, METAL_EDITS, CUDA_EDITS, TILE_EDITS)
 
 
 def test_there_are_thirty_and_more_faults() -> None:
-    edits = (*OPENCL_EDITS, *WGSL_EDITS, *HIP_EDITS, *METAL_EDITS, *CUDA_EDITS)
+    edits = [edit for group in GROUPS for edit in group]
     assert len(FAULTY_RENDERINGS) == len(edits) >= 30
     assert [edit.name for edit in edits] == list(CASES)
     for faulty in FAULTY_RENDERINGS.values():
         assert Device.backend_class(faulty.device) is faulty.backend
-    for group in (OPENCL_EDITS, WGSL_EDITS, HIP_EDITS, METAL_EDITS, CUDA_EDITS):
+    for group in GROUPS:
         assert len({edit.sentence for edit in group}) == len(group)
 
 
@@ -209,6 +237,22 @@ def test_a_broken_text_of_msl_is_caught(edit: Edit) -> None:
 @pytest.mark.parametrize("edit", CUDA_EDITS, ids=lambda edit: edit.name)
 def test_a_broken_text_of_cuda_is_caught(edit: Edit) -> None:
     check(edit.name)
+
+
+@pytest.mark.long
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("edit", TILE_EDITS, ids=lambda edit: edit.name)
+def test_a_broken_tile_is_caught(edit: Edit) -> None:
+    check(edit.name)
+
+
+def test_what_is_wrong_about_tiles_leaves_other_texts_alone() -> None:
+    text = "int v1 = item_0 / 8;\nint v2 = v1 % 16;\nfloat4 v3 = make_float4(v1, v2, v4, v5);\n"
+    tile = "float4 v9 = tinyref_wmma_apple_m8n8k8_float32_float32(v3, v4, v5);\n"
+    for edit in TILE_EDITS:
+        assert edit.apply(text) == text
+    changed = {edit.name for edit in TILE_EDITS if edit.apply(text + tile) != text + tile}
+    assert {"TileLostLane", "TileSwappedQuads", "TileLostAccumulator"} <= changed
 
 
 @pytest.mark.slow

@@ -23,6 +23,11 @@ from tinyref_conformance.faulty.cuda_edits import CUDA_EDITS
 from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 from tinyref_conformance.faulty.metal_edits import METAL_EDITS
+from tinyref_conformance.faulty.tile_edits import (
+    CUDA_TILE_EDITS,
+    HIP_TILE_EDITS,
+    METAL_TILE_EDITS,
+)
 from tinyref_spec.case import Rung
 
 # Without the tensor level: every fault shows elsewhere, and it takes most of the time.
@@ -50,6 +55,8 @@ NATIVE_QUERY = ",".join(
         *("isa.binary.cmpne.float16", "isa.binary.fdiv.float32", "isa.cast.float64.to_float16"),
     )
 )
+# What is wrong about tiles alone shows nowhere else.
+TILE_QUERY = "memory.open,memory.launch.float32,kernel.program.item,kernel.program.wmma"
 EMULATED_OPENCL = "tinyref_conformance.faulty.emulated:EmulatedOpencl"
 
 
@@ -152,6 +159,9 @@ FAULTY_RENDERINGS: dict[str, FaultyDevice] = {
     **{edit.name: _rendering(edit, "HIP_EMU", NATIVE_QUERY) for edit in HIP_EDITS},
     **{edit.name: _rendering(edit, "METAL_EMU") for edit in METAL_EDITS},
     **{edit.name: _rendering(edit, "CUDA_EMU", NATIVE_QUERY) for edit in CUDA_EDITS},
+    **{edit.name: _rendering(edit, "CUDA_EMU", TILE_QUERY) for edit in CUDA_TILE_EDITS},
+    **{edit.name: _rendering(edit, "HIP_EMU", TILE_QUERY) for edit in HIP_TILE_EDITS},
+    **{edit.name: _rendering(edit, "METAL_EMU", TILE_QUERY) for edit in METAL_TILE_EDITS},
 }
 
 ALL_FAULTY = {**FAULTY_DEVICES, **FAULTY_RENDERINGS}

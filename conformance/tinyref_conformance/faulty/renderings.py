@@ -20,6 +20,11 @@ from tinyref_conformance.faulty.edits import OPENCL_EDITS, WGSL_EDITS, Edit
 from tinyref_conformance.faulty.emulated import EmulatedOpencl
 from tinyref_conformance.faulty.hip_edits import HIP_EDITS
 from tinyref_conformance.faulty.metal_edits import METAL_EDITS
+from tinyref_conformance.faulty.tile_edits import (
+    CUDA_TILE_EDITS,
+    HIP_TILE_EDITS,
+    METAL_TILE_EDITS,
+)
 
 
 class EditedRenderer:
@@ -52,6 +57,9 @@ DEVICES: dict[str, type[Backend]] = {
     **{edit.name: edited(HipEmuBackend, edit) for edit in HIP_EDITS},
     **{edit.name: edited(MetalEmuBackend, edit) for edit in METAL_EDITS},
     **{edit.name: edited(CudaEmuBackend, edit) for edit in CUDA_EDITS},
+    **{edit.name: edited(CudaEmuBackend, edit) for edit in CUDA_TILE_EDITS},
+    **{edit.name: edited(HipEmuBackend, edit) for edit in HIP_TILE_EDITS},
+    **{edit.name: edited(MetalEmuBackend, edit) for edit in METAL_TILE_EDITS},
     **{
         f"Driver{edit.name}": edited(OpenCLBackend, edit, f"Driver{edit.name}")
         for edit in OPENCL_EDITS

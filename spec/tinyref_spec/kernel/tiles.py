@@ -18,7 +18,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import TileArg
 from tinyref.uops.program import Program
-from tinyref.uops.tiles import TILES, MatrixTile, Operand
+from tinyref.uops.tiles import TILES, InputRounding, MatrixTile, Operand
 from tinyref.uops.tiles.positions import element
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
@@ -31,6 +31,8 @@ _SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
 # Types that hold every sum of products of WIDE numbers; 2049 has no float16.
 _WIDE_SUMS = (dtypes.float32, dtypes.float64, dtypes.int32)
 _SMALL, _WIDE = (-2, 3), (9, 16)
+# Of 12 bits, of which TF32 has 11: an odd one is half way between two, and goes up.
+_ROUNDED = (2048, 2560)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ FORMS: dict[str, Form] = {
     "runs": Form(groups=3, subgroups=2),
     "loop": Form(groups=2, iterations=4),
     "wide": Form(values=_WIDE),
+    "rounded": Form(values=_ROUNDED),
 }
 
 
@@ -127,16 +130,20 @@ class TileProgram:
     def inputs(self) -> list[Array]:
         """A, B and C."""
         random = np.random.default_rng(1)
+        a, b, c = (random.integers(*self.form.values, self.shape(each)) for each in Operand)
+        if self.form.values is _ROUNDED:
+            # As the products are: a multiple of four, so that float32 holds every sum.
+            c *= 4
         return [
-            random.integers(*self.form.values, self.shape(operand)).astype(
-                numpy_dtype(self.tile.dtype(operand))
-            )
-            for operand in Operand
+            matrix.astype(numpy_dtype(self.tile.dtype(operand)))
+            for operand, matrix in zip(Operand, (a, b, c), strict=True)
         ]
 
     def expected(self, matrices: list[Array]) -> Array:
         """A * B + C, exactly: every sum is an integer that float64 holds."""
         a, b, c = (matrix.astype(np.float64) for matrix in matrices)
+        if self.form.values is _ROUNDED:
+            a, b = a + a % 2, b + b % 2
         total = np.matmul(a, b).sum(axis=1) + c
         return np.asarray(total.reshape(-1).astype(numpy_dtype(self.tile.dtype_out)))
 
@@ -151,7 +158,8 @@ def multiply(tile: MatrixTile, form: Form, case_id: str, device: DeviceUnderTest
 
 def _forms_of(tile: MatrixTile) -> dict[str, Form]:
     has_wide_sums = tile.dtype_out in _WIDE_SUMS
-    return {name: form for name, form in FORMS.items() if name != "wide" or has_wide_sums}
+    missing = {"wide": not has_wide_sums, "rounded": tile.rounds_in is not InputRounding.TF32}
+    return {name: form for name, form in FORMS.items() if not missing.get(name)}
 
 
 def _checks(tile: MatrixTile) -> list[Check]:
