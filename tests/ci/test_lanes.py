@@ -49,7 +49,8 @@ THOROUGH = [
         f"conform_full({device})"
         for device in (
             *("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"),
-            *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl", "hip-emu", "metal-emu"),
+            *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl"),
+            *("cuda-emu", "hip-emu", "metal-emu"),
         )
     ),
 ]

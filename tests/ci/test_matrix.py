@@ -315,6 +315,7 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
         "oclgrind": False,
         "opencl-two": False,
         "cpu-opencl": False,
+        "cuda-emu": False,
         "hip-emu": False,
         "metal-emu": False,
     }
