@@ -79,11 +79,59 @@ class Context:
     device: int
 
 
+@dataclass(eq=False)
+class Graph:
+    """Launches with the arguments that they were given."""
+
+    work: list[Callable[[], None]] = field(default_factory=list)
+
+
+class NodeParams:
+    """CUDA_KERNEL_NODE_PARAMS: what `cuLaunchKernel` takes beside a stream."""
+
+    func: Any
+    gridDimX: int
+    gridDimY: int
+    gridDimZ: int
+    blockDimX: int
+    blockDimY: int
+    blockDimZ: int
+    sharedMemBytes: int
+    kernelParams: int
+
+    def launch(self) -> Callable[[], None]:
+        grid = (self.gridDimX, self.gridDimY, self.gridDimZ)
+        group = (self.blockDimX, self.blockDimY, self.blockDimZ)
+        return _launch(self.func, self.kernelParams, grid, group)
+
+
+def _launch(
+    function: Any, params: int, grid: tuple[int, int, int], group: tuple[int, int, int]
+) -> Callable[[], None]:
+    """A launch with the values that are now where the array of addresses says."""
+    loaded, kinds = function
+    places = (ctypes.c_void_p * len(kinds)).from_address(params)
+    pointers, integers = [], []
+    for place, is_pointer in zip(places, kinds, strict=True):
+        if is_pointer:
+            pointers.append(ctypes.c_uint64.from_address(place).value)
+        else:
+            integers.append(ctypes.c_int32.from_address(place).value)
+
+    def run() -> None:
+        # A kernel that reads what it writes cannot run twice.
+        with ConfigContext(EMU_ORDER="forward"):
+            loaded(pointers, integers, grid, group)
+
+    return run
+
+
 class FakeDriver:
     """Stands for the module cuda.bindings.driver; `capabilities` are those of its devices."""
 
     CUresult = CUresult
     CUdevice_attribute = CUdevice_attribute
+    CUDA_KERNEL_NODE_PARAMS = NodeParams
 
     def __init__(self, capabilities: tuple[tuple[int, int], ...] = ((9, 0),)) -> None:
         self.capabilities = capabilities
@@ -280,23 +328,41 @@ class FakeDriver:
         kernelParams: int,
         extra: int,
     ) -> tuple[Any, ...]:
-        """The values are read now, from where the array of addresses says that they are."""
-        function, kinds = f
-        places = (ctypes.c_void_p * len(kinds)).from_address(kernelParams)
-        pointers, integers = [], []
-        for place, is_pointer in zip(places, kinds, strict=True):
-            if is_pointer:
-                pointers.append(ctypes.c_uint64.from_address(place).value)
-            else:
-                integers.append(ctypes.c_int32.from_address(place).value)
+        """The values are read now."""
         grid, group = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
+        hStream.work.append(_launch(f, kernelParams, grid, group))
+        return (OK,)
 
-        def run() -> None:
-            # A kernel that reads what it writes cannot run twice.
-            with ConfigContext(EMU_ORDER="forward"):
-                function(pointers, integers, grid, group)
+    # Graphs
 
-        hStream.work.append(run)
+    def cuGraphCreate(self, flags: int) -> tuple[Any, ...]:
+        return OK, Graph()
+
+    def cuGraphAddKernelNode(
+        self, hGraph: Graph, dependencies: list[int], numDependencies: int, nodeParams: NodeParams
+    ) -> tuple[Any, ...]:
+        assert numDependencies == len(dependencies)
+        assert dependencies == ([len(hGraph.work) - 1] if hGraph.work else []), "in order"
+        hGraph.work.append(nodeParams.launch())
+        return OK, len(hGraph.work) - 1
+
+    def cuGraphInstantiate(self, hGraph: Graph, flags: int) -> tuple[Any, ...]:
+        return OK, Graph(list(hGraph.work))
+
+    def cuGraphExecKernelNodeSetParams(
+        self, hGraphExec: Graph, hNode: int, nodeParams: NodeParams
+    ) -> tuple[Any, ...]:
+        hGraphExec.work[hNode] = nodeParams.launch()
+        return (OK,)
+
+    def cuGraphLaunch(self, hGraphExec: Graph, hStream: Stream) -> tuple[Any, ...]:
+        hStream.work.extend(hGraphExec.work)
+        return (OK,)
+
+    def cuGraphExecDestroy(self, hGraphExec: Graph) -> tuple[Any, ...]:
+        return (OK,)
+
+    def cuGraphDestroy(self, hGraph: Graph) -> tuple[Any, ...]:
         return (OK,)
 
 

@@ -20,6 +20,7 @@ from tests.runtimes.by_hand import get, load, put
 from tests.runtimes.fake_cuda import FakeDriver, FakeNvrtc
 from tinyref.backend import dtypes
 from tinyref.config import Context
+from tinyref.device import Launch
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.cuda import memory
 from tinyref.runtimes.cuda.architectures import capabilities_of
@@ -128,6 +129,33 @@ def test_a_prepared_launch_takes_other_arguments(fake: Any) -> None:
     launch()
     assert get(backend.allocator, first, np.int32) == [0, 1, 2, 3]
     assert get(backend.allocator, second, np.int32) == [5, 7, 0, 0]
+
+
+@needs_emulator
+def test_launches_that_are_recorded_are_one_call(fake: Any) -> None:
+    driver = fake((9, 0))
+    backend = CudaBackend()
+    source, other, between, target = (
+        put(backend.allocator, np.full(4, value, np.int32)) for value in (1, 7, 0, 0)
+    )
+    kernel = load(backend, "scale", SCALE)
+    launches = [
+        Launch(kernel, (between, source), (4, 1, 1), (1, 1, 1), (2, 0)),
+        Launch(kernel, (target, between), (4, 1, 1), (1, 1, 1), (10, 1)),
+    ]
+    commands = backend.record(launches)
+    before = len(driver.names())
+    commands()
+    assert driver.names()[before:] == ["cuGraphLaunch"]
+    # What is bound later changes nothing of a call that is queued.
+    commands.rebind(0, 1, other)
+    commands.vary(1, (2, 1, 1), [1, 0])
+    commands.rebind(1, 0, target)
+    assert get(backend.allocator, target, np.int32) == [21, 21, 21, 21]
+    commands()
+    assert get(backend.allocator, target, np.int32) == [14, 14, 21, 21]
+    commands()
+    assert driver.names().count("cuGraphExecKernelNodeSetParams") == 2
 
 
 @needs_emulator
@@ -405,6 +433,12 @@ def test_the_calls_are_those_of_cuda_bindings(name: str, stand_in: type[Any]) ->
         first = getattr(real, function).__doc__.strip().splitlines()[0]
         taken = list(inspect.signature(vars(stand_in)[function]).parameters)[1:]
         assert taken == _parameters(first), function
+
+
+@needs_bindings
+def test_nodes_have_the_fields_of_cuda_bindings() -> None:
+    real = importlib.import_module("cuda.bindings.driver").CUDA_KERNEL_NODE_PARAMS
+    assert set(FakeDriver.CUDA_KERNEL_NODE_PARAMS.__annotations__) <= set(dir(real))
 
 
 @needs_bindings

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tinyref.device import Availability, Backend, Capabilities, Compiler, CompileTarget, Renderer
+from tinyref.device import (
+    Availability,
+    Backend,
+    Capabilities,
+    Compiler,
+    CompileTarget,
+    Launch,
+    Renderer,
+)
 from tinyref.errors import DeviceError
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.runtimes.cuda.architectures import (
@@ -17,6 +26,7 @@ from tinyref.runtimes.cuda.architectures import (
 )
 from tinyref.runtimes.cuda.compilers import NvrtcChecker, NvrtcCompiler, ToolkitCompiler
 from tinyref.runtimes.cuda.driver import Driver, Found, Session
+from tinyref.runtimes.cuda.graph import CudaGraph
 from tinyref.runtimes.cuda.kernel import CudaKernel
 from tinyref.runtimes.cuda.memory import CudaAllocator
 from tinyref.runtimes.reuse import ReusingAllocator
@@ -116,6 +126,9 @@ class CudaBackend(Backend):
 
     def load(self, entry: str, binary: bytes) -> CudaKernel:
         return CudaKernel(self.session, entry, binary)
+
+    def record(self, launches: Sequence[Launch]) -> CudaGraph:
+        return CudaGraph(self.session, launches)
 
     def synchronize(self) -> None:
         self.session.finish()

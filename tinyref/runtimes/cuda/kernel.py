@@ -79,24 +79,25 @@ class CudaLaunch:
         group: Extents,
         variables: Sequence[int],
     ) -> None:
-        self._kernel = kernel
-        self._grid, self._group = grid, group
+        self.kernel = kernel
+        self.grid, self.group = grid, group
         self._addresses = (ctypes.c_uint64 * len(buffers))(*(each.address for each in buffers))
         self._variables = (ctypes.c_int32 * len(variables))(*variables)
         self._places = (ctypes.c_void_p * (len(buffers) + len(variables)))(
             *_elements(self._addresses), *_elements(self._variables)
         )
 
+    @property
+    def arguments(self) -> int:
+        """The address of the addresses of all arguments, as the driver takes them."""
+        return ctypes.addressof(self._places)
+
     def __call__(self) -> None:
-        kernel = self._kernel
-        sizes = (*self._grid, *self._group)
-        arguments = ctypes.addressof(self._places)
-        session = kernel.session
-        what = f"cannot launch {kernel.entry}"
+        session, kernel = self.kernel.session, self.kernel
         shared_bytes, extra = 0, 0
         session.call(
-            *(what, "cuLaunchKernel", kernel.function, *sizes),
-            *(shared_bytes, session.stream, arguments, extra),
+            *(f"cannot launch {kernel.entry}", "cuLaunchKernel", kernel.function),
+            *(*self.grid, *self.group, shared_bytes, session.stream, self.arguments, extra),
         )
 
     def rebind(self, place: int, handle: Memory) -> None:
@@ -105,7 +106,7 @@ class CudaLaunch:
 
     def vary(self, grid: Extents, variables: Sequence[int]) -> None:
         """From now on the launch has another grid and other values of the variables."""
-        self._grid = grid
+        self.grid = grid
         self._variables[:] = list(variables)
 
 
