@@ -103,11 +103,12 @@ def multiply_tiles(words: list[str], given: list[Array]) -> Array:
     """`mma` of the registers of all warps: (registers, warps, 32) of A, B and C, and of D.
 
     ISA, "Matrix Fragments for mma": a lane is 4 * group + place. A register of A or B holds `width`
-    neighbours along k; four lanes hold four of these. The sums are taken in any order.
+    neighbours along k; four lanes hold four of these. Products and sums round one by one, on top
+    of C, as `MatrixTile` has it; the ISA leaves the order open.
     """
     m, n, k = map(int, re.fullmatch(r"m(\d+)n(\d+)k(\d+)", words[3]).groups())
     group, place = np.divmod(np.arange(32), 4)
-    wide = np.float64 if words[-1] in FLOATS else np.int64
+    wide = TYPES[words[-1]]
     width = max(1, 4 // TYPES[words[-2]].itemsize)
     warps = given[0].shape[1]
     a, b, c = (np.zeros((warps, *shape), wide) for shape in ((m, k), (k, n), (m, n)))
@@ -125,8 +126,9 @@ def multiply_tiles(words: list[str], given: list[Array]) -> Array:
     for number, registers in enumerate(given[2]):
         for inner, values in enumerate(_parts(registers, words[-1])):
             c[(slice(None), *places[number * pair + inner])] = values
-    found = (a @ b + c).astype(TYPES[words[-1]])
-    lanes = np.stack([found[(slice(None), *each)] for each in places], -1)
+    for step in range(k):
+        c = c + a[:, :, step, None] * b[:, None, step]
+    lanes = np.stack([c[(slice(None), *each)] for each in places], -1)
     return np.moveaxis(lanes.view(f"u{max(4, lanes.itemsize)}"), -1, 0)
 
 
