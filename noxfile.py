@@ -26,6 +26,11 @@ COMPILER = (
     *("algebra", "codegen", "engine", "formats", "interpret", "optimise", "schedule", "uops"),
     *("verify", "views"),
 )
+# What skips tests where the compilers of NVIDIA are not installed.
+COMPILED = (
+    *("conformance/tests/test_compile_targets.py", "tests/renderers/test_cuda_source.py"),
+    *("tests/runtimes/test_cuda.py", "tests/runtimes/test_ptx.py"),
+)
 
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["lint", "types", "tests", "conform", "fuzz"]
@@ -107,7 +112,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def thorough(session: nox.Session) -> None:
     """All that repeats the default checks on more cases: `nox -s thorough -- --shard 3/12`."""
-    parts = ["slow", "coverage", "random", "shuffled", "sdist"]
+    parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
     parts += [f"conform_full({device})" for device in DEVICES]
     parts += [f"python-{version}" for version in PYTHONS if version != THIS_PYTHON]
     for part in parts:
@@ -141,6 +146,14 @@ def shuffled(session: nox.Session) -> None:
     """The tests of the compiler with the rewriting rules tried in another order."""
     folders = [f"tests/{name}" for name in COMPILER]
     _pytest(session, "-m", "not slow", *folders, *session.posargs, TINYREF_SHUFFLE_RULES="7")
+
+
+@nox.session
+def compiled(session: nox.Session) -> None:
+    """All kernels of the suite through NVRTC and ptxas, and the calls of their bindings."""
+    # Half a gigabyte, which no other session installs.
+    session.install("-e", ".[cuda]")
+    _pytest(session, "-k", "not HIP", *COMPILED, *session.posargs)
 
 
 @nox.session

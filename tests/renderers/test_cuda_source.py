@@ -6,6 +6,7 @@ tiles those of the PTX ISA. What NVRTC makes of them is looked at where it is in
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import math
@@ -215,6 +216,16 @@ def test_shared_memory_is_aligned_for_vectors() -> None:
     nodes = tuple(toposort([store]))
     text = RENDERER.render(Program("k", nodes, (Parameter(1, F32, 64, False, True),)))
     assert re.search(r"__shared__ __align__\(16\) float local\d+\[8\];", text)
+
+
+# The frame
+
+
+def test_a_kernel_says_how_large_its_groups_are() -> None:
+    """Else its compiler may give a work-item so many registers that a group does not start."""
+    program = dataclasses.replace(stored(loaded(1, F32)), group=(4, 8, 2))
+    head = 'extern "C" __global__ void __launch_bounds__(64) k_k(float *data0, float *data1) {'
+    assert head in RENDERER.render(program).splitlines()
 
 
 # Contraction

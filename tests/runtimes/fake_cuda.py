@@ -306,7 +306,7 @@ class FakeDriver:
         return (OK,)
 
     def cuModuleGetFunction(self, hmod: str, name: bytes) -> tuple[Any, ...]:
-        found = re.search(rf"void {name.decode()}\(([^)]*)\)", hmod)
+        found = re.search(rf"\b{name.decode()}\(([^)]*)\)", hmod)
         if found is None:
             return CUresult["CUDA_ERROR_NOT_FOUND"], None
         emulator = CEmulator("CUDA", CUDA)

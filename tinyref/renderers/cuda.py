@@ -12,6 +12,7 @@ alignment of views, vectors are loaded and stored as wide as that, by 16 bytes a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -216,6 +217,11 @@ class CudaRenderer(CStyleRenderer):
 
     def tile_function(self, tile: MatrixTile, name: str) -> str:
         return cuda_tiles.tile_function(tile, name, self.type)
+
+    def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
+        """With the size of a group: without it a kernel may take more registers than it has."""
+        bounds = f"__launch_bounds__({math.prod(self.program.group)})"
+        return [f"{self.kernel_keywords} {bounds} {entry}({', '.join(parameters)}) {{"]
 
     # Memory
 

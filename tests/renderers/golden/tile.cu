@@ -15,7 +15,7 @@ __device__ __forceinline__ float4 tinyref_wmma_nvidia_m16n8k8_tf32_float32(float
   return c;
 }
 #endif
-extern "C" __global__ void k_k(float *data0, float *data1, float *data2, float *data3) {
+extern "C" __global__ void __launch_bounds__(1) k_k(float *data0, float *data1, float *data2, float *data3) {
   float4 v1;
   v1 = *(const float4 *)&data1[0];
   float2 v2;
