@@ -126,6 +126,17 @@ def c_rdna3(t: int, i: int) -> Place:
     return 2 * i + t // 16, t % 16
 
 
+# RDNA4: the upper half of a wave has k from 8 on, and rows of C from 8 on.
+
+
+def a_rdna4(t: int, i: int) -> Place:
+    return t % 16, i + (8 if t >= 16 else 0)
+
+
+def b_rdna4(t: int, i: int) -> Place:
+    return i + (8 if t >= 16 else 0), t % 16
+
+
 def a_cdna3(t: int, i: int) -> Place:
     return t % 16, 4 * (t // 16) + i
 
@@ -177,6 +188,10 @@ DOCUMENTS: dict[str, tuple[int, DType, DType, Formula, Formula, Formula]] = {
     "rdna3_m16n16k16_float16_float16": (32, f16, f16, a_rdna3, b_rdna3, c_rdna3),
     "rdna3_m16n16k16_bfloat16_float32": (32, bf16, f32, a_rdna3, b_rdna3, c_rdna3),
     "rdna3_m16n16k16_int8_int32": (32, i8, i32, a_rdna3, b_rdna3, c_rdna3),
+    "rdna4_m16n16k16_float16_float32": (32, f16, f32, a_rdna4, b_rdna4, b_rdna4),
+    "rdna4_m16n16k16_float16_float16": (32, f16, f16, a_rdna4, b_rdna4, b_rdna4),
+    "rdna4_m16n16k16_bfloat16_float32": (32, bf16, f32, a_rdna4, b_rdna4, b_rdna4),
+    "rdna4_m16n16k16_int8_int32": (32, i8, i32, a_rdna4, b_rdna4, b_rdna4),
     "cdna3_m16n16k16_float16_float32": (64, f16, f32, a_cdna3, b_cdna3, b_cdna3),
     "cdna3_m16n16k16_bfloat16_float32": (64, bf16, f32, a_cdna3, b_cdna3, b_cdna3),
     "apple_m8n8k8_float32_float32": (32, f32, f32, apple, apple, apple),

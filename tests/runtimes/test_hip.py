@@ -89,13 +89,17 @@ MNEMONICS = {
     "rdna3_m16n16k16_float16_float16": "v_wmma_f16_16x16x16_f16",
     "rdna3_m16n16k16_bfloat16_float32": "v_wmma_f32_16x16x16_bf16",
     "rdna3_m16n16k16_int8_int32": "v_wmma_i32_16x16x16_iu8",
+    "rdna4_m16n16k16_float16_float32": "v_wmma_f32_16x16x16_f16",
+    "rdna4_m16n16k16_float16_float16": "v_wmma_f16_16x16x16_f16",
+    "rdna4_m16n16k16_bfloat16_float32": "v_wmma_f32_16x16x16_bf16",
+    "rdna4_m16n16k16_int8_int32": "v_wmma_i32_16x16x16_iu8",
 }
 
 
 @pytest.mark.usefixtures("has_clang")
 @pytest.mark.parametrize(
     ("name", "tile"),
-    [(name, tile) for name in ("gfx942", "gfx1100") for tile in architecture(name).tiles],
+    [(name, tile) for name in FAMILIES for tile in architecture(name).tiles],
     ids=str,
 )
 def test_a_tile_is_one_instruction(name: str, tile: MatrixTile) -> None:
@@ -104,7 +108,8 @@ def test_a_tile_is_one_instruction(name: str, tile: MatrixTile) -> None:
 
 
 def test_every_tile_of_amd_has_a_function() -> None:
-    declared = {tile.name for tile in (*GROUPS["AMD_RDNA3"], *GROUPS["AMD_CDNA3"])}
+    families = ("AMD_RDNA3", "AMD_RDNA4", "AMD_CDNA3")
+    declared = {tile.name for family in families for tile in GROUPS[family]}
     assert declared == set(MNEMONICS)
 
 

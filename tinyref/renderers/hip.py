@@ -121,33 +121,44 @@ _TO_ODD = {
     dtypes.uint64: "unsigned_to_odd",
 }
 
-# The bodies of the functions of tiles. bfloat16 is passed as its bits, four int8 as a word; a
-# float16 result of RDNA3 stands in the low halves of registers.
-_WORDS_OF = "typedef int words __attribute__((ext_vector_type({count}))); "
+# The bodies of the functions of tiles. bfloat16 is passed as its bits, int8 in words of four.
 _RDNA3_HALVES = (
     f"half_v16 wide = __builtin_shufflevector(c, c, {', '.join(f'{n}, -1' for n in range(8))}); "
     "wide = __builtin_amdgcn_wmma_f16_16x16x16_f16_w32(a, b, wide, false); "
     f"return __builtin_shufflevector(wide, wide, {', '.join(str(2 * n) for n in range(8))});"
 )
-_RDNA3_BYTES = (
-    f"{_WORDS_OF.format(count=4)}return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32("
-    "true, __builtin_bit_cast(words, a), true, __builtin_bit_cast(words, b), c, false);"
-)
+
+
+def _wmma(types: str, suffix: str = "") -> str:
+    return f"return __builtin_amdgcn_wmma_{types}_w32{suffix}(a, b, c);"
+
+
+def _wmma_of_bytes(words: int, suffix: str = "") -> str:
+    """Both are signed; nothing is clamped."""
+    return (
+        f"typedef int words __attribute__((ext_vector_type({words}))); "
+        f"return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32{suffix}("
+        "true, __builtin_bit_cast(words, a), true, __builtin_bit_cast(words, b), c, false);"
+    )
+
+
+def _mfma(types: str) -> str:
+    """Without a broadcast or a permutation of blocks."""
+    return f"return __builtin_amdgcn_mfma_{types}(a, b, c, 0, 0, 0);"
+
+
+# A float16 result of RDNA3 stands in the low halves of registers.
 _TILE_BODIES = {
-    "rdna3_m16n16k16_float16_float32": (
-        "return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c);"
-    ),
+    "rdna3_m16n16k16_float16_float32": _wmma("f32_16x16x16_f16"),
     "rdna3_m16n16k16_float16_float16": _RDNA3_HALVES,
-    "rdna3_m16n16k16_bfloat16_float32": (
-        "return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c);"
-    ),
-    "rdna3_m16n16k16_int8_int32": _RDNA3_BYTES,
-    "cdna3_m16n16k16_float16_float32": (
-        "return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);"
-    ),
-    "cdna3_m16n16k16_bfloat16_float32": (
-        "return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);"
-    ),
+    "rdna3_m16n16k16_bfloat16_float32": _wmma("f32_16x16x16_bf16"),
+    "rdna3_m16n16k16_int8_int32": _wmma_of_bytes(4),
+    "rdna4_m16n16k16_float16_float32": _wmma("f32_16x16x16_f16", "_gfx12"),
+    "rdna4_m16n16k16_float16_float16": _wmma("f16_16x16x16_f16", "_gfx12"),
+    "rdna4_m16n16k16_bfloat16_float32": _wmma("f32_16x16x16_bf16", "_gfx12"),
+    "rdna4_m16n16k16_int8_int32": _wmma_of_bytes(2, "_gfx12"),
+    "cdna3_m16n16k16_float16_float32": _mfma("f32_16x16x16f16"),
+    "cdna3_m16n16k16_bfloat16_float32": _mfma("f32_16x16x16bf16_1k"),
 }
 
 

@@ -19,4 +19,4 @@ class HipEmuBackend(TextDevice):
     ops = HIP_OPS
     vector_lanes = (1, *VECTOR_LANES)
     # Warps of 32 and of 64 lanes: each tile says how many meet.
-    tiles = (*GROUPS["AMD_RDNA3"], *GROUPS["AMD_CDNA3"])
+    tiles = (*GROUPS["AMD_RDNA3"], *GROUPS["AMD_CDNA3"], *GROUPS["AMD_RDNA4"])

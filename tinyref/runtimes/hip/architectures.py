@@ -13,7 +13,7 @@ from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.hip import HIP_OPS, HipRenderer
 from tinyref.uops.tiles import MatrixTile
-from tinyref.uops.tiles.declared import AMD_CDNA3, AMD_RDNA3
+from tinyref.uops.tiles.declared import AMD_CDNA3, AMD_RDNA3, AMD_RDNA4
 
 SHARED_BYTES = 64 * 2**10
 GROUP_SIZE = 1024
@@ -57,7 +57,7 @@ ARCHITECTURES = {
         Architecture("gfx90a", 64),
         Architecture("gfx942", 64, AMD_CDNA3),
         *(Architecture(name, 32, AMD_RDNA3) for name in ("gfx1100", "gfx1101", "gfx1102")),
-        *(Architecture(name, 32) for name in ("gfx1200", "gfx1201")),
+        *(Architecture(name, 32, AMD_RDNA4) for name in ("gfx1200", "gfx1201")),
     )
 }
 

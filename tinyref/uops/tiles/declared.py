@@ -7,8 +7,10 @@ NVIDIA: PTX ISA, "Warp-level matrix multiply-accumulate", the sections "Matrix F
 mma.m16n8k16 with floating point type", "... mma.m16n8k8", "... mma.m8n8k16", "... mma.m16n8k16
 with integer type", "... mma.m16n8k32" and "... mma.m8n8k4 with .f64 floating point type".
 AMD: "RDNA3 Instruction Set Architecture Reference Guide", section 7.9, and AMD GPUOpen, "How to
-accelerate AI applications on RDNA 3 using WMMA"; "AMD Instinct MI300 Instruction Set Architecture
-Reference Guide", section 7, with the AMD matrix instruction calculator.
+accelerate AI applications on RDNA 3 using WMMA"; "RDNA4 Instruction Set Architecture Reference
+Guide", section 7.12, and GPUOpen, "Using the Matrix Cores of AMD RDNA 4 architecture GPUs"; "AMD
+Instinct MI300 Instruction Set Architecture Reference Guide", section 7, with the AMD matrix
+instruction calculator.
 Apple: the Metal Shading Language Specification, section 6.7, has simdgroup_matrix and leaves its
 layout open; that of the hardware is in patent US 11256518 B2 and in the MLX kernels of Apple.
 Intel: OpenCL extension cl_intel_subgroup_matrix_multiply_accumulate.
@@ -144,6 +146,19 @@ def _rdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
     return MatrixTile(name, dims, dtype_in, dtype_out, a, b, c)
 
 
+def _rdna4(dtype_in: DType, dtype_out: DType) -> MatrixTile:
+    """V_WMMA_*_16X16X16_* of RDNA4 in wave32: each half of the threads has its half of k, and of m.
+
+    Nothing is given twice, and a 16-bit result is packed.
+    """
+    a = _layout("m1 m2 m4 m8 k8", "k1 k2 k4")
+    b = _layout("n1 n2 n4 n8 k8", "k1 k2 k4")
+    c = _layout("n1 n2 n4 n8 m8", "m1 m2 m4")
+    dims = (16, 16, 16)
+    name = _name("rdna4", dims, dtype_in.name, dtype_out)
+    return MatrixTile(name, dims, dtype_in, dtype_out, a, b, c)
+
+
 def _cdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
     """V_MFMA_F32_16X16X16_F16 and _BF16: 64 threads, A and B in rows of four along k."""
     a = _layout("m1 m2 m4 m8 k4 k8", "k1 k2")
@@ -155,6 +170,7 @@ def _cdna3(dtype_in: DType, dtype_out: DType) -> MatrixTile:
 
 
 AMD_RDNA3 = (_rdna3(_f16, _f32), _rdna3(_f16, _f16), _rdna3(_bf16, _f32), _rdna3(_i8, _i32))
+AMD_RDNA4 = (_rdna4(_f16, _f32), _rdna4(_f16, _f16), _rdna4(_bf16, _f32), _rdna4(_i8, _i32))
 AMD_CDNA3 = (_cdna3(_f16, _f32), _cdna3(_bf16, _f32))
 
 
@@ -198,6 +214,7 @@ GROUPS: Mapping[str, tuple[MatrixTile, ...]] = MappingProxyType(
         "NVIDIA_SM75": NVIDIA_SM75,
         "NVIDIA_SM80": NVIDIA_SM80,
         "AMD_RDNA3": AMD_RDNA3,
+        "AMD_RDNA4": AMD_RDNA4,
         "AMD_CDNA3": AMD_CDNA3,
         "APPLE": APPLE,
         "INTEL_XE_HPG": INTEL_XE_HPG,

@@ -1,7 +1,7 @@
 /* Matrix tiles: which element of A, B and C a register of a lane holds, as the vendors write it.
 
    NVIDIA: PTX ISA 8.5, section 9.7.14.5, "Matrix Fragments for mma": groupID is lane >> 2,
-   threadID_in_group is lane % 4. AMD: RDNA3 ISA guide, section 7.9; MI300 ISA guide, section 7.1,
+   threadID_in_group is lane % 4. AMD: RDNA3 ISA guide, section 7.9; RDNA4 ISA guide, section 7.12; MI300 ISA guide, section 7.1,
    with the matrix instruction calculator. Apple publishes no layout: this one is that of the MLX
    kernels, and only products are promised. Nothing here is made of what the compiler knows of
    tiles: each of the two checks the other. */
@@ -51,6 +51,10 @@ PLACE(short_c, GROUP, THREAD * 2 + i)
 PLACE(rdna3_a, lane % 16, i)
 PLACE(rdna3_b, i, lane % 16)
 PLACE(rdna3_c, 2 * i + lane / 16, lane % 16)
+/* RDNA4 in wave32: lanes 16 to 31 have the second eight along k, and of C the second eight rows. */
+PLACE(rdna4_a, lane % 16, 8 * (lane / 16) + i)
+PLACE(rdna4_b, 8 * (lane / 16) + i, lane % 16)
+PLACE(rdna4_c, 8 * (lane / 16) + i, lane % 16)
 /* CDNA3: 64 lanes, four in a row along k; C has four rows below each other. */
 PLACE(cdna3_a, lane % 16, 4 * (lane / 16) + i)
 PLACE(cdna3_b, 4 * (lane / 16) + i, lane % 16)
@@ -84,6 +88,10 @@ TILE(rdna3_m16n16k16_float16_float32, 32, 16, 16, 16, IN_F16, IN_F32, rdna3_a, r
 TILE(rdna3_m16n16k16_float16_float16, 32, 16, 16, 16, IN_F16, IN_F16, rdna3_a, rdna3_b, rdna3_c)
 TILE(rdna3_m16n16k16_bfloat16_float32, 32, 16, 16, 16, IN_BF16, IN_F32, rdna3_a, rdna3_b, rdna3_c)
 TILE(rdna3_m16n16k16_int8_int32, 32, 16, 16, 16, IN_I8, IN_I32, rdna3_a, rdna3_b, rdna3_c)
+TILE(rdna4_m16n16k16_float16_float32, 32, 16, 16, 16, IN_F16, IN_F32, rdna4_a, rdna4_b, rdna4_c)
+TILE(rdna4_m16n16k16_float16_float16, 32, 16, 16, 16, IN_F16, IN_F16, rdna4_a, rdna4_b, rdna4_c)
+TILE(rdna4_m16n16k16_bfloat16_float32, 32, 16, 16, 16, IN_BF16, IN_F32, rdna4_a, rdna4_b, rdna4_c)
+TILE(rdna4_m16n16k16_int8_int32, 32, 16, 16, 16, IN_I8, IN_I32, rdna4_a, rdna4_b, rdna4_c)
 TILE(cdna3_m16n16k16_float16_float32, 64, 16, 16, 16, IN_F16, IN_F32, cdna3_a, cdna3_b, cdna3_c)
 TILE(cdna3_m16n16k16_bfloat16_float32, 64, 16, 16, 16, IN_BF16, IN_F32, cdna3_a, cdna3_b, cdna3_c)
 TILE(apple_m8n8k8_float32_float32, 32, 8, 8, 8, IN_F32, IN_F32, apple, apple, apple)
