@@ -110,7 +110,7 @@ OPTS: dict[OptOp, OptSpec] = {
         _GROUPS_REFUSED,
         Argument.AMOUNT,
         (AxisKind.REDUCE,),
-        (4, 8, 16),
+        (4, 8, 16, 32, 128),
         feature="groups",
     ),
     OptOp.GROUPTOP: OptSpec(
