@@ -251,6 +251,11 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "system.transfer": ("Values arrive unchanged on every device that they are sent to.", HARNESS),
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
     "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),
+    "system.jit.flight": (
+        "A replay has the arguments of its call and what was called before it, however late it is "
+        "done.",
+        HARNESS,
+    ),
     "system.jit.state": ("What a captured function assigns to goes on with each replay.", HARNESS),
     "system.state": (
         "Weights come out of files, models and the device as they went in; no file is trusted.",

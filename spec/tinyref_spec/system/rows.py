@@ -199,7 +199,7 @@ def rows() -> Iterator[Row]:
         (
             "jit",
             "A captured function is replayed on other inputs, and its state goes on.",
-            ("system.jit", "system.jit.state", "tensor.assign"),
+            ("system.jit", "system.jit.flight", "system.jit.state", "tensor.assign"),
             "float32",
             lambda: [Check(name, check) for name, check in replays.CHECKS.items()],
         ),
