@@ -20,14 +20,18 @@ from tests.runtimes.by_hand import get, load, put
 from tests.runtimes.fake_cuda import FakeDriver, FakeNvrtc
 from tinyref.backend import dtypes
 from tinyref.config import Context
-from tinyref.device import Launch
+from tinyref.device import Device, Launch
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.cuda import memory
 from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.runtimes.cuda.backend import CudaBackend
 from tinyref.runtimes.cuda.driver import PROCESS
 from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
+from tinyref.runtimes.health import Health
+from tinyref.runtimes.kernel import forget_kernels
 from tinyref.uops.tiles import GROUPS
+from tinyref_spec import catalogue
+from tinyref_spec.device_under_test import DeviceUnderTest
 
 EMULATOR = CudaEmuBackend.availability()
 needs_emulator = pytest.mark.skipif(not EMULATOR.works, reason=EMULATOR.reason)
@@ -409,6 +413,48 @@ def test_a_forked_child_is_refused_and_frees_nothing(
         backend.synchronize()
     backend.allocator.inner.free(part)
     assert "cuMemFree" not in driver.names()
+
+
+def test_a_lost_device_is_found_out_so_that_another_process_opens_it(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = fake((9, 0))
+    monkeypatch.setattr(Device, "_open", {})
+    health = Health("CUDA")
+    assert health.problem_since() == ""
+    driver.fails["cuStreamSynchronize"] = "LAUNCH_FAILED"
+    with pytest.raises(DeviceError, match="a launch failed: CUDA_ERROR_LAUNCH_FAILED"):
+        Device["CUDA"].synchronize()
+    assert "CUDA: the device is lost to this process since a kernel failed" in (
+        health.problem_since()
+    )
+
+
+# Rows of the suite, of what the driver alone decides
+
+
+ROWS = (
+    *("memory.order", "system.transfer.order", "system.transfer.view.float32"),
+    *("system.jit.float32", "kernel.offset.int32"),
+)
+
+
+@needs_emulator
+@pytest.mark.long
+@pytest.mark.parametrize("query", ROWS)
+def test_rows_of_order_and_copies_pass(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    fake((9, 0), (9, 0))
+    monkeypatch.setattr(Device, "_open", {})
+    forget_kernels()
+    wrong = []
+    for case in catalogue.cases(query=query):
+        found = case.run(DeviceUnderTest("CUDA"))
+        if not found.passed:
+            wrong.append(f"{case.id}: {found.message}")
+    forget_kernels()
+    assert wrong == []
 
 
 # The calls are those of the real module
