@@ -15,7 +15,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload
 from tinyref_spec.system import images, sharding
 
-PROGRAMS = sorted({*sharding.PROGRAMS, "gradient", "all_reduce", "moved_back"})
+PROGRAMS = sorted({*sharding.PROGRAMS, "gradient", "all_reduce", "moved_back", "ring"})
 
 
 @pytest.mark.slow
