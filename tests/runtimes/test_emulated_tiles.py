@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tinyref.config import Context
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError
 from tinyref.runtimes.emulated.c_text import CUDA, CEmulator
@@ -63,7 +64,8 @@ def run(tile: MatrixTile, given: list[Array], source: str, items: int, groups: i
     kernel = emulator.load("k_tile", emulator.compile(source))
     out = np.zeros_like(given[2])
     pieces = [out, *given]
-    kernel([address_of(each) for each in pieces], [], (groups, 1, 1), (items, 1, 1))
+    sizes = [each.nbytes for each in pieces]
+    kernel([address_of(each) for each in pieces], [], (groups, 1, 1), (items, 1, 1), sizes)
     return out
 
 
@@ -85,7 +87,8 @@ def test_every_tile_multiplies_what_lanes_hold(name: str) -> None:
     given = [fragments(tile, *each) for each in zip(Operand, matrices, strict=True)]
     a, b, c = (matrix.astype(np.float64) for matrix in matrices)
     want = fragments(tile, Operand.C, (a @ b + c).astype(matrices[2].dtype))
-    found = run(tile, given, text(tile), 2 * tile.threads, groups=2)
+    with Context(EMU_ORDER="both"):
+        found = run(tile, given, text(tile), 2 * tile.threads, groups=2)
     assert np.array_equal(found, want)
 
 

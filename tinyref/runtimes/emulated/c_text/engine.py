@@ -72,8 +72,9 @@ def _cpp_tools(tools: Toolchain) -> Toolchain:
     try:
         compile_shared(command, "template <class T> T same(T x) { return x; }\n")
     except DeviceError as error:
+        words = error.message.splitlines()[0]
         raise DeviceError(
-            "emulator", f"{tools.name} compiles no C++: apt-get install g++ ({error.message})"
+            "emulator", f"{tools.name} compiles no C++: apt-get install g++ ({words})"
         ) from error
     return replace(tools, command=command)
 

@@ -1,0 +1,56 @@
+"""CUDA_EMU: the text of CUDA on the host, with what an A100 declares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinyref import Tensor, dtypes
+from tinyref.config import Context
+from tinyref.device import Device
+from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
+
+
+@pytest.fixture(autouse=True)
+def _has_compiler() -> None:
+    available = Device.availability("CUDA_EMU")
+    if not available.works:
+        pytest.skip(f"CUDA_EMU: {available.reason}")
+
+
+def test_without_a_compiler_it_says_what_to_install() -> None:
+    with Context(CC=""), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/nonexistent")
+        patch.delenv("CC", raising=False)
+        available = CudaEmuBackend.availability()
+    assert not available.works
+    assert available.reason == (
+        "no C compiler found: install one of gcc, clang, tcc or name one by CC"
+    )
+
+
+def test_it_is_compiled_for_what_cuda_is() -> None:
+    """The text is that of the device: types, vectors, alignment and tiles are the same."""
+    declared, real = Device["CUDA_EMU"].capabilities, capabilities_of((8, 0))
+    assert {dtypes.float16, dtypes.bfloat16, dtypes.float64} <= declared.dtypes
+    assert declared.dtypes == real.dtypes
+    assert declared.vector_lanes == real.vector_lanes
+    assert declared.view_alignment == real.view_alignment == 16
+    assert [tile.name for tile in declared.matrix_tiles][:2] == [
+        "nvidia_m16n8k16_float16_float32",
+        "nvidia_m16n8k16_float16_float16",
+    ]
+
+
+def test_float16_is_rounded_after_each_operation() -> None:
+    """2048 + 1 is a tie that goes to 2048, twice; in float32 the sum would be 2050."""
+    one = Tensor([1.0, 1.5], dtype=dtypes.float16, device="CUDA_EMU")
+    total = Tensor([2048.0, 2048.0], dtype=dtypes.float16, device="CUDA_EMU") + one + one
+    assert total.tolist() == [2048.0, 2052.0]
+
+
+def test_devices_are_numbered_and_copy_to_each_other() -> None:
+    given = np.arange(6, dtype=np.float32)
+    moved = (Tensor(given, device="CUDA_EMU:1") * 2).to("CUDA_EMU") + 1
+    assert moved.tolist() == [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
