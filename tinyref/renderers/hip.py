@@ -220,8 +220,6 @@ class HipRenderer(CStyleRenderer):
         return self.cast(text, _FLOAT, dtype) if dtype is dtypes.bfloat16 else text
 
     def call(self, op: Ops, operands: Sequence[str], dtype: DType) -> str:
-        if dtype is dtypes.bfloat16:
-            return self.cast(self.call(op, self._wide(dtype, *operands), _FLOAT), _FLOAT, dtype)
         suffix = "f" if dtype is dtypes.float32 else ""
         return f"{self.functions[op]}{suffix}({', '.join(operands)})"
 
