@@ -378,6 +378,9 @@ class FakeNvrtc:
     def nvrtcVersion(self) -> tuple[Any, ...]:
         return 0, 13, 0
 
+    def nvrtcGetSupportedArchs(self) -> tuple[Any, ...]:
+        return 0, [75, 80, 86, 89, 90, 100, 120]
+
     def nvrtcGetErrorString(self, result: int) -> tuple[Any, ...]:
         return 0, b"NVRTC_ERROR"
 

@@ -25,7 +25,7 @@ from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.cuda import memory
 from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.runtimes.cuda.backend import CudaBackend
-from tinyref.runtimes.cuda.driver import PROCESS
+from tinyref.runtimes.cuda.driver import ADVICE, ENDED, PROCESS, STICKY
 from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
 from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import forget_kernels
@@ -330,6 +330,10 @@ def test_what_is_missing_is_said_in_one_line(
     fake((6, 1))
     with pytest.raises(DeviceError, match=r"compute capability 6\.1\): accepted are 7\.5 and"):
         CudaBackend()
+    fake((13, 0))
+    newer = r"NVRTC 13\.0 does not compile for sm_130: accepted are sm_75 to sm_120; pip install"
+    with pytest.raises(DeviceError, match=newer):
+        CudaBackend()
     fake((9, 0))
     with pytest.raises(DeviceError, match="there are 1 such devices: Fake GPU"):
         CudaBackend(1)
@@ -490,6 +494,9 @@ def test_nodes_have_the_fields_of_cuda_bindings() -> None:
 @needs_bindings
 def test_results_have_the_numbers_of_cuda_bindings() -> None:
     real = importlib.import_module("cuda.bindings.driver")
+    for name in (*STICKY, *ADVICE):
+        assert hasattr(real.CUresult, f"CUDA_ERROR_{name}"), name
+    assert hasattr(real.CUresult, ENDED)
     for kind in ("CUresult", "CUdevice_attribute"):
         for member in getattr(FakeDriver, kind):
             assert int(getattr(getattr(real, kind), member.name)) == int(member)

@@ -42,6 +42,13 @@ class NvrtcCompiler:
                 device, f"NVRTC is not found: {INSTALL} ({first_line(error)})"
             ) from error
         self.version = f"{major}.{minor}"
+        (known,) = self._checked(self._nvrtc.nvrtcGetSupportedArchs(), "knows no architectures")
+        if architecture not in {f"sm_{number}" for number in known}:
+            raise DeviceError(
+                device,
+                f"NVRTC {self.version} does not compile for {architecture}: accepted are sm_"
+                f"{min(known)} to sm_{max(known)}; pip install --upgrade nvidia-cuda-nvrtc",
+            )
 
     @property
     def options(self) -> tuple[str, ...]:

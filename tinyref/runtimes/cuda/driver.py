@@ -35,11 +35,12 @@ _NO_DRIVER = (
     "no NVIDIA driver (libcuda) is found: install that of the GPU, such as apt-get install "
     "nvidia-driver"
 )
-_ADVICE = {
+# What is to be done about an error, before the driver's own words.
+ADVICE = {
     "NO_DEVICE": "the driver finds no NVIDIA GPU: CUDA_VISIBLE_DEVICES may hide it",
     "STUB_LIBRARY": "the libcuda that is found is the stub of a toolkit, not a driver",
     "SYSTEM_DRIVER_MISMATCH": "libcuda and the driver of the kernel are of two versions: reboot",
-    "INSUFFICIENT_DRIVER": "the driver is older than libcuda: update it",
+    "CALL_REQUIRES_NEWER_DRIVER": "the driver is too old: update it",
     "OUT_OF_MEMORY": "the device has no more memory",
     "NO_BINARY_FOR_GPU": "the kernel is compiled for another architecture",
     "UNSUPPORTED_PTX_VERSION": "the driver is older than the compiler of the kernel: update it",
@@ -90,7 +91,7 @@ class Driver:
         """A result in words: what is to be done, where that is known, and the driver's own."""
         _, spoken = self.library.cuGetErrorString(result)
         text = spoken.decode() if isinstance(spoken, bytes) else str(spoken)
-        advice = _ADVICE.get(_short(result))
+        advice = ADVICE.get(_short(result))
         own = f"{result.name}: {text}"
         return own if advice is None else f"{advice} ({own})"
 
