@@ -240,6 +240,7 @@ CUDA_PRELUDE = """
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
+#define __launch_bounds__(items) __attribute__((launch_bounds(items)))
 struct uint3 { unsigned x, y, z; };
 extern const __device__ uint3 threadIdx, blockIdx;
 __device__ void __syncthreads();

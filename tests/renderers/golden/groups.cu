@@ -1,4 +1,4 @@
-extern "C" __global__ void k_rotate(float *data0, float *data1) {
+extern "C" __global__ void __launch_bounds__(4) k_rotate(float *data0, float *data1) {
   __shared__ float local1[4];
   int item_0 = threadIdx.x;
   int group_1 = blockIdx.y;
