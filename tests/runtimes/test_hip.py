@@ -230,7 +230,7 @@ def test_without_the_library_it_says_what_is_missing() -> None:
     with pytest.raises(DeviceError) as missing:
         load_library()
     assert available.reason == missing.value.message
-    assert "apt-get install hip-runtime-amd" in available.reason
+    assert "apt-get install libamdhip64-5" in available.reason
 
 
 # --- the runtime, over a stand-in ---

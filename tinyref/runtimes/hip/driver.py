@@ -21,7 +21,10 @@ from tinyref.runtimes.forks import DriverProcess
 
 PROCESS = DriverProcess("HIP")
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
-INSTALL = "install ROCm's HIP runtime: apt-get install hip-runtime-amd, with AMD's amdgpu driver"
+INSTALL = (
+    "install its packages: apt-get install libamdhip64-5 (of Debian) or hip-runtime-amd (of ROCm), "
+    "with AMD's amdgpu driver"
+)
 
 NON_BLOCKING_STREAM = 1
 # Larger than the properties of a device in any version.
