@@ -37,7 +37,7 @@ def test_each_text_is_compiled_once() -> None:
 def test_nothing_is_launched_and_the_texts_are_those_of_the_target() -> None:
     compiler = OneByOne()
     compile_suite(target(compiler), "isa.binary.add.int32", sample=2)
-    assert all("__global__ void k_" in source for source in compiler.given)
+    assert all(source.startswith('extern "C" __global__ void') for source in compiler.given)
 
 
 def test_a_sample_is_of_many_features() -> None:
