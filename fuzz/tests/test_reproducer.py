@@ -122,7 +122,7 @@ def test_threads_are_those_of_the_judge(capsys):
 def test_the_list_of_the_heuristics_is_written_out(capsys):
     case = replace(healthy("sum-rows"), opts=())
     script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "PYTHON")
-    assert 'parse_opts("UNROLL(1, 4) UPCAST(0, 4) LOCAL(0, 3)")' in script
+    assert 'parse_opts("UNROLL(1, 4) UNROLL(1, 0) LOCAL(0, 4)")' in script
     left, right = values_of(run_here(script, capsys))
     assert left == right
 

@@ -137,7 +137,7 @@ def test_the_list_of_the_heuristics_stands_next_to_the_plain_program():
     case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
     verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "x", 0)
     lines = side_by_side(case, verdict, "PYTHON", WIDTH, Blame("lower")).splitlines()
-    assert lines[3] == "opts    UNROLL(1, 4) UPCAST(0, 4) LOCAL(0, 3)"
+    assert lines[3] == "opts    UNROLL(1, 4) UNROLL(1, 0) LOCAL(0, 4)"
     (first,) = (line for line in lines if "the first that differs" in line)
     assert first.startswith("--- lower: ")
 
