@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tinyref.dtype import dtypes, image, pointer
 from tinyref.formats.text import from_text, to_text
 from tinyref.optimise.opt import Opt, OptOp
+from tinyref.runtimes.host import cpu
+from tinyref.views import shape_tracker
 from tinyref_fuzz.campaign.cases import (
     CaseResult,
     code_version,
@@ -145,6 +148,23 @@ def test_what_was_made_before_is_still_the_same_when_all_is_forgotten():
     again = [dtypes.float32.vec(4), pointer(dtypes.int8, 12), image(dtypes.float16, 2, 3)]
     assert all(new is old for new, old in zip(again, types, strict=True))
     assert from_text(text) is kernel
+
+
+def test_what_runtimes_know_of_the_machine_is_kept():
+    """Compilers are not probed, and emulators not made, anew for each case."""
+
+    def remembered(module: ModuleType) -> int:
+        caches = [each for each in vars(module).values() if hasattr(each, "cache_info")]
+        assert caches
+        return sum(each.cache_info().currsize for each in caches)
+
+    result_of(judge_of("CPU"), 1, 0, "small")
+    kept = remembered(cpu)
+    assert kept > 0
+    assert remembered(shape_tracker) > 0
+    forget()
+    assert remembered(cpu) == kept
+    assert remembered(shape_tracker) == 0
 
 
 def test_the_code_has_one_version_in_a_process():

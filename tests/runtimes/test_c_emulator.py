@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
+import resource
 import shutil
 from collections.abc import Callable, Iterator
 
@@ -291,3 +293,24 @@ def test_hip_with_float16_is_run_as_cpp(compiler: str, order: str) -> None:
             sums(HIP_SUM, HIP, order)
         return
     assert sums(HIP_SUM, HIP, order) == RIGHT
+
+
+def test_a_scheduler_that_goes_gives_back_the_stacks_of_its_workers() -> None:
+    """A worker takes 256 MiB of addresses: a hundred of them are more than a process may hold."""
+    tools = engine._tools()
+    before = mapped_bytes()
+    scheduler = engine._Scheduler(tools)
+    with scheduler.worker(), scheduler.worker():
+        assert mapped_bytes() - before > 2 * 2**28
+    del scheduler
+    gc.collect()
+    assert mapped_bytes() - before < 2**28
+
+
+def mapped_bytes() -> int:
+    """The addresses that this process has taken."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        pytest.skip("this system does not say what its processes have mapped")

@@ -9,6 +9,8 @@ from tinyref.dtype import dtypes
 
 # Types are equal where they are the same: one that is made again would be another one.
 TYPES = dtypes.__module__
+# What runtimes keep is of the machine: compilers that were probed, drivers, threads with stacks.
+RUNTIMES = "tinyref.runtimes"
 
 
 def forget() -> None:
@@ -20,5 +22,9 @@ def forget() -> None:
         if not name.startswith("tinyref"):
             continue
         for value in list(vars(module).values()):
-            if isinstance(value, functools._lru_cache_wrapper) and value.__module__ != TYPES:
+            if isinstance(value, functools._lru_cache_wrapper) and not _is_kept(value.__module__):
                 value.cache_clear()
+
+
+def _is_kept(module: str) -> bool:
+    return module == TYPES or module.startswith(RUNTIMES)

@@ -6,7 +6,8 @@ import contextlib
 import ctypes
 import functools
 import math
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tinyref.errors import DeviceError, UserError
@@ -40,6 +41,7 @@ _PIECES_PER_THREAD = 4
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _WORKER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_ulong)
+_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _RUN = ctypes.CFUNCTYPE(
     ctypes.c_int,
     *[ctypes.c_void_p] * 5,
@@ -186,7 +188,8 @@ class CFunction:
 class _Scheduler:
     """The compiled scheduler, and its workers, each of which runs groups of one thread at a time.
 
-    A worker has the stacks of all work-items of a group: they are kept for later launches.
+    A worker has the stacks of all work-items of a group: they are kept for later launches, as long
+    as the scheduler.
     """
 
     def __init__(self, tools: Toolchain, options: Sequence[str] = ()) -> None:
@@ -196,6 +199,9 @@ class _Scheduler:
         self._new = _WORKER(self._library.address("tinyref_worker"))
         self.run = _RUN(self._library.address("tinyref_run"))
         self._idle: list[int] = []
+        free = _FREE(self._library.address("tinyref_free"))
+        # At the end of the process all is given back anyway, and launches may still run.
+        weakref.finalize(self, _free_workers, self._library, free, self._idle).atexit = False
 
     @contextlib.contextmanager
     def worker(self) -> Iterator[int]:
@@ -210,6 +216,15 @@ class _Scheduler:
             yield worker
         finally:
             self._idle.append(worker)
+
+
+def _free_workers(
+    library: SharedObject, free: Callable[[int], object], workers: Sequence[int]
+) -> None:
+    """Gives back what workers hold; `library` has the function and is loaded until then."""
+    del library
+    for worker in workers:
+        free(worker)
 
 
 @functools.cache

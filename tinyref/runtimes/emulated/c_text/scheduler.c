@@ -42,7 +42,7 @@ struct worker {
   const int *variables;
   unsigned group_size[3], groups[3], group_id[3];
   unsigned items, started, finished, is_reverse;
-  char *stacks;
+  char *memory, *stacks; /* the stacks begin at a multiple of their size */
   struct fiber *fibers;
   struct tinyref_fragments **fragments; /* of each work-item that waits at a tile */
   unsigned max_items, prepared;
@@ -267,20 +267,31 @@ static void check_shared(struct worker *worker) {
 
 /* Called by the runtime */
 
+static unsigned long stack_bytes(unsigned items) { return (items + 1ul) * TINYREF_STACK; }
+
+void tinyref_free(struct worker *worker) {
+  if (worker->memory != MAP_FAILED) munmap(worker->memory, stack_bytes(worker->max_items));
+  free(worker->shared);
+  free(worker->fibers);
+  free(worker->fragments);
+  free(worker);
+}
+
 struct worker *tinyref_worker(unsigned max_items, unsigned long shared_bytes) {
   struct worker *worker = calloc(1, sizeof *worker);
   if (!worker) return NULL;
-  unsigned long bytes = (max_items + 1ul) * TINYREF_STACK;
-  char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  worker->stacks = (char *)(((unsigned long)memory | (TINYREF_STACK - 1)) + 1);
   worker->max_items = max_items;
+  worker->memory = mmap(NULL, stack_bytes(max_items), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  worker->stacks = (char *)(((unsigned long)worker->memory | (TINYREF_STACK - 1)) + 1);
   worker->shared_limit = shared_bytes + MAX_ARRAYS * (GUARD + LINE);
   worker->shared = aligned_alloc(LINE, worker->shared_limit / LINE * LINE + LINE);
   worker->fibers = calloc(max_items, sizeof *worker->fibers);
   worker->fragments = calloc(max_items, sizeof *worker->fragments);
-  int is_whole = memory != MAP_FAILED && worker->shared && worker->fibers && worker->fragments;
-  return is_whole ? worker : NULL;
+  int has_stacks = worker->memory != MAP_FAILED;
+  if (has_stacks && worker->shared && worker->fibers && worker->fragments) return worker;
+  tinyref_free(worker);
+  return NULL;
 }
 
 /* `count` groups from number `first` on. `extents` are those of the group and of the grid. */
