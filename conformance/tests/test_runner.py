@@ -280,6 +280,7 @@ def test_fail_fast_names_the_first_failure_alone(fake: Any) -> None:
     report = fake.scenario("twice").run(fail_fast=True, jobs=1).report
     case = "isa.twice.int32.special:0"
     assert report.problems == [f"stopped at the first failure, {case}, because of --fail-fast"]
+    assert report.counts[Status.FAIL] == 1
 
 
 @pytest.mark.long

@@ -470,6 +470,9 @@ class Runner:
 
     def _absorb(self) -> None:
         for record in self.journal.read_new():
+            # Workers go on until they are told: what they still did is no part of such a report.
+            if self._stopped and self.settings.fail_fast:
+                continue
             if self.outcome.add(record):
                 self._judge(record)
                 if record.attempt == 1 and self.outcome.opened and record.case in self._cases:
