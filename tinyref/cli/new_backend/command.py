@@ -40,4 +40,4 @@ def new_backend(
     for each in sorted(files):
         print(f"  {each}")
     print(f"\nNext:\n  cd {folder}\n  python -m pip install -e .")
-    print(f"  tinyref conform --device {device}")
+    print(f"  tinyref conform --device {device}{chosen.conform_options}")

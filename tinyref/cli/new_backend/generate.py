@@ -84,6 +84,7 @@ def files_of(device: str, language: Language) -> dict[str, str]:
         "PACKAGE/backend.py": language.backend,
         "PACKAGE/renderer.py": language.renderer,
         "PACKAGE/runtime.py": language.runtime,
+        **({"expectations.toml": language.expectations} if language.expectations else {}),
     }
     return {
         path.replace("PACKAGE", package): (

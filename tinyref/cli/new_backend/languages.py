@@ -30,7 +30,8 @@ class Language:
     title: what texts call it. needs: what must be installed. install: commands of a runner of CI.
     emulator: how its device is made of the host, and `imports` the names of `tinyref.backend` for
     that; empty for one that runs elsewhere. is_c_like: its renderer is a table.
-    requires: what a package depends on. backend, renderer, runtime: their templates.
+    requires: what a package depends on. backend, renderer, runtime: their templates. expectations:
+    that of the failures which are the fault of the driver it runs on at first; empty for none.
     """
 
     name: str
@@ -44,6 +45,12 @@ class Language:
     requires: tuple[str, ...] = ()
     backend: str = "backend.py"
     runtime: str = "runtime.py"
+    expectations: str = ""
+
+    @property
+    def conform_options(self) -> str:
+        """What `tinyref conform` is given beside the device."""
+        return " --expectations expectations.toml" if self.expectations else ""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -95,6 +102,7 @@ LANGUAGES = {
             renderer="renderer_wgsl.py",
             backend="backend_wgsl.py",
             runtime="runtime_wgsl.py",
+            expectations="expectations_wgsl.toml",
             requires=("wgpu",),
         ),
     )
