@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from tinyref.device import Handle, Launch, Launchable
-from tinyref.interpret import Hooks
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.launch import LaunchesInARow, RepeatedCall
-from tinyref.runtimes.python import Extents, InterpretedKernel
-from tinyref.uops.program import Program
+from tinyref.runtimes.python import Extents
 from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
+from tinyref_conformance.faulty.waiting import (
+    Postponed,
+    Queue,
+    QueuedKernel,
+    Queueing,
+    WaitingAllocator,
+)
 
 
 class _KeepsPointers(RepeatedCall):
@@ -130,87 +134,10 @@ class TruncatedList(_Recording):
     commands = _LosesLast
 
 
-class _Postponed:
-    """Work that is done, in the order of the calls, when somebody waits for it."""
-
-    def __init__(self) -> None:
-        self._work: list[Callable[[], object]] = []
-
-    def put(self, work: Callable[[], object]) -> None:
-        self._work.append(work)
-
-    def finish(self) -> None:
-        work, self._work = self._work, []
-        for each in work:
-            each()
-
-
-class _PostponedKernel(BrokenKernel):
-    def __init__(self, device: str, program: Program, postponed: _Postponed) -> None:
-        super().__init__(device, program, {}, Hooks())
-        self._postponed = postponed
-
-    def at_once(
-        self,
-        buffers: Sequence[HostHandle],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """The launch, whatever is queued."""
-        return super().__call__(buffers, grid, group, variables, wait)
-
-    def __call__(
-        self,
-        buffers: Sequence[HostHandle],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        if wait:
-            self._postponed.finish()
-            return self.at_once(buffers, grid, group, variables, wait)
-        arguments = (tuple(buffers), grid, group, tuple(variables))
-        self._postponed.put(functools.partial(self.at_once, *arguments))
-        return None
-
-
-class _FinishingAllocator(HostAllocator):
-    def __init__(self, device: str, postponed: _Postponed) -> None:
-        super().__init__(device)
-        self._postponed = postponed
-
-    def copy_in(self, handle: HostHandle, source: memoryview) -> None:
-        self._postponed.finish()
-        super().copy_in(handle, source)
-
-    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
-        self._postponed.finish()
-        super().copy_out(destination, handle)
-
-    def transfer(self, target: HostHandle, source: HostHandle, origin: HostAllocator) -> None:
-        for allocator in (self, origin):
-            if isinstance(allocator, _FinishingAllocator):
-                allocator._postponed.finish()
-        super().transfer(target, source, origin)
-
-
-class _Postponing(BrokenBackend):
+class _Postponing(Queueing):
     """Does its launches when somebody waits for them."""
 
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self.postponed = _Postponed()
-        self._allocator = _FinishingAllocator(self.name, self.postponed)
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        healthy = super().load(entry, binary)
-        return _PostponedKernel(self.name, healthy.program, self.postponed)
-
-    def synchronize(self) -> None:
-        self.postponed.finish()
+    queue_class = Postponed
 
 
 class _AtOnce(LaunchesInARow):
@@ -221,7 +148,7 @@ class _AtOnce(LaunchesInARow):
 
 
 def _at_once(kernel: Launchable) -> Launchable:
-    return kernel.at_once if isinstance(kernel, _PostponedKernel) else kernel
+    return kernel.at_once if isinstance(kernel, QueuedKernel) else kernel
 
 
 class HastyList(_Postponing):
@@ -231,7 +158,7 @@ class HastyList(_Postponing):
         return _AtOnce(launches)
 
 
-class _IgnoresQueues(_FinishingAllocator):
+class _IgnoresQueues(WaitingAllocator):
     def transfer(self, target: HostHandle, source: HostHandle, origin: HostAllocator) -> None:
         target[:] = source
 
@@ -239,22 +166,20 @@ class _IgnoresQueues(_FinishingAllocator):
 class LostEvents(_Postponing):
     """Copies from another device without a wait for what either has still to do."""
 
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self._allocator = _IgnoresQueues(self.name, self.postponed)
+    allocator_class = _IgnoresQueues
 
 
 class _ReadsArgumentsLate(_AtOnce):
-    def __init__(self, launches: Sequence[Launch], postponed: _Postponed) -> None:
+    def __init__(self, launches: Sequence[Launch], queue: Queue) -> None:
         super().__init__(launches)
-        self._postponed = postponed
+        self._queue = queue
 
     def __call__(self) -> None:
-        self._postponed.put(super().__call__)
+        self._queue.put(super().__call__)
 
 
 class LateArguments(_Postponing):
     """Launches a queued list with what is bound when its turn comes, not when it was called."""
 
     def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
-        return _ReadsArgumentsLate(launches, self.postponed)
+        return _ReadsArgumentsLate(launches, self.queue)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -14,22 +15,48 @@ from tinyref.uops.program import Program
 from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
 
 
-class Queue:
-    """Launches that are done one after the other, by a thread of their own."""
+class Queue(ABC):
+    """Launches that are done later, one after the other."""
+
+    @abstractmethod
+    def put(self, work: Callable[[], object]) -> None: ...
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Returns when all that was put is done."""
+
+
+class ThreadQueue(Queue):
+    """They are done by a thread of their own."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
-        self._last: Future[float | None] | None = None
+        self._last: Future[object] | None = None
 
-    def put(self, launch: functools.partial[float | None]) -> None:
-        self._last = self._thread.submit(launch)
+    def put(self, work: Callable[[], object]) -> None:
+        self._last = self._thread.submit(work)
 
     def wait(self) -> None:
         if self._last is not None:
             self._last.result()
 
 
-class _QueuedKernel(BrokenKernel):
+class Postponed(Queue):
+    """They are done when somebody waits for them."""
+
+    def __init__(self) -> None:
+        self._work: list[Callable[[], object]] = []
+
+    def put(self, work: Callable[[], object]) -> None:
+        self._work.append(work)
+
+    def wait(self) -> None:
+        work, self._work = self._work, []
+        for each in work:
+            each()
+
+
+class QueuedKernel(BrokenKernel):
     """Returns before its launch is done, unless it is to wait."""
 
     def __init__(self, device: str, program: Program, queue: Queue) -> None:
@@ -44,12 +71,23 @@ class _QueuedKernel(BrokenKernel):
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
-        run = functools.partial(super().__call__, list(buffers), grid, group, variables, wait)
+        arguments = (list(buffers), grid, group, tuple(variables), wait)
         if wait:
             self._queue.wait()
-            return run()
-        self._queue.put(run)
+            return self.at_once(*arguments)
+        self._queue.put(functools.partial(self.at_once, *arguments))
         return None
+
+    def at_once(
+        self,
+        buffers: Sequence[HostHandle],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """The launch, whatever is queued."""
+        return super().__call__(buffers, grid, group, variables, wait)
 
 
 class WaitingAllocator(HostAllocator):
@@ -84,16 +122,17 @@ class Queueing(BrokenBackend):
     """Launches without waiting, as devices do; the faults are those of its subclasses."""
 
     waits_in = True
+    queue_class: ClassVar[type[Queue]] = ThreadQueue
     allocator_class: ClassVar[type[WaitingAllocator]] = WaitingAllocator
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.queue = Queue()
+        self.queue = self.queue_class()
         self._allocator = self.allocator_class(self.name, self.queue, self.waits_in)
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         healthy = super().load(entry, binary)
-        return _QueuedKernel(self.name, healthy.program, self.queue)
+        return QueuedKernel(self.name, healthy.program, self.queue)
 
     def synchronize(self) -> None:
         self.queue.wait()
