@@ -78,6 +78,7 @@ class CStyleLanguage:
     select_is_lazy: ClassVar[bool] = True
     vector_infix: ClassVar[frozenset[Ops]] = frozenset()
     kernel_keywords: ClassVar[str] = "void"
+    has_launch_bounds: ClassVar[bool] = False
     global_space: ClassVar[str] = ""
     shared_space: ClassVar[str] = ""
     launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {}
@@ -392,7 +393,10 @@ class CStyleLanguage:
 
     def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
         """The lines that begin the kernel, the last one with its `{`."""
-        return [f"{self.kernel_keywords} {entry}({', '.join(parameters)}) {{"]
+        words = [self.kernel_keywords, entry]
+        if self.has_launch_bounds:
+            words.insert(1, f"__launch_bounds__({math.prod(self.program.group)})")
+        return [f"{' '.join(words)}({', '.join(parameters)}) {{"]
 
     def source_lines(self) -> list[str]:
         """All lines, once the body is made."""

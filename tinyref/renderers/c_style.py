@@ -64,6 +64,7 @@ class CStyleRenderer(CStyleLanguage):
     select_is_lazy: whether `select` evaluates only the side that it chooses, so that a gated load
     is one; else it is a branch.
     vector_infix: the operators that take whole vectors of floats.
+    has_launch_bounds: kernels say how many work-items a group has, as CUDA C++ does.
     kernel_keywords, global_space, shared_space: what stands before a kernel, a pointer to device
     memory, an array of a group's shared memory.
     launch_indices: the index of a group or of a work-item, by (scope, dimension), as

@@ -12,7 +12,6 @@ alignment of views, vectors are loaded and stored as wide as that, by 16 bytes a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -96,6 +95,7 @@ class CudaRenderer(CStyleRenderer):
     }
     bool_literals = ("false", "true")
     kernel_keywords = 'extern "C" __global__ void'
+    has_launch_bounds = True
     shared_space = "__shared__ "
     launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
         (scope, dimension): f"{word}.{'xyz'[dimension]}"
@@ -217,11 +217,6 @@ class CudaRenderer(CStyleRenderer):
 
     def tile_function(self, tile: MatrixTile, name: str) -> str:
         return cuda_tiles.tile_function(tile, name, self.type)
-
-    def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
-        """With the size of a group: without it a kernel may take more registers than it has."""
-        bounds = f"__launch_bounds__({math.prod(self.program.group)})"
-        return [f"{self.kernel_keywords} {bounds} {entry}({', '.join(parameters)}) {{"]
 
     # Memory
 

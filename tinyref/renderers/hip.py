@@ -13,7 +13,6 @@ clang makes of `__bf16` differs by version.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -173,6 +172,7 @@ class HipRenderer(CStyleRenderer):
         Ops.TRUNC: "__builtin_trunc",
     }
     kernel_keywords = CudaRenderer.kernel_keywords
+    has_launch_bounds = CudaRenderer.has_launch_bounds
     shared_space = CudaRenderer.shared_space
     launch_indices: ClassVar[Mapping[tuple[str, int], str]] = {
         (scope, dimension): f"__builtin_amdgcn_{word}_id_{'xyz'[dimension]}()"
@@ -230,11 +230,6 @@ class HipRenderer(CStyleRenderer):
         a, b, c = (self.type(tile.fragment(operand)) for operand in Operand)
         head = f"static __device__ inline {c} {name}({a} a, {b} b, {c} c)"
         return f"{head} {{ {body} }}"
-
-    def function_head(self, entry: str, parameters: Sequence[str]) -> list[str]:
-        items = math.prod(self.program.group)
-        head = f"{self.kernel_keywords} __launch_bounds__({items}) {entry}"
-        return [f"{head}({', '.join(parameters)}) {{"]
 
     def prologue(self) -> list[str]:
         vectors = sorted(
