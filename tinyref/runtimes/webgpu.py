@@ -22,8 +22,8 @@ from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
+from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.forks import DriverProcess
-from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.uops.words import STORABLE_IN_WORDS
 

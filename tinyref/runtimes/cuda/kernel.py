@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from tinyref.errors import UserError
+from tinyref.runtimes.checks import is_empty_launch
 from tinyref.runtimes.cuda.driver import Session
 from tinyref.runtimes.cuda.memory import Memory
 
@@ -34,9 +34,7 @@ class CudaKernel:
         wait: bool = False,
     ) -> float | None:
         """Queues the launch; with `wait`, gives the seconds that the device took."""
-        if min(grid) < 0 or min(group) < 1:
-            raise UserError(f"{self.entry}: got grid {grid} and group {group}: accepted from 0, 1")
-        if 0 in grid:
+        if is_empty_launch(self.entry, grid, group):
             return 0.0 if wait else None
         launch = self.prepare(buffers, grid, group, variables)
         if not wait:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from tinyref.device import Availability
 from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.data.data_only import DataOnlyBackend
-from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20

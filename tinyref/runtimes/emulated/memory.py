@@ -9,8 +9,8 @@ import numpy as np
 
 from tinyref import config
 from tinyref.errors import DeviceError
+from tinyref.runtimes.checks import check_part, check_size
 from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
-from tinyref.runtimes.memory_checks import check_part, check_size
 
 # The largest group of an emulated GPU, and the shared memory of one.
 MAX_GROUP_SIZE = 1024

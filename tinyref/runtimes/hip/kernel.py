@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from tinyref.errors import UserError
+from tinyref.runtimes.checks import is_empty_launch
 from tinyref.runtimes.hip.driver import PROCESS, Session
 from tinyref.runtimes.hip.memory import Memory
 
@@ -37,9 +37,7 @@ class HipKernel:
         wait: bool = False,
     ) -> float | None:
         """Queues the launch; with `wait`, gives the seconds that the device took."""
-        if min(grid) < 0 or min(group) < 1:
-            raise UserError(f"{self.entry}: got grid {grid} and group {group}: accepted from 0, 1")
-        if 0 in grid:
+        if is_empty_launch(self.entry, grid, group):
             return 0.0 if wait else None
         if not wait:
             self._launch(buffers, grid, group, variables)

@@ -6,8 +6,8 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.hip.driver import PROCESS, Session
-from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.memory_checks import check_copy_in, check_copy_out, check_part, check_size
+from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 
 # A cache line, and the widest vector register of today's hosts.
 ALIGNMENT = 64

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from tinyref.device import Launch
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
+from tinyref.runtimes.checks import is_empty_launch
 from tinyref.runtimes.metal.memory import Memory, MetalAllocator
 
 Extents = tuple[int, int, int]
@@ -39,9 +40,7 @@ class MetalKernel:
 
         Raises `DeviceError` as `encode` does.
         """
-        if min(grid) < 0 or min(group) < 1:
-            raise UserError(f"{self.entry}: got grid {grid} and group {group}: accepted from 0, 1")
-        if 0 in grid:
+        if is_empty_launch(self.entry, grid, group):
             return 0.0 if wait else None
         commands = MetalCommandList([Launch(self, tuple(buffers), grid, group, tuple(variables))])()
         if not wait:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
 from tinyref.renderers.opencl import ImageParameter, images_in
+from tinyref.runtimes.checks import is_empty_launch
 from tinyref.runtimes.opencl.driver import Session
 from tinyref.runtimes.opencl.memory import Memory
 
@@ -76,9 +77,7 @@ class OpenCLKernel:
         wait: bool = False,
     ) -> float | None:
         """Queues the launch; with `wait`, gives the seconds that the device took."""
-        if min(grid) < 0 or min(group) < 1:
-            raise UserError(f"{self.entry}: got grid {grid} and group {group}: accepted from 0, 1")
-        if 0 in grid:
+        if is_empty_launch(self.entry, grid, group):
             return 0.0 if wait else None
         sizes = [groups * items for groups, items in zip(grid, group, strict=True)]
         session = self.session

@@ -1,4 +1,4 @@
-"""What every allocator refuses alike: sizes and parts that its memory cannot have, in bytes."""
+"""What runtimes refuse alike: sizes and parts that memory cannot have, extents of no launch."""
 
 from __future__ import annotations
 
@@ -29,3 +29,10 @@ def check_copy_out(destination: memoryview, size: int) -> None:
     """Raises `UserError` where more bytes are wanted than the `size` of the memory."""
     if destination.nbytes > size:
         raise UserError(f"copy_out: asked for {destination.nbytes} bytes of {size}")
+
+
+def is_empty_launch(entry: str, grid: tuple[int, ...], group: tuple[int, ...]) -> bool:
+    """Whether a launch has no groups. Raises `UserError` for extents that none can have."""
+    if min(grid) < 0 or min(group) < 1:
+        raise UserError(f"{entry}: got grid {grid} and group {group}: accepted from 0, 1")
+    return 0 in grid
