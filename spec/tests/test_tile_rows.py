@@ -12,6 +12,7 @@ from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
 from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Needs
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel.programs import OWN_TILE
 
 TILE = TILES["intel_m8n8k16_float16_float32"]
 OWN = dataclasses.replace(
@@ -67,6 +68,20 @@ def test_own_tiles_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_device_without_own_tiles_does_not_pass_by_doing_nothing() -> None:
     assert not run("kernel.program.wmma.own.all").passed
+
+
+def test_the_tile_of_one_work_item_is_refused_or_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = run("kernel.program.tile.2x2x2")
+    assert refused.passed
+    assert "own_m2n2k2" in refused.observed
+    declare(monkeypatch, OWN_TILE)
+    multiplied = run("kernel.program.tile.2x2x2")
+    assert multiplied.passed
+    assert multiplied.compared == 4
+    transposed = dataclasses.replace(OWN_TILE, c=FragmentLayout.of("", "m1 n1"))
+    monkeypatch.setattr("tinyref_spec.kernel.programs.OWN_TILE", transposed)
+    declare(monkeypatch, transposed)
+    assert "wrong" in run("kernel.program.tile.2x2x2").message
 
 
 @pytest.mark.parametrize("form", ["product", "runs", "loop", "wide"])

@@ -390,16 +390,24 @@ def _group_checks() -> list[Check]:
     return [*found, Check("tiles", _group_2d), Check("after", _after)]
 
 
+# A tile of no vendor: one work-item holds all of it, row by row.
+OWN_TILE = MatrixTile(
+    "own_m2n2k2",
+    (2, 2, 2),
+    dtypes.float32,
+    dtypes.float32,
+    FragmentLayout.of("", "k1 m1"),
+    FragmentLayout.of("", "n1 k1"),
+    FragmentLayout.of("", "n1 m1"),
+)
+
+
 def _tile(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A 2 x 2 x 2 tile that one work-item holds: computed, or refused with a clear error."""
     f32 = dtypes.float32
     out, left, right, start = (build.define_global(slot, f32, 4) for slot in range(4))
     a, b, c = (_gathered(memory) for memory in (left, right, start))
-    rows_of_a, rows_of_b, rows_of_c = (
-        FragmentLayout.of("", bits) for bits in ("k1 m1", "n1 k1", "n1 m1")
-    )
-    tile = MatrixTile("own_m2n2k2", (2, 2, 2), f32, f32, rows_of_a, rows_of_b, rows_of_c)
-    result = UOp(Ops.WMMA, f32.vec(4), (a, b, c), TileArg(tile))
+    result = UOp(Ops.WMMA, f32.vec(4), (a, b, c), TileArg(OWN_TILE))
     stores = [build.store(at(out, lane), build.gep(result, lane)) for lane in range(4)]
     subject = program("tile", *stores)
     given = [np.array(values, dtype=np.float32) for values in ([1, 2, 3, 4], [5, 6, 7, 8], [1] * 4)]
