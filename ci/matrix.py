@@ -5,6 +5,7 @@ Nothing but the standard library is imported here: it runs before anything is in
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -38,8 +39,9 @@ class Row:
 
     second: the other device of a row of two, which runs the cases about two devices and no others.
     profile, options: what the default lane runs. thorough: the profile of the thorough lane.
-    budget: seconds that the default lane may take on two cores. pip, apt: packages that it
-    installs. setup: commands that run before it, in `environment` too.
+    budget: seconds that the default lane may take on two cores. driver: libraries of the system,
+    one of which must load before anything is installed. pip, apt: packages that it installs.
+    setup: commands that run before it, in `environment` too.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Row:
     second: str = ""
     options: tuple[str, ...] = ()
     thorough: str = "full"
+    driver: tuple[str, ...] = ()
     pip: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -103,7 +106,7 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     if isinstance(raw.get("id"), str):
         where = f"{where} ({raw['id']})"
     known = ("id", "device", "profile", "budget", "needs", "required")
-    optional = ("devices", "options", "thorough", "install", "environment", "setup")
+    optional = ("devices", "options", "thorough", "driver", "install", "environment", "setup")
     _check_keys(raw, (*known, *optional), where)
     first, second = _devices(raw, where)
     install = _table(raw, "install", where)
@@ -129,6 +132,7 @@ def _row(raw: dict[str, Any], where: str) -> Row:
         required=raw["required"],
         options=_texts(raw, "options", where),
         thorough=_profile(raw.get("thorough", "full"), f"{where}: thorough"),
+        driver=_texts(raw, "driver", where),
         pip=_packages(install, "pip", where),
         apt=_packages(install, "apt", where),
         environment=tuple(environment.items()),
@@ -207,10 +211,12 @@ def conform(
     slow machine fails no check.
     """
     environment = {**os.environ, **dict(row.environment)}
-    session.install(".", env=environment)
     note = report / UNAVAILABLE
     note.unlink(missing_ok=True)
-    reason = _installed(session, row, environment, command_failed)
+    reason = _without_driver(row)
+    if not reason:
+        session.install(".", env=environment)
+        reason = _installed(session, row, environment, command_failed)
     if not reason:
         described = session.run(
             *("tinyref", "devices", "--json", *row.devices),
@@ -234,6 +240,17 @@ def conform(
     taken = round(time.monotonic() - began)
     if options == row.default_options and taken > row.budget:
         session.warn(f"{row.id} took {taken} s, beyond its budget of {row.budget} s")
+
+
+def _without_driver(row: Row) -> str:
+    """Why a row need not be installed; empty where a driver is there, or none is asked for."""
+    for name in row.driver:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return ""
+    return f"there is no {' or '.join(row.driver)}" if row.driver else ""
 
 
 def _installed(

@@ -50,7 +50,7 @@ THOROUGH = [
         for device in (
             *("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"),
             *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl"),
-            *("cuda-emu", "hip-emu", "metal-emu"),
+            *("cuda-emu", "hip-emu", "metal-emu", "cuda", "ptx", "hip", "metal"),
         )
     ),
 ]

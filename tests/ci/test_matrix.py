@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ from ci_modules import ci_module
 
 from tinyref.config import FLAGS, Effect
 
+ROOT = Path(__file__).resolve().parents[2]
 GOOD = """
 [[device]]
 id = "mine"
@@ -201,6 +203,33 @@ def test_a_row_whose_install_fails_is_unavailable(
     assert all("tinyref" not in call for call in session.calls)
 
 
+@pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
+def test_nothing_is_installed_where_no_driver_is(
+    matrix: ModuleType, tmp_path: Path, required: str, how: str
+) -> None:
+    text = GOOD.replace(
+        "required = true", f'required = {required}\ndriver = ["libno.so", "libn.so"]'
+    )
+    (row,) = rows_of(matrix, tmp_path, text)
+    session = Session(device(True))
+    with pytest.raises(EndedError) as caught:
+        matrix.conform(session, row, tmp_path, [], CommandFailed)
+    expected = "mine is unavailable: there is no libno.so or libn.so; it needs a card"
+    assert str(caught.value).startswith(f"{how}{expected}")
+    assert (tmp_path / "unavailable.txt").read_text().startswith(expected)
+    assert session.calls == []
+
+
+def test_one_of_the_drivers_is_enough(matrix: ModuleType, tmp_path: Path) -> None:
+    # The library of C, by its names on Linux and on macOS.
+    names = '["libno.so", "libc.so.6", "libSystem.dylib"]'
+    text = GOOD.replace("required = true", f"required = true\ndriver = {names}")
+    (row,) = rows_of(matrix, tmp_path, text)
+    session = Session(device(True))
+    matrix.conform(session, row, tmp_path, [], CommandFailed)
+    assert session.calls[-1][:4] == ("tinyref", "conform", "--device", "MINE")
+
+
 def test_tinyref_itself_must_install(matrix: ModuleType, tmp_path: Path) -> None:
     (row,) = rows_of(matrix, tmp_path, GOOD.replace("required = true", "required = false"))
     with pytest.raises(CommandFailed):
@@ -274,6 +303,7 @@ def test_both_devices_of_a_row_must_be_there(
             "thorough 1: accepted are quick, full",
         ),
         ("required = true", "required = true\noptions = 'x'", "options 'x': accepted is a list"),
+        ("required = true", "required = true\ndriver = 'x'", "driver 'x': accepted is a list"),
         ('setup = ["', 'setup = [1, "', "setup .*: accepted is a list of texts"),
         ('needs = "a card"', "", "needs None: accepted is a text"),
         ('id = "mine"', 'id = "../x"', "id '../x': accepted is"),
@@ -318,11 +348,27 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
         "cuda-emu": False,
         "hip-emu": False,
         "metal-emu": False,
+        "cuda": False,
+        "ptx": False,
+        "hip": False,
+        "metal": False,
     }
     assert {row.profile for row in rows} == {"quick"}
-    assert sum(row.budget for row in rows) <= 750
+    # Where there is a GPU, its quick suite has a machine of its own.
+    assert sum(row.budget for row in rows if not row.driver) <= 750
     for row in rows:
         flags = (name for name, _ in row.environment if name.startswith("TINYREF_"))
         for name in flags:
             effect = FLAGS[name.removeprefix("TINYREF_")].effect
             assert effect is Effect.NONE, name
+
+
+def test_rows_install_what_an_extra_does(matrix: ModuleType) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = settings["project"]["optional-dependencies"]
+    # CUDA and PTX take the same; OPENCL and OCLGRIND too.
+    named = {"ptx": "cuda", "oclgrind": "opencl", "opencl-two": "opencl", "cpu-opencl": "opencl"}
+    for row in matrix.read():
+        if row.pip:
+            expected = [each.partition(";")[0] for each in extras[named.get(row.id, row.id)]]
+            assert list(row.pip) == expected, row.id
