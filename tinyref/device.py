@@ -294,6 +294,11 @@ class Backend(ABC):
     @abstractmethod
     def capabilities(self) -> Capabilities: ...
 
+    @functools.cached_property
+    def _has_words(self) -> bool:
+        """Whether kernels reach memory by words: every allocation asks, and the answer stays."""
+        return bool(self.capabilities.stored_in_words)
+
     @property
     @abstractmethod
     def renderer(self) -> Renderer: ...
@@ -559,12 +564,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=Device.renew_lock)
 
 
-@functools.cache
-def _has_words(backend: Backend) -> bool:
-    """Whether kernels reach memory of the device by words: asked of every allocation."""
-    return bool(backend.capabilities.stored_in_words)
-
-
 @dataclass(eq=False)
 class Buffer:
     """`size` elements of `dtype` on `device`; allocated on first use, freed when unreachable.
@@ -602,7 +601,7 @@ class Buffer:
             self._handle = allocator.view(self.base.handle, self.offset, self.nbytes)
             return self
         # Words reach beyond the last element, wherever in a word the first one is.
-        slack = 3 + -(self.nbytes + 3) % 4 if _has_words(backend) else 0
+        slack = 3 + -(self.nbytes + 3) % 4 if backend._has_words else 0
         self._handle = allocator.allocate(self.nbytes + slack)
         # A file takes no memory.
         used = 0 if backend.takes_path else self.nbytes

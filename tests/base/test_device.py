@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -183,6 +184,15 @@ def test_buffers_hold_bytes_and_free_them(toy):
     gc.collect()
     assert Device[toy].allocator.live == 0
     assert memory.now[toy] == before
+
+
+def test_a_device_that_is_opened_anew_leaves_nothing_behind(toy):
+    buffer = Buffer(toy, 4, dtypes.float32).allocate()
+    assert buffer.is_allocated
+    backend = weakref.ref(Device[toy])
+    del buffer, Device._open[toy]
+    gc.collect()
+    assert backend() is None
 
 
 def test_empty_buffers_never_reach_the_allocator(toy):
