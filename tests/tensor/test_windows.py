@@ -1,13 +1,14 @@
 """Convolutions and pooling: literals, the definition by loops, and bounds that are derived."""
 
 import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from refusals import check_refusal
 
-from tinyref import Tensor, Variable, dtypes
+from tinyref import GlobalCounters, Tensor, Variable, dtypes
 from tinyref.config import Context
 
 
@@ -194,6 +195,25 @@ def test_transposed_convolution_by_hand() -> None:
     line = Tensor([[[1, 2]]]).conv_transpose2d(Tensor([[[1, 10]]]), stride=2)
     assert line.tolist() == [[[1, 10, 2, 20]]]
     assert line.dtype is dtypes.int32
+
+
+def test_transposed_convolutions_read_only_elements_that_exist() -> None:
+    x, w = Tensor([[[1.0, 2.0]]]), Tensor([[[1.0, math.inf]]])
+    # An inserted zero times an infinite factor is no number.
+    assert x.conv_transpose2d(w, stride=2).tolist() == [[[1.0, math.inf, 2.0, math.inf]]]
+    far = Tensor([[[3.0]]]).conv_transpose2d(Tensor([[[2.0]]]), stride=4, output_padding=3)
+    assert far.tolist() == [[[6.0, 0.0, 0.0, 0.0]]]
+    # Of the elements nothing is left: the places that `output_padding` adds have the bias alone.
+    tail = Tensor([[[3.0]]]).conv_transpose2d(
+        Tensor([[[2.0]]]), Tensor([0.5]), stride=4, padding=(1, 0), output_padding=3
+    )
+    assert tail.tolist() == [[[0.5, 0.5, 0.5]]]
+    GlobalCounters.reset()
+    Tensor.ones(1, 4, 16, 16).contiguous().conv_transpose2d(
+        Tensor.ones(4, 4, 4, 4).contiguous(), stride=2
+    ).realize()
+    # 4 x 4 channels, 17 x 17 places of 2 x 2 residues, 2 x 2 elements each: a product and a sum.
+    assert GlobalCounters.global_ops < 3 * 4 * 4 * 17 * 17 * 4 * 4
 
 
 def test_indices_of_pooling() -> None:

@@ -405,6 +405,10 @@ FUNCTIONS: tuple[Function, ...] = (
             _transpose((1, 1, 4, 4), (1, 2, 3, 3), padding=3, dilation=2),
             _transpose((1, 2, 5), (2, 2, 3), 2),
             _transpose((1, 2, 2, 3, 2), (2, 1, 2, 2, 2), 2),
+            # Places of the result that no element reaches; and as many places for each residue.
+            _transpose((1, 1, 2, 1), (1, 2, 1, 2), 4, 0, 3),
+            _transpose((1, 2, 3, 2), (2, 1, 4, 2), 2, 1),
+            _transpose((1, 2, 3), (2, 1, 3), 2, 1, 1, dilation=2),
         ),
         dtypes.floats,
         _drawn_transpose,

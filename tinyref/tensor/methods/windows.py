@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Self
 
 import numpy as np
@@ -65,6 +67,29 @@ class ConvolutionPlan:
     accumulator: DType
     result: DType
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Residues:
+    """Residues by `stride` of the places of a kernel along one axis, with as many places each.
+
+    They are `count` from the one called `first` on; `length` places of the kernel have each.
+    """
+
+    stride: int
+    first: int
+    count: int
+    length: int
+
+    @staticmethod
+    def of(width: int, stride: int) -> tuple[Residues, ...]:
+        """All residues of a kernel of `width` places: the first ones may have one place more."""
+        length, longer = divmod(width, stride)
+        found = (
+            Residues(stride, 0, longer, length + 1),
+            Residues(stride, longer, stride - longer, length),
+        )
+        return tuple(each for each in found if each.count)
 
 
 class Windows(Pooling):
@@ -130,29 +155,35 @@ class Windows(Pooling):
                 f"or the dilation {spread}"
             )
         number = integer(groups, f"{name}: groups")
-        turned = self._mirrored_kernels(weight, number)
-        reaches = tuple(
-            gap * (width - 1)
-            for gap, width in zip(spread, fixed(weight.shape[2:], name), strict=True)
+        kernels = self._outputs_first(weight, number)
+        # Where the kernel has gaps too, zeros are written between the elements of the axis.
+        gaps = tuple(step if wide > 1 else 1 for step, wide in zip(steps, spread, strict=True))
+        strides = tuple(step // gap for step, gap in zip(steps, gaps, strict=True))
+        whole = self._spread_out(gaps)
+        sizes, widths = fixed(whole.shape[2:], name), fixed(weight.shape[2:], name)
+        # Where the result begins and ends in the one without padding.
+        kept = tuple(
+            (before, (size - 1) * step + gap * (width - 1) + 1 - after + grown)
+            for size, width, step, gap, (before, after), grown in zip(
+                sizes, widths, strides, spread, margins, growth, strict=True
+            )
         )
-        bounds = tuple(
-            (reach - before, reach - after + grown)
-            for reach, (before, after), grown in zip(reaches, margins, growth, strict=True)
-        )
-        whole = self._spread_out(steps)
-        sizes = fixed(whole.shape[2:], name)
-        left = [
-            size + sum(pair) - reach
-            for size, pair, reach in zip(sizes, bounds, reaches, strict=True)
-        ]
+        left = tuple(end - start for start, end in kept)
         if min(left) < 1 or 0 in sizes:
-            raise UserError(f"{name}: padding {margins} leaves sizes {tuple(left)} of the result")
+            raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
         types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
+        if max(strides) > 1:
+            return whole._by_residues(kernels, bias, plan, strides, kept)
+        bounds = tuple(
+            (gap * (width - 1) - start, end - size)
+            for size, width, gap, (start, end) in zip(sizes, widths, spread, kept, strict=True)
+        )
+        turned = kernels._flip(tuple(range(2, weight.ndim)))
         return whole.pad(((0, 0), (0, 0), *bounds))._convolve(turned, bias, plan)
 
-    def _mirrored_kernels(self, weight: Self, groups: int) -> Self:
-        """The kernels of the convolution that a transposed one is: outputs first, mirrored."""
+    def _outputs_first(self, weight: Self, groups: int) -> Self:
+        """The kernels of a transposed convolution in the layout of those of `conv2d`."""
         inputs, share, *kernel = fixed(weight.shape, "conv_transpose2d")
         if groups < 1 or self.shape[1] != inputs or inputs % groups:
             raise UserError(
@@ -160,8 +191,7 @@ class Windows(Pooling):
                 f"{describe_shape(weight.shape)}, groups {groups}: input channels must be "
                 f"{inputs} and divide by groups"
             )
-        mirrored = weight._flip(tuple(range(2, weight.ndim)))
-        parts = mirrored._reshape((groups, inputs // groups, share, *kernel)).transpose(1, 2)
+        parts = weight._reshape((groups, inputs // groups, share, *kernel)).transpose(1, 2)
         return parts._reshape((groups * share, inputs // groups, *kernel))
 
     def _spread_out(self, steps: tuple[int, ...]) -> Self:
@@ -171,6 +201,100 @@ class Windows(Pooling):
             size = fixed((self.shape[2 + place],), "conv_transpose2d")[0]
             result = result._spread_elements(2 + place, step, max(0, (size - 1) * step + 1))
         return result
+
+    def _by_residues(
+        self,
+        kernels: Self,
+        bias: Self | None,
+        plan: ConvolutionPlan,
+        strides: tuple[int, ...],
+        kept: Margins,
+    ) -> Self:
+        """A transposed convolution with strides that reads only elements which exist.
+
+        Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
+        convolution for each residue r, of which those of equal length are channels of one.
+        """
+        self._check_channels(kernels, bias, plan)
+        batch, outputs, count = self.shape[0], kernels.shape[0], len(strides)
+        # Of i, for every residue.
+        rows = tuple(
+            (start // step, -(-end // step))
+            for (start, end), step in zip(kept, strides, strict=True)
+        )
+        data, factors = self._cast(plan.accumulator), kernels._cast(plan.accumulator)
+        widths = fixed(kernels.shape[2:], plan.name)
+        axes = [Residues.of(*each) for each in zip(widths, strides, strict=True)]
+        parts = {each: data._of_residues(factors, plan, each, rows) for each in product(*axes)}
+        for place in reversed(range(count)):
+            chosen = dict.fromkeys(each[:place] for each in parts)
+            parts = {
+                each: parts[*each, axes[place][0]].cat(
+                    *(parts[*each, last] for last in axes[place][1:]), dim=2 + place
+                )
+                for each in chosen
+            }
+        order = (place for each in range(count) for place in (2 + count + each, 2 + each))
+        spans = [(high - low) * step for (low, high), step in zip(rows, strides, strict=True)]
+        sums = parts[()]._permute((0, 1, *order))._reshape((batch, outputs, *spans))
+        cut = (
+            (start - low * step, end - low * step)
+            for (start, end), (low, _), step in zip(kept, rows, strides, strict=True)
+        )
+        sums = sums._shrink(((0, batch), (0, outputs), *cut))
+        placed = None if bias is None else bias._reshape((outputs, *(1,) * count))
+        return sums._with_bias(placed, plan.result, plan.name)
+
+    def _of_residues(
+        self, weight: Self, plan: ConvolutionPlan, residues: tuple[Residues, ...], rows: Margins
+    ) -> Self:
+        """The sums of one part of the residues along each axis, of shape
+        (batch, outputs, *residues, *rows)."""
+        sizes = fixed(self.shape[2:], plan.name)
+        outputs, share = fixed(weight.shape[:2], plan.name)
+        counts = tuple(each.count for each in residues)
+        # The elements that windows of these rows reach.
+        needed = [
+            (low - gap * (each.length - 1), high)
+            for each, gap, (low, high) in zip(residues, plan.dilation, rows, strict=True)
+        ]
+        cuts = [
+            (min(max(low, 0), size), min(max(high, 0), size))
+            for (low, high), size in zip(needed, sizes, strict=True)
+        ]
+        if any(low == high for low, high in cuts) or not all(each.length for each in residues):
+            lengths = tuple(high - low for low, high in rows)
+            nothing = self._constant(0, plan.accumulator)
+            return nothing._broadcast_to((self.shape[0], outputs, *counts, *lengths))
+        margins = [
+            (begin - low, high - end)
+            for (low, high), (begin, end) in zip(needed, cuts, strict=True)
+        ]
+        data = self._shrink(((0, self.shape[0]), (0, self.shape[1]), *cuts))
+        data = data._pad(((0, 0), (0, 0), *margins))
+        factors = weight
+        for place, each in enumerate(residues):
+            factors = factors._places_of(each, 2 + 2 * place)
+        count = len(residues)
+        of_kernel = tuple(range(2, 2 + 2 * count, 2))
+        factors = factors._flip(of_kernel)._permute(
+            (0, *(place + 1 for place in of_kernel), 1, *of_kernel)
+        )
+        lengths = tuple(each.length for each in residues)
+        factors = factors._reshape((outputs * prod(counts), share, *lengths))
+        sums = data._correlate(factors, plan)
+        return sums._reshape((self.shape[0], outputs, *counts, *sums.shape[2:]))
+
+    def _places_of(self, residues: Residues, axis: int) -> Self:
+        """Kernels with the axis of their places split in two: within a residue, and residues."""
+        before, (width, *after) = self.shape[:axis], self.shape[axis:]
+        size = residues.length * residues.stride
+        kept = self._part(axis, 0, min(size, fixed((width,), "conv_transpose2d")[0]))
+        bounds = [(0, 0)] * self.ndim
+        bounds[axis] = (0, size - fixed((kept.shape[axis],), "conv_transpose2d")[0])
+        split = (*before, residues.length, residues.stride, *after)
+        rows = kept._pad(tuple(bounds))._reshape(split)
+        return rows._part(axis + 1, residues.first, residues.first + residues.count)
 
     def _check_layout(self, weight: Self, name: str) -> None:
         self._factors(weight, name)
