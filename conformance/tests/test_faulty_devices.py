@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import TILES
 from tinyref_conformance import faulty as faulty_module
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.faulty import FAULTY_DEVICES
+from tinyref_conformance.faulty import FAULTY_DEVICES, waiting
 from tinyref_conformance.faulty.arithmetic import (
     FloorDivision,
     FlushedSubnormals,
@@ -44,8 +45,11 @@ from tinyref_conformance.faulty.score import Score, score
 from tinyref_conformance.faulty.tiles import swap_two_lanes
 from tinyref_conformance.runner import Settings
 from tinyref_conformance.statuses import Status
-from tinyref_spec.case import Rung
+from tinyref_spec import catalogue
+from tinyref_spec.case import Measurement, Rung
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernels.named import elementwise
+from tinyref_spec.memory.order import LONG_SECONDS, WAITS, long_work
 
 # The rungs up to the faults, in few enough rows to run all faulty devices in well under a minute.
 QUERY = ",".join(
@@ -210,6 +214,8 @@ def test_all_faulty_devices_are_caught_on_the_right_rungs(part: int) -> None:
         ("WrongGroupIndex", "index"),
         ("IdleSynchronize", "loops and reduces"),
         ("EarlyCopies", "loops and reduces"),
+        ("EarlyEvents", "loops and reduces"),
+        ("LostReaders", "loops and reduces"),
         ("NoSeconds", "loops and reduces"),
         ("ConstantSeconds", "loops and reduces"),
         ("NegativeSeconds", "loops and reduces"),
@@ -227,6 +233,52 @@ def test_a_fault_of_launches_shows_on_its_rung_and_not_below(name: str, rung: st
     (caught,) = found.caught
     assert caught.rung is not None
     assert caught.rung.title == rung
+
+
+def measured(device: str, case: str) -> Measurement:
+    """What one case of the quick suite measures on a device, in this process."""
+    return catalogue.find(case).run(DeviceUnderTest(device))
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("IdleSynchronize", "wait.synchronize"),
+        ("EarlyEvents", "wait.wait"),
+        ("EarlyReads", "order.copy_out_after_launch"),
+        ("EarlyCopies", "order.copy_in_after_launch"),
+        ("LateSources", "order.source_changed_after_copy_in"),
+        ("EarlyFrees", "order.free_after_launch"),
+        ("EarlyReuse", "order.free_after_launch"),
+        ("TwoQueues", "order.interleaved:1"),
+        ("KernelQueues", "order.interleaved:2"),
+        ("LostReaders", "order.launch_over_input"),
+        ("LostReaders", "order.interleaved:1"),
+        ("LostReaders", "order.interleaved:2"),
+        ("LostReaders", "order.interleaved:3"),
+        ("SharedArguments", "order.launch_after_launch"),
+    ],
+)
+def test_a_fault_of_order_fails_the_case_that_asks_for_it(name: str, case: str) -> None:
+    assert not measured(FAULTY_DEVICES[name].device, f"memory.{case}").passed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["Queueing", "Threaded"])
+def test_a_device_that_launches_late_and_waits_rightly_is_right(name: str) -> None:
+    for row in ("memory.order", "memory.wait", "system.transfer.order"):
+        for case in catalogue.cases(query=row):
+            found = case.run(DeviceUnderTest(f"{waiting.__name__}:{name}"))
+            assert found.passed, (case.id, found.message)
+
+
+def test_a_synchronize_that_does_not_wait_shows_however_busy_the_host_was_before() -> None:
+    device = DeviceUnderTest(FAULTY_DEVICES["IdleSynchronize"].device)
+    found = long_work(device.name)
+    assert not WAITS["synchronize"](device, replace(found, seconds=1000.0)).passed
+    healthy = DeviceUnderTest(f"{waiting.__name__}:Queueing")
+    found = long_work(healthy.name)
+    assert WAITS["synchronize"](healthy, replace(found, seconds=LONG_SECONDS)).passed
 
 
 @pytest.mark.long

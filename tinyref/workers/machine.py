@@ -59,6 +59,15 @@ def memory_kills() -> int:
     return _field(_read(Path("/proc/vmstat")), "oom_kill") or 0
 
 
+def seconds_without_processor(task: str = "thread-self") -> float:
+    """How long a process, or this thread, was ready to run while others had the processor.
+
+    task: a folder of /proc, such as the number of a process. 0 where the system does not say.
+    """
+    fields = _read(Path("/proc", task, "schedstat")).split()
+    return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
 def _processors() -> int:
     # Python 3.13 counts those that PYTHON_CPU_COUNT leaves; before that affinity must do.
     count = getattr(os, "process_cpu_count", None)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from tinyref.errors import printable
-from tinyref.workers.machine import memory_kills
+from tinyref.workers.machine import memory_kills, seconds_without_processor
 from tinyref.workers.messages import EXIT_ORPHANED, Channel, Message, Reader, frame
 
 __all__ = ["Channel", "Death", "Limits", "Message", "Pool", "WorkerProcess", "python_command"]
@@ -200,18 +200,11 @@ class WorkerProcess:
 
         So no machine is so busy that a worker seems to hang. It is counted from the first look.
         """
-        now, waited = time.monotonic(), self._waiting_seconds()
+        now = time.monotonic()
+        waited = seconds_without_processor(str(self.process.pid))
         if self._silent_since is None:
             self._silent_since, self._waited = now, waited
         return now - self._silent_since - (waited - self._waited)
-
-    def _waiting_seconds(self) -> float:
-        """How long it was ready to run and did not; 0 where the system does not say."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
-        except OSError:
-            return 0.0
-        return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
 
     def memory_bytes(self) -> int:
         """What the worker holds in memory now; 0 where the system does not say."""

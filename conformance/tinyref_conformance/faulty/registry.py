@@ -85,8 +85,15 @@ class FaultyDevice:
         return f"{self.module}:{self.name}"
 
 
+# What a faulty device would be without its fault, where it is not PYTHON.
+HEALTHY: dict[type[Backend], str] = {
+    groups.BrokenGpu: "GPU_EMU",
+    waiting.Queueing: "tinyref_conformance.faulty.waiting:Queueing",
+}
+
+
 def _faulty(backend: type[Backend], rung: Rung) -> FaultyDevice:
-    healthy = "GPU_EMU" if issubclass(backend, groups.BrokenGpu) else "PYTHON"
+    healthy = next((name for base, name in HEALTHY.items() if issubclass(backend, base)), "PYTHON")
     return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung, healthy)
 
 
@@ -103,8 +110,17 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(compilers.SwappedResults, Rung.STORE),
         _faulty(memory.StaleOutput, Rung.ONE_ALU),
         _faulty(launches.WrongGroupIndex, Rung.INDEX),
+        _faulty(waiting.EarlyReads, Rung.STORE),
         _faulty(waiting.IdleSynchronize, Rung.LOOP),
+        _faulty(waiting.EarlyEvents, Rung.LOOP),
         _faulty(waiting.EarlyCopies, Rung.LOOP),
+        _faulty(waiting.LateSources, Rung.LOOP),
+        _faulty(waiting.EarlyFrees, Rung.LOOP),
+        _faulty(waiting.EarlyReuse, Rung.LOOP),
+        _faulty(waiting.TwoQueues, Rung.LOOP),
+        _faulty(waiting.KernelQueues, Rung.LOOP),
+        _faulty(waiting.LostReaders, Rung.LOOP),
+        _faulty(waiting.SharedArguments, Rung.LOOP),
         _faulty(waiting.NoSeconds, Rung.LOOP),
         _faulty(waiting.ConstantSeconds, Rung.LOOP),
         _faulty(waiting.NegativeSeconds, Rung.LOOP),

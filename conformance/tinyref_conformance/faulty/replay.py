@@ -12,7 +12,6 @@ from tinyref.runtimes.launch import LaunchesInARow, RepeatedCall
 from tinyref.runtimes.python import Extents
 from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel
 from tinyref_conformance.faulty.waiting import (
-    Postponed,
     Queue,
     QueuedKernel,
     Queueing,
@@ -134,12 +133,6 @@ class TruncatedList(_Recording):
     commands = _LosesLast
 
 
-class _Postponing(Queueing):
-    """Does its launches when somebody waits for them."""
-
-    queue_class = Postponed
-
-
 class _AtOnce(LaunchesInARow):
     """Launches whose kernels run at once."""
 
@@ -151,7 +144,7 @@ def _at_once(kernel: Launchable) -> Launchable:
     return kernel.at_once if isinstance(kernel, QueuedKernel) else kernel
 
 
-class HastyList(_Postponing):
+class HastyList(Queueing):
     """Launches a recorded list before the launches that are queued."""
 
     def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
@@ -163,7 +156,7 @@ class _IgnoresQueues(WaitingAllocator):
         target[:] = source
 
 
-class LostEvents(_Postponing):
+class LostEvents(Queueing):
     """Copies from another device without a wait for what either has still to do."""
 
     allocator_class = _IgnoresQueues
@@ -178,7 +171,7 @@ class _ReadsArgumentsLate(_AtOnce):
         self._queue.put(super().__call__)
 
 
-class LateArguments(_Postponing):
+class LateArguments(Queueing):
     """Launches a queued list with what is bound when its turn comes, not when it was called."""
 
     def record(self, launches: Sequence[Launch]) -> LaunchesInARow:

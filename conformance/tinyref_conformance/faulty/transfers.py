@@ -110,7 +110,7 @@ class SwappedTransfer(_WithAllocator):
 
 class _IgnoresOrigin(WaitingAllocator):
     def wait_for(self, origin: HostAllocator) -> None:
-        self._queue.wait()
+        self.queue.wait()
 
 
 class EarlyTransfer(Queueing):
@@ -122,7 +122,7 @@ class EarlyTransfer(Queueing):
 class _IgnoresOwn(WaitingAllocator):
     def wait_for(self, origin: HostAllocator) -> None:
         if isinstance(origin, WaitingAllocator) and origin is not self:
-            origin._queue.wait()
+            origin.queue.wait()
 
 
 class HastyTransfer(Queueing):

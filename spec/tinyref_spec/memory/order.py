@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tinyref.dtype import dtypes
 from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.uops import build
 from tinyref.uops.program import Program
+from tinyref.workers.machine import seconds_without_processor
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -36,6 +38,17 @@ ATTEMPTS = 5
 # Within so many seconds a launch of that kind is done.
 PATIENCE = 2.0
 LAUNCHES = 20
+# Of what is called without a wait in between: words, steps, and the seeds of their choice.
+WORDS = 6
+STEPS = 24
+SEEDS = (1, 2, 3)
+# What a host copies in longer than it takes to change it: 1 MiB.
+LARGE = 1 << 18
+
+
+def clock() -> float:
+    """Seconds as they pass for this thread: those when others had its processor do not count."""
+    return time.perf_counter() - seconds_without_processor()
 
 
 def after_iterations(start: int, iterations: int) -> int:
@@ -82,12 +95,14 @@ class Work:
     seconds: float
 
 
-def long_work(device: DeviceUnderTest) -> Work:
-    """Doubles the iterations until a launch and the copy of its result take `LONG_SECONDS`.
+@functools.cache
+def long_work(name: str) -> Work:
+    """The work of a device, which is found once in a process.
 
-    Before that ends where so many give a wrong number: how long a loop may be is asked elsewhere.
+    Doubles the iterations until a launch and the copy of its result take `LONG_SECONDS`. Before
+    that ends where so many give a wrong number: how long a loop may be is asked elsewhere.
     """
-    iterations, work = FIRST_ITERATIONS, None
+    device, iterations, work = DeviceUnderTest(name), FIRST_ITERATIONS, None
     while True:
         kernel = compile_program(device.name, chain(iterations))
         if work is not None and not _becomes_right(device, kernel, iterations):
@@ -113,10 +128,10 @@ def _becomes_right(device: DeviceUnderTest, kernel: Kernel, iterations: int) -> 
 
 def _seconds_of(device: DeviceUnderTest, kernel: Kernel) -> float:
     out, start = word(device.name, 0), word(device.name, 1)
-    begin = time.perf_counter()
+    begin = clock()
     kernel([out, start])
     out.copy_out()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def _judge_order(found: int, expected: int, what: str) -> Measurement:
@@ -148,6 +163,21 @@ def _launch_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     return _judge_order(number_in(other), wanted, f"after {LAUNCHES + 1} launches in a row")
 
 
+def _launch_over_input(device: DeviceUnderTest, work: Work) -> Measurement:
+    """A launch that overwrites what a launch before it reads comes after that one."""
+    out, middle, start = word(device.name, 0), word(device.name, 0), word(device.name, 7)
+    other = word(device.name, 8)
+    short = compile_program(device.name, chain(FIRST_ITERATIONS))
+    work.kernel([middle, start])
+    work.kernel([out, middle])
+    short([start, other])
+    short([middle, other])
+    wanted = after_iterations(7, 2 * work.iterations)
+    found = _judge_order(number_in(out), wanted, "overwritten by a launch after the one that reads")
+    wanted = after_iterations(8, FIRST_ITERATIONS)
+    return found if not found.passed else _judge_order(number_in(start), wanted, "overwritten")
+
+
 def _copy_in_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     """A copy to the device waits for the launches that read what was there."""
     out, middle, start = word(device.name, 0), word(device.name, 0), word(device.name, 9)
@@ -173,6 +203,59 @@ def _free_after_launch(device: DeviceUnderTest, work: Work) -> Measurement:
     return found if not spoiled else Measurement(False, "a launch wrote to new memory", compared=1)
 
 
+def _source_changed_after_copy_in(device: DeviceUnderTest, work: Work) -> Measurement:
+    """What is copied in behind a launch is what the host had when it was called."""
+    out, start = word(device.name, 0), word(device.name, 3)
+    numbers = np.arange(LARGE, dtype=np.uint32)
+    large, source = Buffer(device.name, LARGE, WORD).allocate(), np.array([21], np.uint32)
+    work.kernel([out, start])
+    start.copy_in(source.data)
+    large.copy_in(numbers.data)
+    source[:], numbers[:] = 1, 1
+    found = _judge_order(number_in(start), 21, "copied in before its source was changed")
+    arrived = np.frombuffer(large.copy_out(), np.uint32)
+    changed = int(np.count_nonzero(arrived != np.arange(LARGE, dtype=np.uint32)))
+    if found.passed and changed:
+        message = f"{changed} of {LARGE} numbers are not those from before their source was changed"
+        return Measurement(False, message, compared=LARGE)
+    return found
+
+
+def _interleaved(seed: int, device: DeviceUnderTest, work: Work) -> Measurement:
+    """Behind a long launch: launches of two kernels, copies and new buffers, without a wait.
+
+    What each reads and writes is drawn, so that buffers are read, overwritten and freed while
+    launches that use them have still to run. At the end the host has made the same steps.
+    """
+    draw = random.Random(seed)
+    counts = (FIRST_ITERATIONS, FIRST_ITERATIONS // 2)
+    kernels = [compile_program(device.name, chain(count)) for count in counts]
+    numbers = [draw.randrange(1 << 32) for _ in range(WORDS)]
+    words = {place: word(device.name, number) for place, number in enumerate(numbers)}
+    work.kernel([words[0], words[1]])
+    numbers[0] = after_iterations(numbers[1], work.iterations)
+    for _ in range(STEPS):
+        target, origin = draw.sample(range(WORDS), 2)
+        step = draw.randrange(16)
+        if step < len(counts) * 7:
+            which = step % len(counts)
+            kernels[which]([words[target], words[origin]])
+            numbers[target] = after_iterations(numbers[origin], counts[which])
+            continue
+        numbers[target] = draw.randrange(1 << 32)
+        if step == 14:
+            # Freed before, so that the new one may get its memory.
+            del words[target]
+            words[target] = word(device.name, numbers[target])
+        else:
+            words[target].copy_in(np.array([numbers[target]], np.uint32).data)
+    for place in draw.sample(range(WORDS), WORDS):
+        found = _judge_order(number_in(words[place]), numbers[place], f"buffer {place} at the end")
+        if not found.passed:
+            return found
+    return Measurement(True, compared=WORDS)
+
+
 def _synchronize(device: DeviceUnderTest, work: Work) -> Measurement:
     """After synchronize nothing is left to wait for: a copy takes no time to speak of."""
     return _finishes(device, work, _launched_and_synchronised)
@@ -194,23 +277,28 @@ def _finishes(
     work: Work,
     launch: Callable[[DeviceUnderTest, Kernel, list[Buffer]], str],
 ) -> Measurement:
-    """The copy after a launch that is done takes a part of its time; the best of a few attempts."""
+    """The copy after a launch that is done takes a part of the time of both; the best attempt.
+
+    All of it is measured in one attempt, so that it is no matter how busy the host was before.
+    """
     shares = []
     for _ in range(ATTEMPTS):
         out, start = word(device.name, 0), word(device.name, 13)
+        begin = clock()
         problem = launch(device, work.kernel, [out, start])
-        begin = time.perf_counter()
+        done = clock()
         found = _judge_order(
             number_in(out), after_iterations(13, work.iterations), "after it was done"
         )
-        shares.append((time.perf_counter() - begin) / work.seconds)
+        end = clock()
+        shares.append((end - done) / max(end - begin, 1e-9))
         if not found.passed:
             return found
         if shares[-1] < 0.5:
-            return Measurement(True, compared=1, observed=f"{shares[-1]:.0%} of a launch later")
+            return Measurement(True, compared=1, observed=f"{shares[-1]:.0%} of the time later")
     if work.seconds < LONG_SECONDS:
         return Measurement(True, compared=1, observed="too quick to tell from a copy")
-    message = f"{problem}: a copy after it took {min(shares):.0%} of the time of the launch"
+    message = f"{problem}: a copy after it took {min(shares):.0%} of the time of both"
     return Measurement(False, message, compared=1)
 
 
@@ -260,14 +348,17 @@ def _reported_and_measured(device: DeviceUnderTest, kernel: Kernel) -> tuple[flo
 ORDERS: dict[str, Act] = {
     "copy_out_after_launch": _copy_after_launch,
     "launch_after_launch": _launch_after_launch,
+    "launch_over_input": _launch_over_input,
     "copy_in_after_launch": _copy_in_after_launch,
     "free_after_launch": _free_after_launch,
+    "source_changed_after_copy_in": _source_changed_after_copy_in,
+    **{f"interleaved:{seed}": functools.partial(_interleaved, seed) for seed in SEEDS},
 }
 WAITS: dict[str, Act] = {"synchronize": _synchronize, "wait": _wait, "seconds": _seconds}
 
 
 def _with_work(act: Act, case_id: str, device: DeviceUnderTest) -> Measurement:
-    return act(device, long_work(device))
+    return act(device, long_work(device.name))
 
 
 def _checks(acts: dict[str, Act]) -> list[Check]:

@@ -119,12 +119,6 @@ def _views(dtype: DType, offsets: tuple[int, int], origin: str, target: str) -> 
 # --- order ----------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _work(device: str) -> order.Work:
-    """A launch that takes a while, found once for each device of a process."""
-    return order.long_work(DeviceUnderTest(device))
-
-
 def _short(device: str) -> Kernel:
     return compile_program(device, order.chain(order.FIRST_ITERATIONS))
 
@@ -135,7 +129,7 @@ def _word_pairs(*found: tuple[str, Buffer, int]) -> Measurement:
 
 def _after_launch(origin: str, target: str) -> Measurement:
     """A launch, a copy of what it wrote, a launch there that reads it, and all of it back."""
-    work, short = _work(origin), _short(target)
+    work, short = order.long_work(origin), _short(target)
     out, start = order.word(origin, 0), order.word(origin, 5)
     there, result = order.word(target, 0), order.word(target, 0)
     back = order.word(origin, 0)
@@ -154,7 +148,7 @@ def _after_launch(origin: str, target: str) -> Measurement:
 
 def _before_launch(origin: str, target: str) -> Measurement:
     """A launch that was called before the copy reads what was there before it."""
-    work = _work(target)
+    work = order.long_work(target)
     out, there = order.word(target, 0), order.word(target, 9)
     work.kernel([out, there])
     there.copy_from(order.word(origin, 1))
