@@ -44,6 +44,7 @@ from tinyref_fuzz.judge.runs import (
     launch,
     load_kernel,
 )
+from tinyref_fuzz.judge.unwaited import Measured, Unwaited
 from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
 
 Results = Mapping[int, Array]
@@ -174,6 +175,7 @@ class _Trial:
         self.is_quick = thorough is None and has_many_outputs(case) and not self.everything
         self.judged = 0
         self.may_reverse: bool | None = None
+        self.earlier: Measured | None = None
 
     @property
     def everything(self) -> bool:
@@ -337,10 +339,16 @@ class _Trial:
             if problem:
                 raise TroubleError(Symptom.VALUE, problem)
 
-    def _memory(self, pattern: int = 0, shifted: bool = False, reverses: bool = False) -> Guarded:
+    def _memory(
+        self,
+        pattern: int = 0,
+        shifted: bool = False,
+        reverses: bool = False,
+        outputs: Outputs | None = None,
+    ) -> Guarded:
         return Guarded(
             self._contents(reverses),
-            self.outputs,
+            outputs or self.outputs,
             PATTERNS[pattern],
             shifted,
             self.judge.capabilities.view_alignment,
@@ -361,16 +369,26 @@ class _Trial:
     # Two runs of one program
 
     def _check_same(
-        self, program: Program, actual: Results, wanted: Results, symptom: Symptom, how: str = ""
+        self,
+        program: Program,
+        actual: Results,
+        wanted: Results,
+        symptom: Symptom,
+        how: str = "",
+        judged_as: Mapping[int, int] | None = None,
     ) -> None:
-        """Two runs of one program gave the same. Raises `TroubleError`."""
+        """Two runs of one program gave the same. Raises `TroubleError`.
+
+        judged_as: which slot has the values of another one.
+        """
         if is_approximate(program) or not config.integer("STRICT_FLOAT"):
             # Only the evaluator decides, for which the caller's data need not be.
             return
         zeros_differ = not has_float_maximum(program)
         for slot, values in actual.items():
             differs = differing_bits(values, wanted[slot], zeros_differ)
-            numbers = np.flatnonzero(self.oracle.allowed[slot].where_known(differs))
+            allowed = self.oracle.allowed[(judged_as or {}).get(slot, slot)]
+            numbers = np.flatnonzero(allowed.where_known(differs))
             if numbers.size:
                 raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))
 
@@ -414,6 +432,7 @@ class _Trial:
                     self._compare(measured, self._is_wrong_on_device)
                     if self.everything and level == self.levels[-1]:
                         self._check_replay(kernel, measured, reversed_results)
+                        self._check_unwaited(Measured(kernel, measured, reversed_results))
 
     def _check_replay(self, kernel: Kernel, measured: Results, other: Results | None) -> None:
         """A launch that is prepared once is right on other data and with other poison.
@@ -428,6 +447,24 @@ class _Trial:
             self._check_other_data(kernel, again, other)
         again = replayed.run(self._memory(1, shifts))
         self._check_same(program, again, measured, Symptom.UNSTABLE, "in another launch")
+
+    def _check_unwaited(self, measured: Measured) -> None:
+        """The same where the launch is not waited for, with launches of an earlier program between.
+
+        One act, which the case itself chooses; all of them where every check is made.
+        """
+        if self.judge.is_reference:
+            return
+        other, self.earlier = self.earlier or measured, measured
+        number = None
+        if self.thorough is None:
+            number = self.lot // THOROUGH_SHARE + self.number
+        launches = Unwaited(measured, other, self._memory, self.case.bindings)
+        for how, found in launches.acts(number):
+            how = f"in a launch without a wait, {how}"
+            actual, wanted = found.actual, found.wanted
+            program = measured.kernel.program
+            self._check_same(program, actual, wanted, Symptom.UNSTABLE, how, found.judged_as)
 
     def _reversed_results(self, pair: Pair, program: Program) -> Results | None:
         """What the interpreter gives where each input is reversed; None where that may not be.
