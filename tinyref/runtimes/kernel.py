@@ -6,7 +6,8 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 from tinyref import config
@@ -223,6 +224,24 @@ def forget_kernels() -> None:
     _programs.clear()
 
 
+# A device and a kernel AST, to what runs there.
+KernelMaker = Callable[[str, UOp], Kernel]
+_maker: ContextVar[KernelMaker | None] = ContextVar("tinyref_kernel_maker", default=None)
+
+
+@contextlib.contextmanager
+def making_kernels(maker: KernelMaker) -> Iterator[None]:
+    """Within the block `maker` makes the kernels of this thread, and no compiler.
+
+    For harnesses, which run a schedule by other means than those that they judge.
+    """
+    token = _maker.set(maker)
+    try:
+        yield
+    finally:
+        _maker.reset(token)
+
+
 def _flags() -> tuple[config.FlagValue, ...]:
     return tuple(config.get(name) for name in COMPILE_FLAGS)
 
@@ -305,6 +324,9 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
     Raises what `compile_program` raises, too.
     """
     canonical = Device.canonical(device)
+    maker = _maker.get()
+    if maker is not None:
+        return maker(canonical, ast)
     backend = Device[canonical]
     chosen = None if opts is None else checked_opts(opts)
     key = (canonical, backend.compiler.key, _flags(), chosen, ast)

@@ -1,0 +1,309 @@
+"""Fuzzed programs: what a tape gives, what the eager evaluator says, what the script does."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tinyref.errors import UserError
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs import oracle, script
+from tinyref_fuzz.programs.generator import generate
+from tinyref_fuzz.programs.judge import ProgramJudge, difference
+from tinyref_fuzz.programs.oracle import InexactError, MeaninglessError, evaluate
+from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
+from tinyref_fuzz.programs.script import Computing, Places, reproducer, script_lines
+from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
+from tinyref_spec.tensor.random import words
+
+PLACES = Places.of("PYTHON")
+
+
+def data(number: int, *elements: float, dtype: str = "int32", shape=None, grad=False) -> Step:
+    sizes = (len(elements),) if shape is None else shape
+    return Step("data", (), (number,), (dtype, sizes, elements, 0, grad))
+
+
+def reads(*steps: Step) -> list[object]:
+    return [elements.tolist() for elements in evaluate(Program(steps))]
+
+
+def read(number: int) -> Step:
+    return Step("read", (number,))
+
+
+def test_a_tape_gives_the_same_program_again():
+    for seed in range(20):
+        made = generate(Tape(seed=seed))
+        assert generate(Tape(choices=made.choices)) == made
+        assert program_from_json(json.loads(json.dumps(program_to_json(made)))) == made
+
+
+def test_a_cut_tape_still_gives_a_program():
+    whole = generate(Tape(seed=3)).choices
+    for length in range(0, len(whole), 9):
+        assert evaluate(generate(Tape(choices=whole[:length]))) is not None
+
+
+def test_programs_have_what_the_design_asks_for():
+    ops = {step.op for seed in range(400) for step in generate(Tape(seed=seed), 3).all_steps()}
+    assert ops == script.OPERATIONS
+    assert oracle.OPERATIONS == script.OPERATIONS
+
+
+def test_bound_sizes_are_at_both_ends_and_between():
+    bound = [
+        step.values[1:]
+        for seed in range(200)
+        for step in generate(Tape(seed=seed)).all_steps()
+        if step.op == "bind"
+    ]
+    places = {"low" if v == low else "high" if v == high else "between" for low, high, v in bound}
+    assert places == {"low", "high", "between"}
+
+
+def test_functions_are_called_often_enough_to_be_replayed():
+    counts = []
+    for seed in range(100):
+        steps = generate(Tape(seed=seed)).steps
+        if any(step.op == "function" for step in steps):
+            counts.append(sum(step.op == "call" for step in steps))
+    assert sum(count >= 3 for count in counts) > len(counts) * 0.8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "tinyref.case"},
+        {"version": 2},
+        {"steps": [{"op": "neg"}]},
+        {"steps": [{"op": 1, "args": [], "targets": [], "values": [], "body": []}]},
+        {"steps": [{"op": "neg", "args": [-1], "targets": [], "values": [], "body": []}]},
+        {"steps": [{"op": "neg", "args": [], "targets": [], "values": [{}], "body": []}]},
+    ],
+)
+def test_what_is_no_program_is_refused(change):
+    with pytest.raises(UserError):
+        program_from_json({**program_to_json(Program((data(1, 5),))), **change})
+
+
+def test_a_text_of_a_file_is_never_code():
+    evil = "int32'); import os; ("
+    line = script_lines(Program((data(1, 5, dtype=evil),)), PLACES)[0].text
+    assert repr(evil) in line
+    with pytest.raises(UserError, match="unknown operation"):
+        script_lines(Program((Step("__import__('os')"),)), PLACES)
+    with pytest.raises(UserError, match="place"):
+        script_lines(Program((Step("to", (1,), (2,), ("CPU",)),)), PLACES)
+
+
+# --- the oracle, by literals -------------------------------------------------------------------
+
+
+def test_a_write_through_a_view_is_seen_by_all_that_show_the_element():
+    key = ((None, None, -2),)
+    found = reads(
+        data(1, 1, 2, 3, 4, 5),
+        Step("index", (1,), (2,), (key,)),
+        Step("add_number", (1,), (3,), (10,)),
+        Step("setitem_number", (2,), (), (((0, 2, None),), 9)),
+        *map(read, (1, 2, 3)),
+    )
+    assert found == [[1, 2, 9, 4, 9], [9, 9, 1], [11, 12, 13, 14, 15]]
+
+
+def test_a_pad_is_no_view():
+    found = reads(
+        data(1, 1, 2),
+        Step("pad", (1,), (2,), (((1, 0),),)),
+        Step("assign_number", (1,), (), (7,)),
+        *map(read, (1, 2)),
+    )
+    assert found == [[7, 7], [0, 1, 2]]
+
+
+def test_what_is_assigned_from_itself_is_read_first():
+    reverse = Step("flip", (1,), (2,), ((0,),))
+    assert reads(data(1, 1, 2, 3), reverse, Step("assign", (1, 2)), read(1)) == [[3, 2, 1]]
+
+
+def test_integers_wrap_and_divide_towards_zero():
+    found = reads(
+        data(1, -128, 127, -7, dtype="int8"),
+        Step("add_number", (1,), (2,), (-1,)),
+        Step("idiv_number", (1,), (3,), (2,)),
+        Step("mod_number", (1,), (4,), (3,)),
+        Step("sum", (1,), (5,), ((0,), False)),
+        *map(read, (2, 3, 4, 5)),
+    )
+    assert found == [[127, 126, -8], [-64, 63, -3], [1, 1, 2], -8]
+
+
+def test_a_gradient_of_a_shared_part_counts_each_use():
+    # d/dx sum((x + x) * x) = 4 x
+    found = reads(
+        data(1, 3, -2, dtype="float32", grad=True),
+        Step("add", (1, 1), (2,)),
+        Step("mul", (2, 1), (3,)),
+        Step("sum", (3,), (4,), ((0,), False)),
+        Step("gradient", (4, 1), (5,)),
+        read(5),
+    )
+    assert found == [[12.0, -8.0]]
+
+
+def test_a_gradient_goes_back_through_views_and_products():
+    # d/dx sum(w @ x.T): each column of x.T gets the column sums of w
+    found = reads(
+        data(1, 1, 2, 3, 4, 5, 6, dtype="float32", shape=(3, 2), grad=True),
+        data(2, 1, 2, 3, 4, dtype="float32", shape=(2, 2)),
+        Step("permute", (1,), (3,), ((1, 0),)),
+        Step("matmul", (2, 3), (4,)),
+        Step("sum", (4,), (5,), ((0, 1), False)),
+        Step("gradient", (5, 1), (6,)),
+        read(6),
+    )
+    assert found == [[[4, 6], [4, 6], [4, 6]]]
+
+
+def test_a_function_runs_anew_in_each_call():
+    body = (Step("assign", (1, 2)), Step("add", (1, 2), (3,)))
+    found = reads(
+        data(1, 1),
+        Step("function", (2,), (9,), ((3,),), body),
+        data(4, 5),
+        data(5, 6),
+        Step("call", (9, 4), (6,)),
+        Step("call", (9, 5), (7,)),
+        *map(read, (6, 7, 1)),
+    )
+    assert found == [[10], [12], [6]]
+
+
+def test_random_numbers_are_those_of_the_paper():
+    found = reads(
+        Step("seed", values=(5,)),
+        Step("randint", (), (1,), ((2,), 0, 1 << 30, 0)),
+        Step("rand", (), (2,), ((2,), 0)),
+        read(1),
+        read(2),
+    )
+    drawn = words(5, 4)
+    integers = [word % (1 << 30) for word in drawn[:2]]
+    eighths = [(word & 0xFFFFFFFF) >> 24 for word in drawn[2:]]
+    assert found == [integers, eighths]
+
+
+@pytest.mark.parametrize("op", ["square", "cast"])
+def test_what_would_round_has_no_exact_meaning(op):
+    value = () if op == "square" else ("uint8",)
+    with pytest.raises(InexactError):
+        evaluate(Program((data(1, -190.5, dtype="float32"), Step(op, (1,), (2,), value))))
+
+
+def test_a_step_without_its_source_has_no_meaning():
+    with pytest.raises(MeaninglessError):
+        evaluate(Program((Step("neg", (1,), (2,)),)))
+
+
+# --- the script --------------------------------------------------------------------------------
+
+VIEW_WRITTEN = Program(
+    (
+        data(1, 1, 2, 3),
+        Step("flip", (1,), (2,), ((0,),)),
+        Step("setitem_number", (2,), (), (((0, 1, None),), 7)),
+        read(1),
+    )
+)
+
+
+def test_a_script_runs_by_itself_and_fails_for_another_value(tmp_path):
+    text = reproducer(VIEW_WRITTEN, "PYTHON", ["'int32', [1, 2, 7]"])
+    assert "t2[0:1] = 7\n" in text
+    exec(compile(text, "script", "exec"), {})
+    wrong = reproducer(VIEW_WRITTEN, "PYTHON", ["'int32', [1, 2, 3]"])
+    with pytest.raises(AssertionError):
+        exec(compile(wrong, "script", "exec"), {})
+
+
+def test_the_ways_differ_in_when_they_compute():
+    program = Program((data(1, 1), Step("neg", (1,), (2,)), Step("realize", (2,))))
+
+    def text(computing: Computing) -> list[str]:
+        return [line.text for line in script_lines(program, PLACES, computing)[1:]]
+
+    assert text(Computing.LAZY) == ["t2 = -t1", "Tensor.realize(t2)"]
+    assert text(Computing.STORED)[-2:] == ["t2 = (-t1).contiguous()", "Tensor.realize(t2)"]
+    assert text(Computing.AT_ONCE) == [
+        "Tensor.realize(t1)",
+        "t2 = -t1",
+        "Tensor.realize(t2)",
+        "Tensor.realize(t2)",
+    ]
+
+
+@pytest.mark.parametrize("way", [NORMAL, PLAIN, Way(evaluates=True)])
+def test_a_program_runs_in_each_way(way):
+    found = run(VIEW_WRITTEN, PLACES, way)
+    assert (found.error, [each.tolist() for each in found.reads]) == ("", [[1, 2, 7]])
+
+
+def test_an_error_names_its_step():
+    found = run(Program((data(1, 1), Step("permute", (1,), (2,), ((1, 0),)))), PLACES)
+    assert (found.step, found.is_refusal) == (1, False)
+    assert found.error.startswith("UserIndexError: permute")
+
+
+def test_a_cycle_of_assignments_is_a_refusal_and_no_finding():
+    steps = (
+        data(1, 1, 2),
+        data(2, 3, 4),
+        Step("realize", (1, 2)),
+        Step("flip", (2,), (3,), ((0,),)),
+        Step("assign", (1, 3)),
+        Step("flip", (1,), (4,), ((0,),)),
+        Step("assign", (2, 4)),
+        read(1),
+    )
+    found = run(Program(steps), PLACES)
+    assert found.error == "" or found.is_refusal
+
+
+def test_a_difference_is_said_of_the_first_element():
+    wanted = [np.array([1, 2, 3], np.int32)]
+    assert difference(VIEW_WRITTEN, wanted, Outcome((np.array([1, 2, 3], np.int32),))) == ""
+    for other, said in (
+        (np.array([1, 5, 6], np.int32), "step 3: t1: element 1 of 3 is 5 instead of 2"),
+        (np.array([1, 2], np.int32), "step 3: t1: shape (2,) instead of (3,)"),
+        (np.array([1, 2, 3], np.int64), "step 3: t1: int64 instead of int32"),
+    ):
+        assert difference(VIEW_WRITTEN, wanted, Outcome((other,))) == said
+
+
+# --- healthy devices ---------------------------------------------------------------------------
+
+
+def judged(device: str, seeds: range) -> int:
+    judge = ProgramJudge(device)
+    count = 0
+    for seed in seeds:
+        program = generate(Tape(seed=seed), len(judge.places.names))
+        verdict = judge.verdict(program, thorough=seed % 8 == 0)
+        assert verdict.agrees, (seed, verdict.detail)
+        count += verdict.judged > 0
+    return count
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_healthy_devices_agree(device):
+    assert judged(device, range(15)) >= 13
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_healthy_devices_agree_on_many_programs(device):
+    assert judged(device, range(15, 300)) >= 270

@@ -1,0 +1,8 @@
+"""Fuzzed tensor programs: the scheduler, views, assignments and replays, not single kernels.
+
+In: a tape of choices. Out: a `Program`, a list of steps; what an eager evaluator on numpy reads
+from it, what tinyref reads, and where the two first differ.
+
+`steps.py` has programs, `generate/` makes them, `oracle.py` evaluates them at once, `script.py`
+prints them as Tensor calls, `run.py` runs these calls, `judge.py` compares.
+"""

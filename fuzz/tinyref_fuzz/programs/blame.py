@@ -1,0 +1,64 @@
+"""Which stage is to blame for a program: switches are put back one by one until it fails."""
+
+from __future__ import annotations
+
+from tinyref_fuzz.programs.judge import EVALUATED, ProgramJudge, wanted_reads
+from tinyref_fuzz.programs.oracle import Elements
+from tinyref_fuzz.programs.run import PLAIN, Way, without
+from tinyref_fuzz.programs.script import Computing
+from tinyref_fuzz.programs.steps import Program
+from tinyref_spec.kernel_case import Blame, Verdict
+
+GRAPH = "graph"
+SCHEDULE = "schedule"
+MEMORY = "memory plan"
+REPLAY = "replay"
+KERNEL = "kernel"
+STAGES = (GRAPH, SCHEDULE, MEMORY, REPLAY, KERNEL)
+# Inside the schedule.
+FUSION = "fusion"
+HAZARDS = "hazards"
+ORDER = "order"
+_WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"})
+_LAZY = without(PLAIN, computing=Computing.LAZY)
+
+
+def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
+    """The stage that makes the program differ.
+
+    graph: it differs however plainly it is computed, by kernels that are evaluated. schedule: it
+    does once results wait for each other; memory plan, replay: once that is switched on. kernel:
+    only where kernels are compiled and run.
+    """
+    wanted = wanted_reads(program)
+    if wanted is None:
+        return Blame("", "", "the program has no exact meaning")
+
+    def fails(way: Way) -> str:
+        return judge.fails(program, wanted, way)
+
+    if seen := fails(PLAIN):
+        return Blame(GRAPH, _operation(program, verdict), seen)
+    if seen := fails(_LAZY):
+        return Blame(SCHEDULE, _part_of_schedule(judge, program, wanted), seen)
+    if seen := fails(without(_LAZY, plans_memory=True)):
+        return Blame(MEMORY, "", seen)
+    if seen := fails(without(_LAZY, replays=True)):
+        return Blame(REPLAY, "", seen)
+    if seen := fails(EVALUATED):
+        return Blame(MEMORY, "of a replay", seen)
+    return Blame(KERNEL, "", verdict.detail)
+
+
+def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Elements]) -> str:
+    """Fusion, where it is right once each result has memory of its own; else hazards of writes."""
+    if not judge.fails(program, wanted, without(_LAZY, computing=Computing.STORED)):
+        return FUSION
+    return HAZARDS if any(step.op in _WRITES for step in program.all_steps()) else ORDER
+
+
+def _operation(program: Program, verdict: Verdict) -> str:
+    """The last operation that computes or writes, of a program that is reduced."""
+    silent = {"read", "realize", "drop", "data", "bind", "seed", "function", "call"}
+    ops = [step.op for step in program.all_steps() if step.op not in silent]
+    return ops[-1] if ops else ""

@@ -1,0 +1,663 @@
+"""Programs from a tape: steps that make sense, each evaluated as it is added.
+
+What the oracle refuses, as a float would round or a size does not fit, is left out, so that every
+program has exact values. Numbers of the tape that are cut or changed still give a program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs.fitting import (
+    are_operands,
+    fits_into,
+    has_history,
+    is_index_of,
+    may_be_argument,
+    may_be_written,
+    may_cut,
+    may_join,
+    may_multiply,
+    may_replace,
+    sources_of,
+)
+from tinyref_fuzz.programs.oracle import (
+    Array,
+    Environment,
+    InexactError,
+    MeaninglessError,
+    Store,
+    key_of,
+)
+from tinyref_fuzz.programs.steps import Program, Step, Value
+from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
+
+MIN_STEPS = 5
+MAX_STEPS = 14
+MAX_ELEMENTS = 48
+MAX_AXES = 4
+MAX_BODY = 5
+MAX_CALLS = 5
+MAX_READS = 6
+SHAPES = ((4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4), (7,))
+DTYPES = ("int32", "float32", "int8", "uint8", "int64", "bool", "int16", "uint32")
+_DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1)
+_NUMBERS = (1, 2, -1, 3, 0, -2)
+_REFUSED = (InexactError, MeaninglessError, KeyError, IndexError, ValueError, TypeError)
+
+
+@dataclass
+class Captured:
+    """A function of the program: what its calls are given, and how many there are.
+
+    examples: the arrays of the first call; None for a bound size. size: name and bounds of that.
+    """
+
+    step: Step
+    examples: tuple[Array | None, ...]
+    size: tuple[str, int, int] | None
+    calls: int = 0
+
+
+@dataclass
+class Scope:
+    """Where steps are added: the program, or the body of a function."""
+
+    environment: Environment
+    steps: list[Step] = field(default_factory=list)
+    is_function: bool = False
+    writable: set[int] = field(default_factory=set)
+
+
+def generate(tape: Tape, places: int = 2) -> Program:
+    """The program of a tape, for so many devices."""
+    steps = _Generator(tape, places).program()
+    return Program(tuple(steps), tuple(tape.choices))
+
+
+class _Generator:
+    def __init__(self, tape: Tape, places: int) -> None:
+        self.tape = tape
+        self.places = places
+        self.number = 0
+        self.scope = Scope(Environment())
+        self.functions: dict[int, Captured] = {}
+        # Stores that a function writes are no arguments, and tensors that it reads stay.
+        self.state: set[int] = set()
+        self.kept: set[int] = set()
+        self.variables = 0
+
+    # The program as a whole
+
+    def program(self) -> list[Step]:
+        """Its steps."""
+        self._try(Step("seed", values=(self.tape.below(1000),)))
+        count = self.tape.between(MIN_STEPS, MAX_STEPS)
+        self._data()
+        for _ in range(count):
+            self._grow(_MAKERS)
+        for function in self.functions.values():
+            while function.calls < 3 and self._call(function):
+                pass
+        self._read_all()
+        return _without_needless_seed(self.scope.steps)
+
+    def _grow(self, makers: Sequence[Maker]) -> None:
+        name = self.tape.pick([name for name, _, _ in makers], [weight for _, weight, _ in makers])
+        next(maker for other, _, maker in makers if other == name)(self)
+
+    def _read_all(self) -> None:
+        """Reads what is there in some order; all of it computed together, or one by one."""
+        live = list(self.arrays)
+        chosen: list[int] = []
+        while live and len(chosen) < MAX_READS:
+            # The last ones first: they are computed from the others.
+            chosen.append(live.pop(-1 - self.tape.below(len(live))))
+        if self.tape.chance(40):
+            self._try(Step("realize", tuple(chosen)))
+        for number in chosen:
+            self._try(Step("read", (number,)))
+
+    @property
+    def arrays(self) -> dict[int, Array]:
+        return self.scope.environment.arrays
+
+    def _new(self) -> int:
+        self.number += 1
+        return self.number
+
+    def _try(self, step: Step) -> bool:
+        """Adds the step where the oracle takes it; whether it did."""
+        environment = self.scope.environment
+        saved = _Saved(environment) if step.op in _CHANGING else None
+        try:
+            environment.run(step)
+        except _REFUSED:
+            if saved is not None:
+                saved.restore(environment)
+            return False
+        made = [environment.arrays[number] for number in step.targets if number in self.arrays]
+        if any(each.places.size > MAX_ELEMENTS or each.places.ndim > MAX_AXES for each in made):
+            for number in step.targets:
+                del environment.arrays[number]
+            return False
+        self.scope.steps.append(step)
+        return True
+
+    def _make(self, op: str, args: Sequence[int], *values: Value) -> int | None:
+        """A step that makes one tensor: its number, None where it was left out."""
+        target = self._new()
+        return target if self._try(Step(op, tuple(args), (target,), values)) else None
+
+    def _pick(self, fits: Callable[[Array], bool] = lambda array: True) -> int | None:
+        """A tensor; late ones are picked more often, as they have more behind them."""
+        found = [number for number, array in self.arrays.items() if fits(array)]
+        if not found:
+            return None
+        late = self.tape.chance(50)
+        return found[-1 - self.tape.below(min(3, len(found)))] if late else self.tape.pick(found)
+
+    # Sources
+
+    def _place(self) -> int:
+        return self.tape.pick(range(self.places), [12, 3, 1][: self.places])
+
+    def _data(self) -> int | None:
+        shape = self.tape.pick(SHAPES)
+        dtype = self._dtype()
+        requires_grad = dtype == "float32" and self.tape.chance(35)
+        return self._data_of(dtype, shape, self._place(), requires_grad)
+
+    def _dtype(self) -> str:
+        return self.tape.pick(DTYPES, _DTYPE_WEIGHTS)
+
+    def _data_of(
+        self, dtype: str, shape: tuple[int, ...], place: int, requires_grad: bool = False
+    ) -> int | None:
+        kind = self.tape.pick(("small", "equal", "limits", "order"), (6, 1, 2, 3))
+        elements = self._elements(kind, dtype, math.prod(shape))
+        return self._make("data", (), dtype, shape, elements, place, requires_grad)
+
+    def _elements(self, kind: str, dtype: str, count: int) -> tuple[Value, ...]:
+        if dtype == "bool":
+            return tuple(bool(self.tape.below(2)) for _ in range(count))
+        low, high = -4, 4
+        if dtype != "float32":
+            info = np.iinfo(dtype)
+            low = max(low, int(info.min))
+            if kind == "limits":
+                ends = (int(info.min), int(info.max), int(info.max) - 1, int(info.min) + 1, 1)
+                return tuple(self.tape.pick(ends) for _ in range(count))
+        if kind == "equal":
+            return (self.tape.between(low, high),) * count
+        if kind == "order":
+            first = self.tape.between(0, 3)
+            return tuple(first + place for place in range(count))
+        scale = 0.5 if dtype == "float32" and kind == "limits" else 1
+        return tuple(self.tape.between(low, high) * scale for _ in range(count))
+
+    def _source(self) -> None:
+        shape, place = self.tape.pick(SHAPES), self._place()
+        match self.tape.pick(("data", "full", "arange", "randint", "rand")):
+            case "data":
+                self._data()
+            case "full":
+                dtype = self.tape.pick(("int32", "float32"))
+                self._make("full", (), dtype, shape, self.tape.between(-2, 3), place)
+            case "arange":
+                self._make("arange", (), self.tape.between(-2, 3), self.tape.between(1, 8), place)
+            case "randint":
+                low = self.tape.between(-4, 2)
+                high = low + self.tape.between(1, 9)
+                self._make("randint", (), shape, low, high, place)
+            case "rand":
+                self._make("rand", (), shape, place)
+
+    # Views
+
+    def _view(self) -> int | None:
+        number = self._pick()
+        if number is None:
+            return None
+        array = self.arrays[number]
+        kinds = ("index", "permute", "flip", "reshape", "shrink", "expand", "bitcast", "detach")
+        kind = self.tape.pick(kinds, (8, 4, 3, 4, 2, 2, 1, 1))
+        if array.is_symbolic and kind not in ("permute", "detach"):
+            return None
+        values = VIEW_VALUES[kind](self.tape, array)
+        return None if values is None else self._make(kind, (number,), *values)
+
+    def _symbolic(self) -> None:
+        """A part that a bound size cuts off."""
+        number = self._pick(lambda array: any(may_cut(size) for size in array.sizes))
+        if number is None:
+            return
+        array = self.arrays[number]
+        axis = self.tape.pick([a for a, size in enumerate(array.sizes) if may_cut(size)])
+        self.variables += 1
+        size = (f"n{self.variables}", 1, array.shape[axis])
+        bound = self._bind(size)
+        if bound is not None:
+            self._make("part", (number, bound), axis, self.tape.pick(("head", "tail", "window")))
+
+    def _bind(self, size: tuple[str, int, int]) -> int | None:
+        """A value at an end of the bounds, or between."""
+        _, low, high = size
+        value = self.tape.pick((high, low, self.tape.between(low, high)))
+        target = self._new()
+        return target if self._try(Step("bind", (), (target,), (*size, value))) else None
+
+    # Arithmetic
+
+    def _unary(self) -> int | None:
+        number = self._pick()
+        if number is None:
+            return None
+        dtype = self.arrays[number].dtype
+        if dtype == "bool":
+            op = self.tape.pick(("not", "cast"))
+            return self._make(op, (number,), *(() if op == "not" else (self._dtype(),)))
+        kinds = ("add_number", "mul_number", "neg", "relu", "square", "cast", "max_number")
+        op = self.tape.pick((*kinds, "lt_number", "idiv_number", "mod_number"))
+        if op in ("neg", "relu", "square"):
+            return self._make(op, (number,))
+        if op == "cast":
+            target = self._dtype()
+            return None if target == dtype else self._make(op, (number,), target)
+        value = self.tape.pick(_NUMBERS)
+        if dtype.startswith("u") and value < 0:
+            value = -value
+        if op in ("idiv_number", "mod_number"):
+            return None if dtype == "float32" or value == 0 else self._make(op, (number,), value)
+        if dtype == "float32" and op == "mul_number" and self.tape.chance(20):
+            return self._make(op, (number,), 0.5)
+        return self._make(op, (number,), value)
+
+    def _binary(self) -> int | None:
+        first = self._pick()
+        if first is None:
+            return None
+        array = self.arrays[first]
+        second = self._pick(lambda other: are_operands(array, other))
+        if second is None:
+            return None
+        if array.dtype == "bool":
+            return self._make(self.tape.pick(("and", "xor", "ne")), (first, second))
+        ops = ["add", "mul", "sub", "maximum", "minimum", "lt", "ne"]
+        if array.dtype != "float32":
+            ops += ["and", "xor"]
+        return self._make(self.tape.pick(ops), (first, second))
+
+    def _where(self) -> int | None:
+        condition = self._pick(lambda array: array.dtype == "bool")
+        if condition is None:
+            return None
+        array = self.arrays[condition]
+
+        def fits(other: Array) -> bool:
+            return other.sizes == array.sizes and other.place == array.place
+
+        first = self._pick(fits)
+        if first is None:
+            return None
+        dtype = self.arrays[first].dtype
+        second = self._pick(lambda other: fits(other) and other.dtype == dtype)
+        return None if second is None else self._make("where", (condition, first, second))
+
+    def _reduce(self) -> int | None:
+        number = self._pick(lambda array: array.places.ndim > 0)
+        if number is None:
+            return None
+        array = self.arrays[number]
+        rank = array.places.ndim
+        axes = tuple(axis for axis in range(rank) if self.tape.chance(60)) or (rank - 1,)
+        op = self.tape.pick(("sum", "max", "prod"), (6, 2, 1))
+        if array.dtype == "bool" and op != "sum":
+            return None
+        return self._make(op, (number,), axes, self.tape.chance(30))
+
+    def _combine(self) -> int | None:
+        number = self._pick(lambda array: array.places.ndim > 0 and not array.is_symbolic)
+        if number is None:
+            return None
+        array = self.arrays[number]
+        axis = self.tape.below(array.places.ndim)
+        match self.tape.pick(("cat", "pad", "matmul", "stack", "cumsum", "take")):
+            case "cat":
+                other = self._pick(lambda each: may_join(array, each, axis))
+                return None if other is None else self._make("cat", (number, other), axis)
+            case "stack":
+                other = self._pick(
+                    lambda each: are_operands(array, each) and each.sizes == array.sizes
+                )
+                return None if other is None else self._make("stack", (number, other), axis)
+            case "pad":
+                pairs = tuple((self.tape.below(3), self.tape.below(3)) for _ in array.shape)
+                return self._make("pad", (number,), pairs)
+            case "cumsum":
+                return self._make("cumsum", (number,), axis)
+            case "take":
+                places = self._pick(lambda each: is_index_of(each, array))
+                return None if places is None else self._make("take", (number, places))
+        other = self._pick(lambda each: may_multiply(array, each))
+        if other is None or array.places.ndim != 2 or array.dtype == "bool":
+            return None
+        return self._make("matmul", (number, other))
+
+    # Memory
+
+    def _memory(self) -> int | None:
+        number = self._pick()
+        if number is None:
+            return None
+        op = self.tape.pick(("contiguous", "clone", "to", "disk"), (4, 2, 3, 1))
+        if op in ("contiguous", "clone"):
+            return self._make(op, (number,))
+        array = self.arrays[number]
+        if array.is_symbolic or (op == "disk" and self.scope.is_function) or self.places < 2:
+            return None
+        target = self._place()
+        if op == "disk":
+            return self._make(op, (number,), target)
+        return None if target == array.place else self._make(op, (number,), target)
+
+    def _write(self) -> None:
+        number = self._pick(self._may_write)
+        if number is None:
+            return
+        array = self.arrays[number]
+        kind = self.tape.pick(("setitem", "assign", "number", "iadd", "assign_number", "part"))
+        if kind in ("setitem", "number") and array.places.ndim and not array.is_symbolic:
+            self._set_item(number, array, kind)
+        elif kind == "part":
+            self._set_part(number, array)
+        elif kind == "iadd" and not self.scope.is_function and array.dtype != "bool":
+            other = self._pick(
+                lambda each: may_be_written(each, array) and each.sizes == array.sizes
+            )
+            if other is not None:
+                self._try(Step("iadd", (number, other)))
+        elif kind == "assign_number":
+            self._try(Step("assign_number", (number,), (), (self._number_for(array),)))
+        else:
+            other = self._pick(lambda each: may_be_written(each, array) and fits_into(each, array))
+            if other is not None:
+                self._try(Step("assign", (number, other)))
+
+    def _number_for(self, array: Array) -> Value:
+        return bool(self.tape.below(2)) if array.dtype == "bool" else self.tape.between(0, 9)
+
+    def _may_write(self, array: Array) -> bool:
+        store = array.store
+        if array.is_repeated or (store.is_repeated and store.is_lost) or array.requires_grad:
+            return False
+        if self.scope.is_function:
+            return id(store) in self.scope.writable
+        return True
+
+    def _set_item(self, number: int, array: Array, kind: str) -> None:
+        key = draw_key(self.tape, array.shape, lists=True)
+        places = array.places[key_of(key)]
+        if kind == "number" or not places.size:
+            values = (key, self._number_for(array))
+            self._try(Step("setitem_number", (number,), (), values))
+            return
+        shape = places.shape
+
+        def fits(other: Array) -> bool:
+            return may_be_written(other, array) and other.sizes == shape
+
+        other = self._pick(fits)
+        if other is None:
+            other = self._data_of(array.dtype, shape, array.place)
+        if other is not None:
+            self._try(Step("setitem", (number, other), (), (key,)))
+
+    def _set_part(self, number: int, array: Array) -> None:
+        if not array.places.ndim or array.is_symbolic or self.scope.is_function:
+            return
+        axis = self.tape.below(array.places.ndim)
+        if not may_cut(array.sizes[axis]):
+            return
+        shape = (*array.shape[:axis], 1, *array.shape[axis + 1 :])
+        self.variables += 1
+        bound = self._bind((f"n{self.variables}", 1, array.shape[axis]))
+        other = self._pick(lambda each: may_be_written(each, array) and each.sizes == shape)
+        if other is None:
+            other = self._data_of(array.dtype, shape, array.place)
+        if bound is not None and other is not None:
+            self._try(Step("set_part", (number, bound, other), (), (axis, "window")))
+
+    # What computes, forgets, differentiates
+
+    def _realize(self) -> None:
+        chosen = [number for number in self.arrays if self.tape.chance(30)]
+        if chosen:
+            self._try(Step("realize", tuple(chosen)))
+
+    def _read(self) -> None:
+        number = self._pick()
+        if number is not None and not self.scope.is_function:
+            self._try(Step("read", (number,)))
+
+    def _drop(self) -> None:
+        number = self._pick()
+        if number is not None and number not in self.kept and len(self.arrays) > 2:
+            self._try(Step("drop", (number,)))
+
+    def _gradient(self) -> None:
+        """The gradients of a sum of floats to some of what it is computed from."""
+        number = self._pick(has_history)
+        if number is None:
+            return
+        loss = number
+        if self.arrays[number].places.ndim:
+            axes = tuple(range(self.arrays[number].places.ndim))
+            found = self._make("sum", (number,), axes, False)
+            if found is None:
+                return
+            loss = found
+        behind = sources_of(self.arrays[loss])
+        targets = [
+            each
+            for each, array in self.arrays.items()
+            if id(array) in behind and array.requires_grad
+        ]
+        chosen = [each for each in targets if self.tape.chance(60)][:3] or targets[:1]
+        if chosen:
+            made = tuple(self._new() for _ in chosen)
+            self._try(Step("gradient", (loss, *chosen), made))
+
+    # Functions
+
+    def _function(self) -> None:
+        """A captured function of one or two tensors, and perhaps of a size; it is called once."""
+        if self.functions or self.scope.is_function:
+            return
+        first = self._pick(may_be_argument)
+        if first is None:
+            return
+        args = [first]
+        if self.tape.chance(40):
+            second = self._pick(may_be_argument)
+            if second is not None and self.arrays[second].store is not self.arrays[first].store:
+                args.append(second)
+        size = self._size_of_function(self.arrays[first])
+        if size is not None:
+            bound = self._bind(size)
+            if bound is not None:
+                args.append(bound)
+        writable = self._writable_state(args)
+        found = self._body(args, size, writable)
+        if found is None:
+            return
+        self._try(found)
+        environment = self.scope.environment
+        examples = tuple(environment.arrays.get(number) for number in args)
+        function = Captured(found, examples, size)
+        self.functions[found.target] = function
+        self._call_with(function, tuple(args))
+
+    def _size_of_function(self, array: Array) -> tuple[str, int, int] | None:
+        if not (array.places.ndim and may_cut(array.sizes[0]) and self.tape.chance(35)):
+            return None
+        self.variables += 1
+        return f"n{self.variables}", 1, array.shape[0]
+
+    def _writable_state(self, args: Sequence[int]) -> set[int]:
+        """Perhaps one tensor that the function may write: it has memory by then."""
+        if not self.tape.chance(50):
+            return set()
+        used = {id(self.arrays[number].store) for number in args if number in self.arrays}
+        found = self._pick(
+            lambda array: (
+                id(array.store) not in used and self._may_write(array) and not array.is_symbolic
+            )
+        )
+        if found is None or not self._try(Step("realize", (found,))):
+            return set()
+        return {id(self.arrays[found].store)}
+
+    def _body(
+        self, args: Sequence[int], size: tuple[str, int, int] | None, writable: set[int]
+    ) -> Step | None:
+        """The function, made with the arguments of its first call."""
+        outer, before = self.scope, dict(self.arrays)
+        saved = _Saved(outer.environment)
+        inside = Environment(outer.environment)
+        parameters = tuple(self._new() for _ in args)
+        for parameter, number in zip(parameters, args, strict=True):
+            if number in inside.sizes:
+                inside.sizes[parameter] = inside.sizes[number]
+            else:
+                inside.arrays[parameter] = _as_parameter(inside.arrays[number])
+        self.scope = Scope(inside, is_function=True, writable=writable)
+        if size is not None:
+            form = self.tape.pick(("head", "tail", "window"))
+            self._make("part", (parameters[0], parameters[-1]), 0, form)
+        for _ in range(self.tape.between(1, MAX_BODY)):
+            self._grow(_INSIDE)
+        body, made = self.scope.steps, self._results(before)
+        self.scope = outer
+        saved.restore(outer.environment)
+        if not made:
+            return None
+        target = self._new()
+        return Step("function", parameters, (target,), (tuple(made),), tuple(body))
+
+    def _results(self, before: dict[int, Array]) -> list[int]:
+        """What the function returns: the last things that it computed, no views."""
+        views = {"reshape", "permute", "expand", "shrink", "flip", "bitcast", "detach", "index"}
+        made = [
+            target
+            for step in self.scope.steps
+            for target in step.targets
+            if target in self.arrays and target not in before and step.op not in views | {"part"}
+        ]
+        self.kept |= {n for step in self.scope.steps for n in step.args if n in before}
+        self.state |= self.scope.writable
+        return made[-self.tape.between(1, 2) :]
+
+    def _call_some(self) -> None:
+        if self.functions and not self.scope.is_function:
+            function = self.tape.pick(list(self.functions.values()))
+            if function.calls < MAX_CALLS:
+                self._call(function)
+
+    def _call(self, function: Captured) -> bool:
+        """Calls it with other tensors that fit, and another value for its size."""
+        args: list[int] = []
+        for example in function.examples:
+            if example is None:
+                assert function.size is not None, "what is no tensor is a size"
+                found = self._bind(function.size)
+            else:
+                found = self._argument(example, args)
+            if found is None:
+                return False
+            args.append(found)
+        return self._call_with(function, tuple(args))
+
+    def _argument(self, example: Array, taken: Sequence[int]) -> int | None:
+        stores = {id(self.arrays[number].store) for number in taken if number in self.arrays}
+
+        def fits(array: Array) -> bool:
+            is_free = id(array.store) not in stores | self.state
+            return is_free and may_replace(array, example) and may_be_argument(array)
+
+        found = self._pick(fits) if self.tape.chance(50) else None
+        if found is None:
+            found = self._data_of(example.dtype, example.shape, example.place)
+        return found
+
+    def _call_with(self, function: Captured, args: tuple[int, ...]) -> bool:
+        function.calls += 1
+        made = tuple(self._new() for _ in function.step.values[0])
+        return self._try(Step("call", (function.step.target, *args), made))
+
+
+Maker = tuple[str, int, Callable[[_Generator], object]]
+_MAKERS: tuple[Maker, ...] = (
+    ("source", 3, _Generator._source),
+    ("view", 9, _Generator._view),
+    ("unary", 5, _Generator._unary),
+    ("binary", 9, _Generator._binary),
+    ("where", 2, _Generator._where),
+    ("reduce", 4, _Generator._reduce),
+    ("combine", 3, _Generator._combine),
+    ("memory", 3, _Generator._memory),
+    ("write", 10, _Generator._write),
+    ("realize", 2, _Generator._realize),
+    ("read", 2, _Generator._read),
+    ("drop", 1, _Generator._drop),
+    ("symbolic", 2, _Generator._symbolic),
+    ("gradient", 3, _Generator._gradient),
+    ("function", 2, _Generator._function),
+    ("call", 5, _Generator._call_some),
+)
+_OUTSIDE = frozenset({"realize", "read", "drop", "symbolic", "function", "call", "source"})
+_INSIDE = tuple(maker for maker in _MAKERS if maker[0] not in _OUTSIDE)
+# Steps that change what is there: they are undone where they are refused.
+_CHANGING = frozenset(
+    {"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part", "call", "gradient"}
+)
+
+
+class _Saved:
+    """The elements of an environment, and its random numbers, as they were."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.arrays = dict(environment.arrays)
+        stores: dict[int, Store] = {
+            id(array.store): array.store for array in environment.arrays.values()
+        }
+        self.stores = [
+            (store, store.elements.copy(), store.is_written, store.is_repeated)
+            for store in stores.values()
+        ]
+        self.seed = environment.streams.seed
+        self.drawn = dict(environment.streams.drawn)
+
+    def restore(self, environment: Environment) -> None:
+        """Everything is as it was."""
+        environment.arrays = dict(self.arrays)
+        for store, elements, is_written, is_repeated in self.stores:
+            store.elements[...] = elements
+            store.is_written, store.is_repeated = is_written, is_repeated
+        environment.streams.seed = self.seed
+        environment.streams.drawn.clear()
+        environment.streams.drawn.update(self.drawn)
+
+
+def _as_parameter(array: Array) -> Array:
+    return Array(array.store, array.places, array.dtype, array.place, array.sizes)
+
+
+def _without_needless_seed(steps: list[Step]) -> list[Step]:
+    draws = any(each.op in ("rand", "randint") for step in steps for each in step.all_steps())
+    return steps if draws else [step for step in steps if step.op != "seed"]

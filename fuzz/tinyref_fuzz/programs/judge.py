@@ -1,0 +1,122 @@
+"""Runs a program and says between which of its values the first difference is.
+
+The values are those of kernels, one floor higher: what the eager evaluator gives, the plain
+schedule (results computed at once by evaluated kernels, no memory plan, no replay), the schedule as
+everybody has it (by evaluated kernels), and the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tinyref.device import Device
+from tinyref.runtimes.host.memory import HostAllocator
+from tinyref_fuzz.programs.oracle import Elements, InexactError, MeaninglessError, evaluate
+from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
+from tinyref_fuzz.programs.script import Places
+from tinyref_fuzz.programs.steps import Program
+from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+
+# Besides the normal way every so manieth program is run the plain way too.
+PLAIN_EVERY = 8
+# Numpy arrays: what the evaluator of kernels works on.
+_HOST = "PYTHON"
+EVALUATED = Way(evaluates=True)
+
+
+class ProgramJudge:
+    """Judges programs on one device. Raises what opening the device raises."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.places = Places.of(device).opened()
+        has_memory = all(_is_host(name) for name in self.places.names)
+        # Where kernels are evaluated, memory has to be arrays.
+        self.host = self.places if has_memory else Places.of(_HOST).opened()
+
+    def verdict(self, program: Program, thorough: bool = False) -> Verdict:
+        """What a program does; `judged` is 0 of one that the oracle or tinyref refuses.
+
+        thorough: the plain way is run even where the normal one agrees.
+        """
+        wanted = wanted_reads(program)
+        if wanted is None:
+            return Verdict()
+        found = run(program, self.places, NORMAL)
+        if found.is_refusal:
+            return Verdict()
+        problem = difference(program, wanted, found)
+        if not problem:
+            return self._plain(program, wanted) if thorough else Verdict(judged=1)
+        verdict = Verdict(self._pair(program, wanted), _symptom(found), problem, judged=1)
+        if self._is_unstable(program, wanted, problem):
+            verdict = replace(verdict, symptom=Symptom.UNSTABLE)
+        return verdict
+
+    def fails(self, program: Program, wanted: Sequence[Elements], way: Way) -> str:
+        """How a program, run in another way, differs from what is wanted; empty if it does not."""
+        found = run(program, self.host if way.evaluates else self.places, way)
+        return "" if found.is_refusal else difference(program, wanted, found)
+
+    def _plain(self, program: Program, wanted: Sequence[Elements]) -> Verdict:
+        found = run(program, self.host, PLAIN)
+        problem = "" if found.is_refusal else difference(program, wanted, found)
+        if not problem:
+            return Verdict(judged=2)
+        return Verdict(Pair.PLAIN, _symptom(found), problem, judged=2)
+
+    def _pair(self, program: Program, wanted: Sequence[Elements]) -> Pair:
+        if self.fails(program, wanted, PLAIN):
+            return Pair.PLAIN
+        return Pair.OPTIMISED if self.fails(program, wanted, EVALUATED) else Pair.DEVICE
+
+    def _is_unstable(self, program: Program, wanted: Sequence[Elements], problem: str) -> bool:
+        return not problem or not self.fails(program, wanted, NORMAL)
+
+
+def _is_host(name: str) -> bool:
+    return isinstance(Device[name].allocator, HostAllocator)
+
+
+def _symptom(found: Outcome) -> Symptom:
+    return Symptom.ERROR if found.error else Symptom.VALUE
+
+
+def wanted_reads(program: Program) -> list[Elements] | None:
+    """What the oracle reads; None for a program that has no exact meaning."""
+    try:
+        return evaluate(program)
+    except (InexactError, MeaninglessError):
+        return None
+
+
+def difference(program: Program, wanted: Sequence[Elements], found: Outcome) -> str:
+    """The first read that is not as wanted, or the error, in one line; empty where all agree."""
+    numbers = [number for number, step in enumerate(program.steps) if step.op == "read"]
+    for number, want, got in zip(numbers, wanted, found.reads, strict=False):
+        words = _mismatch(want, got)
+        if words:
+            return f"step {number}: t{program.steps[number].args[0]}: {words}"
+    if found.error:
+        op = program.steps[found.step].op if found.step >= 0 else "end"
+        return f"step {found.step} ({op}): {found.error}"
+    if len(found.reads) != len(wanted):
+        return f"{len(found.reads)} reads instead of {len(wanted)}"
+    return ""
+
+
+def _mismatch(wanted: Elements, found: Elements) -> str:
+    if wanted.dtype != found.dtype:
+        return f"{found.dtype.name} instead of {wanted.dtype.name}"
+    if wanted.shape != found.shape:
+        return f"shape {found.shape} instead of {wanted.shape}"
+    # Zeros of both signs are equal: which one a maximum gives is not specified.
+    wrong = np.flatnonzero(wanted.reshape(-1) != found.reshape(-1))
+    if not wrong.size:
+        return ""
+    place = int(wrong[0])
+    got, want = found.reshape(-1)[place].item(), wanted.reshape(-1)[place].item()
+    return f"element {place} of {wanted.size} is {got} instead of {want}"

@@ -1,0 +1,110 @@
+"""Runs a program as the Tensor calls that its script has, in one of several ways.
+
+The ways differ in what is switched off: kernels may be evaluated as the schedule has them instead
+of compiled, results computed at once, memory not planned, captured functions not replayed. Two ways
+that differ in one switch and give other values blame what the switch is of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import traceback
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tinyref import Tensor, TinyJit, Variable
+from tinyref.config import Context
+from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.kernel import making_kernels
+from tinyref_fuzz.programs.evaluated import evaluated_kernel
+from tinyref_fuzz.programs.oracle import Elements
+from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
+from tinyref_fuzz.programs.steps import Program
+
+_FILE = "<program>"
+# What tinyref says that it does not do: no order of kernels, no replay of such a function.
+REFUSALS = ("TinyJit: ", "call contiguous() on the value of")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a program is run: `NORMAL` is what everybody does, `PLAIN` has everything switched off.
+
+    evaluates: kernels are evaluated with numpy, as the schedule has them; nothing is compiled.
+    """
+
+    computing: Computing = Computing.LAZY
+    evaluates: bool = False
+    plans_memory: bool = True
+    replays: bool = True
+
+
+NORMAL = Way()
+PLAIN = Way(Computing.AT_ONCE, evaluates=True, plans_memory=False, replays=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave.
+
+    reads: what was read, up to an error. error: its words, empty where there was none. step: the
+    number of the step that raised it. is_refusal: whether it says what tinyref does not do.
+    """
+
+    reads: tuple[Elements, ...] = ()
+    error: str = ""
+    step: int = -1
+    is_refusal: bool = False
+
+
+def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
+    """Runs a program in this process, where errors that tinyref raises are part of the outcome.
+
+    Raises `UserError` for steps that cannot be printed.
+    """
+    lines = script_lines(program, places, way.computing)
+    code = compile("\n".join(line.text for line in lines), _FILE, "exec", dont_inherit=True)
+    reads: list[Elements] = []
+
+    def check(tensor: Tensor) -> None:
+        reads.append(np.array(tensor.numpy()))
+
+    names: dict[str, Any] = {
+        **{"np": np, "Tensor": Tensor, "TinyJit": TinyJit, "Variable": Variable},
+        "check": check,
+    }
+    with contextlib.ExitStack() as stack:
+        if any(step.op == "disk" for step in program.all_steps()):
+            names["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(way.replays)))
+        if way.evaluates:
+            stack.enter_context(making_kernels(evaluated_kernel))
+        try:
+            exec(code, names)
+        except Exception as error:
+            outcome = _failed(error, tuple(reads), lines)
+        else:
+            outcome = Outcome(tuple(reads))
+        # Tensors go before the files that they show.
+        names.clear()
+        del check
+    return outcome
+
+
+def _failed(error: Exception, reads: tuple[Elements, ...], lines: list[Line]) -> Outcome:
+    frames = traceback.extract_tb(error.__traceback__)
+    numbers = [frame.lineno for frame in frames if frame.filename == _FILE and frame.lineno]
+    step = lines[numbers[0] - 1].step if numbers else -1
+    words = str(error).partition("\n")[0]
+    is_refusal = isinstance(error, UserError) and any(each in words for each in REFUSALS)
+    text = f"{type(error).__name__}: {words}"
+    error.__traceback__ = None
+    return Outcome(reads, text, step, is_refusal and not isinstance(error, DeviceError))
+
+
+def without(way: Way, **changes: Any) -> Way:
+    """The way with other switches."""
+    return replace(way, **changes)

@@ -1,0 +1,170 @@
+"""A tensor program as a list of steps, and that list as JSON.
+
+Tensors, sizes and functions are numbers; a step makes or changes those that it names. Numbers need
+not follow each other, so that a step can be dropped without renaming the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref_spec.kernel_case.members import read_list, read_number, read_object, read_word
+
+SCHEMA = "tinyref.program"
+VERSION = 1
+# What a program of sense has little of; more is a mistake or an attack.
+MAX_STEPS = 4096
+MAX_NESTED = 2
+MAX_ITEMS = 1 << 16
+
+Value = Any  # a number, a text, None, or a tuple of these
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation.
+
+    op: its name in the tables. args: what it reads or writes. targets: what it makes. values:
+    numbers, texts and tuples of them. body: the steps of a function; then args are its parameters
+    and values has the numbers that it returns.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    targets: tuple[int, ...] = ()
+    values: tuple[Value, ...] = ()
+    body: tuple[Step, ...] = ()
+
+    @property
+    def target(self) -> int:
+        """The one thing that it makes."""
+        return self.targets[0]
+
+    def all_steps(self) -> Iterator[Step]:
+        """This step and those within it."""
+        yield self
+        for step in self.body:
+            yield from step.all_steps()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A tensor program. choices: the tape that gave it, empty for one that comes from elsewhere."""
+
+    steps: tuple[Step, ...]
+    choices: tuple[int, ...] = ()
+
+    def all_steps(self) -> Iterator[Step]:
+        """Its steps, those within functions too."""
+        for step in self.steps:
+            yield from step.all_steps()
+
+    @property
+    def size(self) -> int:
+        """How many steps it has, with those of functions."""
+        return sum(1 for _ in self.all_steps())
+
+    def with_steps(self, steps: Sequence[Step]) -> Program:
+        """The program with other steps, which no tape gives."""
+        return replace(self, steps=tuple(steps), choices=())
+
+    @property
+    def content_hash(self) -> str:
+        """Twelve hexadecimal digits over its steps."""
+        text = json.dumps([step_to_json(step) for step in self.steps], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def step_to_json(step: Step) -> dict[str, Any]:
+    """The step as a dict for `json.dumps`."""
+    return {
+        "op": step.op,
+        "args": list(step.args),
+        "targets": list(step.targets),
+        "values": _as_lists(step.values),
+        "body": [step_to_json(each) for each in step.body],
+    }
+
+
+def program_to_json(program: Program) -> dict[str, Any]:
+    """The program as a dict for `json.dumps`."""
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "choices": list(program.choices),
+        "steps": [step_to_json(step) for step in program.steps],
+    }
+
+
+def program_from_json(data: object) -> Program:
+    """The program that `program_to_json` wrote. Raises `UserError` for other data."""
+    top = read_object(data, "program", ("schema", "version", "choices", "steps"))
+    if top["schema"] != SCHEMA or top["version"] != VERSION:
+        raise UserError(
+            f"program: schema {top['schema']!r}, version {top['version']!r}: accepted is "
+            f"{SCHEMA}, version {VERSION}"
+        )
+    choices = read_list(top["choices"], MAX_ITEMS, "choices")
+    return Program(
+        _read_steps(top["steps"], "steps", 0),
+        tuple(read_number(item, f"choices[{at}]") for at, item in enumerate(choices)),
+    )
+
+
+def _read_steps(value: object, where: str, depth: int) -> tuple[Step, ...]:
+    items = read_list(value, MAX_STEPS, where)
+    if items and depth >= MAX_NESTED:
+        raise UserError(f"{where}: expected no steps below {MAX_NESTED} levels")
+    return tuple(_read_step(item, f"{where}[{at}]", depth) for at, item in enumerate(items))
+
+
+def _read_step(value: object, where: str, depth: int) -> Step:
+    top = read_object(value, where, ("op", "args", "targets", "values", "body"))
+    return Step(
+        read_word(top["op"], f"{where}.op"),
+        _read_numbers(top["args"], f"{where}.args"),
+        _read_numbers(top["targets"], f"{where}.targets"),
+        tuple(_read_value(item, where, 0) for item in read_list(top["values"], MAX_ITEMS, where)),
+        _read_steps(top["body"], f"{where}.body", depth + 1),
+    )
+
+
+def _read_numbers(value: object, where: str) -> tuple[int, ...]:
+    return tuple(read_number(item, where) for item in read_list(value, MAX_ITEMS, where))
+
+
+def _read_value(value: object, where: str, depth: int) -> Value:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list) and depth < 4:
+        return tuple(_read_value(item, where, depth + 1) for item in value)
+    raise UserError(f"{where}.values: expected numbers, texts and lists of them, got {value!r}")
+
+
+def _as_lists(value: Value) -> Value:
+    return [_as_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def numbers_read(step: Step) -> set[int]:
+    """What the step needs from outside of itself, by number."""
+    if not step.body:
+        return set(step.args)
+    made = {*step.args, *(target for each in step.body for target in each.targets)}
+    needed = {number for each in step.body for number in numbers_read(each)}
+    return {number for number in (*needed, *step.values[0]) if number not in made}
+
+
+def rename(step: Step, names: Mapping[int, int]) -> Step:
+    """The step that reads other numbers in the places of those in `names`."""
+    args = step.args
+    if not step.body:
+        return replace(step, args=tuple(names.get(number, number) for number in args))
+    outside = {number: to for number, to in names.items() if number in numbers_read(step)}
+    returned = tuple(outside.get(number, number) for number in step.values[0])
+    body = tuple(rename(each, outside) for each in step.body)
+    return replace(step, body=body, values=(returned, *step.values[1:]))
