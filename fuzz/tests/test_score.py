@@ -479,9 +479,9 @@ def test_a_mutant_without_its_device_is_no_run_and_no_kill(monkeypatch):
 
 TRIAL = """
 from dataclasses import replace
-from tinyref_fuzz.mutants import trial
-mutant = trial.MUTANTS["max-of-lanes-as-sum"]
-trial.MUTANTS = {mutant.name: replace(mutant, old="no such text anywhere")}
+from tinyref_fuzz.mutants import catalogue, trial
+mutant = catalogue.MUTANTS["max-of-lanes-as-sum"]
+catalogue.MUTANTS = {mutant.name: replace(mutant, old="no such text anywhere")}
 trial.main()
 """
 

@@ -1,4 +1,4 @@
-"""All mutants, by name. Importing it imports nothing of the compiler."""
+"""All mutants written by hand, by name. Importing it imports nothing of the compiler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tinyref_fuzz.mutants.mutant import Mutant
+from tinyref_fuzz.mutants.mechanical import is_mechanical, mechanical_mutant
+from tinyref_fuzz.mutants.mutant import Mutant, Planted
 
 # One module a class of bugs; each has its mutants as MUTANTS.
 _MODULES = (
@@ -26,3 +27,11 @@ def _collect() -> Mapping[str, Mutant]:
 
 
 MUTANTS: Mapping[str, Mutant] = _collect()
+
+
+def mutant_named(name: str) -> Planted:
+    """The mutant of that name, written by hand or made by machine.
+
+    Raises `MutantError` for an edit by machine that the sources do not have.
+    """
+    return mechanical_mutant(name) if is_mechanical(name) else MUTANTS[name]

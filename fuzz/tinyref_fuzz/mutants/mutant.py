@@ -15,12 +15,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from types import CodeType, ModuleType
+from typing import Protocol
 
 _PROBE = "__tinyref_mutant_reached__"
 
 
 class MutantError(Exception):
     """A mutant that no longer fits the source, or that comes too late."""
+
+
+class Planted(Protocol):
+    """What can be planted as a module is imported: an edit of its source text, with a name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def module(self) -> str: ...
+
+    def edit(self, source: str) -> tuple[str, int]:
+        """The edited source, and the number of the first line that it changes; `MutantError`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,7 @@ class Reached:
 class _Finder(MetaPathFinder):
     """Finds the mutated module, and lets every other one be found as always."""
 
-    mutant: Mutant
+    mutant: Planted
     reached: Reached = field(default_factory=Reached)
 
     def find_spec(
@@ -107,7 +122,7 @@ class _Finder(MetaPathFinder):
 class _Loader(importlib.machinery.SourceFileLoader):
     """Compiles the edited source, never cached bytecode."""
 
-    def __init__(self, fullname: str, path: str, mutant: Mutant) -> None:
+    def __init__(self, fullname: str, path: str, mutant: Planted) -> None:
         super().__init__(fullname, path)
         self.mutant = mutant
 
@@ -159,7 +174,7 @@ def _block_at(body: list[ast.stmt], line: int) -> list[ast.stmt]:
             found = current
 
 
-def switch_on(mutant: Mutant) -> Reached:
+def switch_on(mutant: Planted) -> Reached:
     """Makes the edit in this process, from the next import of its module on.
 
     Returns the counter of how often the edited code ran. Raises `MutantError` where the module is

@@ -17,7 +17,7 @@ class Subject:
 
     kind: the class of bugs. mutant: the name of the edit, empty for a device. device: what is
     fuzzed. stages, causes, is_race: what a right blame names, and whether the order of work-items
-    is broken, as of `Mutant`.
+    is broken, as of `Mutant`. lane: what is to find it, one of `lanes.LANES`.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Subject:
     stages: tuple[str, ...]
     causes: tuple[str, ...] = ()
     is_race: bool = False
+    lane: str = "fuzz"
 
     def is_stage_right(self, found: ExaminedFinding) -> bool:
         """Whether the blamed stage is one of those that may be named."""
@@ -60,9 +61,10 @@ class Run:
     """One subject under one seed.
 
     reached: how often the edited code ran. triggered: whether some program differs from that of
-    the healthy compiler, None where that was not looked at. seconds: of the processor, until the
-    kill, else until the run ended, both without the start of the process; wall: the same by the
-    clock on the wall, to which all that runs on the machine adds. problem: why it is no run at all.
+    the healthy compiler, None where that was not looked at; traced: of how many cases. seconds: of
+    the processor, until the kill, else until the run ended, both without the start of the process;
+    wall: the same by the clock on the wall, to which all that runs on the machine adds. problem:
+    why it is no run at all.
     """
 
     subject: str
@@ -78,6 +80,7 @@ class Run:
     detail: str = ""
     problem: str = ""
     found: tuple[ExaminedFinding, ...] = ()
+    traced: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "found": [vars(each) for each in self.found]}

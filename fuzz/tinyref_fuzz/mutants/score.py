@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,9 +29,14 @@ _MODULE = "tinyref_fuzz.mutants.trial"
 # A process that starts, or one case, may take so long; more is a hang.
 SILENCE_SECONDS = 60.0
 MEMORY_BYTES = 3 * 2**30
-# Programs of so many cases are compared for a mutant that lives.
-TRACED_CASES = 60
+# The kind of a subject without a fault, and how long it is fuzzed at most.
+HEALTHY = "healthy"
+HEALTHY_SECONDS = 15.0
+# Of what is left out for the same reason so many are named.
+MAX_NAMED = 8
 _FUZZES, _TRACES = "fuzz", "trace"
+# Settings that say how fast and how far, not what comes out.
+_HOW_MUCH = ("jobs", "traced", "minutes")
 
 Report = Callable[[str], None]
 
@@ -39,7 +47,8 @@ class Settings:
 
     seeds: how many, from `first` on. seconds: what a mutant may live, of the processor. jobs:
     processes at a time. further: seconds of the processor for more findings. examine:
-    seconds of a reduction; 0 does without reduction, blame and buckets.
+    seconds of a reduction; 0 does without reduction, blame and buckets. traced: programs of so many
+    cases are compared for a mutant that lives. minutes: after so many nothing more is begun.
     """
 
     seeds: int = 5
@@ -48,6 +57,8 @@ class Settings:
     further: float = 5.0
     examine: float = 10.0
     first: int = 0
+    traced: int = 60
+    minutes: float = math.inf
 
     @property
     def numbers(self) -> range:
@@ -56,7 +67,7 @@ class Settings:
 
     def result_settings(self) -> dict[str, Any]:
         """What a result depends on."""
-        return {key: value for key, value in asdict(self).items() if key != "jobs"}
+        return {key: value for key, value in asdict(self).items() if key not in _HOW_MUCH}
 
 
 @dataclass(frozen=True)
@@ -75,12 +86,15 @@ class _Process(WorkerProcess):
     ready_at: float | None = None
     messages: list[Message] = field(default_factory=list)
     is_done: bool = False
+    folder: Path = Path()
 
-    def begin(self, task: _Task) -> None:
-        """Gives the process its task."""
+    def begin(self, task: _Task, folder: Path, settings: Settings) -> None:
+        """Gives the process its task, and a folder of its own."""
         self.task = task
+        self.folder = folder
+        folder.mkdir(mode=0o700)
         self.limit(Limits(SILENCE_SECONDS, MEMORY_BYTES))
-        self.send(_request(task))
+        self.send({**_request(task, settings), "folder": str(folder)})
 
     def add(self, message: Message, settings: Settings) -> None:
         """Keeps what it sent."""
@@ -116,6 +130,7 @@ class Scoring:
         self.runs: dict[tuple[str, int], Run] = {}
         self.digests: dict[tuple[str, str, int], list[str]] = {}
         self.is_resumed = False
+        self.until = math.inf
 
     def resume(self, restart: bool = False) -> None:
         """Takes over what the file has, also of subjects that are not chosen.
@@ -140,7 +155,7 @@ class Scoring:
                 "with --resume --restart to begin anew, which keeps that file beside"
             )
         names, runs = _names_and_runs(self.file, data)
-        self.subjects = _with_those_of(self.file, self.chosen, names)
+        self.subjects = _with_those_of(self.file, self.known(), self.chosen, names)
         self.runs = {(run.subject, run.seed): run for run in runs if not run.problem}
         if more := len(self.subjects) - len(self.chosen):
             self.report(
@@ -158,10 +173,16 @@ class Scoring:
             if not self.is_resumed and (previous := _set_aside(self.file)):
                 self.report(f"score: {self.file} was there: kept as {previous}")
         self._leave_out_unavailable()
+        self.until = time.monotonic() + 60 * self.settings.minutes
         self._work(self.to_go())
+        self.until = math.inf
         self._work(self._traces())
         self._compare()
         return self.score()
+
+    def known(self) -> list[Subject]:
+        """All that a file may have runs of."""
+        return subjects()
 
     def to_go(self) -> list[_Task]:
         """What is to be run yet."""
@@ -192,19 +213,27 @@ class Scoring:
                 run = Run(task.subject.name, task.seed, problem=problem)
                 self.runs[run.subject, run.seed] = run
             if tasks:
-                names = {task.subject.name: None for task in tasks}
-                self.report(f"score: {problem}: left out are {', '.join(names)}")
+                names = list({task.subject.name: None for task in tasks})
+                more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+                shown = ", ".join(names[:MAX_NAMED])
+                self.report(f"score: {problem}: left out are {shown}{more}")
 
     # Processes
 
     def _work(self, tasks: Sequence[_Task]) -> None:
         waiting = deque(tasks)
         kept = self.settings
-        common = {"seconds": kept.seconds, "further": kept.further, "examine": kept.examine}
-        with Pool(_MODULE, common, _Process) as pool:
+        common = {"further": kept.further, "examine": kept.examine}
+        with (
+            tempfile.TemporaryDirectory(prefix="tinyref-score-") as scratch,
+            Pool(_MODULE, common, _Process) as pool,
+        ):
             while waiting or pool.workers:
+                if time.monotonic() > self.until:
+                    waiting.clear()
                 while waiting and len(pool.workers) < self.settings.jobs:
-                    pool.start().begin(waiting.popleft())
+                    folder = Path(scratch) / str(len(waiting))
+                    pool.start().begin(waiting.popleft(), folder, kept)
                 for process, event in pool.events(1.0):
                     if isinstance(event, Death):
                         self._end_process(process, event)
@@ -213,6 +242,8 @@ class Scoring:
 
     def _end_process(self, process: _Process, death: Death) -> None:
         ended = time.monotonic()
+        # Nothing that a mutant compiled is left for another one.
+        shutil.rmtree(process.folder, ignore_errors=True)
         assert process.task is not None, "every process has a task"
         if process.task.what == _TRACES:
             self._trace_digests(process, process.task)
@@ -232,10 +263,11 @@ class Scoring:
         """For every mutant that lives under a seed: its programs, and those without it."""
         tasks: dict[tuple[str, str, int], _Task] = {}
         for run in self.runs.values():
-            if run.killed or run.problem or run.triggered is not None:
+            is_known = run.triggered or run.traced >= self.settings.traced
+            if run.killed or run.problem or is_known:
                 continue
             subject = next((each for each in self.chosen if each.name == run.subject), None)
-            if subject is None or not subject.mutant:
+            if subject is None or not subject.mutant or subject.lane != "fuzz":
                 continue
             healthy = replace(subject, name="healthy", mutant="")
             for each in (subject, healthy):
@@ -254,16 +286,23 @@ class Scoring:
             run = self.runs.get((mutant, seed))
             healthy = self.digests.get(("", device, seed))
             if mutant and run is not None and healthy is not None:
-                self.runs[mutant, seed] = replace(run, triggered=digests != healthy)
+                self.runs[mutant, seed] = replace(
+                    run, triggered=digests != healthy, traced=len(healthy)
+                )
         self._save()
 
 
-def _request(task: _Task) -> dict[str, Any]:
+def _request(task: _Task, settings: Settings) -> dict[str, Any]:
+    # That it passes is known of longer runs: here it shows that the device works as it should.
+    is_healthy = task.subject.kind == HEALTHY
+    seconds = min(settings.seconds, HEALTHY_SECONDS) if is_healthy else settings.seconds
     return {
+        "seconds": seconds,
         "mutant": task.subject.mutant,
         "device": task.subject.device,
+        "lane": task.subject.lane,
         "seed": task.seed,
-        "trace": TRACED_CASES if task.what == _TRACES else 0,
+        "trace": settings.traced if task.what == _TRACES else 0,
     }
 
 
@@ -392,12 +431,14 @@ def _names_and_runs(file: Path, data: Mapping[str, Any]) -> tuple[set[str], list
     return names | {run.subject for run in runs}, runs
 
 
-def _with_those_of(file: Path, chosen: Sequence[Subject], names: Collection[str]) -> list[Subject]:
+def _with_those_of(
+    file: Path, catalogue: Sequence[Subject], chosen: Sequence[Subject], names: Collection[str]
+) -> list[Subject]:
     """`chosen` and those with these names, in the order of the catalogue.
 
     Raises `UserError` for a name that is not in it, such as of a device that is not installed.
     """
-    known = {each.name: each for each in (*subjects(), *chosen)}
+    known = {each.name: each for each in (*catalogue, *chosen)}
     if lost := sorted(set(names) - known.keys()):
         raise UserError(f"score: {file} has {', '.join(lost)}, which is not in --list")
     kept = {*names, *(each.name for each in chosen)}

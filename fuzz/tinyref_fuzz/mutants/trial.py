@@ -1,4 +1,4 @@
-"""One mutant and one seed in a process of its own: fuzzes until the mutant shows.
+"""One mutant and one seed in a process of its own: fuzzes, or takes another lane, until it shows.
 
     python -m tinyref_fuzz.mutants.trial
 
@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tinyref.workers.processes import Channel
-from tinyref_fuzz.mutants.catalogue import MUTANTS
+from tinyref_fuzz.mutants.catalogue import mutant_named
+from tinyref_fuzz.mutants.lanes import LANES, LaneError
 from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
+from tinyref_fuzz.mutants.planting import plant_in_children
 
 if TYPE_CHECKING:
     from tinyref_fuzz.judge.judge import Judge
@@ -40,7 +42,8 @@ class Request:
     mutant may live. further: for how long cases are judged after the first finding. Both are
     seconds of the processor, as of `Clock`. examine: the seconds that the reduction of a finding
     may take, 0 for none. trace: the number of cases whose programs are reported, instead of any
-    judging.
+    judging. lane: what is to find the mutant, one of `lanes.LANES`. folder: what the process may
+    write to, its cache of compiled programs too; empty is the user's cache.
     """
 
     mutant: str
@@ -50,6 +53,8 @@ class Request:
     further: float = 5.0
     examine: float = 10.0
     trace: int = 0
+    lane: str = "fuzz"
+    folder: str = ""
 
 
 class Trial:
@@ -194,14 +199,19 @@ def _start(request: Request) -> Reached:
 
     Whatever else it raises, the mutant is to blame for.
     """
-    mutant = MUTANTS[request.mutant] if request.mutant else None
+    mutant = mutant_named(request.mutant) if request.mutant else None
     reached = switch_on(mutant) if mutant else Reached()
-    from tinyref.device import Device
-
+    if request.folder:
+        os.environ["TINYREF_CACHE_DIR"] = request.folder
     if mutant:
         # An edit that does not fit shows here, and never in a case, where it would be a kill.
         importlib.import_module(mutant.module)
-    assert Device[request.device].capabilities.ops, "the device runs kernels"
+    if request.lane == "fuzz":
+        from tinyref.device import Device
+
+        assert Device[request.device].capabilities.ops, "the device runs kernels"
+    elif mutant:
+        plant_in_children(mutant.name)
     return reached
 
 
@@ -221,7 +231,13 @@ def main() -> None:
         os._exit(1)
     trial = Trial(request, reached, channel.send)
     channel.send({"ready": True})
-    if request.trace:
+    if request.lane != "fuzz":
+        try:
+            LANES[request.lane](trial)
+        except LaneError as error:
+            channel.send({"refused": str(error)})
+            os._exit(1)
+    elif request.trace:
         trial.trace()
     else:
         trial.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -47,6 +48,30 @@ def score(
         bool,
         typer.Option("--restart", help="With --resume: begin anew where sources or flags changed."),
     ] = False,
+    mechanical: Annotated[
+        bool,
+        typer.Option("--mechanical", help="A sample of mutants made by machine, in every lane."),
+    ] = False,
+    sample: Annotated[
+        int, typer.Option(min=1, help="With --mechanical: how many mutants are drawn.")
+    ] = 600,
+    draw: Annotated[
+        int, typer.Option(min=0, help="With --mechanical: the seed of the sample.")
+    ] = 18,
+    lanes: Annotated[
+        str,
+        typer.Option(help="With --mechanical: conformance, fuzz, tests, room-tests; commas join."),
+    ] = "conformance,fuzz,tests",
+    traced: Annotated[
+        int, typer.Option(min=1, help="Kernels whose programs are compared where a mutant lives.")
+    ] = 60,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Begin nothing after so many minutes; 0 is no limit.")
+    ] = 0.0,
+    page: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="With --mechanical: the page, with its .json beside it."),
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
 ) -> None:
     """Score the fuzzer by compilers and devices that are broken on purpose.
@@ -56,7 +81,19 @@ def score(
     Times until a kill are seconds of the processor, of the process and its children and without
     its start, so that other work on the machine makes no difference; what hangs is ended by the
     clock on the wall. Exit code 0: every target is met. 1: one is not, or a run is missing.
+
+    With --mechanical the mutants are edits that operators make in every function of the compiler,
+    of which a sample takes each lane: the quick suite of conformance, the fuzzer, the quick tests.
     """
+    if mechanical:
+        from tinyref.cli.fuzz.score_mechanical import Asked, score_mechanically
+
+        check_finite(seconds=seconds, minutes=minutes)
+        asked = Asked(
+            *(sample, draw, lanes, only, first, seconds, jobs, traced, minutes, json, page),
+            *(resume, restart, listing),
+        )
+        raise typer.Exit(score_mechanically(asked))
     from tinyref_fuzz.mutants.subjects import subjects
 
     chosen = subjects(only)
@@ -71,8 +108,10 @@ def score(
     check_finite(seconds=seconds, further=further, examine=examine)
     from tinyref_fuzz.mutants.score import Scoring, Settings
 
-    settings = Settings(seeds, seconds, jobs, further, examine, first)
-    scoring = Scoring(chosen, settings, json, _say)
+    settings = Settings(
+        *(seeds, seconds, jobs, further, examine, first, traced, minutes or math.inf)
+    )
+    scoring = Scoring(chosen, settings, json, say)
     if resume:
         scoring.resume(restart)
     if json is None:
@@ -99,7 +138,8 @@ def resume_command(only: str, settings: Settings, file: Path) -> str:
     return reproduce.command([*words, "--json", str(file), "--resume"], reproduce.settings())
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """A line of progress."""
     sys.stderr.write(line + "\n")
 
 

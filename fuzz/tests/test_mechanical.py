@@ -1,0 +1,426 @@
+"""Mutants made by machine: the operators, the sample, the lanes, the rates and the page."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tinyref
+from tinyref.cli.entry import run as tinyref_command
+from tinyref.errors import UserError
+from tinyref_fuzz.mutants.lanes import LANES
+from tinyref_fuzz.mutants.mechanical import (
+    OPERATORS,
+    ROOMS,
+    Edit,
+    MechanicalMutant,
+    edits,
+    is_mechanical,
+    mechanical_mutant,
+    mutants_of,
+    sample,
+)
+from tinyref_fuzz.mutants.mechanical_score import (
+    DEVICES,
+    MechanicalScoring,
+    Sample,
+    device_of,
+    outcome_of,
+    parse_lanes,
+    subject_of,
+    subjects_of,
+)
+from tinyref_fuzz.mutants.mechanical_summary import (
+    IDENTICAL_KERNELS,
+    KILLED,
+    LIVES,
+    Outcome,
+    Summary,
+    Survivor,
+    page,
+    parse_survivors,
+    read_survivors,
+    wilson_interval,
+)
+from tinyref_fuzz.mutants.mutant import MutantError
+from tinyref_fuzz.mutants.records import Run, Subject
+from tinyref_fuzz.mutants.score import Scoring, Settings
+
+ROOT = Path(str(tinyref.__file__)).parent.parent
+
+
+def edited(body: str, operator: str) -> list[str]:
+    """What an operator makes of the body of a function."""
+    source = f"def f(a, b, c):\n    {body}\n"
+    mutants = [each for each in mutants_of("tinyref.m", source) if each.operator == operator]
+    return [each.edit(source)[0].split("\n", 1)[1].strip() for each in mutants]
+
+
+# What each operator makes of a statement, in the order of the text.
+MADE = [
+    ("operator", "c = a + b", ["c = a - b"]),
+    ("operator", "c = (a) * (b)", ["c = (a) + (b)", "c = (a) // (b)"]),
+    ("operator", "c <<= a", ["c >>= a"]),
+    ("operator", "c = a and b or c", ["c = a and b and c", "c = a or b or c"]),
+    ("operator", "c = -a", ["c = (a)"]),
+    ("comparison", "return a < b <= c", ["return a <= b <= c", "return a >= b <= c"]),
+    ("comparison", "return a is not None", ["return a is None"]),
+    ("comparison", "return a in b", ["return a not in b"]),
+    ("constant", "c = True", ["c = False"]),
+    ("constant", "c = 7 + 1", ["c = 0 + 1"]),
+    ("constant", "c = 0.5", ["c = (0.5 + 1.0)"]),
+    ("off-by-one", "c = 7", ["c = 8", "c = (6)"]),
+    ("off-by-one", "c = a[b:c]", ["c = a[(b) + 1:c]", "c = a[b:(c) - 1]"]),
+    ("off-by-one", "c = range(a, b)", ["c = range((a) + 1, b)", "c = range(a, (b) - 1)"]),
+    ("condition", "c = [x for x in a if x]", ["c = [x for x in a if True]"]),
+    ("condition", "c = a if b else c", ["c = a if True else c", "c = a if False else c"]),
+    ("condition", "c = a and b", ["c = True and b", "c = a and True"]),
+    ("condition", "c = a or b", ["c = False or b", "c = a or False"]),
+    ("statement", "a.append(b)", ["pass"]),
+    ("statement", "c = a", ["pass"]),
+    ("statement", "new = a", []),
+    ("arguments", "c = g(a, b)", ["c = g(b, a)"]),
+    ("arguments", "c = g(a, *b)", []),
+    ("arguments", "c = isinstance(a, b)", []),
+    ("domain", "c = a if b else c", ["c = a if (not (b)) else c"]),
+    ("domain", "c = not a", ["c = bool(a)"]),
+]
+
+
+@pytest.mark.parametrize(("operator", "body", "made"), MADE)
+def test_an_operator_makes_these_edits(operator, body, made):
+    assert edited(body, operator)[: len(made)] == made
+    assert bool(edited(body, operator)) == bool(made)
+
+
+def test_every_operator_has_a_literal_case():
+    assert {operator for operator, _, made in MADE if made} == set(OPERATORS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'raise ValueError(f"{a + 1}")',
+        "assert a < 1, a + 1",
+        'c = f"{a + 1}"',
+        "c: tuple[1, 2] = b",
+        "global c",
+    ],
+)
+def test_what_no_value_shows_is_left_out(body):
+    found = [operator for _, operator, _ in edits(f"def f(a, b):\n    {body}\n")]
+    # That nothing is raised may well be seen.
+    assert found == (["statement"] if body.startswith("raise") else [])
+
+
+def test_only_functions_are_mutated_and_no_text_for_people():
+    source = "A = 1 + 2\ndef f(x: int = 3) -> 1 | 2:\n    '''1 + 2'''\n"
+    assert {edit.old for _, _, edit in edits(source)} == {"3"}
+    assert not list(edits("class C:\n    def __repr__(self):\n        return 1 + 2\n"))
+
+
+def test_the_domain_of_a_rule_is_negated_and_dropped():
+    source = "@rule('n', match(x), when=integer)\ndef f(x):\n    ...\n"
+    assert [edit.new for _, _, edit in edits(source)] == [
+        "lambda dtype: not (integer)(dtype)",
+        "lambda dtype: True",
+    ]
+
+
+def test_a_last_return_and_a_first_value_are_not_dropped():
+    source = "def f(a):\n    if a:\n        return 1\n    b = 2\n    return b\n"
+    dropped = [edit.old for _, operator, edit in edits(source) if operator == "statement"]
+    assert dropped == ["return 1"]
+
+
+def test_an_edit_elsewhere_changes_no_name():
+    one = mutants_of("tinyref.views.v", "def f(a):\n    return a + 1\n")
+    other = mutants_of(
+        "tinyref.views.v", "def g(b):\n    return b * 2\n\ndef f(a):\n    return a + 1\n"
+    )
+    names = {each.name: each.at.new for each in other}
+    assert one
+    assert all(names[each.name] == each.at.new for each in one)
+    assert all(is_mechanical(each.name) for each in one)
+
+
+def test_bytes_and_letters_are_not_confused():
+    source = "def f(a):\n    return 'µµ' + a\n"
+    (found,) = [edit for _, operator, edit in edits(source) if operator == "operator"]
+    assert source[found.start :].startswith("+ a")
+
+
+def test_an_edit_of_a_text_that_is_gone_is_refused():
+    mutant = MechanicalMutant("a/b/c/0", "c", "tinyref.a", Edit(3, "x", "y"))
+    assert mutant.edit("abcxd") == ("abcyd", 1)
+    with pytest.raises(MutantError, match="does not stand"):
+        mutant.edit("abcd")
+    with pytest.raises(MutantError, match="no such edit"):
+        mechanical_mutant("views.view/none/operator/0")
+
+
+@pytest.mark.long
+def test_a_sample_is_the_same_each_time_and_its_beginning_is_one():
+    found = [each.name for each in sample(30, 18)]
+    assert [each.name for each in sample(10, 18)] == found[:10]
+    assert set(found).isdisjoint(each.name for each in sample(10, 19))
+    assert len({name.split(".")[0] for name in found}) >= 4
+    assert mechanical_mutant(found[0]).name == found[0]
+    for each in sample(30, 18):
+        source = (ROOT / each.module.replace(".", "/")).with_suffix(".py")
+        path = source if source.is_file() else source.with_suffix("") / "__init__.py"
+        ast.parse(each.edit(path.read_text())[0])
+
+
+# --- the lanes ----------------------------------------------------------------------------------
+
+
+def test_lanes_are_named():
+    assert parse_lanes("fuzz, conformance") == ("fuzz", "conformance")
+    with pytest.raises(UserError, match="accepted are conformance, fuzz"):
+        parse_lanes("fuzz,none")
+    assert set(LANES) == {"room-tests", "tests", "conformance"}
+
+
+def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
+    assert device_of("tinyref.renderers.llvm") == "CPU"
+    assert device_of("tinyref.renderers.llvm_gpu") == "GPU_EMU"
+    assert device_of("tinyref.renderers.ptx.function") == "PTX"
+    assert device_of("tinyref.views.view") == "PYTHON"
+    rooms = {name.split(".")[1] for name in DEVICES if "." in name}
+    assert rooms <= set(ROOMS)
+
+
+MUTANT = MechanicalMutant(
+    "views.view/f/operator/0", "operator", "tinyref.views.view", Edit(0, "", "")
+)
+OTHER = replace(MUTANT, name="views.view/f/operator/1")
+
+
+def test_the_healthy_compiler_takes_a_lane_before_the_first_mutant():
+    names = [each.name for each in subjects_of([MUTANT, OTHER], ["fuzz", "tests"])]
+    assert names == [
+        "healthy@fuzz@PYTHON",
+        "views.view/f/operator/0",
+        "healthy@tests@PYTHON",
+        "views.view/f/operator/0@tests",
+        "views.view/f/operator/1",
+        "views.view/f/operator/1@tests",
+    ]
+
+
+def scoring_of(monkeypatch: pytest.MonkeyPatch, runs: dict[str, Run]) -> MechanicalScoring:
+    monkeypatch.setattr(Sample, "mutants", lambda self: [MUTANT, OTHER])
+    chosen = Sample(lanes=("fuzz",))
+    scoring = MechanicalScoring(chosen, Settings(seeds=1), None, print)
+    scoring.runs = {(run.subject, 0): run for run in runs.values()}
+    return scoring
+
+
+def test_a_lane_that_the_healthy_compiler_fails_counts_nothing(monkeypatch):
+    healthy = Run("healthy@fuzz@PYTHON", 0)
+    killed = Run(MUTANT.name, 0, killed=True, pair="PLAIN", symptom="VALUE")
+    scoring = scoring_of(monkeypatch, {"h": healthy, "m": killed})
+    assert [each.how for each in scoring.summary().outcomes] == ["PLAIN VALUE"]
+    assert scoring.problems() == []
+    scoring.runs[healthy.subject, 0] = replace(healthy, killed=True, detail="wrong")
+    assert scoring.summary().outcomes == []
+    assert scoring.problems() == ["healthy@fuzz@PYTHON: wrong"]
+
+
+def test_a_run_that_is_none_counts_nothing(monkeypatch):
+    runs = {"h": Run("healthy@fuzz@PYTHON", 0), "m": Run(MUTANT.name, 0, problem="no device")}
+    assert scoring_of(monkeypatch, runs).summary().outcomes == []
+
+
+def test_a_file_goes_on_with_other_lanes(monkeypatch, tmp_path):
+    file = tmp_path / "score.json"
+    first = scoring_of(monkeypatch, {"m": Run(MUTANT.name, 0, killed=True)})
+    first.file = file
+    first._save()
+    monkeypatch.setattr(Sample, "mutants", lambda self: [MUTANT, OTHER])
+    second = MechanicalScoring(Sample(lanes=("tests",)), Settings(seeds=1), file, print)
+    second.resume()
+    assert second.runs[MUTANT.name, 0].killed
+    assert MUTANT.name not in {task.subject.name for task in second.to_go()}
+    assert f"{OTHER.name}@tests" in {task.subject.name for task in second.to_go()}
+
+
+def test_nothing_is_begun_after_the_minutes(monkeypatch):
+    scoring = scoring_of(monkeypatch, {})
+    scoring.settings = replace(scoring.settings, minutes=0.0)
+    scoring.run()
+    assert scoring.runs == {}
+    assert len(scoring.to_go()) == 3
+
+
+SURE = "optimise.padding/_choice/condition/0"
+
+
+@pytest.mark.long
+def test_a_wrong_edit_is_killed_in_its_children_too():
+    """The mutant is planted as a child starts, in the module that it imports."""
+    code = (
+        "import os, subprocess, sys\n"
+        "from tinyref_fuzz.mutants.planting import plant_in_children\n"
+        f"plant_in_children({SURE!r})\n"
+        "child = 'import tinyref.optimise.padding as m; print(type(m.__loader__).__name__)'\n"
+        "print(subprocess.check_output([sys.executable, '-c', child], text=True).strip())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "_Loader", done.stderr[-2000:]
+
+
+@pytest.mark.long
+def test_a_surely_wrong_mutant_is_killed_and_one_of_another_device_changes_no_program():
+    wrong = subject_of(mechanical_mutant(SURE), "fuzz")
+    text = (ROOT / "tinyref/renderers/metal.py").read_text()
+    metal = mutants_of("tinyref.renderers.metal", text)[0]
+    # The interpreter never sees what is printed for another device.
+    unseen = replace(subject_of(metal, "fuzz"), device="PYTHON")
+    settings = Settings(seeds=1, seconds=2.0, further=0.0, examine=0.0, traced=4)
+    scoring = Scoring([wrong, unseen], settings, None, lambda _: None)
+    scoring.run()
+    killed, lives = (scoring.runs[name, 0] for name in (wrong.name, unseen.name))
+    assert (killed.killed, killed.problem) == (True, "")
+    assert (lives.killed, lives.triggered, lives.traced) == (False, False, 4)
+
+
+@pytest.mark.slow
+def test_a_lane_of_tests_kills_and_lets_the_healthy_compiler_pass():
+    chosen = subjects_of([mechanical_mutant(SURE)], ["room-tests"])
+    scoring = Scoring(chosen, Settings(seeds=1, further=0.0, examine=0.0), None, lambda _: None)
+    scoring.run()
+    healthy, mutant = (scoring.runs[each.name, 0] for each in chosen)
+    assert (healthy.killed, healthy.problem, healthy.detail) == (False, "", "")
+    assert mutant.killed
+    assert mutant.symptom == "TEST"
+
+
+@pytest.mark.slow
+def test_the_lane_of_conformance_kills():
+    mutant = mechanical_mutant("views.view/View.create/statement/0")
+    subject = subject_of(mutant, "conformance")
+    settings = Settings(seeds=1, further=0.0, examine=0.0)
+    scoring = Scoring([subject], settings, None, lambda _: None)
+    scoring.run()
+    assert scoring.runs[subject.name, 0].killed
+
+
+@pytest.mark.long
+def test_the_command_lists_the_edits_and_refuses_other_lanes(capsys):
+    assert tinyref_command(["fuzz", "score", "--mechanical", "--only", SURE, "--list"]) == 0
+    assert capsys.readouterr().out.split() == [SURE, "sources[2]", "->", "True"]
+    words = ["fuzz", "score", "--mechanical", "--lanes", "none", "--list"]
+    assert tinyref_command(words) == 2
+    assert "accepted are conformance, fuzz" in capsys.readouterr().err
+
+
+# --- rates and page ----------------------------------------------------------------------------
+
+
+def test_the_interval_is_that_of_wilson():
+    low, high = wilson_interval(8, 10)
+    assert (round(low, 4), round(high, 4)) == (0.4902, 0.9433)
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+    low, high = wilson_interval(10, 10)
+    assert (round(low, 4), high) == (0.7225, 1.0)
+
+
+def test_the_interval_is_that_of_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    for hits, count in ((0, 7), (3, 40), (570, 600)):
+        expected = stats.binomtest(hits, count).proportion_ci(method="wilson")
+        assert wilson_interval(hits, count) == pytest.approx((expected.low, expected.high))
+
+
+def summary_of(*outcomes: Outcome) -> Summary:
+    return Summary("code", 18, 600, outcomes)
+
+
+A, B, C = "views.a/f/operator/0", "views.b/f/constant/0", "codegen.c/f/domain/0"
+EVERY = (
+    Outcome(A, "fuzz", KILLED, "x -> y", 1.0, 3.0),
+    Outcome(A, "conformance", LIVES, "x -> y"),
+    Outcome(B, "fuzz", LIVES, "1 -> 2", differs=False, traced=60),
+    Outcome(B, "conformance", LIVES, "1 -> 2"),
+    Outcome(C, "fuzz", LIVES, "a -> b", differs=True),
+)
+
+
+def test_a_rate_is_of_what_had_its_turn():
+    rates = {rate.what: (rate.killed, rate.count) for rate in summary_of(*EVERY).rates([])}
+    assert rates == {
+        "quick conformance": (0, 2),
+        "fuzzer": (1, 3),
+        "conformance or fuzzer": (1, 3),
+    }
+
+
+def test_same_programs_set_a_mutant_aside_on_enough_kernels_alone():
+    assert summary_of(*EVERY).set_aside([]) == set()
+    enough = replace(EVERY[2], traced=IDENTICAL_KERNELS)
+    summary = summary_of(*EVERY[:2], enough, *EVERY[3:])
+    assert summary.set_aside([]) == {B}
+    assert [(rate.killed, rate.count) for rate in summary.rates([])] == [(0, 1), (1, 2), (1, 2)]
+
+
+def test_a_proof_is_of_one_edit_of_what_nothing_killed():
+    proof = Survivor(B, "1 -> 2", "equivalent", "never read")
+    assert summary_of(*EVERY).set_aside([proof]) == {B}
+    assert summary_of(*EVERY).set_aside([replace(proof, edit="1 -> 3")]) == set()
+    assert summary_of(*EVERY).set_aside([replace(proof, kind="performance")]) == set()
+    with pytest.raises(UserError, match="was killed"):
+        summary_of(*EVERY).set_aside([Survivor(A, "x -> y", "equivalent", "wrong")])
+
+
+def test_a_class_that_there_is_not_is_refused():
+    with pytest.raises(UserError, match="accepted are equivalent, performance"):
+        parse_survivors('[[survivor]]\nmutant="a"\nedit="b"\nkind="c"\nwords="d"\n')
+
+
+def test_a_summary_survives_json_and_another_file_is_refused():
+    summary = summary_of(*EVERY)
+    assert Summary.from_json(json.loads(json.dumps(summary.to_json()))) == Summary(
+        "code", 18, 600, list(EVERY)
+    )
+    with pytest.raises(UserError, match="no tinyref-fuzz-mechanical of version 1"):
+        Summary.from_json({"schema": "tinyref-fuzz-score", "version": 1})
+
+
+def test_the_page_shows_rates_and_what_lives():
+    said = [Survivor(C, "a -> b", "performance", "another | choice\nof two")]
+    lines = page(summary_of(*EVERY), said).splitlines()
+    assert "| fuzzer | 1 | 3 | 33.3 % | 6.1 to 79.2 % | 85 % |" in lines
+    assert "| views | 0 of 2 | 1 of 2 |" in lines
+    wanted = f"| `{C}` | `a -> b` | fuzz | differ | performance | another \\| choice of two |"
+    assert wanted in lines
+
+
+def test_what_is_kept_of_a_run():
+    subject = Subject(A, "operator", A, "PYTHON", ())
+    run = Run(A, 0, triggered=False, seconds=60.04, wall=70.0, traced=60)
+    assert outcome_of(subject, run, "x -> y") == Outcome(
+        A, "fuzz", LIVES, "x -> y", 60.0, 70.0, False, 60, ""
+    )
+
+
+def test_the_page_of_the_docs_is_that_of_its_store():
+    store = json.loads((ROOT / "docs/mutants.json").read_text())
+    summary = Summary.from_json(store)
+    assert page(summary, read_survivors()) == (ROOT / "docs/mutants.md").read_text()
+
+
+def test_what_is_said_of_survivors_is_of_mutants_that_live():
+    summary = Summary.from_json(json.loads((ROOT / "docs/mutants.json").read_text()))
+    lives = {(each.mutant, each.edit) for each in summary.outcomes if not each.is_killed}
+    said = [(each.mutant, each.edit) for each in read_survivors()]
+    assert set(said) <= lives
+    assert len(set(said)) == len(said)
+    assert all(len(each.words.split()) >= 6 for each in read_survivors())

@@ -1,0 +1,172 @@
+"""The score of a sample of mechanical mutants: each takes every lane until its first kill there.
+
+It is a scoring as any other one: a process a run, a file that is rewritten after each and gone on
+with by --resume. A lane counts where the healthy compiler passes it on that device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyref.errors import UserError
+from tinyref_fuzz.mutants.mechanical import MechanicalMutant, all_mutants, sample
+from tinyref_fuzz.mutants.mechanical_summary import KILLED, LIVES, Outcome, Rate, Summary
+from tinyref_fuzz.mutants.records import Run, Subject
+from tinyref_fuzz.mutants.score import HEALTHY, Scoring, Settings
+
+SAMPLE = 600
+# The one of the repository; another one shows that nothing was made for these 600.
+SEED = 18
+LANES = ("conformance", "fuzz", "room-tests", "tests")
+# The device that runs what a module makes: that of the longest beginning of its name. The
+# interpreter has every op, type, group and tile, and checks accesses and races.
+_JUDGES = "tinyref_fuzz.judge.devices"
+_EMULATED = "tinyref.runtimes.emulated"
+DEVICES: Mapping[str, str] = {
+    "tinyref": "PYTHON",
+    "tinyref.codegen.decompose": f"{_JUDGES}:Core",
+    "tinyref.codegen.decompose.constant_division": f"{_JUDGES}:SlowDivision",
+    "tinyref.codegen.decompose.quotient": f"{_JUDGES}:SlowDivision",
+    "tinyref.codegen.decompose.products": f"{_JUDGES}:SlowDivision",
+    "tinyref.codegen.decompose.small_integers": "WEBGPU",
+    "tinyref.codegen.decompose.word_storage": "WEBGPU",
+    "tinyref.optimise.images": "GPU_EMU",
+    "tinyref.renderers": "CLANG",
+    "tinyref.renderers.llvm": "CPU",
+    "tinyref.renderers.llvm_gpu": "GPU_EMU",
+    "tinyref.renderers.opencl": "OPENCL",
+    "tinyref.renderers.wgsl": "WEBGPU",
+    "tinyref.renderers.cuda": f"{_EMULATED}.cuda_emu:CudaEmuBackend",
+    "tinyref.renderers.cuda_tiles": f"{_EMULATED}.cuda_emu:CudaEmuBackend",
+    "tinyref.renderers.metal": f"{_EMULATED}.metal_emu:MetalEmuBackend",
+    "tinyref.renderers.hip": f"{_EMULATED}.hip_emu:HipEmuBackend",
+    "tinyref.renderers.ptx": "PTX",
+}
+
+
+def device_of(module: str) -> str:
+    """The device on which a fault of the module can show."""
+    names = [name for name in DEVICES if module == name or module.startswith(f"{name}.")]
+    return DEVICES[max(names, key=len)]
+
+
+def subject_of(mutant: MechanicalMutant, lane: str) -> Subject:
+    """A mutant in a lane."""
+    device = "PYTHON" if lane.endswith("tests") else device_of(mutant.module)
+    name = mutant.name if lane == "fuzz" else f"{mutant.name}@{lane}"
+    return Subject(name, mutant.operator, mutant.name, device, (), lane=lane)
+
+
+def healthy(lane: str, device: str) -> Subject:
+    """The compiler without a mutant, in a lane."""
+    return Subject(f"{HEALTHY}@{lane}@{device}", HEALTHY, "", device, (), lane=lane)
+
+
+def parse_lanes(text: str) -> tuple[str, ...]:
+    """The lanes that a text names, by commas. Raises `UserError` for one that there is not."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in found or (text,):
+        if name not in LANES:
+            raise UserError(f"lanes: {name!r}: accepted are {', '.join(LANES)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which mutants, and in which lanes.
+
+    only: names, or the starts of names with *, by commas: all of these instead of a sample.
+    """
+
+    size: int = SAMPLE
+    seed: int = SEED
+    lanes: tuple[str, ...] = ("conformance", "fuzz", "tests")
+    only: str = ""
+
+    def mutants(self) -> list[MechanicalMutant]:
+        """Each beginning of a sample is one too. Raises `UserError` where `only` names none."""
+        if not self.only:
+            return sample(self.size, self.seed)
+        words = [part.strip() for part in self.only.split(",") if part.strip()]
+        found = [each for each in all_mutants() if any(_is_named(each, word) for word in words)]
+        if not found:
+            raise UserError(f"mutants: {self.only!r} names none: accepted are names and NAME*")
+        return found
+
+
+def _is_named(mutant: MechanicalMutant, word: str) -> bool:
+    return mutant.name == word or (word.endswith("*") and mutant.name.startswith(word[:-1]))
+
+
+def subjects_of(mutants: Sequence[MechanicalMutant], lanes: Sequence[str]) -> list[Subject]:
+    """Each mutant in every lane; before the first of a lane and device, the healthy compiler."""
+    found: dict[str, Subject] = {}
+    for mutant in mutants:
+        for lane in lanes:
+            subject = subject_of(mutant, lane)
+            check = healthy(lane, subject.device)
+            found.setdefault(check.name, check)
+            found[subject.name] = subject
+    return list(found.values())
+
+
+class MechanicalScoring(Scoring):
+    """One scoring of a sample on its way; findings are not examined."""
+
+    def __init__(
+        self, chosen: Sample, settings: Settings, file: Path | None, report: Callable[[str], None]
+    ) -> None:
+        self.sample = chosen
+        self.mutants = chosen.mutants()
+        super().__init__(subjects_of(self.mutants, chosen.lanes), settings, file, report)
+
+    def known(self) -> list[Subject]:
+        """All lanes, whichever are chosen now."""
+        return subjects_of(self.mutants, LANES)
+
+    def summary(self) -> Summary:
+        """What became of the mutants so far."""
+        by_name = {each.name: each for each in self.subjects}
+        runs = [(by_name[run.subject], run) for run in self.runs.values()]
+        sound = {
+            (subject.lane, subject.device)
+            for subject, run in runs
+            if not subject.mutant and not run.killed and not run.problem
+        }
+        edits = {each.name: each.describe() for each in self.mutants}
+        outcomes = [
+            outcome_of(subject, run, edits.get(subject.mutant, ""))
+            for subject, run in runs
+            if subject.mutant and not run.problem and (subject.lane, subject.device) in sound
+        ]
+        return Summary(self.code, self.sample.seed, self.sample.size, outcomes)
+
+    def problems(self) -> list[str]:
+        """What the healthy compiler fails: mutants count in no such lane."""
+        return [
+            f"{run.subject}: {run.problem or run.detail}"
+            for run in self.runs.values()
+            if run.subject.startswith(f"{HEALTHY}@") and (run.killed or run.problem)
+        ]
+
+
+def outcome_of(subject: Subject, run: Run, edit: str) -> Outcome:
+    """What is kept of a run."""
+    return Outcome(
+        mutant=subject.mutant,
+        edit=edit,
+        lane=subject.lane,
+        outcome=KILLED if run.killed else LIVES,
+        seconds=round(run.seconds, 1),
+        wall=round(run.wall, 1),
+        differs=run.triggered if subject.lane == "fuzz" and not run.killed else None,
+        traced=run.traced,
+        how=f"{run.pair} {run.symptom}".strip(),
+    )
+
+
+def is_good(rates: Sequence[Rate]) -> bool:
+    """Whether every goal is met."""
+    return bool(rates) and all((rate.value or 0) >= rate.goal for rate in rates)

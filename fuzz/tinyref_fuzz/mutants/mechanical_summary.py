@@ -1,0 +1,331 @@
+"""What became of a sample of mechanical mutants: outcomes, rates with intervals, and the page.
+
+A summary is a small JSON file that is committed beside the page, which is written from it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Any
+
+from tinyref.errors import UserError
+
+SCHEMA = "tinyref-fuzz-mechanical"
+VERSION = 1
+# How many kernels have to come to the same programs before a mutant is set aside for it.
+IDENTICAL_KERNELS = 10_000
+# No more than this part of a sample may be set aside.
+MAX_SET_ASIDE = 0.05
+# What is said of a mutant that lives: `survivors.toml`.
+CLASSES = {
+    "equivalent": "no program and no value can differ, by the proof",
+    "performance": "another choice of what is right either way: no value can differ",
+    "refusal": "another text or moment of an error, for what is refused in any case",
+    "case": "a kind of case that nothing made, and that rows or generator make since",
+    "open": "a kind of case that nothing makes yet",
+}
+KILLED, LIVES = "killed", "lives"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one lane made of one mutant.
+
+    edit: what it replaces and by what, in one line. outcome: `killed` or `lives`. seconds: of the
+    processor; wall: by the clock. differs: whether some program differs from that of the healthy
+    compiler, None where nobody looked; traced: of how many kernels. how: what killed it.
+    """
+
+    mutant: str
+    lane: str
+    outcome: str
+    edit: str = ""
+    seconds: float = 0.0
+    wall: float = 0.0
+    differs: bool | None = None
+    traced: int = 0
+    how: str = ""
+
+    @property
+    def is_killed(self) -> bool:
+        return self.outcome == KILLED
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether the programs of as many kernels as it takes are those of the healthy compiler."""
+        return self.differs is False and self.traced >= IDENTICAL_KERNELS
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """What was found out about a mutant that lives: its edit, its class, and why in words."""
+
+    mutant: str
+    edit: str
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many of `count` were killed, and what is wanted of 1."""
+
+    what: str
+    killed: int
+    count: int
+    goal: float
+
+    @property
+    def value(self) -> float | None:
+        return self.killed / self.count if self.count else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the rate of all mutants, of which these are a sample."""
+        return wilson_interval(self.killed, self.count)
+
+
+def wilson_interval(hits: int, count: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The score interval of a proportion.
+
+    E. B. Wilson, Probable Inference, the Law of Succession, and Statistical Inference, Journal of
+    the American Statistical Association 22 (1927); of nothing counted it is (0, 1).
+    """
+    if not count:
+        return 0.0, 1.0
+    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    share = hits / count
+    middle = share + z * z / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All outcomes of a sample so far. code: the sources; traced: as of `Settings`."""
+
+    code: str
+    seed: int
+    size: int
+    outcomes: Sequence[Outcome]
+
+    @functools.cached_property
+    def by_mutant(self) -> Mapping[str, Mapping[str, Outcome]]:
+        """The outcomes of each mutant by lane."""
+        found: defaultdict[str, dict[str, Outcome]] = defaultdict(dict)
+        for each in self.outcomes:
+            found[each.mutant][each.lane] = each
+        return found
+
+    def set_aside(self, survivors: Iterable[Survivor]) -> set[str]:
+        """The mutants that nothing tells from the healthy compiler, by programs or by a proof.
+
+        A proof is of one edit: where another one has its name since, it says nothing. Raises
+        `UserError` where a lane has killed what is proved.
+        """
+        proved = {(each.mutant, each.edit) for each in survivors if each.kind == "equivalent"}
+        found = set()
+        for each in self.outcomes:
+            is_proved = (each.mutant, each.edit) in proved
+            if is_proved and each.is_killed:
+                raise UserError(f"survivors: {each.mutant} is proved equivalent, and was killed")
+            if is_proved or each.is_identical:
+                found.add(each.mutant)
+        return found
+
+    def rates(self, survivors: Sequence[Survivor]) -> list[Rate]:
+        """The rate of each lane, and of conformance and fuzzer together."""
+        aside = self.set_aside(survivors)
+        rows = [found for name, found in self.by_mutant.items() if name not in aside]
+        found = [_rate(goal, rows) for goal in _GOALS]
+        return [rate for rate in found if rate.count]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "code": self.code,
+            "seed": self.seed,
+            "size": self.size,
+            "outcomes": [asdict(each) for each in self.outcomes],
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Summary:
+        """A summary as it was written. Raises `UserError` for anything else."""
+        if not isinstance(data, dict) or (data.get("schema"), data.get("version")) != (
+            SCHEMA,
+            VERSION,
+        ):
+            raise UserError(f"score: this is no {SCHEMA} of version {VERSION}")
+        outcomes = [Outcome(**each) for each in data["outcomes"]]
+        return Summary(data["code"], data["seed"], data["size"], outcomes)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    what: str
+    lanes: tuple[str, ...]
+    wanted: float
+
+
+_GOALS = (
+    _Goal("quick tests of the room", ("room-tests",), 0.98),
+    _Goal("quick tests", ("tests",), 0.98),
+    _Goal("quick conformance", ("conformance",), 0.80),
+    _Goal("fuzzer", ("fuzz",), 0.85),
+    _Goal("conformance or fuzzer", ("conformance", "fuzz"), 0.95),
+)
+
+
+def _rate(goal: _Goal, rows: Sequence[Mapping[str, Outcome]]) -> Rate:
+    """A rate of what the last of its lanes ran on.
+
+    What that lane lets live, and the others did not see yet, counts as if they let it live too.
+    """
+    ran = [row for row in rows if goal.lanes[-1] in row]
+    killed = sum(any(lane in row and row[lane].is_killed for lane in goal.lanes) for row in ran)
+    return Rate(goal.what, killed, len(ran), goal.wanted)
+
+
+def read_survivors() -> list[Survivor]:
+    """What `survivors.toml` says. Raises `UserError` for a class that there is not."""
+    text = resources.files(__package__).joinpath("survivors.toml").read_text()
+    return parse_survivors(text)
+
+
+def parse_survivors(text: str) -> list[Survivor]:
+    """The entries of such a file; `UserError` for a class that there is not."""
+    found = [Survivor(**each) for each in tomllib.loads(text).get("survivor", [])]
+    for each in found:
+        if each.kind not in CLASSES:
+            accepted = ", ".join(CLASSES)
+            raise UserError(f"survivors: {each.mutant}: {each.kind!r}: accepted are {accepted}")
+    return found
+
+
+def room_of(mutant: str) -> str:
+    """The room of a mechanical mutant, by its name."""
+    return mutant.split(".")[0]
+
+
+def operator_of(mutant: str) -> str:
+    """The operator of a mechanical mutant, by its name."""
+    return mutant.split("/")[2]
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def page(summary: Summary, survivors: Sequence[Survivor]) -> str:
+    """The page of the docs, in Markdown."""
+    aside = summary.set_aside(survivors)
+    lines = [
+        "# Mutants made by machine",
+        "",
+        "Written by `tinyref fuzz score --mechanical --page docs/mutants.md`; do not edit it.",
+        "",
+        f"Sources {summary.code}. A sample of {summary.size} by seed {summary.seed}, of which "
+        f"{len(summary.by_mutant)} had their turn; {len(aside)} of them are set aside as "
+        "equivalent. A mutant is one edit of one function of algebra, views, optimise, codegen, "
+        "schedule, renderers or interpret. The interval is that of Wilson, of 95 %.",
+        "",
+        *_rates_table(summary.rates(survivors)),
+        "",
+        "## What a mutant costs",
+        "",
+        *_costs_table(summary),
+        "",
+        "## By operator",
+        "",
+        *_groups_table(summary, "operator", operator_of),
+        "",
+        "## By room",
+        "",
+        *_groups_table(summary, "room", room_of),
+        "",
+        "## What lived",
+        "",
+        *_survivors_table(summary, survivors),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _rates_table(rates: Sequence[Rate]) -> list[str]:
+    rows = [_row("found by", "killed", "of", "rate", "interval", "goal"), _row(*["---"] * 6)]
+    for rate in rates:
+        low, high = rate.interval
+        share = f"{100 * (rate.value or 0):.1f} %"
+        interval = f"{100 * low:.1f} to {100 * high:.1f} %"
+        goal = f"{100 * rate.goal:.0f} %"
+        rows.append(_row(rate.what, rate.killed, rate.count, share, interval, goal))
+    return rows
+
+
+def _costs_table(summary: Summary) -> list[str]:
+    heads = ("lane", "outcome", "mutants", "median processor s", "median wall s")
+    rows = [_row(*heads), _row(*["---"] * len(heads))]
+    for lane in sorted({each.lane for each in summary.outcomes}):
+        for outcome in (KILLED, LIVES):
+            mine = [e for e in summary.outcomes if (e.lane, e.outcome) == (lane, outcome)]
+            if mine:
+                seconds = statistics.median(each.seconds for each in mine)
+                wall = statistics.median(each.wall for each in mine)
+                rows.append(_row(lane, outcome, len(mine), f"{seconds:.1f}", f"{wall:.1f}"))
+    return rows
+
+
+def _groups_table(summary: Summary, head: str, group_of: Callable[[str], str]) -> list[str]:
+    lanes = sorted({each.lane for each in summary.outcomes})
+    rows = [_row(head, *lanes), _row(*["---"] * (len(lanes) + 1))]
+    for group in sorted({group_of(name) for name in summary.by_mutant}):
+        cells = []
+        for lane in lanes:
+            mine = [
+                each
+                for each in summary.outcomes
+                if each.lane == lane and group_of(each.mutant) == group
+            ]
+            cells.append(f"{sum(each.is_killed for each in mine)} of {len(mine)}")
+        rows.append(_row(group, *cells))
+    return rows
+
+
+def _survivors_table(summary: Summary, survivors: Sequence[Survivor]) -> list[str]:
+    """Those that conformance or fuzzer let live, and what is said of each."""
+    said = {each.mutant: each for each in survivors}
+    rows = [_row("mutant", "edit", "lives in", "programs", "class", "why"), _row(*["---"] * 6)]
+    for name, outcomes in sorted(summary.by_mutant.items()):
+        lives = sorted(lane for lane, each in outcomes.items() if not each.is_killed)
+        if not lives:
+            continue
+        known = said.get(name)
+        fuzz = outcomes.get("fuzz")
+        programs = "" if fuzz is None or fuzz.is_killed else _programs(fuzz)
+        edit = next(iter(outcomes.values())).edit
+        known = known if known and known.edit == edit else None
+        cells = (programs, known.kind, _one_line(known.words)) if known else (programs, "", "")
+        rows.append(_row(f"`{name}`", f"`{_one_line(edit)}`", ", ".join(lives), *cells))
+    return rows
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _programs(fuzz: Outcome) -> str:
+    if fuzz.differs is None:
+        return "not compared"
+    return "differ" if fuzz.differs else f"same on {fuzz.traced}"
