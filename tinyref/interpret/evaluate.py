@@ -1,13 +1,14 @@
 """The AST evaluator: what a kernel AST means, without lowering it.
 
-Views become numpy index arrays and reduces become numpy reductions in a wide accumulator; the
-meaning of every op comes from the op table. It shares nothing with lowering, rewriting and
-linearising, so that a disagreement with the interpreter blames one of those.
+Views become numpy index arrays (`view_elements.py`) and reduces become numpy reductions in a wide
+accumulator; the meaning of every op comes from the op table. It shares nothing with views as they
+are lowered, rewriting and linearising, so that a disagreement with the interpreter blames one of
+those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tinyref.algebra.evaluate import bound_value
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.dtype import dtypes, narrow_float64, numpy_dtype
 from tinyref.errors import UserError
+from tinyref.interpret.view_elements import view_elements
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
@@ -27,16 +29,20 @@ Array = npt.NDArray[Any]
 
 
 def evaluate(
-    ast: UOp, buffers: Mapping[int, Array], bindings: Mapping[str, int] | None = None
+    ast: UOp,
+    buffers: Mapping[int, Array],
+    bindings: Mapping[str, int] | None = None,
+    values: dict[UOp, Array] | None = None,
 ) -> dict[int, Array]:
     """The contents of every written buffer after the kernel `ast` ran: new flat arrays by slot.
 
     `buffers` are flat arrays by slot, outputs too (what a store does not cover stays); all loads
     see the contents before the kernel. A reduce of float16, bfloat16 or float32 accumulates in
-    float64, one of float64 in long double, and is rounded once. Raises `UserError` for a node that
-    is no part of a kernel AST, a missing buffer or variable, or a view that leaves its buffer.
+    float64, one of float64 in long double, and is rounded once. `values`, if given, gets the
+    value of every node. Raises `UserError` for a node that is no part of a kernel AST, a missing
+    buffer or variable, or a view that leaves its buffer.
     """
-    evaluator = _Evaluator(buffers, bindings or {})
+    evaluator = _Evaluator(buffers, bindings or {}, {} if values is None else values)
     with np.errstate(all="ignore"):
         for node in ast.toposort():
             evaluator.visit(node)
@@ -44,10 +50,15 @@ def evaluate(
 
 
 class _Evaluator:
-    def __init__(self, buffers: Mapping[int, Array], bindings: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        buffers: Mapping[int, Array],
+        bindings: Mapping[str, int],
+        values: dict[UOp, Array],
+    ) -> None:
         self.buffers = buffers
         self.bindings = bindings
-        self.values: dict[UOp, Array] = {}
+        self.values = values
         self.written: dict[int, Array] = {}
 
     def visit(self, node: UOp) -> None:
@@ -82,9 +93,8 @@ class _Evaluator:
     def _positions(self, view: UOp) -> tuple[Array, Array]:
         if not isinstance(view.arg, ViewArg):
             raise UserError(f"evaluate: {view.op.name} does not carry a view")
-        found = tracker_of(view).numpy_indices(self.bindings)
         places = [self.values[position] for position in positions_of(view)]
-        return _at_places(*found, places) if places else found
+        return view_elements(tracker_of(view), self.bindings, places)
 
     def _buffer(self, view: UOp) -> tuple[int, Array]:
         arg = view.src[0].arg if view.src else None
@@ -112,26 +122,6 @@ class _Evaluator:
             self.written[slot] = buffer.copy()
         full = np.broadcast_to(self.values[value], positions.shape)
         self.written[slot][positions[valid]] = full[valid]
-
-
-def _at_places(positions: Array, valid: Array, places: Sequence[Array]) -> tuple[Array, Array]:
-    """Of a view over more axes than the kernel has: the last ones are at `places`, one each."""
-    rank = positions.ndim - len(places)
-    sizes = positions.shape[rank:]
-    shape = np.broadcast_shapes(positions.shape[:rank], *(place.shape for place in places))
-    counters: list[Array] = list(np.indices(shape, sparse=True))
-    own = [
-        np.broadcast_to(counter if size > 1 else np.zeros_like(counter), shape)
-        for counter, size in zip(counters, positions.shape, strict=False)
-    ]
-    inside = np.ones(shape, np.bool_)
-    chosen = []
-    for place, size in zip(places, sizes, strict=True):
-        is_there = (place >= 0) & (place < size)
-        chosen.append(np.broadcast_to(np.where(is_there, place, 0).astype(np.int64), shape))
-        inside = inside & is_there
-    there = (*own, *chosen)
-    return np.where(inside, positions[there], 0), inside & valid[there]
 
 
 def _check_inside(slot: int, buffer: Array, positions: Array) -> None:

@@ -2,8 +2,9 @@
 
 The compile that failed is gone through stage by stage (`stages`); the first wrong value names the
 stage. Rules fire in many stages, so before a stage is blamed every firing is looked at; before
-lowering is blamed, the plan is. Cause and effect are those of a single fault, as delta debugging
-has it (Zeller and Hildebrandt 2002).
+lowering is blamed, the plan is. What all values share, the evaluator and the interpreter are judged
+by the references of the spec alone, never by who agrees with whom. Cause and effect are those of a
+single fault, as delta debugging has it (Zeller and Hildebrandt 2002).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyref import config
+from tinyref.codegen.compile import STAGES as COMPILE_STAGES
 from tinyref.codegen.compile import plan_for
 from tinyref.errors import TinyrefError, VerifyError
 from tinyref.interpret import run_program
@@ -28,6 +30,7 @@ from tinyref_fuzz.blame.plans import plan_problem
 from tinyref_fuzz.blame.rules import needed_without
 from tinyref_fuzz.blame.samples import Samples
 from tinyref_fuzz.blame.stages import (
+    LINEAR_GRAPHS,
     Chain,
     Subject,
     graph_after,
@@ -38,12 +41,19 @@ from tinyref_fuzz.judge.caches import forget
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.limits import limit_problem
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
+from tinyref_fuzz.judge.oracles.reference import (
+    THOROUGHLY_SAMPLED,
+    evaluator_fault,
+    semantics_fault,
+)
 from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
 
 # Stages in which rules fire, or what rules believe is used.
 _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})
 # Those whose fault may need an optimisation to show.
 _OPTIMISED = frozenset({"lower", "simplify", "expand"})
+# Those whose value is that of a program on the interpreter.
+_INTERPRETED = frozenset({*LINEAR_GRAPHS, "linearise"})
 # Of several optimisations that a fault needs, the one that the stage does most for.
 _MAX_OF_LOWER = (
     *(OptOp.TC, OptOp.PACK, OptOp.PADTO, OptOp.GROUP, OptOp.GROUPTOP, OptOp.THREAD),
@@ -80,6 +90,9 @@ class _Search:
         self.capabilities = self.judge.capabilities
 
     def blame(self) -> Blame:
+        by_reference = self._by_reference()
+        if by_reference is not None:
+            return by_reference
         if self.verdict.pair is Pair.DEVICE:
             return Blame("device", "", self.verdict.detail)
         if self.verdict.detail.startswith("evaluator:"):
@@ -99,6 +112,26 @@ class _Search:
             if found is not None:
                 return found
         return self._unknown()
+
+    def _by_reference(self) -> Blame | None:
+        """What all values may share, and the evaluator: by the spec's references alone."""
+        case = self.case
+        try:
+            fault = semantics_fault(self._nodes()) or evaluator_fault(
+                case.ast, case.buffers, case.bindings, THOROUGHLY_SAMPLED
+            )
+        except Exception:  # an evaluator that raises is asked again below
+            return None
+        return Blame(fault.stage, fault.cause, fault.detail) if fault else None
+
+    def _nodes(self) -> Iterator[UOp]:
+        """The nodes of the kernel and of all that its compiles make of it."""
+        yield from self.case.ast.toposort()
+        subject = Subject(self.case.ast, self.case.buffers, self.case.bindings, Oracle({}))
+        for opts in dict.fromkeys(((), self.judge.failing_opts(self.case, self.verdict))):
+            chain = Chain(subject, self.capabilities, opts)
+            for root in chain.graphs(COMPILE_STAGES[-1]):
+                yield from root.toposort()
 
     def _subject(self, case: Case) -> Subject:
         return Subject(case.ast, case.buffers, case.bindings, oracle_for(case))
@@ -166,6 +199,8 @@ class _Search:
         stage, problem = wrong
         if stage == "ast":
             return Blame("evaluate", "", problem)
+        if stage in _INTERPRETED and chain.is_right_by_reference(stage):
+            return Blame("interpret", "", f"after {stage}: {problem}")
         if stage == "optimise":
             return Blame(stage, self._refused_opt(chain), problem)
         if stage in _REWRITING:

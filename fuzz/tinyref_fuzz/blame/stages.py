@@ -1,7 +1,8 @@
 """One compile of a kernel, stage by stage, each stage's value computed by means of its own.
 
 The kernel AST by the evaluator, indexed kernels by `graph`, those with accumulators by the naive
-order of `order` on the interpreter, the program on the interpreter.
+order of `order` on the interpreter, the program on the interpreter; where that says that one is
+wrong, `scalar` says whether it is the interpreter.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import config
+from tinyref.algebra.evaluate import launch_grid
 from tinyref.algebra.rewrite import listening
 from tinyref.codegen.compile import STAGES, compile_kernel
 from tinyref.codegen.linearise.linearise import linearise
@@ -30,8 +32,9 @@ from tinyref.uops.ops import Dialect
 from tinyref.uops.program import Program
 from tinyref.verify import verify
 from tinyref.verify.index_bounds import check_index_bounds
-from tinyref_fuzz.blame.graph import evaluate_graph
-from tinyref_fuzz.blame.order import run_graph
+from tinyref_fuzz.blame.graph import evaluate_graph, group_of
+from tinyref_fuzz.blame.order import naive_program, run_graph
+from tinyref_fuzz.blame.scalar import run_scalar
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.oracles import Oracle
 
@@ -186,6 +189,27 @@ class Chain:
         except Exception as error:  # the program may be wrong in any way
             return _words(error)
         return self.subject.difference(dict(enumerate(buffers)))
+
+    def is_right_by_reference(self, stage: str) -> bool:
+        """Whether the program of a stage is right where each op is the spec's reference.
+
+        Only asked of a value: races and accesses are not looked at. False also for what is not run
+        so, see `run_scalar`.
+        """
+        subject, root = self.subject, self.graph(stage)
+        try:
+            if self.program is not None and stage == "linearise":
+                grid = launch_grid(self.program, subject.bindings)
+                launch = self.program.uops, grid, self.program.group
+            elif root is not None:
+                groups, items = (group_of(root, s, subject.bindings) for s in ("group", "item"))
+                launch = naive_program(root).uops, groups, items
+            else:
+                return False
+            found = run_scalar(launch[0], subject.slots, subject.bindings, *launch[1:])
+        except Exception:  # a wrong compiler may give what nobody can run
+            return False
+        return not subject.difference(found)
 
     def wrong_in_other_orders(self) -> tuple[str, str] | None:
         """Whether the program is wrong in another order of its nodes or of the work-items."""

@@ -20,7 +20,9 @@ from tinyref_spec.kernel_case import Blame, Case, Symptom, Verdict
 
 OPTIMISER = "optimise"
 # Stages that treat each operation on its own: two operations are two bugs.
-_BY_OPERATION = frozenset({"evaluate", "simplify", "decompose", "narrow", "device"})
+_BY_OPERATION = frozenset(
+    {"semantics", "evaluate", "simplify", "decompose", "narrow", "interpret", "device"}
+)
 # The same loop, shared out among the work-items of a group from the outside or the inside.
 _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
 _ERRORS = frozenset({Symptom.ERROR, Symptom.LIMIT})

@@ -31,6 +31,7 @@ from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
 from tinyref_fuzz.judge.oracles import STRICT, Arithmetic, Oracle, oracle_for
+from tinyref_fuzz.judge.oracles.reference import evaluator_fault, semantics_fault
 from tinyref_fuzz.judge.runs import (
     Compiled,
     Replayed,
@@ -195,6 +196,7 @@ class _Trial:
             is_strict = arithmetic == STRICT
             self.device_oracle = self.oracle if is_strict else oracle_for(case, arithmetic)
             self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
+            self._check_evaluator()
         if not self._is_right_optimised():
             program = self._plain()
             if program is None:
@@ -207,6 +209,15 @@ class _Trial:
             self.number = -1
         if case.equivalent is not None:
             self._equivalent(case.equivalent)
+
+    def _check_evaluator(self) -> None:
+        """The meanings of the ops and, of some cases, the evaluator, by the spec's references."""
+        case = self.case
+        fault = semantics_fault(case.ast.toposort())
+        if fault is None and self.everything:
+            fault = evaluator_fault(case.ast, case.buffers, case.bindings)
+        if fault is not None:
+            raise TroubleError(Symptom.VALUE, f"evaluator: {fault.detail}")
 
     def _is_right_optimised(self) -> bool:
         """Whether a case of many values is right in its only optimised program.
