@@ -68,6 +68,34 @@ def edges(dtype: DType) -> Array:
     return np.array(kept, dtype=numpy_dtype(dtype))
 
 
+# Of fp8e5m2, fp8e4m3, bfloat16, float16, float32 and float64.
+_MANTISSAS = (2, 3, 7, 10, 23, 52)
+
+
+@functools.cache
+def ties(dtype: DType) -> Array:
+    """Powers of two and their neighbours, and what lies halfway between two values of a float type.
+
+    There a conversion to that type turns from one side to the other, and one that rounds twice goes
+    wrong. Both signs; NaNs and infinities are not among them. A bool has the two it has.
+    """
+    if dtype.is_bool:
+        return edges(dtype)
+    if dtype.is_float:
+        one = bias(dtype) << dtype.mantissa_bits
+        halves = [1 << (dtype.mantissa_bits - m - 1) for m in _MANTISSAS if m < dtype.mantissa_bits]
+        bits = [one + half + step for half in (0, *halves) for step in (-1, 0, 1)]
+        sign = 1 << (dtype.bits - 1)
+        return from_bits([*bits, *(each | sign for each in bits)], dtype)
+    found = set()
+    for power in range(2, dtype.bits, 3):
+        halves = [1 << (power - m - 1) for m in _MANTISSAS if m < power]
+        found |= {(1 << power) + half + step for half in (0, *halves) for step in (-1, 0, 1)}
+    found |= {-value for value in found}
+    kept = sorted(value for value in found if int(dtype.minimum) <= value <= int(dtype.maximum))
+    return np.array(kept, dtype=numpy_dtype(dtype))
+
+
 def pairs(left: Array, right: Array) -> tuple[Array, Array]:
     """Every element of `left` with every element of `right`, as two equally long arrays."""
     return np.repeat(left, len(right)), np.tile(right, len(left))

@@ -15,6 +15,7 @@ from uop_graphs import evaluated
 from tinyref.algebra.evaluate import value_of
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.interpret.view_elements import view_elements
 from tinyref.uops import build as b
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
@@ -468,6 +469,7 @@ def test_symbolic_trackers_are_what_they_are_for_each_value(
     index, valid = chain.tracker.numpy_indices(bindings)
     np.testing.assert_array_equal(valid, want_valid)
     np.testing.assert_array_equal(index, want_index)
+    np.testing.assert_array_equal(view_elements(chain.tracker, bindings), (want_index, want_valid))
     constants = {N: b.const(dtypes.index, n), M: b.const(dtypes.index, m)}
     index, valid = (substitute(node, constants) for node in chain.tracker.index_and_valid())
     counters = {each for root in (index, valid) for each in root.toposort() if each.op is Ops.RANGE}

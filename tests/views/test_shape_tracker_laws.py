@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from uop_graphs import evaluated
 
+from tinyref.interpret.view_elements import view_elements
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
@@ -108,6 +109,8 @@ def shown(tracker: ShapeTracker) -> Array:
 def test_numpy_indices_agree_with_numpy(chain: Chain) -> None:
     assert chain.tracker.shape == chain.array.shape
     np.testing.assert_array_equal(shown(chain.tracker), chain.array)
+    elements, valid = view_elements(chain.tracker, {})
+    np.testing.assert_array_equal(np.where(valid, elements, -1), chain.array)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from tinyref import config
 from tinyref.codegen.compile import STAGES as COMPILE_STAGES
 from tinyref.codegen.compile import plan_for
 from tinyref.errors import TinyrefError, VerifyError
-from tinyref.interpret import run_program
+from tinyref.interpret import SanitizerError, run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
@@ -199,7 +199,7 @@ class _Search:
         stage, problem = wrong
         if stage == "ast":
             return Blame("evaluate", "", problem)
-        if stage in _INTERPRETED and chain.is_right_by_reference(stage):
+        if _is_of_value(chain, stage, problem) and chain.is_right_by_reference(stage):
             return Blame("interpret", "", f"after {stage}: {problem}")
         if stage == "optimise":
             return Blame(stage, self._refused_opt(chain), problem)
@@ -281,6 +281,12 @@ class _Search:
             rule = needed_without(names, functools.partial(_is_right, chain))
             found = Wrong(rule, "right without it") if rule else None
         return found
+
+
+def _is_of_value(chain: Chain, stage: str, problem: str) -> bool:
+    """Whether it is a wrong value that a program of a compile without errors has, and no race."""
+    is_race = problem.startswith(SanitizerError.__name__)
+    return stage in _INTERPRETED and chain.error is None and not is_race
 
 
 def _op_of_limit(problem: str, opts: Opts) -> OptOp:

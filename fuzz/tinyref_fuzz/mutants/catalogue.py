@@ -12,7 +12,7 @@ from tinyref_fuzz.mutants.mutant import Mutant, Planted
 # One module a class of bugs; each has its mutants as MUTANTS.
 _MODULES = (
     *("rules", "numbers", "optimiser", "lowering", "barriers", "expansion"),
-    *("linearising", "views", "renderers"),
+    *("linearising", "views", "renderers", "oracles"),
 )
 
 
