@@ -1,8 +1,8 @@
 """Spans of every node of a kernel AST: a second evaluator, which knows what is not certain.
 
 It shares with the AST evaluator the semantics of the ops on numbers, which `reference.py` looks at,
-and nothing else, views are read by `numpy_indices`: where the two differ on certain elements, one of
-them is wrong.
+and nothing else (views are read by `numpy_indices`): where the two differ on certain elements, one
+of them is wrong.
 """
 
 from __future__ import annotations
