@@ -29,6 +29,8 @@ from tinyref_fuzz.campaign.guide import guidance, missing_coverage
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
 from tinyref_fuzz.campaign.task import (
+    KERNELS,
+    PROGRAMS,
     CampaignError,
     Done,
     Examination,
@@ -37,6 +39,8 @@ from tinyref_fuzz.campaign.task import (
     Task,
 )
 from tinyref_fuzz.generate.policies import policy_named
+from tinyref_fuzz.programs.record import record_from_json as program_record_from_json
+from tinyref_fuzz.programs.record import save_program
 from tinyref_spec.kernel_case.document import record_from_json
 from tinyref_spec.kernel_case.files import save_record
 
@@ -68,7 +72,8 @@ class Request:
     may take. memory: bytes that a worker may hold, a fair share of its machine where it is None.
     harvested: the text of a collection of kernels to draw from, instead of those that come with the
     fuzzer. With resume, what is not given is as before, but for jobs and cluster, which are of the
-    machine; used: how many of the seconds are gone then. restart: where what is to be resumed is of
+    machine; used: how many of the seconds are gone then. subject: kernels or tensor programs; of
+    those `kernels` is the number too. restart: where what is to be resumed is of
     other sources, or the device of another state, begin anew with what it was started with.
     """
 
@@ -88,6 +93,7 @@ class Request:
     examine_seconds: float = 10.0
     harvested: str | None = None
     used: float = 0.0
+    subject: str = KERNELS
 
     @property
     def workers(self) -> int:
@@ -99,6 +105,7 @@ class Summary:
     """What a campaign came to. incomplete: why it did not do what was asked, empty if it did.
 
     settings: the flags that were not at their default, and the environment of the backend.
+    subject: what the cases are.
     """
 
     device: str
@@ -115,6 +122,7 @@ class Summary:
     pairs: Counter[str] = field(default_factory=Counter)
     incomplete: str = ""
     settings: dict[str, str] = field(default_factory=dict)
+    subject: str = KERNELS
 
 
 def run(
@@ -179,6 +187,8 @@ def _anew(request: Request) -> Request:
 
 def _write_unreached(summary: Summary) -> None:
     """A page of the rules that never fired, and of the optimisations that never met."""
+    if summary.subject != KERNELS:
+        return
     with contextlib.suppress(OSError):
         page = missing_coverage(summary.rules, summary.pairs).text()
         (summary.folder / UNREACHED).write_text(page, encoding="utf-8")
@@ -212,6 +222,7 @@ def _config(request: Request) -> dict[str, Any]:
         "policy": request.policy,
         "code": code_version(),
         "harvested": request.harvested or "",
+        "subject": request.subject,
         **_settings(request),
     }
 
@@ -236,6 +247,8 @@ def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
     changes = contradictions(config, request.device, request.seed, request.policy)
     if request.harvested is not None and request.harvested != config.get("harvested", ""):
         changes.append("harvested kernels: others")
+    if request.subject == PROGRAMS != config.get("subject", KERNELS):
+        changes.append(f"subject: {KERNELS} -> {PROGRAMS}")
     if changes:
         raise ChangedError(
             f"the campaign in {request.folder} is another one (then -> now): {'; '.join(changes)}"
@@ -252,6 +265,7 @@ def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: config.get(key) for key in settings if getattr(request, key) is None}
     if request.seconds is None:
         found["used"] = config.get("used", 0.0)
+    found["subject"] = config.get("subject", KERNELS)
     if request.corpus is None and config.get("corpus") is not None:
         found["corpus"] = request.folder / config["corpus"]
     return found
@@ -282,10 +296,12 @@ class Campaign:
         self.request = request
         self.database = database
         self.reporter = reporter
-        self.guidance = guidance
+        # Programs are drawn alike from first to last.
+        self.guidance = guidance if request.subject == KERNELS else None
         self.seed = request.seed
         self.policy = request.policy or DEFAULT_POLICY
-        self.corpus = request.corpus or request.folder / CASES
+        self.cases = request.folder / (CASES if request.subject == KERNELS else PROGRAMS)
+        self.corpus = request.corpus or self.cases
         self._triage = Triage()
         self._frontier = Frontier()
         self._examinations: deque[Task] = deque()
@@ -316,6 +332,7 @@ class Campaign:
             memory=self.request.memory,
             examine_seconds=self.request.examine_seconds,
             harvested=self.request.harvested or "",
+            subject=self.request.subject,
         )
         self._began = time.monotonic()
         self._ready: float | None = None
@@ -354,6 +371,7 @@ class Campaign:
             pairs=self.database.coverage("pair"),
             incomplete=incomplete,
             settings=settings_of(self.database.config().get("identity", {})),
+            subject=self.request.subject,
         )
 
     def _work(self, executor: Executor) -> None:
@@ -497,7 +515,7 @@ class Campaign:
 
     def _remove(self, file: Path) -> None:
         """Removes a reproducer from the folder itself; others may count on those in a corpus."""
-        own = (self.request.folder / CASES).resolve()
+        own = self.cases.resolve()
         if self.request.corpus is None and file.resolve().parent == own:
             file.unlink(missing_ok=True)
 
@@ -505,10 +523,11 @@ class Campaign:
         """The file of the reproducer, empty where there is none. Raises `CampaignError`."""
         if found.case is None:
             return ""
-        record = record_from_json(found.case)
         try:
             self.corpus.mkdir(parents=True, exist_ok=True)
-            return str(save_record(self.corpus, record))
+            if self.request.subject == PROGRAMS:
+                return str(save_program(self.corpus, program_record_from_json(found.case)))
+            return str(save_record(self.corpus, record_from_json(found.case)))
         except (OSError, UserError) as error:
             raise CampaignError(f"cannot write a reproducer: {error}") from error
 
@@ -532,6 +551,7 @@ class Campaign:
             fraction=fraction,
             left=left,
             state=self._state(),
+            noun=self.request.subject,
         )
 
     def _state(self) -> str:

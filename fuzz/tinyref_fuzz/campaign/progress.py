@@ -16,7 +16,10 @@ PLAIN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Progress:
-    """What is reported. left: seconds, None where nobody knows; fraction: of the whole."""
+    """What is reported. left: seconds, None where nobody knows; fraction: of the whole.
+
+    noun: what the cases are, in the plural.
+    """
 
     cases: int = 0
     rate: float = 0.0
@@ -27,10 +30,11 @@ class Progress:
     fraction: float = 0.0
     left: float | None = None
     state: str = ""
+    noun: str = "kernels"
 
     def __str__(self) -> str:
         parts = [
-            f"{self.cases:,} kernels",
+            f"{self.cases:,} {self.noun}",
             f"{self.rate:.1f}/s",
             f"{self.rules} of {self.known_rules} rules",
             f"{self.buckets} bucket{'' if self.buckets == 1 else 's'}",

@@ -9,6 +9,7 @@ from tinyref.reproduce import assignments, command, reasons
 from tinyref_fuzz.campaign.campaign import Summary
 from tinyref_fuzz.campaign.database import StoredBucket
 from tinyref_fuzz.campaign.progress import clock
+from tinyref_fuzz.campaign.task import PROGRAMS
 from tinyref_fuzz.findings.one_line import clip
 
 EXIT_CLEAN = 0
@@ -33,10 +34,7 @@ def text(summary: Summary) -> str:
 
 def _lines(summary: Summary) -> Iterator[str]:
     yield verdict_line(summary)
-    yield (
-        f"seed {summary.seed}, policy {summary.policy}, {summary.judged:,} optimised programs, "
-        f"{len(summary.rules)} rules, {len(summary.pairs)} pairs of optimisations"
-    )
+    yield _numbers(summary)
     if summary.settings:
         yield f"under {assignments(summary.settings)}"
         yield from (f"not a conformance run: {each}" for each in _reasons(summary))
@@ -62,6 +60,17 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield "INCOMPLETE: no case was judged: nothing is known of this device"
 
 
+def _numbers(summary: Summary) -> str:
+    rules = f"{len(summary.rules)} rules"
+    if summary.subject == PROGRAMS:
+        pairs = f"{len(summary.pairs)} pairs of operations"
+        return f"seed {summary.seed}, {summary.judged:,} runs compared, {rules}, {pairs}"
+    return (
+        f"seed {summary.seed}, policy {summary.policy}, {summary.judged:,} optimised programs, "
+        f"{rules}, {len(summary.pairs)} pairs of optimisations"
+    )
+
+
 def _reasons(summary: Summary) -> list[str]:
     flags = {
         name.removeprefix("TINYREF_"): value
@@ -77,7 +86,7 @@ def verdict_line(summary: Summary) -> str:
     if summary.findings:
         buckets = len(summary.buckets)
         found = f"{_count_of(summary.findings, 'finding')} in {_count_of(buckets, 'bucket')}"
-    cases = _count_of(summary.cases, "kernel")
+    cases = _count_of(summary.cases, summary.subject.removesuffix("s"))
     return f"{summary.device}: {cases} judged, {found}, {clock(summary.seconds)}"
 
 

@@ -20,6 +20,9 @@ from tinyref_spec.kernel_case.members import read_object
 
 # Long enough that a round trip does not count, short enough that little is lost with a worker.
 CHUNK = 20
+# What the cases of a campaign are.
+KERNELS = "kernels"
+PROGRAMS = "programs"
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Setup:
     timeout: seconds a case may take. memory: bytes a worker may hold, a fair share of the machine
     that it is on where it is None. examine_seconds: what a finding may take to be reduced and
     blamed. harvested: the text of a collection of kernels, to draw from instead of those that come
-    with the fuzzer. code: the sources that the campaign is of.
+    with the fuzzer. code: the sources that the campaign is of. subject: what the cases are.
     """
 
     device: str
@@ -40,6 +43,7 @@ class Setup:
     examine_seconds: float = 10.0
     harvested: str = ""
     code: str = field(default_factory=code_version)
+    subject: str = KERNELS
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))

@@ -12,11 +12,13 @@ from tinyref.runtimes.health import Health
 from tinyref.runtimes.identity import identity
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
-from tinyref_fuzz.campaign.cases import code_version, kernels_for, result_of
+from tinyref_fuzz.campaign.cases import CaseResult, code_version, kernels_for, result_of
 from tinyref_fuzz.campaign.examination import examine_task
-from tinyref_fuzz.campaign.task import Setup, Task
+from tinyref_fuzz.campaign.programs import examine_program_task, program_result_of
+from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS, Examination, Setup, Task
 from tinyref_fuzz.judge.caches import forget
 from tinyref_fuzz.judge.judge import judge_of
+from tinyref_fuzz.programs.judge import ProgramJudge
 
 
 def main() -> None:
@@ -27,6 +29,43 @@ def main() -> None:
 def _open_worker(configuration: Message, send: Send) -> tuple[object, Answer]:
     worker = Worker(Setup(**configuration), send)
     return worker.open(), worker.work
+
+
+class Kernels:
+    """What a campaign of kernels does with a number."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.judge = judge_of(setup.device)
+        self.kernels = kernels_for(self.judge, setup.harvested)
+
+    def judge_case(self, number: int, task: Task) -> CaseResult:
+        """Makes and judges a case of the task."""
+        seed, policy = self.setup.seed, self.setup.policy
+        return result_of(self.judge, seed, number, policy, task.guide, self.kernels)
+
+    def examine(self, task: Task, attempt: int) -> Examination:
+        """Reduces and blames the case of the task."""
+        return examine_task(self.setup, self.judge, self.kernels, task, attempt)
+
+
+class Programs:
+    """What a campaign of tensor programs does with a number."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.judge = ProgramJudge(setup.device)
+
+    def judge_case(self, number: int, task: Task) -> CaseResult:
+        """Makes and judges a program; nothing of the task sways it."""
+        return program_result_of(self.judge, self.setup.seed, number)
+
+    def examine(self, task: Task, attempt: int) -> Examination:
+        """Reduces and blames the program of the task."""
+        return examine_program_task(self.setup, self.judge, task, attempt)
+
+
+SUBJECTS: dict[str, type[Kernels | Programs]] = {KERNELS: Kernels, PROGRAMS: Programs}
 
 
 class Worker:
@@ -40,9 +79,8 @@ class Worker:
         """Opens the device and says what it is."""
         if code_version() != self.setup.code:
             raise FatalError("the sources of tinyref are not those that the campaign is of")
-        self.judge = judge_of(self.setup.device)
+        self.subject = SUBJECTS[self.setup.subject](self.setup)
         self.health = Health(self.setup.device)
-        self.kernels = kernels_for(self.judge, self.setup.harvested)
         known = identity(Device[self.setup.device])
         # The judge takes as many on any machine.
         known.pop("capability threads", None)
@@ -53,14 +91,13 @@ class Worker:
         task = Task.from_json(message["task"])
         if task.is_examination:
             self.send({"begin": task.first})
-            found = examine_task(self.setup, self.judge, self.kernels, task, message["again"])
+            found = self.subject.examine(task, message["again"])
             return {"examined": found.to_json()}
         for number in range(message["from"], task.stop):
             self.send({"begin": number})
             # What is counted is the same wherever a task is cut, as by the death of a worker.
             forget()
-            seed, policy = self.setup.seed, self.setup.policy
-            result = result_of(self.judge, seed, number, policy, task.guide, self.kernels)
+            result = self.subject.judge_case(number, task)
             self.send({"end": result.to_json()})
             if result.verdict is not None and self.health.problem_since():
                 leave_device()

@@ -25,8 +25,15 @@ from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 
 _FILE = "<program>"
-# What tinyref says that it does not do: no order of kernels, no replay of such a function.
-REFUSALS = ("TinyJit: ", "call contiguous() on the value of")
+# What tinyref says that it does not do: to order writes that need each other's old elements, and to
+# replay a function that keeps a tensor in other memory than it had.
+REFUSALS = (
+    "call contiguous() on the value",
+    "replays would read the old one",
+    "is gone, or has other memory by now",
+    "is a tensor that the function assigns to as well",
+    "shares memory with",
+)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref_spec.kernel_case.members import read_list, read_number, read_object, read_word
 
-SCHEMA = "tinyref.program"
-VERSION = 1
 # What a program of sense has little of; more is a mistake or an attack.
 MAX_STEPS = 4096
 MAX_NESTED = 2
@@ -94,8 +92,6 @@ def step_to_json(step: Step) -> dict[str, Any]:
 def program_to_json(program: Program) -> dict[str, Any]:
     """The program as a dict for `json.dumps`."""
     return {
-        "schema": SCHEMA,
-        "version": VERSION,
         "choices": list(program.choices),
         "steps": [step_to_json(step) for step in program.steps],
     }
@@ -103,12 +99,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
 
 def program_from_json(data: object) -> Program:
     """The program that `program_to_json` wrote. Raises `UserError` for other data."""
-    top = read_object(data, "program", ("schema", "version", "choices", "steps"))
-    if top["schema"] != SCHEMA or top["version"] != VERSION:
-        raise UserError(
-            f"program: schema {top['schema']!r}, version {top['version']!r}: accepted is "
-            f"{SCHEMA}, version {VERSION}"
-        )
+    top = read_object(data, "program", ("choices", "steps"))
     choices = read_list(top["choices"], MAX_ITEMS, "choices")
     return Program(
         _read_steps(top["steps"], "steps", 0),

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinyref.cli.fuzz import programs
+from tinyref.cli.fuzz.file_device import device_of
 from tinyref.cli.options import device_name, path
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
     from tinyref_fuzz.findings.isolated import IsolatedJudge
-    from tinyref_spec.kernel_case import Case, CaseRecord, Verdict
+    from tinyref_spec.kernel_case import Case, Verdict
 
 # Where nobody knows how wide the terminal is.
 _WIDTH = 100
@@ -49,8 +51,11 @@ def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
     from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case.files import load_record
 
+    if programs.is_program_file(case):
+        programs.replay(case, device, timeout)
+        return
     record = load_record(case)
-    name = _device(device, record, "replay", case)
+    name = device_of(device, record.device, "replay", case)
     loaded = record.case
     with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
@@ -83,8 +88,11 @@ def reduce(
     from tinyref_spec.kernel_case import CaseRecord
     from tinyref_spec.kernel_case.files import load_record, save_record
 
+    if programs.is_program_file(case):
+        programs.reduce(case, device, out, seconds, timeout)
+        return
     record = load_record(case)
-    name = _device(device, record, "reduce", case)
+    name = device_of(device, record.device, "reduce", case)
     loaded = record.case
     with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
@@ -118,8 +126,11 @@ def show(
     from tinyref_fuzz.findings.show import outline
     from tinyref_spec.kernel_case.files import load_record
 
+    if programs.is_program_file(case):
+        programs.show(case, device, script)
+        return
     record = load_record(case)
-    name = _device(device, record, "show", case)
+    name = device_of(device, record.device, "show", case)
     if script:
         _print_script(record.case, case, name, timeout)
         return
@@ -262,26 +273,6 @@ def harvest(
     if found.failure:
         print(f"tinyref: error: {program} ended with {found.failure}", file=sys.stderr)
         raise typer.Exit(1)
-
-
-def _device(asked: str, record: CaseRecord, command: str, case: Path) -> str:
-    """The canonical name. Raises `UserError` where it is unknown."""
-    return device_name(asked or _device_of_file(record, command, case))
-
-
-def _device_of_file(record: CaseRecord, command: str, case: Path) -> str:
-    """The installed device that a file names; files come from anywhere, and may not import."""
-    from tinyref.device import Device
-
-    head, colon, number = record.device.partition(":")
-    is_numbered = number.isascii() and number.isdigit()
-    if not colon or (is_numbered and head.upper() in Device.names()):
-        return record.device
-    again = f"tinyref fuzz {command} {shlex.quote(str(case))} --device {shlex.quote(record.device)}"
-    raise UserError(
-        f"device: {case} names {record.device!r}, which is not the name of an installed device: "
-        f"a file may not choose what code runs; if you trust it: {again}"
-    )
 
 
 def _check_reducible(case: Path, verdict: Verdict, device: str) -> None:

@@ -41,6 +41,7 @@ Examples:
   tinyref fuzz --device CPU --seconds 28800       a night
   tinyref fuzz --device MINE --kernels 5000 --seed 7   always the same 5000
   tinyref fuzz --device MINE --policy matmul      kernels of one kind
+  tinyref fuzz --device MINE --programs 2000      tensor programs: schedule, views, replay
   tinyref fuzz --device MINE --resume             go on after Ctrl-C, a crash
   tinyref fuzz --device MINE --cluster tcp://10.0.0.7:8786
   tinyref fuzz replay fuzz-MINE/cases/case-1f0c.json   judge one case again
@@ -73,6 +74,10 @@ def fuzz(
         typer.Option(min=0.1, help="Judge for so long: 60 if --kernels is not given either."),
     ] = None,
     kernels: Annotated[int | None, typer.Option(min=1, help="Judge so many kernels.")] = None,
+    programs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Judge so many tensor programs instead: schedule, views, replay."),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -130,22 +135,25 @@ def fuzz(
     if context.invoked_subcommand is not None:
         return
     from tinyref_fuzz.campaign.campaign import Request
+    from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
     from tinyref_fuzz.generate.corpus.collection import collection_text
 
     if cluster and jobs:
         raise UserError("jobs: a cluster has its own workers: give --jobs or --cluster, not both")
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a campaign begins anew anyway")
+    if programs is not None and (kernels, policy, harvested) != (None, None, None):
+        raise UserError("programs: does not go with --kernels, --policy or --harvested")
     check_finite(seconds=seconds, timeout=timeout)
     name = device_name(device)
     if not cluster:
         check_gives_values(name)
     request = Request(
         device=name,
-        folder=folder or Path(f"fuzz-{file_name(name)}"),
+        folder=folder or Path(f"fuzz-{'programs-' if programs else ''}{file_name(name)}"),
         seed=seed,
         policy=policy,
-        kernels=kernels,
+        kernels=programs or kernels,
         seconds=seconds,
         jobs=jobs,
         cluster=cluster,
@@ -155,6 +163,7 @@ def fuzz(
         timeout=timeout,
         memory=memory_limit << 20 if memory_limit is not None else None,
         harvested=collection_text(harvested) if harvested is not None else None,
+        subject=PROGRAMS if programs is not None else KERNELS,
     )
     say_bounded(jobs, request.workers)
     raise typer.Exit(_fuzz(request))
@@ -185,9 +194,9 @@ def _campaign(request: Request) -> int:
 
 def _say_seed(request: Request) -> None:
     """Before the first case, so that a campaign that is killed can be repeated too."""
+    policy = f", policy {request.policy}" if request.subject == "kernels" else ", tensor programs"
     print(
-        f"fuzzing {request.device} with seed {request.seed}, policy {request.policy}, "
-        f"in {request.folder}",
+        f"fuzzing {request.device} with seed {request.seed}{policy}, in {request.folder}",
         file=sys.stderr,
         flush=True,
     )

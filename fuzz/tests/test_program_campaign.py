@@ -1,0 +1,137 @@
+"""Campaigns of tensor programs, and the commands on their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tinyref.cli.entry import run as command
+from tinyref.errors import UserError
+from tinyref_fuzz.campaign import report
+from tinyref_fuzz.campaign.campaign import Request, run
+from tinyref_fuzz.campaign.programs import pairs_of, program_at
+from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
+from tinyref_fuzz.findings.folder import files_of
+from tinyref_fuzz.programs.examine import bucket_of
+from tinyref_fuzz.programs.judge import ProgramJudge
+from tinyref_fuzz.programs.record import (
+    ProgramRecord,
+    is_program,
+    load_program,
+    record_from_json,
+    record_to_json,
+    save_program,
+)
+from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+
+ADDED = Program(
+    (
+        Step("data", (), (1,), ("int32", (2,), (1, 2), 0, False)),
+        Step("add_number", (1,), (2,), (3,)),
+        Step("read", (2,)),
+    )
+)
+# Every first output of a kernel has a bit flipped.
+WRONG = "campaign_devices:SlowAndWrong"
+
+
+def tinyref(*words: object) -> int:
+    return command(["fuzz", *map(str, words)])
+
+
+def request(folder: Path, **changes: object) -> Request:
+    given = {"seed": 1, "kernels": 3, "jobs": 1, "subject": PROGRAMS, **changes}
+    return Request("PYTHON", folder, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_a_campaign_of_programs_goes_on_where_it_stopped(tmp_path):
+    first = run(request(tmp_path))
+    assert (first.cases, first.findings, first.subject) == (3, 0, PROGRAMS)
+    assert first.judged >= 3
+    assert report.text(first).startswith("PYTHON: 3 programs judged, all agree")
+    assert "pairs of operations" in report.text(first)
+    with pytest.raises(UserError, match="another one"):
+        run(request(tmp_path, seed=2, resume=True))
+    again = run(Request("PYTHON", tmp_path, kernels=5, jobs=1, resume=True))
+    assert (again.cases, again.subject, again.seed) == (5, PROGRAMS, 1)
+
+
+@pytest.mark.slow
+def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    summary = run(
+        Request(WRONG, tmp_path, seed=1, kernels=2, jobs=1, subject=PROGRAMS, examine_seconds=20)
+    )
+    assert summary.findings == 2
+    bucket = summary.buckets[0]
+    assert bucket.examination.blame.stage == "kernel"
+    assert bucket.examination.nodes <= 5
+    record = load_program(Path(bucket.file))
+    assert Path(bucket.file).parent == tmp_path / PROGRAMS
+    assert record.blame == bucket.examination.blame
+    assert "tinyref fuzz replay" in report.text(summary)
+
+
+def test_a_program_is_its_number():
+    judge = ProgramJudge("PYTHON")
+    assert program_at(judge, 3, 5) == program_at(judge, 3, 5)
+    assert program_at(judge, 3, 5) != program_at(judge, 3, 6)
+
+
+def test_operations_in_a_row_are_counted():
+    assert pairs_of(ADDED) == {"data add_number": 1, "add_number read": 1}
+
+
+@pytest.mark.parametrize(
+    ("symptom", "detail", "key"),
+    [
+        (Symptom.VALUE, "step 2: t2: element 0 is 4", "schedule/fusion {add_number}"),
+        (Symptom.ERROR, "step 1: ValueError: bad view 5", "schedule/fusion error {step valueerror"),
+    ],
+)
+def test_a_bucket_is_named_by_cause_and_operations_or_words(symptom, detail, key):
+    verdict = Verdict(Pair.OPTIMISED, symptom, detail)
+    assert bucket_of(ADDED, verdict, Blame("schedule", "fusion")).startswith(key)
+
+
+def test_a_record_reads_back_and_others_are_refused(tmp_path):
+    verdict = Verdict(Pair.PLAIN, Symptom.VALUE, "step 2", judged=1)
+    record = ProgramRecord(ADDED, "a note", verdict, Blame("graph", "pad"), "CPU")
+    data = json.loads(json.dumps(record_to_json(record)))
+    assert is_program(data)
+    assert record_from_json(data) == record
+    with pytest.raises(UserError, match="version 2"):
+        record_from_json({**data, "version": 2})
+    file = save_program(tmp_path, record)
+    assert file.name == f"program-{ADDED.content_hash}.json"
+    assert load_program(file) == record
+    assert files_of(tmp_path) == [file]
+
+
+@pytest.mark.long
+def test_the_commands_on_a_file(tmp_path, capsys):
+    file = save_program(tmp_path, ProgramRecord(ADDED, "a note", device="PYTHON"))
+    assert tinyref("replay", file) == 0
+    assert "all runs of the program agree" in capsys.readouterr().out
+    assert tinyref("show", file, "--script") == 0
+    script = capsys.readouterr().out
+    assert "check(t2, 'int32', [4, 5])" in script
+    exec(compile(script, "script", "exec"), {})
+    assert tinyref("reduce", file) == 2
+    assert "there is nothing to reduce" in capsys.readouterr().err
+
+
+def test_a_file_chooses_no_code(tmp_path, capsys):
+    file = save_program(tmp_path, ProgramRecord(ADDED, device="os.path:join"))
+    assert tinyref("replay", file) == 2
+    assert "a file may not choose what code runs" in capsys.readouterr().err
+
+
+def test_programs_do_not_go_with_what_is_of_kernels(capsys):
+    assert tinyref("--device", "PYTHON", "--programs", 3, "--policy", "small") == 2
+    assert "programs: does not go with" in capsys.readouterr().err
+    assert KERNELS != PROGRAMS

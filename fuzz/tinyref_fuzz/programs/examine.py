@@ -1,0 +1,88 @@
+"""What is done with a program that differs: reduce it, blame a stage, name its bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyref.errors import explain_error
+from tinyref_fuzz.programs.blame import blame
+from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
+from tinyref_fuzz.programs.reduce import reduce_program
+from tinyref_fuzz.programs.script import VIEWS, Places, reproducer, script_lines
+from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.reduce.fault import error_words
+from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+
+# The stage that a pair of values is about, where nothing more can be said.
+STAGE_OF = {Pair.PLAIN: "graph", Pair.OPTIMISED: "schedule", Pair.DEVICE: "kernel"}
+# What every program has: they say nothing of a cause.
+_SILENT = frozenset({"data", "read", "seed", "bind", "realize", "drop"})
+
+
+@dataclass(frozen=True)
+class ProgramFinding:
+    """A program that fails, reduced and blamed. problem: why it could not be, empty if it could."""
+
+    program: Program
+    verdict: Verdict
+    blame: Blame
+    problem: str = ""
+
+    @property
+    def bucket(self) -> str:
+        """The key under which findings of one cause meet."""
+        return bucket_of(self.program, self.verdict, self.blame)
+
+
+def examine_program(
+    judge: ProgramJudge, program: Program, verdict: Verdict, seconds: float = 10.0
+) -> ProgramFinding:
+    """The finding that a program with its verdict is. Whatever fails is said as its problem."""
+    # A fault that only the plain way shows is looked for there.
+    is_thorough = judge.verdict(program).agrees
+    problem = ""
+    try:
+        reduced = reduce_program(
+            program, verdict, lambda each: judge.verdict(each, is_thorough), seconds
+        )
+    except Exception as error:  # a bug of the reducer must not hide the finding
+        reduced, problem = (program, verdict), f"not reduced: {explain_error(error)}"
+    program, verdict = reduced
+    try:
+        found = blame(judge, program, verdict)
+    except Exception as error:
+        found, problem = blame_of_pair(verdict), f"not blamed: {explain_error(error)}"
+    return ProgramFinding(program, verdict, found, problem)
+
+
+def blame_of_pair(verdict: Verdict) -> Blame:
+    """The stage that the pair of values is about, without a look at the program."""
+    return Blame(STAGE_OF.get(verdict.pair, "") if verdict.pair is not None else "")
+
+
+def bucket_of(program: Program, verdict: Verdict, found: Blame) -> str:
+    """What findings of one cause share: stage, cause, and how they show.
+
+    For an error its words; for a wrong value the operations that are left, views as one.
+    """
+    cause = f"{found.stage}/{found.cause}" if found.cause else found.stage
+    if verdict.symptom is Symptom.ERROR:
+        return f"{cause} error {{{error_words(verdict.detail)}}}"
+    ops = {"view" if step.op in VIEWS else step.op for step in program.all_steps()}
+    return f"{cause} {{{' '.join(sorted(ops - _SILENT))}}}"
+
+
+def script_of(program: Program, device: str) -> str:
+    """The program as a script that fails where a read is not what the oracle says."""
+    wanted = [f"{each.dtype.name!r}, {each.tolist()}" for each in wanted_reads(program) or ()]
+    return reproducer(program, device, wanted)
+
+
+def finding_lines(program: Program, verdict: Verdict, device: str) -> tuple[str, ...]:
+    """Fault and calls, a line each, for a report."""
+    words = (
+        f"{verdict.pair.name} {verdict.symptom.name}" if verdict.pair and verdict.symptom else ""
+    )
+    lines = [f"fault   {words}: {verdict.detail.partition(chr(10))[0]}"]
+    calls = [line.text for line in script_lines(program, Places.of(device))]
+    return (*lines, *(f"        {text}" for text in calls))
