@@ -324,3 +324,13 @@ def test_results_that_no_kernel_makes_come_with_every_replay():
         assert more.item() == i + 1
         assert constant.tolist() == [1.0, 2.0, 3.0]
         assert same.item() == 7.0
+
+
+@pytest.mark.parametrize("values", [(4, 4, 2), (2, 4, 1), (4, 1, 4, 3)])
+def test_a_symbolic_part_of_an_argument_is_a_result_of_each_size(values):
+    length = Variable("length", 1, 4)
+    jitted = TinyJit(lambda x, n: (x[:n], x.reshape(2, 2)))
+    for value in values:
+        part, whole = jitted(Tensor([1, 2, 3, 4]), length.bind(value))
+        assert part.tolist() == [1, 2, 3, 4][:value]
+        assert whole.tolist() == [[1, 2], [3, 4]]

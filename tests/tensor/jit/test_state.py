@@ -179,3 +179,66 @@ def test_state_that_the_function_assigns_to_is_no_argument():
         jitted(weight)
     assert weight.tolist() == [5.0, 6.0]
     assert jitted(weight + 0).tolist() == [11.0, 13.0]
+
+
+def test_state_that_a_plain_call_left_in_the_memory_of_its_argument_advances():
+    state, given = Tensor([1]) - Tensor([1]), Tensor([1])
+
+    @TinyJit
+    def step(x):
+        state.assign(x)
+        return x * 0
+
+    # The first call leaves both in one memory: only elements that nobody writes are shared.
+    for value in (given, Tensor([2]), Tensor([3]), Tensor([4])):
+        step(value)
+    assert (state.tolist(), given.tolist()) == ([4], [1])
+
+
+def test_state_is_read_before_it_is_assigned_though_another_tensor_had_its_memory():
+    state = Tensor([1])
+    given = state.maximum(state)
+    given.assign(state)
+
+    @TinyJit
+    def step(x):
+        before = state.cat(state)
+        state.assign(x)
+        return before
+
+    assert step(given).tolist() == [1, 1]
+    assert step(Tensor([2])).tolist() == [1, 1]
+    assert step(given).tolist() == [2, 2]
+    assert (state.tolist(), given.tolist()) == ([1], [1])
+
+
+def test_state_of_which_the_function_keeps_a_copy_advances():
+    state = Tensor([1.0]).realize()
+
+    @TinyJit
+    def step(x):
+        before = state.clone().realize()
+        state.assign(state + x)
+        return before * 1
+
+    assert [step(Tensor([1.0])).item() for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    assert state.item() == 5.0
+
+
+def test_state_in_the_memory_of_a_tensor_that_is_read_as_well_is_refused():
+    state = Tensor([1])
+    other = state.clone()
+
+    @TinyJit
+    def step(x):
+        differs = other != state
+        state.assign(x)
+        return differs
+
+    step(other)
+    with pytest.raises(UserError, match="in the same memory, as after clone"):
+        step(other)
+    state.assign(Tensor(state.numpy()))
+    for value in ([7], [8]):
+        step(Tensor(value))
+    assert (state.tolist(), other.tolist()) == ([8], [1])

@@ -37,7 +37,7 @@ from tinyref.tensor.values.core import TensorCore
 from tinyref.tensor.values.locks import TurnLock, computing
 from tinyref.tensor.values.registry import shown_numbers
 from tinyref.tensor.variable import rebound
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, sint
 
 
 @dataclass(frozen=True)
@@ -224,14 +224,21 @@ class Capture:
         if output.input is not None:
             shape = tuple(rebound(size, given.values) for size in output.parts[0].shape.shape)
             node = nodes[output.input]
-            node = node if output.layout is not None else graph.reshape(node, shape)
+            if output.layout is None:
+                node = _first_elements(node, shape)
             return Tensor._from_node(node, output.device)
         parts = []
         for part in output.parts:
             # Variables that the function binds itself keep their values.
-            node, memory = part.fresh({**self.replayed.bindings, **given.values})
+            node, fresh = part.fresh({**self.replayed.bindings, **given.values})
             parts.append(node)
-            if part.buffer is not None and memory is not None:
-                exchanged[part.buffer.number] = memory
+            if part.buffer is not None and fresh is not None:
+                exchanged[part.buffer.number] = fresh
         whole = parts[0] if output.layout is None else join_parts(output.layout, parts)
         return Tensor._from_node(whole, output.device)
+
+
+def _first_elements(node: UOp, shape: tuple[sint, ...]) -> UOp:
+    """What an input holds, as `shape`: of a part that a symbolic size cuts off the first ones."""
+    memory = graph.backing(node)
+    return graph.reshape(node, shape) if memory is None else graph.window(memory, shape)

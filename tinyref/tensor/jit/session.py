@@ -46,6 +46,7 @@ class CaptureSession:
         self.thread = threading.get_ident()
         self._is_disturbed = False
         self.locks: list[TurnLock] = []
+        self._read: WeakSet[Value] = WeakSet()
         _sessions.add(self)
 
     def read(self, value: Value) -> None:
@@ -66,9 +67,28 @@ class CaptureSession:
                 if is_constant:
                     store_apart(value)
                 compute([TensorCore._peek(value)])
+        self._read.add(value)
         if value.tensor is not None:
             for number in shown_numbers(value.node):
                 self.before.setdefault(number, description_of(value.tensor))
+
+    def separate(self, values: Sequence[Value]) -> None:
+        """Gives values copies of their own: the function is about to write the memory they show.
+
+        Raises `UserStateError` where it has read one from outside: what was captured of that reads
+        the memory that is written.
+        """
+        own = [value for value in values if value.session is self]
+        others = [value for value in values if value.session is not self]
+        if any(value in self._read for value in others):
+            raise UserStateError(
+                "TinyJit: the function assigns to a tensor and reads another one that is in the "
+                "same memory, as after clone(): a replay would read what it has written: give one "
+                "of them memory of its own before, as in x.assign(Tensor(x.numpy()))"
+            )
+        _store_apart(own)
+        with self._outside():
+            _store_apart(others)
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """Computes tensors from outside that read what `roots` overwrite.
@@ -156,6 +176,12 @@ def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]
 def description_of(tensor: TensorCore) -> str:
     """Type and shape, for messages."""
     return f"{tensor.dtype.name} tensor of shape {describe_shape(tensor.shape)}"
+
+
+def _store_apart(values: Sequence[Value]) -> None:
+    for value in values:
+        store_apart(value)
+    compute([tensor for value in values if (tensor := value.tensor) is not None])
 
 
 def _is_constant(node: UOp) -> bool:

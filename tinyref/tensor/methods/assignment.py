@@ -172,6 +172,9 @@ class Assignment(Data):
         session = capturing.get()
         if session is not None:
             session.read(base._value)
+            if base._value.session is not session:
+                # A replay writes where this capture does: in memory that only this base has.
+                session.separate(base._sharing())
             session.read(value._value)
         if (reads_first or steps) and base._shares_memory(value):
             value = value._read_first()
@@ -252,6 +255,16 @@ class Assignment(Data):
             return False
         others = (value.tensor for value in registry.showing(node.arg.number))
         return all(other is None or self._shows_with(cast(Self, other)) for other in others)
+
+    def _sharing(self) -> list[Value]:
+        """The values in the memory of this base that no view of it has, as after `clone`."""
+        found = [value for n in shown_numbers(self._node) for value in registry.showing(n)]
+        tensors = ((value, value.tensor) for value in found)
+        return [
+            value
+            for value, tensor in tensors
+            if tensor is not None and not self._shows_with(cast(Self, tensor))
+        ]
 
     def _refresh(self, base: Self) -> None:
         """This view of `base` shows the elements that `base` has now."""

@@ -133,6 +133,10 @@ class Session(Protocol):
         """The function is about to compute from `value`, or to assign to its tensor."""
         ...
 
+    def separate(self, values: Sequence[Value]) -> None:
+        """The function is about to write memory that `values` show too and keep."""
+        ...
+
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """The function is about to compute `roots`."""
         ...
