@@ -409,6 +409,10 @@ def test_what_is_kept_of_a_run():
     assert outcome_of(subject, run, "x -> y") == Outcome(
         A, "fuzz", LIVES, "x -> y", 60.0, 70.0, False, 60, ""
     )
+    # Kernels have the same programs whatever becomes of the scheduler or of the meaning of an op.
+    for beyond in ("schedule.order/f/domain/0", "algebra.semantics/add/operator/0"):
+        kept = outcome_of(replace(subject, mutant=beyond), run, "x -> y")
+        assert (kept.differs, kept.traced) == (None, 0)
 
 
 def test_the_page_of_the_docs_is_that_of_its_store():

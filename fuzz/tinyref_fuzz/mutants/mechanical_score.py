@@ -19,6 +19,8 @@ from tinyref_fuzz.mutants.score import HEALTHY, Scoring, Settings
 SAMPLE = 600
 # The one of the repository; another one shows that nothing was made for these 600.
 SEED = 18
+# Of the fuzzer's cases every so manieth is a tensor program.
+PROGRAM_EVERY = 2
 LANES = ("conformance", "fuzz", "room-tests", "tests")
 # The device that runs what a module makes: that of the longest beginning of its name. The
 # interpreter has every op, type, group and tile, and checks accesses and races.
@@ -56,12 +58,17 @@ def subject_of(mutant: MechanicalMutant, lane: str) -> Subject:
     """A mutant in a lane."""
     device = "PYTHON" if lane.endswith("tests") else device_of(mutant.module)
     name = mutant.name if lane == "fuzz" else f"{mutant.name}@{lane}"
-    return Subject(name, mutant.operator, mutant.name, device, (), lane=lane)
+    # No kernel goes through the scheduler.
+    every = 1 if mutant.room == "schedule" else PROGRAM_EVERY
+    return Subject(
+        *(name, mutant.operator, mutant.name, device, ()), lane=lane, program_every=every
+    )
 
 
 def healthy(lane: str, device: str) -> Subject:
     """The compiler without a mutant, in a lane."""
-    return Subject(f"{HEALTHY}@{lane}@{device}", HEALTHY, "", device, (), lane=lane)
+    name = f"{HEALTHY}@{lane}@{device}"
+    return Subject(name, HEALTHY, "", device, (), lane=lane, program_every=PROGRAM_EVERY)
 
 
 def parse_lanes(text: str) -> tuple[str, ...]:
@@ -154,6 +161,7 @@ class MechanicalScoring(Scoring):
 
 def outcome_of(subject: Subject, run: Run, edit: str) -> Outcome:
     """What is kept of a run."""
+    is_compared = subject.lane == "fuzz" and not run.killed and is_seen_in_programs(subject.mutant)
     return Outcome(
         mutant=subject.mutant,
         edit=edit,
@@ -161,10 +169,20 @@ def outcome_of(subject: Subject, run: Run, edit: str) -> Outcome:
         outcome=KILLED if run.killed else LIVES,
         seconds=round(run.seconds, 1),
         wall=round(run.wall, 1),
-        differs=run.triggered if subject.lane == "fuzz" and not run.killed else None,
-        traced=run.traced,
+        differs=run.triggered if is_compared else None,
+        traced=run.traced if is_compared else 0,
         how=f"{run.pair} {run.symptom}".strip(),
+        cases=run.cases,
     )
+
+
+# What changes values though no program of a kernel differs: what runs and what orders them.
+_BEYOND_PROGRAMS = ("schedule", "interpret", "algebra.semantics", "algebra.op_rows", "algebra.eval")
+
+
+def is_seen_in_programs(mutant: str) -> bool:
+    """Whether a mutant that changes any value changes the program of some kernel."""
+    return not mutant.startswith(_BEYOND_PROGRAMS)
 
 
 def is_good(rates: Sequence[Rate]) -> bool:

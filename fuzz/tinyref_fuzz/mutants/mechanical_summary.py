@@ -40,7 +40,8 @@ class Outcome:
 
     edit: what it replaces and by what, in one line. outcome: `killed` or `lives`. seconds: of the
     processor; wall: by the clock. differs: whether some program differs from that of the healthy
-    compiler, None where nobody looked; traced: of how many kernels. how: what killed it.
+    compiler, None where nobody looked; traced: of how many kernels. how: what killed it. cases: of
+    the fuzzer or the suite, or tests, until the kill or to the end.
     """
 
     mutant: str
@@ -52,6 +53,7 @@ class Outcome:
     differs: bool | None = None
     traced: int = 0
     how: str = ""
+    cases: int = 0
 
     @property
     def is_killed(self) -> bool:
@@ -242,6 +244,8 @@ def page(summary: Summary, survivors: Sequence[Survivor]) -> str:
         "",
         "## What a mutant costs",
         "",
+        "Medians, to the kill or to the end; on the wall of a machine that did other work too.",
+        "",
         *_costs_table(summary),
         "",
         "## By operator",
@@ -275,15 +279,17 @@ def _rates_table(rates: Sequence[Rate]) -> list[str]:
 
 
 def _costs_table(summary: Summary) -> list[str]:
-    heads = ("lane", "outcome", "mutants", "median processor s", "median wall s")
+    heads = ("lane", "outcome", "mutants", "cases", "processor s", "wall s")
     rows = [_row(*heads), _row(*["---"] * len(heads))]
     for lane in sorted({each.lane for each in summary.outcomes}):
         for outcome in (KILLED, LIVES):
             mine = [e for e in summary.outcomes if (e.lane, e.outcome) == (lane, outcome)]
             if mine:
+                cases = statistics.median(each.cases for each in mine)
                 seconds = statistics.median(each.seconds for each in mine)
                 wall = statistics.median(each.wall for each in mine)
-                rows.append(_row(lane, outcome, len(mine), f"{seconds:.1f}", f"{wall:.1f}"))
+                cells = (f"{cases:.0f}", f"{seconds:.1f}", f"{wall:.1f}")
+                rows.append(_row(lane, outcome, len(mine), *cells))
     return rows
 
 

@@ -18,6 +18,7 @@ class Subject:
     kind: the class of bugs. mutant: the name of the edit, empty for a device. device: what is
     fuzzed. stages, causes, is_race: what a right blame names, and whether the order of work-items
     is broken, as of `Mutant`. lane: what is to find it, one of `lanes.LANES`.
+    program_every: which of the fuzzer's cases are tensor programs, one in so many; 0 for none.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Subject:
     causes: tuple[str, ...] = ()
     is_race: bool = False
     lane: str = "fuzz"
+    program_every: int = 0
 
     def is_stage_right(self, found: ExaminedFinding) -> bool:
         """Whether the blamed stage is one of those that may be named."""

@@ -301,6 +301,7 @@ def _request(task: _Task, settings: Settings) -> dict[str, Any]:
         "mutant": task.subject.mutant,
         "device": task.subject.device,
         "lane": task.subject.lane,
+        "program_every": task.subject.program_every,
         "seed": task.seed,
         "trace": settings.traced if task.what == _TRACES else 0,
     }

@@ -24,6 +24,7 @@ from tinyref_fuzz.mutants.planting import plant_in_children
 
 if TYPE_CHECKING:
     from tinyref_fuzz.judge.judge import Judge
+    from tinyref_fuzz.programs.judge import ProgramJudge
     from tinyref_spec.kernel_case import Case, Verdict
 
 # The parent gets a heartbeat this often, so that a hang differs from work.
@@ -43,7 +44,8 @@ class Request:
     seconds of the processor, as of `Clock`. examine: the seconds that the reduction of a finding
     may take, 0 for none. trace: the number of cases whose programs are reported, instead of any
     judging. lane: what is to find the mutant, one of `lanes.LANES`. folder: what the process may
-    write to, its cache of compiled programs too; empty is the user's cache.
+    write to, its cache of compiled programs too; empty is the user's cache. program_every: which
+    cases are tensor programs instead of kernels, one in so many; 0 for none.
     """
 
     mutant: str
@@ -55,6 +57,7 @@ class Request:
     trace: int = 0
     lane: str = "fuzz"
     folder: str = ""
+    program_every: int = 0
 
 
 class Trial:
@@ -67,6 +70,7 @@ class Trial:
         self.reached = reached
         self.send = send
         self.beaten = 0.0
+        self._programs: ProgramJudge | None = None
 
     def run(self) -> None:
         """Until the mutant is killed and its further findings are examined, or time is up."""
@@ -97,7 +101,10 @@ class Trial:
         self.send({"done": True})
 
     def judge_case(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
-        """A case and its verdict; no case where the compiler is too broken to draw its plans."""
+        """A case and its verdict; no case of a program, and where nothing can draw its plans."""
+        every = self.request.program_every
+        if every and number % every == every - 1:
+            return None, self.judge_program(number)
         from tinyref_fuzz.campaign.cases import case_at
         from tinyref_fuzz.judge.judge import verdict_of
         from tinyref_spec.kernel_case import Pair, Symptom, Verdict
@@ -107,6 +114,18 @@ class Trial:
         except Exception as error:  # what the generator raises gives a mutant away as well
             return None, Verdict(Pair.PLAIN, Symptom.ERROR, f"{type(error).__name__}: {error}")
         return case, verdict_of(judge, case)
+
+    def judge_program(self, number: int) -> Verdict:
+        """The verdict on a tensor program, which goes through the scheduler too."""
+        from tinyref_fuzz.campaign.cases import tape_seed
+        from tinyref_fuzz.generate.tape import Tape
+        from tinyref_fuzz.programs.generator import generate
+        from tinyref_fuzz.programs.judge import ProgramJudge
+
+        if self._programs is None:
+            self._programs = ProgramJudge(self.request.device)
+        tape = Tape(seed=tape_seed(self.request.seed, number))
+        return self._programs.verdict(generate(tape, len(self._programs.places.names)))
 
     def beat(self, number: int, clock: Clock) -> None:
         """Sends that it lives, now and then."""
