@@ -111,11 +111,11 @@ HUNG = Death(Cause.TIMEOUT, "no end within 60 s", "the log")
 
 
 def run_of(*messages: dict[str, object], death: Death = CRASHED) -> Run:
-    process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
+    process = scoring.ScoreProcess(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
     process.process.wait()
     process.messages = list(messages)
     process.ready_at = 100.0 if process.first("ready") else None
-    return scoring._run_of(process, scoring._Task(SUBJECT, 3), death, 107.0)
+    return scoring._run_of(process, scoring.Task(SUBJECT, 3), death, 107.0)
 
 
 KILL = {
@@ -522,10 +522,10 @@ def test_programs_that_are_not_all_known_are_not_compared():
 
 
 def traced(found: Scoring, subject: Subject, digests: list[str], is_done: bool) -> None:
-    process = scoring._Process(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
+    process = scoring.ScoreProcess(subprocess.Popen(["true"]), Path("/nowhere"), Pipes(-1, -1, ""))
     process.process.wait()
     process.messages = [{"digest": digest} for digest in digests] + [{"done": True}] * is_done
-    found._trace_digests(process, scoring._Task(subject, 1, "trace"))
+    found._trace_digests(process, scoring.Task(subject, 1, "trace"))
 
 
 @pytest.mark.long

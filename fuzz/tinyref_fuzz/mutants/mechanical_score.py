@@ -6,17 +6,23 @@ with by --resume. A lane counts where the healthy compiler passes it on that dev
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tinyref.errors import UserError
+from tinyref.workers.processes import Death
 from tinyref_fuzz.mutants.mechanical import MechanicalMutant, all_mutants, sample
 from tinyref_fuzz.mutants.mechanical_summary import KILLED, LIVES, Outcome, Rate, Summary
 from tinyref_fuzz.mutants.records import Run, Subject
-from tinyref_fuzz.mutants.score import HEALTHY, Scoring, Settings
+from tinyref_fuzz.mutants.score import FUZZES, HEALTHY, ScoreProcess, Scoring, Settings, Task
+from tinyref_fuzz.mutants.trial import is_program
 
 SAMPLE = 600
+# A task that judges one case without a mutant.
+_CONFIRMS = "confirm"
 # The one of the repository; another one shows that nothing was made for these 600.
 SEED = 18
 # Of the fuzzer's cases every so manieth is a tensor program.
@@ -126,12 +132,52 @@ class MechanicalScoring(Scoring):
         self, chosen: Sample, settings: Settings, file: Path | None, report: Callable[[str], None]
     ) -> None:
         self.sample = chosen
+        # By device: cases that the healthy compiler passes, and those that it fails.
+        self.passed: defaultdict[str, set[int]] = defaultdict(set)
+        self.failed: defaultdict[str, set[int]] = defaultdict(set)
         self.mutants = chosen.mutants()
         super().__init__(subjects_of(self.mutants, chosen.lanes), settings, file, report)
 
     def known(self) -> list[Subject]:
         """All lanes, whichever are chosen now."""
         return subjects_of(self.mutants, LANES)
+
+    def end_process(self, process: ScoreProcess, death: Death) -> None:
+        """Takes a kill by a tensor program back where the healthy compiler fails it too.
+
+        Such a case is a bug that is not fixed yet, and is left out from then on.
+        """
+        task = process.task
+        assert task is not None, "every process has a task"
+        if task.what == _CONFIRMS:
+            self._confirm(process, task)
+            return
+        super().end_process(process, death)
+        killed = process.first("killed")
+        if task.what != FUZZES or killed is None or task.subject.lane != "fuzz":
+            return
+        number, device = int(killed["killed"]), task.subject.device
+        if not is_program(number, task.subject.program_every) or number in self.passed[device]:
+            return
+        check = replace(task.subject, name=task.subject.name, mutant="", kind=HEALTHY)
+        extra = {"start": number, "count": 1, "skip": []}
+        self.waiting.appendleft(Task(check, task.seed, _CONFIRMS, extra))
+
+    def _confirm(self, process: ScoreProcess, task: Task) -> None:
+        number, device = int(task.extra["start"]), task.subject.device
+        if process.first("killed") is None:
+            self.passed[device].add(number)
+            return
+        self.failed[device].add(number)
+        self.report(f"score: {device}: program {number} fails without a mutant: left out")
+        del self.runs[task.subject.name, task.seed]
+        self._save()
+        subject = next(each for each in self.chosen if each.name == task.subject.name)
+        self.waiting.appendleft(Task(subject, task.seed))
+
+    def request_of(self, task: Task) -> dict[str, Any]:
+        """Without the cases that are known to fail."""
+        return {"skip": sorted(self.failed[task.subject.device]), **super().request_of(task)}
 
     def summary(self) -> Summary:
         """What became of the mutants so far."""

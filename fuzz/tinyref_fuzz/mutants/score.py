@@ -34,7 +34,7 @@ HEALTHY = "healthy"
 HEALTHY_SECONDS = 15.0
 # Of what is left out for the same reason so many are named.
 MAX_NAMED = 8
-_FUZZES, _TRACES = "fuzz", "trace"
+FUZZES, _TRACES = "fuzz", "trace"
 # Settings that say how fast and how far, not what comes out.
 _HOW_MUCH = ("jobs", "traced", "minutes")
 
@@ -71,30 +71,32 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
+    """What one process is to do. extra: more of its `Request`."""
+
     subject: Subject
     seed: int
-    what: str = _FUZZES
+    what: str = FUZZES
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
-class _Process(WorkerProcess):
+class ScoreProcess(WorkerProcess):
     """A process at work on one task, and the messages that it has sent so far."""
 
-    task: _Task | None = None
+    task: Task | None = None
     started: float = field(default_factory=time.monotonic)
     ready_at: float | None = None
     messages: list[Message] = field(default_factory=list)
     is_done: bool = False
     folder: Path = Path()
 
-    def begin(self, task: _Task, folder: Path, settings: Settings) -> None:
+    def begin(self, task: Task, folder: Path, request: Mapping[str, Any]) -> None:
         """Gives the process its task, and a folder of its own."""
         self.task = task
         self.folder = folder
-        folder.mkdir(mode=0o700)
         self.limit(Limits(SILENCE_SECONDS, MEMORY_BYTES))
-        self.send({**_request(task, settings), "folder": str(folder)})
+        self.send({**request, "folder": str(folder)})
 
     def add(self, message: Message, settings: Settings) -> None:
         """Keeps what it sent."""
@@ -131,6 +133,7 @@ class Scoring:
         self.digests: dict[tuple[str, str, int], list[str]] = {}
         self.is_resumed = False
         self.until = math.inf
+        self.waiting: deque[Task] = deque()
 
     def resume(self, restart: bool = False) -> None:
         """Takes over what the file has, also of subjects that are not chosen.
@@ -184,10 +187,10 @@ class Scoring:
         """All that a file may have runs of."""
         return subjects()
 
-    def to_go(self) -> list[_Task]:
+    def to_go(self) -> list[Task]:
         """What is to be run yet."""
         return [
-            _Task(subject, seed)
+            Task(subject, seed)
             for seed in self.settings.numbers
             for subject in self.chosen
             if (subject.name, seed) not in self.runs
@@ -220,27 +223,28 @@ class Scoring:
 
     # Processes
 
-    def _work(self, tasks: Sequence[_Task]) -> None:
-        waiting = deque(tasks)
+    def _work(self, tasks: Sequence[Task]) -> None:
+        waiting = self.waiting = deque(tasks)
         kept = self.settings
         common = {"further": kept.further, "examine": kept.examine}
         with (
             tempfile.TemporaryDirectory(prefix="tinyref-score-") as scratch,
-            Pool(_MODULE, common, _Process) as pool,
+            Pool(_MODULE, common, ScoreProcess) as pool,
         ):
             while waiting or pool.workers:
                 if time.monotonic() > self.until:
                     waiting.clear()
                 while waiting and len(pool.workers) < self.settings.jobs:
-                    folder = Path(scratch) / str(len(waiting))
-                    pool.start().begin(waiting.popleft(), folder, kept)
+                    folder = Path(tempfile.mkdtemp(dir=scratch))
+                    task = waiting.popleft()
+                    pool.start().begin(task, folder, self.request_of(task))
                 for process, event in pool.events(1.0):
                     if isinstance(event, Death):
-                        self._end_process(process, event)
+                        self.end_process(process, event)
                     else:
                         process.add(event, self.settings)
 
-    def _end_process(self, process: _Process, death: Death) -> None:
+    def end_process(self, process: ScoreProcess, death: Death) -> None:
         ended = time.monotonic()
         # Nothing that a mutant compiled is left for another one.
         shutil.rmtree(process.folder, ignore_errors=True)
@@ -253,15 +257,19 @@ class Scoring:
         self._save()
         self.report(f"{describe(run)}; {len(self.to_go())} to go")
 
+    def request_of(self, task: Task) -> dict[str, Any]:
+        """What the process of a task is asked for."""
+        return _request(task, self.settings)
+
     def _save(self) -> None:
         if self.file is not None:
             write_score(self.file, self.score())
 
     # Survivors
 
-    def _traces(self) -> list[_Task]:
+    def _traces(self) -> list[Task]:
         """For every mutant that lives under a seed: its programs, and those without it."""
-        tasks: dict[tuple[str, str, int], _Task] = {}
+        tasks: dict[tuple[str, str, int], Task] = {}
         for run in self.runs.values():
             is_known = run.triggered or run.traced >= self.settings.traced
             if run.killed or run.problem or is_known:
@@ -271,10 +279,10 @@ class Scoring:
                 continue
             healthy = replace(subject, name="healthy", mutant="")
             for each in (subject, healthy):
-                tasks[each.mutant, each.device, run.seed] = _Task(each, run.seed, _TRACES)
+                tasks[each.mutant, each.device, run.seed] = Task(each, run.seed, _TRACES)
         return list(tasks.values())
 
-    def _trace_digests(self, process: _Process, task: _Task) -> None:
+    def _trace_digests(self, process: ScoreProcess, task: Task) -> None:
         # A mutant may end its process, which is a difference; the healthy compiler may not.
         if process.first("done") is None and not task.subject.mutant:
             return
@@ -292,7 +300,7 @@ class Scoring:
         self._save()
 
 
-def _request(task: _Task, settings: Settings) -> dict[str, Any]:
+def _request(task: Task, settings: Settings) -> dict[str, Any]:
     # That it passes is known of longer runs: here it shows that the device works as it should.
     is_healthy = task.subject.kind == HEALTHY
     seconds = min(settings.seconds, HEALTHY_SECONDS) if is_healthy else settings.seconds
@@ -304,10 +312,11 @@ def _request(task: _Task, settings: Settings) -> dict[str, Any]:
         "program_every": task.subject.program_every,
         "seed": task.seed,
         "trace": settings.traced if task.what == _TRACES else 0,
+        **task.extra,
     }
 
 
-def _run_of(process: _Process, task: _Task, death: Death, ended: float) -> Run:
+def _run_of(process: ScoreProcess, task: Task, death: Death, ended: float) -> Run:
     """What became of one mutant under one seed, from all messages of its process."""
     run = Run(task.subject.name, task.seed)
     refused, broken = process.first("refused"), process.first("broken")
@@ -332,7 +341,7 @@ def _run_of(process: _Process, task: _Task, death: Death, ended: float) -> Run:
     return _run_of_death(run, process, death, ended)
 
 
-def _run_of_survivor(run: Run, judged: Message, process: _Process) -> Run:
+def _run_of_survivor(run: Run, judged: Message, process: ScoreProcess) -> Run:
     """A run whose process came to the end of its cases."""
     return replace(
         run,
@@ -362,7 +371,7 @@ def _run_of_kill(run: Run, killed: Message, death: str) -> Run:
     )
 
 
-def _run_of_death(run: Run, process: _Process, death: Death, ended: float) -> Run:
+def _run_of_death(run: Run, process: ScoreProcess, death: Death, ended: float) -> Run:
     """A run whose process ended in a case, or as it imported the compiler.
 
     That gives a mutant away like a wrong value; isolation makes it cost one case.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,8 @@ class Request:
     may take, 0 for none. trace: the number of cases whose programs are reported, instead of any
     judging. lane: what is to find the mutant, one of `lanes.LANES`. folder: what the process may
     write to, its cache of compiled programs too; empty is the user's cache. program_every: which
-    cases are tensor programs instead of kernels, one in so many; 0 for none.
+    cases are tensor programs instead of kernels, one in so many; 0 for none. start, count, skip:
+    the number of the first case, how many there are (0 for as many as fit), those left out.
     """
 
     mutant: str
@@ -58,6 +60,14 @@ class Request:
     lane: str = "fuzz"
     folder: str = ""
     program_every: int = 0
+    start: int = 0
+    count: int = 0
+    skip: tuple[int, ...] = ()
+
+
+def is_program(number: int, every: int) -> bool:
+    """Whether a case is a tensor program, where one in `every` is."""
+    return every > 0 and number % every == every - 1
 
 
 class Trial:
@@ -82,28 +92,35 @@ class Trial:
         until = self.request.seconds
         at_most = MAX_WAITING * (self.request.seconds + self.request.further)
         is_killed = False
-        number = 0
-        while clock.processor < until and clock.wall < at_most and len(findings) < MAX_FINDINGS:
+        judged = 0
+        for number in self.numbers():
+            if clock.processor >= until or clock.wall >= at_most or len(findings) >= MAX_FINDINGS:
+                break
             self.beat(number, clock)
             case, verdict = self.judge_case(judge, number)
-            number += 1
+            judged += 1
             if verdict.agrees:
                 continue
             if not is_killed:
                 is_killed = True
                 until = clock.processor + self.request.further
-                self.send(kill_message(number - 1, verdict, clock))
+                self.send(kill_message(number, verdict, clock))
             if case is not None:
                 findings.append((case, verdict))
-        self.send({"judged": number, "reached": self.reached.count, **clock.read()})
+        self.send({"judged": judged, "reached": self.reached.count, **clock.read()})
         for case, verdict in findings:
             self.examine_finding(case, verdict)
         self.send({"done": True})
 
+    def numbers(self) -> Iterator[int]:
+        """The numbers of the cases to judge."""
+        start, count = self.request.start, self.request.count
+        numbers = range(start, start + count) if count else itertools.count(start)
+        return (number for number in numbers if number not in self.request.skip)
+
     def judge_case(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case of a program, and where nothing can draw its plans."""
-        every = self.request.program_every
-        if every and number % every == every - 1:
+        if is_program(number, self.request.program_every):
             return None, self.judge_program(number)
         from tinyref_fuzz.campaign.cases import case_at
         from tinyref_fuzz.judge.judge import verdict_of
