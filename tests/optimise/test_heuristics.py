@@ -24,6 +24,8 @@ from tinyref.schedule import schedule
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
@@ -168,6 +170,43 @@ def test_a_large_product_gets_a_block_and_a_packed_panel() -> None:
     assert [axis.kind.value for axis in plan.axes].count("upcast") >= 2
     assert plan.packed == (2,)
     assert not plan_for(square(8), CPU_LIKE).packed
+
+
+def test_an_operand_is_packed_where_its_lanes_are_far_apart() -> None:
+    plan = plan_for(named.matmul(48, 32, 100, f32, is_transposed=True), CPU_LIKE)
+    assert ", ".join(map(str, plan.axes)) == (
+        # Columns of the result, whose stores are neighbours, and inside of them its rows.
+        "global 2, global 6, reduce 100, upcast 16, upcast 8"
+    )
+    assert plan.packed == (2,)
+    # Too few rows use the copy; and a panel that takes more than half of the scratch memory.
+    assert not plan_for(named.matmul(8, 12, 100, f32, is_transposed=True), CPU_LIKE).packed
+    assert not plan_for(named.matmul(48, 64, 5000, f32, is_transposed=True), CPU_LIKE).packed
+
+
+def test_the_lanes_of_a_packed_operand_are_vectors() -> None:
+    program = compile_kernel(named.matmul(48, 32, 100, f32, is_transposed=True), CPU_LIKE)
+    in_scratch = [
+        node.dtype.lanes
+        for node in program.uops
+        if node.op is Ops.LOAD and any(each.op is Ops.DEFINE_LOCAL for each in node.toposort())
+    ]
+    assert in_scratch == [16]
+
+
+def test_a_convolution_has_the_output_channels_as_lanes() -> None:
+    # No vector of its 11 columns is a whole one, and its windows overlap.
+    windows = ShapeTracker((View((32, 9, 11, 4, 3, 3), (0, 13, 1, 143, 13, 1)),))
+    weights = shaped(32, 1, 1, 4, 3, 3).expand((32, 9, 11, 4, 3, 3))
+    products = build.mul(load(1, f32, windows), load(2, f32, weights))
+    sums = build.reduce(Ops.ADD, products, (3, 4, 5))
+    # What is added afterwards is no operand of the sum.
+    bias = load(3, f32, shaped(32, 1, 1, 1, 1, 1).expand((32, 9, 11, 1, 1, 1)))
+    plan = plan_for(kernel_of(build.add(sums, bias), 32, 9, 11, 1, 1, 1), CPU_LIKE)
+    assert ", ".join(map(str, plan.axes)) == (
+        "global 2, global 9, reduce 4, reduce 3, reduce 3, upcast 16, upcast 11"
+    )
+    assert plan.packed == (2,)
 
 
 def test_a_long_reduce_with_few_outputs_is_shared_out() -> None:

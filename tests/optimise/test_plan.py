@@ -16,11 +16,13 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
-from tinyref.optimise.plan import KIND_ORDER, Axis, Plan
+from tinyref.optimise.plan import KIND_ORDER, Axis, Plan, changes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
@@ -191,6 +193,15 @@ def test_the_text_of_a_plan() -> None:
     assert text == "global 3, reduce 4, unroll 4, upcast 2 after UPCAST(0, 2) UNROLL(1, 4)"
     nothing = Plan.of(kernel_of(build.const(i32, 7)), LOOPS)
     assert str(nothing) == "no axes"
+
+
+def test_what_the_last_of_several_views_repeats_does_not_change() -> None:
+    padded = shaped(4).pad(((1, 1),))
+    repeated = ShapeTracker((*padded.views, View((3, 2, 5), (0, 1, 1))))
+    assert changes(load(1, dtypes.float32, repeated)) == {1, 2}
+    # It is there at some places only: its value changes along the first axis too.
+    gated = ShapeTracker((*padded.views, View((3, 6), (0, 1), 0, ((0, 2), (0, 6)))))
+    assert changes(load(1, dtypes.float32, gated)) == {0, 1}
 
 
 # --- limits ---------------------------------------------------------------------------------------

@@ -249,12 +249,17 @@ class Lowering:
     def _packed(self, node: UOp) -> UOp:
         """What `node` loads, from a copy in scratch memory that is made before it is used.
 
-        The copy has an element for every iteration of the reduce and every lane, neighbours of the
-        buffer last, so that vectors stay vectors.
+        The copy has an element for every iteration of the reduce and every lane: lanes last, and
+        of these the neighbours of the buffer, so that they are vectors whatever its order.
         """
-        inside = self.plan.axes_of(node, AxisKind.REDUCE, *LANE_KINDS)
         strides = element_strides(node)
-        inside.sort(key=functools.partial(_step, strides), reverse=True)
+        step = functools.partial(_step, strides)
+        loops_of_reduce = self.plan.axes_of(node, AxisKind.REDUCE)
+        lanes = self.plan.axes_of(node, *LANE_KINDS)
+        inside = [
+            *sorted(loops_of_reduce, key=step, reverse=True),
+            *sorted(lanes, key=step, reverse=True),
+        ]
         memory = self.define_local(node.dtype, number_of(axis.extent for axis in inside))
         filling = dict(self.counters)
         loops = []

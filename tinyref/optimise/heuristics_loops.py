@@ -5,7 +5,8 @@ Measured on x86 with 512-bit vectors; `tinyref bench --row "quality.*"` shows wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Axis, Plan, axes_of, number_of
@@ -26,6 +27,8 @@ SHORT_LOOP = 4
 MAX_COPIED = 64
 # The copy of a panel pays from so many uses of each element, and for arrays beyond a small cache.
 PACK_USES = 16
+# Rows of a block whose lanes are packed: each takes a register for its sums.
+BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
 PACK_BYTES = 32 * 1024
 # Of a reduce of so many operations, so many iterations are computed side by side in a heavy kernel.
 LONG_CHAIN = 3
@@ -37,8 +40,8 @@ THREAD_WORK = 1 << 19
 
 def optimised_for_loops(plan: Plan) -> Plan:
     """`plan` with lanes, a register block, unrolled short loops and threads, where they pay."""
-    plan = _with_lanes(plan)
-    plan = _with_block(plan)
+    natural = _with_lanes(plan)
+    plan = _with_packed_lanes(plan, natural.lanes) or _with_block(natural)
     plan = _with_reduce_lanes(plan)
     plan = _with_short_loops(plan)
     return _with_threads(plan)
@@ -118,7 +121,7 @@ def _with_block(plan: Plan) -> Plan:
     """
     lanes = [axis for axis in plan.axes if axis.kind is AxisKind.UPCAST]
     depth = number_of(axis.extent for axis in plan.axes if axis.kind is AxisKind.REDUCE)
-    loads = [access for access in accesses(plan) if not access.is_store]
+    loads = _summed_loads(plan)
     panel = [access for access in loads if lanes and lanes[0].target in access.moves]
     if len(panel) != 1 or len(loads) < 2 or depth == 1:
         return plan
@@ -141,19 +144,97 @@ def _with_block(plan: Plan) -> Plan:
     uses = _extent(plan, rows[-1])
     if uses < PACK_USES or bytes_of_column * vectors < PACK_BYTES:
         return plan
-    return _pack_panel(plan, column, rows[-1], panel[0].slot)
+    return _pack_panel(plan, rows, panel[0].slot) or plan
 
 
-def _pack_panel(plan: Plan, column: int, row: int, slot: int) -> Plan:
-    """The panel of a buffer in scratch memory, filled inside the columns and outside the rows."""
-    first, second = plan.number_along(row), plan.number_along(column)
-    swapped: Plan | None = plan
-    if first is not None and second is not None and first < second:
-        swapped = plan.legal(Opt(OptOp.SWAP, first, second))
-    inner = None if swapped is None else swapped.number_along(row)
-    if swapped is None or inner is None:
-        return plan
-    return swapped.legal(Opt(OptOp.PACK, inner, slot)) or plan
+@dataclass(frozen=True, order=True)
+class _Panel:
+    """A load that is copied so that `lanes` along the axis of `column` are neighbours.
+
+    stores: how many stores have neighbours there anyway. uses: how often each element of the copy
+    is loaded. rows: the axes that are no part of it. Better ones are greater.
+    """
+
+    lanes: int
+    stores: int
+    uses: int
+    column: int
+    slot: int
+    rows: tuple[int, ...]
+
+
+def _with_packed_lanes(plan: Plan, natural: int) -> Plan | None:
+    """Lanes along an axis in which one operand of a product moves, whatever its stride: it is
+    packed. None where no such axis has more lanes than the `natural` ones.
+
+    So convolutions have the output channels as lanes, and products with a transposed matrix its
+    rows. Source of the scheme: Zhang, Franchetti and Low, "High performance zero-memory overhead
+    direct convolutions", 2018.
+    """
+    panel = max(_panels(plan), default=None)
+    if panel is None or panel.lanes <= natural:
+        return None
+    number = plan.number_along(panel.column)
+    if number is None:
+        return None
+    plan = plan.cut_lanes(number, panel.lanes)
+    heights = {row: _divisor(_extent(plan, row), BLOCK_HEIGHTS) for row in panel.rows}
+    # Of equally high blocks the one along the innermost axis.
+    row = max(panel.rows, key=lambda each: (heights[each], each))
+    return _pack_panel(_upcast(plan, row, heights[row]), panel.rows, panel.slot)
+
+
+def _panels(plan: Plan) -> Iterator[_Panel]:
+    """The operands of the one sum of the kernel that may be packed, with their lanes."""
+    reduces = list(reduce_axes(plan))
+    loads = _summed_loads(plan)
+    if len(reduces) != 1 or len(loads) < 2:
+        return
+    depth = number_of(axis.extent for axis in reduces[0][1])
+    numbers = plan.of_kind(AxisKind.GLOBAL)
+    for number in numbers:
+        axis = plan.axes[number]
+        moving = [load for load in loads if axis.target in load.moves]
+        if len(moving) != 1:
+            continue
+        (load,) = moving
+        lanes = _lanes(plan, axis, accesses(plan))
+        stores = sum(each.is_store and each.is_unit(axis) for each in accesses(plan))
+        rows = tuple(
+            target
+            for target in (plan.axes[other].target for other in numbers)
+            if target not in load.moves and any(target in access.moves for access in loads)
+        )
+        uses = number_of(_extent(plan, row) for row in rows)
+        bytes_of_panel = depth * lanes * load.itemsize
+        fits = 2 * bytes_of_panel <= plan.capabilities.shared_bytes
+        if rows and uses >= PACK_USES and fits:
+            yield _Panel(lanes, stores, uses, axis.target, load.slot, rows)
+
+
+def _pack_panel(plan: Plan, rows: Collection[int], slot: int) -> Plan | None:
+    """The panel of a buffer in scratch memory, filled outside of the loops over `rows`.
+
+    They are the axes that are no part of it, and go inside of all others. None where it is illegal.
+    """
+    while True:
+        numbers = plan.of_kind(AxisKind.GLOBAL)
+        inside = [number for number in numbers if plan.axes[number].target in rows]
+        if not inside:
+            return None
+        late = [number for number in numbers if number > inside[0] and number not in inside]
+        if not late:
+            return plan.legal(Opt(OptOp.PACK, inside[-1], slot))
+        swapped = plan.legal(Opt(OptOp.SWAP, inside[0], late[-1]))
+        if swapped is None:
+            return None
+        plan = swapped
+
+
+def _summed_loads(plan: Plan) -> list[Access]:
+    """The loads of what the kernel reduces, and not those of what is made of the result."""
+    summed = {part for node, _ in reduce_axes(plan) for part in node.src[0].toposort()}
+    return [access for access in accesses(plan) if access.node in summed and not access.is_store]
 
 
 def _extent(plan: Plan, target: int) -> int:

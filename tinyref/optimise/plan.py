@@ -327,10 +327,10 @@ def changes(node: UOp) -> frozenset[int]:
     if node.op is Ops.LOAD:
         return changes(node.src[0])
     if isinstance(node.arg, ViewArg):
-        views = tracker_of(node).views
-        if len(views) > 1 or node.op is Ops.VALID:
+        if node.op is Ops.VALID:
             return axes_of(node)
-        (view,) = views
+        # The last of several views takes the axes: where it repeats, all of them do.
+        view = tracker_of(node).views[-1]
         repeated = [
             stride == 0 and (view.mask is None or view.mask[axis] == (0, view.shape[axis]))
             for axis, stride in enumerate(view.strides)

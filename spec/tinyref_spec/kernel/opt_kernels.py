@@ -16,6 +16,8 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.kernel import gathers
@@ -213,6 +215,32 @@ def prime_matmul(dtype: DType) -> Subject:
     return _multiplied(dtype, 5, 7, 11)
 
 
+def transposed_matmul(dtype: DType) -> Subject:
+    """out[i, j] = sum_k a[i, k] * b[j, k]: axes global 8, global 12, reduce 16."""
+    a, b = _values(dtype, 8, 16), _values(dtype, 12, 16, seed=2)
+    kernel = named.matmul(8, 12, 16, dtype, is_transposed=True)
+    wide = a.astype(np.float64) @ b.astype(np.float64).T
+    return Subject(kernel, [None, a, b], [_as(dtype, wide)])
+
+
+def convolution(dtype: DType) -> Subject:
+    """out[o, i] = sum over c, k of x[c, i + k - 1] * w[o, c, k], x 0 outside of its 6 elements.
+
+    Axes global 8, global 6, reduce 4, reduce 3.
+    """
+    x, w = _values(dtype, 4, 6), _values(dtype, 8, 4, 3, seed=2)
+    # Windows of 3 along 8 elements, of which the first and the last are padding.
+    rows = shaped(4, 6).pad(((0, 0), (1, 1)))
+    windows = ShapeTracker((*rows.views, View((8, 6, 4, 3), (0, 1, 8, 1))))
+    weights = shaped(8, 1, 4, 3).expand((8, 6, 4, 3))
+    terms = build.mul(load(1, dtype, windows), load(2, dtype, weights))
+    wide = np.pad(x.astype(np.float64), ((0, 0), (1, 1)))
+    taps = np.stack([wide[:, k : k + 6] for k in range(3)], 2)
+    expected = np.einsum("cik,ock->oi", taps, w.astype(np.float64))
+    kernel = kernel_of(total(terms, 2, 3), 8, 6, 1, 1)
+    return Subject(kernel, [None, x, w], [_as(dtype, expected)])
+
+
 def large_product(dtype: DType) -> Subject:
     """The same with a long reduce: axes global 16, global 16, reduce 256."""
     return _multiplied(dtype, 16, 16, 256)
@@ -373,7 +401,8 @@ FORMS: dict[str, Form] = {
     for form in (
         *(add, transpose, prime, outer, padded, multi_view, two_outputs, smaller_output),
         *(in_place, symbolic_rows, row_sum, column_sum, all_sum, prime_sum, row_max, product),
-        *(matmul, prime_matmul, large_product, nested, nested_sums, sibling, two_lengths),
+        *(matmul, prime_matmul, transposed_matmul, convolution, large_product, nested),
+        *(nested_sums, sibling, two_lengths),
         *(softmax, reduce_outputs, masked_sum, chosen_sum, repeated_sum, repeated_nested),
         *(shifted_sum, scaled_sum, sum_in_place, square, symbolic_row_sums, symbolic_columns),
         *(symbolic_repeated, gathered_product),

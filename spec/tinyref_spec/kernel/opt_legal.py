@@ -467,6 +467,33 @@ _PACK = (
     Legal(
         "pack.prime", "prime_matmul", (("PACK(0, 2)", "global 5, global 7, reduce 11"),), "int64"
     ),
+    # The lanes of the copy are neighbours, which those of the buffer are not.
+    Legal(
+        "pack.transposed",
+        "transposed_matmul",
+        (
+            (
+                "UPCAST(1, 4) UPCAST(0, 2) PACK(0, 2)",
+                "global 4, global 3, reduce 16, upcast 4, upcast 2",
+            ),
+            (
+                "UPCAST(1, 4) UNROLL(2, 2) PACK(0, 2)",
+                "global 8, global 3, reduce 8, unroll 2, upcast 4",
+            ),
+        ),
+        "float32",
+    ),
+    Legal(
+        "pack.convolution",
+        "convolution",
+        (
+            (
+                "UPCAST(0, 4) UPCAST(1, 3) PACK(1, 2)",
+                "global 2, global 2, reduce 4, reduce 3, upcast 4, upcast 3",
+            ),
+        ),
+        "float32",
+    ),
     Legal("pack.repeated", "repeated_sum", (("PACK(0, 1)", "global 6, reduce 8"),)),
     Legal(
         "pack.gathered",
