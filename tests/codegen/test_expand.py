@@ -248,6 +248,34 @@ def test_a_lane_inside_a_quotient_is_put_in(op: Ops) -> None:
     agree(root, [zeros(12), values], {0: expected.tolist()})
 
 
+def test_a_row_at_a_loaded_position_is_a_vector() -> None:
+    """out[i, u] = table[index[i], u] where that is a row, and -1 elsewhere."""
+    i, u = loop(4, 0), upcast(4, 1)
+    index = build.cast(build.load(at(memory(2, 4), i)), dtypes.index)
+    is_row = build.both(build.at_least(index, 0), build.less(index, 3))
+    row = build.where(is_row, index, build.const(dtypes.index, 0))
+    x = build.load(at(memory(1, 12), (row, 4), u), is_row, -1)
+    root = build.sink(build.store(at(memory(0, 16), (i, 4), u), x))
+    places = np.array([2, 0, 7, 1], np.int32)
+    expected = [8, 9, 10, 11, 0, 1, 2, 3, -1, -1, -1, -1, 4, 5, 6, 7]
+    table = np.arange(12, dtype=np.int32)
+    expanded = agree(root, [zeros(16), table, places], {0: expected})
+    assert widths(expanded["scalars"], LOADS, 1) == [1] * 4
+    for device in ("fours", "vectors"):
+        assert widths(expanded[device], LOADS, 1) == widths(expanded[device], STORES) == [4]
+
+
+def test_rows_are_stored_at_loaded_positions_as_vectors() -> None:
+    """table[index[i], u] = in[i, u]; a row that is written twice keeps what came last."""
+    i, u = loop(3, 0), upcast(4, 1)
+    row = build.cast(build.load(at(memory(2, 3), i)), dtypes.index)
+    x = build.load(at(memory(1, 12), (i, 4), u))
+    root = build.sink(build.store(at(memory(0, 12), (row, 4), u), x))
+    values, places = np.arange(12, dtype=np.int32), np.array([2, 1, 2], np.int32)
+    expanded = agree(root, [zeros(12), values, places], {0: [0] * 4 + [4, 5, 6, 7, 8, 9, 10, 11]})
+    assert widths(expanded["vectors"], STORES) == [4]
+
+
 def test_a_position_that_was_loaded() -> None:
     i, u = loop(2, 0), upcast(4, 1)
     place = build.load(at(memory(1, 8), (i, 4), u))

@@ -91,7 +91,10 @@ class Row:
 
 
 class Accesses:
-    """The elements of the LOADs and STOREs whose positions and gates are index arithmetic."""
+    """The elements of the LOADs and STOREs whose positions and gates are known lane by lane.
+
+    They are index arithmetic; a value that all lanes have in common may be any other.
+    """
 
     def __init__(
         self,
@@ -111,10 +114,21 @@ class Accesses:
         accesses = [node for node in order if node.op in (Ops.LOAD, Ops.STORE)]
         self.written = {memory_of(node.src[0]) for node in accesses if node.op is Ops.STORE}
         for access in accesses:
-            if _is_regular(access):
+            if self._is_regular(access):
                 self.rows[access] = self._rows(access)
         for site, run in self.runs.items():
             run.cover(divisor_of(site.base), {1, *capabilities.vector_lanes})
+
+    def _is_regular(self, access: UOp) -> bool:
+        """Whether position and gate are known lane by lane, and the alternative is a constant."""
+        position = skip_after(access.src[0]).src[1]
+        if not is_index_arithmetic(position) and self.positions.stepped(position) is None:
+            return False
+        if len(access.src) < 3:
+            return True
+        gate = access.src[2]
+        is_constant = access.op is Ops.STORE or isinstance(access.src[1].arg, ConstArg)
+        return is_constant and (is_index_arithmetic(gate) or not self.dependence.masks[gate])
 
     def _rows(self, access: UOp) -> list[Row]:
         memory = memory_of(access.src[0])
@@ -184,17 +198,6 @@ class Accesses:
             # than it does a lane of another vector.
             return 1
         return max(MAX_BYTES // dtype.itemsize, 1)
-
-
-def _is_regular(access: UOp) -> bool:
-    """Whether position and gate are index arithmetic, and the alternative is a constant."""
-    address = skip_after(access.src[0])
-    if not is_index_arithmetic(address.src[1]):
-        return False
-    if len(access.src) < 3:
-        return True
-    is_constant = access.op is Ops.STORE or isinstance(access.src[1].arg, ConstArg)
-    return is_constant and is_index_arithmetic(access.src[2])
 
 
 def is_false(gate: UOp | None) -> bool:

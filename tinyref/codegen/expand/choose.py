@@ -117,7 +117,7 @@ def _gate_of(access: UOp) -> UOp | None:
 def _alignment(access: UOp, lane_range: UOp, dependence: Dependence) -> int:
     """A divisor of every position along a unit stride (0: of all); 1 for any other stride."""
     address = skip_after(access.src[0])
-    if address.op is not Ops.INDEX or not is_index_arithmetic(address.src[1]):
+    if address.op is not Ops.INDEX:
         return 1
     found = stepped(address.src[1], dependence)
     if found is None or found.steps.get(lane_range) != 1:

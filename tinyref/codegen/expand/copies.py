@@ -182,6 +182,14 @@ class Expansion:
 
     # Memory
 
+    def _made(self, node: UOp) -> UOp:
+        """The base or the gate of a site, with what became of the values in it."""
+        if is_index_arithmetic(node):
+            return node
+        if node in self.done:
+            return self.done[node][0]
+        return node.replace(src=tuple(map(self._made, node.src)))
+
     def _address(self, address: UOp, position: UOp) -> UOp:
         """The address at another position, after all that it waits for."""
         if address.op is Ops.INDEX:
@@ -210,14 +218,15 @@ class Expansion:
         found = self.loaded.get((run, start))
         if found is None:
             site = run.site
-            address = self._address(node.src[0], shift(site.base, start))
+            address = self._address(node.src[0], shift(self._made(site.base), start))
             alternative = 0 if site.alternative is None else site.alternative.value
-            found = build.load(address, site.gate, alternative, width)
+            gate = None if site.gate is None else self._made(site.gate)
+            found = build.load(address, gate, alternative, width)
             self.loaded[run, start] = found
         return found, distance - start
 
     def _load_alone(self, node: UOp, copy: int, lane: int) -> UOp:
-        """One element by itself: its position or gate is not index arithmetic."""
+        """One element by itself: its position or gate is another value in each lane."""
         position = self._scalar(node, skip_after(node.src[0]).src[1], copy, lane)
         address = self._address(node.src[0], position)
         if len(node.src) == 1:
@@ -262,12 +271,12 @@ class Expansion:
             start, width = run.windows[distance]
             if (run, start) not in vectors:
                 vectors[run, start] = join([pieces[run, start + lane] for lane in range(width)])
-        return [
-            build.store(
-                self._address(node.src[0], shift(run.site.base, start)), vector, run.site.gate
-            )
-            for (run, start), vector in vectors.items()
-        ]
+        stores = []
+        for (run, start), vector in vectors.items():
+            address = self._address(node.src[0], shift(self._made(run.site.base), start))
+            gate = None if run.site.gate is None else self._made(run.site.gate)
+            stores.append(build.store(address, vector, gate))
+        return stores
 
 
 def _tidy(node: UOp) -> UOp:

@@ -28,13 +28,16 @@ class Stepped:
 
 
 def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
-    """`position` by its lane ranges; None where one of them stands in a quotient or the like."""
+    """`position` by its lane ranges; None where one of them stands in a quotient or the like.
+
+    What it has besides them may be any values that do not depend on one, such as a loaded index.
+    """
     linear = exact(position) if position.dtype is dtypes.index else None
     if linear is None:
         return None
     steps = {term: k for term, k in linear.terms.items() if term in dependence.bits}
     rest = {term: k for term, k in linear.terms.items() if term not in steps}
-    if any(dependence.masks[term] for term in rest):
+    if any(dependence.masks.get(term, -1) for term in rest):
         return None
     return Stepped(to_node(dtypes.index, Linear(rest, 0)), steps, linear.constant)
 
