@@ -135,6 +135,8 @@ class MechanicalScoring(Scoring):
         # By device: cases that the healthy compiler passes, and those that it fails.
         self.passed: defaultdict[str, set[int]] = defaultdict(set)
         self.failed: defaultdict[str, set[int]] = defaultdict(set)
+        # Of a mutant that was taken back, the seconds that it may still live.
+        self.left: dict[str, float] = {}
         self.mutants = chosen.mutants()
         super().__init__(subjects_of(self.mutants, chosen.lanes), settings, file, report)
 
@@ -170,10 +172,14 @@ class MechanicalScoring(Scoring):
             return
         self.failed[device].add(number)
         self.report(f"score: {device}: program {number} fails without a mutant: left out")
-        del self.runs[task.subject.name, task.seed]
+        run = self.runs.pop((task.subject.name, task.seed))
         self._save()
         subject = next(each for each in self.chosen if each.name == task.subject.name)
-        self.waiting.appendleft(Task(subject, task.seed))
+        # The cases before it agree: what is left of the time goes into those after it.
+        left = self.left.get(subject.name, self.settings.seconds) - run.seconds
+        self.left[subject.name] = max(left, 1.0)
+        extra = {"start": number + 1, "seconds": self.left[subject.name]}
+        self.waiting.appendleft(Task(subject, task.seed, FUZZES, extra))
 
     def request_of(self, task: Task) -> dict[str, Any]:
         """Without the cases that are known to fail."""
