@@ -321,6 +321,18 @@ class _Generator:
             return None
         return self._make(op, (number,), axes, self.tape.chance(30))
 
+    def _compare(self) -> None:
+        """Elements beside their sum or maximum, as in a softmax: the reduce is a kernel before."""
+        number = self._pick(lambda array: array.places.ndim > 0 and array.dtype != "bool")
+        if number is None:
+            return
+        op, axis = self.tape.pick(("sum", "max")), self.tape.below(self.arrays[number].places.ndim)
+        whole = self._make(op, (number,), (axis,), True)
+        if whole is not None and are_operands(self.arrays[number], self.arrays[whole]):
+            both = self._make(self.tape.pick(("sub", "add", "mul", "lt")), (number, whole))
+            if both is not None and not self.scope.is_function and self.tape.chance(50):
+                self._try(Step("drop", (whole,)))
+
     def _combine(self) -> int | None:
         number = self._pick(lambda array: array.places.ndim > 0 and not array.is_symbolic)
         if number is None:
@@ -609,6 +621,7 @@ _MAKERS: tuple[Maker, ...] = (
     ("binary", 9, _Generator._binary),
     ("where", 2, _Generator._where),
     ("reduce", 4, _Generator._reduce),
+    ("compare", 4, _Generator._compare),
     ("combine", 3, _Generator._combine),
     ("memory", 3, _Generator._memory),
     ("write", 10, _Generator._write),

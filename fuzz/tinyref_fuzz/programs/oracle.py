@@ -186,6 +186,8 @@ def move(op: str, x: Elements, values: Sequence[Value]) -> Elements:
 
 def _cast(x: Elements, name: str) -> Elements:
     target = np.dtype(name)
+    if target == x.dtype:
+        raise MeaninglessError("a cast that casts nothing: it gives the tensor itself")
     if x.dtype.kind == "f" and target.kind in "iu" and x.size:
         # What is out of range has no specified value.
         limits = np.iinfo(target)

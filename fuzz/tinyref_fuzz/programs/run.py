@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,9 @@ import numpy as np
 
 from tinyref import Tensor, TinyJit, Variable
 from tinyref.config import Context
+from tinyref.device import Allocator, Device
 from tinyref.errors import DeviceError, UserError
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.kernel import making_kernels
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
 from tinyref_fuzz.programs.oracle import Elements
@@ -25,6 +28,7 @@ from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 
 _FILE = "<program>"
+_POISON = 0x5B
 # What tinyref says that it does not do: to order writes that need each other's old elements, and to
 # replay a function that keeps a tensor in other memory than it had.
 REFUSALS = (
@@ -33,6 +37,7 @@ REFUSALS = (
     "is gone, or has other memory by now",
     "is a tensor that the function assigns to as well",
     "shares memory with",
+    "in the same memory, as after clone()",
 )
 
 
@@ -87,6 +92,8 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
         if any(step.op == "disk" for step in program.all_steps()):
             names["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
         stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(way.replays)))
+        for name in places.names:
+            stack.enter_context(_poisoned(Device[name].allocator))
         if way.evaluates:
             stack.enter_context(making_kernels(evaluated_kernel))
         try:
@@ -99,6 +106,26 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
         names.clear()
         del check
     return outcome
+
+
+@contextlib.contextmanager
+def _poisoned(allocator: Allocator) -> Iterator[None]:
+    """Fresh memory of the host holds a pattern, so that what nobody wrote is wrong in each run."""
+    if not isinstance(allocator, HostAllocator):
+        yield
+        return
+    allocate = allocator.allocate
+
+    def filled(nbytes: int) -> HostHandle:
+        memory = allocate(nbytes)
+        memory.fill(_POISON)
+        return memory
+
+    vars(allocator)["allocate"] = filled
+    try:
+        yield
+    finally:
+        vars(allocator).pop("allocate", None)
 
 
 def _failed(error: Exception, reads: tuple[Elements, ...], lines: list[Line]) -> Outcome:

@@ -334,3 +334,37 @@ def test_a_symbolic_part_of_an_argument_is_a_result_of_each_size(values):
         part, whole = jitted(Tensor([1, 2, 3, 4]), length.bind(value))
         assert part.tolist() == [1, 2, 3, 4][:value]
         assert whole.tolist() == [[1, 2], [3, 4]]
+
+
+def test_results_with_equal_elements_have_memory_of_their_own():
+    kept = Tensor([1, 2])
+
+    @TinyJit
+    def copies(x):
+        first = kept.clone()
+        return first, first.clone(), kept.reshape(2), x + 1
+
+    for i in range(4):
+        first, second, third, _ = copies(Tensor([i]))
+        first.assign(Tensor([8, 9]))
+        found = [each.tolist() for each in (first, second, third)]
+        assert found == [[8, 9], [1, 2], [1, 2]]
+
+
+def test_a_constant_result_keeps_a_size_that_was_bound_outside():
+    part = Tensor([[1, 2, 3]])[:, : Variable("n", 1, 3).bind(2)]
+    jitted = TinyJit(lambda: part < part)
+    assert [jitted().tolist() for _ in range(3)] == [[[False, False]]] * 3
+
+
+def test_a_tensor_that_is_read_may_be_assigned_to_while_an_expanded_view_shows_it():
+    # The base itself is gone: what is left are views of it.
+    kept = Tensor([2]).reshape(())
+    row = kept.reshape(1, 1)
+    jitted = TinyJit(lambda x: kept < x)
+    jitted(kept)
+    wide = row.expand(1, 3)
+    jitted(Tensor([1]))
+    row[0] = 1
+    assert jitted(Tensor([2])).tolist() == [True]
+    assert wide.tolist() == [[1, 1, 1]]

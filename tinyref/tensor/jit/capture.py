@@ -36,7 +36,7 @@ from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.values.core import TensorCore
 from tinyref.tensor.values.locks import TurnLock, computing
 from tinyref.tensor.values.registry import shown_numbers
-from tinyref.tensor.variable import rebound
+from tinyref.tensor.variable import rebound, values_bound
 from tinyref.uops.node import UOp, sint
 
 
@@ -142,6 +142,10 @@ class Capture:
         state = State(recorder, own, session)
         replayed = Replay(recorder, sorted(own), own | state.written if prune else None)
         state.keep(replayed.memory)
+        for tensor in result.tensors:
+            # A constant has sizes too, which no kernel of the capture may have.
+            for name, value in values_bound(tensor.shape, "TinyJit").items():
+                replayed.bindings.setdefault(name, value)
         # The tensors themselves are the caller's; what they were says the specs.
         arguments.tensors = []
         numbers = [item.numbers for item in inputs]

@@ -81,13 +81,20 @@ class Result:
         """
         compute([*self.tensors, *others])
         mine = {id(tensor._value) for tensor in self.tensors}
-        copies = []
+        copies: list[TensorCore] = []
         seen: set[int] = set()
+        copied: set[UOp] = set()
         for place, tensor in enumerate(self.tensors):
             if not _is_private(tensor, mine, own, seen) or not _is_made(tensor, own, recorder):
                 with building:
                     nodes = [UOp(Ops.CONTIGUOUS, p.dtype, (p,)) for p in parts_of(tensor._node)]
                     node = tensor._node.replace(src=tuple(nodes)) if _is_multi(tensor) else nodes[0]
+                    if node in copied:
+                        # Equal nodes are one, in one memory: of the same elements one is enough.
+                        compute(copies)
+                        copies.clear()
+                        copied.clear()
+                    copied.add(node)
                     self.tensors[place] = type(tensor)._from_node(node, tensor._device)
                 copies.append(self.tensors[place])
         compute(copies)

@@ -17,6 +17,7 @@ from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.methods.data import store_apart
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry
 from tinyref.tensor.values.registry import is_computed, shown_numbers
+from tinyref.tensor.values.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 
@@ -40,13 +41,19 @@ def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
     return tensor is not None and tensor._view is not None and id(tensor._view.storage) in storages
 
 
+def _is_expanded(tensor: TensorCore) -> bool:
+    return tensor._view is not None and has_expand(tensor._view.steps)
+
+
 def _refresh_views(tensor: TensorCore) -> None:
     """Views that were computed for themselves show the memory again that a replay writes."""
     tensors = [] if tensor._view is None else tensor._view.storage.tensors()
     if len(tensors) < 2:
         return
-    assert isinstance(tensor, Assignment), "tensors are assigned to"
-    base = tensor._base("TinyJit")
+    # Of an expanded view the base is not found; nothing is written to it here.
+    plain = next((each for each in tensors if not _is_expanded(each)), tensor)
+    assert isinstance(plain, Assignment), "tensors are assigned to"
+    base = plain._base("TinyJit")
     numbers = set(shown_numbers(base._node))
     for other in tensors:
         if other is not base and not numbers.issuperset(shown_numbers(other._node)):
