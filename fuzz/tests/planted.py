@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -41,8 +42,10 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 
 def forget_all() -> None:
+    """Nodes keep facts of themselves for as long as they live, caches keep nodes alive."""
     forget()
     forget_kernels()
+    gc.collect()
 
 
 def codes_of(code: CodeType, prefix: str = "") -> dict[str, CodeType]:

@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 
+from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge, difference
 from tinyref_fuzz.programs.oracle import InexactError, MeaninglessError, evaluate
-from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
+from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, _poisoned, run
 from tinyref_fuzz.programs.script import Computing, Places, reproducer, script_lines
 from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
 from tinyref_spec.tensor.random import words
@@ -203,6 +204,26 @@ def test_what_would_round_has_no_exact_meaning(op):
         evaluate(Program((data(1, -190.5, dtype="float32"), Step(op, (1,), (2,), value))))
 
 
+WITH_GRADIENT = data(1, 1, 2, dtype="float32", grad=True)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (WITH_GRADIENT, Step("detach", (1,), (2,)), Step("assign_number", (2,), (), (1,))),
+        (WITH_GRADIENT, data(2, 3, 4, dtype="float32"), Step("assign", (2, 1))),
+        (data(1, 1), Step("expand", (1,), (2,), ((3,),)), Step("assign_number", (2,), (), (1,))),
+        (data(1, 1, 2), Step("cast", (1,), (2,), ("int32",))),
+        (Step("randint", (), (1,), ((2,), 0, 5, 0)),),
+        (WITH_GRADIENT, Step("maximum", (1, 1), (2,)), Step("gradient", (2, 1), (3,))),
+    ],
+    ids=["to-gradients", "of-gradients", "repeated", "no-cast", "no-seed", "no-rule"],
+)
+def test_what_tinyref_refuses_or_leaves_open_has_no_meaning(steps):
+    with pytest.raises(MeaninglessError):
+        evaluate(Program(steps))
+
+
 def test_a_step_without_its_source_has_no_meaning():
     with pytest.raises(MeaninglessError):
         evaluate(Program((Step("neg", (1,), (2,)),)))
@@ -249,6 +270,13 @@ def test_the_ways_differ_in_when_they_compute():
 def test_a_program_runs_in_each_way(way):
     found = run(VIEW_WRITTEN, PLACES, way)
     assert (found.error, [each.tolist() for each in found.reads]) == ("", [[1, 2, 7]])
+
+
+def test_memory_that_nobody_wrote_is_never_right_by_chance():
+    allocator = Device["PYTHON"].allocator
+    with _poisoned(allocator):
+        assert set(allocator.allocate(7).tolist()) == {0x5B}
+    assert "allocate" not in vars(allocator)
 
 
 def test_an_error_names_its_step():

@@ -405,12 +405,8 @@ class _Generator:
         return bool(self.tape.below(2)) if array.dtype == "bool" else self.tape.between(0, 9)
 
     def _may_write(self, array: Array) -> bool:
-        store = array.store
-        if array.is_repeated or (store.is_repeated and store.is_lost) or array.requires_grad:
-            return False
-        if self.scope.is_function:
-            return id(store) in self.scope.writable
-        return True
+        is_reached = not self.scope.is_function or id(array.store) in self.scope.writable
+        return is_reached and array.is_writable
 
     def _set_item(self, number: int, array: Array, kind: str) -> None:
         key = draw_key(self.tape, array.shape, lists=True)

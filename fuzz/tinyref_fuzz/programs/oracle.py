@@ -41,13 +41,14 @@ class Store:
     """Elements that several tensors may show.
 
     is_written: since it was made. is_repeated: one is shown several times. is_lost: a tensor that
-    showed them is gone.
+    showed them is gone. requires_grad: gradients flow to them.
     """
 
     elements: Elements
     is_written: bool = False
     is_repeated: bool = False
     is_lost: bool = False
+    requires_grad: bool = False
 
 
 @dataclass(eq=False)
@@ -96,6 +97,7 @@ class Array:
         name = elements.dtype.name
         array = cls(store, places, name, place, elements.shape if sizes is None else sizes, record)
         array.requires_grad = record is not None and record.requires_grad
+        store.requires_grad = array.requires_grad
         return array
 
     @property
@@ -111,8 +113,16 @@ class Array:
         """A copy of what it shows now."""
         return self.store.elements[self.places].view(self.dtype)
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether tinyref writes to it: not where gradients flow, or an element is seen twice."""
+        is_repeated = self.is_repeated or (self.store.is_repeated and self.store.is_lost)
+        return not (is_repeated or self.store.requires_grad)
+
     def write(self, elements: Elements) -> None:
-        """Gives what it shows other elements."""
+        """Gives what it shows other elements. Raises `MeaninglessError` where nothing may."""
+        if not self.is_writable:
+            raise MeaninglessError("a write to what is repeated, or has gradients")
         wide = np.broadcast_to(elements, self.shape).astype(self.dtype)
         self.store.elements[self.places] = wide.view(self.store.elements.dtype)
         self.store.is_written = True
@@ -361,14 +371,17 @@ def _history(last: Array) -> list[Array]:
 class Streams:
     """The numbers that were drawn: the seed, and how many on each device."""
 
-    seed: int = 0
+    seed: int | None = None
     drawn: dict[int, int] = field(default_factory=dict)
 
     def words(self, count: int, place: int) -> list[int]:
         """The next words of 64 bits."""
+        if self.seed is None:
+            raise MeaninglessError("a draw without a seed")
         first = self.drawn.get(place, 0)
         self.drawn[place] = first + count
-        return [threefry(first + number, self.seed) for number in range(count)]
+        seed = self.seed
+        return [threefry(first + number, seed) for number in range(count)]
 
 
 class Environment:
@@ -446,7 +459,7 @@ class Environment:
     def _data(self, step: Step) -> None:
         dtype, shape, elements, place, requires_grad = step.values
         array = Array.of(np.array(elements, dtype).reshape(shape), place)
-        array.requires_grad = requires_grad
+        array.requires_grad = array.store.requires_grad = requires_grad
         self.arrays[step.target] = array
 
     def _full(self, step: Step) -> None:
@@ -480,32 +493,40 @@ class Environment:
 
     # Writes
 
+    def _value(self, number: int) -> Elements:
+        """What is written. Raises `MeaninglessError` where gradients would be lost."""
+        if self.arrays[number].requires_grad:
+            raise MeaninglessError("a write of what has gradients")
+        return self.arrays[number].elements
+
     def _assign(self, step: Step) -> None:
-        self.arrays[step.args[0]].write(self.arrays[step.args[1]].elements)
+        self.arrays[step.args[0]].write(self._value(step.args[1]))
 
     def _assign_number(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
         array.write(np.array(step.values[0], array.dtype))
 
     def _iadd(self, step: Step) -> None:
-        array, other = (self.arrays[number] for number in step.args)
-        total = array.elements + other.elements
+        array = self.arrays[step.args[0]]
+        total = array.elements + self._value(step.args[1])
         check_exact(total)
         array.write(total)
 
     def _setitem(self, step: Step) -> None:
-        self._write_at(step, key_of(step.values[0]), self.arrays[step.args[1]].elements)
+        self._write_at(step, key_of(step.values[0]), self._value(step.args[1]))
 
     def _setitem_number(self, step: Step) -> None:
         self._write_at(step, key_of(step.values[0]), np.array(step.values[1]))
 
     def _set_part(self, step: Step) -> None:
         key = part_key(step.values, self.sizes[step.args[1]][1])
-        self._write_at(step, key, self.arrays[step.args[2]].elements)
+        self._write_at(step, key, self._value(step.args[2]))
 
     def _write_at(self, step: Step, key: tuple[Any, ...], elements: Elements) -> None:
         array = self.arrays[step.args[0]]
         places = array.places[key]
+        if array.is_repeated:
+            raise MeaninglessError("a write to what is repeated")
         target = Array(array.store, np.asarray(places), array.dtype, array.place, places.shape)
         target.write(elements)
 

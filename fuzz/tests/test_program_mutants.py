@@ -1,0 +1,91 @@
+"""Faults around kernels: each is found by programs of a fixed seed, and its stage is blamed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from planted import planted
+
+from tinyref_fuzz.campaign.programs import program_at
+from tinyref_fuzz.mutants.programs import MUTANTS
+from tinyref_fuzz.programs.blame import STAGES, blame
+from tinyref_fuzz.programs.examine import examine_program
+from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
+from tinyref_fuzz.programs.record import load_program
+from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_spec.kernel_case import Blame
+
+SEED = 1
+# The last of them needs 151 programs.
+MAX_PROGRAMS = 400
+FOLDER = Path(__file__).parent / "program_witnesses"
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+
+
+@pytest.fixture(scope="module")
+def judge() -> ProgramJudge:
+    return ProgramJudge("PYTHON")
+
+
+def is_right(found: Blame, name: str) -> bool:
+    mutant = BY_NAME[name]
+    return found.stage in mutant.stages and (not mutant.causes or found.cause in mutant.causes)
+
+
+def with_other_variables(program: Program) -> Program:
+    """Nodes keep what they know of themselves while they live; those of other names know none."""
+
+    def renamed(step: Step) -> Step:
+        if step.op != "bind":
+            return step
+        name, *rest = step.values
+        return replace(step, values=(f"other_{name}", *rest))
+
+    return program.with_steps([renamed(step) for step in program.steps])
+
+
+def test_each_stage_but_the_kernel_has_a_mutant_and_each_mutant_a_witness():
+    assert len(MUTANTS) >= 8
+    assert {stage for mutant in MUTANTS for stage in mutant.stages} == set(STAGES)
+    assert {file.stem for file in FOLDER.glob("*.json")} == BY_NAME.keys()
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_reduced_program_agrees_without_the_fault_and_is_blamed_with_it(name, judge):
+    program = load_program(FOLDER / f"{name}.json").program
+    # Nothing is left of it but what the fault needs.
+    assert program.size <= 13
+    verdict = judge.verdict(program, thorough=True)
+    assert (verdict.agrees, verdict.judged) == (True, 2)
+    program = with_other_variables(program)
+    with planted(BY_NAME[name]):
+        verdict = judge.verdict(program, thorough=True)
+        assert not verdict.agrees
+        found = blame(judge, program, verdict)
+    assert is_right(found, name), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+def test_programs_of_a_fixed_seed_find_it_and_are_reduced(name, judge):
+    with planted(BY_NAME[name]):
+        for number in range(MAX_PROGRAMS):
+            program = program_at(judge, SEED, number)
+            verdict = judge.verdict(program, thorough=number % PLAIN_EVERY == 0)
+            if not verdict.agrees:
+                break
+        assert not verdict.agrees, f"no one of {MAX_PROGRAMS} programs finds it"
+        found = examine_program(judge, program, verdict, seconds=30.0)
+    assert is_right(found.blame, name), found.blame
+    assert not found.problem
+    assert found.program.size <= 13
+
+
+def test_what_is_planted_is_gone_afterwards(judge):
+    name = "write-to-view-unseen-by-base"
+    program = load_program(FOLDER / f"{name}.json").program
+    with planted(BY_NAME[name]):
+        assert not judge.verdict(program).agrees
+    assert judge.verdict(program).agrees
