@@ -156,6 +156,26 @@ def flaky(case_id: str) -> Measurement:
     return fails(case_id) if _log(f"{case_id}!") == 1 else passes(case_id)
 
 
+_left: list[str] = []
+
+
+def leaves_a_state(case_id: str) -> Measurement:
+    _left.append(case_id)
+    return passes(case_id)
+
+
+def needs_no_state(case_id: str) -> Measurement:
+    return fails(case_id) if _left else passes(case_id)
+
+
+def needs_less_than_two(case_id: str) -> Measurement:
+    return fails(case_id) if len(_left) >= 2 else passes(case_id)
+
+
+def dies_after_a_state(case_id: str) -> Measurement:
+    return aborts(case_id) if _left else passes(case_id)
+
+
 def prints(case_id: str) -> Measurement:
     os.write(1, b"a device that talks\n{}\n")
     return passes(case_id)
@@ -246,6 +266,18 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
         "good": _good,
         "long": _long,
         "longest": _longest,
+        "state": lambda: [
+            row("isa.before.int32", passes, leaves_a_state, passes),
+            row("isa.after.int32", needs_no_state, fails),
+        ],
+        "states": lambda: [
+            row("isa.before.int32", passes, leaves_a_state, passes, leaves_a_state, passes),
+            row("isa.after.int32", needs_less_than_two),
+        ],
+        "dies_after": lambda: [
+            row("isa.before.int32", passes, leaves_a_state, passes),
+            row("isa.after.int32", dies_after_a_state, passes),
+        ],
         "twice": lambda: [row("isa.twice.int32", fails, fails, fails)],
         **{
             name: lambda name=name, what=what: [row(f"isa.{name}.int32", passes, what, passes)]

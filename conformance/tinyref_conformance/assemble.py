@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tinyref import config, reproduce
@@ -18,6 +19,7 @@ from tinyref_conformance.report import (
     RowResult,
     repro_command,
     repro_script,
+    sequence_command,
 )
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
@@ -29,7 +31,7 @@ _SHOWN_AS_FAILURE = frozenset(
 
 
 class Assembler:
-    """Makes the report of one run."""
+    """Makes the report of one run; `report_file` is where its JSON will be."""
 
     def __init__(
         self,
@@ -39,7 +41,9 @@ class Assembler:
         outcome: Outcome,
         expectations: Expectations,
         second: str = "",
+        report_file: Path | None = None,
     ) -> None:
+        self.report_file = report_file
         self.plan = plan
         self.suite = suite
         self.device = device
@@ -128,7 +132,7 @@ class Assembler:
             Status.PASS,
             Status.UNSUPPORTED,
         ):
-            status, why = Status.FLAKE, f"passed in attempt {attempts[-1].attempt}"
+            status, why = Status.FLAKE, attempts[-1].message
         result = CaseResult(
             case.id,
             case.row,
@@ -144,19 +148,31 @@ class Assembler:
             attempts=len(attempts),
         )
         if status in _SHOWN_AS_FAILURE:
-            self._explain(result, record)
+            sequence = (attempts[-1].details or {}).get("sequence", ())
+            self._explain(result, record, sequence if status is Status.FLAKE else ())
         return result
 
     def _is_skipped(self, case: Case) -> bool:
         return self.outcome.derived.get(case.id, (None, ""))[0] is Status.NOT_RUN
 
-    def _explain(self, result: CaseResult, record: Record | None) -> None:
-        profile = self.plan.profile.value
+    def _explain(
+        self, result: CaseResult, record: Record | None, sequence: Sequence[str] = ()
+    ) -> None:
+        """Adds details, script and command; `sequence` ends with the case, which fails after it."""
+        about = (self.device, self.plan.profile.value)
         details: dict[str, Any] = dict((record and record.details) or {})
-        script = details.get("script") or repro_script(self.device, profile, result.id, self.second)
+        script = details.get("script")
+        if sequence:
+            details["sequence"] = list(sequence)
+            script = repro_script(*about, result.id, self.second, sequence[:-1])
+        script = script or repro_script(*about, result.id, self.second)
         details["script"] = reproduce.script(script, self.settings)
         result.details = details
-        result.repro = repro_command(self.device, profile, result.id, self.settings, self.second)
+        result.repro = repro_command(*about, result.id, self.settings, self.second)
+        if sequence:
+            result.repro = sequence_command(
+                *about, sequence, self.settings, self.second, self.report_file
+            )
 
     def _status_without_record(self, case: Case) -> tuple[Status, str]:
         if case.id in self.outcome.derived:

@@ -70,7 +70,10 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     plan = make_plan(suite, request.profile, request.query, request.shard, timings)
     prepare_folder(settings.folder, "report")
     started = report_files.now()
-    assembler = Assembler(plan, suite, settings.device, Outcome(), expectations, settings.second)
+    assembler = Assembler(
+        *(plan, suite, settings.device, Outcome(), expectations, settings.second),
+        settings.folder / reports.JSON_NAME,
+    )
     try:
         assembler.outcome = _run(request, plan, suite, assembler, reporter or Quiet())
     except journals.ChangedError as error:
@@ -119,6 +122,7 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
         "query": request.query,
         "shard": None if request.shard is None else str(request.shard),
         "number of cases": plan.count,
+        **({"order": "that of the query"} if request.settings.sequence else {}),
         **({"second device": request.settings.second} if request.settings.second else {}),
         **request.extra_binding,
     }
@@ -145,6 +149,24 @@ def _expectations(request: Request, suite: Suite) -> known.Expectations:
             "id, a prefix of ids or a glob; tinyref spec list shows them"
         )
     return found
+
+
+def as_sequence(request: Request, text: str) -> Request:
+    """The request for cases in an order, all in one worker: that is the query of the run.
+
+    text: ids that commas separate, or a report.json, which has a sequence for the case of the
+    query. Raises `UserError` where it has none, or an id is named twice.
+    """
+    path = Path(text)
+    if path.is_file():
+        ids = report_files.sequence_of(report_files.load(path), request.query)
+    else:
+        ids = tuple(queries.parts(text))
+    if len(set(ids)) < len(ids):
+        raise UserError("sequence: each case may be in it once")
+    # What fails there may not alone: that is what it is to show.
+    settings = replace(request.settings, sequence=ids, rerun_seconds=0.0)
+    return replace(request, query=",".join(ids), settings=settings)
 
 
 def _all_ids(suite: Suite) -> list[str]:
@@ -176,7 +198,9 @@ def resume_command(request: Request) -> str:
     settings = request.settings
     parts = ["tinyref", "conform", *report_files.device_options(settings.device, settings.second)]
     parts += ["--profile", request.profile.value]
-    if request.query != queries.EVERYTHING:
+    if settings.sequence:
+        parts += ["--sequence", request.query]
+    elif request.query != queries.EVERYTHING:
         parts += ["--query", request.query]
     if request.shard is not None:
         parts += ["--shard", str(request.shard)]

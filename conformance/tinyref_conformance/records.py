@@ -22,7 +22,8 @@ class Record:
     """The outcome of one attempt at one case, before expectations are applied.
 
     phase: where it went wrong (see `expectations.Phase`); empty when it did not.
-    details: the fields of `tinyref_spec.case.Failure`, for failures that have them.
+    details: the fields of `tinyref_spec.case.Failure`, for failures that have them. worker: the
+    name of the process that ran it.
     """
 
     case: str
@@ -37,6 +38,7 @@ class Record:
     worst_input: str = ""
     observed: str = ""
     details: Mapping[str, Any] | None = None
+    worker: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out; numbers that JSON lacks become text."""

@@ -25,6 +25,8 @@ VERSION = 1
 NOT_A_RUN = "not a conformance run"
 # The case that every run has: the device opens. No table can hold it.
 OPEN_CASE = "device.open"
+# Of a sequence of more cases a command names the report that has it.
+MAX_INLINE = 8
 
 
 @dataclass
@@ -321,15 +323,52 @@ def repro_command(
     second: str = "",
 ) -> str:
     """One command that runs this case alone, under the same flags."""
-    arguments = ["tinyref", "conform", *device_options(device, second), "--profile", profile]
-    return reproduce.command([*arguments, "--query", case_id], settings or {})
+    return _command(device, profile, ["--query", case_id], settings, second)
 
 
-def repro_script(device: str, profile: str, case_id: str, second: str = "") -> str:
+def sequence_command(
+    device: str,
+    profile: str,
+    sequence: Sequence[str],
+    settings: Mapping[str, str] | None = None,
+    second: str = "",
+    file: Path | None = None,
+) -> str:
+    """One command that runs these cases in one worker; `file` is the report that has them."""
+    options = ["--sequence", ",".join(sequence)]
+    if file is not None and len(sequence) > MAX_INLINE:
+        options = ["--sequence", str(file), "--query", sequence[-1]]
+    return _command(device, profile, options, settings, second)
+
+
+def _command(
+    device: str,
+    profile: str,
+    options: Sequence[str],
+    settings: Mapping[str, str] | None,
+    second: str,
+) -> str:
+    words = ["tinyref", "conform", *device_options(device, second), "--profile", profile]
+    return reproduce.command([*words, *options], settings or {})
+
+
+def sequence_of(report: Report, case_id: str) -> tuple[str, ...]:
+    """The sequence that a report has for a case. Raises `UserError` where it has none."""
+    for case in report.cases:
+        if case.id == case_id and (case.details or {}).get("sequence"):
+            return tuple(_text(name) for name in (case.details or {})["sequence"])
+    raise UserError(f"sequence: the report has none for {case_id!r}: name a case by --query")
+
+
+def repro_script(
+    device: str, profile: str, case_id: str, second: str = "", before: Sequence[str] = ()
+) -> str:
     """A script for a case that gave none of its own: it died or raised before it could.
 
-    It exits as the scripts of launches do: 1 while the case fails, 0 when it passes.
+    before: the cases that run first. It exits as the scripts of launches do: 1 while the case
+    fails, 0 when it passes.
     """
+    first = _RUN_BEFORE.format(before=list(before)) if before else ""
     return f'''"""Runs one conformance case: exit code 1 while it fails and 0 when it passes."""
 from tinyref.runtimes.reproducer import run
 from tinyref_spec import catalogue
@@ -338,13 +377,22 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 CASE = {case_id!r}  # of the profile {profile}
 DEVICE = {device!r}
 SECOND = {second or None!r}  # the other device, where it is not the next of its kind
-
+{first}
 def problem():
     measurement = catalogue.find(CASE).run(DeviceUnderTest(DEVICE, second=SECOND))
     return "" if measurement.passed else f"wrong: {{measurement.message}}"
 
 run(problem)
 '''
+
+
+_RUN_BEFORE = """
+for name in {before}:  # it depends on what ran before
+    try:
+        catalogue.find(name).run(DeviceUnderTest(DEVICE, second=SECOND))
+    except Exception as error:
+        print(f"{{name}}: {{error}}")
+"""
 
 
 def now() -> str:

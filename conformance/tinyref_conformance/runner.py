@@ -18,6 +18,7 @@ from tinyref.workers.machine import bounded_jobs, usable_memory
 from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Pool
 from tinyref.workers.service import FatalError, OpeningError
 from tinyref.workers.supervisor import Supervisor, Tries
+from tinyref_conformance import history
 from tinyref_conformance import journal as journals
 from tinyref_conformance.batches import Batches, returned
 from tinyref_conformance.budget import budget_text, telling_order
@@ -56,14 +57,15 @@ class Settings:
     budget: float | None = None
     resume: bool = False
     restart: bool = False
-    rerun_failures: bool = False
+    rerun_seconds: float = 0.0
+    sequence: tuple[str, ...] = ()
     fail_fast: bool = False
     keep_going: bool = False
     catalogue: str = DEFAULT_CATALOGUE
 
     @property
     def workers(self) -> int:
-        return bounded_jobs(self.jobs, self.memory_limit)
+        return 1 if self.sequence else bounded_jobs(self.jobs, self.memory_limit)
 
     @property
     def memory_bytes(self) -> int:
@@ -129,9 +131,7 @@ class Runner:
             if self._open_first():
                 self._queue_first_attempts()
                 self._work()
-                if self.settings.rerun_failures and not self._stopped:
-                    self._queue_second_attempts()
-                    self._work()
+                self._rerun_failures()
                 self._say_crashes()
                 describe_deaths(self.outcome, self._cases, self._config(), self.settings.timeout)
         finally:
@@ -167,6 +167,7 @@ class Runner:
 
     def on_opened(self, worker: WorkerProcess, opened: Mapping[str, Any]) -> None:
         """Binds the run to the first device, and refuses another one."""
+        worker.name = opened.get("worker", "")
         if self.outcome.opened is None:
             self.journal.bind_device(opened["identity"])
             self.outcome.opened = opened
@@ -204,23 +205,13 @@ class Runner:
             for case in planned.cases:
                 for record in self.outcome.records.get(case.id, ()):
                     self._judge(record)
-        if self.settings.budget:
+        if self.settings.sequence:
+            parts = [(self._cases[name].row, [name]) for name in self.settings.sequence]
+        elif self.settings.budget:
             parts = telling_order(self.plan.rows)
         else:
             parts = [(row.id, [case.id for case in row.cases]) for row in self.plan.rows]
         self._tasks.extend(Task(row, cases) for row, cases in parts)
-
-    def _queue_second_attempts(self) -> None:
-        for planned in self.plan.rows:
-            failing = [
-                case.id
-                for case in planned.cases
-                if any(_fails(record) for record in self.outcome.records.get(case.id, ())[:1])
-                and not self.outcome.has(case.id, 2)
-                and case.id not in self.outcome.derived
-            ]
-            if failing:
-                self._tasks.append(Task(planned.id, failing, attempt=2))
 
     def _next_task(self, worker: WorkerProcess) -> Task | None:
         """The first task whose ground is known: the cases that it depends on had their turn.
@@ -231,6 +222,8 @@ class Runner:
             return None if self._supervisor.busy else self._tasks.popleft()
         if worker.reserved:
             return worker.reserved.popleft()
+        if self._tasks and self.settings.sequence:
+            return self._tasks.popleft()
         for task in self._tasks:
             if self._is_ready(task):
                 self._tasks.remove(task)
@@ -239,7 +232,7 @@ class Runner:
         return richest.reserved.pop() if richest.reserved else None
 
     def _is_ready(self, task: Task) -> bool:
-        return task.attempt > 1 or not self._below[task.row] & self._unsettled
+        return not self._below[task.row] & self._unsettled
 
     def _cases_below(self, planned: PlannedRow) -> set[str]:
         """The cases that those of a row depend on, by name or by the name of their row."""
@@ -265,8 +258,6 @@ class Runner:
 
     def _prune(self, task: Task) -> Task:
         """The task without the cases that are decided without running."""
-        if task.attempt > 1:
-            return task
         left = []
         for case_id in task.cases:
             decided = self._decide(self._cases[case_id])
@@ -275,7 +266,7 @@ class Runner:
                 if decided[0] is Status.SUPPRESSED:
                     self._time_left.drop(self._rows[task.row].rung)
                     self._suppression.note_suppressed(case_id, task.row, decided[1])
-            elif not self.outcome.has(case_id, task.attempt):
+            elif not self.outcome.has(case_id, 1):
                 left.append(case_id)
         return replace(task, cases=left)
 
@@ -290,7 +281,7 @@ class Runner:
             return Status.NOT_RUN, skipped
         if self.outcome.has(case.id, 1):
             return None
-        if self.settings.keep_going:
+        if self.settings.keep_going or self.settings.sequence:
             return None
         reason = self._suppression.reason(case.depends_on)
         return None if reason is None else (Status.SUPPRESSED, reason)
@@ -356,16 +347,13 @@ class Runner:
     def _tasks_to_prepare(self) -> Iterator[Task]:
         """Those that may come next."""
         for task in self._tasks:
-            if (
-                task.attempt == 1
-                and not task.is_alone
-                and self._is_ready(task)
-                and self._undecided(task)
-            ):
+            if not task.is_alone and self._is_ready(task) and self._undecided(task):
                 yield task
 
     def _may_compile_together(self) -> bool:
         """Whether what is compiled together is known to be right, or is not asked."""
+        if self.settings.sequence:
+            return False
         cases = [case.id for case in self._rows[TOGETHER].cases] if TOGETHER in self._rows else []
         attempts = [self.outcome.attempts(name) for name in cases]
         decided = all(
@@ -379,7 +367,7 @@ class Runner:
         return [
             name
             for name in task.cases
-            if self._decide(self._cases[name]) is None and not self.outcome.has(name, task.attempt)
+            if self._decide(self._cases[name]) is None and not self.outcome.has(name, 1)
         ]
 
     def _decided(self) -> int:
@@ -490,6 +478,44 @@ class Runner:
         if self.settings.fail_fast and not self._stopped:
             self._stop(f"stopped at the first failure, {record.case}, because of --fail-fast")
 
+    # What failed, again
+
+    def _rerun_failures(self) -> None:
+        """Runs failures again, each alone, and finds what those depend on that then pass."""
+        now = time.monotonic()
+        end = min(now + self.settings.rerun_seconds, self._deadline)
+        failing = self._failures_to_rerun()
+        if self._stopped or end <= now or not failing:
+            return
+        self._supervisor.pool.close()
+        limits = Limits(self.settings.timeout, self._memory)
+        # The sequences have the other half.
+        middle = now + (end - now) / 2
+        trials = history.Trials(self._config(), self._cases, limits, middle)
+        passing = []
+        for record in trials.alone(failing, self.settings.workers):
+            if _fails(record):
+                self.journal.append(record)
+            else:
+                passing.append(record)
+        trials.end = end
+        for record in passing:
+            before = history.cases_before(self.outcome, self.outcome.attempts(record.case)[0])
+            self.journal.append(history.explain(trials, before, record))
+        self._absorb()
+
+    def _failures_to_rerun(self) -> list[str]:
+        """Those that nobody expects and that were not run again, one of each row before more."""
+        return history.in_order_of_rows(
+            case
+            for case in self._cases.values()
+            for record in self.outcome.attempts(case.id)[:1]
+            if _fails(record)
+            and not self.is_expected(record)
+            and not self.outcome.has(case.id, 2)
+            and case.id not in self.outcome.derived
+        )
+
     # Deaths
 
     def on_death(self, worker: WorkerProcess, death: Death) -> None:
@@ -505,7 +531,7 @@ class Runner:
             return
         left = [] if task is None else self._left(task)
         blamed: str | None = worker.item or next(iter(left), None)
-        if task is not None and blamed is not None and self._is_pinned(worker, task, blamed, death):
+        if task is not None and blamed is not None and self._is_pinned(worker, blamed, death):
             self.journal.append(record_of(worker, blamed, death))
             self._absorb()
         elif death.cause is Cause.NOISE:
@@ -524,24 +550,24 @@ class Runner:
             if not found & {Status.CRASH, Status.TIMEOUT}:
                 self._say_unprepared(words)
 
-    def _is_pinned(self, worker: WorkerProcess, task: Task, case: str, death: Death) -> bool:
+    def _is_pinned(self, worker: WorkerProcess, case: str, death: Death) -> bool:
         """Whether the death is the verdict on a case, which has none yet."""
-        if self.outcome.has(case, task.attempt):
+        if self.outcome.has(case, 1):
             return False
-        return self._tries.is_pinned((case, task.attempt), death, worker.item is not None)
+        return self._tries.is_pinned(case, death, worker.item is not None)
 
     def _left(self, task: Task) -> list[str]:
-        return [name for name in task.cases if not self.outcome.has(name, task.attempt)]
+        return [name for name in task.cases if not self.outcome.has(name, 1)]
 
     def _try_again(self, task: Task, blamed: str | None) -> None:
         """Queues what is left of a task whose worker died."""
         left = self._left(task)
-        is_alone = blamed in left and self._tries.is_last((blamed, task.attempt))
+        is_alone = blamed in left and self._tries.is_last(blamed)
         rest = [name for name in left if not is_alone or name != blamed]
         if rest:
-            self._tasks.appendleft(Task(task.row, rest, task.attempt))
+            self._tasks.appendleft(Task(task.row, rest))
         if is_alone:
-            self._tasks.appendleft(Task(task.row, [str(blamed)], task.attempt, is_alone=True))
+            self._tasks.appendleft(Task(task.row, [str(blamed)], is_alone=True))
         self._settle(task.row)
 
 

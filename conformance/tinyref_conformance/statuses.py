@@ -55,7 +55,7 @@ _SHOWN: dict[Status, tuple[str, str]] = {
     Status.UNSUPPORTED: ("∅", "Asked for what it does not declare, the device refused clearly."),
     Status.CRASH: ("☠", "The worker process died in this case, or ran out of memory."),
     Status.TIMEOUT: ("∞", "The case did not end within its time."),
-    Status.FLAKE: ("≈", "The case failed and then passed when it ran again."),
+    Status.FLAKE: ("≈", "The case failed, and passed when it ran again alone."),
     Status.EXPECTED_FAIL: ("▽", "The case fails, as the expectations file says with a reason."),
     Status.UNEXPECTED_PASS: ("△", "The case passes, but the expectations file says it fails."),
     Status.MISSING: ("?", "The case was planned but not measured."),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
@@ -68,6 +69,8 @@ class Worker:
 
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:
         self.send = send
+        # A process that was started later may have the same number.
+        self.name = f"{os.getpid()}-{time.time_ns()}"
         self.suite = Suite(config["catalogue"])
         self.profile = Profile(config["profile"])
         self.suite_hash = str(config["suite_hash"])
@@ -93,7 +96,7 @@ class Worker:
         if isinstance(self._device, DeviceUnderTest):
             self._health = Health(self.device_name)
         found = describe_device(self.device_name, self._device)
-        return {**found, **self._describe_second(found)}
+        return {**found, **self._describe_second(found), "worker": self.name}
 
     def _health_problem(self) -> str:
         """Why the device does not answer any more; empty where it does."""
@@ -112,20 +115,30 @@ class Worker:
         }
 
     def answer(self, message: Message) -> Message:
-        """Describes a launch, or runs cases of a row."""
-        return self.describe(message) if "describe" in message else self.run_row(message)
+        """Describes a launch, measures a case, or runs cases of a row."""
+        if "describe" in message:
+            return self.describe(message)
+        return self.measure(message) if "measure" in message else self.run_row(message)
+
+    def measure(self, message: Mapping[str, Any]) -> Message:
+        """What a case comes to when it is run again, of which no journal is kept."""
+        self._device.announce = self._note_launch
+        cases = self._row(message["row"]).cases(self.profile)
+        case = next(case for case in cases if case.id == message["measure"])
+        record = self._run(case, attempt=2)
+        self._device.announce = self._begin_launch
+        return {"measured": record.to_json()}
 
     def run_row(self, message: Mapping[str, Any]) -> Message:
         """Runs the named cases of one row, in order; first compiles the kernels of a batch."""
         if "batch" in message:
             self.send(self._prepare(message["batch"]))
         wanted = set(message["cases"])
-        attempt = int(message["attempt"])
         for case in self._row(message["row"]).cases(self.profile):
             if case.id not in wanted:
                 continue
             self.send({"begin": case.id})
-            record = self._run(case, attempt)
+            record = dataclasses.replace(self._run(case), worker=self.name)
             problem = "" if record.status is Status.PASS else self._health_problem()
             if problem:
                 words = f"{record.message}\nthe device was lost, and is opened again: {problem}"
@@ -191,9 +204,12 @@ class Worker:
 
     def _begin_launch(self, describe: Callable[[], Failure]) -> None:
         """Put down before the launch, so that a death can be attributed to it."""
+        self._note_launch(describe)
+        self.send({"launch": self._launches})
+
+    def _note_launch(self, describe: Callable[[], Failure]) -> None:
         self._launches += 1
         self._describe = describe
-        self.send({"launch": self._launches})
 
     def _row(self, row_id: str) -> Row:
         # To list them all takes as long as a worker's start: a run of few cases needs the first.
@@ -202,7 +218,7 @@ class Worker:
             self._rows[row.id] = row
         return self._rows[row_id]
 
-    def _run(self, case: Case, attempt: int) -> Record:
+    def _run(self, case: Case, attempt: int = 1) -> Record:
         started = time.perf_counter()
         self._launches, self._describe = 0, None
         try:

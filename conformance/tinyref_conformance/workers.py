@@ -26,7 +26,6 @@ class Task:
 
     row: str
     cases: list[str]
-    attempt: int = 1
     is_alone: bool = False
     is_prepared: bool = False
 
@@ -35,10 +34,11 @@ class Task:
 class WorkerProcess(supervisor.WorkerProcess[Task]):
     """One worker; its item is a case, of which it has begun so many launches.
 
-    batch: the cases whose kernels it compiles together; none once that is done. reserved: tasks
-    that come next, whose kernels it has compiled.
+    name: as it calls itself in its records. batch: the cases whose kernels it compiles together;
+    none once that is done. reserved: tasks that come next, whose kernels it has compiled.
     """
 
+    name: str = ""
     launch: int = 0
     batch: list[str] = field(default_factory=list)
     reserved: deque[Task] = field(default_factory=deque)
@@ -53,7 +53,7 @@ class WorkerProcess(supervisor.WorkerProcess[Task]):
             self._busy_since = time.monotonic()
         self.batch = [name for _, cases in batch for name in cases]
         self.limit(limits)
-        message = {"row": task.row, "cases": task.cases, "attempt": task.attempt}
+        message = {"row": task.row, "cases": task.cases}
         self.send({**message, "batch": batch} if batch else message)
 
     def seconds_since_last(self) -> float | None:
@@ -77,11 +77,11 @@ def record_of(worker: WorkerProcess, case: str, death: Death) -> Record:
     return Record(
         case=case,
         status=Status.TIMEOUT if is_timeout else Status.CRASH,
-        attempt=worker.task.attempt,
         phase=Phase.RUN.value,
         message=message,
         seconds=worker.limits.seconds if is_timeout else 0.0,
         details=_details(worker, death.log),
+        worker=worker.name,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,7 @@ Examples:
   tinyref conform --device MINE --budget 5m             what five minutes can tell
   tinyref conform --device MINE --resume                go on after Ctrl-C or a power cut
   tinyref conform --device MINE --shard 2/4             a quarter, for four machines
+  tinyref conform --device MINE --sequence A,B,C   in one worker, where C fails after A and B
   tinyref conform --device MINE --second CPU --query system   copies between these two
   tinyref conform diff before.json after.json           fixes, regressions, accuracy
   tinyref conform matrix A.json B.json                  devices side by side
@@ -38,6 +40,9 @@ A device is a name of `tinyref devices`, or package.module:ClassName before it i
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
 summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
 """
+
+# How long failures are run again, by what was asked for.
+RERUN_SECONDS = {None: 60.0, True: math.inf, False: 0.0}
 
 conform_app = typer.Typer(rich_markup_mode=None, invoke_without_command=True, help=_HELP)
 
@@ -90,11 +95,22 @@ def conform(
         typer.Option(parser=path, help="An earlier report.json, to make shards equally long."),
     ] = None,
     rerun_failures: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--rerun-failures", help="Run failures again: one that passes then is a Flake."
+            "--rerun-failures/--no-rerun-failures",
+            help="Run each failure again alone, however long that takes, or none; a minute of "
+            "them if not given. One that passes then depends on what ran before: the shortest "
+            "sequence of cases that shows it is looked for.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
+    sequence: Annotated[
+        str,
+        typer.Option(
+            help="These cases in this order, in one worker: ids; or the report.json that has a "
+            "sequence for the case of --query."
+        ),
+    ] = "",
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first failure.")
     ] = False,
@@ -132,14 +148,15 @@ def conform(
     settings = Settings(
         device=name,
         second=other,
-        folder=report or _folder(f"{name}-with-{other}" if other else name, query, shard),
+        folder=report
+        or _folder(f"{name}-with-{other}" if other else name, sequence or query, shard),
         jobs=jobs,
         timeout=timeout,
         memory_limit=parse_memory(memory_limit) if memory_limit else None,
         budget=parse_budget(budget) if budget else None,
         resume=resume,
         restart=restart,
-        rerun_failures=rerun_failures,
+        rerun_seconds=RERUN_SECONDS[rerun_failures],
         fail_fast=fail_fast,
         keep_going=keep_going,
     )
@@ -155,6 +172,10 @@ def conform(
         reason=reason,
         link=link,
     )
+    if sequence:
+        from tinyref_conformance.conform import as_sequence
+
+        request = as_sequence(request, sequence)
     raise typer.Exit(_conform(request))
 
 
@@ -218,6 +239,9 @@ def _print_summary(finished: Finished, request: Request) -> None:
             print(f"  {case.repro}")
     if len(failing) > 5:
         print(f"... and {len(failing) - 5:,} more in the report")
+    again = sum(case.status.is_broken and case.attempts == 1 for case in failing)
+    if again and request.settings.rerun_seconds:
+        print(f"{again:,} failures were not run again alone: --rerun-failures takes all the time")
     if report.missing:
         print(report.missing)
     _print_suppressed(finished, request)

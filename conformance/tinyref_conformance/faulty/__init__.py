@@ -27,6 +27,12 @@ from tinyref_conformance.faulty.groups import (
     SwappedItemIndices,
     UndersizedArrays,
 )
+from tinyref_conformance.faulty.history import (
+    LeakingLaunches,
+    LeftMode,
+    OverlappingMemory,
+    StaleKernels,
+)
 from tinyref_conformance.faulty.launches import (
     EmptyLoop,
     MissingBarrier,
@@ -103,6 +109,8 @@ __all__ = [
     "LateArguments",
     "LateSources",
     "LateTransfer",
+    "LeakingLaunches",
+    "LeftMode",
     "LostBarriers",
     "LostEvents",
     "LostNegativeZero",
@@ -114,6 +122,7 @@ __all__ = [
     "NestedBarriersLost",
     "NoSeconds",
     "OffByOneTail",
+    "OverlappingMemory",
     "PrivateArrays",
     "ReassociatedSums",
     "ReversedVectors",
@@ -123,6 +132,7 @@ __all__ = [
     "SharedArraysOverlap",
     "SingleUpdate",
     "SpilledValues",
+    "StaleKernels",
     "StaleListPointers",
     "StaleListVariables",
     "StaleOutput",

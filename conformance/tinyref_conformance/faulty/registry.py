@@ -10,6 +10,7 @@ from tinyref_conformance.faulty import (
     compilers,
     forms,
     groups,
+    history,
     launches,
     memory,
     rearranged,
@@ -64,13 +65,14 @@ EMULATED_OPENCL = "tinyref_conformance.faulty.emulated:EmulatedOpencl"
 class FaultyDevice:
     """One broken device.
 
-    rung: where the suite must say that it is broken first. healthy: the device that it would be
-    without the fault. query: the cases that are enough to tell. module: where `--device` finds it.
+    rung: where the suite must say that it is broken first; None where what ran before decides.
+    healthy: the device that it would be without the fault. query: the cases that are enough to
+    tell. module: where `--device` finds it.
     """
 
     backend: type[Backend]
     sentence: str
-    rung: Rung
+    rung: Rung | None
     healthy: str = "PYTHON"
     query: str = QUERY
     module: str = "tinyref_conformance.faulty"
@@ -92,7 +94,7 @@ HEALTHY: dict[type[Backend], str] = {
 }
 
 
-def _faulty(backend: type[Backend], rung: Rung) -> FaultyDevice:
+def _faulty(backend: type[Backend], rung: Rung | None) -> FaultyDevice:
     healthy = next((name for base, name in HEALTHY.items() if issubclass(backend, base)), "PYTHON")
     return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung, healthy)
 
@@ -166,6 +168,10 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(transfers.EarlyTransfer, Rung.JIT),
         _faulty(transfers.HastyTransfer, Rung.JIT),
         _faulty(transfers.LateTransfer, Rung.JIT),
+        _faulty(history.StaleKernels, None),
+        _faulty(history.OverlappingMemory, None),
+        _faulty(history.LeakingLaunches, None),
+        _faulty(history.LeftMode, None),
     )
 }
 

@@ -31,7 +31,7 @@ class Caught:
 
     @property
     def is_on_its_rung(self) -> bool:
-        return self.rung is self.faulty.rung
+        return self.is_caught and self.faulty.rung in (None, self.rung)
 
 
 @dataclass
@@ -72,7 +72,8 @@ def _verdict(found: Caught) -> str:
     if found.rung is None:
         return "ESCAPES"
     where = f"caught on '{found.rung.title}'"
-    return where if found.is_on_its_rung else f"{where}, not on '{found.faulty.rung.title}'"
+    due = found.faulty.rung
+    return where if due is None or due is found.rung else f"{where}, not on '{due.title}'"
 
 
 def score(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyref.optimise.opt import Argument, Opt, OptOp
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.delta_debugging import ddmin
 from tinyref_spec.kernel_case import Equivalent, Opts, Pair
 
 # What an optimisation is tried as instead: simpler ones of its kind.
@@ -46,26 +48,16 @@ def without_equivalent(search: Search) -> None:
 
 
 def fewer_opts(search: Search) -> None:
-    """Delta debugging of the list of optimisations (ddmin of Zeller and Hildebrandt, 2002).
+    """Delta debugging of the list of optimisations.
 
     A complement whose later optimisations no longer fit is tried with those that do.
     """
-    parts = 2
-    while search.case.opts and search.case.opts[0]:
-        (opts, *_) = search.case.opts
-        parts = min(parts, len(opts))
-        size = -(-len(opts) // parts)
-        chunks = [opts[at : at + size] for at in range(0, len(opts), size)]
-        if len(chunks) > 1 and any(_with_opts(search, chunk) for chunk in chunks):
-            parts = 2
-            continue
-        rests = [(*opts[:at], *opts[at + size :]) for at in range(0, len(opts), size)]
-        if any(_with_opts(search, rest) for rest in rests):
-            parts = max(parts - 1, 2)
-            continue
-        if size == 1:
-            return
-        parts *= 2
+
+    def attempt(opts: Sequence[Opt]) -> Opts | None:
+        return next(iter(search.case.opts), ()) if _with_opts(search, tuple(opts)) else None
+
+    if search.case.opts:
+        ddmin(search.case.opts[0], attempt)
 
 
 def _with_opts(search: Search, opts: Opts) -> bool:
