@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Backend, Capabilities, Device
-from tinyref.dtype import DType, PtrDType, numpy_dtype
+from tinyref.dtype import DType, ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import TinyrefError, UserError
 from tinyref.optimise.opt import Opt
 from tinyref.runtimes.kernel import Kernel, compile_ast, compile_program
@@ -49,6 +49,7 @@ class Slot:
     dtype: DType
     size: int
     is_written: bool
+    is_image: bool = False
 
 
 def slots_of(kernel: Runnable) -> list[Slot]:
@@ -65,7 +66,8 @@ def slots_of(kernel: Runnable) -> list[Slot]:
         if node.op is Ops.DEFINE_GLOBAL and isinstance(node.arg, SlotArg):
             assert isinstance(node.dtype, PtrDType)
             found[node.arg.slot] = Slot(
-                node.arg.slot, node.dtype.base, node.dtype.size, node in written
+                *(node.arg.slot, node.dtype.base, node.dtype.size, node in written),
+                isinstance(node.dtype, ImageDType),
             )
     return [found[number] for number in sorted(found)]
 
@@ -83,7 +85,8 @@ class _Loaded:
         self.kernel = kernel
         self.slots = slots_of(source)
         self.buffers = {
-            slot.number: GuardedBuffer(device, slot.dtype, slot.size) for slot in self.slots
+            slot.number: GuardedBuffer(device, slot.dtype, slot.size, _is_unaligned(slot, kernel))
+            for slot in self.slots
         }
 
     def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
@@ -109,6 +112,14 @@ def _check_data(data: Array, slot: Slot) -> Array:
             f"got {flat.size} {flat.dtype.name}"
         )
     return flat
+
+
+def _is_unaligned(slot: Slot, kernel: Kernel) -> bool:
+    """Whether a buffer begins at an element that vectors are not aligned by: every other one does.
+
+    Which ones is by the length of the program: inputs of some kernels, outputs of others.
+    """
+    return not slot.is_image and (slot.number + len(kernel.program.uops)) % 2 == 1
 
 
 Announce = Callable[[Callable[[], Failure]], None]

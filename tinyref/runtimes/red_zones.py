@@ -25,17 +25,23 @@ class MemoryDamageError(TinyrefError):
 
 
 class GuardedBuffer:
-    """`size` elements of device memory between two red zones."""
+    """`size` elements of device memory between two red zones.
 
-    def __init__(self, device: str, dtype: DType, size: int) -> None:
+    unaligned: they begin one element further than at a multiple of what any access is aligned by;
+    a device that declares an alignment of views gets the next place that it allows.
+    """
+
+    def __init__(self, device: str, dtype: DType, size: int, unaligned: bool = False) -> None:
         self.dtype = dtype
         self.size = size
         self.nbytes = size * dtype.itemsize
-        self.guard = max(GUARD, Device[device].capabilities.view_alignment)
-        self.middle = slice(self.guard, self.guard + self.nbytes)
-        whole = self.guard + self.nbytes + self.guard
+        alignment = Device[device].capabilities.view_alignment
+        self.guard = max(GUARD, alignment)
+        start = self.guard + (max(dtype.itemsize, alignment) if unaligned else 0)
+        self.middle = slice(start, start + self.nbytes)
+        whole = start + self.nbytes + self.guard
         self.base = Buffer(device, whole + -whole % 16, dtypes.uint8)
-        self.view = self.base.view(self.guard, size, dtype)
+        self.view = self.base.view(start, size, dtype)
         self._written = np.full(self.base.nbytes, _GUARD_BYTE, dtype=np.uint8)
 
     def fill(self, data: Array | int) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_spec import samples
+from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernels.named import add_in_place, constant, copied, elementwise
@@ -234,6 +235,18 @@ VIEW_FORMS: dict[str, tuple[ViewForm, ...]] = {
             lambda x: np.pad(x, (4, 4))[2:15],
         ),
         ViewForm(
+            "pad_flip",
+            (4, 5),
+            lambda t: t.pad(((2, 1), (0, 3))).flip((0, 1)),
+            lambda x: np.pad(x, ((2, 1), (0, 3)))[::-1, ::-1],
+        ),
+        ViewForm(
+            "pad_flip_pad_reshape",
+            (3, 4),
+            lambda t: t.pad(((1, 0), (0, 2))).flip((1,)).pad(((0, 1), (2, 0))).reshape((8, 5)),
+            lambda x: np.pad(np.pad(x, ((1, 0), (0, 2)))[:, ::-1], ((0, 1), (2, 0))).reshape(8, 5),
+        ),
+        ViewForm(
             "pad_twice",
             (5,),
             lambda t: t.pad(((1, 1),)).reshape((7, 1)).pad(((0, 0), (0, 2))).reshape((21,)),
@@ -325,16 +338,56 @@ def _long_chain(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _mixed_dtypes(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A comparison, a select, a cast and a product in one kernel, on integers of every kind."""
     x = load(1, dtypes.int32, (64,))
     y = load(2, dtypes.float32, (64,))
     value = build.where(build.less(x, 0), build.mul(y, 2), build.cast(x, dtypes.float32))
     kernel = kernel_of(value, 64)
-    a = samples.small_integers(dtypes.int32, 64, 1, 100)
+    a = of_all_kinds(dtypes.int32, 64)
     # Small integers: how a product rounds is for the rung of operations to say.
     b = samples.small_integers(dtypes.float32, 64, 2, 100)
-    return run_exact(
-        case_id, device, kernel, [None, a, b], [np.where(a < 0, b * 2, a.astype(np.float32))]
+    converted = oracles.cast(a, dtypes.int32, dtypes.float32).values
+    return run_exact(case_id, device, kernel, [None, a, b], [np.where(a < 0, b * 2, converted)])
+
+
+def _wrapped(values: Array) -> Array:
+    """Integers of any size in int32."""
+    return np.array([oracles.wrap(int(value), dtypes.int32) for value in values], np.int32)
+
+
+def _compare_at_the_wrap(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """x + 1 < x of the largest integer, 2 * x of halves, x - y < 0 of any: what wraps is compared.
+
+    Exact integers would give other answers, and so would a compiler that takes these for such.
+    """
+    x, y = load(4, dtypes.int32, (64,)), load(5, dtypes.int32, (64,))
+    values = (
+        build.less(build.add(x, 1), x),
+        build.less(build.sub(x, y), 0),
+        build.not_equal(build.mul(x, 2), build.mul(y, 2)),
+        build.less(build.add(x, 1), build.add(y, 1)),
     )
+    kernel = build.sink(*(store(slot, value, (64,)) for slot, value in enumerate(values)))
+    a, b = of_all_kinds(dtypes.int32, 64), of_all_kinds(dtypes.int32, 64)[::-1].copy()
+    wide, other = a.astype(object), b.astype(object)
+    expected = [
+        _wrapped(wide + 1) < a,
+        _wrapped(wide - other) < 0,
+        _wrapped(wide * 2) != _wrapped(other * 2),
+        _wrapped(wide + 1) < _wrapped(other + 1),
+    ]
+    return run_exact(case_id, device, kernel, [None] * 4 + [a, b], expected)
+
+
+def _select_of_kinds(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """WHERE by a comparison of floats gives the bits of the chosen one, zeros and NaNs as well."""
+    x, y = load(1, dtypes.float32, (60,)), load(2, dtypes.float32, (60,))
+    kernel = kernel_of(build.where(build.less(x, y), x, y), 60)
+    keeps = device.capabilities.keeps_subnormals
+    a = of_all_kinds(dtypes.float32, 60, "each", keeps)
+    b = np.roll(a, 7)
+    expected = [np.where(a < b, a, b)]
+    return run_exact(case_id, device, kernel, [None, a, b], expected)
 
 
 def _valid(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -356,6 +409,8 @@ OTHER_FORMS = {
     "scalar": _scalar,
     "long_chain": _long_chain,
     "mixed_dtypes": _mixed_dtypes,
+    "compare_at_the_wrap": _compare_at_the_wrap,
+    "select_of_kinds": _select_of_kinds,
 }
 
 
@@ -371,6 +426,20 @@ def _symbolic_sum_of_index(value: int, case_id: str, device: DeviceUnderTest) ->
     expected = old.copy()
     expected[:value] = data[:value] + value
     return run_exact(case_id, device, kernel, [old, data], [expected], {"n": value})
+
+
+def _symbolic_views(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Rows from the n-th back to the first, padded, turned: a variable in each of several views."""
+    extent = build.variable("n", 1, 6)
+    rows = shaped(6, 4).shrink(((0, extent), (0, 4))).flip((0,)).pad(((0, 6 - extent), (1, 0)))
+    tracker = rows.permute((1, 0)).reshape((6, 5))
+    kernel = kernel_of(build.add(load(1, dtypes.int32, tracker, 24), 1), 6, 5)
+    data = samples.small_integers(dtypes.int32, 24, 7, 100)
+    turned = np.pad(data.reshape(6, 4)[:value][::-1], ((0, 6 - value), (1, 0)))
+    expected = np.ascontiguousarray(turned.T).reshape(6, 5) + 1
+    return run_exact(
+        case_id, device, kernel, [None, data], [expected.astype(np.int32)], {"n": value}
+    )
 
 
 def rows() -> Iterator[Row]:
@@ -454,8 +523,14 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(dtypes.int32),
         lambda: [
-            Check(f"n:{value}", functools.partial(_symbolic_sum_of_index, value))
-            for value in (1, 2, 31, 33, 63, 64)
+            *(
+                Check(f"n:{value}", functools.partial(_symbolic_sum_of_index, value))
+                for value in (1, 2, 31, 33, 63, 64)
+            ),
+            *(
+                Check(f"views:{value}", functools.partial(_symbolic_views, value))
+                for value in (1, 3, 6)
+            ),
         ],
     )
 

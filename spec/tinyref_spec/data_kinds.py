@@ -1,0 +1,152 @@
+"""Kinds of data at which faults show that ordinary numbers hide: one table, by type and op.
+
+A sum of any of them is exact in every order, or wraps; of a product and a maximum as well. So what
+a row owes for them is known to the bit, but for the sign of a zero that a sum or a maximum gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref_spec import samples
+from tinyref_spec.bits import Array, from_bits
+
+# A sum of so many elements is exact in every order and every float type of arithmetic.
+MAX_EXACT = 96
+
+
+@dataclass(frozen=True)
+class DataKind:
+    """One kind: `pattern` gives some elements of a type, which are repeated.
+
+    ops: of which a row may use it: `add`, `mul`, `max`, and `each` for what takes elements one by
+    one. of: the types that have it. subnormal: whether a device has to keep subnormals.
+    """
+
+    name: str
+    sentence: str
+    pattern: Callable[[DType], Array]
+    ops: frozenset[str]
+    of: Callable[[DType], bool]
+    subnormal: bool = False
+
+    def array(self, dtype: DType, count: int) -> Array:
+        """`count` elements of `dtype`, the same on every machine."""
+        return np.resize(self.pattern(dtype), count)
+
+
+def _filled(*values: float) -> Callable[[DType], Array]:
+    return lambda dtype: np.array(values).astype(numpy_dtype(dtype))
+
+
+def _cancelling(dtype: DType) -> Array:
+    """Terms that cancel and leave a small number: each partial sum has few enough bits."""
+    large = 2.0 ** (dtype.mantissa_bits - 6)
+    return np.array([large, -large, 1.0, -large, large]).astype(numpy_dtype(dtype))
+
+
+def _subnormals(dtype: DType) -> Array:
+    sign = 1 << (dtype.bits - 1)
+    return from_bits([1, sign | 2, 3, sign | 1, sign | 3, 2], dtype)
+
+
+def _nans(dtype: DType) -> Array:
+    """Quiet NaNs of either sign with other payloads, among numbers."""
+    nan, sign = samples.quiet_nan_bits(dtype), 1 << (dtype.bits - 1)
+    one = samples.bias(dtype) << dtype.mantissa_bits
+    return from_bits([one, nan | 1, one, one, sign | nan | 2, one, one], dtype)
+
+
+def _wrapping(dtype: DType) -> Array:
+    low, high = int(dtype.minimum), int(dtype.maximum)
+    values = [high, 1, low, high - 1, low + 1, high, high // 2 + 1]
+    return np.array(values, numpy_dtype(dtype))
+
+
+def _powers(dtype: DType) -> Array:
+    """Those of all sizes early on: a row may take a few alone."""
+    values = samples.ties(dtype)
+    return values[np.arange(values.size) * 17 % values.size]
+
+
+_ALL = frozenset({"add", "mul", "max", "each"})
+_SIGNED_LIMITS = frozenset({"add", "max", "each"})
+
+
+def _is_float(dtype: DType) -> bool:
+    return dtype in dtypes.floats
+
+
+KINDS = (
+    DataKind("negative_zeros", "Zeros, all negative.", _filled(-0.0), _ALL, _is_float),
+    DataKind("all_equal", "One number, again and again.", _filled(-1.0), _ALL, _is_float),
+    DataKind(
+        *("cancelling", "Large terms of both signs that cancel, small ones between them."),
+        _cancelling,
+        frozenset({"add", "max", "each"}),
+        _is_float,
+    ),
+    DataKind(
+        *("subnormals", "Subnormals of both signs, whose sums are subnormal."),
+        _subnormals,
+        _SIGNED_LIMITS,
+        _is_float,
+        subnormal=True,
+    ),
+    DataKind(
+        *("nan_payloads", "Quiet NaNs with payloads among numbers."),
+        _nans,
+        # Which operand a maximum with a NaN gives is for the device to say.
+        frozenset({"add", "mul", "each"}),
+        _is_float,
+    ),
+    DataKind(
+        *("signed_zeros", "Zeros of both signs.", _filled(0.0, -0.0, -0.0, 0.0, 0.0, -0.0, 0.0)),
+        _ALL,
+        _is_float,
+    ),
+    DataKind(
+        *("wrapping", "Integers around the least and the largest one."),
+        _wrapping,
+        _ALL,
+        lambda dtype: dtype.is_int,
+    ),
+    DataKind(
+        *("powers", "Powers of two and their neighbours, halfway between floats as well."),
+        _powers,
+        _ALL,
+        lambda dtype: dtype.is_int,
+    ),
+    DataKind(
+        *("all_largest", "The largest integer, again and again."),
+        lambda dtype: np.array([dtype.maximum], numpy_dtype(dtype)),
+        _ALL,
+        lambda dtype: dtype.is_int,
+    ),
+    DataKind("all_false", "Nothing but false.", _filled(0), _ALL, lambda dtype: dtype.is_bool),
+    DataKind("all_true", "Nothing but true.", _filled(1), _ALL, lambda dtype: dtype.is_bool),
+)
+
+
+def kinds_of(dtype: DType, op: str = "each", keeps_subnormals: bool = True) -> tuple[DataKind, ...]:
+    """The kinds for data of a type in rows of an op, in the order of the table."""
+    return tuple(
+        kind
+        for kind in KINDS
+        if op in kind.ops and kind.of(dtype) and (keeps_subnormals or not kind.subnormal)
+    )
+
+
+def of_all_kinds(
+    dtype: DType, count: int, op: str = "each", keeps_subnormals: bool = True
+) -> Array:
+    """`count` elements, as many of each kind as of any other, one kind after the other."""
+    kinds = kinds_of(dtype, op, keeps_subnormals)
+    if not kinds:
+        return samples.moderate(dtype, count, 1)
+    each = -(-count // len(kinds))
+    return np.concatenate([kind.array(dtype, each) for kind in kinds])[:count]
