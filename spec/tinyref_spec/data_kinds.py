@@ -150,3 +150,14 @@ def of_all_kinds(
         return samples.moderate(dtype, count, 1)
     each = -(-count // len(kinds))
     return np.concatenate([kind.array(dtype, each) for kind in kinds])[:count]
+
+
+def small_and_extreme(dtype: DType, count: int, seed: int, limit: int = 4) -> Array:
+    """`samples.small_integers`, of which each third one is of a kind if the type is an integer.
+
+    For rows of integers that compute modulo 2^n; floats stay exact in every order.
+    """
+    small = samples.small_integers(dtype, count, seed, limit)
+    if not dtype.is_int:
+        return small
+    return np.where(np.arange(count) % 3 == 1, np.roll(of_all_kinds(dtype, count), seed), small)

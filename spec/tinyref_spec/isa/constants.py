@@ -8,6 +8,7 @@ such that this gives other bits: the values around them are among those that are
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Rule
 from tinyref_spec.isa.elementwise import LANES, Operation, run_operation
@@ -37,6 +39,16 @@ INTEGER_FORMS: tuple[Form, ...] = (
     *((Ops.SHL, 0), (Ops.ADD, 1), (Ops.MUL, 1), (Ops.IDIV, 0), (Ops.IDIV, 1), (Ops.MOD, 1)),
     *((Ops.CMPLT, 0), (Ops.CMPLT, 1), (Ops.CMPNE, 1), (Ops.MAX, 1), (Ops.WHERE, 2)),
     *((Ops.XOR, 1), (Ops.SHR, 0)),
+)
+# Constants at which a rewriting of the operation is nearly right, and each operation with some.
+FLOAT_SPECIALS: tuple[tuple[Form, ConstType], ...] = (
+    *(((Ops.ADD, 1), 0.0), ((Ops.ADD, 1), -0.0), ((Ops.MUL, 1), 0.0), ((Ops.MUL, 1), -1.0)),
+    *(((Ops.CMPLT, 1), -0.0), ((Ops.MAX, 1), -math.inf), ((Ops.CMPNE, 1), math.inf)),
+)
+# None is the least integer of the type.
+INTEGER_SPECIALS: tuple[tuple[Form, ConstType | None], ...] = (
+    *(((Ops.ADD, 1), None), ((Ops.MUL, 1), 2), ((Ops.IDIV, 1), 2), ((Ops.MOD, 1), 8)),
+    *(((Ops.CMPLT, 1), 0), ((Ops.CMPLT, 0), None), ((Ops.MAX, 1), None)),
 )
 _SHIFTS = (Ops.SHL, Ops.SHR)
 _DIVISIONS = (Ops.IDIV, Ops.MOD)
@@ -82,7 +94,8 @@ def _loaded(form: Form, dtype: DType) -> Array:
     near = [from_bits(bits + step, dtype) for step in (bits.dtype.type(0), bits.dtype.type(1))]
     near.append(from_bits(bits - bits.dtype.type(1), dtype))
     random = samples.moderate if dtype.is_float else samples.random_bits
-    values = np.resize(np.concatenate([*near, random(dtype, 300, 6)]), LANES)
+    kinds = of_all_kinds(dtype, 60)
+    values = np.resize(np.concatenate([*near, kinds, random(dtype, 300, 6)]), LANES)
     if op in _SHIFTS:
         return (np.arange(LANES) % dtype.bits).astype(values.dtype)
     if op in _DIVISIONS and position == 0:
@@ -124,6 +137,7 @@ def _run(
 
 def _checks(dtype: DType, rule_of: RuleOf) -> list[Check]:
     forms = FLOAT_FORMS if dtype.is_float else INTEGER_FORMS
+    specials = FLOAT_SPECIALS if dtype.is_float else INTEGER_SPECIALS
     given = constants(dtype)
     return [
         Check(
@@ -134,6 +148,14 @@ def _checks(dtype: DType, rule_of: RuleOf) -> list[Check]:
         )
         for place, form in enumerate(forms)
         for number, value in enumerate(given)
+    ] + [
+        Check(
+            f"{form[0].name.lower()}{form[1]}:special{number}",
+            functools.partial(
+                _run, form, dtype, int(dtype.minimum) if value is None else value, rule_of
+            ),
+        )
+        for number, (form, value) in enumerate(specials)
     ]
 
 

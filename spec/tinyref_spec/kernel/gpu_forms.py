@@ -22,6 +22,7 @@ from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.programs import INT, Extents, at, group_index, item_index, loop, program
@@ -66,7 +67,7 @@ def _partial(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Me
         grid=(groups, 1, 1),
         group=(size, 1, 1),
     )
-    given = samples.small_integers(INT, count, size, 1000)
+    given = small_and_extreme(INT, count, size, 1000)
     padded = np.zeros(groups * size, np.int32)
     padded[:count] = given
     rows = padded.reshape(groups, size)
@@ -114,7 +115,7 @@ def _uniform_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measure
     subject = program(
         *("uniform", put, barrier(), *inside, final), grid=(4, 1, 1), group=(size, 1, 1)
     )
-    given = samples.small_integers(INT, 4 * size, size, 1000)
+    given = small_and_extreme(INT, 4 * size, size, 1000)
     rows = given.reshape(4, size).copy()
     rows[1::2] = rows[1::2, ::-1] * 3
     expected = np.ascontiguousarray(np.roll(rows, -1, axis=1).reshape(-1))
@@ -196,7 +197,7 @@ def _extremes(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) ->
         grid=(2, 1, 1),
         group=(size, 1, 1),
     )
-    given = samples.small_integers(dtype, 2 * size, size, 100)
+    given = small_and_extreme(dtype, 2 * size, size, 100)
     if dtype.is_float:
         given[size - 1], given[size] = np.inf, -np.inf
     rows = given.reshape(2, size)

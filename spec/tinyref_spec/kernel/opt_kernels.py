@@ -18,8 +18,8 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_spec import samples
 from tinyref_spec.bits import Array
+from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.kernel import gathers
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.named import (
@@ -61,7 +61,7 @@ Form = Callable[[DType], Subject]
 
 def _values(dtype: DType, *shape: int, seed: int = 1, limit: int = 3) -> Array:
     count = int(np.prod(shape))
-    return samples.small_integers(dtype, count, seed, limit).reshape(shape)
+    return small_and_extreme(dtype, count, seed, limit).reshape(shape)
 
 
 def _plus(dtype: DType, x: UOp, y: UOp) -> UOp:
@@ -201,7 +201,8 @@ def product(dtype: DType) -> Subject:
 def _multiplied(dtype: DType, rows: int, columns: int, depth: int) -> Subject:
     a, b = _values(dtype, rows, depth), _values(dtype, depth, columns, seed=2)
     kernel = named.matmul(rows, columns, depth, dtype)
-    wide = a.astype(np.float64) @ b.astype(np.float64)
+    wider = np.float64 if dtype.is_float else np.int64
+    wide = a.astype(wider) @ b.astype(wider)
     return Subject(kernel, [None, a, b], [_as(dtype, wide)])
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops.node import UOp
-from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Products, accumulation_bound, with_rounding
 from tinyref_spec.kernels.named import matmul
@@ -60,15 +60,12 @@ def _exact(
     """Small integers: every order of summing gives the same bits."""
     rows, inner, columns = shape
     limit = 1 if inner > 100 else 3
-    a = samples.small_integers(dtype, rows * inner, 1, limit)
-    b = samples.small_integers(dtype, inner * columns, 2, limit)
+    a = small_and_extreme(dtype, rows * inner, 1, limit)
+    b = small_and_extreme(dtype, inner * columns, 2, limit)
     right = b.reshape(columns, inner).T if is_transposed else b.reshape(inner, columns)
-    wide = a.reshape(rows, inner).astype(np.float64) @ right.astype(np.float64)
-    expected = (
-        round_to(wide, dtype)
-        if dtype.is_float
-        else wide.astype(np.int64).astype(numpy_dtype(dtype))
-    )
+    wider = np.float64 if dtype.is_float else np.int64
+    wide = a.reshape(rows, inner).astype(wider) @ right.astype(wider)
+    expected = round_to(wide, dtype) if dtype.is_float else wide.astype(numpy_dtype(dtype))
     kernel = _kernel(shape, dtype, is_transposed)
     return run_exact(case_id, device, kernel, [None, a, b], [expected])
 

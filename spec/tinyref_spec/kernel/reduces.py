@@ -14,7 +14,7 @@ from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.data_kinds import MAX_EXACT, DataKind, kinds_of
+from tinyref_spec.data_kinds import MAX_EXACT, DataKind, kinds_of, small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Ulp, accumulation_bound, with_rounding
 from tinyref_spec.kernels.named import padded_sum, reduction, sum_and_maximum
@@ -218,7 +218,7 @@ def _two_reduces(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A sum and a maximum of the same rows in one kernel."""
     x = load(1, dtypes.int32, (6, 20))
     kernel = kernel_of(build.add(total(x, 1), largest(x, 1)), 6, 1)
-    data = samples.small_integers(dtypes.int32, 120, 1, 100)
+    data = small_and_extreme(dtypes.int32, 120, 1, 100)
     rows = data.reshape(6, 20)
     return run_exact(
         case_id, device, kernel, [None, data], [(rows.sum(1) + rows.max(1)).astype(np.int32)]
@@ -228,7 +228,7 @@ def _two_reduces(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Two reduces stored to two outputs."""
     kernel = sum_and_maximum(dtypes.int32, 6, 20)
-    data = samples.small_integers(dtypes.int32, 120, 2, 100)
+    data = small_and_extreme(dtypes.int32, 120, 2, 100)
     rows = data.reshape(6, 20)
     expected = [rows.sum(1).astype(np.int32), rows.max(1)]
     return run_exact(case_id, device, kernel, [None, None, data], expected)
@@ -239,7 +239,7 @@ def _around(case_id: str, device: DeviceUnderTest) -> Measurement:
     x = load(1, dtypes.int32, (5, 9))
     value = build.sub(total(build.mul(build.add(x, 1), 2), 1), 7)
     kernel = kernel_of(value, 5, 1)
-    data = samples.small_integers(dtypes.int32, 45, 3, 100)
+    data = small_and_extreme(dtypes.int32, 45, 3, 100)
     expected = ((data.reshape(5, 9) + 1) * 2).sum(1) - 7
     return run_exact(case_id, device, kernel, [None, data], [expected.astype(np.int32)])
 
@@ -247,7 +247,7 @@ def _around(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _measure_padded_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A sum over a padded view counts the padding as 0, also after adding 1 where it is valid."""
     kernel = padded_sum(dtypes.int32, 5, 6, 1, 2)
-    data = samples.small_integers(dtypes.int32, 30, 4, 100)
+    data = small_and_extreme(dtypes.int32, 30, 4, 100)
     expected = data.reshape(5, 6).sum(1).astype(np.int32)
     return run_exact(case_id, device, kernel, [None, data], [expected])
 
@@ -257,8 +257,8 @@ def _broadcast(case_id: str, device: DeviceUnderTest) -> Measurement:
     row = shaped(1, 8).expand((4, 8))
     value = build.mul(load(1, dtypes.int32, row), load(2, dtypes.int32, (4, 8)))
     kernel = kernel_of(total(value, 1), 4, 1)
-    a = samples.small_integers(dtypes.int32, 8, 5, 50)
-    b = samples.small_integers(dtypes.int32, 32, 6, 50)
+    a = small_and_extreme(dtypes.int32, 8, 5, 50)
+    b = small_and_extreme(dtypes.int32, 32, 6, 50)
     expected = (a * b.reshape(4, 8)).sum(1).astype(np.int32)
     return run_exact(case_id, device, kernel, [None, a, b], [expected])
 
@@ -276,8 +276,8 @@ def _symbolic(length: int, case_id: str, device: DeviceUnderTest) -> Measurement
     """The sum of the first n elements."""
     extent = build.variable("n", 1, 64)
     kernel = reduction(Ops.ADD, dtypes.int32, (extent,), 0)
-    data = samples.small_integers(dtypes.int32, 64, 9, 100)
-    expected = np.array([data[:length].sum()], dtype=np.int32)
+    data = small_and_extreme(dtypes.int32, 64, 9, 100)
+    expected = np.array([data[:length].sum()]).astype(np.int32)
     return run_exact(case_id, device, kernel, [None, data], [expected], {"n": length})
 
 

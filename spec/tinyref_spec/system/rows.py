@@ -162,6 +162,42 @@ def _replay_plan(case_id: str, device: DeviceUnderTest) -> Measurement:
     return judge_pairs(pairs())
 
 
+def _assigned_around_a_view(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A buffer is assigned, read through a turned view, and assigned again before that has run.
+
+    What was computed of the view has the elements of its time; the view itself shows the last ones.
+    """
+    from tinyref import Tensor, TinyJit
+
+    x = Tensor(integers(4, 6), device=device.name).realize()
+
+    @TinyJit
+    def step(added: Tensor) -> list[Tensor]:
+        x.assign(x + added)
+        turned = x.permute(1, 0).flip(0)
+        products, window = turned * 3, turned[1:4].pad(((1, 0), (0, 2))).sum(1)
+        x.assign(added * 2 - 1)
+        # The second assign comes first, and has to wait for those who read what it overwrites.
+        Tensor.realize(x, products, window)
+        return [products, window, turned + 0]
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        wanted = integers(4, 6)
+        for call in range(4 if jit else 2):
+            added = integers(4, 6, seed=call, most=2)
+            products, window, view = step(Tensor(added, device=device.name))
+            turned = (wanted + added).T[::-1]
+            wanted = added * 2 - 1
+            sums = np.pad(turned[1:4].sum(1), (1, 0))
+            yield f"the products of call {call}", products.numpy(), turned * 3
+            yield f"the window of call {call}", window.numpy(), sums
+            yield f"the view after call {call}", view.numpy(), wanted.T[::-1]
+            yield f"the buffer after call {call}", x.numpy(), wanted
+
+    with Context(JIT=jit):
+        return judge_pairs(pairs())
+
+
 def rows() -> Iterator[Row]:
     """Rows of the level, from single kernels in sequence to whole captured steps."""
     tables: tuple[tuple[str, str, tuple[str, ...], str, Callable[[], list[Check]]], ...] = (
@@ -182,7 +218,12 @@ def rows() -> Iterator[Row]:
             "Intermediate results share memory, and no result notices.",
             ("system.memory",),
             "float32",
-            lambda: [Check("plan", _memory_plan), Check("replay", _replay_plan)],
+            lambda: [
+                Check("plan", _memory_plan),
+                Check("replay", _replay_plan),
+                Check("assign", functools.partial(_assigned_around_a_view, 0)),
+                Check("assign.replay", functools.partial(_assigned_around_a_view, 1)),
+            ],
         ),
         (
             "symbolic",
