@@ -185,7 +185,7 @@ def test_what_takes_too_long_is_refused():
 
 
 @pytest.mark.long
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(len(MUTANTS))
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutants_of_what_judges_are_blamed_as_such(mutant):
     code = (

@@ -31,7 +31,8 @@ def wider(form: constants.Form, value: float, values: Array) -> Array:
     wide = [values.astype(np.float64)]
     wide.insert(position, np.full(values.size, value))
     result = oracles.evaluate(op.name, dtypes.float64, wide).values
-    return result if result.dtype == bool else result.astype(np.float32)
+    with np.errstate(over="ignore"):
+        return result if result.dtype == bool else result.astype(np.float32)
 
 
 # What is chosen is rounded once, like what is stored.

@@ -235,12 +235,6 @@ VIEW_FORMS: dict[str, tuple[ViewForm, ...]] = {
             lambda x: np.pad(x, (4, 4))[2:15],
         ),
         ViewForm(
-            "pad_flip",
-            (4, 5),
-            lambda t: t.pad(((2, 1), (0, 3))).flip((0, 1)),
-            lambda x: np.pad(x, ((2, 1), (0, 3)))[::-1, ::-1],
-        ),
-        ViewForm(
             "pad_flip_pad_reshape",
             (3, 4),
             lambda t: t.pad(((1, 0), (0, 2))).flip((1,)).pad(((0, 1), (2, 0))).reshape((8, 5)),

@@ -1,0 +1,346 @@
+"""The table of kinds of data, and faults that escape the rows without a kind and not with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from run_rows import failed
+
+from tinyref.algebra import semantics
+from tinyref.codegen import compile as compiling
+from tinyref.dtype import DType, dtypes
+from tinyref.interpret import Access, Hooks, Interpreter
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
+from tinyref.schedule import order
+from tinyref.uops import build
+from tinyref.uops.node import UOp, substitute
+from tinyref.uops.ops import Ops
+from tinyref.views import shape_tracker, view
+from tinyref_spec import data_kinds, device_under_test
+from tinyref_spec.bits import Array
+from tinyref_spec.data_kinds import KINDS, kinds_of, of_all_kinds, small_and_extreme
+from tinyref_spec.isa import constants
+from tinyref_spec.kernel import forms, reduces
+
+I8, U8, I32, F16, F32, BF16 = (
+    *(dtypes.int8, dtypes.uint8, dtypes.int32),
+    *(dtypes.float16, dtypes.float32, dtypes.bfloat16),
+)
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_each_kind_is_what_it_says() -> None:
+    arrays = {
+        (kind.name, dtype): kind.array(dtype, 7)
+        for kind in KINDS
+        for dtype in (I8, F32)
+        if kind.of(dtype)
+    }
+    assert arrays["wrapping", I8].tolist() == [127, 1, -128, 126, -127, 127, 64]
+    assert arrays["all_largest", I8].tolist() == [127] * 7
+    large = 2**17
+    assert arrays["cancelling", F32].tolist()[:5] == [large, -large, 1, -large, large]
+    assert np.signbit(arrays["negative_zeros", F32]).all()
+    assert np.signbit(arrays["signed_zeros", F32]).tolist() == [0, 1, 1, 0, 0, 1, 0]
+    assert arrays["subnormals", F32].view(np.uint32).tolist()[:3] == [1, 0x80000002, 3]
+    nans = arrays["nan_payloads", F32]
+    assert np.isnan(nans).tolist() == [0, 1, 0, 0, 1, 0, 0]
+    assert nans.view(np.uint32).tolist()[4] == 0xFFC00002
+    assert {3, 4, 5, 31, 32, 33} <= set(data_kinds._powers(I8).tolist())
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, dtypes.float64], ids=lambda each: each.name)
+def test_sums_are_exact_in_every_order(dtype: DType) -> None:
+    for kind in kinds_of(dtype, "add"):
+        values = kind.array(dtype, data_kinds.MAX_EXACT)
+        orders = (values, values[::-1], np.sort(values), np.sort(values)[::-1])
+        sums = []
+        for each in orders:
+            total = values[:1] * 0
+            for value in each:
+                with np.errstate(invalid="ignore"):
+                    total = total + value
+            sums.append(float(total[0]))
+        assert len({str(abs(each)) for each in sums}) == 1, (kind.name, sums)
+
+
+def test_kinds_are_chosen_by_type_and_op() -> None:
+    names = [kind.name for kind in kinds_of(F32, "max")]
+    assert names == ["negative_zeros", "all_equal", "cancelling", "subnormals", "signed_zeros"]
+    assert "subnormals" not in [kind.name for kind in kinds_of(F32, "add", keeps_subnormals=False)]
+    assert [kind.name for kind in kinds_of(U8, "mul")] == ["wrapping", "powers", "all_largest"]
+    assert of_all_kinds(dtypes.bool, 4).tolist() == [False, False, True, True]
+
+
+def test_floats_stay_small_and_a_third_of_the_integers_does_not() -> None:
+    assert np.abs(small_and_extreme(F32, 60, 1, 3)).max() == 3
+    mixed = small_and_extreme(I32, 60, 1, 3)
+    assert set(np.abs(mixed[0::3])) <= {0, 1, 2, 3}
+    assert {2**31 - 1, -(2**31)} <= set(mixed.tolist())
+
+
+# --- devices on which a kind shows ----------------------------------------------------------------
+
+
+class Planted(TextBackend):
+    """The interpreter with a fault: of what it loads, or of its additions."""
+
+    loads: Callable[[Array], Array] | None = None
+    adds: Callable[[DType, Sequence[Array], Array], Array] | None = None
+    is_aligned_down = False
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self.name = f"{__name__}:{type(self).__name__}"
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        made = _Aligned(self.name, kernel.program) if self.is_aligned_down else kernel
+        kind = type(self)
+        hooks = Hooks(load=lambda access: _loaded(kind, access)) if kind.loads else Hooks()
+        overrides = {Ops.ADD: _added(kind)} if kind.adds else {}
+        made.interpreter = Interpreter(kernel.program, overrides, hooks)
+        return made
+
+
+class _Aligned(InterpretedKernel):
+    """Takes what begins between two multiples of 16 bytes from the one before."""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        taken = [_aligned_down(each) for each in buffers]
+        return super().__call__(taken, grid, group, variables, wait)
+
+
+def _aligned_down(buffer: np.ndarray) -> np.ndarray:
+    behind = buffer.ctypes.data % 16
+    if not behind:
+        return buffer
+    whole = np.lib.stride_tricks.as_strided(buffer, (buffer.size + behind,), (1,))
+    address = whole.__array_interface__
+    address["data"] = (address["data"][0] - behind, False)
+    found = np.asarray(_Memory(address, buffer))
+    return found[: buffer.size]
+
+
+@dataclasses.dataclass
+class _Memory:
+    __array_interface__: dict
+    owner: np.ndarray
+
+
+def _loaded(kind: type[Planted], access: Access) -> Array:
+    assert kind.loads is not None
+    return kind.loads(np.asarray(access.value))
+
+
+def _added(kind: type[Planted]) -> Callable:
+    def add(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
+        assert kind.adds is not None
+        return kind.adds(dtype, operands, semantics.apply(Ops.ADD, dtype, operands, sources))
+
+    return add
+
+
+def _is_float(values: Array) -> bool:
+    return values.dtype == np.float32
+
+
+class Flushing(Planted):
+    """Subnormals are zero, though it says that it keeps them."""
+
+    loads = staticmethod(lambda x: np.where(np.abs(x) < 2.0**-126, x * 0, x) if _is_float(x) else x)
+
+
+class WithoutNan(Planted):
+    """A NaN is loaded as zero."""
+
+    loads = staticmethod(lambda x: np.where(x != x, np.zeros((), x.dtype), x))
+
+
+class ZerosPositive(Planted):
+    """Zeros lose their signs."""
+
+    loads = staticmethod(lambda x: x + np.zeros((), x.dtype) if _is_float(x) else x)
+
+
+class ThroughFloat(Planted):
+    """Integers come by way of float32."""
+
+    loads = staticmethod(
+        lambda x: x.astype(np.float32).astype(np.int64).astype(x.dtype) if x.dtype == "i4" else x
+    )
+
+
+class HalfSums(Planted):
+    """Sums of float32 in the precision of float16."""
+
+    adds = staticmethod(
+        lambda dtype, operands, total: (
+            total.astype(np.float16).astype(np.float32) if dtype.scalar is F32 else total
+        )
+    )
+
+
+class Saturating(Planted):
+    """int32 stops at its largest value."""
+
+    adds = staticmethod(
+        lambda dtype, operands, total: (
+            np.clip(
+                operands[0].astype(np.int64) + operands[1].astype(np.int64), -(2**31), 2**31 - 1
+            ).astype(np.int32)
+            if dtype.scalar is I32
+            else total
+        )
+    )
+
+
+class EqualOnce(Planted):
+    """A block of memory that is all equal is held once, and read so."""
+
+    loads = staticmethod(
+        lambda x: (
+            np.where(np.arange(x.size).reshape(x.shape) == 0, x, x * 0)
+            if x.size > 4 and _is_float(x) and (x == x.reshape(-1)[0]).all() and x.any()
+            else x
+        )
+    )
+
+
+class AlignedDown(Planted):
+    """Buffers are taken to begin at multiples of 16 bytes."""
+
+    is_aligned_down = True
+
+
+def shapes(op: str, dtype: str) -> str:
+    """The cases of a row of reduces that have data of the table."""
+    return f"kernel.reduce.{op}.{dtype}.*_over_*"
+
+
+DEVICES = (
+    (Flushing, "subnormals", shapes("add", "float32")),
+    (WithoutNan, "nan_payloads", shapes("add", "float32")),
+    (ZerosPositive, "negative_zeros", shapes("mul", "float32")),
+    (ZerosPositive, "signed_zeros", shapes("mul", "float32")),
+    (ThroughFloat, "powers", shapes("add", "int32")),
+    (HalfSums, "cancelling", shapes("add", "float32")),
+    (Saturating, "wrapping", shapes("add", "int32")),
+    (Saturating, "all_largest", shapes("add", "int32")),
+    (EqualOnce, "all_equal", shapes("add", "float32")),
+)
+
+
+@pytest.mark.long
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("device", "name", "query"), DEVICES, ids=[each[1] for each in DEVICES])
+def test_a_fault_escapes_a_row_of_reduces_without_its_kind(
+    device: type[Planted], name: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose = reduces.kinds_of
+    where = f"{__name__}:{device.__name__}"
+
+    def only(*given: object) -> tuple[data_kinds.DataKind, ...]:
+        return tuple(kind for kind in choose(*given) if kind.name == name)
+
+    monkeypatch.setattr(reduces, "kinds_of", lambda *given: ())
+    assert failed(query, where) == []
+    monkeypatch.setattr(reduces, "kinds_of", only)
+    assert failed(query, where)
+
+
+def test_a_device_that_needs_aligned_buffers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = f"{__name__}:AlignedDown"
+    query = "kernel.form.int32"
+    with monkeypatch.context() as patch:
+        patch.setattr(device_under_test, "_is_unaligned", lambda *given: False)
+        assert failed(query, where) == []
+    assert failed(query, where)
+
+
+# --- forms of kernels and programs ----------------------------------------------------------------
+
+
+def test_a_mask_that_a_flip_leaves_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = view._flip
+
+    def wrong(seen: view.View, axes: tuple[int, ...]) -> view.View:
+        found = right(seen, axes)
+        return view.View(found.shape, found.strides, found.offset, seen.mask)
+
+    monkeypatch.setattr(view, "_flip", wrong)
+    seen = failed("kernel.view.pad.int32")
+    assert [case.rpartition(".")[2] for case in seen] == [
+        "pad_flip_permute",
+        "pad_flip_pad_reshape",
+    ]
+
+
+def test_a_symbolic_end_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = shape_tracker._flat
+
+    def wrong(seen: view.View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
+        found: list[UOp] = []
+        index = right(seen, positions, found)
+        conditions += [each for each in found if not each.src or each.src[1].op is Ops.CONST]
+        return index
+
+    monkeypatch.setattr(shape_tracker, "_flat", wrong)
+    for kept in (shape_tracker._index_and_valid,):
+        kept.cache_clear()
+    seen = failed("kernel.symbolic,kernel.reduce.symbolic")
+    shape_tracker._index_and_valid.cache_clear()
+    assert seen == [f"kernel.symbolic.int32.views:{value}" for value in (1, 3)]
+
+
+def test_a_comparison_as_if_nothing_wrapped_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = compiling.simplify
+
+    def wrong(root: UOp) -> UOp:
+        """x + 1 < y + 1 as x < y, of all integers."""
+        made = right(root)
+        found = {}
+        for node in made.toposort():
+            sums = [each for each in node.src if each.op is Ops.ADD and each.dtype is I32]
+            if node.op is Ops.CMPLT and len(sums) == 2 and sums[0].src[1] is sums[1].src[1]:
+                found[node] = build.less(sums[0].src[0], sums[1].src[0])
+        return substitute(made, found)
+
+    monkeypatch.setattr(compiling, "simplify", wrong)
+    assert failed("kernel.form.int32") == ["kernel.form.int32.compare_at_the_wrap"]
+
+
+def test_a_rule_that_is_wrong_for_a_negative_zero_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = compiling.simplify
+
+    def wrong(root: UOp) -> UOp:
+        """x + 0 as x, of floats."""
+        made = right(root)
+        found = {}
+        for node in made.toposort():
+            if node.op is Ops.ADD and node.dtype is F32 and str(node.src[1].arg) == "ConstArg(0.0)":
+                found[node] = node.src[0]
+        return substitute(made, found)
+
+    monkeypatch.setattr(compiling, "simplify", wrong)
+    assert failed("isa.constant.float32") == ["isa.constant.float32.add1:special0"]
+
+
+@pytest.mark.slow
+def test_an_assign_that_does_not_wait_for_readers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order.Versions, "next", lambda self, buffer, version: None)
+    assert failed("system.memory,system.symbolic") == [
+        "system.memory.float32.assign",
+        "system.memory.float32.assign.replay",
+    ]
+
+
+def test_forms_have_data_of_every_kind() -> None:
+    assert {2**31 - 1, -(2**31), 2**30} <= set(forms.of_all_kinds(I32, 64).tolist())
+    loaded = constants._loaded((Ops.ADD, 1), F32)
+    assert np.signbit(loaded[loaded == 0]).any()
+    assert np.isnan(loaded).any()
