@@ -120,6 +120,7 @@ FIRES = [
     ("max-same", maximum(f, f), f),
     ("max-bounds", maximum(x, sub(t, 2)), x),
     ("max-bounds", maximum(sub(t, 3), y), y),
+    ("max-bounds", maximum(sub(t, 2), x), x),
     (
         "max-max",
         maximum(maximum(b, 3), 5),
@@ -260,6 +261,11 @@ REFUSES = [
     ("shift-right-index", raw(Ops.SHR, z, const(index, 3))),
     ("mask-index", raw(Ops.AND, z, const(index, 7))),
     ("max-bounds", maximum(x, z)),
+    # One range ends beyond the other and begins where it is, or one before its end.
+    ("max-bounds", maximum(x, y)),
+    ("max-bounds", maximum(y, x)),
+    ("max-bounds", maximum(x, sub(t, 1))),
+    ("max-bounds", maximum(sub(t, 1), x)),
     ("max-offset", maximum(b, add(b, 2))),
     ("bool-less", less(x, y)),
     ("div-same", idiv(x, x)),
