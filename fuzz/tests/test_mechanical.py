@@ -400,7 +400,7 @@ def test_a_class_that_there_is_not_is_refused():
 def test_a_summary_survives_json_and_another_file_is_refused():
     summary = summary_of(*EVERY)
     assert Summary.from_json(json.loads(json.dumps(summary.to_json()))) == Summary(
-        "code", 18, 600, list(EVERY)
+        "code", 18, 600, list(EVERY), 60.0
     )
     with pytest.raises(UserError, match="no tinyref-fuzz-mechanical of version 1"):
         Summary.from_json({"schema": "tinyref-fuzz-score", "version": 1})

@@ -200,7 +200,8 @@ class MechanicalScoring(Scoring):
             for subject, run in runs
             if subject.mutant and not run.problem and (subject.lane, subject.device) in sound
         ]
-        return Summary(self.code, self.sample.seed, self.sample.size, outcomes)
+        kept = self.settings
+        return Summary(self.code, self.sample.seed, self.sample.size, outcomes, kept.seconds)
 
     def problems(self) -> list[str]:
         """What the healthy compiler fails: mutants count in no such lane."""

@@ -112,12 +112,16 @@ def wilson_interval(hits: int, count: int, confidence: float = 0.95) -> tuple[fl
 
 @dataclass(frozen=True)
 class Summary:
-    """All outcomes of a sample so far. code: the sources; traced: as of `Settings`."""
+    """All outcomes of a sample so far.
+
+    code: the sources. seed, size: of the sample. seconds: of the processor, for the fuzzer.
+    """
 
     code: str
     seed: int
     size: int
     outcomes: Sequence[Outcome]
+    seconds: float = 60.0
 
     @functools.cached_property
     def by_mutant(self) -> Mapping[str, Mapping[str, Outcome]]:
@@ -157,6 +161,7 @@ class Summary:
             "code": self.code,
             "seed": self.seed,
             "size": self.size,
+            "seconds": self.seconds,
             "outcomes": [asdict(each) for each in self.outcomes],
         }
 
@@ -169,7 +174,7 @@ class Summary:
         ):
             raise UserError(f"score: this is no {SCHEMA} of version {VERSION}")
         outcomes = [Outcome(**each) for each in data["outcomes"]]
-        return Summary(data["code"], data["seed"], data["size"], outcomes)
+        return Summary(data["code"], data["seed"], data["size"], outcomes, data["seconds"])
 
 
 @dataclass(frozen=True)
@@ -237,8 +242,9 @@ def page(summary: Summary, survivors: Sequence[Survivor]) -> str:
         "",
         f"Sources {summary.code}. A sample of {summary.size} by seed {summary.seed}, of which "
         f"{len(summary.by_mutant)} had their turn; {len(aside)} of them are set aside as "
-        "equivalent. A mutant is one edit of one function of algebra, views, optimise, codegen, "
-        "schedule, renderers or interpret. The interval is that of Wilson, of 95 %.",
+        f"equivalent. The fuzzer had {summary.seconds:g} seconds of the processor. A mutant is one "
+        "edit of one function of algebra, views, optimise, codegen, schedule, renderers or "
+        "interpret. The interval is that of Wilson, of 95 %.",
         "",
         *_rates_table(summary.rates(survivors)),
         "",
