@@ -43,6 +43,13 @@ def test_a_constructor_and_movement_are_named_where_nothing_else_is():
     assert names(data(4, 5).T.contiguous() + 1) == [("T", "contiguous", "add")]
 
 
+def test_a_kernel_that_computes_and_ends_in_a_movement_is_named_by_what_it_computes():
+    x = data(4, 5)
+    assert names((x * 2).T) == [("mul",)]
+    assert names((x * 2).pad(((0, 1), (0, 0)))) == [("mul",)]
+    assert names((x * 2).T, (x * 2).sum()) == [("mul",), ("mul", "sum")]
+
+
 def test_gradients_say_what_they_are_the_gradient_of():
     x = data(4, 8).requires_grad_()
     gradient = x.exp().sum().gradient(x)[0]
