@@ -59,17 +59,17 @@ ACCESSES = (
     _access(
         name="packed-store-ungated",
         module=_COPIES,
-        old="shift(run.site.base, start)), vector, run.site.gate",
-        new="shift(run.site.base, start)), vector, "
-        "run.site.gate if vector.dtype.lanes == 1 else None",
+        old="            stores.append(build.store(address, vector, gate))",
+        new="            stores.append(build.store(address, vector, "
+        "gate if vector.dtype.lanes == 1 else None))",
         resembles="stores put together to a vector lost the gate that each of them had",
     ),
     _access(
         name="packed-load-ungated",
         kind="gate dropped from a packed load",
         module=_COPIES,
-        old="            found = build.load(address, site.gate, alternative, width)",
-        new="            found = build.load(address, None if width > 1 else site.gate, "
+        old="            found = build.load(address, gate, alternative, width)",
+        new="            found = build.load(address, None if width > 1 else gate, "
         "alternative, width)",
         resembles="a vector was loaded with no regard to the mask of its lanes",
     ),
