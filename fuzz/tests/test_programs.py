@@ -155,6 +155,20 @@ def test_a_gradient_of_a_shared_part_counts_each_use():
     assert found == [[12.0, -8.0]]
 
 
+def test_a_gradient_of_what_is_broadcast_sums_over_its_places():
+    # d/dx sum(x - sum(x)) = 1 - 2, d/d(sum(x)) = -2
+    found = reads(
+        data(1, 3, 4, dtype="float32", grad=True),
+        Step("sum", (1,), (2,), ((0,), True)),
+        Step("sub", (1, 2), (3,)),
+        Step("sum", (3,), (4,), ((0,), False)),
+        Step("gradient", (4, 1, 2), (5, 6)),
+        read(5),
+        read(6),
+    )
+    assert found == [[-1.0, -1.0], [-2.0]]
+
+
 def test_a_gradient_goes_back_through_views_and_products():
     # d/dx sum(w @ x.T): each column of x.T gets the column sums of w
     found = reads(

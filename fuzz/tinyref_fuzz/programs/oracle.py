@@ -323,7 +323,26 @@ def _record(step: Step, sources: Sequence[Array], operands: Operands) -> Record:
     back = BACK.get(step.op)
     if back is None:
         return Record(tuple(sources))
-    return Record(tuple(sources), lambda g: back(g, operands, step.values))
+
+    def parts(g: Elements) -> list[Elements | None]:
+        found = back(g, operands, step.values)
+        return [
+            None if part is None else _unspread(part, operand.shape)
+            for part, operand in zip(found, operands, strict=True)
+        ]
+
+    return Record(tuple(sources), parts)
+
+
+def _unspread(g: Elements, shape: tuple[int, ...]) -> Elements:
+    """The gradient of an operand that was broadcast: the sum over all places that it went to."""
+    if g.shape == shape:
+        return g
+    more = g.ndim - len(shape)
+    spread = [axis for axis, size in enumerate(shape, more) if size == 1 and g.shape[axis] != 1]
+    axes = (*range(more), *spread)
+    check_sum(g, axes)
+    return np.asarray(g.sum(axis=axes, keepdims=True)).reshape(shape)
 
 
 def _gradients(loss: Array, targets: Sequence[Array]) -> list[Elements]:
