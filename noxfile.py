@@ -104,6 +104,10 @@ def fuzz(session: nox.Session) -> None:
         arguments = ["--timeout", "300", *arguments]
         folder = REPORT / f"fuzz-{device}"
         session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
+        if not session.posargs:
+            arguments[arguments.index("--kernels")] = "--programs"
+            folder = REPORT / f"fuzz-programs-{device}"
+            session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
 
 
 # The thorough lane: each part takes `--shard i/n`.

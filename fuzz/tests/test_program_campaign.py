@@ -76,6 +76,18 @@ def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
     assert "tinyref fuzz replay" in report.text(summary)
 
 
+@pytest.mark.slow
+def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    device = "campaign_devices:Crashing"
+    summary = run(Request(device, tmp_path, seed=1, kernels=4, jobs=1, subject=PROGRAMS))
+    assert (summary.cases, summary.incomplete) == (4, "")
+    assert 1 <= summary.findings <= 4
+    found = summary.buckets[0].examination
+    assert (found.blame.stage, found.case is not None) == ("kernel", True)
+    assert summary.buckets[0].key.startswith("DEVICE CRASH")
+
+
 def test_a_program_is_its_number():
     judge = ProgramJudge("PYTHON")
     assert program_at(judge, 3, 5) == program_at(judge, 3, 5)

@@ -26,7 +26,7 @@ from tinyref_fuzz.programs.examine import (
     finding_lines,
 )
 from tinyref_fuzz.programs.generator import generate
-from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
+from tinyref_fuzz.programs.judge import COMPILED_EVERY, PLAIN_EVERY, ProgramJudge
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
@@ -45,7 +45,8 @@ def program_result_of(judge: ProgramJudge, seed: int, number: int) -> CaseResult
         try:
             program = program_at(judge, seed, number)
             pairs = pairs_of(program)
-            verdict = judge.verdict(program, thorough=number % PLAIN_EVERY == 0)
+            evaluates = judge.is_interpreted and number % COMPILED_EVERY != 0
+            verdict = judge.verdict(program, number % PLAIN_EVERY == 0, evaluates)
         except Exception as error:  # a generator that fails is a bug as well, and costs one case
             detail = f"while generating: {explain_error(error)}"
             verdict = Verdict(Pair.PLAIN, Symptom.ERROR, detail)

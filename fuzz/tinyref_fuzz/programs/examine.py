@@ -38,12 +38,14 @@ def examine_program(
     judge: ProgramJudge, program: Program, verdict: Verdict, seconds: float = 10.0
 ) -> ProgramFinding:
     """The finding that a program with its verdict is. Whatever fails is said as its problem."""
-    # A fault that only the plain way shows is looked for there.
-    is_thorough = judge.verdict(program).agrees
     problem = ""
+    # A fault of graph, schedule or replay shows with evaluated kernels too, and sooner.
+    evaluates = not judge.verdict(program, evaluates=True).agrees
+    # One that only the plain way shows is looked for there.
+    is_thorough = not evaluates and judge.verdict(program).agrees
     try:
         reduced = reduce_program(
-            program, verdict, lambda each: judge.verdict(each, is_thorough), seconds
+            program, verdict, lambda each: judge.verdict(each, is_thorough, evaluates), seconds
         )
     except Exception as error:  # a bug of the reducer must not hide the finding
         reduced, problem = (program, verdict), f"not reduced: {explain_error(error)}"

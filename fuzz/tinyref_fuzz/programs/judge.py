@@ -22,6 +22,9 @@ from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 # Besides the normal way every so manieth program is run the plain way too.
 PLAIN_EVERY = 8
+# On an interpreter, which is compiled for and run by what kernels are fuzzed with, every so manieth
+# program is compiled; the others are about what is around kernels.
+COMPILED_EVERY = 4
 # Numpy arrays: what the evaluator of kernels works on.
 _HOST = "PYTHON"
 EVALUATED = Way(evaluates=True)
@@ -34,18 +37,21 @@ class ProgramJudge:
         self.device = device
         self.places = Places.of(device).opened()
         has_memory = all(_is_host(name) for name in self.places.names)
+        self.is_interpreted = Device[device].capabilities.is_interpreted
         # Where kernels are evaluated, memory has to be arrays.
         self.host = self.places if has_memory else Places.of(_HOST).opened()
 
-    def verdict(self, program: Program, thorough: bool = False) -> Verdict:
+    def verdict(self, program: Program, thorough: bool = False, evaluates: bool = False) -> Verdict:
         """What a program does; `judged` is 0 of one that the oracle or tinyref refuses.
 
-        thorough: the plain way is run even where the normal one agrees.
+        thorough: the plain way is run even where the normal one agrees. evaluates: kernels are
+        evaluated, in half the time, instead of run on the device.
         """
         wanted = wanted_reads(program)
         if wanted is None:
             return Verdict()
-        found = run(program, self.places, NORMAL)
+        places, way = (self.host, EVALUATED) if evaluates else (self.places, NORMAL)
+        found = run(program, places, way)
         if found.is_refusal:
             return Verdict()
         problem = difference(program, wanted, found)
