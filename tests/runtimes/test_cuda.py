@@ -265,24 +265,47 @@ def test_no_more_memory_is_a_sentence(fake: Any) -> None:
     assert inner.allocate(7).nbytes == 7, "the device is not lost"
 
 
-@needs_emulator
-def test_a_copy_to_another_device_waits_for_both(fake: Any) -> None:
-    driver = fake((9, 0), (9, 0))
-    here, there = CudaBackend(0), CudaBackend(1)
+def copied_between_launches(here: CudaBackend, there: CudaBackend) -> tuple[list[int], list[int]]:
+    """What a copy brings that comes after a launch there, and one that comes before another."""
     first = put(there.allocator, np.arange(4, dtype=np.int32))
     source = put(there.allocator, np.zeros(4, np.int32))
     target = put(here.allocator, np.zeros(4, np.int32))
-    # Queued there before the copy, and after it.
     kernel = load(there, "scale", SCALE)
     kernel([source, first], (4, 1, 1), (1, 1, 1), [10, 0])
     here.allocator.transfer(target, source, there.allocator)
-    assert get(here.allocator, target, np.int32) == [0, 10, 20, 30]
-    here.allocator.transfer(target, source, there.allocator)
-    kernel([source, first], (4, 1, 1), (1, 1, 1), [0, 0])
+    after = get(here.allocator, target, np.int32)
     there.synchronize()
-    assert get(here.allocator, target, np.int32) == [0, 10, 20, 30]
+    here.allocator.transfer(target, source, there.allocator)
+    kernel([source, first], (4, 1, 1), (1, 1, 1), [0, 7])
+    there.synchronize()
+    return after, get(here.allocator, target, np.int32)
+
+
+@needs_emulator
+def test_a_copy_to_another_device_waits_for_both(fake: Any) -> None:
+    driver = fake((9, 0), (9, 0))
+    found = copied_between_launches(CudaBackend(0), CudaBackend(1))
+    assert found == ([0, 10, 20, 30], [0, 10, 20, 30])
     assert driver.peers == {(0, 1)}
     assert driver.names().count("cuCtxEnablePeerAccess") == 1
+
+
+@needs_emulator
+@pytest.mark.parametrize(
+    ("without", "found"),
+    [(0, ([0, 0, 0, 0], [0, 10, 20, 30])), (1, ([0, 10, 20, 30], [7, 7, 7, 7]))],
+    ids=["here", "there"],
+)
+def test_a_wait_that_is_missing_in_a_copy_shows(
+    fake: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    without: int,
+    found: tuple[list[int], list[int]],
+) -> None:
+    fake((9, 0), (9, 0))
+    devices = CudaBackend(0), CudaBackend(1)
+    monkeypatch.setattr(devices[without].session, "wait_for", lambda event: None)
+    assert copied_between_launches(*devices) == found
 
 
 def test_a_copy_within_a_device_stays_there(fake: Any) -> None:
