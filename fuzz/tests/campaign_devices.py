@@ -159,6 +159,17 @@ def _flipping(loaded: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+class LeavingAState(TextBackend):
+    """Flips a bit of the first output of every program, once it has loaded eighty."""
+
+    loaded = 0
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        self.loaded += 1
+        loaded = super().load(entry, binary)
+        return _flipping(loaded) if self.loaded > 80 else loaded
+
+
 class Missing(TextBackend):
     @classmethod
     def availability(cls) -> Availability:

@@ -272,6 +272,18 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
     # What is not installed is imported only where the command says so.
     assert f"replay {bucket.file} --device campaign_devices:Wrong\n" in text(summary)
     assert f"seed {SEED}" in text(summary)
+    # It shows in a fresh process as well.
+    assert bucket.examination.problem == ""
+
+
+@pytest.mark.slow
+def test_a_finding_says_that_it_depends_on_what_was_judged_before(tmp_path: Path):
+    summary = campaign(tmp_path, "LeavingAState", jobs=1)
+    assert summary.findings >= 1
+    assert {bucket.examination.problem for bucket in summary.buckets} == {
+        "alone in a fresh process it agrees: it depends on what was judged before it"
+    }
+    assert "note    alone in a fresh process it agrees" in text(summary)
 
 
 @pytest.mark.long

@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 
 from tinyref import reproduce
-from tinyref.errors import explain_error
+from tinyref.errors import UserError, explain_error
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, examine
-from tinyref_fuzz.findings.isolated import HOPELESS, examine_crash
+from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_crash
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
@@ -20,6 +20,7 @@ from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
 MAX_WORDS = 12
+DEPENDS = "alone in a fresh process it agrees: it depends on what was judged before it"
 
 
 def signature(verdict: Verdict) -> str:
@@ -55,9 +56,21 @@ def examine_task(
             found = examine_crash(case, verdict, setup.device, seconds, setup.timeout)
         else:
             found = examine(case, verdict, setup.device, setup.examine_seconds)
+            found = replace(found, problem=_problem_alone(setup, found))
     except Exception as error:  # a bug of the reducer must not hide the finding
         return _as_it_is(setup, task, case, f"not reduced: {explain_error(error)}")
     return _examination_of(setup, task, found)
+
+
+def _problem_alone(setup: Setup, found: Finding) -> str:
+    """That a finding does not show in a fresh process, where `fuzz replay` will judge it too."""
+    with IsolatedJudge(setup.device, setup.timeout) as fresh:
+        try:
+            agrees = fresh.verdict(found.case).agrees
+        except UserError:
+            # A device that opens no more: the campaign says so itself.
+            return found.problem
+    return DEPENDS if agrees else found.problem
 
 
 def _examination_of(setup: Setup, task: Task, found: Finding) -> Examination:
@@ -72,6 +85,7 @@ def _examination_of(setup: Setup, task: Task, found: Finding) -> Examination:
         opts=found.opts,
         lines=_lines(found.case, found.verdict),
         seconds=found.seconds,
+        problem=found.problem,
     )
 
 
