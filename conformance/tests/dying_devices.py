@@ -91,6 +91,28 @@ class Losing(TextBackend):
         return self.kernel(self.name, super().load(entry, binary).program)
 
 
+class DeadLaunches(TextBackend):
+    """From a launch of a kernel with two additions on nothing is launched; copies go on."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        dead: list[bool] = []
+
+        class Kernel(_Dying):
+            def die(self) -> None:
+                dead.append(True)
+
+            def __call__(self, *arguments: Any, **named: Any) -> float | None:
+                if sum(node.op is Ops.ADD for node in self.program.uops) == 2:
+                    self.die()
+                return None if dead else InterpretedKernel.__call__(self, *arguments, **named)
+
+        self.kernel = Kernel
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        return self.kernel(self.name, super().load(entry, binary).program)
+
+
 class SecondLaunch(Aborting):
     """Ends the process in the second launch of any kernel."""
 

@@ -43,6 +43,22 @@ def test_a_lost_device_is_opened_again_and_the_case_pinned(
 
 
 @pytest.mark.long
+def test_a_device_whose_launches_do_nothing_any_more_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = (
+        "kernel.store.constant.float32.size:1,kernel.one_alu.add.float32,kernel.one_alu.mul.float32"
+    )
+    found = run("dying_devices:DeadLaunches", tmp_path, monkeypatch, query)
+    message = found.pop("kernel.one_alu.add.float32.size:2")
+    assert message.endswith(
+        "\nthe device was lost, and is opened again: kernel.store.constant.float32.size:1 passed "
+        "before, and fails now"
+    )
+    assert found == {Status.CRASH.value: "1", Status.PASS.value: "11"}
+
+
+@pytest.mark.long
 def test_a_device_that_copies_wrongly_from_the_beginning_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
-from tinyref_spec.case import Case, Failure, Measurement, Profile, Row
+from tinyref_spec.case import Case, Failure, Measurement, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 
 # Members of a backend that take part in making a kernel.
@@ -83,6 +83,7 @@ class Worker:
         self._later_rows = self.suite.rows(self.profile)
         self._device: Any = None
         self._health: Health | None = None
+        self._witness: Case | None = None
         # Of the case that runs: how many launches it has begun, and what describes the last.
         self._launches = 0
         self._describe: Callable[[], Failure] | None = None
@@ -100,7 +101,21 @@ class Worker:
 
     def _health_problem(self) -> str:
         """Why the device does not answer any more; empty where it does."""
-        return "" if self._health is None else self._health.problem_since()
+        problem = "" if self._health is None else self._health.problem_since()
+        return problem or self._problem_of_launches()
+
+    def _problem_of_launches(self) -> str:
+        """That a launch which was right in this process is not any more: copies may go on."""
+        witness = self._witness
+        if witness is None or self._run(witness).status is Status.PASS:
+            return ""
+        return f"{witness.id} passed before, and fails now"
+
+    def _note_witness(self, case: Case, record: Record) -> None:
+        """The first case that passed and launched something: of the simplest kernels only."""
+        is_one = record.status is Status.PASS and self._launches and case.rung is Rung.STORE
+        if self._witness is None and is_one:
+            self._witness = case
 
     def _describe_second(self, first: Mapping[str, Any]) -> Mapping[str, Any]:
         """What results bind to beside the first device; nothing where no second is named."""
@@ -139,6 +154,7 @@ class Worker:
                 continue
             self.send({"begin": case.id})
             record = dataclasses.replace(self._run(case), worker=self.name)
+            self._note_witness(case, record)
             problem = "" if record.status is Status.PASS else self._health_problem()
             if problem:
                 words = f"{record.message}\nthe device was lost, and is opened again: {problem}"
