@@ -13,7 +13,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge, difference
-from tinyref_fuzz.programs.oracle import InexactError, MeaninglessError, evaluate
+from tinyref_fuzz.programs.oracle import InexactError, MeaninglessError, Read, evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, _poisoned, run
 from tinyref_fuzz.programs.script import Computing, Places, reproducer, script_lines
 from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
@@ -28,7 +28,7 @@ def data(number: int, *elements: float, dtype: str = "int32", shape=None, grad=F
 
 
 def reads(*steps: Step) -> list[object]:
-    return [elements.tolist() for elements in evaluate(Program(steps))]
+    return [each.elements.tolist() for each in evaluate(Program(steps))]
 
 
 def read(number: int) -> Step:
@@ -315,7 +315,7 @@ def test_a_cycle_of_assignments_is_a_refusal_and_no_finding():
 
 
 def test_a_difference_is_said_of_the_first_element():
-    wanted = [np.array([1, 2, 3], np.int32)]
+    wanted = [Read(np.array([1, 2, 3], np.int32))]
     assert difference(VIEW_WRITTEN, wanted, Outcome((np.array([1, 2, 3], np.int32),))) == ""
     for other, said in (
         (np.array([1, 5, 6], np.int32), "step 3: t1: element 1 of 3 is 5 instead of 2"),
@@ -323,6 +323,26 @@ def test_a_difference_is_said_of_the_first_element():
         (np.array([1, 2, 3], np.int64), "step 3: t1: int64 instead of int32"),
     ):
         assert difference(VIEW_WRITTEN, wanted, Outcome((other,))) == said
+
+
+def test_a_sum_that_rounds_has_a_bound_and_is_compared_with_it():
+    steps = (
+        data(1, 1, 2, 3, dtype="float32"),
+        Step("sum_tenths", (1,), (2,), ((0,), True)),
+        Step("reshape", (2,), (3,), ((1, 1),)),
+        read(3),
+    )
+    (wanted,) = evaluate(Program(steps))
+    assert wanted.elements.tolist() == [[pytest.approx(0.6, abs=1e-6)]]
+    # Four roundings of 2**-24 each, of 0.6 together.
+    assert wanted.bound == pytest.approx(4 * 2.0**-24 * 0.6, rel=1e-6)
+    near, far = (np.float32([[0.6 + by * wanted.bound]]) for by in (0.6, 1.6))
+    assert difference(Program(steps), [wanted], Outcome((near,))) == ""
+    assert "instead of" in difference(Program(steps), [wanted], Outcome((far,)))
+    assert "instead of" in difference(Program(steps), [wanted], Outcome((near * np.nan,)))
+    for more in (Step("neg", (2,), (4,)), Step("assign_number", (2,), (), (1,))):
+        with pytest.raises(MeaninglessError):
+            evaluate(Program((*steps, more)))
 
 
 # --- healthy devices ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyref_fuzz.programs.judge import EVALUATED, ProgramJudge, wanted_reads
-from tinyref_fuzz.programs.oracle import Elements
+from tinyref_fuzz.programs.oracle import Read
 from tinyref_fuzz.programs.run import PLAIN, Way, without
 from tinyref_fuzz.programs.script import Computing
 from tinyref_fuzz.programs.steps import Program
@@ -50,7 +50,7 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
     return Blame(KERNEL, "", verdict.detail)
 
 
-def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Elements]) -> str:
+def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Read]) -> str:
     """Fusion, where it is right once each result has memory of its own; else hazards of writes."""
     if not judge.fails(program, wanted, without(_LAZY, computing=Computing.STORED)):
         return FUSION

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tinyref.errors import explain_error
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
+from tinyref_fuzz.programs.oracle import Read
 from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.script import VIEWS, Places, reproducer, script_lines
 from tinyref_fuzz.programs.steps import Program
@@ -76,8 +77,12 @@ def bucket_of(program: Program, verdict: Verdict, found: Blame) -> str:
 
 def script_of(program: Program, device: str) -> str:
     """The program as a script that fails where a read is not what the oracle says."""
-    wanted = [f"{each.dtype.name!r}, {each.tolist()}" for each in wanted_reads(program) or ()]
-    return reproducer(program, device, wanted)
+    return reproducer(program, device, [_arguments(each) for each in wanted_reads(program) or ()])
+
+
+def _arguments(read: Read) -> str:
+    more = f", {read.bound!r}" if read.bound else ""
+    return f"{read.elements.dtype.name!r}, {read.elements.tolist()}{more}"
 
 
 def finding_lines(program: Program, verdict: Verdict, device: str) -> tuple[str, ...]:

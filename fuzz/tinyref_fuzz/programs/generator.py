@@ -319,6 +319,8 @@ class _Generator:
         op = self.tape.pick(("sum", "max", "prod"), (6, 2, 1))
         if array.dtype == "bool" and op != "sum":
             return None
+        if array.dtype == "float32" and op == "sum" and self.tape.chance(20):
+            return self._make("sum_tenths", (number,), axes, self.tape.chance(30))
         return self._make(op, (number,), axes, self.tape.chance(30))
 
     def _compare(self) -> None:

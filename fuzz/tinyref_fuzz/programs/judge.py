@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
-from tinyref_fuzz.programs.oracle import Elements, InexactError, MeaninglessError, evaluate
+from tinyref_fuzz.programs.oracle import Elements, InexactError, MeaninglessError, Read, evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
 from tinyref_fuzz.programs.script import Places
 from tinyref_fuzz.programs.steps import Program
@@ -62,24 +62,24 @@ class ProgramJudge:
             verdict = replace(verdict, symptom=Symptom.UNSTABLE)
         return verdict
 
-    def fails(self, program: Program, wanted: Sequence[Elements], way: Way) -> str:
+    def fails(self, program: Program, wanted: Sequence[Read], way: Way) -> str:
         """How a program, run in another way, differs from what is wanted; empty if it does not."""
         found = run(program, self.host if way.evaluates else self.places, way)
         return "" if found.is_refusal else difference(program, wanted, found)
 
-    def _plain(self, program: Program, wanted: Sequence[Elements]) -> Verdict:
+    def _plain(self, program: Program, wanted: Sequence[Read]) -> Verdict:
         found = run(program, self.host, PLAIN)
         problem = "" if found.is_refusal else difference(program, wanted, found)
         if not problem:
             return Verdict(judged=2)
         return Verdict(Pair.PLAIN, _symptom(found), problem, judged=2)
 
-    def _pair(self, program: Program, wanted: Sequence[Elements]) -> Pair:
+    def _pair(self, program: Program, wanted: Sequence[Read]) -> Pair:
         if self.fails(program, wanted, PLAIN):
             return Pair.PLAIN
         return Pair.OPTIMISED if self.fails(program, wanted, EVALUATED) else Pair.DEVICE
 
-    def _is_unstable(self, program: Program, wanted: Sequence[Elements], problem: str) -> bool:
+    def _is_unstable(self, program: Program, wanted: Sequence[Read], problem: str) -> bool:
         return not problem or not self.fails(program, wanted, NORMAL)
 
 
@@ -91,7 +91,7 @@ def _symptom(found: Outcome) -> Symptom:
     return Symptom.ERROR if found.error else Symptom.VALUE
 
 
-def wanted_reads(program: Program) -> list[Elements] | None:
+def wanted_reads(program: Program) -> list[Read] | None:
     """What the oracle reads; None for a program that has no exact meaning."""
     try:
         return evaluate(program)
@@ -99,7 +99,7 @@ def wanted_reads(program: Program) -> list[Elements] | None:
         return None
 
 
-def difference(program: Program, wanted: Sequence[Elements], found: Outcome) -> str:
+def difference(program: Program, wanted: Sequence[Read], found: Outcome) -> str:
     """The first read that is not as wanted, or the error, in one line; empty where all agree."""
     numbers = [number for number, step in enumerate(program.steps) if step.op == "read"]
     for number, want, got in zip(numbers, wanted, found.reads, strict=False):
@@ -114,13 +114,18 @@ def difference(program: Program, wanted: Sequence[Elements], found: Outcome) -> 
     return ""
 
 
-def _mismatch(wanted: Elements, found: Elements) -> str:
+def _mismatch(read: Read, found: Elements) -> str:
+    wanted = read.elements
     if wanted.dtype != found.dtype:
         return f"{found.dtype.name} instead of {wanted.dtype.name}"
     if wanted.shape != found.shape:
         return f"shape {found.shape} instead of {wanted.shape}"
     # Zeros of both signs are equal: which one a maximum gives is not specified.
-    wrong = np.flatnonzero(wanted.reshape(-1) != found.reshape(-1))
+    if read.bound:
+        # Differences that are no numbers are wrong too.
+        wrong = np.flatnonzero(~(np.abs(found.astype(np.float64) - wanted) <= read.bound))
+    else:
+        wrong = np.flatnonzero(wanted.reshape(-1) != found.reshape(-1))
     if not wrong.size:
         return ""
     place = int(wrong[0])

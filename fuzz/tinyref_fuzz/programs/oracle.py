@@ -3,7 +3,8 @@
 It shares nothing with the lazy graph, the schedule or the views of tinyref: a tensor is an array of
 places in a flat store, a view other places in the same store, and a write changes the store. Floats
 stay multiples of 1/256 so small that no sum of them rounds in any order; what would round is
-refused with `InexactError`, so that every result is compared exactly.
+refused with `InexactError`, so that results are compared exactly. One operation rounds, a sum of
+tenths: its result has a bound, and goes on through views and copies alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ Size = int | str
 # Multiples of the one below the other take 24 bits, the significand of float32 (IEEE 754).
 GRAIN = 256.0
 LIMIT = 2.0**15
+# Half a unit in the last place of float32 at 1, and a bound for what is exactly zero.
+UNIT = 2.0**-24
+TINY = 2.0**-126
+# What gives the same elements elsewhere.
+COPIES = frozenset({"contiguous", "clone", "to", "disk"})
 # The types in which sums are taken, where it is not the type itself.
 SUMS = {"bool": "int32", "int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32"}
 
@@ -71,6 +77,7 @@ class Array:
     """A tensor: `places` of a store. sizes: of the axes, a text where one is symbolic.
 
     requires_grad: computed from what was made so. is_repeated: shows an element several times.
+    bound: how far from these elements others may be.
     """
 
     store: Store
@@ -81,6 +88,7 @@ class Array:
     record: Record | None = None
     is_repeated: bool = False
     requires_grad: bool = False
+    bound: float = 0.0
 
     @classmethod
     def of(
@@ -89,13 +97,16 @@ class Array:
         place: int,
         sizes: tuple[Size, ...] | None = None,
         record: Record | None = None,
+        bound: float = 0.0,
     ) -> Array:
-        """An array with elements of its own."""
-        check_exact(elements)
+        """An array with elements of its own. Raises `InexactError` where they need a bound."""
+        if not bound:
+            check_exact(elements)
         places = np.arange(elements.size).reshape(elements.shape)
         store = Store(np.array(elements).reshape(-1))
         name = elements.dtype.name
         array = cls(store, places, name, place, elements.shape if sizes is None else sizes, record)
+        array.bound = bound
         array.requires_grad = record is not None and record.requires_grad
         store.requires_grad = array.requires_grad
         return array
@@ -117,7 +128,7 @@ class Array:
     def is_writable(self) -> bool:
         """Whether tinyref writes to it: not where gradients flow, or an element is seen twice."""
         is_repeated = self.is_repeated or (self.store.is_repeated and self.store.is_lost)
-        return not (is_repeated or self.store.requires_grad)
+        return not (is_repeated or self.store.requires_grad or self.bound)
 
     def write(self, elements: Elements) -> None:
         """Gives what it shows other elements. Raises `MeaninglessError` where nothing may."""
@@ -403,6 +414,14 @@ class Streams:
         return [threefry(first + number, seed) for number in range(count)]
 
 
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What a read must give: each element within `bound` of these."""
+
+    elements: Elements
+    bound: float = 0.0
+
+
 class Environment:
     """What the numbers of a program stand for, and what was read so far."""
 
@@ -411,7 +430,7 @@ class Environment:
         self.sizes: dict[int, tuple[str, int]] = dict(outer.sizes) if outer else {}
         self.functions: dict[int, Step] = dict(outer.functions) if outer else {}
         self.streams: Streams = outer.streams if outer else Streams()
-        self.reads: list[Elements] = outer.reads if outer else []
+        self.reads: list[Read] = outer.reads if outer else []
 
     def run(self, step: Step) -> None:
         """One step. Raises `InexactError`, `MeaninglessError`, and what numpy raises for neither.
@@ -429,6 +448,9 @@ class Environment:
 
     def _compute(self, step: Step) -> None:
         sources = [self.arrays[number] for number in step.args]
+        bound = max(source.bound for source in sources)
+        if bound and step.op not in COPIES:
+            raise MeaninglessError("arithmetic on what has a bound")
         operands = [source.elements for source in sources]
         found = COMPUTE[step.op](operands, step.values)
         place = step.values[0] if step.op in ("to", "disk") else sources[0].place
@@ -436,7 +458,23 @@ class Environment:
         if found.dtype.kind == "f" and any(each.dtype.kind == "f" for each in operands):
             record = _record(step, sources, operands)
         sizes = _sizes_after(step, sources, found.shape)
-        self.arrays[step.target] = Array.of(np.asarray(found), place, sizes, record)
+        self.arrays[step.target] = Array.of(np.asarray(found), place, sizes, record, bound)
+
+    def _sum_tenths(self, step: Step) -> None:
+        """The sum of tenths, each rounded to float32, in float64: other orders round elsewhere."""
+        array = self.arrays[step.args[0]]
+        if array.dtype != "float32" or array.bound or array.is_symbolic:
+            raise MeaninglessError("a sum of tenths of what is no exact float32")
+        axes, keeps = step.values
+        terms = (array.elements * np.float32(0.1)).astype(np.float64)
+        found = np.asarray(terms.sum(axis=axes, keepdims=keeps))
+        size = np.abs(terms).sum(axis=axes).max(initial=0.0)
+        # Higham, "Accuracy and Stability of Numerical Algorithms", 2002, 4.2; one more for storing.
+        bound = (terms.size + 1) * UNIT * float(size)
+        elements = found.astype(np.float32)
+        blocked = Record((array,)) if array.requires_grad else Record()
+        made = Array.of(elements, array.place, None, blocked, bound or TINY)
+        self.arrays[step.target] = made
 
     def _view(self, step: Step) -> None:
         source = self.arrays[step.args[0]]
@@ -471,6 +509,7 @@ class Environment:
             *(source.store, places, dtype, source.place, sizes, record),
             is_repeated=repeats or source.is_repeated,
             requires_grad=record is not None and source.requires_grad,
+            bound=source.bound,
         )
 
     # Sources of elements
@@ -514,8 +553,8 @@ class Environment:
 
     def _value(self, number: int) -> Elements:
         """What is written. Raises `MeaninglessError` where gradients would be lost."""
-        if self.arrays[number].requires_grad:
-            raise MeaninglessError("a write of what has gradients")
+        if self.arrays[number].requires_grad or self.arrays[number].bound:
+            raise MeaninglessError("a write of what has gradients or a bound")
         return self.arrays[number].elements
 
     def _assign(self, step: Step) -> None:
@@ -556,7 +595,8 @@ class Environment:
             raise MeaninglessError("realize: a tensor that is gone")
 
     def _read(self, step: Step) -> None:
-        self.reads.append(self.arrays[step.args[0]].elements)
+        array = self.arrays[step.args[0]]
+        self.reads.append(Read(array.elements, array.bound))
 
     def _drop(self, step: Step) -> None:
         self.arrays.pop(step.args[0]).store.is_lost = True
@@ -590,14 +630,15 @@ class Environment:
             result = inside.arrays[number]
             # Whether gradients go through depends on whether it is a replay.
             blocked = Record() if result.dtype.startswith("float") else None
-            made = Array.of(result.elements, result.place, result.sizes, blocked)
+            given = (result.elements, result.place, result.sizes)
+            made = Array.of(*given, blocked, result.bound)
             self.arrays[target] = made
 
 
 _SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
     name: getattr(Environment, f"_{name}")
     for name in (
-        *("data", "full", "arange", "rand", "randint", "seed", "bind", "part"),
+        *("data", "full", "arange", "rand", "randint", "seed", "bind", "part", "sum_tenths"),
         *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
         *("realize", "read", "drop", "gradient", "function", "call"),
     )
@@ -622,7 +663,7 @@ def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -
     return first.sizes
 
 
-def evaluate(program: Program) -> list[Elements]:
+def evaluate(program: Program) -> list[Read]:
     """What the reads of a program give, in order.
 
     Raises `InexactError` where a float rounds, `MeaninglessError` where a step does not fit.

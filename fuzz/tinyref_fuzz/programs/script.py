@@ -50,6 +50,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "sum": "{a}.sum({v[0]!r}, keepdim={v[1]!r})",
     "max": "{a}.max({v[0]!r}, keepdim={v[1]!r})",
     "prod": "{a}.prod({v[0]!r}, keepdim={v[1]!r})",
+    "sum_tenths": "({a} * 0.1).sum({v[0]!r}, keepdim={v[1]!r})",
     "cumsum": "{a}.cumsum({v[0]!r})",
     "matmul": "{a} @ {b}",
     "cat": "{a}.cat({b}, dim={v[0]!r})",
@@ -81,8 +82,8 @@ from tinyref import Tensor, TinyJit, Variable
 """
 _CHECK = """
 
-def check(tensor, dtype, wanted):
-    np.testing.assert_array_equal(tensor.numpy(), np.array(wanted, dtype))
+def check(tensor, dtype, wanted, bound=0):
+    np.testing.assert_allclose(tensor.numpy(), np.array(wanted, dtype), rtol=0, atol=bound)
 """
 _FOLDER = """
 import tempfile
