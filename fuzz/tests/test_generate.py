@@ -22,7 +22,7 @@ from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.data import Content
+from tinyref_fuzz.generate.data import KIND_SHARE, Content
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import with_fixed_threads
 from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
@@ -242,6 +242,42 @@ def test_edges_are_there():
     assert np.isnan(values).any()
     assert np.isposinf(values).any()
     assert np.any((values != 0) & (np.abs(values) < np.finfo(np.float32).tiny))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "mode", "turn", "values"),
+    [
+        (dtypes.int8, -128, 127, Mode.EXACT, 0, [127, 1, -128, 126]),
+        (dtypes.int8, -128, 127, Mode.EXACT, 2, [127, 127, 127, 127]),
+        (dtypes.float16, -3, 3, Mode.EXACT, 2, [-0.0, -0.0, -0.0, -0.0]),
+        (dtypes.float16, -3, 3, Mode.EXACT, 1, [3, -3, 3, -3]),
+        (dtypes.fp8e5m2, 1, 3, Mode.EXACT, 0, [2, 2, 2, 2]),
+        (dtypes.float32, -np.inf, np.inf, Mode.EDGE, 0, [-0.0, -0.0, -0.0, -0.0]),
+        (dtypes.float32, -np.inf, np.inf, Mode.EDGE, 2, [2**17, -(2**17), 1, -(2**17)]),
+    ],
+)
+def test_one_of_some_buffers_has_data_of_one_kind(dtype, low, high, mode, turn, values):
+    seed = turn * KIND_SHARE + KIND_SHARE - 1
+    found = Content(dtype, 4, low, high, seed).array(mode).astype(np.float64)
+    assert found.tolist() == values
+    if not any(values):
+        assert np.signbit(found).tolist() == np.signbit(values).tolist()
+    assert found.min() >= low
+    assert found.max() <= high
+
+
+@pytest.mark.long
+def test_the_generator_draws_every_kind():
+    """Without the share of such buffers there is none that is all equal, and none of -0.0."""
+    equal = zeros = alternating = 0
+    for seed in range(150):
+        for buffer in generate(Tape(seed=seed), PYTHON).buffers:
+            wide = buffer.astype(np.float64)
+            if wide.size > 8 and not np.isnan(wide).any():
+                equal += bool((wide == wide[0]).all() and wide[0])
+                zeros += bool((wide == 0).all() and np.signbit(wide).all())
+                alternating += bool((wide[:-2] == wide[2:]).all() and wide[0] == -wide[1] != 0)
+    assert min(equal, zeros, alternating) > 0, (equal, zeros, alternating)
 
 
 # --- features -------------------------------------------------------------------------------------

@@ -15,8 +15,11 @@ import numpy.typing as npt
 from tinyref.dtype import DType, numpy_dtype
 from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.generate.values import Number, full_range
+from tinyref_spec.data_kinds import kinds_of
 from tinyref_spec.kernel_case import Array, Mode
 
+# One of so many buffers has data of one kind: all equal, cancelling, negative zeros and the like.
+KIND_SHARE = 8
 # Of integers of the whole range one of so many is at most this, and of both signs.
 SMALL_SHARE, SMALL = 3, 9
 
@@ -36,9 +39,34 @@ class Content:
     def array(self, mode: Mode) -> Array:
         """The contents, the same on any machine.
 
-        Of the whole range of an integer type, and in EDGE mode, those of `inputs.contents`.
+        Of the whole range of an integer type, and in EDGE mode, those of `inputs.contents`. One of
+        `KIND_SHARE` seeds gives data of one kind: of the table that rows have, where any value may
+        stand, else a pattern of values in the range.
         """
         is_whole = self.dtype.is_bool or (self.low, self.high) == full_range(self.dtype)
+        values = self._ordinary(mode, is_whole)
+        turn, lot = divmod(self.seed, KIND_SHARE)
+        if lot != KIND_SHARE - 1 or not self.size:
+            return values
+        kinds = kinds_of(self.dtype) if mode is Mode.EDGE or is_whole else ()
+        return (
+            kinds[turn % len(kinds)].array(self.dtype, self.size)
+            if kinds
+            else (self._pattern(values, mode, turn % 3))
+        )
+
+    def _pattern(self, values: Array, mode: Mode, which: int) -> Array:
+        """All equal; two numbers in turn, which cancel if they may; negative zeros."""
+        first, second = values[0], values[-1]
+        if which == 1:
+            if self.low == -self.high:
+                second = (-values[:1].astype(np.float64)).astype(values.dtype)[0]
+            return np.resize(np.array([first, second], values.dtype), self.size)
+        if which == 2 and mode is Mode.EXACT and self.dtype.is_float and self.low <= 0 <= self.high:
+            return np.full(self.size, -0.0).astype(values.dtype)
+        return np.full(self.size, first, values.dtype)
+
+    def _ordinary(self, mode: Mode, is_whole: bool) -> Array:
         words = np.random.PCG64(self.seed).random_raw(self.size + 1)[: self.size]
         if mode is Mode.EDGE or is_whole:
             values = contents(mode, self.dtype, self.size, self.seed, wide=True)
