@@ -236,6 +236,23 @@ class _Lossy(InterpretedKernel):
         return 0.0
 
 
+class AlignedAlone(Wrong):
+    """What begins between two multiples of 16 bytes is read as if its first element were last."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        return _AlignedAlone(self.name, super().load(entry, binary).program)
+
+
+class _AlignedAlone(InterpretedKernel):
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        sizes = [parameter.dtype.itemsize for parameter in self.program.parameters]
+        taken = [
+            np.roll(buffer, -size) if buffer.ctypes.data % 16 else buffer
+            for buffer, size in zip(buffers, sizes, strict=True)
+        ]
+        return super().__call__(taken, grid, group, variables, wait)
+
+
 _PLAIN = (Pair.PLAIN, Symptom.VALUE)
 _DEVICE = (Pair.DEVICE, Symptom.VALUE)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from faults import large_case
 from judged import ELEMENTWISE, case_of, found
 
 from tinyref.algebra.semantics import apply
@@ -17,6 +18,7 @@ from tinyref.runtimes.host.memory import address_of
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
+from tinyref_fuzz.judge import guard
 from tinyref_fuzz.judge import judge as judging
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
@@ -303,3 +305,11 @@ def test_last_bits_of_elementary_functions_are_left_to_the_oracle():
 def test_a_launch_that_was_prepared_with_other_values_of_variables_is_right():
     for device in ("PYTHON", "CPU", f"{__name__}:Wrong"):
         assert found(case_of("symbolic-rows"), device) == (None, None)
+
+
+def test_a_device_that_needs_aligned_buffers_is_found_without_the_thorough_checks(monkeypatch):
+    case, device = large_case(), "faults:AlignedAlone"
+    verdict = judge(case, device, thorough=False)
+    assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
+    monkeypatch.setattr(guard, "_is_unaligned", lambda slot, shifted: shifted)
+    assert judge(case, device, thorough=False).agrees

@@ -84,9 +84,9 @@ def _written_mask(
 class Guarded:
     """The buffers of one launch in one piece of memory, red zones and poison filled by `pattern`.
 
-    With `shifted`, each buffer starts one element further, or `alignment` bytes where those are
-    more: buffers may start at any element that is so aligned. The memory is of the host;
-    `on_device` gives the same on a device.
+    Every other buffer starts one element further, or `alignment` bytes where those are more, and
+    with `shifted` those between them: buffers may start at any element that is so aligned. The
+    memory is of the host; `on_device` gives the same on a device.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Guarded:
         self.starts: list[int] = []
         end = 0
         zone = max(ZONE, alignment)
-        for content in contents:
-            further = max(content.itemsize, alignment) if shifted else 0
+        for slot, content in enumerate(contents):
+            further = max(content.itemsize, alignment) if _is_unaligned(slot, shifted) else 0
             start = -(-(end + ZONE) // zone) * zone + further
             self.starts.append(start)
             end = start + content.nbytes
@@ -188,6 +188,10 @@ class Guarded:
                 element = int(np.flatnonzero(~mask)[np.flatnonzero(changed)[0]])
                 return f"slot {slot}: element {element} is written, which the kernel leaves alone"
         return ""
+
+
+def _is_unaligned(slot: int, shifted: bool) -> bool:
+    return shifted == (slot % 2 == 0)
 
 
 _BYTE = from_numpy_dtype(np.dtype(np.uint8))
