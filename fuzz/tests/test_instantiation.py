@@ -11,8 +11,8 @@ from tinyref.device import Device
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
-from tinyref.uops.ops import Dialect
-from tinyref.uops.payload import SlotArg
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.uops.payload import ConstArg, SlotArg
 from tinyref.verify import verify
 from tinyref_fuzz.generate.instantiation import instantiable_rules, instantiate_rule
 from tinyref_fuzz.generate.tape import Tape
@@ -84,3 +84,17 @@ def test_without_a_type_that_fits_there_is_no_instance():
         instantiate_rule(rule, Tape(seed=1), (dtypes.float32,), lambda dtype: build.const(dtype, 1))
         is None
     )
+
+
+@pytest.mark.parametrize("name", ["ne-div", "lt-div", "div-nested", "mod-of-mod", "div-mod-sum"])
+def test_divisors_on_the_other_side_of_a_condition_are_made(name):
+    """A rule of positive divisors has instances with a negative one, where it must not fire."""
+    divisors = {
+        node.src[1].arg.value
+        for seed in range(SEEDS)
+        if (ast := instance(name, seed)) is not None
+        for node in ast.toposort()
+        if node.op in (Ops.IDIV, Ops.MOD) and isinstance(node.src[1].arg, ConstArg)
+    }
+    assert any(divisor < 0 for divisor in divisors)
+    assert any(divisor > 0 for divisor in divisors)

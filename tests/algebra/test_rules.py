@@ -299,6 +299,8 @@ REFUSES = [
     ("lt-max", less(maximum(z, 5), 5)),
     ("ne-div", ne(idiv(z, 8), const(index, 0))),
     ("ne-div", ne(idiv(x, 8), const(index, 1))),
+    ("ne-div", ne(idiv(x, -8), const(index, 0))),
+    ("lt-div", less(idiv(x, -8), 3)),
     ("div-nested-sum", idiv(add(idiv(z, 4), 3), 5)),
     ("div-nested-sum", idiv(add(idiv(x, 4), -3), 5)),
     ("div-nested-sum", idiv(add(idiv(w, 100), 1), 100)),

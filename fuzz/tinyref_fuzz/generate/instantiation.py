@@ -198,15 +198,21 @@ class _Templates:
         return build.binary(op, total, divisor)
 
     def remainder_of(self, op: Ops) -> UOp:
-        """x % m % d or x % m // d, where d divides m or not."""
+        """x % m % d or x % m // d, where d divides m or not, of any sign."""
         divisor, times = self.tape.between(2, 9), self.tape.between(2, 6)
         modulus = divisor * times + self.tape.pick((0, 0, 1, -1))
-        return build.binary(op, build.mod(self.leaf(self.dtype), modulus), divisor)
+        left = build.mod(self.leaf(self.dtype), self.signed(modulus))
+        return build.binary(op, left, self.signed(divisor))
+
+    def signed(self, number: int) -> int:
+        """The number, seldom its negative: most rules on divisors are of positive ones alone."""
+        return -number if not self.dtype.is_unsigned and self.tape.below(6) == 5 else number
 
     def divided_twice(self) -> UOp:
         """x // c // d, where the type holds c * d or not."""
         x = self.leaf(self.dtype)
-        return build.idiv(build.idiv(x, self.divisor()), self.divisor())
+        inner = build.idiv(x, self.signed(self.divisor()))
+        return build.idiv(inner, self.signed(self.divisor()))
 
     def divisor(self) -> int:
         # Of the last ones two have a product that the type just holds, or does not.
@@ -228,14 +234,14 @@ class _Templates:
         return build.mod(x, max(1, self.tape.pick((most, most + 1, least, most + 2, least + 1))))
 
     def quotient_below(self) -> UOp:
-        """x // c < d of any sign."""
+        """x // c < d of any signs."""
         low = 0 if self.dtype.is_unsigned else -5
-        quotient = build.idiv(self.leaf(self.dtype), self.tape.between(2, 9))
+        quotient = build.idiv(self.leaf(self.dtype), self.signed(self.tape.between(2, 9)))
         return build.less(quotient, self.tape.between(low, 5))
 
     def quotient_not_zero(self) -> UOp:
         x = self.leaf(self.dtype) if self.dtype.is_unsigned else self.around_zero()
-        return build.not_equal(build.idiv(x, self.tape.between(2, 9)), 0)
+        return build.not_equal(build.idiv(x, self.signed(self.tape.between(2, 9))), 0)
 
     def sums_compared(self) -> UOp:
         """x + c < y + d of small values, where nothing wraps, or a part of it."""
@@ -307,6 +313,7 @@ class _Templates:
     def quotient_and_rest(self) -> UOp:
         """x // c * c + x % c, or a part of it, or of a remainder of it."""
         x, c, d = self.leaf(self.dtype), self.tape.between(2, 9), self.tape.between(2, 5)
+        c = self.signed(c)
         whole, rest = build.idiv(x, c), build.mod(x, c)
         choice = self.tape.below(3)
         if choice == 0:

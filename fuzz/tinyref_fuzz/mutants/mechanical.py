@@ -3,7 +3,8 @@
 The operators are those of the literature (Jia and Harman, An Analysis and Survey of the
 Development of Mutation Testing, IEEE TSE 37, 2011). They replace a piece of source text, so that a
 mechanical mutant is planted at import as any other one. What nobody can see in a value is left
-out: type annotations, assertions, texts for people (f-strings, what `raise` says, `__repr__`).
+out: type annotations, assertions, texts for people (f-strings, what `raise` says, `__repr__`,
+what the flag DEBUG prints).
 
 Importing it imports nothing of the compiler; sources are read as text. (A tool such as cosmic-ray
 edits the files on disk, which other processes import; it has no dropped statements, swapped
@@ -309,11 +310,14 @@ def edits(source: str) -> Iterator[tuple[str, str, Edit]]:
     for function, node in _nodes(ast.parse(source), ""):
         for operator, edits_of in OPERATORS.items():
             for edit in edits_of(node, text):
-                yield function, operator, edit
+                if edit.old != edit.new:
+                    yield function, operator, edit
 
 
 def _nodes(node: ast.AST, function: str, inside: bool = False) -> Iterator[tuple[str, ast.AST]]:
     """The nodes of functions, and of the `when` of rules and patterns, with the function's name."""
+    if _is_for_people(node):
+        return
     is_domain = isinstance(node, ast.keyword) and node.arg == "when"
     if inside or is_domain:
         yield function or "module", node
@@ -328,14 +332,19 @@ def _nodes(node: ast.AST, function: str, inside: bool = False) -> Iterator[tuple
         yield from _nodes(child, function, is_code)
 
 
+def _is_for_people(node: ast.AST) -> bool:
+    """Whether no value shows what a node says: texts, assertions, types, what DEBUG prints."""
+    match node:
+        case ast.FunctionDef(name=name):
+            return name in _SHOWING
+        case ast.If(test=test):
+            words = (getattr(each, "value", getattr(each, "id", "")) for each in ast.walk(test))
+            return any(word in ("DEBUG", "TYPE_CHECKING") for word in words)
+    return isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert)
+
+
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """The children in which an edit can be seen in a value."""
-    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
-        return
-    if isinstance(node, ast.FunctionDef) and node.name in _SHOWING:
-        return
-    if isinstance(node, ast.If) and _name_of(node.test) == "TYPE_CHECKING":
-        return
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns"):
             continue
@@ -404,7 +413,7 @@ def sample(count: int, seed: int) -> list[MechanicalMutant]:
     """`count` mutants drawn by `seed`, in an order of which each beginning is drawn at random.
 
     Those with the smallest hash of seed and name: a change of one function changes no other draw.
-    What is no Python, or the same program, is not drawn.
+    What is no Python is not drawn.
     """
     drawn = sorted(all_mutants(), key=lambda mutant: _rank(mutant.name, seed))
     return list(itertools.islice(filter(is_program, drawn), count))
@@ -415,15 +424,9 @@ def _rank(name: str, seed: int) -> bytes:
 
 
 def is_program(mutant: MechanicalMutant) -> bool:
-    """Whether the edited source is Python, and another program than before."""
-    source = _path_of(mutant.module).read_text()
+    """Whether the edited source is Python."""
     try:
-        edited = ast.parse(mutant.edit(source)[0])
+        ast.parse(mutant.edit(_path_of(mutant.module).read_text())[0])
     except SyntaxError:
         return False
-    return ast.dump(edited) != _dump(source)
-
-
-@functools.cache
-def _dump(source: str) -> str:
-    return ast.dump(ast.parse(source))
+    return True
