@@ -151,7 +151,8 @@ class Summary:
         """The rate of each lane, and of conformance and fuzzer together."""
         aside = self.set_aside(survivors)
         rows = [found for name, found in self.by_mutant.items() if name not in aside]
-        found = [_rate(goal, rows) for goal in _GOALS]
+        had_turns = {each.lane for each in self.outcomes}
+        found = [_rate(goal, rows) for goal in _GOALS if had_turns.issuperset(goal.lanes)]
         return [rate for rate in found if rate.count]
 
     def to_json(self) -> dict[str, Any]:
