@@ -242,3 +242,19 @@ def test_state_in_the_memory_of_a_tensor_that_is_read_as_well_is_refused():
     for value in ([7], [8]):
         step(Tensor(value))
     assert (state.tolist(), other.tolist()) == ([8], [1])
+
+
+def test_a_pending_tensor_that_reads_a_view_of_state_keeps_what_it_was():
+    # The base of what sum() gives is gone: another tensor stands for it where it is written.
+    state = Tensor([1, 2]).sum().realize()
+
+    @TinyJit
+    def step(x):
+        state.assign(x.sum())
+        return x * x
+
+    lazy = []
+    for value in range(1, 5):
+        assert step(Tensor([value])).tolist() == [value**2]
+        lazy.append(state + 1)
+    assert [each.item() for each in lazy] == [2, 3, 4, 5]

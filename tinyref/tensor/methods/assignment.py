@@ -306,7 +306,10 @@ class Assignment(Data):
             with building:
                 node = _base_node(tensor)
                 if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
-                    return self._from_node(node, self._device)
+                    found = self._from_node(node, self._device)
+                    # What a capture meets from outside is not made within, as this tensor was.
+                    found._value.session = tensor._value.session
+                    return found
         if len(tensors) == 1:
             return None
         if any(is_cut_after_expand(_steps_of(tensor)) for tensor in tensors):
