@@ -32,7 +32,7 @@ class Counting(history.Trials):
     """Trials of cases whose end a test knows: the last one fails after these, or so many."""
 
     def __init__(self, culprits: set[str], least: int = 0) -> None:
-        super().__init__({}, {}, Limits(), math.inf)
+        super().__init__({}, {}, Limits(), math.inf, math.inf)
         self.culprits = culprits
         self.least = least
         self.count = 0
@@ -74,6 +74,14 @@ def test_what_explains_one_case_is_tried_first_for_the_next() -> None:
 
 def test_what_does_not_fail_again_is_no_sequence() -> None:
     assert Counting({"unheard of"}).shortest(BEFORE, "victim") is None
+
+
+def test_without_time_no_trial_begins() -> None:
+    assert history.Trials({}, {}, Limits(), 0.0, math.inf).run(["victim"]) is None
+    assert history.Trials({}, {}, Limits(), math.inf, 0.0).run(["victim"]) is None
+    trials = history.Trials({}, {}, Limits(), 0.0, math.inf)
+    found = history.explain(trials, BEFORE, Record("victim", Status.PASS, 2))
+    assert found.message.endswith("was not looked for: there was no time left")
 
 
 def test_delta_debugging_leaves_what_is_needed_in_its_order() -> None:

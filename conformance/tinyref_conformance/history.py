@@ -7,6 +7,7 @@ with the failing case at the end, become shorter as long as it still fails.
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,24 +26,33 @@ MAX_NAMED = 3
 
 
 class Trials:
-    """Sequences of cases, each in a worker of its own; none begins after `end`.
+    """Sequences of cases, each in a worker of its own.
 
-    config: of the worker. limits: of each case.
+    config: of the worker. limits: of each case. seconds: of the processor that all may take, so
+    that what else the machine does makes no difference. end: no trial begins after it.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], cases: Mapping[str, Case], limits: Limits, end: float
+        self,
+        config: Mapping[str, Any],
+        cases: Mapping[str, Case],
+        limits: Limits,
+        seconds: float,
+        end: float,
     ) -> None:
         self.config = config
         self.cases = cases
         self.limits = limits
+        self.seconds = seconds
         self.end = end
+        self._begin = _processor_seconds()
         # The cases before another one that failed after them, and not alone.
         self._known: list[Sequence[str]] = []
 
     @property
     def is_late(self) -> bool:
-        return time.monotonic() >= self.end
+        spent = _processor_seconds() - self._begin
+        return spent >= self.seconds or time.monotonic() >= self.end
 
     def run(self, sequence: Sequence[str]) -> Record | None:
         """What the last case of a sequence comes to; None where the worker did not come to it."""
@@ -111,6 +121,12 @@ class Trials:
     def _fails(self, before: Sequence[str], name: str) -> bool:
         record = self.run([*before, name])
         return record is not None and record.status.is_broken
+
+
+def _processor_seconds() -> float:
+    """What the processes that we started and that have ended have taken."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _record(name: str, answer: Mapping[str, Any] | Death) -> Record:

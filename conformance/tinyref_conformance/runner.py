@@ -35,6 +35,8 @@ from tinyref_spec.case import Case, Rung
 from tinyref_spec.ladder import TOGETHER
 
 TICK_SECONDS = 0.1
+# What takes seconds of the processor may take so many times as long.
+IDLE_SHARE = 6.0
 
 
 @dataclass(frozen=True)
@@ -482,23 +484,22 @@ class Runner:
 
     def _rerun_failures(self) -> None:
         """Runs failures again, each alone, and finds what those depend on that then pass."""
-        now = time.monotonic()
-        end = min(now + self.settings.rerun_seconds, self._deadline)
+        seconds = self.settings.rerun_seconds
         failing = self._failures_to_rerun()
-        if self._stopped or end <= now or not failing:
+        if self._stopped or not seconds or not failing:
             return
         self._supervisor.pool.close()
         limits = Limits(self.settings.timeout, self._memory)
+        end = min(time.monotonic() + IDLE_SHARE * seconds, self._deadline)
         # The sequences have the other half.
-        middle = now + (end - now) / 2
-        trials = history.Trials(self._config(), self._cases, limits, middle)
+        trials = history.Trials(self._config(), self._cases, limits, seconds / 2, end)
         passing = []
         for record in trials.alone(failing, self.settings.workers):
             if _fails(record):
                 self.journal.append(record)
             else:
                 passing.append(record)
-        trials.end = end
+        trials.seconds = seconds
         for record in passing:
             before = history.cases_before(self.outcome, self.outcome.attempts(record.case)[0])
             self.journal.append(history.explain(trials, before, record))
