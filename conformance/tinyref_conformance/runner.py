@@ -48,6 +48,9 @@ class Settings:
     take, None for as long as it takes; see `budget.telling_order`. restart: begin anew where what
     is to be resumed is of another run or device. keep_going: run also what rests on something
     broken. second: the other device of rows that take two; empty where it is the next of its kind.
+    rerun_seconds: of the processor, in which failures are run again, each alone, and what those
+    that then pass depend on is looked for. sequence: the cases of the plan, where they are to run
+    in that order in one worker.
     """
 
     device: str
