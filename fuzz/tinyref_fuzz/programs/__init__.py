@@ -3,6 +3,7 @@
 In: a tape of choices. Out: a `Program`, a list of steps; what an eager evaluator on numpy reads
 from it, what tinyref reads, and where the two first differ.
 
-`steps.py` has programs, `generate/` makes them, `oracle.py` evaluates them at once, `script.py`
-prints them as Tensor calls, `run.py` runs these calls, `judge.py` compares.
+`steps.py` has programs, `generator.py` makes them, `oracle.py` evaluates them at once, `script.py`
+prints them as Tensor calls, `run.py` runs these calls in several ways, `judge.py` compares,
+`reduce.py` and `blame.py` examine, `record.py` keeps; `isolated.py` does so in another process.
 """
