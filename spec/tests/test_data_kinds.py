@@ -311,7 +311,7 @@ def test_a_comparison_as_if_nothing_wrapped_is_seen(monkeypatch: pytest.MonkeyPa
         return substitute(made, found)
 
     monkeypatch.setattr(compiling, "simplify", wrong)
-    assert failed("kernel.form.int32") == ["kernel.form.int32.compare_at_the_wrap"]
+    assert failed("kernel.form,kernel.kinds") == ["kernel.kinds.int32.compare_at_the_wrap"]
 
 
 def test_a_rule_that_is_wrong_for_a_negative_zero_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

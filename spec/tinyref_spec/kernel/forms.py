@@ -16,7 +16,7 @@ from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.data_kinds import of_all_kinds, small_and_extreme
+from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernels.named import add_in_place, constant, copied, elementwise
@@ -291,19 +291,19 @@ def _view_checks(kind: str, dtype: DType) -> list[Check]:
 def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
     x, y = load(2, dtypes.int32, (40,)), load(3, dtypes.int32, (40,))
     kernel = build.sink(store(0, build.add(x, y), (40,)), store(1, build.mul(x, y), (40,)))
-    a, b = (small_and_extreme(dtypes.int32, 40, seed, 90) for seed in (1, 2))
+    a, b = (samples.small_integers(dtypes.int32, 40, seed, 90) for seed in (1, 2))
     return run_exact(case_id, device, kernel, [None, None, a, b], [a + b, a * b])
 
 
 def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
     """out += in: a slot that is read and written."""
     kernel = add_in_place(dtypes.int32, 77)
-    a, b = (small_and_extreme(dtypes.int32, 77, seed, 90) for seed in (3, 4))
+    a, b = (samples.small_integers(dtypes.int32, 77, seed, 90) for seed in (3, 4))
     return run_exact(case_id, device, kernel, [a, b], [a + b])
 
 
 def _many_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
-    data = [small_and_extreme(dtypes.int32, 50, seed, 90) for seed in range(12)]
+    data = [samples.small_integers(dtypes.int32, 50, seed, 90) for seed in range(12)]
     total = functools.reduce(build.add, [load(slot, dtypes.int32, (50,)) for slot in range(1, 13)])
     kernel = kernel_of(total, 50)
     expected = np.sum(data, axis=0).astype(np.int32)
@@ -321,7 +321,7 @@ def _scalar(case_id: str, device: DeviceUnderTest) -> Measurement:
 def _long_chain(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Eighty operations in one kernel."""
     value = load(1, dtypes.int32, (64,))
-    data = small_and_extreme(dtypes.int32, 64, 8, 1000)
+    data = samples.small_integers(dtypes.int32, 64, 8, 1000)
     expected = data.astype(np.int64)
     for number in range(40):
         value = build.mul(build.add(value, number * 7), 3)
@@ -331,17 +331,24 @@ def _long_chain(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run_exact(case_id, device, kernel, [None, data], [expected.astype(np.int32)])
 
 
-def _mixed_dtypes(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A comparison, a select, a cast and a product in one kernel, on integers of every kind."""
+def _mixed(a: Array, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A comparison, a select, a cast and a product in one kernel, of the integers `a`."""
     x = load(1, dtypes.int32, (64,))
     y = load(2, dtypes.float32, (64,))
     value = build.where(build.less(x, 0), build.mul(y, 2), build.cast(x, dtypes.float32))
     kernel = kernel_of(value, 64)
-    a = of_all_kinds(dtypes.int32, 64)
     # Small integers: how a product rounds is for the rung of operations to say.
     b = samples.small_integers(dtypes.float32, 64, 2, 100)
     converted = oracles.cast(a, dtypes.int32, dtypes.float32).values
     return run_exact(case_id, device, kernel, [None, a, b], [np.where(a < 0, b * 2, converted)])
+
+
+def _mixed_dtypes(case_id: str, device: DeviceUnderTest) -> Measurement:
+    return _mixed(samples.small_integers(dtypes.int32, 64, 1, 100), case_id, device)
+
+
+def _cast_of_kinds(case_id: str, device: DeviceUnderTest) -> Measurement:
+    return _mixed(of_all_kinds(dtypes.int32, 64), case_id, device)
 
 
 def _wrapped(values: Array) -> Array:
@@ -403,8 +410,12 @@ OTHER_FORMS = {
     "scalar": _scalar,
     "long_chain": _long_chain,
     "mixed_dtypes": _mixed_dtypes,
+}
+# On data of every kind: only where all operations hold a failure is the kernel's.
+FORMS_OF_KINDS = {
     "compare_at_the_wrap": _compare_at_the_wrap,
-    "select_of_kinds": _select_of_kinds,
+    "select": _select_of_kinds,
+    "cast": _cast_of_kinds,
 }
 
 
@@ -415,8 +426,8 @@ def _symbolic_sum_of_index(value: int, case_id: str, device: DeviceUnderTest) ->
     tracker = shaped(*shape)
     added = build.add(load(1, dtypes.int32, tracker), build.cast(extent, dtypes.int32))
     kernel = build.sink(store(0, added, tracker))
-    old = small_and_extreme(dtypes.int32, 64, 5, 100)
-    data = small_and_extreme(dtypes.int32, 64, 6, 100)
+    old = samples.small_integers(dtypes.int32, 64, 5, 100)
+    data = samples.small_integers(dtypes.int32, 64, 6, 100)
     expected = old.copy()
     expected[:value] = data[:value] + value
     return run_exact(case_id, device, kernel, [old, data], [expected], {"n": value})
@@ -428,7 +439,7 @@ def _symbolic_views(value: int, case_id: str, device: DeviceUnderTest) -> Measur
     rows = shaped(6, 4).shrink(((0, extent), (0, 4))).flip((0,)).pad(((0, 6 - extent), (1, 0)))
     tracker = rows.permute((1, 0)).reshape((6, 5))
     kernel = kernel_of(build.add(load(1, dtypes.int32, tracker, 24), 1), 6, 5)
-    data = small_and_extreme(dtypes.int32, 24, 7, 100)
+    data = samples.small_integers(dtypes.int32, 24, 7, 100)
     turned = np.pad(data.reshape(6, 4)[:value][::-1], ((0, 6 - value), (1, 0)))
     expected = np.ascontiguousarray(turned.T).reshape(6, 5) + 1
     return run_exact(
@@ -506,6 +517,17 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(dtypes.int32, dtypes.float32),
         lambda: [Check(name, run) for name, run in OTHER_FORMS.items()],
+    )
+    yield make_row(
+        "kernel.kinds.int32",
+        "Comparisons at the wrap, selects and casts in kernels, on data of every kind.",
+        ("isa.cmplt", "isa.cmpne", "isa.where", "isa.cast"),
+        Rung.GATE,
+        "FORM",
+        "int32",
+        EXACT,
+        kernel_needs(dtypes.int32, dtypes.float32, dtypes.bool),
+        lambda: [Check(name, run) for name, run in FORMS_OF_KINDS.items()],
     )
     yield make_row(
         "kernel.symbolic.int32",
