@@ -16,6 +16,8 @@ TARGETS = [
 ]
 # NVRTC takes many kernels in one call.
 SAMPLES = {"HIP": 32, "PTX": 32, "CUDA": 60}
+# What a compiler cannot compile, by docs/found.md: clang-1.
+CRASHES = {"HIP": {"kernel.matmul.uint8.transposed.9x8x7": "PLEASE submit a bug report"}}
 
 
 def refused(device: str, architecture: str, sample: int) -> list[str]:
@@ -26,7 +28,12 @@ def refused(device: str, architecture: str, sample: int) -> list[str]:
         pytest.skip(error.message)
     report = compile_suite(target, sample=sample, jobs=2)
     assert report.kernels >= (sample or 1000)
-    return [f"{each.case}: {each.message}" for each in report.refused]
+    known = CRASHES.get(device, {})
+    return [
+        f"{each.case}: {each.message}"
+        for each in report.refused
+        if each.case not in known or known[each.case] not in each.message
+    ]
 
 
 @pytest.mark.long

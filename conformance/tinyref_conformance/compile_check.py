@@ -59,7 +59,9 @@ class CompileReport:
             f"{self.target}: {self.kernels:,} kernels of {self.cases:,} cases compiled in "
             f"{self.seconds:.0f} s, {len(self.refused):,} of them refused"
         )
-        lines = [f"  {each.case}: {each.message}" for each in self.refused]
+        # A compiler that crashes says a page; `write` keeps it.
+        first = [each.message.partition("\n")[0] for each in self.refused]
+        lines = [f"  {each.case}: {words}" for each, words in zip(self.refused, first, strict=True)]
         return "\n".join([counts, *lines, ""])
 
     def write(self, folder: Path) -> None:

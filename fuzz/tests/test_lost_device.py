@@ -34,10 +34,11 @@ def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
         raise LeftError
 
     sent: list[Any] = []
-    monkeypatch.setattr(workers, "result_of", result_of)
     monkeypatch.setattr(workers, "leave_device", leave)
     worker = workers.Worker(Setup("PYTHON", 1, code="any"), sent.append)
-    worker.judge = worker.kernels = None  # type: ignore[assignment] # the results are made up
+    # The results are made up.
+    judged_by = SimpleNamespace(judge_case=lambda number, task: result_of(None, 1, number))
+    worker.subject = judged_by  # type: ignore[assignment]
     worker.health = SimpleNamespace(problem_since=lambda: problem)  # type: ignore[assignment]
     message = {"task": Task(0, 3).to_json(), "from": 0}
     if judged == 3:

@@ -236,8 +236,8 @@ def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool)
     worker = pool.start()
     now, waited = [100.0], [3.0]
     monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
-    assert worker._waiting_seconds() >= 0
-    monkeypatch.setattr(WorkerProcess, "_waiting_seconds", lambda self: waited[0])
+    assert processes.seconds_without_processor(str(worker.process.pid)) >= 0
+    monkeypatch.setattr(processes, "seconds_without_processor", lambda task: waited[0])
     worker.reset_silence()
     assert worker.silence() == 0
     now[0], waited[0] = 160.0, 48.0
@@ -251,7 +251,7 @@ def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool)
 def test_a_worker_that_is_gone_waits_for_nothing(pool):
     worker = pool.start()
     pool.remove(worker)
-    assert worker._waiting_seconds() == 0
+    assert processes.seconds_without_processor(str(worker.process.pid)) == 0
 
 
 def test_a_message_that_is_no_json_is_noise():
