@@ -240,8 +240,8 @@ def _print_summary(finished: Finished, request: Request) -> None:
     if len(failing) > 5:
         print(f"... and {len(failing) - 5:,} more in the report")
     again = sum(case.status.is_broken and case.attempts == 1 for case in failing)
-    if again and request.settings.rerun_seconds:
-        print(f"{again:,} failures were not run again alone: --rerun-failures takes all the time")
+    if again and request.settings.rerun_seconds and not request.settings.fail_fast:
+        print(f"failures not run again alone: {again:,}; --rerun-failures takes all the time")
     if report.missing:
         print(report.missing)
     _print_suppressed(finished, request)
