@@ -17,9 +17,12 @@ def shard(folder: Path = ROOT) -> str:
     """Such as 3/12: by the number of first-parent commits, which goes on by one at each landing.
 
     A shallow clone has only some of the commits: there it is by the hash of the last one, so that
-    all shards have their turn. Without a repository, as in an unpacked sdist, it is the first.
+    all shards have their turn. Without a repository, as in an unpacked sdist, it is the first; one
+    around the folder is another project's.
     """
-    shallow = _git(folder, "rev-parse", "--is-shallow-repository")
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    is_own = bool(top) and Path(top).resolve() == folder.resolve()
+    shallow = _git(folder, "rev-parse", "--is-shallow-repository") if is_own else ""
     if shallow == "false":
         number = int(_git(folder, "rev-list", "--count", "--first-parent", "HEAD"))
     elif shallow == "true":

@@ -195,12 +195,16 @@ def test_one_faulty_device_is_caught_on_its_rung() -> None:
 
 # So many tests of them all: shards of the thorough lane are then about equally large.
 PARTS = 6
+# They fail after certain cases, which test_history.py runs; QUERY need not have them in order.
+OF_HISTORY = {"StaleKernels", "OverlappingMemory", "LeftMode", "LeakingLaunches"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_faulty_devices_are_caught_on_the_right_rungs(part: int) -> None:
     devices = dict(islice(FAULTY_DEVICES.items(), part, None, PARTS))
+    for name in set(devices) & OF_HISTORY:
+        del devices[name]
     found = score(query=QUERY, jobs=2, devices=devices)
     check(found)
     assert {caught.faulty.name for caught in found.caught} == set(devices)

@@ -66,7 +66,8 @@ def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
     summary = run(
         Request(WRONG, tmp_path, seed=1, kernels=2, jobs=1, subject=PROGRAMS, examine_seconds=20)
     )
-    assert summary.findings == 2
+    # The kernels of the other one are evaluated, as most are where the device interprets them.
+    assert summary.findings == 1
     bucket = summary.buckets[0]
     assert bucket.examination.blame.stage == "kernel"
     assert bucket.examination.nodes <= 5
@@ -80,9 +81,9 @@ def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
 def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
     device = "campaign_devices:Crashing"
-    summary = run(Request(device, tmp_path, seed=1, kernels=4, jobs=1, subject=PROGRAMS))
-    assert (summary.cases, summary.incomplete) == (4, "")
-    assert 1 <= summary.findings <= 4
+    summary = run(Request(device, tmp_path, seed=1, kernels=12, jobs=1, subject=PROGRAMS))
+    assert (summary.cases, summary.incomplete) == (12, "")
+    assert 1 <= summary.findings <= 12
     found = summary.buckets[0].examination
     assert (found.blame.stage, found.case is not None) == ("kernel", True)
     assert summary.buckets[0].key.startswith("DEVICE CRASH")

@@ -69,6 +69,15 @@ def test_without_a_repository_it_is_the_first(shard: ModuleType, tmp_path: Path)
     assert shard.shard(tmp_path) == "1/12"
 
 
+def test_a_repository_around_the_folder_is_not_counted(shard: ModuleType, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    words = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "1"]
+    subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    (tmp_path / "unpacked").mkdir()
+    assert shard.shard(tmp_path) == "2/12"
+    assert shard.shard(tmp_path / "unpacked") == "1/12"
+
+
 def test_ci_runs_it_after_the_default_checks() -> None:
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert lines[-2:] == [
