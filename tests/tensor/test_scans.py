@@ -16,7 +16,7 @@ INF, NAN = math.inf, math.nan
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("length", [0, 1, 2, 127, 128, 129, 1000])
+@pytest.mark.parametrize("length", [0, 1, 2, 63, 64, 65, 1024, 1025])
 def test_sums_of_integers_are_exact(length: int) -> None:
     values = GENERATOR.integers(-9, 10, length).astype(np.int32)
     assert (Tensor(values).cumsum().numpy() == np.cumsum(values)).all()
@@ -27,8 +27,8 @@ def test_a_long_sum_takes_few_kernels_and_little_work() -> None:
     tensor = Tensor(values).realize()
     GlobalCounters.reset()
     total = tensor.cumsum().realize()
-    assert GlobalCounters.kernel_count <= 3
-    assert GlobalCounters.global_ops < 10_000 * 1024
+    assert GlobalCounters.kernel_count <= 4
+    assert GlobalCounters.global_ops < 10_000 * 100
     assert (total.numpy() == np.cumsum(values)).all()
 
 

@@ -17,7 +17,9 @@ from tinyref.tensor.methods.elementwise import compute_dtype
 from tinyref.uops.ops import Ops
 
 # Elements of a block: the work for each element, against the number of kernels.
-BLOCK = 128
+BLOCK = 16
+# An axis that is no longer is one block: n * n steps take less time than further launches.
+SINGLE_BLOCK = 64
 
 
 class Scans(AdvancedIndexing):
@@ -33,7 +35,7 @@ class Scans(AdvancedIndexing):
     ) -> Self:
         """The scan of the last axis: `within` scans a short one, `join` is the operation."""
         length = fixed(self.shape[-1:], "scan")[0]
-        if length <= BLOCK:
+        if length <= SINGLE_BLOCK:
             return within(self)
         count = -(-length // BLOCK)
         rows, last = self.shape[:-1], self.ndim - 1
