@@ -19,7 +19,10 @@ DEVICES = {row.id: row for row in matrix.read()}
 PYTHONS = ("3.11", "3.12", "3.13")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
-CI_FILES = ("ci/system_packages.py", "ci/matrix.py", "ci/packages.py", "ci/shard.py", "noxfile.py")
+CI_FILES = (
+    *("ci/build_commit.py", "ci/system_packages.py", "ci/matrix.py", "ci/packages.py"),
+    *("ci/shard.py", "noxfile.py"),
+)
 COVERAGE = ("--cov", "--cov-report=term:skip-covered")
 # The compiler and what runs its kernels: all that applies rewriting rules.
 COMPILER = (
@@ -56,7 +59,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """mypy --strict on the four packages and on what CI runs."""
-    session.install("-e", ".[types]", "nox", "pytest", "hypothesis")
+    session.install("-e", ".[types]", "nox", "pytest", "hypothesis", "hatchling")
     session.run("mypy")
     session.run("mypy", *CI_FILES)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import platform
-import subprocess
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import tinyref
+from tinyref.commit import commit
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
@@ -67,30 +65,6 @@ def device_versions(name: str, device: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in sorted(found.items())}
 
 
-def git_state() -> dict[str, Any] | None:
-    """Commit and whether the tree has changes; None where tinyref does not run from a checkout."""
-    folder = Path(tinyref.__file__).resolve().parent
-    commit = _git(folder, "rev-parse", "HEAD")
-    # A virtual environment inside somebody else's checkout is not ours to report.
-    if commit is None or _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
-        return None
-    return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--", "."))}
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
 def tinyref_version() -> str:
     """The version of the installed distribution."""
     try:
@@ -100,12 +74,13 @@ def tinyref_version() -> str:
 
 
 def surroundings() -> dict[str, Any]:
-    """The part of the certificate that says where the run took place."""
+    """The part of the certificate that says where the run took place, and by which tinyref."""
+    found = commit()
     return {
         "tinyref": tinyref_version(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "libraries": library_versions(),
-        "git": git_state(),
+        "git": None if found is None else found.to_json(),
     }

@@ -53,13 +53,14 @@ class PlannedRow:
 class Plan:
     """All that a run covers, lowest rung first.
 
-    total: cases of the profile without query and shard.
+    asked: cases of the query, without a shard. total: cases of the profile.
     """
 
     profile: Profile
     query: str
     shard: Shard | None
     rows: tuple[PlannedRow, ...]
+    asked: int
     total: int
     suite_hash: str
 
@@ -74,8 +75,13 @@ class Plan:
         if self.query != queries.EVERYTHING:
             found.append(f"only the cases of --query {self.query}")
         if self.shard is not None:
-            found.append(f"only shard {self.shard}")
+            found.append(shard_reduction(str(self.shard)))
         return found
+
+
+def shard_reduction(shard: str) -> str:
+    """Why a run of one shard is not the whole suite."""
+    return f"only shard {shard}"
 
 
 def make_plan(
@@ -108,9 +114,10 @@ def make_plan(
             "accepted are an id, a prefix of ids or a glob; tinyref spec list shows them"
         )
     rows.sort(key=lambda planned: planned.rung)
+    asked = sum(len(planned.cases) for planned in rows)
     if shard is not None:
         rows = shard_of(rows, shard, timings or {})
-    return Plan(profile, query, shard, tuple(rows), total, suite_hash)
+    return Plan(profile, query, shard, tuple(rows), asked, total, suite_hash)
 
 
 def _check_row(row: Row, cases: Sequence[Case], seen: set[str]) -> None:

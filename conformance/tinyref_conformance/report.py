@@ -21,12 +21,18 @@ from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status, exit_code
 from tinyref_spec.case import Rung
 
 SCHEMA = "tinyref.conformance.report"
-VERSION = 1
+# 2: identity, query, shard and cases_asked in the certificate, and the hash of the whole file.
+VERSION = 2
+HASH = "report_hash"
 NOT_A_RUN = "not a conformance run"
 # The case that every run has: the device opens. No table can hold it.
 OPEN_CASE = "device.open"
 # Of a sequence of more cases a command names the report that has it.
 MAX_INLINE = 8
+
+
+class EditedError(UserError):
+    """A report that is not as tinyref wrote it."""
 
 
 @dataclass
@@ -207,7 +213,7 @@ class Report:
         """The file's contents, versioned."""
         cases = [case.to_json() for case in self.cases]
         broken = self.first_broken
-        return {
+        data: dict[str, Any] = {
             "schema": SCHEMA,
             "version": VERSION,
             "verdict": self.verdict,
@@ -230,6 +236,14 @@ class Report:
             "rows": [row.to_json() for row in self.rows],
             "cases": cases,
         }
+        data["certificate"][HASH] = hash_of(data)
+        return data
+
+
+def hash_of(data: Mapping[str, Any]) -> str:
+    """The digest of a report's file, of every member but itself, in whatever order they are."""
+    facts = {name: value for name, value in data["certificate"].items() if name != HASH}
+    return _sha256({**data, "certificate": facts})
 
 
 def _counts_to_json(counts: Counter[Status]) -> dict[str, int]:
@@ -238,16 +252,25 @@ def _counts_to_json(counts: Counter[Status]) -> dict[str, int]:
 
 def _digest(cases: Sequence[Mapping[str, Any]]) -> str:
     """Of what was answered, not of how long it took."""
-    timeless = [{key: case[key] for key in sorted(case) if key != "seconds"} for case in cases]
-    return hashlib.sha256(json.dumps(timeless).encode()).hexdigest()
+    return _sha256([{key: case[key] for key in case if key != "seconds"} for case in cases])
+
+
+def _sha256(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def from_json(data: Any, where: str) -> Report:
-    """A report again. Raises `UserError` naming `where` it came from when it is not one."""
+    """A report again, of this version or an earlier one.
+
+    Raises `UserError` naming `where` it came from when it is not one.
+    """
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise UserError(f"report: {where} is not a report of tinyref conform")
-    if data.get("version") != VERSION:
-        raise UserError(f"report: {where} has version {data.get('version')!r}, not {VERSION}")
+    # What a report of version 1 lacks is looked for nowhere but in `merge` and `verify`.
+    if data.get("version") not in (1, VERSION):
+        raise UserError(
+            f"report: {where} has version {data.get('version')!r}, accepted are 1 and {VERSION}"
+        )
     try:
         found = Report(
             certificate=_certificate(data["certificate"]),
@@ -266,7 +289,7 @@ def _certificate(data: Mapping[str, Any]) -> dict[str, Any]:
     """With the members that comparisons look at, of their types."""
     for name in ("device", "profile", "suite_hash", "started", "tinyref"):
         _text(data[name])
-    for name in ("flags", "environment"):
+    for name in ("flags", "environment", "identity"):
         for value in data.get(name, {}).values():
             _text(str(value) if isinstance(value, int) else value)
     for reason in data["reductions"]:
@@ -301,13 +324,39 @@ def _case_from_json(data: Mapping[str, Any]) -> CaseResult:
 
 def load(path: Path) -> Report:
     """Reads a JSON report. Raises `UserError` naming the file and what is wrong with it."""
+    return from_json(_read(path), str(path))
+
+
+def load_unedited(path: Path) -> Report:
+    """Reads a JSON report that is as it was written.
+
+    Raises `EditedError` for one that was edited, and `UserError` for one of version 1, which has no
+    hash.
+    """
+    data = _read(path)
+    report = from_json(data, str(path))
+    written = report.certificate.get(HASH)
+    if not isinstance(written, str):
+        raise UserError(f"report: {path} has no {HASH}: nothing shows that it is unedited")
+    if written != (found := hash_of(data)):
+        words = f"its {HASH} is {written}, that of what it holds {found}"
+        raise EditedError(f"report: {path} was edited: {words}")
+    # Whoever writes a new hash as well must still make all that follows from the cases agree.
+    again = report.to_json()
+    again["certificate"][HASH] = written
+    for name in sorted({*again, *data}):
+        if data.get(name) != again.get(name):
+            raise EditedError(f"report: {path} was edited: {name} does not follow from its cases")
+    return report
+
+
+def _read(path: Path) -> Any:
     try:
-        data = json_value(path.read_text(encoding="utf-8"))
+        return json_value(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"report: cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"report: {path} is not JSON: {error}") from error
-    return from_json(data, str(path))
 
 
 def device_options(device: str, second: str = "") -> list[str]:

@@ -51,7 +51,10 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"tinyref {__version__}")
+        from tinyref.commit import commit
+
+        found = commit()
+        print(f"tinyref {__version__}{f' ({found})' if found else ''}")
         raise typer.Exit
 
 

@@ -33,6 +33,7 @@ Examples:
   tinyref conform --device MINE --second CPU --query system   copies between these two
   tinyref conform diff before.json after.json           fixes, regressions, accuracy
   tinyref conform matrix A.json B.json                  devices side by side
+  tinyref conform verify report.json                    that nobody edited it
   tinyref conform faulty                                prove that the suite catches broken devices
   tinyref conform compile --device CUDA --arch sm_90    compile its kernels where no GPU is
 
@@ -291,6 +292,26 @@ def diff(
     found = compare(reports.load(before), reports.load(after))
     print(found.text(), end="")
     raise typer.Exit(1 if found.is_worse else 0)
+
+
+@conform_app.command("verify")
+def verify(
+    file: Annotated[Path, typer.Argument(parser=path, help="The report.json.")],
+) -> None:
+    """Look whether a report is as tinyref wrote it: its hash is computed again.
+
+    Exit code 1 when it was edited. A hash is no signature: it shows what changed by mistake or on
+    the way, not who wrote the file.
+    """
+    from tinyref_conformance import report as reports
+
+    try:
+        found = reports.load_unedited(file)
+    except reports.EditedError as error:
+        print(error)
+        raise typer.Exit(1) from None
+    print(f"{file} is as it was written: {found.certificate[reports.HASH]}")
+    print(found.verdict)
 
 
 @conform_app.command("matrix")

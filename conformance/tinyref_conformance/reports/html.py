@@ -240,7 +240,7 @@ def _open_failure(report: Report) -> str:
 
 def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     git = certificate["git"]
-    commit = "not run from a checkout"
+    commit = "commit unknown"
     if git:
         commit = git["commit"] + (", with uncommitted changes" if git["dirty"] else "")
     planned, whole = certificate["cases_planned"], certificate["cases_in_profile"]

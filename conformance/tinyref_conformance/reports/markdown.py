@@ -69,7 +69,7 @@ def _failure(case: CaseResult) -> list[str]:
 def _certificate(report: Report) -> list[str]:
     found = report.certificate
     git = found.get("git")
-    commit = "not a checkout"
+    commit = "commit unknown"
     if git:
         commit = git["commit"] + (" with changes" if git["dirty"] else "")
     facts = {
