@@ -152,7 +152,10 @@ def test_json_reads_back_as_the_same_report() -> None:
         ("not json", "is not JSON"),
         ("[]", "is not a report"),
         ('{"schema": "other"}', "is not a report"),
-        ('{"schema": "tinyref.conformance.report", "version": 99}', "has version 99, accepted are 1 and 2"),
+        (
+            '{"schema": "tinyref.conformance.report", "version": 99}',
+            "has version 99, accepted are 1 and 2",
+        ),
         ('{"schema": "tinyref.conformance.report", "version": 1}', "is damaged"),
         ("[" * 100_000, "is not JSON"),
     ],
