@@ -126,13 +126,7 @@ def _with_block(plan: Plan) -> Plan:
     if len(panel) != 1 or len(loads) < 2 or depth == 1:
         return plan
     column = lanes[0].target
-    rows = [
-        plan.axes[number].target
-        for number in plan.of_kind(AxisKind.GLOBAL)
-        if plan.axes[number].target != column
-        and plan.axes[number].target not in panel[0].moves
-        and any(plan.axes[number].target in access.moves for access in loads)
-    ]
+    rows = _rows_of(plan, panel[0], loads)
     if not rows:
         return plan
     bytes_of_column = depth * number_of([lanes[0].extent]) * panel[0].itemsize
@@ -191,8 +185,7 @@ def _panels(plan: Plan) -> Iterator[_Panel]:
     if len(reduces) != 1 or len(loads) < 2:
         return
     depth = number_of(axis.extent for axis in reduces[0][1])
-    numbers = plan.of_kind(AxisKind.GLOBAL)
-    for number in numbers:
+    for number in plan.of_kind(AxisKind.GLOBAL):
         axis = plan.axes[number]
         moving = [load for load in loads if axis.target in load.moves]
         if len(moving) != 1:
@@ -200,11 +193,7 @@ def _panels(plan: Plan) -> Iterator[_Panel]:
         (load,) = moving
         lanes = _lanes(plan, axis, accesses(plan))
         stores = sum(each.is_store and each.is_unit(axis) for each in accesses(plan))
-        rows = tuple(
-            target
-            for target in (plan.axes[other].target for other in numbers)
-            if target not in load.moves and any(target in access.moves for access in loads)
-        )
+        rows = _rows_of(plan, load, loads)
         uses = number_of(_extent(plan, row) for row in rows)
         bytes_of_panel = depth * lanes * load.itemsize
         fits = 2 * bytes_of_panel <= plan.capabilities.shared_bytes
@@ -229,6 +218,16 @@ def _pack_panel(plan: Plan, rows: Collection[int], slot: int) -> Plan | None:
         if swapped is None:
             return None
         plan = swapped
+
+
+def _rows_of(plan: Plan, panel: Access, loads: Sequence[Access]) -> tuple[int, ...]:
+    """The output axes along which `panel` is the same, and another one of `loads` is not."""
+    targets = (plan.axes[number].target for number in plan.of_kind(AxisKind.GLOBAL))
+    return tuple(
+        target
+        for target in targets
+        if target not in panel.moves and any(target in load.moves for load in loads)
+    )
 
 
 def _summed_loads(plan: Plan) -> list[Access]:
