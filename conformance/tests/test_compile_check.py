@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from tinyref.cli.app import app
 from tinyref.device import Compiler, CompileTarget
-from tinyref.errors import UserError
+from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.uops.program import Program
 from tinyref_conformance.compile_check import BATCH, compile_suite
@@ -54,6 +55,27 @@ def test_a_refused_kernel_names_its_case_and_the_words_of_the_compiler() -> None
     assert all(each.message == "line 1: ' % ' is not known" for each in report.refused)
     assert all(" % " in each.source for each in report.refused)
     assert "refused\n  isa.binary.mod." in report.text()
+
+
+class SilentAlone(OneByOne):
+    """Refuses everything with an empty line."""
+
+    def compile(self, source: str) -> bytes:
+        raise DeviceError("TARGET", "\n")
+
+
+class Silent(SilentAlone):
+    """Refuses many with an empty message."""
+
+    def compile_many(self, sources: Sequence[str]) -> list[bytes | DeviceError]:
+        return [DeviceError("TARGET", "")] * len(sources)
+
+
+@pytest.mark.parametrize("compiles", [Silent(), SilentAlone()])
+def test_what_is_refused_without_a_word_is_refused(compiles: Compiler) -> None:
+    report = compile_suite(target(compiles), "isa.binary.add.int32", sample=1)
+    assert [each.message for each in report.refused] == ["the compiler does not say why"]
+    assert report.text().endswith(": the compiler does not say why\n")
 
 
 def test_a_batch_that_is_refused_is_compiled_one_by_one() -> None:

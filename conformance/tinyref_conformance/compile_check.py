@@ -60,8 +60,7 @@ class CompileReport:
             f"{self.seconds:.0f} s, {len(self.refused):,} of them refused"
         )
         # A compiler that crashes says a page; `write` keeps it.
-        first = [each.message.partition("\n")[0] for each in self.refused]
-        lines = [f"  {each.case}: {words}" for each, words in zip(self.refused, first, strict=True)]
+        lines = [f"  {each.case}: {each.message.splitlines()[0]}" for each in self.refused]
         return "\n".join([counts, *lines, ""])
 
     def write(self, folder: Path) -> None:
@@ -126,7 +125,7 @@ def _problems_of(target: CompileTarget, texts: Sequence[_Text]) -> list[str]:
     if isinstance(compiler, BatchCompiler) and not any(text.problem for text in texts):
         with contextlib.suppress(DeviceError):
             results = compiler.compile_many([text.source for text in texts])
-            return [each.message if isinstance(each, DeviceError) else "" for each in results]
+            return [_words(each) if isinstance(each, DeviceError) else "" for each in results]
     return [text.problem or _problem_of(compiler, text.source) for text in texts]
 
 
@@ -134,8 +133,12 @@ def _problem_of(compiler: Compiler, source: str) -> str:
     try:
         compiler.compile(source)
     except DeviceError as error:
-        return error.message
+        return _words(error)
     return ""
+
+
+def _words(error: DeviceError) -> str:
+    return error.message.strip() or "the compiler does not say why"
 
 
 def _texts(
