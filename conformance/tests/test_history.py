@@ -168,7 +168,7 @@ def test_a_failure_is_not_run_again_where_nobody_asks(fake: Any, case_of: CaseOf
 class LeakingSoon(LeakingLaunches):
     """Has no room for the sixth launch."""
 
-    most_launches = 6
+    max_launches = 6
 
 
 NEGATIONS = [f"isa.unary.neg.float32.special:{number}" for number in range(8)]

@@ -52,34 +52,40 @@ class OverlappingMemory(BrokenBackend):
         self._allocator = _Overlapping(self.name)
 
 
-class _CountedKernel(BrokenKernel):
-    device_state: LeakingLaunches
+class _StatefulKernel(BrokenKernel):
+    """A kernel that looks at what its device has done."""
 
-    def __call__(self, *arguments: Any, **named: Any) -> float | None:
-        self.device_state.launches += 1
-        if self.device_state.launches >= self.device_state.most_launches:
-            raise DeviceError(self.device, "out of resources")
-        return super().__call__(*arguments, **named)
+    device_state: Any
 
 
-class LeakingLaunches(BrokenBackend):
-    """Keeps something of every launch, and has no room for the five-hundredth."""
-
-    kernel = _CountedKernel
-    launches = 0
-    most_launches = 500
+class _Stateful(BrokenBackend):
+    """Gives itself to each kernel that it loads."""
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         found = super().load(entry, binary)
-        assert isinstance(found, _CountedKernel), "a subclass has the kernel of its class"
+        assert isinstance(found, _StatefulKernel), "a subclass has the kernel of its class"
         found.device_state = self
         return found
 
 
-class _ModalKernel(BrokenKernel):
-    """Is right, or computes in the mode that a kernel before it left."""
+class _CountedKernel(_StatefulKernel):
+    def __call__(self, *arguments: Any, **named: Any) -> float | None:
+        self.device_state.launches += 1
+        if self.device_state.launches >= self.device_state.max_launches:
+            raise DeviceError(self.device, "out of resources")
+        return super().__call__(*arguments, **named)
 
-    device_state: LeftMode
+
+class LeakingLaunches(_Stateful):
+    """Keeps something of every launch, and has no room for the five-hundredth."""
+
+    kernel = _CountedKernel
+    launches = 0
+    max_launches = 500
+
+
+class _ModalKernel(_StatefulKernel):
+    """Is right, or computes in the mode that a kernel before it left."""
 
     def __init__(
         self, device: str, program: Program, wrong: Mapping[Ops, Override], hooks: Hooks
@@ -94,15 +100,9 @@ class _ModalKernel(BrokenKernel):
         return super().__call__(*arguments, **named)
 
 
-class LeftMode(BrokenBackend):
+class LeftMode(_Stateful):
     """A square root leaves the mode behind in which subnormals are zero."""
 
     wrong = FlushedSubnormals.wrong
     kernel = _ModalKernel
     is_left = False
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        found = super().load(entry, binary)
-        assert isinstance(found, _ModalKernel), "a subclass has the kernel of its class"
-        found.device_state = self
-        return found
