@@ -133,7 +133,7 @@ READ_LINES = Journal._new_lines
         (journal_module, "set_aside", lambda paths: [path.unlink() for path in paths] or True),
     ],
 )
-def test_a_planted_fault_is_found(
+def test_an_injected_fault_is_found(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: object
 ) -> None:
     """A torn line swallows the next; results are read twice; the old one is lost."""

@@ -83,7 +83,7 @@ class Worker:
         self._later_rows = self.suite.rows(self.profile)
         self._device: Any = None
         self._health: Health | None = None
-        self._witness: Case | None = None
+        self._passing_case: Case | None = None
         # Of the case that runs: how many launches it has begun, and what describes the last.
         self._launches = 0
         self._describe: Callable[[], Failure] | None = None
@@ -106,16 +106,16 @@ class Worker:
 
     def _problem_of_launches(self) -> str:
         """That a launch which was right in this process is not any more: copies may go on."""
-        witness = self._witness
-        if witness is None or self._run(witness).status is Status.PASS:
+        passing = self._passing_case
+        if passing is None or self._run(passing).status is Status.PASS:
             return ""
-        return f"{witness.id} passed before, and fails now"
+        return f"{passing.id} passed before, and fails now"
 
-    def _note_witness(self, case: Case, record: Record) -> None:
+    def _note_passing(self, case: Case, record: Record) -> None:
         """The first case that passed and launched something: of the simplest kernels only."""
         is_one = record.status is Status.PASS and self._launches and case.rung is Rung.STORE
-        if self._witness is None and is_one:
-            self._witness = case
+        if self._passing_case is None and is_one:
+            self._passing_case = case
 
     def _describe_second(self, first: Mapping[str, Any]) -> Mapping[str, Any]:
         """What results bind to beside the first device; nothing where no second is named."""
@@ -154,7 +154,7 @@ class Worker:
                 continue
             self.send({"begin": case.id})
             record = dataclasses.replace(self._run(case), worker=self.name)
-            self._note_witness(case, record)
+            self._note_passing(case, record)
             problem = "" if record.status is Status.PASS else self._health_problem()
             if problem:
                 words = f"{record.message}\nthe device was lost, and is opened again: {problem}"

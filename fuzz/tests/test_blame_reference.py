@@ -1,4 +1,4 @@
-"""A wrong meaning, evaluator or interpreter is blamed as such, by the spec's references alone."""
+"""Wrong semantics, evaluator or interpreter are blamed as such, by the spec's references alone."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def remainder_of(*values: int) -> Case:
 
 
 @pytest.fixture
-def forgets_meanings():
-    """What is kept of the meanings of ops is forgotten before and after a test that edits them."""
+def forgets_semantics():
+    """What is kept of the semantics of ops is forgotten before and after a test that edits them."""
     for kept in (semantics._kernel, reference._signature_fault):
         kept.cache_clear()
     yield
@@ -80,13 +80,13 @@ SIGNATURES = (
 
 
 @pytest.mark.parametrize("signature", SIGNATURES, ids=lambda each: each[0].name)
-def test_the_meanings_of_ops_are_right(signature):
+def test_the_semantics_of_ops_are_right(signature):
     op, dtype, sources = signature
     loads = tuple(load(slot, source, (4,)) for slot, source in enumerate(sources, 1))
     assert semantics_fault([UOp(op, dtype, loads)]) is None
 
 
-def test_a_wrong_meaning_is_found_though_all_share_it(forgets_meanings, monkeypatch):
+def test_wrong_semantics_are_found_though_all_share_them(forgets_semantics, monkeypatch):
     wrong = replace(OP_TABLE[Ops.MOD], semantics=lambda dtype, sources: np.mod)
     monkeypatch.setitem(OP_TABLE, Ops.MOD, wrong)
     # On the case's own data it does not even show.
@@ -99,7 +99,7 @@ def test_a_wrong_meaning_is_found_though_all_share_it(forgets_meanings, monkeypa
         assert str(found) == "semantics: MOD"
 
 
-def test_a_meaning_that_is_wrong_for_constants_alone_is_found(forgets_meanings, monkeypatch):
+def test_semantics_that_are_wrong_for_constants_alone_are_found(forgets_semantics, monkeypatch):
     fold = semantics.fold
 
     def wrong(op, dtype, values, sources=None):

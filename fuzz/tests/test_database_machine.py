@@ -153,7 +153,7 @@ def _assign_to_none(self: Database, number: int, bucket: str) -> None:
         (database_module, "set_aside", lambda paths: [path.unlink() for path in paths]),
     ],
 )
-def test_a_planted_fault_is_found(
+def test_an_injected_fault_is_found(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: object
 ) -> None:
     """A setting is lost; another finding gets the bucket; the earlier campaign is lost."""

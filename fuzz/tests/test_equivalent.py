@@ -456,7 +456,7 @@ def test_a_wrong_step_is_blamed_by_its_name(case):
     assert "evaluator, wrong after injected in" in verdict.detail
 
 
-def test_a_meaning_that_is_wrong_everywhere_alike_is_caught(monkeypatch):
+def test_semantics_that_are_wrong_everywhere_alike_are_caught(monkeypatch):
     # Evaluator and interpreter share the op table: only an equation can tell that it is wrong.
     kernel = named("divide-by-powers-int16")
     assert broken_by("divide-by-shift", kernel, 0) == ""

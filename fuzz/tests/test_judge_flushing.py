@@ -31,7 +31,7 @@ def flushed(dtype, values):
         return np.where(np.abs(values) < SMALLEST, np.copysign(np.float32(0), values), values)
 
 
-def meaning(op: Ops):
+def semantics_of(op: Ops):
     def given(dtype, operands, sources):
         operands = [flushed(*each) for each in zip(sources, operands, strict=True)]
         return flushed(dtype, apply(op, dtype, operands, sources))
@@ -48,7 +48,7 @@ class Flushing(TextBackend):
 
     def load(self, entry, binary):
         kernel = InterpretedKernel(self.name, super().load(entry, binary).program)
-        wrong = {op: meaning(op) for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV)}
+        wrong = {op: semantics_of(op) for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV)}
         kernel.interpreter = Interpreter(kernel.program, wrong)
         return kernel
 

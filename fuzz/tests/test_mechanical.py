@@ -285,11 +285,11 @@ SURE = SURE_MUTANT.name
 
 @pytest.mark.long
 def test_a_wrong_edit_is_killed_in_its_children_too():
-    """The mutant is planted as a child starts, in the module that it imports."""
+    """The mutant is switched on as a child starts, in the module that it imports."""
     code = (
         "import os, subprocess, sys\n"
-        "from tinyref_fuzz.mutants.planting import plant_in_children\n"
-        f"plant_in_children({SURE!r})\n"
+        "from tinyref_fuzz.mutants.child_processes import switch_on_in_children\n"
+        f"switch_on_in_children({SURE!r})\n"
         "child = 'import tinyref.optimise.padding as m; print(type(m.__loader__).__name__)'\n"
         "print(subprocess.check_output([sys.executable, '-c', child], text=True).strip())\n"
     )
@@ -430,7 +430,7 @@ def test_what_is_kept_of_a_run():
     assert outcome_of(subject, run, "x -> y") == Outcome(
         A, "fuzz", LIVES, "x -> y", 60.0, 70.0, False, 60, ""
     )
-    # Kernels have the same programs whatever becomes of the scheduler or of the meaning of an op.
+    # Kernels have the same programs whatever becomes of the scheduler or of the semantics of an op.
     for beyond in ("schedule.order/f/domain/0", "algebra.semantics/add/operator/0"):
         kept = outcome_of(replace(subject, mutant=beyond), run, "x -> y")
         assert (kept.differs, kept.traced) == (None, 0)

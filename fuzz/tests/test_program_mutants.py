@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planted import planted
+from mutated import mutated
 
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.mutants.programs import MUTANTS
@@ -20,7 +20,7 @@ from tinyref_spec.kernel_case import Blame
 SEED = 1
 # The last of them needs 151 programs.
 MAX_PROGRAMS = 400
-FOLDER = Path(__file__).parent / "program_witnesses"
+FOLDER = Path(__file__).parent / "program_reproducers"
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 
@@ -46,7 +46,7 @@ def with_other_variables(program: Program) -> Program:
     return program.with_steps([renamed(step) for step in program.steps])
 
 
-def test_each_stage_but_the_kernel_has_a_mutant_and_each_mutant_a_witness():
+def test_each_stage_but_the_kernel_has_a_mutant_and_each_mutant_a_reproducer():
     assert len(MUTANTS) >= 8
     assert {stage for mutant in MUTANTS for stage in mutant.stages} == set(STAGES)
     assert {file.stem for file in FOLDER.glob("*.json")} == BY_NAME.keys()
@@ -60,7 +60,7 @@ def test_a_reduced_program_agrees_without_the_fault_and_is_blamed_with_it(name, 
     verdict = judge.verdict(program, thorough=True)
     assert (verdict.agrees, verdict.judged) == (True, 2)
     program = with_other_variables(program)
-    with planted(BY_NAME[name]):
+    with mutated(BY_NAME[name]):
         verdict = judge.verdict(program, thorough=True)
         assert not verdict.agrees
         found = blame(judge, program, verdict)
@@ -70,7 +70,7 @@ def test_a_reduced_program_agrees_without_the_fault_and_is_blamed_with_it(name, 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_programs_of_a_fixed_seed_find_it_and_are_reduced(name, judge):
-    with planted(BY_NAME[name]):
+    with mutated(BY_NAME[name]):
         for number in range(MAX_PROGRAMS):
             program = program_at(judge, SEED, number)
             verdict = judge.verdict(program, thorough=number % PLAIN_EVERY == 0)
@@ -83,9 +83,9 @@ def test_programs_of_a_fixed_seed_find_it_and_are_reduced(name, judge):
     assert found.program.size <= 13
 
 
-def test_what_is_planted_is_gone_afterwards(judge):
+def test_a_mutant_is_gone_afterwards(judge):
     name = "write-to-view-unseen-by-base"
     program = load_program(FOLDER / f"{name}.json").program
-    with planted(BY_NAME[name]):
+    with mutated(BY_NAME[name]):
         assert not judge.verdict(program).agrees
     assert judge.verdict(program).agrees

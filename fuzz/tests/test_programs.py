@@ -13,7 +13,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge, difference
-from tinyref_fuzz.programs.oracle import InexactError, MeaninglessError, Read, evaluate
+from tinyref_fuzz.programs.oracle import InexactError, Read, UndefinedError, evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, _poisoned, run
 from tinyref_fuzz.programs.script import Computing, Places, reproducer, script_lines
 from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
@@ -212,7 +212,7 @@ def test_random_numbers_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize("op", ["square", "cast"])
-def test_what_would_round_has_no_exact_meaning(op):
+def test_what_would_round_has_no_exact_result(op):
     value = () if op == "square" else ("uint8",)
     with pytest.raises(InexactError):
         evaluate(Program((data(1, -190.5, dtype="float32"), Step(op, (1,), (2,), value))))
@@ -233,13 +233,13 @@ WITH_GRADIENT = data(1, 1, 2, dtype="float32", grad=True)
     ],
     ids=["to-gradients", "of-gradients", "repeated", "no-cast", "no-seed", "no-rule"],
 )
-def test_what_tinyref_refuses_or_leaves_open_has_no_meaning(steps):
-    with pytest.raises(MeaninglessError):
+def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps):
+    with pytest.raises(UndefinedError):
         evaluate(Program(steps))
 
 
-def test_a_step_without_its_source_has_no_meaning():
-    with pytest.raises(MeaninglessError):
+def test_a_step_without_its_source_is_undefined():
+    with pytest.raises(UndefinedError):
         evaluate(Program((Step("neg", (1,), (2,)),)))
 
 
@@ -341,7 +341,7 @@ def test_a_sum_that_rounds_has_a_bound_and_is_compared_with_it():
     assert "instead of" in difference(Program(steps), [wanted], Outcome((far,)))
     assert "instead of" in difference(Program(steps), [wanted], Outcome((near * np.nan,)))
     for more in (Step("neg", (2,), (4,)), Step("assign_number", (2,), (), (1,))):
-        with pytest.raises(MeaninglessError):
+        with pytest.raises(UndefinedError):
             evaluate(Program((*steps, more)))
 
 

@@ -86,7 +86,7 @@ def test_floats_stay_small_and_a_third_of_the_integers_does_not() -> None:
 # --- devices on which a kind shows ----------------------------------------------------------------
 
 
-class Planted(TextBackend):
+class FaultyBackend(TextBackend):
     """The interpreter with a fault: of what it loads, or of its additions."""
 
     loads: Callable[[Array], Array] | None = None
@@ -132,12 +132,12 @@ class _Memory:
     owner: np.ndarray
 
 
-def _loaded(kind: type[Planted], access: Access) -> Array:
+def _loaded(kind: type[FaultyBackend], access: Access) -> Array:
     assert kind.loads is not None
     return kind.loads(np.asarray(access.value))
 
 
-def _added(kind: type[Planted]) -> Callable:
+def _added(kind: type[FaultyBackend]) -> Callable:
     def add(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
         assert kind.adds is not None
         return kind.adds(dtype, operands, semantics.apply(Ops.ADD, dtype, operands, sources))
@@ -149,25 +149,25 @@ def _is_float(values: Array) -> bool:
     return values.dtype == np.float32
 
 
-class Flushing(Planted):
+class Flushing(FaultyBackend):
     """Subnormals are zero, though it says that it keeps them."""
 
     loads = staticmethod(lambda x: np.where(np.abs(x) < 2.0**-126, x * 0, x) if _is_float(x) else x)
 
 
-class WithoutNan(Planted):
+class WithoutNan(FaultyBackend):
     """A NaN is loaded as zero."""
 
     loads = staticmethod(lambda x: np.where(x != x, np.zeros((), x.dtype), x))
 
 
-class ZerosPositive(Planted):
+class ZerosPositive(FaultyBackend):
     """Zeros lose their signs."""
 
     loads = staticmethod(lambda x: x + np.zeros((), x.dtype) if _is_float(x) else x)
 
 
-class ThroughFloat(Planted):
+class ThroughFloat(FaultyBackend):
     """Integers come by way of float32."""
 
     loads = staticmethod(
@@ -175,7 +175,7 @@ class ThroughFloat(Planted):
     )
 
 
-class HalfSums(Planted):
+class HalfSums(FaultyBackend):
     """Sums of float32 in the precision of float16."""
 
     adds = staticmethod(
@@ -185,7 +185,7 @@ class HalfSums(Planted):
     )
 
 
-class Saturating(Planted):
+class Saturating(FaultyBackend):
     """int32 stops at its largest value."""
 
     adds = staticmethod(
@@ -199,7 +199,7 @@ class Saturating(Planted):
     )
 
 
-class EqualOnce(Planted):
+class EqualOnce(FaultyBackend):
     """A block of memory that is all equal is held once, and read so."""
 
     loads = staticmethod(
@@ -211,7 +211,7 @@ class EqualOnce(Planted):
     )
 
 
-class AlignedDown(Planted):
+class AlignedDown(FaultyBackend):
     """Buffers are taken to begin at multiples of 16 bytes."""
 
     is_aligned_down = True
@@ -239,7 +239,7 @@ DEVICES = (
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("device", "name", "query"), DEVICES, ids=[each[1] for each in DEVICES])
 def test_a_fault_escapes_a_row_of_reduces_without_its_kind(
-    device: type[Planted], name: str, query: str, monkeypatch: pytest.MonkeyPatch
+    device: type[FaultyBackend], name: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose = reduces.kinds_of
     where = f"{__name__}:{device.__name__}"

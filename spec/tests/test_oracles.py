@@ -105,7 +105,7 @@ def all_operations() -> list[Operation]:
 
 @pytest.mark.long
 def test_every_literal_agrees_with_its_oracle() -> None:
-    """Two witnesses for every special case: the table and the reference."""
+    """Two independent values for every special case: the table and the reference."""
     checked = 0
     for operation in all_operations():
         for special in operation.applicable:

@@ -165,7 +165,7 @@ BIT_OPS = {Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR}
 @pytest.mark.long
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("op", TERMS, ids=lambda op: op.name)
-def test_terms_of_the_solver_agree_with_the_meanings(op: Ops) -> None:
+def test_terms_of_the_solver_agree_with_the_semantics(op: Ops) -> None:
     """Both tables of terms on edge values and random ones."""
     generator = np.random.default_rng(3)
     for dtype in (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32, dtypes.int64):
@@ -206,7 +206,7 @@ WHOLE = [*(dtype for dtype in dtypes.all if dtype.is_int), dtypes.bool]
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", WHOLE, ids=lambda dtype: dtype.name)
-def test_casts_of_the_solver_agree_with_the_meanings(source: DType) -> None:
+def test_casts_of_the_solver_agree_with_the_semantics(source: DType) -> None:
     for target in WHOLE:
         low, high = int(source.minimum), int(source.maximum)
         for value in {low, high, (low + high) // 2, high - 1, 0, 1}:

@@ -57,7 +57,7 @@ STEPS = 5
 @pytest.mark.long
 @pytest.mark.sampled(STEPS)
 @pytest.mark.parametrize("start", range(STEPS))
-def test_the_op_meanings_pass_every_primitive_row(reference: ReferenceDevice, start: int) -> None:
+def test_the_op_semantics_pass_every_primitive_row(reference: ReferenceDevice, start: int) -> None:
     """The self-test of the semantics that folding, the evaluator and the interpreter share."""
     rows = [row for row in all_rows() if row.level == "isa"]
     assert failing([row for row in rows if row.op != "CAST"][start::STEPS], reference) == []

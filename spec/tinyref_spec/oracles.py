@@ -96,7 +96,7 @@ def _integers(values: Array) -> list[int]:
     return [int(value) for value in values.tolist()]
 
 
-IntegerMeaning = Callable[..., int | None]
+IntegerSemantics = Callable[..., int | None]
 
 
 def _truncated_quotient(x: int, y: int) -> int | None:
@@ -126,7 +126,7 @@ def _shift_right(dtype: DType, x: int, y: int) -> int | None:
 
 
 # Python's own integers; None is "unspecified".
-INTEGER: dict[str, IntegerMeaning] = {
+INTEGER: dict[str, IntegerSemantics] = {
     "NEG": lambda dtype, x: -x,
     "ADD": lambda dtype, x, y: x + y,
     "SUB": lambda dtype, x, y: x - y,
@@ -164,9 +164,9 @@ def threefry(counter: int, key: int) -> int:
 
 
 def _integer_result(op: str, dtype: DType, operands: Sequence[Array]) -> Expected:
-    meaning = INTEGER[op]
+    semantics = INTEGER[op]
     columns = [_integers(operand) for operand in operands]
-    results = [meaning(dtype, *values) for values in zip(*columns, strict=True)]
+    results = [semantics(dtype, *values) for values in zip(*columns, strict=True)]
     values = [0 if result is None else wrap(result, dtype) for result in results]
     specified = np.array([result is not None for result in results], dtype=np.bool_)
     return Expected(

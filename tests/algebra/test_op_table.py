@@ -211,7 +211,7 @@ def test_every_op_has_a_row():
         assert "." in row.clause
 
 
-def test_arithmetic_and_nothing_else_has_a_meaning():
+def test_arithmetic_and_nothing_else_has_semantics():
     assert {op for op, row in OP_TABLE.items() if row.semantics is not None} == ALU
 
 

@@ -354,6 +354,6 @@ def test_reduce_identity():
         reduce_identity(Ops.SUB, f32)
 
 
-def test_structure_has_no_meaning():
-    with pytest.raises(UserError, match="LOAD: has no scalar meaning"):
+def test_structure_has_no_semantics():
+    with pytest.raises(UserError, match="LOAD: has no scalar semantics"):
         kernel_for(Ops.LOAD, f32)

@@ -251,7 +251,7 @@ TRAPPING = dataclasses.replace(EMULATING, division_traps=True)
 
 @pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
-def test_guarded_divisions_keep_their_meaning(dtype: DType, op: Ops) -> None:
+def test_guarded_divisions_keep_their_semantics(dtype: DType, op: Ops) -> None:
     low, high = int(dtype.minimum), int(dtype.maximum)
     edges = np.array([low, low + 1, -1 if low else 1, 0, 1, 2, 7, high], numpy_dtype(dtype))
     x, y = (side.ravel() for side in np.meshgrid(edges, edges))

@@ -244,7 +244,7 @@ def test_lanes_of_vectors_are_scalars(op: Ops, dtype: DType) -> None:
 
 @pytest.mark.parametrize("op", ELEMENTARY)
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name)
-def test_the_cpu_device_computes_the_bits_of_the_meanings(op: Ops, dtype: DType) -> None:
+def test_the_cpu_device_computes_the_bits_of_the_semantics(op: Ops, dtype: DType) -> None:
     from tinyref.device import Buffer
     from tinyref.runtimes.kernel import compile_ast
     from tinyref_spec.kernels.named import elementwise

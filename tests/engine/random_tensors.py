@@ -100,13 +100,13 @@ class Generator:
         return self.random.choice(recent)
 
     def unary(self, node, array):
-        build, meaning = self.random.choice(UNARY)
-        return build(node), meaning(array)
+        build, function = self.random.choice(UNARY)
+        return build(node), function(array)
 
     def binary(self, node, array):
         other, other_array = fitted(self.pick(), array.shape)
-        op, meaning = self.random.choice(BINARY)
-        return graph.alu(op, node, other), meaning(array, other_array)
+        op, function = self.random.choice(BINARY)
+        return graph.alu(op, node, other), function(array, other_array)
 
     def where(self, node, array):
         yes, yes_array = fitted(self.pick(), array.shape)
@@ -118,8 +118,8 @@ class Generator:
         if not array.ndim:
             return plus_3(node), array + np.int32(3)
         axes = sorted(self.random.sample(range(array.ndim), self.random.randint(1, array.ndim)))
-        op, meaning = self.random.choice(REDUCES)
-        return graph.reduce(op, node, axes), meaning(array, tuple(axes))
+        op, function = self.random.choice(REDUCES)
+        return graph.reduce(op, node, axes), function(array, tuple(axes))
 
     def back(self, node, array):
         """A reduce that meets what it was made of, as in softmax."""

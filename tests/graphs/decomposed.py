@@ -33,7 +33,7 @@ def decomposed(value: UOp, capabilities: Capabilities) -> UOp:
 
 
 def evaluate(value: UOp, inputs: Sequence[Array]) -> Array:
-    """The meaning of `value` where the load of slot k gives inputs[k].
+    """The value of `value` where the load of slot k gives inputs[k].
 
     A vector's inputs and values have its lanes as their first axis.
     """

@@ -591,7 +591,7 @@ def _halve(count: int = 4) -> Program:
     return program(build.store(at(out, lane), value), grid=(count, 1, 1))
 
 
-def test_a_meaning_can_be_replaced() -> None:
+def test_semantics_can_be_replaced() -> None:
     def floor(dtype: DType, operands: Sequence[np.ndarray], sources: Sequence[DType]) -> np.ndarray:
         assert dtype is i32
         assert tuple(sources) == (i32, i32)

@@ -203,7 +203,7 @@ def test_folds_under_a_mask_change_only_its_lanes() -> None:
     assert list(result) == [5, 5 + 49 * 25, 5, 5]
 
 
-def test_replaced_meanings_hold_in_loops_that_fold() -> None:
+def test_replaced_semantics_hold_in_loops_that_fold() -> None:
     data, values = memory(1, f32, 64)
     out, result = memory(0, f32, 1)
     k = loop(64, 0, AxisKind.REDUCE)

@@ -114,7 +114,7 @@ def _fetch_anything(connection: sqlite3.Connection, key: str) -> bytes | None:
         ("_digest", lambda key, binary: cache_module.hashlib.sha256(binary).hexdigest()),
     ],
 )
-def test_a_planted_fault_is_found(
+def test_an_injected_fault_is_found(
     monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[..., object]
 ) -> None:
     """A second put is lost; damaged bytes are given; the binary of another key is given."""

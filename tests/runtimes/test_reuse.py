@@ -225,7 +225,7 @@ class ForgetsLast(ReusingAllocator):
 @pytest.mark.parametrize(
     "fault", [GivesTwice, GivesAnySize, KeepsAll, FreesToo, GivesUp, ForgetsLast]
 )
-def test_a_planted_fault_is_found(fault: type[ReusingAllocator]) -> None:
+def test_an_injected_fault_is_found(fault: type[ReusingAllocator]) -> None:
     machine = type("Faulty", (Reuse,), {"make": fault})
     with pytest.raises((AssertionError, KeyError, DeviceError)):
         run_machine(machine, 300, 40, Phase.generate)

@@ -105,12 +105,12 @@ def test_a_sum_of_sums_is_one_sum_whatever_the_shapes_in_between(machine):
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
 def test_reduces_of_moved_reduces_are_done_at_once(machine, op):
     x = numbers(3, 4, 5) - 2
-    meaning = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
+    function = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
     inner = g.flip(g.reduce(op, machine.put(x), (1,)), (2,))
     moved = g.pad(g.shrink(inner, ((0, 3), (0, 1), (1, 5))), ((1, 0), (0, 0), (0, 1)))
     (got,) = machine.run(g.reduce(op, moved, (0,)))
-    want = meaning.reduce(x, 1, keepdims=True)[:, :, ::-1][:, :, 1:5]
-    want = meaning.reduce(np.pad(want, ((1, 0), (0, 0), (0, 1))), 0, keepdims=True)
+    want = function.reduce(x, 1, keepdims=True)[:, :, ::-1][:, :, 1:5]
+    want = function.reduce(np.pad(want, ((1, 0), (0, 0), (0, 1))), 0, keepdims=True)
     np.testing.assert_array_equal(got, want)
     assert len(machine.planned.kernels) == 1
 
@@ -152,9 +152,9 @@ def test_a_product_is_summed_before_its_windows_are_added():
 @pytest.mark.parametrize("size", [65537, 32771, 40000])
 def test_a_long_reduce_of_any_size_is_split(machine, op, size):
     x = -(np.arange(size, dtype=np.int32) % 7) - 1
-    meaning = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
+    function = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAX: np.maximum}[op]
     (got,) = machine.run(g.reduce(op, machine.put(x), (0,)))
-    assert got.tolist() == [meaning.reduce(x, dtype=np.int32)]
+    assert got.tolist() == [function.reduce(x, dtype=np.int32)]
     first, second = machine.planned.kernels
     assert 32 <= first.buffers[0].arg.size <= 256
     assert second.buffers[1] is first.buffers[0]

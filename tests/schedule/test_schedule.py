@@ -100,10 +100,10 @@ def test_what_keeps_zero_is_padded_by_the_loads_alone(machine, name):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_does_not_keep_zero_is_masked(machine, name):
-    function, meaning = OTHERS[name]
+    function, reference = OTHERS[name]
     x = machine.put(small())
     (got,) = machine.run(g.pad(function(x), ((1, 0), (0, 2))))
-    want = np.pad(meaning(small()), ((1, 0), (0, 2)))
+    want = np.pad(reference(small()), ((1, 0), (0, 2)))
     np.testing.assert_array_equal(got, want)
     assert not np.signbit(got[0]).any()
     assert has(machine.planned.kernels[0].ast, Ops.VALID)

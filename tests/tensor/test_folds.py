@@ -85,7 +85,7 @@ def test_what_is_not_exact_is_computed(name):
     np.testing.assert_array_equal(result.numpy(), wanted)
 
 
-def test_absorbing_constants_are_those_of_the_meaning():
+def test_absorbing_constants_are_those_of_the_semantics():
     """Every 8-bit value beside every constant of a few: the fold is what the op gives."""
     found = 0
     ops = (Ops.MUL, Ops.AND, Ops.OR, Ops.MOD, Ops.SUB, Ops.XOR, Ops.CMPNE, Ops.CMPLT)

@@ -63,12 +63,12 @@ REDUCED = {
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *REDUCED])
 def test_a_gather_is_one_kernel_without_a_loop_of_its_own(name):
-    build, meaning = {**PROGRAMS, **REDUCED}[name]
+    build, reference = {**PROGRAMS, **REDUCED}[name]
     result = build(put(TABLE), put(PLACES))
     kernels = kernels_of(result)
     assert len(kernels) == 1
     assert (loops_of(kernels[0]) > 0) == (name in REDUCED)
-    np.testing.assert_array_equal(result.numpy(), meaning(TABLE, PLACES))
+    np.testing.assert_array_equal(result.numpy(), reference(TABLE, PLACES))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])

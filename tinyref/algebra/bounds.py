@@ -1,6 +1,6 @@
 """Value ranges: the least and the largest value that an integer, bool or index node can take.
 
-A range is a pair of inclusive bounds. It always contains every value that the meaning of the op
+A range is a pair of inclusive bounds. It always contains every value that the semantics of the op
 can give, also for the values that the semantics leave unspecified; it may be too wide. Vectors
 have the range of all their lanes.
 """

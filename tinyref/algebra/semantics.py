@@ -1,4 +1,4 @@
-"""The scalar meaning of every arithmetic op, vectorised over numpy arrays.
+"""The scalar semantics of every arithmetic op, vectorised over numpy arrays.
 
 Constant folding, the interpreter and the references of the conformance suite all call these. Each
 op rounds once into its own dtype; integers wrap. Where the semantics leave a value unspecified
@@ -111,7 +111,7 @@ def threefry(counter: Array, key: Array) -> Array:
 
 
 def same(kernel: Kernel) -> Semantics:
-    """The meaning that is one numpy function for every dtype."""
+    """Semantics that are one numpy function for every dtype."""
     return lambda dtype, sources: kernel
 
 
@@ -139,7 +139,7 @@ def narrow(dtype: DType) -> Callable[[Array], Array]:
 def through_float64(function: Kernel) -> Semantics:
     """Functions that IEEE does not round for us: computed in float64, rounded once."""
 
-    def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
         if dtype is dtypes.float64:
             return function
         to_dtype = narrow(dtype)
@@ -147,19 +147,19 @@ def through_float64(function: Kernel) -> Semantics:
             return lambda x: to_dtype(function(x.astype(np.float64)))
         return lambda x, y: to_dtype(function(x.astype(np.float64), y.astype(np.float64)))
 
-    return meaning
+    return kernel_for
 
 
 def shift(function: Kernel) -> Semantics:
     """numpy gives 0 (or -1 for a negative value shifted right) for a count outside the width."""
 
-    def meaning(dtype: DType, sources: Sequence[DType]) -> Kernel:
+    def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
         target = numpy_dtype(dtype)
         if len(sources) < 2 or numpy_dtype(sources[1]) == target:
             return function
         return lambda x, count: function(x, count.astype(target))
 
-    return meaning
+    return kernel_for
 
 
 def _round_to_odd_float64(values: Array) -> npt.NDArray[np.float64]:
@@ -255,7 +255,7 @@ def bitcast(dtype: DType, sources: Sequence[DType]) -> Kernel:
 def _kernel(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Kernel:
     choose = OP_TABLE[op].semantics
     if choose is None:
-        raise UserError(f"{op.name}: has no scalar meaning; it is not an arithmetic op")
+        raise UserError(f"{op.name}: has no scalar semantics; it is not an arithmetic op")
     return choose(dtype, sources)
 
 
@@ -266,7 +266,7 @@ def kernel_for(op: Ops, dtype: DType, source_dtypes: Sequence[DType] | None = No
     are taken to be of `dtype`, which is wrong for CAST, BITCAST and shifts by another type.
     Operands are arrays of `numpy_dtype(source)` of broadcastable shapes. The function does not
     silence numpy's floating-point warnings: call it under `np.errstate(all="ignore")`.
-    Raises `UserError` for an op without a scalar meaning.
+    Raises `UserError` for an op without scalar semantics.
     """
     if source_dtypes is None:
         sources: tuple[DType, ...] = (dtype.scalar,) * OP_TABLE[op].arity[0]
@@ -284,7 +284,7 @@ def apply(
     """The value of `op` on numpy `operands`: an array of `dtype`, of their broadcast shape.
 
     Never warns. Source types are read off the operands when they are not given.
-    Raises `UserError` for an op without a scalar meaning.
+    Raises `UserError` for an op without scalar semantics.
     """
     if source_dtypes is None:
         source_dtypes = [from_numpy_dtype(operand.dtype) for operand in operands]

@@ -1,7 +1,7 @@
 """The AST evaluator: what a kernel AST means, without lowering it.
 
 Views become numpy index arrays (`view_elements.py`) and reduces become numpy reductions in a wide
-accumulator; the meaning of every op comes from the op table. It shares nothing with views as they
+accumulator; the semantics of every op come from the op table. It shares nothing with views as they
 are lowered, rewriting and linearising, so that a disagreement with the interpreter blames one of
 those.
 """

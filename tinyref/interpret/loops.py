@@ -68,7 +68,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class PlacedFold:
-    """A fold with the places of its accumulator and value, and the meaning of its op.
+    """A fold with the places of its accumulator and value, and the semantics of its op.
 
     `ufunc` is the numpy function that does the same in order, where there is one.
     """

@@ -37,7 +37,7 @@ class Interpreter:
     """A program that was translated once and can run often.
 
     overrides: per op, a function of the result type, the operands and their types that replaces
-    the op table's meaning. hooks: see `Hooks`. Both simulate broken devices.
+    the op table's semantics. hooks: see `Hooks`. Both simulate broken devices.
     """
 
     def __init__(

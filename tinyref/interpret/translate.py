@@ -31,7 +31,7 @@ from tinyref.uops.payload import (
 )
 
 Array = npt.NDArray[Any]
-# Replaces the meaning of one op: result type, operands, their types.
+# Replaces the semantics of one op: result type, operands, their types.
 Override = Callable[[DType, Sequence[Array], Sequence[DType]], Array]
 
 

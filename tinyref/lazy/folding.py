@@ -51,7 +51,7 @@ def uniform_value(node: UOp) -> ConstType | None:
 
 
 def fold_alu(op: Ops, dtype: DType, sources: Sequence[UOp]) -> ConstType | None:
-    """The one value of `op` over constant sources, by the meaning in the op table; else None."""
+    """The one value of `op` over constant sources, by the semantics in the op table; else None."""
     values = [uniform_value(source) for source in sources]
     known = [value for value in values if value is not None]
     if len(known) < len(values):

@@ -2,7 +2,7 @@
 
 A tensor on several devices is a MULTI of one part per device (`lazy.shards`). What an operation
 makes of it is again a MULTI, of what the operation makes of the parts: one rule per op says of
-which parts, and what has to be moved before. The meaning of every operation is that on one
+which parts, and what has to be moved before. Every operation has the semantics that it has on one
 device; where the parts cannot give it by themselves, each device gets the whole first.
 """
 

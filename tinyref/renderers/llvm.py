@@ -422,7 +422,7 @@ class LlvmFunction:
         left, right = node.src
         opcode = _INSTRUCTIONS[node.op][_KINDS.index(left.dtype.kind)]
         if not opcode:
-            raise UserError(f"{node.op.name}: has no meaning for {left.dtype.name}")
+            raise UserError(f"{node.op.name}: is not defined for {left.dtype.name}")
         if self.contracts and left.dtype.is_float and node.op in _CONTRACTED:
             opcode += " contract"
         elif _cannot_wrap(node):

@@ -21,7 +21,7 @@ _FLOAT_ARITHMETIC = (
 def _around(
     op: Ops, change: Callable[[DType, Array], Array], before: bool, after: bool
 ) -> Override:
-    """The meaning of `op` with float operands, results, or both sent through `change`."""
+    """The semantics of `op` with float operands, results, or both sent through `change`."""
 
     def wrong(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
         if before:

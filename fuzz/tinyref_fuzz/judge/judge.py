@@ -211,7 +211,7 @@ class _Trial:
             self._equivalent(case.equivalent)
 
     def _check_evaluator(self) -> None:
-        """The meanings of the ops and, of some cases, the evaluator, by the spec's references."""
+        """The semantics of the ops and, of some cases, the evaluator, by the spec's references."""
         case = self.case
         fault = semantics_fault(case.ast.toposort())
         if fault is None and self.everything:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tinyref_fuzz.mutants.mechanical import is_mechanical, mechanical_mutant
-from tinyref_fuzz.mutants.mutant import Mutant, Planted
+from tinyref_fuzz.mutants.mutant import Mutant, SourceEdit
 
 # One module a class of bugs; each has its mutants as MUTANTS.
 _MODULES = (
@@ -29,7 +29,7 @@ def _collect() -> Mapping[str, Mutant]:
 MUTANTS: Mapping[str, Mutant] = _collect()
 
 
-def mutant_named(name: str) -> Planted:
+def mutant_named(name: str) -> SourceEdit:
     """The mutant of that name, written by hand or made by machine.
 
     Raises `MutantError` for an edit by machine that the sources do not have.

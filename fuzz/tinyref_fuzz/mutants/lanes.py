@@ -1,7 +1,7 @@
 """What is to find a mutant: the fuzzer, the quick tests, or the quick suite of conformance.
 
 Each lane ends at its first kill. A lane runs in the process of a trial, where the mutant is
-planted, and in the children of it; the healthy compiler has to pass each of them.
+switched on, and in the children of it; the healthy compiler has to pass each of them.
 """
 
 from __future__ import annotations

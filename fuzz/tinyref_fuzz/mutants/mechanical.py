@@ -2,7 +2,7 @@
 
 The operators are those of the literature (Jia and Harman, An Analysis and Survey of the
 Development of Mutation Testing, IEEE TSE 37, 2011). They replace a piece of source text, so that a
-mechanical mutant is planted at import as any other one. What nobody can see in a value is left
+mechanical mutant is made at import as any other one. What nobody can see in a value is left
 out: type annotations, assertions, texts for people (f-strings, what `raise` says, `__repr__`,
 what the flag DEBUG prints).
 

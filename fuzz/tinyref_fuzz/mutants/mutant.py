@@ -24,8 +24,8 @@ class MutantError(Exception):
     """A mutant that no longer fits the source, or that comes too late."""
 
 
-class Planted(Protocol):
-    """What can be planted as a module is imported: an edit of its source text, with a name."""
+class SourceEdit(Protocol):
+    """An edit of the source text of a module, made as the module is imported; with a name."""
 
     @property
     def name(self) -> str: ...
@@ -99,7 +99,7 @@ class Reached:
 class _Finder(MetaPathFinder):
     """Finds the mutated module, and lets every other one be found as always."""
 
-    mutant: Planted
+    mutant: SourceEdit
     reached: Reached = field(default_factory=Reached)
 
     def find_spec(
@@ -122,7 +122,7 @@ class _Finder(MetaPathFinder):
 class _Loader(importlib.machinery.SourceFileLoader):
     """Compiles the edited source, never cached bytecode."""
 
-    def __init__(self, fullname: str, path: str, mutant: Planted) -> None:
+    def __init__(self, fullname: str, path: str, mutant: SourceEdit) -> None:
         super().__init__(fullname, path)
         self.mutant = mutant
 
@@ -174,7 +174,7 @@ def _block_at(body: list[ast.stmt], line: int) -> list[ast.stmt]:
             found = current
 
 
-def switch_on(mutant: Planted) -> Reached:
+def switch_on(mutant: SourceEdit) -> Reached:
     """Makes the edit in this process, from the next import of its module on.
 
     Returns the counter of how often the edited code ran. Raises `MutantError` where the module is

@@ -1,7 +1,7 @@
 """Mutants of what judges: what ops mean, the evaluator, the interpreter, folding.
 
 Evaluator, folding and interpreter take what an op means from one table. Nothing disagrees with a
-wrong meaning there but the spec's own references.
+wrong semantics there but the spec's own references.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import functools
 
 from tinyref_fuzz.mutants.mutant import Mutant
 
-_meaning = functools.partial(
-    Mutant, kind="wrong meaning", module="tinyref.algebra.semantics", stages=("semantics",)
+_semantics = functools.partial(
+    Mutant, kind="wrong semantics", module="tinyref.algebra.semantics", stages=("semantics",)
 )
-_row = functools.partial(_meaning, module="tinyref.algebra.op_rows")
+_row = functools.partial(_semantics, module="tinyref.algebra.op_rows")
 _evaluator = functools.partial(
     Mutant,
     kind="evaluator",
@@ -25,28 +25,28 @@ _interpreter = functools.partial(
 )
 
 MUTANTS = (
-    _meaning(
+    _semantics(
         name="remainder-floored",
         old="    remainder: Array = floored - ((x < 0) & (floored != 0)) * y\n    return remainder",
         new="    return floored",
         resembles="the remainder of a constant divisor with the divisor's sign, everywhere alike",
         causes=("MOD",),
     ),
-    _meaning(
+    _semantics(
         name="quotient-floored",
         old="    quotient: Array = floor + ((floor < 0) & (remainder != 0))",
         new="    quotient: Array = floor",
         resembles="division rounding down as in Python, in folding, evaluator and interpreter",
         causes=("IDIV",),
     ),
-    _meaning(
+    _semantics(
         name="long-integer-rounded-twice",
         old="    odd = np.where(magnitude >> np.uint64(53) != 0, ",
         new="    odd = np.where(magnitude < 0, ",
         resembles="a 64-bit integer to float16 by way of float64, rounded twice",
         causes=("CAST",),
     ),
-    _meaning(
+    _semantics(
         name="threefry-one-round-less",
         old="    for block in range(5):",
         new="    for block in range(4):",
@@ -92,7 +92,7 @@ MUTANTS = (
         new="            values[out] = np.stack(lanes[::-1], axis=-1)",
         resembles="the lanes of a new vector from the last to the first, in the interpreter alone",
     ),
-    _meaning(
+    _semantics(
         name="folded-integer-narrowed",
         old="    return bool(value) if dtype.is_bool else int(value)",
         new="    return bool(value) if dtype.is_bool else int(value.astype(np.int32))",

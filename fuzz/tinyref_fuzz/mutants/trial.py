@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from tinyref.workers.processes import Channel
 from tinyref_fuzz.mutants.catalogue import mutant_named
+from tinyref_fuzz.mutants.child_processes import switch_on_in_children
 from tinyref_fuzz.mutants.lanes import LANES, LaneError
 from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
-from tinyref_fuzz.mutants.planting import plant_in_children
 
 if TYPE_CHECKING:
     from tinyref_fuzz.judge.judge import Judge
@@ -247,7 +247,7 @@ def _start(request: Request) -> Reached:
 
         assert Device[request.device].capabilities.ops, "the device runs kernels"
     elif mutant:
-        plant_in_children(mutant.name)
+        switch_on_in_children(mutant.name)
     return reached
 
 

@@ -32,7 +32,7 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
     """
     wanted = wanted_reads(program)
     if wanted is None:
-        return Blame("", "", "the program has no exact meaning")
+        return Blame("", "", "the program has no exact result")
 
     def fails(way: Way) -> str:
         return judge.fails(program, wanted, way)

@@ -30,8 +30,8 @@ from tinyref_fuzz.programs.oracle import (
     Array,
     Environment,
     InexactError,
-    MeaninglessError,
     Store,
+    UndefinedError,
     key_of,
 )
 from tinyref_fuzz.programs.steps import Program, Step, Value
@@ -48,7 +48,7 @@ SHAPES = ((4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4
 DTYPES = ("int32", "float32", "int8", "uint8", "int64", "bool", "int16", "uint32")
 _DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1)
 _NUMBERS = (1, 2, -1, 3, 0, -2)
-_REFUSED = (InexactError, MeaninglessError, KeyError, IndexError, ValueError, TypeError)
+_REFUSED = (InexactError, UndefinedError, KeyError, IndexError, ValueError, TypeError)
 
 
 @dataclass

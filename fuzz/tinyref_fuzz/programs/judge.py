@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
-from tinyref_fuzz.programs.oracle import Elements, InexactError, MeaninglessError, Read, evaluate
+from tinyref_fuzz.programs.oracle import Elements, InexactError, Read, UndefinedError, evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
 from tinyref_fuzz.programs.script import Places
 from tinyref_fuzz.programs.steps import Program
@@ -92,10 +92,10 @@ def _symptom(found: Outcome) -> Symptom:
 
 
 def wanted_reads(program: Program) -> list[Read] | None:
-    """What the oracle reads; None for a program that has no exact meaning."""
+    """What the oracle reads; None for a program that has no exact result."""
     try:
         return evaluate(program)
-    except (InexactError, MeaninglessError):
+    except (InexactError, UndefinedError):
         return None
 
 

@@ -38,7 +38,7 @@ class InexactError(Exception):
     """A float that rounds, or may do so in another order: the oracle has no exact value."""
 
 
-class MeaninglessError(Exception):
+class UndefinedError(Exception):
     """A step that does not fit what it reads."""
 
 
@@ -131,9 +131,9 @@ class Array:
         return not (is_repeated or self.store.requires_grad or self.bound)
 
     def write(self, elements: Elements) -> None:
-        """Gives what it shows other elements. Raises `MeaninglessError` where nothing may."""
+        """Gives what it shows other elements. Raises `UndefinedError` where nothing may."""
         if not self.is_writable:
-            raise MeaninglessError("a write to what is repeated, or has gradients")
+            raise UndefinedError("a write to what is repeated, or has gradients")
         wide = np.broadcast_to(elements, self.shape).astype(self.dtype)
         self.store.elements[self.places] = wide.view(self.store.elements.dtype)
         self.store.is_written = True
@@ -199,7 +199,7 @@ def move(op: str, x: Elements, values: Sequence[Value]) -> Elements:
             return np.asarray(x[key_of(values[0])])
         case "detach" | "bitcast":
             return x
-    raise MeaninglessError(op)
+    raise UndefinedError(op)
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def move(op: str, x: Elements, values: Sequence[Value]) -> Elements:
 def _cast(x: Elements, name: str) -> Elements:
     target = np.dtype(name)
     if target == x.dtype:
-        raise MeaninglessError("a cast that casts nothing: it gives the tensor itself")
+        raise UndefinedError("a cast that casts nothing: it gives the tensor itself")
     if x.dtype.kind == "f" and target.kind in "iu" and x.size:
         # What is out of range has no specified value.
         limits = np.iinfo(target)
@@ -357,17 +357,17 @@ def _unspread(g: Elements, shape: tuple[int, ...]) -> Elements:
 
 
 def _gradients(loss: Array, targets: Sequence[Array]) -> list[Elements]:
-    """d(loss)/d(target) for each. Raises `MeaninglessError` for one that it does not depend on."""
+    """d(loss)/d(target) for each. Raises `UndefinedError` for one that it does not depend on."""
     history = _history(loss)
     if any(array.store.is_written for array in history):
-        raise MeaninglessError("gradient: what was written has other elements by now")
+        raise UndefinedError("gradient: what was written has other elements by now")
     found: dict[int, Elements] = {id(loss): np.ones(loss.shape, loss.dtype)}
     for array in reversed(history):
         gradient = found.get(id(array))
         if gradient is None or array.record is None:
             continue
         if array.record.back is None:
-            raise MeaninglessError("gradient: the oracle has no rule for an operation")
+            raise UndefinedError("gradient: the oracle has no rule for an operation")
         parts = array.record.back(gradient)
         for source, part in zip(array.record.sources, parts, strict=True):
             if part is not None:
@@ -375,7 +375,7 @@ def _gradients(loss: Array, targets: Sequence[Array]) -> list[Elements]:
                 check_exact(total)
                 found[id(source)] = total.astype(source.dtype)
     if any(id(target) not in found for target in targets):
-        raise MeaninglessError("gradient: a target that is no part of the computation")
+        raise UndefinedError("gradient: a target that is no part of the computation")
     return [found[id(target)] for target in targets]
 
 
@@ -407,7 +407,7 @@ class Streams:
     def words(self, count: int, place: int) -> list[int]:
         """The next words of 64 bits."""
         if self.seed is None:
-            raise MeaninglessError("a draw without a seed")
+            raise UndefinedError("a draw without a seed")
         first = self.drawn.get(place, 0)
         self.drawn[place] = first + count
         seed = self.seed
@@ -433,7 +433,7 @@ class Environment:
         self.reads: list[Read] = outer.reads if outer else []
 
     def run(self, step: Step) -> None:
-        """One step. Raises `InexactError`, `MeaninglessError`, and what numpy raises for neither.
+        """One step. Raises `InexactError`, `UndefinedError`, and what numpy raises for neither.
 
         What it read and wrote before it raised stays read and written.
         """
@@ -450,7 +450,7 @@ class Environment:
         sources = [self.arrays[number] for number in step.args]
         bound = max(source.bound for source in sources)
         if bound and step.op not in COPIES:
-            raise MeaninglessError("arithmetic on what has a bound")
+            raise UndefinedError("arithmetic on what has a bound")
         operands = [source.elements for source in sources]
         found = COMPUTE[step.op](operands, step.values)
         place = step.values[0] if step.op in ("to", "disk") else sources[0].place
@@ -464,7 +464,7 @@ class Environment:
         """The sum of tenths, each rounded to float32, in float64: other orders round elsewhere."""
         array = self.arrays[step.args[0]]
         if array.dtype != "float32" or array.bound or array.is_symbolic:
-            raise MeaninglessError("a sum of tenths of what is no exact float32")
+            raise UndefinedError("a sum of tenths of what is no exact float32")
         axes, keeps = step.values
         terms = (array.elements * np.float32(0.1)).astype(np.float64)
         found = np.asarray(terms.sum(axis=axes, keepdims=keeps))
@@ -552,9 +552,9 @@ class Environment:
     # Writes
 
     def _value(self, number: int) -> Elements:
-        """What is written. Raises `MeaninglessError` where gradients would be lost."""
+        """What is written. Raises `UndefinedError` where gradients would be lost."""
         if self.arrays[number].requires_grad or self.arrays[number].bound:
-            raise MeaninglessError("a write of what has gradients or a bound")
+            raise UndefinedError("a write of what has gradients or a bound")
         return self.arrays[number].elements
 
     def _assign(self, step: Step) -> None:
@@ -584,7 +584,7 @@ class Environment:
         array = self.arrays[step.args[0]]
         places = array.places[key]
         if array.is_repeated:
-            raise MeaninglessError("a write to what is repeated")
+            raise UndefinedError("a write to what is repeated")
         target = Array(array.store, np.asarray(places), array.dtype, array.place, places.shape)
         target.write(elements)
 
@@ -592,7 +592,7 @@ class Environment:
 
     def _realize(self, step: Step) -> None:
         if any(number not in self.arrays for number in step.args):
-            raise MeaninglessError("realize: a tensor that is gone")
+            raise UndefinedError("realize: a tensor that is gone")
 
     def _read(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
@@ -659,19 +659,19 @@ def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -
             kept = [1 if axis in axes else size for axis, size in enumerate(first.sizes)]
             return tuple(size for axis, size in enumerate(kept) if keeps or axis not in axes)
     if first.shape != shape:
-        raise MeaninglessError(f"{step.op} of a symbolic size")
+        raise UndefinedError(f"{step.op} of a symbolic size")
     return first.sizes
 
 
 def evaluate(program: Program) -> list[Read]:
     """What the reads of a program give, in order.
 
-    Raises `InexactError` where a float rounds, `MeaninglessError` where a step does not fit.
+    Raises `InexactError` where a float rounds, `UndefinedError` where a step does not fit.
     """
     environment = Environment()
     for step in program.steps:
         try:
             environment.run(step)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise MeaninglessError(f"{step.op}: {type(error).__name__}: {error}") from error
+            raise UndefinedError(f"{step.op}: {type(error).__name__}: {error}") from error
     return environment.reads

@@ -1,6 +1,6 @@
 """Makes a failing program small: fewer steps, inputs in the place of results, smaller shapes.
 
-A candidate is a program that is smaller, that the oracle still gives a meaning, and that fails by
+A candidate is a program that is smaller, that the oracle still defines, and that fails by
 the same fault.
 """
 

@@ -29,7 +29,7 @@ from tinyref_spec.oracles import Expected, round_to
 
 DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
-Meaning = Callable[[DType, Sequence[Array]], Expected]
+Semantics = Callable[[DType, Sequence[Array]], Expected]
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class TwoOperations:
     sentence: str
     count: int
     build: Callable[..., UOp]
-    strict: Meaning
-    contracted: Meaning | None
-    reassociated: Meaning
+    strict: Semantics
+    contracted: Semantics | None
+    reassociated: Semantics
     specials: tuple[Special, ...] = ()
 
 
@@ -96,8 +96,8 @@ def _rounded_by_constant(x: UOp) -> UOp:
     return build.sub(build.add(x, _large(x.dtype.scalar)), _large(x.dtype.scalar))
 
 
-def _with_large(meaning: Meaning, dtype: DType, operands: Sequence[Array]) -> Expected:
-    return meaning(dtype, [operands[0], np.full_like(operands[0], _large(dtype))])
+def _with_large(semantics: Semantics, dtype: DType, operands: Sequence[Array]) -> Expected:
+    return semantics(dtype, [operands[0], np.full_like(operands[0], _large(dtype))])
 
 
 def _times_zero(dtype: DType, operands: Sequence[Array]) -> Expected:
@@ -197,8 +197,8 @@ def wrapped_quotients() -> Iterator[Operation]:
         )
 
 
-def _of(meaning: Meaning | None, dtype: DType) -> Callable[[Sequence[Array]], Expected] | None:
-    return None if meaning is None else functools.partial(meaning, dtype)
+def _of(semantics: Semantics | None, dtype: DType) -> Callable[[Sequence[Array]], Expected] | None:
+    return None if semantics is None else functools.partial(semantics, dtype)
 
 
 def sequences() -> Iterator[Operation]:

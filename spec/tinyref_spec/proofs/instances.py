@@ -1,6 +1,6 @@
 """Instances of laws: constants in the place of the constants, narrow variables for other leaves.
 
-Rules are fired on them (`conformance`), and the fuzzer plants them into kernels.
+Rules are fired on them (`conformance`), and the fuzzer puts them into kernels.
 """
 
 from __future__ import annotations

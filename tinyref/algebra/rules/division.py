@@ -65,7 +65,7 @@ def mod_one(node: UOp, x: UOp) -> UOp:
 
 @rule("div-minus-one", match(Ops.IDIV, x, constant(-1)), when=integer)
 def div_minus_one(x: UOp) -> UOp:
-    """x // -1 == x * -1, wrapping for MIN as the meaning of IDIV does."""
+    """x // -1 == x * -1, wrapping for MIN as IDIV does."""
     return build.mul(x, -1)
 
 

@@ -15,9 +15,9 @@ from tinyref.uops.payload import ConstArg
 
 @rule("fold-constants", match(ALU))
 def fold_constants(node: UOp) -> UOp | None:
-    """op(c1, c2, ...) == the constant that the meaning of op gives, rounded and wrapped by it."""
+    """op(c1, c2, ...) == the constant that the semantics of op give, rounded and wrapped."""
     if node.dtype.scalar is dtypes.index and not _holds(bounds(node)):
-        # The meaning would wrap, which an index never does.
+        # The semantics would wrap, which an index never does.
         return None
     values = []
     for source in node.src:

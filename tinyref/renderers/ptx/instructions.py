@@ -59,7 +59,7 @@ def opcode(op: Ops, operand: DType, is_strict: bool) -> str:
     kind = 0 if operand.is_bool else 2 if operand.is_float else 1
     template = INSTRUCTIONS[op][kind]
     if not template:
-        raise UserError(f"{op.name}: has no meaning for {operand.name}")
+        raise UserError(f"{op.name}: is not defined for {operand.name}")
     rounding = ".rn" if is_strict else ""
     return template.format(t=type_word(operand), b=bits_word(operand), rn=rounding)
 

@@ -304,7 +304,7 @@ class Movement(Rounding):
     def _select(self, placed: Sequence[Self], sizes: Sequence[sint], axis: int) -> Self:
         """At each place along `axis` the tensor that is not padding there.
 
-        A sum would do for numbers, but it loses -0 and it has no meaning for the storage types.
+        A sum would do for numbers, but it loses -0 and it is not defined for the storage types.
         """
         result = placed[-1]
         total = _sum(sizes)

@@ -119,7 +119,7 @@ class Shaping(Selection):
         if mode not in _MODES:
             raise UserError(f"interpolate: mode {mode!r}: accepted are {', '.join(_MODES)}")
         if align_corners and mode.startswith("nearest"):
-            raise UserError(f"interpolate: align_corners has no meaning in mode {mode!r}")
+            raise UserError(f"interpolate: align_corners is not defined in mode {mode!r}")
         if not mode.startswith("nearest") and not self.dtype.is_float:
             raise UserTypeError(
                 f"interpolate: {self.dtype.name} in mode {mode!r}: cast to float first"

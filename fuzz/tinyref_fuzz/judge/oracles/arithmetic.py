@@ -1,7 +1,7 @@
 """What each arithmetic op makes of spans, and where it leaves the value unspecified.
 
 One function per family of ops, in the order of the semantics. The value of an op on numbers comes
-from the op table, which is the one source of meaning; what is uncertain is decided here.
+from the op table, which is the one source of semantics; what is uncertain is decided here.
 """
 
 from __future__ import annotations

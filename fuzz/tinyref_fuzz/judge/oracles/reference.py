@@ -1,8 +1,8 @@
 """The op table and the evaluator against the spec's references, which share nothing with either.
 
 Folding, evaluator and interpreter take what an op means from one table, so that they agree on a
-wrong meaning: to ask which of them is alone says nothing. Here each op is looked at by itself: on a
-grid of its types, as arrays and as constants, and in a kernel on the very operands it has there.
+wrong semantics: to ask which of them is alone says nothing. Here each op is looked at by itself, on
+a grid of its types, as arrays and as constants, and in a kernel on the very operands it has there.
 Views are read position by position, in Python's integers.
 """
 
@@ -105,7 +105,7 @@ def op_problem(signature: Signature, operands: Sequence[Array], value: Array) ->
 
 
 def semantics_fault(nodes: Iterable[UOp]) -> Fault | None:
-    """The first op among `nodes` whose meaning in the op table is not the reference's."""
+    """The first op among `nodes` whose semantics in the op table are not the reference's."""
     signatures = dict.fromkeys(signature_of(node) for node in nodes if node.op in ALU)
     return next(filter(None, map(_signature_fault, signatures)), None)
 

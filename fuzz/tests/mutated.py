@@ -15,7 +15,7 @@ from tinyref_fuzz.mutants.mutant import Mutant
 
 
 @contextlib.contextmanager
-def planted(mutant: Mutant) -> Iterator[None]:
+def mutated(mutant: Mutant) -> Iterator[None]:
     """The functions of its module do what the edit says, and afterwards what they did before.
 
     Fails where the edit changes anything but functions, or none.

@@ -1,7 +1,7 @@
-"""Plants a mutant in every Python process that this one starts, before it imports anything.
+"""Switches a mutant on in every Python process that this one starts, before it imports anything.
 
-Python imports `sitecustomize` as it starts: the one of this folder, where `plant_in_children` has
-put it first on the path. Nothing here is imported by a normal run.
+Python imports `sitecustomize` as it starts: the one of this folder, where
+`switch_on_in_children` has put it first on the path. Nothing here is imported by a normal run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 VARIABLE = "MUTANT_OF_TINYREF"
 
 
-def plant_in_children(name: str) -> None:
+def switch_on_in_children(name: str) -> None:
     """From now on children of this process have the mutant too, and theirs."""
     os.environ[VARIABLE] = name
     folders = [str(Path(__file__).parent), *map(_folder_of, ("tinyref", "tinyref_fuzz"))]
@@ -28,8 +28,8 @@ def _folder_of(package: str) -> str:
     return str(Path(spec.origin).parent.parent)
 
 
-def plant(name: str) -> None:
-    """Plants the mutant in this process, as `switch_on`."""
+def switch_on_named(name: str) -> None:
+    """Switches the mutant on in this process, as `switch_on`."""
     from tinyref_fuzz.mutants.catalogue import mutant_named
     from tinyref_fuzz.mutants.mutant import switch_on
 
