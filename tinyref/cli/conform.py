@@ -31,6 +31,7 @@ Examples:
   tinyref conform --device MINE --shard 2/4             a quarter, for four machines
   tinyref conform --device MINE --sequence A,B,C   in one worker, where C fails after A and B
   tinyref conform --device MINE --second CPU --query system   copies between these two
+  tinyref conform merge A B C D                         their reports as that of one run
   tinyref conform diff before.json after.json           fixes, regressions, accuracy
   tinyref conform matrix A.json B.json                  devices side by side
   tinyref conform verify report.json                    that nobody edited it
@@ -149,8 +150,7 @@ def conform(
     settings = Settings(
         device=name,
         second=other,
-        folder=report
-        or _folder(f"{name}-with-{other}" if other else name, sequence or query, shard),
+        folder=report or _folder(_name_of(name, other), sequence or query, shard),
         jobs=jobs,
         timeout=timeout,
         memory_limit=parse_memory(memory_limit) if memory_limit else None,
@@ -180,7 +180,11 @@ def conform(
     raise typer.Exit(_conform(request))
 
 
-def _folder(device: str, query: str, shard: str) -> Path:
+def _name_of(device: str, second: str) -> str:
+    return f"{device}-with-{second}" if second else device
+
+
+def _folder(device: str, query: str, shard: str = "") -> Path:
     """Where reports go by default; a reduced run does not overwrite the whole one's report."""
     folder = Path(f"conformance-{file_name(device)}")
     if shard:
@@ -292,6 +296,36 @@ def diff(
     found = compare(reports.load(before), reports.load(after))
     print(found.text(), end="")
     raise typer.Exit(1 if found.is_worse else 0)
+
+
+@conform_app.command("merge")
+def merge(
+    files: Annotated[
+        list[Path], typer.Argument(parser=path, help="The report.json, or its folder, of each.")
+    ],
+    report: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="The folder for the reports: ./conformance-DEVICE."),
+    ] = None,
+) -> None:
+    """Join the reports of all shards of a run: of one build, device, compiler and flags.
+
+    What is of another run, edited, missing or there twice is refused. Exit code: that of the run.
+    """
+    from tinyref_conformance import merge as merging
+    from tinyref_conformance.reports import HTML_NAME
+
+    found = merging.merge(merging.load_shards(files))
+    facts = found.certificate
+    folder = report or _folder(_name_of(facts["device"], facts.get("second", "")), facts["query"])
+    merging.write(found, folder)
+    print(found.verdict)
+    for reason in found.reductions:
+        print(f"not a conformance run: {reason}")
+    for problem in found.problems:
+        print(f"problem: {problem}")
+    print(f"report: {folder / HTML_NAME}")
+    raise typer.Exit(found.exit_code)
 
 
 @conform_app.command("verify")

@@ -1,0 +1,165 @@
+"""Shards joined to one run; a shard of another run is refused, with what differs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reports_of import report_of
+
+from tinyref.cli.entry import run
+from tinyref.errors import UserError
+from tinyref_conformance.merge import load_shards, merge
+from tinyref_conformance.plan import Shard
+from tinyref_conformance.report import OPEN_CASE, Report, load_unedited
+from tinyref_conformance.reports import write_all
+from tinyref_conformance.statuses import Status
+from tinyref_spec.case import Rung
+
+IDENTITY = {"tinyref": "0.1.0 ab", "compiler": "cc 1", "flag NOOPT": "1"}
+
+
+def shard(number: int, *ids: str, status: Status = Status.PASS, **changes: Any) -> Report:
+    """The shard of three of a run of three cases."""
+    facts: dict[str, Any] = {
+        "shard": f"{number}/3",
+        "reductions": [f"only shard {number}/3"],
+        "cases_planned": len(ids),
+        "identity": IDENTITY,
+        "seconds": 2.0,
+        "started": f"2026-01-01T00:00:0{number}+00:00",
+        "report_hash": f"{number}" * 64,
+        **changes,
+    }
+    rung = facts.pop("rung", Rung.ALU)
+    return report_of(*((name, status) for name in ids), rung=rung, **facts)
+
+
+def named(*reports: Report) -> list[tuple[str, Report]]:
+    return [(f"{number}.json", report) for number, report in enumerate(reports, 1)]
+
+
+FIRST, SECOND, THIRD = shard(1, "isa.a.0"), shard(2, "isa.b.0"), shard(3, "isa.c.0")
+
+
+def test_all_shards_are_a_conformance_run() -> None:
+    found = merge(named(THIRD, FIRST, SECOND))
+    assert found.verdict == "FAKE conforms to the quick profile"
+    assert [case.id for case in found.cases] == [OPEN_CASE, "isa.a.0", "isa.b.0", "isa.c.0"]
+    facts = found.certificate
+    assert (facts["shard"], facts["cases_planned"], facts["seconds"]) == (None, 3, 6.0)
+    assert facts["started"] == "2026-01-01T00:00:01+00:00"
+    assert [each["shard"] for each in facts["shards"]] == ["1/3", "2/3", "3/3"]
+    assert [each["report_hash"][0] for each in facts["shards"]] == ["1", "2", "3"]
+
+
+def test_rungs_rise_and_what_is_broken_counts() -> None:
+    low = shard(3, "memory.c.0", status=Status.FAIL, rung=Rung.MEMORY)
+    found = merge(named(FIRST, SECOND, low))
+    assert [row.rung for row in found.rows] == [Rung.OPEN, Rung.MEMORY, Rung.ALU, Rung.ALU]
+    assert found.first_broken is Rung.MEMORY
+    assert found.exit_code == 1
+
+
+def test_what_reduced_a_shard_or_went_wrong_there_is_still_said() -> None:
+    short = shard(2, "isa.b.0", reductions=["only shard 2/3", "TINYREF_NOOPT=1 changes numbers"])
+    short.problems.append("the disk was full")
+    found = merge(named(FIRST, short, THIRD))
+    assert found.reductions == ["TINYREF_NOOPT=1 changes numbers"]
+    assert found.problems == ["shard 2/3: the disk was full"]
+    assert found.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"device": "OTHER"}, "device: FAKE -> OTHER"),
+        ({"second": "CPU"}, r"other device: \(none\) -> CPU"),
+        ({"profile": "full"}, "profile: quick -> full"),
+        ({"query": "isa"}, r"query: \* -> isa"),
+        ({"suite_hash": "cd"}, "tables of the suite: abab.* -> cd"),
+        ({"seed": 1}, "seed: 0 -> 1"),
+        ({"cases_asked": 4}, "number of cases: 3 -> 4"),
+        ({"git": {"commit": "beef", "dirty": False}}, "commit of tinyref: .*c0ffee.*beef"),
+        ({"device_versions": {"driver": "2"}}, "versions of the device: .*1.0.*'2'"),
+        ({"compiler": "cc 2"}, r"compiler: \(none\) -> cc 2"),
+        ({"flags": {"NOOPT": 1}}, r"flags: \(none\) -> {'NOOPT': 1}"),
+        ({"environment": {"CARD": "1"}}, r"environment: \(none\) -> {'CARD': '1'}"),
+        ({"expected_failures": 1}, "number of expectations: 0 -> 1"),
+        ({"identity": {**IDENTITY, "tinyref": "0.1.0 cd"}}, "tinyref: 0.1.0 ab -> 0.1.0 cd"),
+        ({"identity": {**IDENTITY, "flag NOOPT": "2"}}, "flag NOOPT: 1 -> 2"),
+        ({"identity": {**IDENTITY, "library numpy": "2"}}, r"library numpy: \(none\) -> 2"),
+        ({"identity": {}}, "does not say of what device it is"),
+        ({"shard": None}, "is of no shard"),
+        ({"shard": "2/4"}, "shards of 3 and of 4 are not of one run"),
+        ({"shard": "1/3"}, "shard 1/3 is there twice: 1.json, 2.json"),
+        ({"shard": "9"}, "shard: got '9'"),
+    ],
+)
+def test_a_shard_of_another_run_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        merge(named(FIRST, shard(2, "isa.b.0", **changes), THIRD))
+
+
+def test_shards_that_are_missing_or_overlap_are_refused() -> None:
+    with pytest.raises(UserError, match=r"missing: shard 2/3$"):
+        merge(named(FIRST, THIRD))
+    with pytest.raises(UserError, match=r"missing: shard 1/3, 3/3$"):
+        merge(named(SECOND))
+    with pytest.raises(UserError, match=r"isa.a.0 is in 1.json and in 2.json: .*--timings"):
+        merge(named(FIRST, shard(2, "isa.b.0", "isa.a.0"), THIRD))
+    with pytest.raises(UserError, match=r"have 2 of the 3 cases: .*--timings"):
+        merge(named(FIRST, shard(2), THIRD))
+    with pytest.raises(UserError, match="name the report"):
+        merge([])
+
+
+def test_the_command_writes_every_form_and_keeps_what_was_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, report in enumerate((FIRST, SECOND, THIRD), 1):
+        (tmp_path / f"{number}").mkdir()
+        write_all(report, tmp_path / f"{number}")
+    assert run(["conform", "merge", "1", "2/report.json", "3"]) == 0
+    merged = tmp_path / "conformance-FAKE"
+    shown = capsys.readouterr().out
+    assert shown == "FAKE conforms to the quick profile\nreport: conformance-FAKE/report.html\n"
+    assert load_unedited(merged / "report.json").is_conformance_run
+    assert run(["conform", "merge", "1", "2", "3"]) == 0
+    assert (merged / "report.previous.json").exists()
+    assert run(["conform", "merge", "1", "2", "--report", "other"]) == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_edited_shard_is_refused(tmp_path: Path) -> None:
+    write_all(FIRST, tmp_path)
+    file = tmp_path / "report.json"
+    data = json.loads(file.read_text())
+    data["certificate"]["device_versions"]["driver"] = "2.0"
+    file.write_text(json.dumps(data))
+    with pytest.raises(UserError, match="was edited"):
+        load_shards([tmp_path])
+
+
+@pytest.mark.long
+def test_shards_that_were_run_make_the_report_of_the_whole_run(fake: Any, tmp_path: Path) -> None:
+    fake.scenario("good", "fails")
+    whole = fake.run().report
+    folders = []
+    for number in (1, 2):
+        shutil.rmtree(fake.folder)
+        fake.run(shard=Shard(number, 2))
+        folders.append(tmp_path / f"shard{number}")
+        shutil.copytree(fake.folder, folders[-1])
+    found = merge(load_shards(folders))
+    assert {case.id: case.status for case in found.cases} == {
+        case.id: case.status for case in whole.cases
+    }
+    assert (found.verdict, found.reductions) == (whole.verdict, [])
+    assert found.certificate["cases_planned"] == whole.certificate["cases_planned"]
+    kinds = {row.id: row.counts for row in found.rows}
+    assert kinds == {row.id: row.counts for row in whole.rows}
