@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tinyref import config
 from tinyref.algebra.kernel_shape import is_one, output_shape, reduced_sizes
@@ -76,8 +77,8 @@ def compile_kernel(
     return Program(
         name,
         uops,
-        _parameters(ast, uops, capabilities),
-        tuple(sorted((node for node in uops if node.op is Ops.DEFINE_VAR), key=_variable_name)),
+        parameters_of(ast, uops, functools.partial(_held_as, capabilities=capabilities)),
+        launch_order(node for node in uops if node.op is Ops.DEFINE_VAR),
         grid,
         group,
     )
@@ -166,15 +167,25 @@ def _constant_extent(extent: UOp) -> sint:
     return int(extent.arg.value) if isinstance(extent.arg, ConstArg) else extent
 
 
-def _parameters(ast: UOp, uops: Sequence[UOp], capabilities: Capabilities) -> tuple[Parameter, ...]:
-    """Every buffer of the AST by slot, also one that the program no longer touches."""
-    written = {slot_of(node) for node in uops if node.op is Ops.STORE}
-    read = {slot_of(node) for node in uops if node.op is Ops.LOAD}
+def launch_order(variables: Iterable[UOp]) -> tuple[UOp, ...]:
+    """The variables as a launch gives their values: by name."""
+    return tuple(sorted(variables, key=_variable_name))
+
+
+def parameters_of(
+    ast: UOp, nodes: Sequence[UOp], held_as: Callable[[PtrDType], tuple[DType, int]]
+) -> tuple[Parameter, ...]:
+    """Every buffer of the AST by slot, also one that the `nodes` of its program do not touch.
+
+    held_as: the type that a device holds memory as, and how many of it make an element.
+    """
+    written = {slot_of(node) for node in nodes if node.op is Ops.STORE}
+    read = {slot_of(node) for node in nodes if node.op is Ops.LOAD}
     found = []
     for node in ast.toposort():
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
             slot = node.arg.slot
-            dtype, count = _held_as(node.dtype, capabilities)
+            dtype, count = held_as(node.dtype)
             size = count * node.dtype.size
             found.append(Parameter(slot, dtype, size, slot in written, slot in read))
     return tuple(sorted(found, key=lambda parameter: parameter.slot))

@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from tinyref.codegen.compile import launch_order, parameters_of
 from tinyref.device import Device
-from tinyref.dtype import PtrDType, numpy_dtype
+from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.interpret.evaluate import evaluate
 from tinyref.runtimes.host.memory import HostHandle
 from tinyref.runtimes.kernel import Kernel
-from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import SlotArg, VarArg, ViewArg
-from tinyref.uops.program import Parameter, Program
-from tinyref.views.build import tracker_of
+from tinyref.uops.payload import VarArg
+from tinyref.uops.program import Program
+from tinyref_fuzz.reduce.measure import variables
 
 Extents = tuple[int, int, int]
 
@@ -53,27 +52,10 @@ class EvaluatedKernel:
 
 def evaluated_kernel(device: str, ast: UOp) -> Kernel:
     """The kernel of an AST on a device whose memory is the host's."""
-    nodes = ast.toposort()
-    written = {slot_of(node) for node in ast.src}
-    read = {slot_of(node) for node in nodes if node.op is Ops.LOAD}
-    memory = {
-        node.arg.slot: node.dtype
-        for node in nodes
-        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType)
-    }
-    parameters = tuple(
-        Parameter(slot, dtype.base, dtype.size, slot in written, slot in read)
-        for slot, dtype in sorted(memory.items())
-    )
-    found = {node for node in nodes if node.op is Ops.DEFINE_VAR}
-    views = (tracker_of(node) for node in nodes if isinstance(node.arg, ViewArg))
-    found.update(variable for tracker in views for variable in tracker.variables())
-    variables = sorted(
-        found, key=lambda node: node.arg.name if isinstance(node.arg, VarArg) else ""
-    )
-    program = Program("evaluated", (), parameters, tuple(variables))
+    parameters = parameters_of(ast, ast.toposort(), _as_it_is)
+    program = Program("evaluated", (), parameters, launch_order(variables(ast)))
     return Kernel(Device.canonical(device), program, "", EvaluatedKernel(ast, program))
 
 
-def _name_of(variable: UOp) -> str:
-    return variable.arg.name if isinstance(variable.arg, VarArg) else ""
+def _as_it_is(memory: PtrDType) -> tuple[DType, int]:
+    return memory.base, 1
