@@ -271,8 +271,8 @@ def test_a_crash_is_judged_in_forks_only_of_a_device_that_survives_them(
             asked.append(("judged",))
             return crash
 
-    def judge_in_fork(candidate: Case, device: str, verdict: Verdict, limit: float) -> Verdict:
-        asked.append(("fork", device, limit))
+    def judge_in_fork(judge: Callable[[], Verdict], verdict: Verdict, limit: float) -> Verdict:
+        asked.append(("fork", limit))
         return verdict
 
     def examine(*given: Any) -> Any:
@@ -285,7 +285,7 @@ def test_a_crash_is_judged_in_forks_only_of_a_device_that_survives_them(
     found: Any = isolated.examine_crash(case, crash, "PYTHON", 5.0, 2.0)
     assert found is crash
     fresh = [("process", "PYTHON", 2.0), ("judged",), ("closed",)]
-    assert asked == ([("fork", "PYTHON", 2.0)] if survives else fresh)
+    assert asked == ([("fork", 2.0)] if survives else fresh)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,9 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypa
     found = summary.buckets[0].examination
     assert (found.blame.stage, found.case is not None) == ("kernel", True)
     assert summary.buckets[0].key.startswith("DEVICE CRASH")
+    # Data, what crashes, and what reads it.
+    assert found.nodes <= 4
+    assert not found.problem
 
 
 def test_a_program_is_its_number():

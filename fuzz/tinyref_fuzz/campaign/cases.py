@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tinyref
 import tinyref_fuzz
@@ -38,6 +38,7 @@ from tinyref_spec.kernels.family import CorpusKernel
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]
 DEFAULT_POLICY = "even"
+Made = TypeVar("Made")
 
 # What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
 _SOURCES = (
@@ -173,18 +174,32 @@ def result_of(
     kernels: tuple[CorpusKernel, ...] = (),
 ) -> CaseResult:
     """Makes and judges case `number`, and counts what it reached."""
+    return counted_result(
+        number,
+        lambda: case_at(judge, seed, number, policy, guide, kernels),
+        lambda case: pairs_of(case.opts),
+        lambda case: verdict_of(judge, case),
+    )
+
+
+def counted_result(
+    number: int,
+    make: Callable[[], Made],
+    count_pairs: Callable[[Made], Counter[str]],
+    judge: Callable[[Made], Verdict],
+) -> CaseResult:
+    """What `make` gives, timed and judged, with the rules that fired and its pairs."""
     began = time.perf_counter()
     pairs: Counter[str] = Counter()
     with counting_rules() as fired:
         try:
-            case = case_at(judge, seed, number, policy, guide, kernels)
+            case = make()
         except Exception as error:  # a generator that fails is a bug as well, and costs one case
-            verdict = Verdict(
-                Pair.PLAIN, Symptom.ERROR, f"while generating: {explain_error(error)}"
-            )
+            detail = f"while generating: {explain_error(error)}"
+            verdict = Verdict(Pair.PLAIN, Symptom.ERROR, detail)
         else:
-            pairs = pairs_of(case.opts)
-            verdict = verdict_of(judge, case)
+            pairs = count_pairs(case)
+            verdict = judge(case)
     return CaseResult(
         number=number,
         seconds=round(time.perf_counter() - began, 4),

@@ -111,14 +111,15 @@ def without_case(task: Task, problem: str) -> Examination:
     return Examination(task.first, signature(verdict), blame, verdict.detail, problem=problem)
 
 
-def _note(setup: Setup, task: Task) -> str:
-    """How the case was found, with the flags of this process, which are those of its kernels."""
-    words = (
-        f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, policy {setup.policy}, "
-        f"case {task.first}"
-    )
+def note_of(setup: Setup, case: str) -> str:
+    """How a case was found, with the flags of this process, which are those of its kernels."""
+    words = f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, {case}"
     found = device_settings(setup.device)
     return f"{words}, {reproduce.assignments(found)}" if found else words
+
+
+def _note(setup: Setup, task: Task) -> str:
+    return note_of(setup, f"policy {setup.policy}, case {task.first}")
 
 
 def _lines(case: Case, verdict: Verdict) -> tuple[str, ...]:

@@ -8,17 +8,15 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from dataclasses import replace
 
-from tinyref import reproduce
-from tinyref.algebra.rewrite import counting_rules
 from tinyref.errors import explain_error
-from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import CaseResult, tape_seed
-from tinyref_fuzz.campaign.examination import signature
+from tinyref_fuzz.campaign.cases import CaseResult, counted_result, tape_seed
+from tinyref_fuzz.campaign.examination import note_of, signature
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
+from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.findings.isolated import HOPELESS
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.judge.judge import guarded_verdict
 from tinyref_fuzz.programs.examine import (
     ProgramFinding,
     blame_of_pair,
@@ -26,10 +24,11 @@ from tinyref_fuzz.programs.examine import (
     finding_lines,
 )
 from tinyref_fuzz.programs.generator import generate
+from tinyref_fuzz.programs.isolated import examine_crash
 from tinyref_fuzz.programs.judge import COMPILED_EVERY, PLAIN_EVERY, ProgramJudge
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.steps import Program
-from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Symptom
 
 
 def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
@@ -39,24 +38,14 @@ def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
 
 def program_result_of(judge: ProgramJudge, seed: int, number: int) -> CaseResult:
     """Makes and judges program `number`; counts rules that fired, and operations in a row."""
-    began = time.perf_counter()
-    pairs: Counter[str] = Counter()
-    with counting_rules() as fired:
-        try:
-            program = program_at(judge, seed, number)
-            pairs = pairs_of(program)
-            evaluates = judge.is_interpreted and number % COMPILED_EVERY != 0
-            verdict = judge.verdict(program, number % PLAIN_EVERY == 0, evaluates)
-        except Exception as error:  # a generator that fails is a bug as well, and costs one case
-            detail = f"while generating: {explain_error(error)}"
-            verdict = Verdict(Pair.PLAIN, Symptom.ERROR, detail)
-    return CaseResult(
-        number=number,
-        seconds=round(time.perf_counter() - began, 4),
-        judged=verdict.judged,
-        rules=dict(fired),
-        pairs=dict(pairs),
-        verdict=None if verdict.agrees else verdict,
+    evaluates = judge.is_interpreted and number % COMPILED_EVERY != 0
+    return counted_result(
+        number,
+        lambda: program_at(judge, seed, number),
+        pairs_of,
+        lambda program: guarded_verdict(
+            lambda: judge.verdict(program, number % PLAIN_EVERY == 0, evaluates)
+        ),
     )
 
 
@@ -79,35 +68,32 @@ def examine_program_task(
         blame = blame_of_pair(verdict)
         return Examination(task.first, signature(verdict), blame, verdict.detail, problem=problem)
     began = time.monotonic()
-    # What ends the process cannot be reduced in it.
-    if attempt > 1 or verdict.symptom in (*HOPELESS, Symptom.CRASH):
+    if attempt > 1 or verdict.symptom in HOPELESS:
         problem = "its examination ended the process" if attempt > 1 else ""
         found = ProgramFinding(program, verdict, blame_of_pair(verdict), problem)
-        found_bucket = signature(verdict)
+    elif verdict.symptom is Symptom.CRASH:
+        found = examine_crash(judge, program, verdict, setup.examine_seconds, setup.timeout)
     else:
         found = examine_program(judge, program, verdict, setup.examine_seconds)
-        found_bucket = found.bucket
-    return _examination_of(setup, task, found, found_bucket, time.monotonic() - began)
+    # What ends a process says the same whatever operations are left.
+    is_named = attempt == 1 and verdict.symptom not in DEATHS
+    bucket = found.bucket if is_named else signature(verdict)
+    return _examination_of(setup, task, found, bucket, time.monotonic() - began)
 
 
 def _examination_of(
     setup: Setup, task: Task, found: ProgramFinding, bucket: str, seconds: float
 ) -> Examination:
-    record = ProgramRecord(found.program, "", found.verdict, found.blame, setup.device)
+    note = note_of(setup, f"program {task.first}")
+    record = ProgramRecord(found.program, note, found.verdict, found.blame, setup.device)
     return Examination(
         number=task.first,
         bucket=bucket,
         blame=found.blame,
         detail=found.verdict.detail,
-        case=record_to_json(replace(record, note=_note(setup, task))),
+        case=record_to_json(record),
         nodes=found.program.size,
         lines=finding_lines(found.program, found.verdict, setup.device),
         seconds=seconds,
         problem=found.problem,
     )
-
-
-def _note(setup: Setup, task: Task) -> str:
-    words = f"tinyref fuzz {setup.code} on {setup.device}: seed {setup.seed}, program {task.first}"
-    found = device_settings(setup.device)
-    return f"{words}, {reproduce.assignments(found)}" if found else words

@@ -7,22 +7,16 @@ The commands on case files ask it; campaigns have workers, which make their case
 
 from __future__ import annotations
 
-import functools
-import json
-import math
-import os
-import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tinyref.device import Device
-from tinyref.errors import UserError, explain_error
+from tinyref.errors import UserError
 from tinyref.optimise.opt import opts_text, parse_opts
-from tinyref.workers.machine import usable_memory
-from tinyref.workers.processes import Death, Limits, Message
-from tinyref.workers.service import Answer, OpeningError, Send, Service, serve
+from tinyref.workers.processes import Death, Message
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, blame_or_pair, examine
 from tinyref_fuzz.findings.reproducer import reproducer
+from tinyref_fuzz.findings.service import JudgeService, judge_in_fork, serve_judge
 from tinyref_fuzz.findings.show import outline, side_by_side
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
@@ -40,8 +34,6 @@ from tinyref_spec.kernel_case.document import (
 
 # To try anything on such a case takes too long, or too much.
 HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
-# What a pipe holds before its reader comes.
-_PIPE = 1 << 16
 # What judging a case may take where nobody says.
 MAX_SECONDS = 60.0
 
@@ -52,23 +44,12 @@ def judge_isolated(case: Case, device: str, seconds: float) -> Verdict:
         return judge.verdict(case)
 
 
-class IsolatedJudge:
-    """Judges cases on one device, in a process that is replaced when it dies; a context manager.
-
-    The process is started for the first case. `seconds` are what judging a case may take. Whatever
-    is asked for raises `UserError` where the device does not open.
-    """
+class IsolatedJudge(JudgeService):
+    """Judges cases on one device. `seconds` are what judging a case may take."""
 
     def __init__(self, device: str, seconds: float) -> None:
-        self.device = device
+        super().__init__("tinyref_fuzz.findings.isolated", device)
         self.seconds = seconds
-        self._service = Service("tinyref_fuzz.findings.isolated", {"device": device})
-
-    def __enter__(self) -> IsolatedJudge:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._service.close()
 
     def verdict(self, case: Case, thorough: bool = True) -> Verdict:
         """The verdict with every check, or with few.
@@ -133,13 +114,7 @@ class IsolatedJudge:
     def _ask(self, task: str, case: Case, within: float, **more: object) -> Message | Death:
         """What it answers within so many seconds. Raises `UserError` with what it fails by."""
         request = {"task": task, "case": record_to_json(CaseRecord(case)), **more}
-        try:
-            answer = self._service.ask(request, Limits(within, usable_memory()))
-        except OpeningError as error:
-            raise UserError(f"device: {self.device} does not open: {error}") from error
-        if not isinstance(answer, Death) and "problem" in answer:
-            raise UserError(answer["problem"])
-        return answer
+        return self.ask(request, within)
 
 
 def _finding(original: Case, reduced: object, seconds: float) -> Finding:
@@ -166,8 +141,13 @@ def examine_crash(
     It is a fork of this one where the device survives that, else one that opens the device anew.
     """
     if Device.backend_class(device).survives_fork:
-        judge = functools.partial(judge_in_fork, verdict=verdict, limit=limit)
-        return examine(case, verdict, device, seconds, judge, blame_of_death)
+
+        def judge_forked(candidate: Case, name: str) -> Verdict:
+            return judge_in_fork(
+                lambda: Judge(name).verdict(candidate, thorough=True), verdict, limit
+            )
+
+        return examine(case, verdict, device, seconds, judge_forked, blame_of_death)
     with IsolatedJudge(device, limit) as fresh:
 
         def judge_afresh(candidate: Case, _: str) -> Verdict:
@@ -181,53 +161,17 @@ def blame_of_death(case: Case, verdict: Verdict, device: str) -> Blame:
     return blame_of_pair(verdict)
 
 
-def judge_in_fork(case: Case, device: str, verdict: Verdict, limit: float) -> Verdict:
-    """The verdict of a forked process, which may die: then it is `verdict`.
-
-    For reduction alone: what the device makes of a fork is not known, so a campaign judges in
-    processes that are started afresh.
-    """
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reader)
-            signal.alarm(math.ceil(limit))
-            found = Judge(device).verdict(case, thorough=True)
-            os.write(writer, json.dumps(verdict_to_json(found)).encode()[:_PIPE])
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        answer = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) == -signal.SIGALRM:
-        return Verdict(verdict.pair, Symptom.HANG, f"no end within {limit:g} s")
-    try:
-        return verdict_from_json(json.loads(answer))
-    except ValueError:
-        return verdict
-
-
 # --- in the process -------------------------------------------------------------------------------
 
 
 def main() -> None:
     """Receives a device, then what to do with one case after another, and answers each."""
-    serve(_open_judge)
+    serve_judge(judge_of, _reply)
 
 
-def _open_judge(configuration: Message, send: Send) -> tuple[object, Answer]:
-    judge = judge_of(configuration["device"])
-
-    def answer(request: Message) -> Message:
-        try:
-            case = record_from_json(request["case"]).case
-            return TASKS[request["task"]](judge, case, request)
-        except Exception as error:  # what a broken compiler raises ends this task alone
-            return {"problem": explain_error(error)}
-
-    return None, answer
+def _reply(judge: Judge, request: Message) -> Message:
+    case = record_from_json(request["case"]).case
+    return TASKS[request["task"]](judge, case, request)
 
 
 def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:

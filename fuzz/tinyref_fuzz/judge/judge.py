@@ -611,9 +611,14 @@ def judge_of(device: str) -> Judge:
 
 def verdict_of(judge: Judge, case: Case, thorough: bool | None = None) -> Verdict:
     """The judge's verdict; what escapes the judge is a finding too, and costs one case."""
+    return guarded_verdict(lambda: judge.verdict(case, thorough))
+
+
+def guarded_verdict(judge: Callable[[], Verdict]) -> Verdict:
+    """What `judge` says, or what escapes it: nothing that one case does may end a campaign."""
     try:
-        return judge.verdict(case, thorough)
+        return judge()
     except MemoryError:
         return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
-    except Exception as error:  # nothing that one case does may end a campaign
+    except Exception as error:
         return Verdict(Pair.PLAIN, Symptom.ERROR, explain_error(error))
