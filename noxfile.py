@@ -20,8 +20,8 @@ PYTHONS = ("3.11", "3.12", "3.13")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
 CI_FILES = (
-    *("ci/build_commit.py", "ci/system_packages.py", "ci/matrix.py", "ci/packages.py"),
-    *("ci/shard.py", "noxfile.py"),
+    *("ci/build_commit.py", "ci/documentation.py", "ci/matrix.py", "ci/packages.py"),
+    *("ci/shard.py", "ci/system_packages.py", "noxfile.py"),
 )
 COVERAGE = ("--cov", "--cov-report=term:skip-covered")
 # The compiler and what runs its kernels: all that applies rewriting rules.
@@ -36,7 +36,7 @@ COMPILED = (
 )
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "types", "tests", "conform", "fuzz"]
+nox.options.sessions = ["lint", "types", "docs", "tests", "conform", "fuzz"]
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 # A Python that is missing is reported as skipped; none is downloaded.
@@ -65,6 +65,17 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The site of the documentation in report/site; a warning is an error."""
+    try:
+        session.install("-e", ".[docs]")
+    except CommandFailed:
+        session.skip("mkdocs-material and mkdocstrings cannot be installed here")
+    # The theme says on each build that its authors also make another program.
+    session.run("mkdocs", "build", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """The tests that are not slow; or pytest with what follows `--`."""
     _pytest(session, *session.posargs or ("-m", "not slow"))
@@ -73,10 +84,11 @@ def tests(session: nox.Session) -> None:
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     # Editable, so that coverage and the page tests see the files of this checkout.
     session.install("-e", ".[test,lint,types]")
-    try:
-        session.install("-e", ".[opencl,webgpu]")
-    except CommandFailed:
-        session.warn("OPENCL and WEBGPU cannot be installed here: their tests are skipped")
+    for extras, what in (("opencl,webgpu", "OPENCL and WEBGPU"), ("docs", "the site's builder")):
+        try:
+            session.install("-e", f".[{extras}]")
+        except CommandFailed:
+            session.warn(f"{what} cannot be installed here: their tests are skipped")
     # 5: no test of these is in the shard, as may be where they are few.
     codes = [0, 5] if "--shard" in arguments else [0]
     session.run("pytest", "-n", "auto", *arguments, env=environment, success_codes=codes)

@@ -255,6 +255,12 @@ class Context(contextlib.ContextDecorator):
     """Sets flags within a `with` block or a decorated function: `with Context(DEBUG=2): ...`.
 
     Raises `UserError` for an unknown flag or a value it does not accept.
+
+    Examples:
+        >>> from tinyref import Context
+        >>> with Context(NOOPT=1):  # kernels without optimisations
+        ...     Tensor([1, 2]).sum().item()
+        3
     """
 
     def __init__(self, **flags: FlagValue) -> None:

@@ -340,7 +340,13 @@ class Backend(ABC):
 
 
 class DeviceRegistry:
-    """Finds backends by name and keeps one open instance per canonical name."""
+    """Finds backends by name and keeps one open instance per canonical name.
+
+    Examples:
+        >>> from tinyref import Device
+        >>> Device.canonical("cpu:0"), Device.availability("PYTHON").works
+        ('CPU', True)
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, Backend] = {}

@@ -193,7 +193,12 @@ def image(base: DType, height: int, width: int) -> ImageDType:
 
 
 class dtypes:
-    """The named types; `dtypes.int`, `dtypes.half` and the like are aliases of the sized names."""
+    """The named types; `dtypes.int`, `dtypes.half` and the like are aliases of the sized names.
+
+    Examples:
+        >>> dtypes.int is dtypes.int32, dtypes.float16.itemsize, dtypes.int8.is_float
+        (True, 2, False)
+    """
 
     void = DType("void", Kind.VOID, 0, -1)
     # The type of index arithmetic before lowering chooses int32 or int64: it never overflows.

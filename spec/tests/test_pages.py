@@ -38,6 +38,14 @@ def test_pages_name_every_row_and_clause(tmp_path: Path) -> None:
             assert f"`{label}`" in text
 
 
+@pytest.mark.long
+def test_a_page_is_one_that_a_person_can_read() -> None:
+    """What the rows of a section share is said once: of repeated words one page was 476 kB."""
+    texts = pages.pages()
+    assert {name for name, text in texts.items() if len(text) > 100_000} == set()
+    assert texts["isa.binary.md"].count("x + y; integers wrap") == 2  # of integers, of floats
+
+
 def test_describe_a_row() -> None:
     text = pages.describe("isa.binary.mod.int8")
     assert "the sign of x" in text

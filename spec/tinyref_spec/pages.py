@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tinyref.optimise.opt import OPTS
@@ -14,40 +13,8 @@ from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Profile, Row, Rung
 from tinyref_spec.clauses import clause, clauses
 from tinyref_spec.error_rules import LIMITS, STRICT_LIMITS
+from tinyref_spec.level_pages import LEVELS, NOTE, counts, families, needs_text, page, table
 from tinyref_spec.proofs import listing, record
-
-NOTE = "<!-- Made by `python -m tinyref_spec.pages docs/spec`; edit the tables, not this page. -->"
-LEVELS = {
-    "memory": "Memory: open, allocate, copy, views, gates, red zones.",
-    "kernel": "Kernels: views, reduces, matrix products, programs written by hand.",
-    "isa": "Primitive operations on every dtype.",
-    "tensor": "Tensor functions, forward and backward.",
-    "system": "Replay, symbolic sizes, many kernels, memory, transfers, many devices, images.",
-    "model": "Small networks that train.",
-}
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    titles = list(head)
-    yield f"| {' | '.join(titles)} |"
-    yield f"|{'---|' * len(titles)}"
-    for row in rows:
-        yield f"| {' | '.join(map(_cell, row))} |"
-
-
-def _needs_text(row: Row) -> str:
-    parts = sorted(dtype.name for dtype in row.needs.dtypes)
-    parts += sorted(row.needs.ops)
-    parts += sorted(feature for feature in row.needs.features if feature != "kernels")
-    return ", ".join(parts) or "nothing"
-
-
-def _counts(row: Row) -> str:
-    return f"{len(row.cases(Profile.QUICK))} / {len(row.cases(Profile.FULL))}"
 
 
 def index_page() -> str:
@@ -62,17 +29,23 @@ def index_page() -> str:
         mine = [row for row in rows if row.level == level]
         quick = sum(len(row.cases(Profile.QUICK)) for row in mine)
         full = sum(len(row.cases(Profile.FULL)) for row in mine)
-        body.append((f"[{level}]({level}.md)", sentence, str(len(mine)), str(quick), str(full)))
-    lines += _table(("level", "what", "rows", "quick cases", "full cases"), body)
+        body.append((level, sentence, str(len(mine)), str(quick), str(full), _links(level, mine)))
+    lines += table(("level", "what", "rows", "quick cases", "full cases", "pages"), body)
     lines += ["", "## The ladder", ""]
     climbed = [
         (str(int(rung)), rung.title, rung.sentence, str(sum(row.rung is rung for row in rows)))
         for rung in Rung
     ]
-    lines += _table(("rung", "name", "what holds there", "rows"), climbed)
+    lines += table(("rung", "name", "what holds there", "rows"), climbed)
     lines += ["", "See also the [clauses](clauses.md), the [error limits](limits.md), the"]
     lines += ["[rewrite rules](rules.md) and the [optimisations](optimisations.md).", ""]
     return "\n".join(lines)
+
+
+def _links(level: str, rows: list[Row]) -> str:
+    """A link to each page of a level, by the part of its name that says more than the level."""
+    names = families(level, rows)
+    return ", ".join(f"[{name.removeprefix(f'{level}.')}]({name}.md)" for name in names)
 
 
 def clauses_page() -> str:
@@ -82,7 +55,7 @@ def clauses_page() -> str:
         for label in row.clauses:
             counts[label] = counts.get(label, 0) + 1
     lines = ["# Clauses", NOTE, ""]
-    lines += _table(
+    lines += table(
         ("label", "sentence", "source", "rows"),
         (
             (f"`{item.label}`", item.sentence, item.source, str(counts.get(item.label, 0)))
@@ -101,7 +74,7 @@ def limits_page() -> str:
     for op, limits in LIMITS.items():
         strict = STRICT_LIMITS.get(op, limits)
         body.append((op, *(_limit(a, b) for a, b in zip(limits, strict, strict=True))))
-    lines += _table(("op", "float16, bfloat16", "float32", "float64"), body)
+    lines += table(("op", "float16, bfloat16", "float32", "float64"), body)
     lines += [
         "",
         "Sums and products of matrices: |error| <= n*u*sum|a*b|, one rounding to the output, no",
@@ -114,39 +87,6 @@ def limits_page() -> str:
 
 def _limit(loose: float, strict: float) -> str:
     return f"{loose:g}" if loose == strict else f"{loose:g} (strict: {strict:g})"
-
-
-def level_page(level: str) -> str:
-    """The rows of one level; the special cases of the primitive operations."""
-    rows = [row for row in catalogue.all_rows() if row.level == level]
-    lines = [f"# {LEVELS[level]}", NOTE, ""]
-    lines += _table(
-        ("row", "what", "clauses", "rung", "error rule", "needs", "cases quick / full"),
-        (
-            (
-                f"`{row.id}`",
-                row.sentence,
-                ", ".join(f"`{label}`" for label in row.clauses),
-                row.rung.title,
-                row.error_rule,
-                _needs_text(row),
-                _counts(row),
-            )
-            for row in rows
-        ),
-    )
-    special = [row for row in rows if row.specials and row.op not in ("CAST", "BITCAST")]
-    if special:
-        lines += ["", "## Special cases", ""]
-        lines += _table(
-            ("row", "special cases: operands -> result"),
-            ((f"`{row.id}`", _specials_text(row)) for row in special),
-        )
-    return "\n".join([*lines, ""])
-
-
-def _specials_text(row: Row) -> str:
-    return "; ".join(f"{operands} -> {result}" for operands, result in row.specials)
 
 
 def rules_page() -> str:
@@ -169,10 +109,10 @@ def rules_page() -> str:
     lines += ["", "## Counts", ""]
     proofs = record.committed_proofs()
     counts = record.counts(proofs.values())
-    lines += _table(("what", "rules"), ((name, str(count)) for name, count in counts.items()))
+    lines += table(("what", "rules"), ((name, str(count)) for name, count in counts.items()))
     for family in listing.families():
         lines += ["", f"## {family}", ""]
-        lines += _table(
+        lines += table(
             ("rule", "equation", "domain", "proof", "laws"),
             (
                 (f"`{facts.name}`", facts.equation, facts.domain, facts.proof, str(facts.laws))
@@ -187,7 +127,7 @@ def optimisations_page() -> str:
     lines = ["# Optimisations", NOTE, ""]
     lines.append("What `Opt(op, axis, arg)` does to a plan ([optimiser](../optimiser.md)).")
     lines.append("")
-    lines += _table(
+    lines += table(
         ("op", "effect", "refused"),
         ((op.value, spec.effect, spec.refused) for op, spec in OPTS.items()),
     )
@@ -203,7 +143,10 @@ def pages() -> dict[str, str]:
         "rules.md": rules_page(),
         "optimisations.md": optimisations_page(),
     }
-    return {**found, **{f"{level}.md": level_page(level) for level in LEVELS}}
+    for level in LEVELS:
+        for name, rows in families(level, catalogue.all_rows()).items():
+            found[f"{name}.md"] = page(name, rows)
+    return found
 
 
 def describe(name: str) -> str:
@@ -239,8 +182,8 @@ def _case_text(case: Case) -> str:
 def _row_text(row: Row) -> str:
     lines = [row.id, f"  {row.sentence}", f"  error rule: {row.error_rule}"]
     lines.append(f"  rung: {row.rung.title}")
-    lines.append(f"  needs: {_needs_text(row)}")
-    lines.append(f"  cases: {_counts(row)} (quick / full)")
+    lines.append(f"  needs: {needs_text(row)}")
+    lines.append(f"  cases: {counts(row)} (quick / full)")
     lines.append("  clauses:")
     for label in row.clauses:
         found = clause(label)
@@ -265,5 +208,5 @@ def write(folder: Path) -> list[Path]:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m tinyref_spec.pages OUT")
-    for page in write(Path(sys.argv[1])):
-        sys.stdout.write(f"{page}\n")
+    for path in write(Path(sys.argv[1])):
+        sys.stdout.write(f"{path}\n")

@@ -175,13 +175,13 @@ def test_a_shard_that_is_none_is_refused(suite: Path, text: str) -> None:
 
 
 def test_the_default_checks(noxfile: ModuleType) -> None:
-    assert noxfile.nox.options.sessions == ["lint", "types", "tests", "conform", "fuzz"]
+    assert noxfile.nox.options.sessions == ["lint", "types", "docs", "tests", "conform", "fuzz"]
     session = Session()
     noxfile.tests(session)
     (command,) = session.commands
     assert command == ("pytest", "-n", "auto", "-m", "not slow")
     assert session.success_codes == [0]
-    assert session.installed == [".[test,lint,types]", ".[opencl,webgpu]"]
+    assert session.installed == [".[test,lint,types]", ".[opencl,webgpu]", ".[docs]"]
     assert session.warnings == []
 
 

@@ -11,6 +11,13 @@ class _GlobalCounters:
     kernel_count: kernels launched. global_ops: arithmetic operations, as the kernels' ASTs count
     them. global_mem: bytes that kernels load and store at least once. time_sum_s: seconds in
     kernels that were timed (DEBUG of 2 and more).
+
+    Examples:
+        >>> from tinyref import GlobalCounters
+        >>> x, before = Tensor([1, 2]).realize(), GlobalCounters.kernel_count
+        >>> _ = (x + 1).realize()
+        >>> GlobalCounters.kernel_count - before
+        1
     """
 
     def __init__(self) -> None:

@@ -70,6 +70,10 @@ class Conv2d(Layer):
     *kernel), bias (out_channels,). `padding` is a number, one for each axis, two for each axis
     from the last backwards, "same" or "valid". Weights start uniform within
     1 / sqrt(in_channels / groups * kernel elements). See `Tensor.conv2d`.
+
+    Examples:
+        >>> nn.Conv2d(3, 8, kernel_size=3, padding=1)(Tensor.zeros(1, 3, 10, 10)).shape
+        (1, 8, 10, 10)
     """
 
     def __init__(
@@ -112,7 +116,12 @@ def Conv1d(  # noqa: N802  a layer, and named like one
     groups: int = 1,
     bias: bool = True,
 ) -> Conv2d:
-    """A `Conv2d` over one axis: input (batch, in_channels, size)."""
+    """A `Conv2d` over one axis: input (batch, in_channels, size).
+
+    Examples:
+        >>> nn.Conv1d(3, 8, kernel_size=3)(Tensor.zeros(1, 3, 10)).shape
+        (1, 8, 8)
+    """
     kernel = (integer(kernel_size, "Conv1d: kernel_size"),)
     return Conv2d(in_channels, out_channels, kernel, stride, padding, dilation, groups, bias)
 
@@ -122,6 +131,10 @@ class ConvTranspose2d(Layer):
 
     Shapes: input (batch, in_channels, *sizes), weight (in_channels, out_channels / groups,
     *kernel), bias (out_channels,). See `Tensor.conv_transpose2d`.
+
+    Examples:
+        >>> nn.ConvTranspose2d(3, 8, kernel_size=2, stride=2)(Tensor.zeros(1, 3, 5, 5)).shape
+        (1, 8, 10, 10)
     """
 
     def __init__(
@@ -173,7 +186,12 @@ def ConvTranspose1d(  # noqa: N802  a layer, and named like one
     groups: int = 1,
     bias: bool = True,
 ) -> ConvTranspose2d:
-    """A `ConvTranspose2d` over one axis: input (batch, in_channels, size)."""
+    """A `ConvTranspose2d` over one axis: input (batch, in_channels, size).
+
+    Examples:
+        >>> nn.ConvTranspose1d(3, 8, kernel_size=2, stride=2)(Tensor.zeros(1, 3, 5)).shape
+        (1, 8, 10)
+    """
     return ConvTranspose2d(
         in_channels,
         out_channels,

@@ -23,6 +23,11 @@ class Linear(Layer):
 
     Shapes: input (..., in_features), output (..., out_features), weight (out_features,
     in_features), bias (out_features,). Both start uniform within 1 / sqrt(in_features).
+
+    Examples:
+        >>> layer = nn.Linear(2, 3)
+        >>> layer(Tensor([[1.0, 2.0]])).shape
+        (1, 3)
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -48,6 +53,11 @@ class Embedding(Layer):
     Shapes: input (...) of an integer type, output (..., embed_size). The table starts as
     `Tensor.glorot_uniform`. A number outside 0 to vocab_size - 1 gives what indexing by a tensor
     gives. Only the rows that are asked for are read.
+
+    Examples:
+        >>> layer = nn.Embedding(vocab_size=10, embed_size=4)
+        >>> layer(Tensor([[1, 2, 3]])).shape
+        (1, 3, 4)
     """
 
     def __init__(self, vocab_size: int, embed_size: int) -> None:

@@ -40,6 +40,11 @@ class BatchNorm(Layer):
     variance), which also move the running ones: r = (1 - momentum) r + momentum s, where the
     variance s is the unbiased one. Else by the running ones. Shapes: input (batch, sz, ...).
     Source: Ioffe and Szegedy, "Batch Normalization", 2015.
+
+    Examples:
+        >>> layer = nn.BatchNorm(2)
+        >>> layer(Tensor([[1.0, 2.0], [3.0, 4.0]])).shape
+        (2, 2)
     """
 
     def __init__(
@@ -101,6 +106,10 @@ class GroupNorm(Layer):
 
     Shapes: input (batch, num_channels, ...), weight and bias (num_channels,). Source: Wu and He,
     "Group Normalization", 2018.
+
+    Examples:
+        >>> nn.GroupNorm(1, 2, eps=0.0)(Tensor([[1.0, 3.0]])).tolist()
+        [[-1.0, 1.0]]
     """
 
     def __init__(
@@ -129,6 +138,10 @@ class InstanceNorm(GroupNorm):
     """Normalises each channel of each sample over the axes after it: groups of one channel.
 
     Source: Ulyanov, Vedaldi and Lempitsky, "Instance Normalization", 2016.
+
+    Examples:
+        >>> nn.InstanceNorm(1, eps=0.0)(Tensor([[[1.0, 3.0]]])).tolist()
+        [[[-1.0, 1.0]]]
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
@@ -140,6 +153,10 @@ class LayerNorm(Layer):
     """Normalises over the last axes, whose sizes are `normalized_shape`.
 
     Weight and bias have that shape. Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+
+    Examples:
+        >>> nn.LayerNorm(2, eps=0.0)(Tensor([[1.0, 3.0]])).tolist()
+        [[-1.0, 1.0]]
     """
 
     def __init__(
@@ -171,7 +188,12 @@ class LayerNorm(Layer):
 
 
 class LayerNorm2d(LayerNorm):
-    """A `LayerNorm` over the channels (axis 1) of images: (batch, channels, rows, columns)."""
+    """A `LayerNorm` over the channels (axis 1) of images: (batch, channels, rows, columns).
+
+    Examples:
+        >>> nn.LayerNorm2d(3)(Tensor.zeros(1, 3, 2, 2)).shape
+        (1, 3, 2, 2)
+    """
 
     def __call__(self, x: Tensor) -> Tensor:
         check_input(x, "LayerNorm2d")
@@ -188,6 +210,10 @@ class RMSNorm(Layer):
 
     Computed in at least float32 and rounded to the type of `x` before the weight. Source: Zhang
     and Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    Examples:
+        >>> nn.RMSNorm(2, eps=0.0)(Tensor([[3.0, 3.0]])).tolist()
+        [[1.0, 1.0]]
     """
 
     def __init__(self, dim: int, eps: float = 1e-6) -> None:

@@ -55,6 +55,14 @@ class Optimizer(ABC):
     params: tensors of a model; those that are no parameters (see `_trainable`) are left alone.
     lr: the learning rate, kept as a tensor of shape (1,), so that a schedule can assign to it, a
     captured step too. Raises `UserError` where there is nothing to train.
+
+    Examples:
+        >>> weight = Tensor([1.0], requires_grad=True)
+        >>> optimiser = nn.optim.SGD([weight], lr=0.25)
+        >>> _ = (2 * weight).sum().backward()
+        >>> optimiser.zero_grad()
+        >>> weight.grad is None
+        True
     """
 
     def __init__(self, params: list[Tensor], lr: float) -> None:
@@ -127,6 +135,11 @@ class LARS(Optimizer):
     The trust ratio is tcoef |w| / (|g| + weight_decay |w|), 1 where a norm is 0 or `tcoef` is 0.
     `classic`: the velocity holds steps (gradient times rate) instead of gradients. Source: You,
     Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.
+
+    Examples:
+        >>> optimiser = nn.optim.LARS([Tensor([1.0], requires_grad=True)], lr=0.5)
+        >>> optimiser.lr.item()
+        0.5
     """
 
     def __init__(
@@ -176,6 +189,15 @@ class SGD(LARS):
     """Gradient descent, with momentum (Polyak, 1964; Nesterov, 1983) if that is above 0.
 
     `weight_decay` adds that much of the parameter to its gradient.
+
+    Examples:
+        >>> weight = Tensor([1.0], requires_grad=True)
+        >>> optimiser = nn.optim.SGD([weight], lr=0.25)
+        >>> with Tensor.train():
+        ...     _ = (2 * weight).sum().backward()
+        ...     optimiser.step()
+        >>> weight.item()
+        0.5
     """
 
     def __init__(
@@ -196,6 +218,11 @@ class LAMB(Optimizer):
     The decay of weights is decoupled: added to the step, not to the gradient. Sources: You et al.,
     "Large Batch Optimization for Deep Learning", 2019; Kingma and Ba, "Adam", 2014; Loshchilov and
     Hutter, "Decoupled Weight Decay Regularization", 2017.
+
+    Examples:
+        >>> optimiser = nn.optim.LAMB([Tensor([1.0], requires_grad=True)], lr=0.5)
+        >>> optimiser.lr.item()
+        0.5
     """
 
     def __init__(
@@ -250,7 +277,17 @@ class LAMB(Optimizer):
 
 
 class AdamW(LAMB):
-    """Adam with decoupled decay of weights (Loshchilov and Hutter, 2017)."""
+    """Adam with decoupled decay of weights (Loshchilov and Hutter, 2017).
+
+    Examples:
+        >>> weight = Tensor([1.0], requires_grad=True)
+        >>> optimiser = nn.optim.AdamW([weight], lr=0.5, weight_decay=0.0)
+        >>> with Tensor.train():
+        ...     _ = (2 * weight).sum().backward()
+        ...     optimiser.step()
+        >>> round(weight.item(), 4)
+        0.5
+    """
 
     def __init__(
         self,
@@ -265,7 +302,17 @@ class AdamW(LAMB):
 
 
 class Adam(LAMB):
-    """Adam (Kingma and Ba, 2014), without decay of weights."""
+    """Adam (Kingma and Ba, 2014), without decay of weights.
+
+    Examples:
+        >>> weight = Tensor([1.0], requires_grad=True)
+        >>> optimiser = nn.optim.Adam([weight], lr=0.5)
+        >>> with Tensor.train():
+        ...     _ = (2 * weight).sum().backward()
+        ...     optimiser.step()
+        >>> round(weight.item(), 4)
+        0.5
+    """
 
     def __init__(
         self,
@@ -279,7 +326,14 @@ class Adam(LAMB):
 
 
 class OptimizerGroup(Optimizer):
-    """Several optimisers as one: each moves its own parameters, in one step."""
+    """Several optimisers as one: each moves its own parameters, in one step.
+
+    Examples:
+        >>> first, second = (Tensor([1.0], requires_grad=True) for _ in range(2))
+        >>> group = nn.optim.OptimizerGroup(nn.optim.SGD([first], lr=0.25), nn.optim.Adam([second]))
+        >>> len(group.params)
+        2
+    """
 
     def __init__(self, *optimizers: Optimizer) -> None:
         if not optimizers:

@@ -19,6 +19,11 @@ class LSTMCell(Layer):
     input_size), weight_hh (4 hidden_size, hidden_size), biases (4 hidden_size,). A state of None is
     zeros. Weights start uniform within 1 / sqrt(hidden_size), biases at 0. Source: Hochreiter and
     Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers et al., 2000.
+
+    Examples:
+        >>> hidden, cell = nn.LSTMCell(2, 3)(Tensor([[1.0, 2.0]]))
+        >>> hidden.shape, cell.shape
+        ((1, 3), (1, 3))
     """
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:

@@ -24,7 +24,14 @@ class Tensor(Saving):
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that `backward` added up here, or None."""
+        """The gradient that `backward` added up here, or None.
+
+        Examples:
+            >>> x = Tensor([2.0], requires_grad=True)
+            >>> _ = (3 * x).sum().backward()
+            >>> x.grad.tolist()
+            [3.0]
+        """
         return self._grad
 
     @grad.setter
@@ -63,6 +70,12 @@ class Tensor(Saving):
         Leaves are tensors that were not computed from others. `gradient` weighs the elements of
         this tensor; it may be left out only where there are no axes. The gradients themselves
         have no gradient: see `gradient` for that.
+
+        Examples:
+            >>> x = Tensor([2.0, 3.0], requires_grad=True)
+            >>> _ = x.square().sum().backward()
+            >>> x.grad.tolist()
+            [4.0, 6.0]
         """
         seed = self._seed(gradient, "backward")
         if not self._value.requires_grad:
@@ -90,6 +103,11 @@ class Tensor(Saving):
 
         Targets need not require grad. Raises `UserError` for a target that this tensor does not
         depend on, unless `materialize_grads` asks for zeros there.
+
+        Examples:
+            >>> x = Tensor([2.0, 3.0])
+            >>> x.square().sum().gradient(x)[0].tolist()
+            [4.0, 6.0]
         """
         for place, target in enumerate(targets):
             if not isinstance(target, Tensor):
@@ -113,17 +131,37 @@ class Tensor(Saving):
     # These names are those of Python's types: nothing may follow them that is annotated with one.
 
     def half(self) -> Self:
-        """Cast to float16."""
+        """Cast to float16.
+
+        Examples:
+            >>> Tensor([1.0]).half().dtype
+            dtypes.float16
+        """
         return self._cast(dtypes.float16)
 
     def float(self) -> Self:
-        """Cast to float32."""
+        """Cast to float32.
+
+        Examples:
+            >>> Tensor([1, 2]).float().tolist()
+            [1.0, 2.0]
+        """
         return self._cast(dtypes.float32)
 
     def int(self) -> Self:
-        """Cast to int32."""
+        """Cast to int32.
+
+        Examples:
+            >>> Tensor([1.75]).int().tolist()
+            [1]
+        """
         return self._cast(dtypes.int32)
 
     def bool(self) -> Self:
-        """Cast to bool: true where an element is not zero."""
+        """Cast to bool: true where an element is not zero.
+
+        Examples:
+            >>> Tensor([0, 3]).bool().tolist()
+            [False, True]
+        """
         return self._cast(dtypes.bool)

@@ -28,6 +28,12 @@ class Variable:
 
     `Variable("n", 1, 16).bind(5)` is a size that tensors accept: kernels are compiled once for the
     variable and run with the value. Raises `UserError` for an empty or negative range.
+
+    Examples:
+        >>> from tinyref import Variable
+        >>> length = Variable("length", 1, 4)
+        >>> [Tensor([1, 2, 3, 4])[: length.bind(n)].sum().item() for n in (2, 3)]
+        [3, 6]
     """
 
     __slots__ = ("maximum", "minimum", "name", "node")

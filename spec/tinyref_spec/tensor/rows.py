@@ -48,27 +48,28 @@ from tinyref_spec.tensor.run import run_backward, run_forward, run_refused
 class Family:
     """The functions of one module of the tables, and the calls that each of them refuses."""
 
+    name: str
     functions: tuple[Function, ...]
     refused: Refusals
 
 
 # One line for each module of the tables.
 FAMILIES: tuple[Family, ...] = (
-    Family(functions.FUNCTIONS, functions.REFUSED),
-    Family(indexing.FUNCTIONS, indexing.REFUSED),
-    Family(mathematics.FUNCTIONS, mathematics.REFUSED),
-    Family(creation.FUNCTIONS, creation.REFUSED),
-    Family(random.FUNCTIONS, random.REFUSED),
-    Family(scans.FUNCTIONS, scans.REFUSED),
-    Family(selection.FUNCTIONS, selection.REFUSED),
-    Family(sorting.FUNCTIONS, sorting.REFUSED),
-    Family(windows.FUNCTIONS, windows.REFUSED),
-    Family(attention.FUNCTIONS, attention.REFUSED),
-    Family(losses.FUNCTIONS, losses.REFUSED),
-    Family(shaping.FUNCTIONS, shaping.REFUSED),
-    Family(movement.FUNCTIONS, movement.REFUSED),
-    Family(contraction.FUNCTIONS, contraction.REFUSED),
-    Family(placement.FUNCTIONS, placement.REFUSED),
+    Family("basic", functions.FUNCTIONS, functions.REFUSED),
+    Family("indexing", indexing.FUNCTIONS, indexing.REFUSED),
+    Family("mathematics", mathematics.FUNCTIONS, mathematics.REFUSED),
+    Family("creation", creation.FUNCTIONS, creation.REFUSED),
+    Family("random", random.FUNCTIONS, random.REFUSED),
+    Family("scans", scans.FUNCTIONS, scans.REFUSED),
+    Family("selection", selection.FUNCTIONS, selection.REFUSED),
+    Family("sorting", sorting.FUNCTIONS, sorting.REFUSED),
+    Family("windows", windows.FUNCTIONS, windows.REFUSED),
+    Family("attention", attention.FUNCTIONS, attention.REFUSED),
+    Family("losses", losses.FUNCTIONS, losses.REFUSED),
+    Family("shaping", shaping.FUNCTIONS, shaping.REFUSED),
+    Family("movement", movement.FUNCTIONS, movement.REFUSED),
+    Family("contraction", contraction.FUNCTIONS, contraction.REFUSED),
+    Family("placement", placement.FUNCTIONS, placement.REFUSED),
 )
 FUNCTIONS: tuple[Function, ...] = tuple(
     function for family in FAMILIES for function in family.functions

@@ -67,6 +67,11 @@ def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
     Plain types keep their type, and are a view where `t` lies on DISK; quantised types give
     float32, computed on the default device where `t` lies on one that runs no kernels. Raises
     `UserError` for other types, for too few bytes, and where `n` is no whole number of blocks.
+
+    Examples:
+        >>> block = Tensor([0, 0, 128, 63], dtype=dtypes.uint8)  # the bytes of a float32, of type 0
+        >>> nn.state.ggml_data_to_tensor(block, 1, 0).item()
+        1.0
     """
     tensor = tensor_of_bytes(t, "ggml_data_to_tensor")
     needed = bytes_of(n, ggml_type)

@@ -48,6 +48,15 @@ def gguf_load(tensor: Tensor | str | PurePath) -> tuple[dict[str, Any], dict[str
     those of quantised types are computed, as float32, when an element is needed (see
     `ggml_data_to_tensor`). Raises `UserError` for bytes that are no such file, and `DeviceError`
     for a file that cannot be read.
+
+    Examples:
+        >>> import struct
+        >>> key = b"general.name"
+        >>> head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1)  # version 3: no tensors, one key
+        >>> data = head + struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, 4) + b"tiny"
+        >>> metadata, tensors = nn.state.gguf_load(Tensor(data))
+        >>> metadata, tensors
+        ({'general.name': 'tiny'}, {})
     """
     data = tensor_of_bytes(tensor, "gguf_load")
 

@@ -59,6 +59,13 @@ def safe_load(fn: Tensor | str | PurePath) -> dict[str, Tensor]:
 
     `fn` is a path, or the bytes of a file on any device. Raises `UserError` for bytes that are no
     such file, naming the rule they break, and `DeviceError` for a file that cannot be read.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     nn.state.safe_save({"weight": Tensor([1.0, 2.0])}, f"{folder}/a.safetensors")
+        ...     nn.state.safe_load(f"{folder}/a.safetensors")["weight"].tolist()
+        [1.0, 2.0]
     """
     tensor, start, header = safe_load_metadata(fn)
     found: dict[str, Tensor] = {}
@@ -81,6 +88,15 @@ def safe_load_metadata(t: Tensor | str | PurePath) -> tuple[Tensor, int, dict[st
 
     The header has for each name "dtype", "shape" and "data_offsets", and may have "__metadata__".
     Raises as `safe_load` does.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "a.safetensors")
+        ...     nn.state.safe_save({"w": Tensor([1.0])}, str(file), {"made": "here"})
+        ...     _, _, metadata = nn.state.safe_load_metadata(Tensor(file))
+        >>> metadata["__metadata__"]
+        {'made': 'here'}
     """
     tensor = tensor_of_bytes(t, "safe_load")
     start, header = parsed("safe_load: no safetensors", lambda: _header(tensor))
@@ -190,6 +206,13 @@ def safe_save(
 
     Raises `UserError` for names, metadata and tensors that the format cannot hold, `DeviceError`
     where the file cannot be written; then `fn` is as it was.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     nn.state.safe_save({"weight": Tensor([1.0, 2.0])}, f"{folder}/a.safetensors")
+        ...     nn.state.safe_load(f"{folder}/a.safetensors")["weight"].tolist()
+        [1.0, 2.0]
     """
     if not isinstance(fn, str | os.PathLike):
         raise UserTypeError(f"safe_save: fn is a {type(fn).__name__}, accepted is a path")

@@ -15,13 +15,23 @@ MAX_SHOWN = 10
 
 
 def tar_extract(t: Tensor | str | PurePath) -> dict[str, Tensor]:
-    """The bytes of each regular file in an archive, by its path in it.
+    r"""The bytes of each regular file in an archive, by its path in it.
 
     `t` is a path, or the bytes of an archive on any device. Nothing is written anywhere, and
     directories are passed over; so are links, wherever they lead, with a warning that names them.
     Raises `UserError` for bytes that are no whole archive without compression, and for what has no
     place in one that is only read: devices, sparse files, absolute paths, paths with "..", and two
     files of one path.
+
+    Examples:
+        >>> import io, tarfile
+        >>> packed = io.BytesIO()
+        >>> with tarfile.open(fileobj=packed, mode="w") as archive:
+        ...     entry = tarfile.TarInfo("two.bin")
+        ...     entry.size = 2
+        ...     archive.addfile(entry, io.BytesIO(b"\x05\x06"))
+        >>> nn.state.tar_extract(Tensor(packed.getvalue()))["two.bin"].tolist()
+        [5, 6]
     """
     tensor = tensor_of_bytes(t, "tar_extract")
     links: list[str] = []

@@ -90,6 +90,14 @@ def torch_load(t: Tensor | str | PurePath) -> dict[str, Tensor]:
     other than those of tensors, parameters, storages and plain containers are refused by name.
     Tensors that shared memory are read one by one. Raises `UserError` for bytes that are no such
     file, and `DeviceError` for a file that cannot be read.
+
+    Examples:
+        >>> import io, pickle, zipfile
+        >>> packed = io.BytesIO()  # as torch.save writes it: a zip around a pickle
+        >>> with zipfile.ZipFile(packed, "w") as archive:
+        ...     archive.writestr("file/data.pkl", pickle.dumps({"step": 3}, protocol=2))
+        >>> nn.state.torch_load(Tensor(packed.getvalue()))
+        {'step': 3}
     """
     tensor = tensor_of_bytes(t, "torch_load")
 

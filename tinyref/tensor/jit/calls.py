@@ -53,6 +53,12 @@ class TinyJit(Generic[P, R]):
 
     prune: kernels that depend on no argument, and on nothing that the function assigns to, run
     once with the capture and are not replayed: what they read may not change any more.
+
+    Examples:
+        >>> from tinyref import TinyJit
+        >>> double = TinyJit(lambda x: (x * 2).realize())
+        >>> [double(Tensor([float(number)])).item() for number in range(4)]
+        [0.0, 2.0, 4.0, 6.0]
     """
 
     def __init__(self, fxn: Callable[P, R], *, prune: bool = False) -> None:

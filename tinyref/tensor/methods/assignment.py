@@ -63,6 +63,11 @@ class Assignment(Data):
         keeps what it had. Memory that nothing else holds is written in place. Gradients do not
         flow through an assignment. Raises `UserError` where type or device differ, `x` has
         gradients to lose, or this tensor shows one element at several places.
+
+        Examples:
+            >>> x = Tensor([1, 2]).contiguous().realize()
+            >>> x.assign(Tensor([3, 4])).tolist()
+            [3, 4]
         """
         value = self._assignable(x)
         if is_recording() and value._value.requires_grad:

@@ -35,11 +35,20 @@ class Contraction(Functions):
         """The matrix product: the last axis of this tensor against the last but one of `w`.
 
         Tensors of one axis are vectors; axes before the last two are a batch, which broadcasts.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).dot(Tensor([4, 5, 6])).item()
+            32
         """
         return self._product(w, dtype, "dot")
 
     def matmul(self, x: Self, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The matrix product `self @ x`, or `x @ self` with `reverse`; see `dot`."""
+        """The matrix product `self @ x`, or `x @ self` with `reverse`; see `dot`.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([[1], [1]])).tolist()
+            [[3], [7]]
+        """
         self._factors(x, "matmul")
         return x._product(self, dtype, "matmul") if reverse else self._product(x, dtype, "matmul")
 
@@ -86,6 +95,10 @@ class Contraction(Functions):
         """self @ weight + bias, where a weight of one axis scales each element.
 
         `weight` has shape (inputs, outputs).
+
+        Examples:
+            >>> Tensor([[1.0, 2.0]]).linear(Tensor([[3.0], [4.0]]), Tensor([0.5])).tolist()
+            [[11.5]]
         """
         self._factors(weight, "linear")
         if weight.ndim == 1:
@@ -106,6 +119,10 @@ class Contraction(Functions):
         `->` are summed over; without `->` that is every letter that occurs twice, and the others
         come in alphabetical order, capitals first. `...` stands for axes without a letter, which
         broadcast. More than two operands are multiplied in pairs, the smallest products first.
+
+        Examples:
+            >>> Tensor.einsum("ij,j->i", Tensor([[1, 2], [3, 4]]), Tensor([10, 1])).tolist()
+            [12, 34]
         """
         flat = operands[0] if len(operands) == 1 else operands
         tensors = list(flat) if isinstance(flat, list | tuple) else [flat]

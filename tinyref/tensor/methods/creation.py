@@ -167,7 +167,12 @@ class Creation(Operators):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """Every element is `fill_value`; without `dtype` its kind decides: bool, int32, float32."""
+        """Every element is `fill_value`; without `dtype` its kind decides: bool, int32, float32.
+
+        Examples:
+            >>> Tensor.full((2, 2), 7).tolist()
+            [[7, 7], [7, 7]]
+        """
         sizes = shape_argument(shape, (), "full: shape")
         if isinstance(fill_value, np.generic):
             fill_value = fill_value.item()
@@ -183,12 +188,22 @@ class Creation(Operators):
 
     @classmethod
     def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Zeros of the default float, or of `dtype`; the other keywords are those of `full`."""
+        """Zeros of the default float, or of `dtype`; the other keywords are those of `full`.
+
+        Examples:
+            >>> Tensor.zeros(1, 2).tolist()
+            [[0.0, 0.0]]
+        """
         return cls.full(_shape_of_zeros(shape), **{"fill_value": 0.0, **kwargs})
 
     @classmethod
     def ones(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Ones of the default float, or of `dtype`; the other keywords are those of `full`."""
+        """Ones of the default float, or of `dtype`; the other keywords are those of `full`.
+
+        Examples:
+            >>> Tensor.ones(2).tolist()
+            [1.0, 1.0]
+        """
         return cls.full(_shape_of_zeros(shape), **{"fill_value": 1.0, **kwargs})
 
     @classmethod
@@ -199,7 +214,12 @@ class Creation(Operators):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """Memory that is not written yet: whatever it holds are the elements."""
+        """Memory that is not written yet: whatever it holds are the elements.
+
+        Examples:
+            >>> Tensor.empty(2, 3).shape
+            (2, 3)
+        """
         sizes = _shape_of_zeros(shape)
         target = element_dtype(dtype) or dtypes.default_float
         place = canonical_place(device)
@@ -209,7 +229,12 @@ class Creation(Operators):
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, **kwargs: Any) -> Self:
-        """Ones on the diagonal of an `n` by `m` matrix (`m` is `n` by default), else zeros."""
+        """Ones on the diagonal of an `n` by `m` matrix (`m` is `n` by default), else zeros.
+
+        Examples:
+            >>> Tensor.eye(2).tolist()
+            [[1.0, 0.0], [0.0, 1.0]]
+        """
         rows, columns = fixed(shape_argument(n, (n if m is None else m,), "eye"), "eye")
         wanted, dtype = kwargs.pop("requires_grad", None), kwargs.pop("dtype", None)
         down = cls.arange(rows, **kwargs)._reshape((rows, 1))
@@ -232,6 +257,10 @@ class Creation(Operators):
         """`start`, `start + step`, ... up to before `stop`; one bound alone is `stop`, from 0.
 
         Without `dtype` it is int32, or float32 if a bound is a float. It takes no memory.
+
+        Examples:
+            >>> Tensor.arange(2, 10, 3).tolist()
+            [2, 5, 8]
         """
         first, last = (0, start) if stop is None else (start, stop)
         if isinstance(first, UOp) or isinstance(last, UOp):
@@ -259,6 +288,10 @@ class Creation(Operators):
 
         Of the default float, or of `dtype`: integers are cut off. The other keywords are those of
         `full`.
+
+        Examples:
+            >>> Tensor.linspace(0, 1, 5).tolist()
+            [0.0, 0.25, 0.5, 0.75, 1.0]
         """
         count = integer(steps, "linspace: steps")
         dimension(count, "linspace: steps")
@@ -293,6 +326,10 @@ class Creation(Operators):
         """Every element is `fill_value`; shape, type and device are this tensor's unless named.
 
         On several devices each has the part that it has of this tensor.
+
+        Examples:
+            >>> Tensor([1.0, 2.0]).full_like(7).tolist()
+            [7.0, 7.0]
         """
         settings = {"fill_value": fill_value, "dtype": self.dtype, **kwargs}
         return self._made_like(self.full, self.shape, settings)
@@ -308,11 +345,21 @@ class Creation(Operators):
         return made
 
     def zeros_like(self, **kwargs: Any) -> Self:
-        """Zeros in this tensor's shape, type and device."""
+        """Zeros in this tensor's shape, type and device.
+
+        Examples:
+            >>> Tensor([3, 4]).zeros_like().tolist()
+            [0, 0]
+        """
         return self.full_like(0, **kwargs)
 
     def ones_like(self, **kwargs: Any) -> Self:
-        """Ones in this tensor's shape, type and device."""
+        """Ones in this tensor's shape, type and device.
+
+        Examples:
+            >>> Tensor([3, 4]).ones_like().tolist()
+            [1, 1]
+        """
         return self.full_like(1, **kwargs)
 
 

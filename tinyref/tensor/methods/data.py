@@ -270,7 +270,12 @@ class Data(Creation):
     __slots__ = ()
 
     def realize(self, *lst: Self, do_update_stats: bool = True) -> Self:
-        """Computes this tensor, and those in `lst`, now; returns this tensor."""
+        """Computes this tensor, and those in `lst`, now; returns this tensor.
+
+        Examples:
+            >>> (Tensor([1, 2]) + 1).realize().tolist()
+            [2, 3]
+        """
         if do_update_stats:
             compute([self, *lst])
             return self
@@ -287,12 +292,21 @@ class Data(Creation):
 
         Each kernel among the items has the `names` of the functions that it computes. Raises
         `UserError` for graphs that no order of kernels computes.
+
+        Examples:
+            >>> len((Tensor([1, 2]) + 1).sum().schedule().kernels)
+            1
         """
         outputs = [(tensor._node, tensor._device) for tensor in (self, *lst)]
         return schedule(outputs, _Watched([node for node, _ in outputs]).graphs())
 
     def numpy(self) -> HostArray:
-        """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes."""
+        """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes.
+
+        Examples:
+            >>> Tensor([[1, 2]]).numpy().shape
+            (1, 2)
+        """
         shape = bound_sizes(self.shape)
         if len(shape) > MAX_AXES:
             raise UserError(
@@ -350,14 +364,24 @@ class Data(Creation):
         return found
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers; one number without axes."""
+        """The elements as nested lists of Python numbers; one number without axes.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).tolist()
+            [[1, 2], [3, 4]]
+        """
         array = self.numpy()
         if self.dtype.is_float:
             array = array.astype(np.float64)
         return array.tolist()
 
     def item(self) -> ConstType:
-        """The only element as a Python number. Raises `UserError` unless there is exactly one."""
+        """The only element as a Python number. Raises `UserError` unless there is exactly one.
+
+        Examples:
+            >>> Tensor([[7]]).item()
+            7
+        """
         if math.prod(bound_sizes(self.shape)) != 1:
             raise UserError(
                 f"item: shape {describe_shape(self.shape)} has "
@@ -369,6 +393,10 @@ class Data(Creation):
         """The elements as a memoryview of the tensor's shape, in a copy on the host.
 
         Raises `UserError` for bfloat16 and fp8, for which a memoryview has no format.
+
+        Examples:
+            >>> Tensor([1, 2]).data().tolist()
+            [1, 2]
         """
         if self.dtype is dtypes.bfloat16 or self.dtype in dtypes.fp8s:
             raise UserTypeError(
@@ -440,17 +468,33 @@ class Data(Creation):
     # New elements
 
     def clone(self) -> Self:
-        """The same elements in a tensor of its own, through which gradients flow."""
+        """The same elements in a tensor of its own, through which gradients flow.
+
+        Examples:
+            >>> x = Tensor([1, 2])
+            >>> x.clone().tolist(), x.clone() is x
+            ([1, 2], False)
+        """
         return self._apply(Ops.CONTIGUOUS)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Says whether `backward` fills `grad`; returns this tensor."""
+        """Says whether `backward` fills `grad`; returns this tensor.
+
+        Examples:
+            >>> Tensor([1.0]).requires_grad_().requires_grad
+            True
+        """
         self._request_gradient(requires_grad)
         return self
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow to this tensor, or through it."""
+        """Whether gradients flow to this tensor, or through it.
+
+        Examples:
+            >>> Tensor([1.0], requires_grad=True).requires_grad
+            True
+        """
         return self._value.requires_grad
 
     @requires_grad.setter
@@ -458,7 +502,14 @@ class Data(Creation):
         self._request_gradient(requires_grad)
 
     def to_(self, device: Place | None) -> Self:
-        """Moves this tensor itself to another device, or to several; returns it."""
+        """Moves this tensor itself to another device, or to several; returns it.
+
+        Examples:
+            >>> x = Tensor([1, 2])
+            >>> _ = x.to_("PYTHON")
+            >>> x.device
+            'PYTHON'
+        """
         return self._move(lambda: self.to(device))
 
     def _move(self, moving: Callable[[], Self]) -> Self:
@@ -479,6 +530,11 @@ class Data(Creation):
         """This tensor stands for what `x` stands for, and is a view of it; returns this tensor.
 
         Raises `UserError` where shapes differ, unless that is allowed.
+
+        Examples:
+            >>> x = Tensor([1, 2])
+            >>> x.replace(Tensor([3, 4])).tolist()
+            [3, 4]
         """
         if not isinstance(x, Data):
             raise UserTypeError(f"replace: got a {type(x).__name__}, accepted is a Tensor")

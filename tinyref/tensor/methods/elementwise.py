@@ -126,24 +126,44 @@ class Elementwise(TensorCore):
     # Arithmetic of two
 
     def add(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self + x; integers wrap, bool is OR."""
+        """self + x; integers wrap, bool is OR.
+
+        Examples:
+            >>> Tensor([1, 2]).add(Tensor([10, 20])).tolist()
+            [11, 22]
+        """
         left, right = self._pair(x, "add", reverse)
         return left._apply(Ops.OR if left.dtype.is_bool else Ops.ADD, right)
 
     def sub(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self - x; integers wrap, bool is refused."""
+        """self - x; integers wrap, bool is refused.
+
+        Examples:
+            >>> Tensor([5, 6]).sub(1).tolist()
+            [4, 5]
+        """
         left, right = self._pair(x, "sub", reverse)
         if left.dtype.is_bool:
             raise UserTypeError("sub: bool has no difference: use ^ or logical_not, or cast to int")
         return left._apply(Ops.SUB, right)
 
     def mul(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self * x; integers wrap, bool is AND."""
+        """self * x; integers wrap, bool is AND.
+
+        Examples:
+            >>> Tensor([2, 3]).mul(4).tolist()
+            [8, 12]
+        """
         left, right = self._pair(x, "mul", reverse)
         return left._apply(Ops.AND if left.dtype.is_bool else Ops.MUL, right)
 
     def idiv(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """The quotient of integers, rounded towards zero (`//` rounds down); floats are refused."""
+        """The quotient of integers, rounded towards zero (`//` rounds down); floats are refused.
+
+        Examples:
+            >>> Tensor([-7, 7]).idiv(2).tolist()
+            [-3, 3]
+        """
         left, right = self._pair(x, "idiv", reverse)
         require_integer("idiv", left.dtype, accept_bool=False)
         return left._apply(Ops.IDIV, right)
@@ -153,6 +173,10 @@ class Elementwise(TensorCore):
 
         Integers accept a non-negative integer number as exponent, exact modulo 2^n; every other
         combination of integers is refused, because its result is no integer.
+
+        Examples:
+            >>> Tensor([2.0, 3.0]).pow(2).tolist()
+            [4.0, 9.0]
         """
         if not reverse and is_scalar(x) and not isinstance(x, bool):
             number = cast(ConstType, x)
@@ -205,30 +229,60 @@ class Elementwise(TensorCore):
         return left._apply(op, right)
 
     def bitwise_and(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self & x on integers and bools."""
+        """self & x on integers and bools.
+
+        Examples:
+            >>> Tensor([0b1100]).bitwise_and(0b1010).item() == 0b1000
+            True
+        """
         return self._bits(Ops.AND, x, "bitwise_and", reverse)
 
     def bitwise_or(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self | x on integers and bools."""
+        """self | x on integers and bools.
+
+        Examples:
+            >>> Tensor([0b1100]).bitwise_or(0b1010).item() == 0b1110
+            True
+        """
         return self._bits(Ops.OR, x, "bitwise_or", reverse)
 
     def bitwise_xor(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self ^ x on integers and bools."""
+        """self ^ x on integers and bools.
+
+        Examples:
+            >>> Tensor([0b1100]).bitwise_xor(0b1010).item() == 0b0110
+            True
+        """
         return self._bits(Ops.XOR, x, "bitwise_xor", reverse)
 
     def bitwise_not(self) -> Self:
-        """~self: every bit turned; on bools the logical negation."""
+        """~self: every bit turned; on bools the logical negation.
+
+        Examples:
+            >>> Tensor([0, -1]).bitwise_not().tolist()
+            [-1, 0]
+        """
         require_integer("bitwise_not", self.dtype)
         if self.dtype.is_bool:
             return self.logical_not()
         return self._bits(Ops.XOR, self.dtype.maximum if self.dtype.is_unsigned else -1, "", False)
 
     def lshift(self, x: int) -> Self:
-        """self << x for a number of bits from 0 to the width minus 1."""
+        """self << x for a number of bits from 0 to the width minus 1.
+
+        Examples:
+            >>> Tensor([3], dtype=dtypes.uint32).lshift(2).item()
+            12
+        """
         return self._shift(Ops.SHL, x, "lshift")
 
     def rshift(self, x: int) -> Self:
-        """self >> x for a number of bits from 0 to the width minus 1; the sign is kept."""
+        """self >> x for a number of bits from 0 to the width minus 1; the sign is kept.
+
+        Examples:
+            >>> Tensor([12], dtype=dtypes.uint32).rshift(2).item()
+            3
+        """
         return self._shift(Ops.SHR, x, "rshift")
 
     def _shift(self, op: Ops, x: object, name: str) -> Self:
@@ -253,32 +307,62 @@ class Elementwise(TensorCore):
         return self._pair(number, name)
 
     def ne(self, x: Self | ConstType) -> Self:
-        """self != x as bool; true where either side is NaN."""
+        """self != x as bool; true where either side is NaN.
+
+        Examples:
+            >>> Tensor([1, 2]).ne(Tensor([1, 3])).tolist()
+            [False, True]
+        """
         left, right = self._comparands(x, "ne")
         return left._apply(Ops.CMPNE, right)
 
     def eq(self, x: Self | ConstType) -> Self:
-        """self == x as bool; false where either side is NaN."""
+        """self == x as bool; false where either side is NaN.
+
+        Examples:
+            >>> Tensor([1, 2]).eq(Tensor([1, 3])).tolist()
+            [True, False]
+        """
         left, right = self._comparands(x, "eq")
         return left._apply(Ops.CMPNE, right).logical_not()
 
     def lt(self, x: Self | ConstType) -> Self:
-        """self < x as bool; false where either side is NaN."""
+        """self < x as bool; false where either side is NaN.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).lt(2).tolist()
+            [True, False, False]
+        """
         left, right = self._comparands(x, "lt")
         return left._is_less(right)
 
     def gt(self, x: Self | ConstType) -> Self:
-        """self > x as bool; false where either side is NaN."""
+        """self > x as bool; false where either side is NaN.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).gt(2).tolist()
+            [False, False, True]
+        """
         left, right = self._comparands(x, "gt")
         return right._is_less(left)
 
     def le(self, x: Self | ConstType) -> Self:
-        """self <= x as bool; false where either side is NaN."""
+        """self <= x as bool; false where either side is NaN.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).le(2).tolist()
+            [True, True, False]
+        """
         left, right = self._comparands(x, "le")
         return left._at_most(right)
 
     def ge(self, x: Self | ConstType) -> Self:
-        """self >= x as bool; false where either side is NaN."""
+        """self >= x as bool; false where either side is NaN.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).ge(2).tolist()
+            [False, True, True]
+        """
         left, right = self._comparands(x, "ge")
         return right._at_most(left)
 
@@ -292,55 +376,110 @@ class Elementwise(TensorCore):
         return self._is_less(other)._apply(Ops.OR, self.eq(other))
 
     def isnan(self) -> Self:
-        """True where an element is NaN."""
+        """True where an element is NaN.
+
+        Examples:
+            >>> Tensor([1.0, float("nan")]).isnan().tolist()
+            [False, True]
+        """
         return self._apply(Ops.CMPNE, self)
 
     # Functions of one
 
     def neg(self) -> Self:
-        """-self; integers wrap, bool is refused."""
+        """-self; integers wrap, bool is refused.
+
+        Examples:
+            >>> Tensor([1, -2]).neg().tolist()
+            [-1, 2]
+        """
         if self.dtype.is_bool:
             raise UserTypeError("neg: bool has no negative: use logical_not, or cast to int")
         compute_dtype("neg", self.dtype)
         return self._apply(Ops.NEG)
 
     def logical_not(self) -> Self:
-        """True where an element is zero."""
+        """True where an element is zero.
+
+        Examples:
+            >>> Tensor([0, 3]).logical_not().tolist()
+            [True, False]
+        """
         truth = self._cast(dtypes.bool)
         return truth._apply(Ops.CMPNE, self._constant(True, dtypes.bool)._broadcast_to(self.shape))
 
     def reciprocal(self) -> Self:
-        """1 / self; integers give the default float."""
+        """1 / self; integers give the default float.
+
+        Examples:
+            >>> Tensor([2.0, 4.0]).reciprocal().tolist()
+            [0.5, 0.25]
+        """
         return self._as_float("reciprocal")._apply(Ops.RECIP)
 
     def sqrt(self) -> Self:
-        """The square root; NaN below zero, -0 for -0."""
+        """The square root; NaN below zero, -0 for -0.
+
+        Examples:
+            >>> Tensor([4.0, 9.0]).sqrt().tolist()
+            [2.0, 3.0]
+        """
         return self._as_float("sqrt")._apply(Ops.SQRT)
 
     def rsqrt(self) -> Self:
-        """1 / sqrt(self)."""
+        """1 / sqrt(self).
+
+        Examples:
+            >>> Tensor([4.0, 0.25]).rsqrt().tolist()
+            [0.5, 2.0]
+        """
         return self.sqrt().reciprocal()
 
     def exp2(self) -> Self:
-        """2 ** self."""
+        """2 ** self.
+
+        Examples:
+            >>> Tensor([3.0, -1.0]).exp2().tolist()
+            [8.0, 0.5]
+        """
         return self._as_float("exp2")._apply(Ops.EXP2)
 
     def log2(self) -> Self:
-        """The logarithm to base 2; -inf for 0, NaN below."""
+        """The logarithm to base 2; -inf for 0, NaN below.
+
+        Examples:
+            >>> Tensor([8.0, 0.5]).log2().tolist()
+            [3.0, -1.0]
+        """
         return self._as_float("log2")._apply(Ops.LOG2)
 
     def sin(self) -> Self:
-        """The sine of radians; NaN for an infinity."""
+        """The sine of radians; NaN for an infinity.
+
+        Examples:
+            >>> Tensor([0.0]).sin().item()
+            0.0
+        """
         return self._as_float("sin")._apply(Ops.SIN)
 
     def square(self) -> Self:
-        """self * self."""
+        """self * self.
+
+        Examples:
+            >>> Tensor([-2, 3]).square().tolist()
+            [4, 9]
+        """
         return self.mul(self)
 
     def clamp(
         self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
     ) -> Self:
-        """Not below `min_` and not above `max_`, where they are given; NaN stays NaN."""
+        """Not below `min_` and not above `max_`, where they are given; NaN stays NaN.
+
+        Examples:
+            >>> Tensor([-1, 2, 9]).clamp(0, 5).tolist()
+            [0, 2, 5]
+        """
         if min_ is None and max_ is None:
             raise UserError("clamp: min_ and max_ are both None: accepted is at least one bound")
         for name, bound in (("min_", min_), ("max_", max_)):
@@ -352,22 +491,43 @@ class Elementwise(TensorCore):
     def clip(
         self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
     ) -> Self:
-        """The same as `clamp`."""
+        """The same as `clamp`.
+
+        Examples:
+            >>> Tensor([-1, 2, 9]).clip(0, 5).tolist()
+            [0, 2, 5]
+        """
         return self.clamp(min_, max_)
 
     def relu(self) -> Self:
-        """The element where it is above 0, else 0; NaN stays NaN. The slope at 0 is 0."""
+        """The element where it is above 0, else 0; NaN stays NaN. The slope at 0 is 0.
+
+        Examples:
+            >>> Tensor([-1.0, 2.0]).relu().tolist()
+            [0.0, 2.0]
+        """
         passes = self.gt(0)
         if self.dtype.is_float:
             passes = passes.bitwise_or(self.isnan())
         return passes.where(self, 0)
 
     def detach(self) -> Self:
-        """The same elements, through which no gradient flows."""
+        """The same elements, through which no gradient flows.
+
+        Examples:
+            >>> x = Tensor([2.0], requires_grad=True)
+            >>> (x * x.detach()).sum().gradient(x)[0].item()
+            2.0
+        """
         return self._apply(Ops.DETACH)
 
     def contiguous_backward(self) -> Self:
-        """The same elements; their gradient gets memory of its own when it comes by here."""
+        """The same elements; their gradient gets memory of its own when it comes by here.
+
+        Examples:
+            >>> Tensor([1.0, 2.0]).contiguous_backward().tolist()
+            [1.0, 2.0]
+        """
         return self._with_rule("contiguous_backward", lambda x: x)
 
     # Selection and types
@@ -376,6 +536,10 @@ class Elementwise(TensorCore):
         """`x` where this tensor is not 0, else `y`; a number takes the other side's type.
 
         NaN is not 0, as in numpy.
+
+        Examples:
+            >>> Tensor([True, False]).where(Tensor([1, 2]), 0).tolist()
+            [1, 0]
         """
         left, right = self._operand(x, "where"), self._operand(y, "where")
         dtype = _common_dtype(left, right)
@@ -390,6 +554,10 @@ class Elementwise(TensorCore):
         """The elements converted to `dtype`: integers wrap, floats round to nearest even.
 
         A float out of an integer type's range has no specified value; bool is `x != 0`.
+
+        Examples:
+            >>> Tensor([1.75, -1.75]).cast(dtypes.int32).tolist()
+            [1, -1]
         """
         target = to_dtype(dtype, "cast")
         if target not in dtypes.all:

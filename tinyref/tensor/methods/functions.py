@@ -29,77 +29,141 @@ class Functions(Mathematics):
     __slots__ = ()
 
     def sigmoid(self) -> Self:
-        """1 / (1 + e ** -self), by powers of e that never overflow, so its gradient is finite."""
+        """1 / (1 + e ** -self), by powers of e that never overflow, so its gradient is finite.
+
+        Examples:
+            >>> Tensor([0.0]).sigmoid().item()
+            0.5
+        """
         x = self._wide("sigmoid")
         negative = x.lt(0)
         power = negative.where(x, x.neg()).exp()
         return negative.where(power, 1.0).div(power.add(1))._cast(self._result_dtype())
 
     def silu(self) -> Self:
-        """self * sigmoid(self)."""
+        """self * sigmoid(self).
+
+        Examples:
+            >>> Tensor([0.0]).silu().item()
+            0.0
+        """
         x = self._wide("silu")
         return x.mul(x.sigmoid())._cast(self._result_dtype())
 
     def swish(self) -> Self:
-        """The same as `silu`."""
+        """The same as `silu`.
+
+        Examples:
+            >>> Tensor([0.0]).swish().item()
+            0.0
+        """
         return self.silu()
 
     def gelu(self) -> Self:
         """self * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), as self * sigmoid(2u).
 
         Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016: the approximation by tanh.
+
+        Examples:
+            >>> round(Tensor([1.0]).gelu().item(), 4)
+            0.8412
         """
         x = self._wide("gelu")
         inner = x.mul(x.square().mul(0.044715).add(1)).mul(2 * math.sqrt(2 / math.pi))
         return x.mul(inner.sigmoid())._cast(self._result_dtype())
 
     def quick_gelu(self) -> Self:
-        """self * sigmoid(1.702 self)."""
+        """self * sigmoid(1.702 self).
+
+        Examples:
+            >>> round(Tensor([1.0]).quick_gelu().item(), 4)
+            0.8458
+        """
         x = self._wide("quick_gelu")
         return x.mul(x.mul(1.702).sigmoid())._cast(self._result_dtype())
 
     def relu6(self) -> Self:
-        """The element from 0 to 6, else the nearer end."""
+        """The element from 0 to 6, else the nearer end.
+
+        Examples:
+            >>> Tensor([-1.0, 3.0, 9.0]).relu6().tolist()
+            [0.0, 3.0, 6.0]
+        """
         return self.relu().clamp(max_=6)
 
     def hardtanh(self, min_val: ConstType = -1, max_val: ConstType = 1) -> Self:
-        """The element from `min_val` to `max_val`, else the nearer end."""
+        """The element from `min_val` to `max_val`, else the nearer end.
+
+        Examples:
+            >>> Tensor([-9.0, 0.5, 9.0]).hardtanh().tolist()
+            [-1.0, 0.5, 1.0]
+        """
         _require_numbers("hardtanh", min_val=min_val, max_val=max_val)
         if min_val > max_val:
             raise UserError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
         return self.clamp(min_val, max_val)
 
     def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
-        """alpha * self + beta, from 0 to 1, else the nearer end."""
+        """alpha * self + beta, from 0 to 1, else the nearer end.
+
+        Examples:
+            >>> Tensor([-9.0, 0.0, 9.0]).hardsigmoid().tolist()
+            [0.0, 0.5, 1.0]
+        """
         _require_numbers("hardsigmoid", alpha=alpha, beta=beta)
         x = self._wide("hardsigmoid")
         return x.mul(alpha).add(beta).clamp(0, 1)._cast(self._result_dtype())
 
     def hardswish(self) -> Self:
-        """self * relu6(self + 3) / 6."""
+        """self * relu6(self + 3) / 6.
+
+        Examples:
+            >>> Tensor([-9.0, 0.0, 9.0]).hardswish().tolist()
+            [-0.0, 0.0, 9.0]
+        """
         x = self._wide("hardswish")
         return x.mul(x.add(3).relu6()).mul(1 / 6)._cast(self._result_dtype())
 
     def leaky_relu(self, neg_slope: float = 0.01) -> Self:
-        """The element where it is above 0, else `neg_slope` times it."""
+        """The element where it is above 0, else `neg_slope` times it.
+
+        Examples:
+            >>> Tensor([-4.0, 2.0]).leaky_relu(0.25).tolist()
+            [-1.0, 2.0]
+        """
         _require_numbers("leaky_relu", neg_slope=neg_slope)
         x = self._wide("leaky_relu")
         return x.gt(0).where(x, x.mul(neg_slope))._cast(self._result_dtype())
 
     def elu(self, alpha: float = 1.0) -> Self:
-        """The element where it is above 0, else alpha * (e ** self - 1)."""
+        """The element where it is above 0, else alpha * (e ** self - 1).
+
+        Examples:
+            >>> Tensor([-1e4, 2.0]).elu().tolist()
+            [-1.0, 2.0]
+        """
         _require_numbers("elu", alpha=alpha)
         return self._exponential_below_zero("elu", alpha, 1.0)
 
     def celu(self, alpha: float = 1.0) -> Self:
-        """The element where it is above 0, else alpha * (e ** (self / alpha) - 1)."""
+        """The element where it is above 0, else alpha * (e ** (self / alpha) - 1).
+
+        Examples:
+            >>> Tensor([-1e4, 2.0]).celu().tolist()
+            [-1.0, 2.0]
+        """
         _require_numbers("celu", alpha=alpha)
         if alpha == 0:
             raise UserError("celu: alpha is 0, by which it divides: accepted are other numbers")
         return self._exponential_below_zero("celu", alpha, alpha)
 
     def selu(self, alpha: float = 1.67326, gamma: float = 1.0507) -> Self:
-        """gamma * elu(self, alpha): Klambauer and others, "Self-Normalizing Neural Networks"."""
+        """gamma * elu(self, alpha): Klambauer and others, "Self-Normalizing Neural Networks".
+
+        Examples:
+            >>> round(Tensor([1.0]).selu().item(), 4)
+            1.0507
+        """
         _require_numbers("selu", alpha=alpha, gamma=gamma)
         found = self._wide("selu")._exponential_below_zero("selu", alpha, 1.0)
         return found.mul(gamma)._cast(self._result_dtype())
@@ -114,7 +178,12 @@ class Functions(Mathematics):
         return is_above.where(x, scaled._expm1().mul(scale))._cast(self._result_dtype())
 
     def softplus(self, beta: float = 1) -> Self:
-        """log(1 + e ** (beta * self)) / beta, as max(z, 0) + log(1 + e ** -|z|): no overflow."""
+        """log(1 + e ** (beta * self)) / beta, as max(z, 0) + log(1 + e ** -|z|): no overflow.
+
+        Examples:
+            >>> round(Tensor([0.0]).softplus().item(), 4)
+            0.6931
+        """
         _require_numbers("softplus", beta=beta)
         if beta == 0:
             raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
@@ -124,12 +193,22 @@ class Functions(Mathematics):
         return (found if beta == 1 else found.div(beta))._cast(self._result_dtype())
 
     def mish(self) -> Self:
-        """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function"."""
+        """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function".
+
+        Examples:
+            >>> Tensor([0.0]).mish().item()
+            0.0
+        """
         x = self._wide("mish")
         return x.mul(x.softplus().tanh())._cast(self._result_dtype())
 
     def softsign(self) -> Self:
-        """self / (1 + |self|)."""
+        """self / (1 + |self|).
+
+        Examples:
+            >>> Tensor([-1.0, 3.0]).softsign().tolist()
+            [-0.5, 0.75]
+        """
         x = self._wide("softsign")
         return x.div(x.abs().add(1))._cast(self._result_dtype())
 
@@ -152,6 +231,10 @@ class Functions(Mathematics):
         """e ** self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
 
         `_single_kernel` asks for one kernel; how many there are is the scheduler's decision.
+
+        Examples:
+            >>> Tensor([1.0, 1.0]).softmax().tolist()
+            [0.5, 0.5]
         """
         shifted, target, number = self._below_max(axis, "softmax", dtype)
         powers = shifted.exp()
@@ -159,13 +242,23 @@ class Functions(Mathematics):
         return powers.div(powers.sum(axes, keepdim=True))._cast(target)
 
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
-        """The logarithm of `softmax`, without its underflow."""
+        """The logarithm of `softmax`, without its underflow.
+
+        Examples:
+            >>> round(Tensor([0.0, 0.0]).log_softmax().numpy()[0].item(), 4)
+            -0.6931
+        """
         shifted, target, number = self._below_max(axis, "log_softmax", dtype)
         axes = (number,) if self.ndim else ()
         return shifted.sub(shifted.exp().sum(axes, keepdim=True).log())._cast(target)
 
     def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """log(sum(e ** self)), without overflow; -inf where all elements are -inf."""
+        """log(sum(e ** self)), without overflow; -inf where all elements are -inf.
+
+        Examples:
+            >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
+            0.6931
+        """
         axes = axes_of(axis, self.ndim, "logsumexp")
         wide = self._wide("logsumexp")
         # MAX may lose a NaN; the sum below does not.

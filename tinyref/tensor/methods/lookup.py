@@ -124,6 +124,10 @@ class Lookup(Assignment):
 
         index: integers, with as many axes as this tensor and no larger on the others than `dim`;
         its shape is that of the result. Places that are outside give 0.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+            [[2], [3]]
         """
         axis = axis_of(dim, self.ndim, "gather")
         found = self._index_operand(index, axis, "gather")
@@ -207,6 +211,10 @@ class Lookup(Assignment):
         With `reduce` the element is added to, or multiplied by it. index: integers; src: this
         tensor's type, or a number. Of several elements for one place the last counts, where torch
         leaves it open; places that are outside are passed over.
+
+        Examples:
+            >>> Tensor([0, 0, 0]).scatter(0, Tensor([2, 0]), Tensor([5, 6])).tolist()
+            [6, 0, 5]
         """
         if reduce not in (None, "add", "multiply"):
             raise UserError(f"scatter: reduce {reduce!r}: accepted are None, 'add' and 'multiply'")
@@ -229,6 +237,11 @@ class Lookup(Assignment):
         reduce: "sum", "prod", "mean", "amax" or "amin". Without `include_self` an element that is
         named is not part of it. Sums are those of this tensor's own type, rounded once at the end
         for float16 and bfloat16; the mean of integers rounds down.
+
+        Examples:
+            >>> places, values = Tensor([0, 0, 2]), Tensor([1, 2, 5])
+            >>> Tensor([0, 0, 0]).scatter_reduce(0, places, values, "sum").tolist()
+            [3, 0, 5]
         """
         if reduce not in REDUCES:
             raise UserError(f"scatter_reduce: reduce {reduce!r}: accepted are {', '.join(REDUCES)}")

@@ -77,21 +77,43 @@ class Losses(Random, metaclass=Trained):
 
     @property
     def training(self) -> bool:
-        """The mode of the class: see `Tensor.training`."""
+        """The mode of the class: see `Tensor.training`.
+
+        Examples:
+            >>> Tensor.training
+            False
+        """
         return _is_training()
 
     @staticmethod
     def train(mode: bool = True) -> TrainingSwitch:
-        """Training within a block or a decorated function: `with Tensor.train(): ...`."""
+        """Training within a block or a decorated function: `with Tensor.train(): ...`.
+
+        Examples:
+            >>> with Tensor.train():
+            ...     Tensor.training
+            True
+        """
         return TrainingSwitch(mode)
 
     @staticmethod
     def test(mode: bool = True) -> TrainingSwitch:
-        """No training within a block or a decorated function: the opposite of `train`."""
+        """No training within a block or a decorated function: the opposite of `train`.
+
+        Examples:
+            >>> with Tensor.train(), Tensor.test():
+            ...     Tensor.training
+            False
+        """
         return TrainingSwitch(not mode if isinstance(mode, bool) else mode)
 
     def sequential(self, ll: Sequence[Callable[[Self], Self]]) -> Self:
-        """This tensor through the functions of `ll`, one after the other."""
+        """This tensor through the functions of `ll`, one after the other.
+
+        Examples:
+            >>> Tensor([1.0, -1.0]).sequential([Tensor.relu, Tensor.neg]).tolist()
+            [-1.0, -0.0]
+        """
         result = self
         if not isinstance(ll, Iterable):
             raise UserTypeError(f"sequential: ll is a {type(ll).__name__}, accepted is a list")
@@ -108,6 +130,10 @@ class Losses(Random, metaclass=Trained):
         """Mean 0 and variance 1 along `axis`: (x - mean) / sqrt(variance + eps).
 
         Ba, Kiros and Hinton, "Layer Normalization", 2016. The variance is that of the population.
+
+        Examples:
+            >>> Tensor([[1.0, 3.0]]).layernorm(eps=0.0).tolist()
+            [[-1.0, 1.0]]
         """
         axes = axes_of(axis, self.ndim, "layernorm")
         self._operand(eps, "layernorm: eps")
@@ -127,6 +153,11 @@ class Losses(Random, metaclass=Trained):
         """(x - mean) * weight * invstd + bias, each of them with an element for each along `axis`.
 
         Ioffe and Szegedy, "Batch Normalization", 2015. invstd is 1 / sqrt(variance + eps).
+
+        Examples:
+            >>> x = Tensor([[1.0], [3.0]])
+            >>> x.batchnorm(None, None, mean=Tensor([2.0]), invstd=Tensor([0.5])).tolist()
+            [[-0.5], [0.5]]
         """
         axes = axes_of(axis, self.ndim, "batchnorm")
         wanted = tuple(self.shape[number] for number in axes)
@@ -153,6 +184,10 @@ class Losses(Random, metaclass=Trained):
         """Each element is 0 with probability `p`, else divided by 1 - p; only in training.
 
         Srivastava et al., "Dropout", 2014.
+
+        Examples:
+            >>> Tensor([1.0, 2.0]).dropout(0.5).tolist()  # outside of training nothing is dropped
+            [1.0, 2.0]
         """
         if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
             raise argument_error(
@@ -193,7 +228,12 @@ class Losses(Random, metaclass=Trained):
             )
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:  # noqa: N803
-        """-(Y log x + (1 - Y) log(1 - x)) of probabilities x; logarithms are at least -100."""
+        """-(Y log x + (1 - Y) log(1 - x)) of probabilities x; logarithms are at least -100.
+
+        Examples:
+            >>> round(Tensor([0.5]).binary_crossentropy(Tensor([1.0])).item(), 4)
+            0.6931
+        """
         self._check_loss(Y, reduction, 0, "binary_crossentropy")
         self._check_pairs(Y, "binary_crossentropy")
         x = self._wide("binary_crossentropy")
@@ -211,7 +251,12 @@ class Losses(Random, metaclass=Trained):
         Y: Self,  # noqa: N803
         reduction: str = "mean",
     ) -> Self:
-        """`binary_crossentropy` of sigmoid(x), without its overflow: log(1 + e ** x) - Y x."""
+        """`binary_crossentropy` of sigmoid(x), without its overflow: log(1 + e ** x) - Y x.
+
+        Examples:
+            >>> round(Tensor([0.0]).binary_crossentropy_logits(Tensor([1.0])).item(), 4)
+            0.6931
+        """
         self._check_loss(Y, reduction, 0, "binary_crossentropy_logits")
         self._check_pairs(Y, "binary_crossentropy_logits")
         x = self._wide("binary_crossentropy_logits")
@@ -235,6 +280,10 @@ class Losses(Random, metaclass=Trained):
         Y: classes, in the shape of x without that axis, or probabilities in the shape of x.
         `label_smoothing` is the part of Y that is spread evenly over all classes (Szegedy et al.,
         "Rethinking the Inception Architecture", 2016).
+
+        Examples:
+            >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)
+            0.6931
         """
         name = "cross_entropy"
         self._check_loss(Y, reduction, label_smoothing, name)
@@ -298,6 +347,10 @@ class Losses(Random, metaclass=Trained):
 
         weight: a factor for each class. The mean divides by the sum of the factors. Elements of
         the class `ignore_index` give 0 and do not count.
+
+        Examples:
+            >>> Tensor([[-1.0, -2.0]]).nll_loss(Tensor([1])).item()
+            2.0
         """
         name = "nll_loss"
         self._check_loss(Y, reduction, 0, name)
@@ -341,7 +394,13 @@ class Losses(Random, metaclass=Trained):
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Self:
-        """`cross_entropy` of classes along the last axis; those of `ignore_index` do not count."""
+        """`cross_entropy` of classes along the last axis; those of `ignore_index` do not count.
+
+        Examples:
+            >>> logits = Tensor([[0.0, 0.0]])
+            >>> round(logits.sparse_categorical_crossentropy(Tensor([1])).item(), 4)
+            0.6931
+        """
         name = "sparse_categorical_crossentropy"
         self._check_loss(Y, reduction, label_smoothing, name)
         self._class_axis(name)
@@ -370,6 +429,11 @@ class Losses(Random, metaclass=Trained):
         broadcasts to (..., queries, keys). is_causal: query i sees the keys up to i. A query that
         sees no key gives zeros. dropout_p: of the weights, in training. Vaswani et al., "Attention
         Is All You Need", 2017.
+
+        Examples:
+            >>> query, key = Tensor([[[0.0, 0.0]]]), Tensor([[[1.0, 2.0], [3.0, 4.0]]])
+            >>> query.scaled_dot_product_attention(key, key).tolist()  # equal weights: the mean
+            [[[2.0, 3.0]]]
         """
         name = "scaled_dot_product_attention"
         self._check_attention(key, value, attn_mask, is_causal, name)

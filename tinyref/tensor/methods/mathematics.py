@@ -50,15 +50,30 @@ class Mathematics(Reduction):
         return self._wide(name)._with_rule(name, compute)._cast(self._result_dtype())
 
     def exp(self) -> Self:
-        """e ** self, as 2 ** (self * log2(e))."""
+        """e ** self, as 2 ** (self * log2(e)).
+
+        Examples:
+            >>> round(Tensor([1.0]).exp().item(), 4)
+            2.7183
+        """
         return self._wide("exp").mul(1 / math.log(2)).exp2()._cast(self._result_dtype())
 
     def log(self) -> Self:
-        """The natural logarithm, as log2(self) * ln(2); -inf for 0, NaN below."""
+        """The natural logarithm, as log2(self) * ln(2); -inf for 0, NaN below.
+
+        Examples:
+            >>> round(Tensor([10.0]).log().item(), 4)
+            2.3026
+        """
         return self._wide("log").log2().mul(math.log(2))._cast(self._result_dtype())
 
     def tanh(self) -> Self:
-        """The hyperbolic tangent: +-1 far out, and accurate near 0 where tanh(x) is nearly x."""
+        """The hyperbolic tangent: +-1 far out, and accurate near 0 where tanh(x) is nearly x.
+
+        Examples:
+            >>> Tensor([0.0, 30.0]).tanh().tolist()
+            [0.0, 1.0]
+        """
         x = self._wide("tanh")
         negative = x.lt(0)
         magnitude = negative.where(x.neg(), x)
@@ -87,47 +102,102 @@ class Mathematics(Reduction):
         return result.add(coefficients[-1])
 
     def cos(self) -> Self:
-        """The cosine of radians; NaN for an infinity."""
+        """The cosine of radians; NaN for an infinity.
+
+        Examples:
+            >>> Tensor([0.0]).cos().item()
+            1.0
+        """
         return self._compute_with_rule("cos", _cosine)
 
     def tan(self) -> Self:
-        """The tangent of radians; NaN for an infinity."""
+        """The tangent of radians; NaN for an infinity.
+
+        Examples:
+            >>> Tensor([0.0]).tan().item()
+            0.0
+        """
         return self._compute_with_rule("tan", _tangent)
 
     def asin(self) -> Self:
-        """The angle from -pi/2 to pi/2 that has this sine; NaN beyond -1 and 1."""
+        """The angle from -pi/2 to pi/2 that has this sine; NaN beyond -1 and 1.
+
+        Examples:
+            >>> round(Tensor([1.0]).asin().item(), 4)
+            1.5708
+        """
         return self._compute_with_rule("asin", _arcsine)
 
     def acos(self) -> Self:
-        """The angle from 0 to pi that has this cosine; NaN beyond -1 and 1."""
+        """The angle from 0 to pi that has this cosine; NaN beyond -1 and 1.
+
+        Examples:
+            >>> Tensor([1.0]).acos().item()
+            0.0
+        """
         return self._compute_with_rule("acos", _arccosine)
 
     def atan(self) -> Self:
-        """The angle from -pi/2 to pi/2 that has this tangent."""
+        """The angle from -pi/2 to pi/2 that has this tangent.
+
+        Examples:
+            >>> round(Tensor([1.0]).atan().item(), 4)
+            0.7854
+        """
         return self._compute_with_rule("atan", _arctangent)
 
     def sinh(self) -> Self:
-        """The hyperbolic sine, (e ** x - e ** -x) / 2."""
+        """The hyperbolic sine, (e ** x - e ** -x) / 2.
+
+        Examples:
+            >>> round(Tensor([1.0]).sinh().item(), 4)
+            1.1752
+        """
         return self._compute_with_rule("sinh", _hyperbolic_sine)
 
     def cosh(self) -> Self:
-        """The hyperbolic cosine, (e ** x + e ** -x) / 2."""
+        """The hyperbolic cosine, (e ** x + e ** -x) / 2.
+
+        Examples:
+            >>> Tensor([0.0]).cosh().item()
+            1.0
+        """
         return self._compute_with_rule("cosh", _hyperbolic_cosine)
 
     def asinh(self) -> Self:
-        """The inverse of `sinh`."""
+        """The inverse of `sinh`.
+
+        Examples:
+            >>> Tensor([0.0]).asinh().item()
+            0.0
+        """
         return self._compute_with_rule("asinh", _inverse_sinh)
 
     def acosh(self) -> Self:
-        """The inverse of `cosh`, from 0 on; NaN below 1."""
+        """The inverse of `cosh`, from 0 on; NaN below 1.
+
+        Examples:
+            >>> Tensor([1.0]).acosh().item()
+            0.0
+        """
         return self._compute_with_rule("acosh", _inverse_cosh)
 
     def atanh(self) -> Self:
-        """The inverse of `tanh`; infinite at -1 and 1, NaN beyond."""
+        """The inverse of `tanh`; infinite at -1 and 1, NaN beyond.
+
+        Examples:
+            >>> round(Tensor([0.5]).atanh().item(), 4)
+            0.5493
+        """
         return self._compute_with_rule("atanh", _inverse_tanh)
 
     def erf(self) -> Self:
-        """The error function, 2 / sqrt(pi) times the integral of e ** -t^2 from 0."""
+        """The error function, 2 / sqrt(pi) times the integral of e ** -t^2 from 0.
+
+        Examples:
+            >>> round(Tensor([1.0]).erf().item(), 4)
+            0.8427
+        """
         return self._compute_with_rule("erf", _error_function)
 
     def _expm1(self) -> Self:
@@ -138,6 +208,10 @@ class Mathematics(Reduction):
         """self + (end - self) * weight, exactly `end` at weight 1; floats only.
 
         Raises `UserError` for integers, as a weight lies between them.
+
+        Examples:
+            >>> Tensor([0.0, 10.0]).lerp(Tensor([4.0, 20.0]), 0.25).tolist()
+            [1.0, 12.5]
         """
         found = self._operand(end, "lerp")
         left, right = self._pair(found, "lerp")
@@ -158,6 +232,10 @@ class Mathematics(Reduction):
 
         An infinity is close to itself alone, a NaN to a NaN with `equal_nan` and else to nothing.
         Raises `UserError` for a negative tolerance.
+
+        Examples:
+            >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0 + 1e-6, 2.1])).tolist()
+            [True, False]
         """
         for name, tolerance in (("rtol", rtol), ("atol", atol)):
             if not (is_scalar(tolerance) and tolerance >= 0):

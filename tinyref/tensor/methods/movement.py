@@ -50,17 +50,32 @@ class Movement(Rounding):
     __slots__ = ()
 
     def reshape(self, shape: Any, *args: Any) -> Self:
-        """The elements in order in another shape; one size may be -1, None keeps the old size."""
+        """The elements in order in another shape; one size may be -1, None keeps the old size.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).reshape(2, -1).tolist()
+            [[1, 2], [3, 4]]
+        """
         sizes = resolve_reshape(self.shape, flat(shape, args, "reshape"), "reshape")
         return self._reshape(sizes)._as_view_of(self)
 
     def view(self, shape: Any, *args: Any) -> Self:
-        """The same as `reshape`."""
+        """The same as `reshape`.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).view(2, 2).tolist()
+            [[1, 2], [3, 4]]
+        """
         sizes = resolve_reshape(self.shape, flat(shape, args, "view"), "view")
         return self._reshape(sizes)._as_view_of(self)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Joins the axes from `start_dim` to `end_dim`, both included, into one."""
+        """Joins the axes from `start_dim` to `end_dim`, both included, into one.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).flatten().tolist()
+            [1, 2, 3, 4]
+        """
         start = axis_of(start_dim, self.ndim, "flatten")
         end = axis_of(end_dim, self.ndim, "flatten")
         if start > end:
@@ -70,7 +85,12 @@ class Movement(Rounding):
         return self._reshape(joined_shape)._as_view_of(self)
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
-        """Splits axis `dim` into axes of `sizes`, of which one may be -1."""
+        """Splits axis `dim` into axes of `sizes`, of which one may be -1.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4, 5, 6]).unflatten(0, (2, 3)).tolist()
+            [[1, 2, 3], [4, 5, 6]]
+        """
         axis = axis_of(dim, self.ndim, "unflatten")
         if not isinstance(sizes, list | tuple):
             raise UserTypeError(f"unflatten: sizes {sizes!r}: accepted are a tuple of sizes")
@@ -79,7 +99,12 @@ class Movement(Rounding):
         return self._reshape(split_shape)._as_view_of(self)
 
     def squeeze(self, dim: int | None = None) -> Self:
-        """Without the axes of size 1, or without axis `dim` if it has size 1."""
+        """Without the axes of size 1, or without axis `dim` if it has size 1.
+
+        Examples:
+            >>> Tensor([[1, 2]]).squeeze(0).shape
+            (2,)
+        """
         if dim is None:
             kept = tuple(size for size in self.shape if not _is_one(size))
             return self._reshape(kept)._as_view_of(self)
@@ -89,16 +114,31 @@ class Movement(Rounding):
         return self._reshape((*self.shape[:axis], *self.shape[axis + 1 :]))
 
     def unsqueeze(self, dim: int) -> Self:
-        """With a new axis of size 1 at `dim`."""
+        """With a new axis of size 1 at `dim`.
+
+        Examples:
+            >>> Tensor([1, 2]).unsqueeze(1).tolist()
+            [[1], [2]]
+        """
         axis = axis_of(dim, self.ndim + 1, "unsqueeze")
         return self._reshape((*self.shape[:axis], 1, *self.shape[axis:]))
 
     def permute(self, order: Any, *args: Any) -> Self:
-        """Axis i of the result is axis `order[i]` of this tensor."""
+        """Axis i of the result is axis `order[i]` of this tensor.
+
+        Examples:
+            >>> Tensor.zeros(2, 3, 4).permute(2, 0, 1).shape
+            (4, 2, 3)
+        """
         return self._permute(permutation(flat(order, args, "permute"), self.ndim))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
-        """Swaps two axes."""
+        """Swaps two axes.
+
+        Examples:
+            >>> Tensor([[1, 2, 3]]).transpose().tolist()
+            [[1], [2], [3]]
+        """
         first = axis_of(dim0, self.ndim, "transpose")
         second = axis_of(dim1, self.ndim, "transpose")
         order = list(range(self.ndim))
@@ -108,13 +148,23 @@ class Movement(Rounding):
 
     @property
     def T(self) -> Self:  # noqa: N802 - the name that users of this family know
-        """A matrix transposed. Raises `UserError` unless there are two axes."""
+        """A matrix transposed. Raises `UserError` unless there are two axes.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).T.tolist()
+            [[1, 3], [2, 4]]
+        """
         if self.ndim != 2:
             raise UserError(f"T: shape {describe_shape(self.shape)}: accepted are two axes")
         return self.transpose()
 
     def expand(self, shape: Any, *args: Any) -> Self:
-        """Axes of size 1 repeated to `shape`; -1 or None keeps a size, new axes come in front."""
+        """Axes of size 1 repeated to `shape`; -1 or None keeps a size, new axes come in front.
+
+        Examples:
+            >>> Tensor([[1], [2]]).expand(2, 3).tolist()
+            [[1, 1, 1], [2, 2, 2]]
+        """
         wanted = flat(shape, args, "expand")
         if len(wanted) < self.ndim:
             raise UserError(
@@ -128,11 +178,21 @@ class Movement(Rounding):
         return self._reshape(aligned)._expand(sizes)._as_view_of(self)
 
     def flip(self, axis: Any, *args: Any) -> Self:
-        """The given axes reversed."""
+        """The given axes reversed.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).flip(1).tolist()
+            [[2, 1], [4, 3]]
+        """
         return self._flip(axes_of(flat(axis, args, "flip"), self.ndim, "flip"))
 
     def shrink(self, arg: Sequence[Sequence[sint] | None]) -> Self:
-        """The part from `begin` to before `end` of each axis; None keeps an axis whole."""
+        """The part from `begin` to before `end` of each axis; None keeps an axis whole.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).shrink(((1, 3),)).tolist()
+            [2, 3]
+        """
         if not isinstance(arg, list | tuple) or len(arg) != self.ndim:
             raise argument_error(
                 arg,
@@ -161,6 +221,10 @@ class Movement(Rounding):
         (before, after) for each axis from the first on, None for no padding. mode: "constant", or
         what is around instead: "reflect" the elements mirrored at the edge, which is not repeated,
         "replicate" the edge itself, "circular" the elements of the other end.
+
+        Examples:
+            >>> Tensor([1, 2]).pad((1, 2)).tolist()
+            [0, 1, 2, 0, 0]
         """
         bounds = padding_bounds(padding, self.ndim)
         if mode != "constant":
@@ -237,7 +301,12 @@ class Movement(Rounding):
         return inside.where(zero, self._constant(value, self.dtype))
 
     def repeat(self, repeats: Any, *args: Any) -> Self:
-        """The tensor laid out `repeats[i]` times along axis i; new axes come in front."""
+        """The tensor laid out `repeats[i]` times along axis i; new axes come in front.
+
+        Examples:
+            >>> Tensor([1, 2]).repeat(2, 2).tolist()
+            [[1, 2, 1, 2], [1, 2, 1, 2]]
+        """
         counts = tuple(dimension(count, "repeat") for count in flat(repeats, args, "repeat"))
         if len(counts) < self.ndim:
             raise UserError(
@@ -257,6 +326,10 @@ class Movement(Rounding):
         """This tensor and `args` one after the other along axis `dim`.
 
         All other sizes must be equal; types are promoted.
+
+        Examples:
+            >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
+            [1, 2, 3]
         """
         _require_tensor("cat", self)
         parts = self._in_common_type(args, "cat")
@@ -319,7 +392,12 @@ class Movement(Rounding):
         return result
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
-        """This tensor and `args`, all of one shape, along a new axis `dim`."""
+        """This tensor and `args`, all of one shape, along a new axis `dim`.
+
+        Examples:
+            >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
+            [[1, 2], [3, 4]]
+        """
         _require_tensor("stack", self)
         for place, other in enumerate(args):
             if isinstance(other, Movement) and other.shape != self.shape:
@@ -331,7 +409,12 @@ class Movement(Rounding):
         return parts[0].cat(*parts[1:], dim=axis_of(dim, self.ndim + 1, "stack"))
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Parts along axis `dim`: of one size, the last maybe shorter, or of the given sizes."""
+        """Parts along axis `dim`: of one size, the last maybe shorter, or of the given sizes.
+
+        Examples:
+            >>> [part.tolist() for part in Tensor([1, 2, 3, 4, 5]).split(2)]
+            [[1, 2], [3, 4], [5]]
+        """
         axis, length = self._sized_axis(dim, "split")
         if isinstance(sizes, list | tuple):
             parts = [integer(size, "split") for size in sizes]
@@ -348,7 +431,12 @@ class Movement(Rounding):
         )
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
-        """At most `chunks` parts of equal size along axis `dim`, the last maybe shorter."""
+        """At most `chunks` parts of equal size along axis `dim`, the last maybe shorter.
+
+        Examples:
+            >>> [part.tolist() for part in Tensor([1, 2, 3, 4, 5]).chunk(2)]
+            [[1, 2, 3], [4, 5]]
+        """
         _, length = self._sized_axis(dim, "chunk")
         count = integer(chunks, "chunk")
         if count < 1:
@@ -369,7 +457,12 @@ class Movement(Rounding):
         return self._shrink(tuple(bounds))
 
     def contiguous(self) -> Self:
-        """The same elements in memory of their own, in order."""
+        """The same elements in memory of their own, in order.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).transpose().contiguous().tolist()
+            [[1, 3], [2, 4]]
+        """
         return self._apply(Ops.CONTIGUOUS)
 
     def bitcast(self, dtype: DTypeLike) -> Self:
@@ -377,6 +470,10 @@ class Movement(Rounding):
 
         Where the element sizes differ the last axis shrinks or grows: two uint8 make one float16,
         the lower byte first. Raises `UserError` where it does not divide.
+
+        Examples:
+            >>> Tensor([1.0]).bitcast(dtypes.int32).item() == 0x3F800000
+            True
         """
         target = to_dtype(dtype, "bitcast")
         if target not in dtypes.all:
@@ -444,6 +541,10 @@ class Movement(Rounding):
         A device that only holds data gets the elements when they are computed: "DISK:/path" is
         then a new file. On several devices, a tuple or list of names, each has all elements:
         `shard` gives each a part.
+
+        Examples:
+            >>> Tensor([1, 2]).to("PYTHON").device
+            'PYTHON'
         """
         target = canonical_place(device)
         if target == self.device:

@@ -129,6 +129,10 @@ class Pooling(Shaping):
 
         With `return_indices` also int32 numbers of where it was, counted over the pooled axes; the
         first of equal ones. Raises `UserError` where a window would see nothing but padding.
+
+        Examples:
+            >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).max_pool2d().item()
+            6.0
         """
         name = "max_pool2d"
         plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)
@@ -166,6 +170,12 @@ class Pooling(Shaping):
 
         `output_size` is the shape that was pooled, or its pooled axes, where several fit. Of
         elements with one index the last stays; an index outside the result is left out.
+
+        Examples:
+            >>> x = Tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
+            >>> values, places = x.max_pool2d(return_indices=True)
+            >>> values.max_unpool2d(places).tolist()
+            [[[[0.0, 0.0], [0.0, 6.0]]]]
         """
         name = "max_unpool2d"
         sizes = self._unpooled_sizes(kernel_size, stride, dilation, padding, output_size)
@@ -242,6 +252,10 @@ class Pooling(Shaping):
 
         What `ceil_mode` adds past the end is never counted. Integers give the default float.
         Raises `UserError` where a window would count nothing.
+
+        Examples:
+            >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).avg_pool2d().item()
+            3.0
         """
         name = "avg_pool2d"
         plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)

@@ -125,6 +125,13 @@ class Random(Windows):
         """Every device starts again at the first number of `seed`, from 0 to 2**64 - 1.
 
         Until the first call the seed is a random one.
+
+        Examples:
+            >>> Tensor.manual_seed(7)
+            >>> first = Tensor.rand(3).tolist()
+            >>> Tensor.manual_seed(7)
+            >>> first == Tensor.rand(3).tolist()
+            True
         """
         number = integer(seed, "manual_seed: seed")
         if not 0 <= number < 1 << 64:
@@ -150,6 +157,11 @@ class Random(Windows):
         """Uniform numbers from 0 to below 1, with as many bits as the type's significand has.
 
         `contiguous`: stored when computed; False leaves them to the kernel that reads them.
+
+        Examples:
+            >>> x = Tensor.rand(100)
+            >>> bool(x.min().item() >= 0.0 and x.max().item() < 1.0)
+            True
         """
         target, wanted = _float_dtype("rand", dtype), _requires_grad("rand", kwargs)
         sizes = _sizes("rand", shape)
@@ -183,6 +195,10 @@ class Random(Windows):
     ) -> Self:
         """Normal numbers with mean 0 and deviation 1 (Box and Muller, "A note on the generation of
         random normal deviates", 1958). Accepts `device` and `contiguous` too.
+
+        Examples:
+            >>> Tensor.randn(2, 3).shape
+            (2, 3)
         """
         target = _float_dtype("randn", dtype)
         device, contiguous = kwargs.pop("device", None), kwargs.pop("contiguous", True)
@@ -208,6 +224,11 @@ class Random(Windows):
 
         Raises `UserError` for a type that is no integer or cannot hold them, and for an empty
         range. Accepts `device`, `contiguous` and `requires_grad` (which must not be true).
+
+        Examples:
+            >>> x = Tensor.randint(100, low=3, high=6)
+            >>> x.min().item() >= 3 and x.max().item() <= 5
+            True
         """
         target = element_dtype(dtype) or dtypes.default_int
         if not target.is_int:
@@ -240,7 +261,12 @@ class Random(Windows):
         requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Normal numbers with the given mean and deviation; the other keywords are `randn`'s."""
+        """Normal numbers with the given mean and deviation; the other keywords are `randn`'s.
+
+        Examples:
+            >>> Tensor.normal(2, 3, mean=10.0, std=0.5).shape
+            (2, 3)
+        """
         _number("normal", "mean", mean)
         if _number("normal", "std", std) < 0:
             raise UserError(f"normal: std {std} is negative, accepted is at least 0")
@@ -258,7 +284,13 @@ class Random(Windows):
         requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Uniform numbers from `low` to `high`; the other keywords are those of `rand`."""
+        """Uniform numbers from `low` to `high`; the other keywords are those of `rand`.
+
+        Examples:
+            >>> x = Tensor.uniform(100, low=2.0, high=4.0)
+            >>> x.min().item() >= 2.0 and x.max().item() < 4.0
+            True
+        """
         first, last = _number("uniform", "low", low), _number("uniform", "high", high)
         if first > last:
             raise UserError(f"uniform: low {low} is above high {high}")
@@ -271,7 +303,12 @@ class Random(Windows):
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
-        """Uniform numbers within 1 / sqrt(number of elements); the keywords are `uniform`'s."""
+        """Uniform numbers within 1 / sqrt(number of elements); the keywords are `uniform`'s.
+
+        Examples:
+            >>> Tensor.scaled_uniform(2, 3).shape
+            (2, 3)
+        """
         return cls._within(
             "scaled_uniform", math.prod(_sizes("scaled_uniform", shape)), 1, shape, kwargs
         )
@@ -282,6 +319,10 @@ class Random(Windows):
 
         Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
         networks", 2010. The keywords are those of `uniform`.
+
+        Examples:
+            >>> Tensor.glorot_uniform(2, 3).shape
+            (2, 3)
         """
         sizes = _matrix_sizes("glorot_uniform", shape)
         return cls._within("glorot_uniform", sizes[0] + math.prod(sizes[1:]), 6, shape, kwargs)
@@ -292,6 +333,10 @@ class Random(Windows):
 
         He, Zhang, Ren and Sun, "Delving Deep into Rectifiers", 2015. The first axis are the
         outputs; the keywords are those of `uniform`.
+
+        Examples:
+            >>> Tensor.kaiming_uniform(2, 3).shape
+            (2, 3)
         """
         sizes = _matrix_sizes("kaiming_uniform", shape)
         share = 6 / (1 + _number("kaiming_uniform", "a", a) ** 2)
@@ -309,7 +354,12 @@ class Random(Windows):
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
-        """Normal numbers of deviation sqrt(2 / ((1 + a^2) inputs)): see `kaiming_uniform`."""
+        """Normal numbers of deviation sqrt(2 / ((1 + a^2) inputs)): see `kaiming_uniform`.
+
+        Examples:
+            >>> Tensor.kaiming_normal(2, 3).shape
+            (2, 3)
+        """
         sizes = _matrix_sizes("kaiming_normal", shape)
         share = 2 / (1 + _number("kaiming_normal", "a", a) ** 2)
         return cls.normal(*shape, std=math.sqrt(share / max(math.prod(sizes[1:]), 1)), **kwargs)
@@ -318,6 +368,10 @@ class Random(Windows):
         """`rand` in this tensor's shape, type and device, where they are not named.
 
         On several devices each draws the part that it has of this tensor; see `full_like`.
+
+        Examples:
+            >>> Tensor([[1.0, 2.0]]).rand_like().shape
+            (1, 2)
         """
         return self._drawn_like(self.rand, {"dtype": self.dtype, **kwargs})
 
@@ -334,7 +388,12 @@ class Random(Windows):
         requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:
-        """`randn` in this tensor's shape, type and device, where they are not named."""
+        """`randn` in this tensor's shape, type and device, where they are not named.
+
+        Examples:
+            >>> Tensor([[1.0, 2.0]]).randn_like().shape
+            (1, 2)
+        """
         named = self.dtype if dtype is None else dtype
         settings = {"dtype": named, "requires_grad": requires_grad, **kwargs}
         return self._drawn_like(self.randn, settings)
@@ -343,7 +402,12 @@ class Random(Windows):
     def randperm(
         cls, n: int, *, device: str | None = None, dtype: DTypeLike = dtypes.int, **kwargs: Any
     ) -> Self:
-        """The numbers from 0 to n - 1 in random order, by sorting random words."""
+        """The numbers from 0 to n - 1 in random order, by sorting random words.
+
+        Examples:
+            >>> sorted(Tensor.randperm(5).tolist())
+            [0, 1, 2, 3, 4]
+        """
         count = integer(n, "randperm: n")
         target = element_dtype(dtype) or dtypes.default_int
         if count < 0:
@@ -362,6 +426,10 @@ class Random(Windows):
         Without `replacement` no place comes twice (Efraimidis and Spirakis, "Weighted random
         sampling with a reservoir", 2006). Weights are at least 0, and some above 0: that many, at
         least, as samples without replacement. They are not looked at; others give any places.
+
+        Examples:
+            >>> Tensor([0.0, 1.0]).multinomial().tolist()
+            [1]
         """
         if self.ndim not in (1, 2):
             raise UserError(f"multinomial: weights have {self.ndim} axes, accepted are 1 and 2")

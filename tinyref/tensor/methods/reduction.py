@@ -51,17 +51,31 @@ class Reduction(Movement):
     def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
         bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+            [4, 6]
         """
         return self._accumulate(Ops.ADD, axis, keepdim, dtype, "sum")
 
     def prod(
         self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
-        """The product, in the types of `sum`."""
+        """The product, in the types of `sum`.
+
+        Examples:
+            >>> Tensor([2, 3, 4]).prod().item()
+            24
+        """
         return self._accumulate(Ops.MUL, axis, keepdim, dtype, "prod")
 
     def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The largest element, or NaN where there is one. Ties share the gradient evenly."""
+        """The largest element, or NaN where there is one. Ties share the gradient evenly.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).max(axis=1).tolist()
+            [5, 7]
+        """
         axes = axes_of(axis, self.ndim, "max")
         compute_dtype("max", self.dtype)
         return self._maximum_over(axes)._without(() if keepdim else axes)._apart_from(self)
@@ -79,7 +93,12 @@ class Reduction(Movement):
         return self._with_rule(Ops.REDUCE, compute, arg=ReduceArg(Ops.MAX, axes))
 
     def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The smallest element, or NaN where there is one. Ties share the gradient evenly."""
+        """The smallest element, or NaN where there is one. Ties share the gradient evenly.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).min(axis=0).tolist()
+            [1, 3]
+        """
         axes = axes_of(axis, self.ndim, "min")
         compute_dtype("min", self.dtype)
         return (
@@ -90,11 +109,21 @@ class Reduction(Movement):
         )
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """True where some element is not zero."""
+        """True where some element is not zero.
+
+        Examples:
+            >>> Tensor([[0, 0], [1, 0]]).any(axis=1).tolist()
+            [False, True]
+        """
         return self._cast(dtypes.bool).max(axis, keepdim)
 
     def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """True where no element is zero."""
+        """True where no element is zero.
+
+        Examples:
+            >>> Tensor([[1, 0], [1, 1]]).all(axis=1).tolist()
+            [False, True]
+        """
         return self.logical_not().any(axis, keepdim).logical_not()
 
     def _count(self, axes: tuple[int, ...], dtype: DType) -> Self:
@@ -105,7 +134,12 @@ class Reduction(Movement):
         return self._from_node(graph.cast(count, dtype), self._device)
 
     def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
-        """The mean; integers and bool give the default float, an empty mean is NaN."""
+        """The mean; integers and bool give the default float, an empty mean is NaN.
+
+        Examples:
+            >>> Tensor([[1.0, 2.0], [3.0, 6.0]]).mean(axis=1).tolist()
+            [1.5, 4.5]
+        """
         axes = axes_of(axis, self.ndim, "mean")
         compute_dtype("mean", self.dtype)
         result = self.dtype if self.dtype.is_float else dtypes.default_float
@@ -117,6 +151,10 @@ class Reduction(Movement):
         """The variance: squared distances from the mean over the count less `correction`.
 
         NaN where that is zero or below, as there is no such estimate.
+
+        Examples:
+            >>> Tensor([1.0, 2.0, 3.0]).var().item()
+            1.0
         """
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         return self._wide_variance("var", axis, keepdim, correction)._cast(result)
@@ -134,7 +172,12 @@ class Reduction(Movement):
         return squares.div(count)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The square root of the variance; its slope at equal elements is 0."""
+        """The square root of the variance; its slope at equal elements is 0.
+
+        Examples:
+            >>> Tensor([1.0, 2.0, 3.0]).std().item()
+            1.0
+        """
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         variance = self._wide_variance("std", axis, keepdim, correction)
         is_constant = variance.eq(0)
@@ -145,13 +188,25 @@ class Reduction(Movement):
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
-        """`std` and `mean` of the same axes."""
+        """`std` and `mean` of the same axes.
+
+        Examples:
+            >>> std, mean = Tensor([1.0, 2.0, 3.0]).std_mean()
+            >>> std.item(), mean.item()
+            (1.0, 2.0)
+        """
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
     def var_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
     ) -> tuple[Self, Self]:
-        """`var` and `mean` of the same axes."""
+        """`var` and `mean` of the same axes.
+
+        Examples:
+            >>> var, mean = Tensor([1.0, 2.0, 3.0]).var_mean()
+            >>> var.item(), mean.item()
+            (1.0, 2.0)
+        """
         return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
 
 

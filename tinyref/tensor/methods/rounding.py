@@ -30,6 +30,12 @@ class Rounding(Elementwise):
         """self / x; integers give the default float.
 
         With `rounding_mode` "trunc" or "floor" the quotient is rounded, and integers stay integers.
+
+        Examples:
+            >>> Tensor([7, 8]).div(2).tolist()
+            [3.5, 4.0]
+            >>> Tensor([-7, 7]).div(2, rounding_mode="floor").tolist()
+            [-4, 3]
         """
         if rounding_mode not in (None, "trunc", "floor"):
             raise UserError(
@@ -63,6 +69,10 @@ class Rounding(Elementwise):
         """The remainder with the sign of the divisor, as `%` of Python and torch.
 
         Floats are exact while the quotient has no more bits than the type's mantissa.
+
+        Examples:
+            >>> Tensor([-7, 7]).mod(3).tolist()
+            [2, 1]
         """
         left, right = self._pair(x, "mod", reverse)
         if left.dtype.is_float:
@@ -76,7 +86,12 @@ class Rounding(Elementwise):
     # Extremes
 
     def maximum(self, x: Self | ConstType) -> Self:
-        """The larger element; NaN where one is NaN. Of +0 and -0 it may be either."""
+        """The larger element; NaN where one is NaN. Of +0 and -0 it may be either.
+
+        Examples:
+            >>> Tensor([1, 5]).maximum(3).tolist()
+            [3, 5]
+        """
         left, right = self._pair(x, "maximum")
         if left.dtype.is_float:
             # MAX may lose a NaN; this does not.
@@ -84,7 +99,12 @@ class Rounding(Elementwise):
         return left._apply(Ops.OR if left.dtype.is_bool else Ops.MAX, right)
 
     def minimum(self, x: Self | ConstType) -> Self:
-        """The smaller element; NaN where one is NaN. Of +0 and -0 it may be either."""
+        """The smaller element; NaN where one is NaN. Of +0 and -0 it may be either.
+
+        Examples:
+            >>> Tensor([1, 5]).minimum(3).tolist()
+            [1, 3]
+        """
         left, right = self._pair(x, "minimum")
         if left.dtype.is_bool:
             return left._apply(Ops.AND, right)
@@ -97,25 +117,45 @@ class Rounding(Elementwise):
     # Integers near by
 
     def trunc(self) -> Self:
-        """Rounded towards zero; integers as they are."""
+        """Rounded towards zero; integers as they are.
+
+        Examples:
+            >>> Tensor([-1.5, 1.5]).trunc().tolist()
+            [-1.0, 1.0]
+        """
         return self._apply(Ops.TRUNC) if self.dtype.is_float else self._apart_from(self)
 
     def floor(self) -> Self:
-        """Rounded down; integers as they are, -0 and infinities kept."""
+        """Rounded down; integers as they are, -0 and infinities kept.
+
+        Examples:
+            >>> Tensor([-1.5, 1.5]).floor().tolist()
+            [-2.0, 1.0]
+        """
         if not self.dtype.is_float:
             return self._apart_from(self)
         whole = self.trunc()
         return self.lt(whole).where(whole.sub(1), whole)
 
     def ceil(self) -> Self:
-        """Rounded up; integers as they are, -0 and infinities kept."""
+        """Rounded up; integers as they are, -0 and infinities kept.
+
+        Examples:
+            >>> Tensor([-1.5, 1.5]).ceil().tolist()
+            [-1.0, 2.0]
+        """
         if not self.dtype.is_float:
             return self._apart_from(self)
         whole = self.trunc()
         return whole.lt(self).where(whole.add(1), whole)
 
     def round(self) -> Self:
-        """Rounded to the nearest integer, halves to the even one; integers as they are."""
+        """Rounded to the nearest integer, halves to the even one; integers as they are.
+
+        Examples:
+            >>> Tensor([0.5, 1.5, 2.5]).round().tolist()
+            [0.0, 2.0, 2.0]
+        """
         if not self.dtype.is_float:
             return self._apart_from(self)
         return self._with_rule("steps", _nearest_even)
@@ -123,13 +163,23 @@ class Rounding(Elementwise):
     # Signs and infinities
 
     def sign(self) -> Self:
-        """-1, 0 or 1 in the tensor's type, with slope 0; NaN for NaN, and a zero keeps its sign."""
+        """-1, 0 or 1 in the tensor's type, with slope 0; NaN for NaN, and a zero keeps its sign.
+
+        Examples:
+            >>> Tensor([-3.0, 0.0, 2.0]).sign().tolist()
+            [-1.0, 0.0, 1.0]
+        """
         if self.dtype.is_bool:
             return self._apart_from(self)
         return self._with_rule("steps", _sign)
 
     def abs(self) -> Self:
-        """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0."""
+        """The magnitude; the smallest signed integer wraps to itself. The slope at 0 is 0.
+
+        Examples:
+            >>> Tensor([-2, 3]).abs().tolist()
+            [2, 3]
+        """
         if self.dtype.is_unsigned or self.dtype.is_bool:
             return self._apart_from(self)
         if self.dtype.is_float:
@@ -142,13 +192,22 @@ class Rounding(Elementwise):
         """The magnitude of this tensor with the sign of `other`, that of a zero included.
 
         A NaN has no sign: it counts as positive. Integers give the default float.
+
+        Examples:
+            >>> Tensor([1.0, 2.0]).copysign(Tensor([-0.0, 3.0])).tolist()
+            [-1.0, 2.0]
         """
         left, right = self._pair(other, "copysign")
         left, right = left._as_float("copysign"), right._as_float("copysign")
         return left._with_rule("copysign", _signed_like, right)
 
     def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
-        """True where an element is an infinity of a sign that is asked for."""
+        """True where an element is an infinity of a sign that is asked for.
+
+        Examples:
+            >>> Tensor([1.0, float("-inf"), float("nan")]).isinf().tolist()
+            [False, True, False]
+        """
         if not self.dtype.is_float or not (detect_positive or detect_negative):
             return self._constant(False, dtypes.bool)._broadcast_to(self.shape)
         if detect_positive and detect_negative:
@@ -156,7 +215,12 @@ class Rounding(Elementwise):
         return self.eq(math.inf if detect_positive else -math.inf)
 
     def isfinite(self) -> Self:
-        """True where an element is neither NaN nor an infinity."""
+        """True where an element is neither NaN nor an infinity.
+
+        Examples:
+            >>> Tensor([1.0, float("inf"), float("nan")]).isfinite().tolist()
+            [True, False, False]
+        """
         return self.isnan().bitwise_or(self.isinf()).logical_not()
 
 

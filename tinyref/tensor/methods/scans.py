@@ -73,13 +73,23 @@ class Scans(AdvancedIndexing):
         return scan(self._moved_last(number))._moved_from_last(number)
 
     def cumsum(self, axis: int = 0) -> Self:
-        """Running sums along `axis`, in the types of `sum`: narrow integers and bool widen."""
+        """Running sums along `axis`, in the types of `sum`: narrow integers and bool widen.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).cumsum().tolist()
+            [1, 3, 6]
+        """
         wide = self._cast(sum_dtype(self.dtype))
         total = wide._along(axis, "cumsum", lambda row: row._reduced_scan(Ops.ADD, 0))
         return total._cast(self.dtype) if self.dtype.is_float else total
 
     def cumprod(self, axis: int) -> Self:
-        """Running products along `axis`, in the types of `sum`."""
+        """Running products along `axis`, in the types of `sum`.
+
+        Examples:
+            >>> Tensor([2, 3, 4]).cumprod(0).tolist()
+            [2, 6, 24]
+        """
         wide = self._cast(sum_dtype(self.dtype))
         total = wide._along(axis, "cumprod", lambda row: row._reduced_scan(Ops.MUL, 1))
         return total._cast(self.dtype) if self.dtype.is_float else total
@@ -88,6 +98,10 @@ class Scans(AdvancedIndexing):
         """Running maxima along `axis`; from the first NaN on they are NaN.
 
         Equal maxima share the gradient, where torch gives all to the last one.
+
+        Examples:
+            >>> Tensor([1, 3, 2]).cummax().tolist()
+            [1, 3, 3]
         """
         lowest = self.dtype.minimum
         return self._along(
@@ -101,7 +115,12 @@ class Scans(AdvancedIndexing):
         )
 
     def logcumsumexp(self, axis: int = 0) -> Self:
-        """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32."""
+        """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32.
+
+        Examples:
+            >>> [round(x, 4) for x in Tensor([0.0, 0.0]).logcumsumexp().tolist()]
+            [0.0, 0.6931]
+        """
         wide = self._wide("logcumsumexp")
         result = wide._along(axis, "logcumsumexp", lambda row: row._log_sums())
         return result._cast(self._result_dtype())

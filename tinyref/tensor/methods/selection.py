@@ -27,11 +27,20 @@ class Selection(Sorting):
 
         The first of equal ones, and the first NaN where there is one. Raises `UserError` for an
         axis without elements.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).argmax(axis=1).tolist()
+            [1, 0]
         """
         return self._place_of_largest(axis, keepdim, "argmax")
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The place of the smallest element; else as `argmax`."""
+        """The place of the smallest element; else as `argmax`.
+
+        Examples:
+            >>> Tensor([[1, 5], [7, 3]]).argmin(axis=1).tolist()
+            [0, 1]
+        """
         compute_dtype("argmin", self.dtype)
         return self._reverse_order()._place_of_largest(axis, keepdim, "argmin")
 
@@ -73,6 +82,10 @@ class Selection(Sorting):
 
         mask: bool, broadcasts; value: a number or a tensor without axes. Raises `UserError` where
         the type has no place for the value.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).masked_fill(Tensor([False, True, False]), 0).tolist()
+            [1, 0, 3]
         """
         chosen = self._mask_operand(mask, "masked_fill")
         if isinstance(value, Sorting):
@@ -99,6 +112,10 @@ class Selection(Sorting):
         """The elements where `mask` is true, in order, along one axis; both broadcast.
 
         The mask decides the size of the result, so its elements are read at once.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
+            [1, 3]
         """
         chosen, source = self._mask_operand(mask, "masked_select")._spread("masked_select", self)
         return source._row()[chosen._row()]
@@ -117,6 +134,10 @@ class Selection(Sorting):
 
         The type is int32; an element outside of the classes names none. -1 stands for one class
         more than the largest element, which is read at once.
+
+        Examples:
+            >>> Tensor([2, 0]).one_hot(3).tolist()
+            [[0, 0, 1], [1, 0, 0]]
         """
         require_integer("one_hot", self.dtype, accept_bool=False)
         count = integer(num_classes, "one_hot: num_classes")
@@ -134,11 +155,21 @@ class Selection(Sorting):
     # Patterns
 
     def tril(self, diagonal: int = 0) -> Self:
-        """The last two axes with 0 above the diagonal, which `diagonal` moves to the right."""
+        """The last two axes with 0 above the diagonal, which `diagonal` moves to the right.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).tril().tolist()
+            [[1, 0], [3, 4]]
+        """
         return self._triangle(diagonal, "tril", is_lower=True)
 
     def triu(self, diagonal: int = 0) -> Self:
-        """The last two axes with 0 below the diagonal, which `diagonal` moves to the right."""
+        """The last two axes with 0 below the diagonal, which `diagonal` moves to the right.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).triu().tolist()
+            [[1, 2], [0, 4]]
+        """
         return self._triangle(diagonal, "triu", is_lower=False)
 
     def _triangle(self, diagonal: int, name: str, is_lower: bool) -> Self:
@@ -158,7 +189,12 @@ class Selection(Sorting):
         return kept.where(self, self._constant(0, self.dtype))
 
     def roll(self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...]) -> Self:
-        """Each element `shifts` places further along axis `dims`; the last ones come first."""
+        """Each element `shifts` places further along axis `dims`; the last ones come first.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).roll(1, 0).tolist()
+            [3, 1, 2]
+        """
         amounts = shifts if isinstance(shifts, list | tuple) else (shifts,)
         axes = dims if isinstance(dims, list | tuple) else (dims,)
         if len(amounts) != len(axes):
@@ -177,7 +213,12 @@ class Selection(Sorting):
         return result._apart_from(self)
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
-        """Each element `repeats` times in a row along axis `dim`, or in all laid end to end."""
+        """Each element `repeats` times in a row along axis `dim`, or in all laid end to end.
+
+        Examples:
+            >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+            [1, 1, 2, 2]
+        """
         count = integer(repeats, "repeat_interleave: repeats")
         if count < 0:
             raise UserError(f"repeat_interleave: repeats {count}, accepted is at least 0")
@@ -196,6 +237,11 @@ class Selection(Sorting):
         """Each of the tensors spread over the grid of all: the result i varies along axis i.
 
         The tensors have one axis, or none. With "xy" the first two axes are swapped.
+
+        Examples:
+            >>> rows, columns = Tensor([1, 2]).meshgrid(Tensor([3, 4]))
+            >>> rows.tolist(), columns.tolist()
+            ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
         """
         if indexing not in ("ij", "xy"):
             raise UserError(f"meshgrid: indexing {indexing!r}: accepted are 'ij' and 'xy'")

@@ -39,6 +39,10 @@ class Shaping(Selection):
         brackets that are one axis, the first slowest, `1` or `()` for an axis of size 1, and
         `...` for the axes that are not named. Sizes that do not follow are given by name. Both
         sides name the same axes. The notation is that of einops (Rogozhnikov, "Einops", 2022).
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).rearrange("a b -> (b a)").tolist()
+            [1, 3, 2, 4]
         """
         if not isinstance(formula, str) or formula.count("->") != 1:
             raise argument_error(
@@ -110,6 +114,10 @@ class Shaping(Selection):
         to the middle of the new element, "linear" weighs two along each axis, "cubic" four (Keys
         1981, with -0.75). `align_corners` lets the middles of the first and last elements stay
         where they are, for the last two modes. Integers have the nearest modes alone.
+
+        Examples:
+            >>> Tensor([[[1.0, 3.0]]]).interpolate((4,), mode="nearest").tolist()
+            [[[1.0, 1.0, 3.0, 3.0]]]
         """
         if not isinstance(size, list | tuple) or not 0 < len(size) <= self.ndim:
             raise UserTypeError(

@@ -28,6 +28,10 @@ class Sharding(Losses):
         A size that the number of devices does not divide gives parts that differ by one, the
         larger ones first. Raises `UserError` for an axis that does not exist, for a size that is
         symbolic, and for devices that are unknown or named twice.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).shard(("CPU:0", "CPU:1"), axis=0).device
+            ('CPU', 'CPU:1')
         """
         if not isinstance(devices, tuple | list):
             raise UserTypeError(
@@ -37,7 +41,13 @@ class Sharding(Losses):
         return self._in_layout(self._even_layout(canonical_devices(devices), axis))
 
     def shard_(self, devices: tuple[str, ...], axis: int | None = None) -> Self:
-        """Moves this tensor itself to several devices, as `shard` does; returns it."""
+        """Moves this tensor itself to several devices, as `shard` does; returns it.
+
+        Examples:
+            >>> x = Tensor([1, 2, 3, 4])
+            >>> x.shard_(("CPU:0", "CPU:1"), axis=0).tolist()
+            [1, 2, 3, 4]
+        """
         return self._move(lambda: self.shard(devices, axis))
 
     def _even_layout(self, devices: Sequence[str], axis: int | None) -> ShardArg:

@@ -32,6 +32,11 @@ class Sorting(Scans):
         """(values, indices) along axis `dim`; equal elements stay in order.
 
         The indices are int32: `values` is `self.gather(dim, indices)`, and has its gradient.
+
+        Examples:
+            >>> values, places = Tensor([3, 1, 2]).sort()
+            >>> values.tolist(), places.tolist()
+            ([1, 2, 3], [1, 2, 0])
         """
         axis = axis_of(dim, self.ndim, "sort")
         return self._sort_axis("sort", axis, fixed(self._row().shape, "sort")[axis], descending)
@@ -42,6 +47,11 @@ class Sorting(Scans):
         """(values, indices) of the `k` largest, or smallest, elements along axis `dim`.
 
         They come in order whether `sorted_` asks for it or not, the first of equal ones first.
+
+        Examples:
+            >>> values, places = Tensor([3, 1, 2]).topk(2)
+            >>> values.tolist(), places.tolist()
+            ([3, 2], [0, 2])
         """
         axis = axis_of(dim, self.ndim, "topk")
         size = fixed(self._row().shape, "topk")[axis]

@@ -114,6 +114,11 @@ class Windows(Pooling):
         for each axis from the last backwards; a negative one cuts. With the flag WINO, floats
         under kernels of 3 by 3 without strides take about half the multiplications, at a larger
         rounding error.
+
+        Examples:
+            >>> image = Tensor([[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]])
+            >>> image.conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+            [[[[12.0, 16.0]]]]
         """
         name = "conv2d"
         self._check_layout(weight, name)
@@ -141,6 +146,10 @@ class Windows(Pooling):
         Shapes: this (batch, inputs, *sizes), weight (inputs, outputs / groups, *kernel), bias
         (outputs,). `padding` is cut from the result, `output_padding` grows its end: it is less
         than the stride or the dilation, and distinguishes sizes that a stride would make equal.
+
+        Examples:
+            >>> Tensor([[[[1.0, 2.0]]]]).conv_transpose2d(Tensor.ones(1, 1, 1, 2)).tolist()
+            [[[[1.0, 3.0, 2.0]]]]
         """
         name = "conv_transpose2d"
         self._check_layout(weight, name)

@@ -41,6 +41,13 @@ class GradientSwitch:
     """Nothing that is computed within the block has a gradient: `with Tensor.no_grad(): ...`.
 
     True in a condition where the switch is on.
+
+    Examples:
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> with Tensor.no_grad():
+        ...     y = x * x
+        >>> y.requires_grad
+        False
     """
 
     def __call__(self) -> GradientSwitch:
@@ -179,6 +186,15 @@ class TensorCore:
     __array_ufunc__ = None
 
     no_grad = GradientSwitch()
+    """Nothing that is computed within `with Tensor.no_grad():` has a gradient.
+
+    Examples:
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> with Tensor.no_grad():
+        ...     y = x * x
+        >>> y.requires_grad
+        False
+    """
 
     @classmethod
     def _from_node(cls, node: UOp, device: Place) -> Self:
@@ -310,12 +326,22 @@ class TensorCore:
 
     @property
     def shape(self) -> Shape:
-        """The size of each axis; a symbolic size is an expression."""
+        """The size of each axis; a symbolic size is an expression.
+
+        Examples:
+            >>> Tensor.zeros(3, 5).shape
+            (3, 5)
+        """
         return graph.shape_of(self._node)
 
     @property
     def dtype(self) -> DType:
-        """The type of the elements."""
+        """The type of the elements.
+
+        Examples:
+            >>> Tensor([1]).dtype, Tensor([1.0]).dtype
+            (dtypes.int32, dtypes.float32)
+        """
         return self._node.dtype
 
     @property
@@ -323,16 +349,30 @@ class TensorCore:
         """The canonical name of the device that holds, or will compute, the elements.
 
         The names of all of them where there are several.
+
+        Examples:
+            >>> Tensor([1], device="PYTHON").device
+            'PYTHON'
         """
         return self._device
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        Examples:
+            >>> Tensor.zeros(3, 5).ndim
+            2
+        """
         return len(self.shape)
 
     def size(self, dim: int | None = None) -> sint | Shape:
-        """The shape, or the size of axis `dim`."""
+        """The shape, or the size of axis `dim`.
+
+        Examples:
+            >>> Tensor.zeros(3, 5).size(), Tensor.zeros(3, 5).size(1)
+            ((3, 5), 5)
+        """
         if dim is None:
             return self.shape
         axis = axis_of(dim, self.ndim, "size")
@@ -341,19 +381,39 @@ class TensorCore:
         return self.shape[axis]
 
     def numel(self) -> sint:
-        """The number of elements; an expression where a size is symbolic."""
+        """The number of elements; an expression where a size is symbolic.
+
+        Examples:
+            >>> Tensor.zeros(3, 5).numel()
+            15
+        """
         return product(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        Examples:
+            >>> Tensor([1.0]).element_size()
+            4
+        """
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
-        """Bytes of all elements. Raises `UserError` where a size is symbolic and not bound."""
+        """Bytes of all elements. Raises `UserError` where a size is symbolic and not bound.
+
+        Examples:
+            >>> Tensor.zeros(3, 5).nbytes()
+            60
+        """
         return math.prod(bound_sizes(self.shape)) * self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
-        """True for the float types, the 8-bit ones included."""
+        """True for the float types, the 8-bit ones included.
+
+        Examples:
+            >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+            (True, False)
+        """
         return self.dtype.is_float
 
     # One method for each op of the tensor graph that is no arithmetic; no argument is checked.

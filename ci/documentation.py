@@ -1,0 +1,118 @@
+"""Hooks of the documentation site (mkdocs.yml): pages of the root, links, and what is checked.
+
+Links between `docs/` and the root are written as they hold in the repository, and turned here.
+"""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tinyref_spec.tensor import surface
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+# The name that a file of the root has on the site.
+PAGES = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+# What a page loads when it is opened: tags, and the attribute with the address.
+_LOADED = {
+    **{"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"},
+    **{"link": "href", "object": "data"},
+}
+# Links that are read by machines and loaded by no browser.
+_NOT_LOADED = {"canonical", "next", "prev"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The pages of the specification, in the order of their names, after their first one."""
+    names = sorted(path.name for path in (ROOT / "docs" / "spec").glob("*.md"))
+    names.sort(key=lambda name: name != "index.md")
+    for section in config.nav or ():
+        for part in section.get("Reference", ()):
+            if "Specification" in part:
+                part["Specification"] = [f"spec/{name}" for name in names]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages of the root."""
+    from mkdocs.structure.files import File
+
+    for source, name in PAGES.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Turns the links of a page into those that hold on the site."""
+    return site_links(markdown, "../" * page.file.src_uri.count("/"))
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Refuses a site that loads something from elsewhere, or lacks a public name."""
+    from mkdocs.exceptions import PluginError
+
+    site = Path(config.site_dir)
+    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    faults = [
+        f"{path.relative_to(site)} loads {address}"
+        for path, text in pages.items()
+        for address in foreign_addresses(text)
+    ]
+    texts = [text for path, text in pages.items() if path.parent.name == "api"]
+    faults += [f"no page of the API has {label}" for label in missing_names("".join(texts))]
+    if faults:
+        raise PluginError("\n".join(faults))
+
+
+def site_links(markdown: str, to_root: str) -> str:
+    """`](../ARCHITECTURE.md)` and `](docs/guide.md)` as links among the pages of the site."""
+    for source, name in PAGES.items():
+        link = rf"\]\((?:\.\./)*{re.escape(source)}(#[\w-]*)?\)"
+        markdown = re.sub(link, rf"]({to_root}{name}\1)", markdown)
+    markdown = re.sub(r"\]\(docs/spec\)", "](spec/index.md)", markdown)
+    return re.sub(r"\]\(docs/", "](", markdown)
+
+
+class _Addresses(HTMLParser):
+    """Collects what a page loads from addresses of the web."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        address = named.get(_LOADED.get(tag, "")) or ""
+        if address.startswith(("http:", "https:", "//")) and named.get("rel") not in _NOT_LOADED:
+            self.found.append(address)
+
+
+def foreign_addresses(html: str) -> list[str]:
+    """Scripts, styles, fonts and pictures that a page loads from elsewhere."""
+    parser = _Addresses()
+    parser.feed(html)
+    styles = re.findall(r"url\(['\"]?((?:https?:)?//[^)'\"]+)", html)
+    return [*parser.found, *styles]
+
+
+def missing_names(html: str) -> list[str]:
+    """The public names that no heading of these pages is the anchor of."""
+    anchors = set(re.findall(r'id="(tinyref\.[\w.]+)"', html))
+
+    def has(where: str, name: str) -> bool:
+        room = f"tinyref.{where.lower()}."
+        return any(one.startswith(room) and one.endswith(f".{name}") for one in anchors)
+
+    return [name.label for name in surface.names() if not has(name.where, name.name)]

@@ -1,0 +1,83 @@
+"""The documentation site: what its build refuses, its links, and the search of the built one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ci_modules import ci_module
+
+site = ci_module("ci/documentation.py")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("html", "address"),
+    [
+        ('<script src="https://example.org/a.js"></script>', "https://example.org/a.js"),
+        ('<link rel="stylesheet" href="//example.org/a.css">', "//example.org/a.css"),
+        ('<img alt="" src="http://example.org/a.png">', "http://example.org/a.png"),
+        ("<style>@font-face{src:url(https://example.org/a.woff)}</style>", "https://example.org/a.woff"),
+    ],
+)  # fmt: skip
+def test_what_a_page_loads_from_elsewhere_is_refused(html: str, address: str) -> None:
+    assert site.foreign_addresses(html) == [address]
+
+
+def test_links_that_a_reader_may_follow_are_no_assets() -> None:
+    assert site.foreign_addresses('<a href="https://example.org">x</a><img src="a.png">') == []
+
+
+def test_a_name_without_a_heading_is_missing() -> None:
+    page = '<h3 id="tinyref.tensor.methods.movement.Movement.reshape">'
+    missing = site.missing_names(page)
+    assert "Tensor.reshape" not in missing
+    assert {"Tensor.sum", "nn.Linear", "nn.state.safe_load"} <= set(missing)
+
+
+@pytest.mark.parametrize(
+    ("written", "on_the_site"),
+    [
+        ("[map](../ARCHITECTURE.md#glossary)", "[map](architecture.md#glossary)"),
+        ("[guide](docs/guide.md#types)", "[guide](guide.md#types)"),
+        ("[specification](docs/spec)", "[specification](spec/index.md)"),
+        ("[start](README.md)", "[start](index.md)"),
+        ("[contract](backend.md)", "[contract](backend.md)"),
+    ],
+)
+def test_links_of_the_repository_hold_on_the_site(written: str, on_the_site: str) -> None:
+    assert site.site_links(written, "") == on_the_site
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_search_works_without_a_server(built: Path) -> None:
+    """In a browser that opens the page as a file."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("chromium is not installed")
+    found = {}
+    for words in ("argmax", "qqqqzzzz"):
+        done = subprocess.run(
+            [
+                *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+                *("--virtual-time-budget=15000", f"file://{built}/guide.html?q={words}"),
+            ],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        (found[words],) = re.findall(r'md-search-result__meta">([^<]*)', done.stdout)
+    assert re.fullmatch(r"\d+ matching documents", found["argmax"])
+    assert found["qqqqzzzz"] == "No matching documents"
