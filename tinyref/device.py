@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import os
 import threading
 import warnings
@@ -21,7 +20,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from tinyref import config
 from tinyref.capabilities import CORE_DTYPES as CORE_DTYPES
@@ -40,6 +39,9 @@ from tinyref.errors import (
 )
 from tinyref.guarded import Guard, GuardedBackend
 from tinyref.uops.program import Program
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OWN_PACKAGES = frozenset({"tinyref", "tinyref_conformance", "tinyref_fuzz", "tinyref_spec"})
 ENTRY_POINT_GROUP = "tinyref.backends"
@@ -357,7 +359,10 @@ class DeviceRegistry:
         self._opening = threading.RLock()
 
     @functools.cached_property
-    def _entry_points(self) -> dict[str, importlib.metadata.EntryPoint]:
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        # With it come the email package and sockets: not before a device is asked for.
+        import importlib.metadata
+
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
         return {entry.name.upper(): entry for entry in found}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tinyref import Tensor
-from tinyref.tensor.methods import data
+from tinyref.tensor.methods import realisation
 from tinyref.tensor.values.core import registry
 from tinyref.tensor.values.registry import shown_numbers
 
@@ -46,13 +46,13 @@ def test_views_and_assignments_show_their_memory():
 def test_realising_looks_at_no_tensor_that_is_in_memory(monkeypatch):
     many = [Tensor([float(i)]).realize() for i in range(50)]
     looked_at = []
-    substitute = data._substitute
+    substitute = realisation._substitute
 
     def counted(values, realised):
         looked_at.append(len(values))
         substitute(values, realised)
 
-    monkeypatch.setattr(data, "_substitute", counted)
+    monkeypatch.setattr(realisation, "_substitute", counted)
     gc.collect()
     pending = len(registry.pending())
     total = many[0] + many[1]

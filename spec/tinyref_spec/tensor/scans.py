@@ -118,14 +118,14 @@ CUMPROD = Function(
 CUMMAX = Function(
     "cummax",
     "Running maxima along an axis; NaN from the first one on.",
-    (_MAXIMUM.form((4, 7), 1), _MAXIMUM.form((5, 2, 3), 0)),
+    (_MAXIMUM.form((4, 7), 1), _MAXIMUM.form((5, 2, 3), 0), _MAXIMUM.form((2, 70), -1)),
     NUMBERS,
     generate=_MAXIMUM.draw,
 )
 LOGCUMSUMEXP = Function(
     "logcumsumexp",
     "The logarithm of running sums of powers of e, without overflow.",
-    (_LOG_SUM.form((4, 7), 1),),
+    (_LOG_SUM.form((4, 7), 1), _LOG_SUM.form((2, 70), -1)),
     dtypes.floats,
     generate=_LOG_SUM.draw,
 )

@@ -21,8 +21,15 @@ from tinyref.errors import TinyrefError, UserStateError
 from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.schedule.hazards import assigned_buffer
-from tinyref.tensor.methods.data import compute, store_apart
-from tinyref.tensor.values.core import TensorCore, Value, capturing, hold_tensors, registry
+from tinyref.tensor.methods.data import compute
+from tinyref.tensor.values.core import (
+    TensorCore,
+    Value,
+    capturing,
+    hold_tensors,
+    registry,
+    store_apart,
+)
 from tinyref.tensor.values.locks import TurnLock
 from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
 from tinyref.uops.node import UOp, toposort

@@ -14,8 +14,7 @@ from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
 from tinyref.tensor.jit.session import CaptureSession, reaching
 from tinyref.tensor.methods.assignment import Assignment
-from tinyref.tensor.methods.data import store_apart
-from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry
+from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, store_apart
 from tinyref.tensor.values.registry import is_computed, shown_numbers
 from tinyref.tensor.values.views import has_expand
 from tinyref.uops.node import UOp

@@ -24,7 +24,7 @@ from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import broadcast
 from tinyref.tensor.literals import HostArray, is_scalar
 from tinyref.tensor.methods.creation import base_of
-from tinyref.tensor.methods.data import Data, compute, store_apart
+from tinyref.tensor.methods.data import Data, compute
 from tinyref.tensor.methods.data_devices import write_held
 from tinyref.tensor.values.core import (
     GradientSwitch,
@@ -33,6 +33,7 @@ from tinyref.tensor.values.core import (
     capturing,
     is_recording,
     registry,
+    store_apart,
 )
 from tinyref.tensor.values.locks import building
 from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers

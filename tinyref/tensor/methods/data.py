@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from tinyref.errors import UserError, UserTypeError, printable
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.names import keep_name
 from tinyref.lazy.shards import (
     Place,
     describe_layout,
@@ -22,9 +21,6 @@ from tinyref.lazy.shards import (
     layout_of,
 )
 from tinyref.lazy.storage import only_holds_data
-from tinyref.schedule import Schedule, schedule
-from tinyref.schedule.bindings import ConflictError, made_with_one_value
-from tinyref.schedule.hazards import CycleError, assigned_buffer, parts_to_read_first
 from tinyref.tensor.arguments import bound_sizes, fixed
 from tinyref.tensor.literals import MAX_AXES, HostArray
 from tinyref.tensor.methods.creation import Creation
@@ -32,17 +28,17 @@ from tinyref.tensor.methods.data_devices import write_empty
 from tinyref.tensor.methods.display import as_html, shown_elements
 from tinyref.tensor.values.core import (
     GradientSwitch,
-    Session,
     TensorCore,
     Value,
     capturing,
-    registry,
 )
 from tinyref.tensor.values.locks import building, computing
-from tinyref.tensor.values.registry import is_computed, shown_node
-from tinyref.uops.node import UOp, rebuild, toposort
+from tinyref.tensor.values.registry import is_computed, parts_of
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
-from tinyref.uops.payload import BufferArg, ShapeArg
+
+if TYPE_CHECKING:
+    from tinyref.schedule import Schedule
 
 
 def compute(tensors: Sequence[TensorCore]) -> None:
@@ -63,197 +59,9 @@ def compute(tensors: Sequence[TensorCore]) -> None:
         if session is not None:
             session.before_compute([tensor._node for tensor in waiting])
         write_empty(waiting)
-        _compute(waiting)
+        from tinyref.tensor.methods.realisation import compute_graphs
 
-
-def _compute(tensors: Sequence[TensorCore]) -> None:
-    before: Sequence[UOp] = ()
-    while tensors:
-        try:
-            _compute_together(tensors)
-            return
-        except (ConflictError, CycleError) as error:
-            roots = [tensor._node for tensor in tensors]
-            first = _parts_to_compute_first(error, roots)
-            if not first or first == before:
-                raise
-            if isinstance(error, ConflictError) and error.apart:
-                _compute_live(roots, first)
-            else:
-                _compute_below(first, first_device(tensors[0]._device))
-            before = first
-            # What shows memory now needs no value of a variable before somebody reads it.
-            tensors = [tensor for tensor in tensors if not is_computed(tensor._node)]
-
-
-def _parts_to_compute_first(
-    error: ConflictError | CycleError, roots: Sequence[UOp]
-) -> Sequence[UOp]:
-    """What keeps `roots`, or live graphs beside them, from one schedule; empty if nothing helps."""
-    if isinstance(error, ConflictError):
-        return error.apart or made_with_one_value(roots)
-    live = [node for node, _ in _Watched(roots).graphs()]
-    return parts_to_read_first([*roots, *live])
-
-
-def _compute_together(tensors: Sequence[TensorCore]) -> None:
-    from tinyref.engine import realize
-
-    outputs = [(_assigned_below(tensor._node), tensor._device) for tensor in tensors]
-    watched = _Watched([node for node, _ in outputs])
-    completed: dict[UOp, UOp] = {}
-    try:
-        realised = realize(outputs, watched.graphs(), completed)
-    except BaseException:
-        # An assignment that did run must not run again with the next attempt.
-        _substitute_everywhere(watched, tensors, completed)
-        raise
-    _substitute_everywhere(watched, tensors, realised)
-
-
-def _assigned_below(node: UOp) -> UOp:
-    """The ASSIGN that `node` is a view of: that is all there is to run; else `node` itself."""
-    base = shown_node(node)
-    return base if base.op is Ops.ASSIGN else node
-
-
-def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:
-    """Computes the live tensors that stand for `nodes`, one by one, before `roots` overwrite what
-    they show: each gets memory of its own.
-    """
-    for value in _Watched(roots).values(()):
-        tensor = value.tensor
-        if tensor is not None and any(part in nodes for part in _parts(value.node)):
-            store_apart(value)
-            _compute([tensor])
-
-
-def _compute_below(nodes: Sequence[UOp], device: str) -> None:
-    """Computes parts of graphs before the rest."""
-    places = [graph.device_of(node) or device for node in nodes]
-    pairs = zip(nodes, places, strict=True)
-    _compute([TensorCore._from_node(node, place) for node, place in pairs])
-
-
-def store_apart(value: Value) -> None:
-    """When `value` is computed next it gets memory of its own, even if it is in some already."""
-    with building:
-        parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in _parts(value.node))
-        value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
-        registry.add(value)
-
-
-class _Watched:
-    """The values that computing `outputs` may concern: all others are plain views of other memory.
-
-    Those are what is not computed yet, and what shows memory that an assignment overwrites.
-    """
-
-    def __init__(self, outputs: Sequence[UOp]) -> None:
-        self.outputs = outputs
-
-    def graphs(self) -> Iterator[tuple[UOp, Place]]:
-        """The graphs of tensors that may be computed later; asked for only where it matters.
-
-        Another thread may go on from a tensor that it drops then: as no node is built meanwhile,
-        either the tensor is there or what was made of it is.
-        """
-        with building:
-            found = [
-                (value.node, value.device) for value in self.values(()) if value.tensor is not None
-            ]
-        yield from found
-
-    def values(self, requested: Sequence[TensorCore]) -> list[Value]:
-        """All of them, with those of the requested tensors."""
-        pending = registry.pending()
-        roots = [*self.outputs, *(value.node for value in pending)]
-        numbers = dict.fromkeys(
-            base.arg.number
-            for node in toposort(roots)
-            if node.op is Ops.ASSIGN
-            for base in (assigned_buffer(node),)
-            if isinstance(base.arg, BufferArg)
-        )
-        found = {id(value): value for value in pending}
-        for number in numbers:
-            found.update((id(value), value) for value in registry.showing(number))
-        found.update((id(tensor._value), tensor._value) for tensor in requested)
-        return list(found.values())
-
-
-def _substitute_everywhere(
-    watched: _Watched, tensors: Sequence[TensorCore], realised: dict[UOp, UOp]
-) -> None:
-    """Puts the realised nodes into all graphs of their devices, those of other threads too.
-
-    A graph of constants alone belongs to every device, and its result only to one. A function
-    that is being captured shares no results with what is outside: a replay computes them anew.
-    Assignments alone are run for all.
-    """
-    here = capturing.get()
-    assigns = {node: result for node, result in realised.items() if node.op is Ops.ASSIGN}
-    with building:
-        by_session: dict[Session | None, list[Value]] = {}
-        for value in watched.values(tensors):
-            session = value.session
-            active = None if session is None or session.is_over else session
-            by_session.setdefault(active, []).append(value)
-        for session, values in by_session.items():
-            if session is here:
-                _substitute_on_devices(values, realised)
-            elif session is None:
-                _substitute_on_devices(values, assigns)
-            elif not assigns.keys().isdisjoint(toposort([value.node for value in values])):
-                session.disturb()
-
-
-def _substitute_on_devices(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
-    for device in {value.device for value in values}:
-        here = {
-            node: result
-            for node, result in realised.items()
-            if graph.device_of(node) or graph.device_of(result) in (None, device)
-        }
-        if here:
-            _substitute([value for value in values if value.device == device], here)
-
-
-def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
-    """Puts the realised nodes into graphs, and marks those whose memory was overwritten."""
-    overwritten = {assigned_buffer(node) for node in realised if node.op is Ops.ASSIGN}
-    done = dict(realised)
-    lost: set[UOp] = set(overwritten - realised.keys())
-
-    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
-        new = node if src == node.src else _on_sources(node, src)
-        keep_name(node, new)
-        if not lost.isdisjoint(node.src):
-            lost.add(node)
-        return new
-
-    for value in values:
-        was = value.node
-        rebuild(was, change, done)
-        if done[was] is not was:
-            value.node = done[was]
-            registry.add(value)
-        value.is_overwritten |= was in lost
-        # A computed tensor is a leaf, unless gradients have to go through it.
-        if was in realised and not value.requires_grad:
-            value.record = None
-
-
-def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """`node` with other sources; a reshape of a reshape is one, as its builder has it."""
-    if isinstance(node.arg, ShapeArg) and node.op is Ops.RESHAPE:
-        return graph.reshape(src[0], node.arg.shape)
-    return node.replace(src=src)
-
-
-def _parts(node: UOp) -> tuple[UOp, ...]:
-    """What lies on each device."""
-    return node.src if node.op is Ops.MULTI else (node,)
+        compute_graphs(waiting)
 
 
 def _state(node: UOp) -> str:
@@ -297,8 +105,9 @@ class Data(Creation):
             >>> len((Tensor([1, 2]) + 1).sum().schedule().kernels)
             1
         """
-        outputs = [(tensor._node, tensor._device) for tensor in (self, *lst)]
-        return schedule(outputs, _Watched([node for node, _ in outputs]).graphs())
+        from tinyref.tensor.methods.realisation import schedule_of
+
+        return schedule_of((self, *lst))
 
     def numpy(self) -> HostArray:
         """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes.
@@ -457,7 +266,7 @@ class Data(Creation):
         return "" if capturing.get() is not None else shown_elements(self._node)
 
     def _describe(self) -> str:
-        states = dict.fromkeys(map(_state, _parts(self._node)))
+        states = dict.fromkeys(map(_state, parts_of(self._node)))
         state = ", ".join(states)
         wants = ", requires grad" if self._value.requires_grad else ""
         return printable(

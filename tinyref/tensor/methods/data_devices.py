@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tinyref.engine.capture import forbid_while_capturing
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.graph import device_of, new_buffer
 from tinyref.lazy.shape import is_empty, shape_of
@@ -27,6 +26,8 @@ def write_held(node: UOp, elements: Callable[[], HostArray], name: str, compute:
 
     Raises `UserError` within a capture and for what shows one element at several places.
     """
+    from tinyref.engine.capture import forbid_while_capturing
+
     device = device_of(node)
     forbid_while_capturing(f"{device} is assigned to")
     found = elements()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import math
 from collections.abc import Sequence
@@ -122,5 +121,7 @@ _BY_FLOAT32 = {numpy_dtype(dtype) for dtype in (dtypes.bfloat16, *dtypes.fp8s)}
 
 def as_html(header: str, elements: str) -> str:
     """The text of a tensor as HTML: the header above the elements."""
+    import html
+
     lines = f"<div><code>{html.escape(header)}</code>"
     return f"{lines}<pre>{html.escape(elements)}</pre></div>" if elements else f"{lines}</div>"

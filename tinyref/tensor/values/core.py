@@ -19,7 +19,7 @@ from tinyref.lazy.shards import Place, describe_place, on_place
 from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
 from tinyref.tensor.values.locks import TurnLock, building
 from tinyref.tensor.values.names import name_node
-from tinyref.tensor.values.registry import Registry
+from tinyref.tensor.values.registry import Registry, parts_of
 from tinyref.tensor.values.views import VIEW_OPS, Step, Storage, View
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -462,3 +462,11 @@ class TensorCore:
     def _broadcast_to(self, shape: Shape) -> Self:
         """Expands to `shape`, which the caller found by `arguments.broadcast`."""
         return self._reshape((1,) * (len(shape) - self.ndim) + self.shape)._expand(shape)
+
+
+def store_apart(value: Value) -> None:
+    """When `value` is computed next it gets memory of its own, even if it is in some already."""
+    with building:
+        parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(value.node))
+        value.node = value.node.replace(src=parts) if value.node.op is Ops.MULTI else parts[0]
+        registry.add(value)

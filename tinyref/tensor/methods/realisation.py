@@ -1,0 +1,211 @@
+"""Computing the graphs of tensors, and putting what was computed into all graphs that live.
+
+The scheduler and the compiler are imported with this module, when a tensor is first computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tinyref.engine import realize
+from tinyref.lazy import graph
+from tinyref.lazy.names import keep_name
+from tinyref.lazy.shards import Place, first_device
+from tinyref.schedule import Schedule, schedule
+from tinyref.schedule.bindings import ConflictError, made_with_one_value
+from tinyref.schedule.hazards import CycleError, assigned_buffer, parts_to_read_first
+from tinyref.tensor.values.core import (
+    Session,
+    TensorCore,
+    Value,
+    capturing,
+    registry,
+    store_apart,
+)
+from tinyref.tensor.values.locks import building
+from tinyref.tensor.values.registry import is_computed, parts_of, shown_node
+from tinyref.uops.node import UOp, rebuild, toposort
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import BufferArg, ShapeArg
+
+
+def compute_graphs(tensors: Sequence[TensorCore]) -> None:
+    """Each of `tensors` is computed; what no schedule can hold at once is computed in parts."""
+    before: Sequence[UOp] = ()
+    while tensors:
+        try:
+            _compute_together(tensors)
+            return
+        except (ConflictError, CycleError) as error:
+            roots = [tensor._node for tensor in tensors]
+            first = _parts_to_compute_first(error, roots)
+            if not first or first == before:
+                raise
+            if isinstance(error, ConflictError) and error.apart:
+                _compute_live(roots, first)
+            else:
+                _compute_below(first, first_device(tensors[0]._device))
+            before = first
+            # What shows memory now needs no value of a variable before somebody reads it.
+            tensors = [tensor for tensor in tensors if not is_computed(tensor._node)]
+
+
+def _parts_to_compute_first(
+    error: ConflictError | CycleError, roots: Sequence[UOp]
+) -> Sequence[UOp]:
+    """What keeps `roots`, or live graphs beside them, from one schedule; empty if nothing helps."""
+    if isinstance(error, ConflictError):
+        return error.apart or made_with_one_value(roots)
+    live = [node for node, _ in _Watched(roots).graphs()]
+    return parts_to_read_first([*roots, *live])
+
+
+def _compute_together(tensors: Sequence[TensorCore]) -> None:
+    outputs = [(_assigned_below(tensor._node), tensor._device) for tensor in tensors]
+    watched = _Watched([node for node, _ in outputs])
+    completed: dict[UOp, UOp] = {}
+    try:
+        realised = realize(outputs, watched.graphs(), completed)
+    except BaseException:
+        # An assignment that did run must not run again with the next attempt.
+        _substitute_everywhere(watched, tensors, completed)
+        raise
+    _substitute_everywhere(watched, tensors, realised)
+
+
+def _assigned_below(node: UOp) -> UOp:
+    """The ASSIGN that `node` is a view of: that is all there is to run; else `node` itself."""
+    base = shown_node(node)
+    return base if base.op is Ops.ASSIGN else node
+
+
+def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:
+    """Computes the live tensors that stand for `nodes`, one by one, before `roots` overwrite what
+    they show: each gets memory of its own.
+    """
+    for value in _Watched(roots).values(()):
+        tensor = value.tensor
+        if tensor is not None and any(part in nodes for part in parts_of(value.node)):
+            store_apart(value)
+            compute_graphs([tensor])
+
+
+def _compute_below(nodes: Sequence[UOp], device: str) -> None:
+    """Computes parts of graphs before the rest."""
+    places = [graph.device_of(node) or device for node in nodes]
+    pairs = zip(nodes, places, strict=True)
+    compute_graphs([TensorCore._from_node(node, place) for node, place in pairs])
+
+
+class _Watched:
+    """The values that computing `outputs` may concern: all others are plain views of other memory.
+
+    Those are what is not computed yet, and what shows memory that an assignment overwrites.
+    """
+
+    def __init__(self, outputs: Sequence[UOp]) -> None:
+        self.outputs = outputs
+
+    def graphs(self) -> Iterator[tuple[UOp, Place]]:
+        """The graphs of tensors that may be computed later; asked for only where it matters.
+
+        Another thread may go on from a tensor that it drops then: as no node is built meanwhile,
+        either the tensor is there or what was made of it is.
+        """
+        with building:
+            found = [
+                (value.node, value.device) for value in self.values(()) if value.tensor is not None
+            ]
+        yield from found
+
+    def values(self, requested: Sequence[TensorCore]) -> list[Value]:
+        """All of them, with those of the requested tensors."""
+        pending = registry.pending()
+        roots = [*self.outputs, *(value.node for value in pending)]
+        numbers = dict.fromkeys(
+            base.arg.number
+            for node in toposort(roots)
+            if node.op is Ops.ASSIGN
+            for base in (assigned_buffer(node),)
+            if isinstance(base.arg, BufferArg)
+        )
+        found = {id(value): value for value in pending}
+        for number in numbers:
+            found.update((id(value), value) for value in registry.showing(number))
+        found.update((id(tensor._value), tensor._value) for tensor in requested)
+        return list(found.values())
+
+
+def _substitute_everywhere(
+    watched: _Watched, tensors: Sequence[TensorCore], realised: dict[UOp, UOp]
+) -> None:
+    """Puts the realised nodes into all graphs of their devices, those of other threads too.
+
+    A graph of constants alone belongs to every device, and its result only to one. A function
+    that is being captured shares no results with what is outside: a replay computes them anew.
+    Assignments alone are run for all.
+    """
+    here = capturing.get()
+    assigns = {node: result for node, result in realised.items() if node.op is Ops.ASSIGN}
+    with building:
+        by_session: dict[Session | None, list[Value]] = {}
+        for value in watched.values(tensors):
+            session = value.session
+            active = None if session is None or session.is_over else session
+            by_session.setdefault(active, []).append(value)
+        for session, values in by_session.items():
+            if session is here:
+                _substitute_on_devices(values, realised)
+            elif session is None:
+                _substitute_on_devices(values, assigns)
+            elif not assigns.keys().isdisjoint(toposort([value.node for value in values])):
+                session.disturb()
+
+
+def _substitute_on_devices(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
+    for device in {value.device for value in values}:
+        here = {
+            node: result
+            for node, result in realised.items()
+            if graph.device_of(node) or graph.device_of(result) in (None, device)
+        }
+        if here:
+            _substitute([value for value in values if value.device == device], here)
+
+
+def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
+    """Puts the realised nodes into graphs, and marks those whose memory was overwritten."""
+    overwritten = {assigned_buffer(node) for node in realised if node.op is Ops.ASSIGN}
+    done = dict(realised)
+    lost: set[UOp] = set(overwritten - realised.keys())
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        new = node if src == node.src else _on_sources(node, src)
+        keep_name(node, new)
+        if not lost.isdisjoint(node.src):
+            lost.add(node)
+        return new
+
+    for value in values:
+        was = value.node
+        rebuild(was, change, done)
+        if done[was] is not was:
+            value.node = done[was]
+            registry.add(value)
+        value.is_overwritten |= was in lost
+        # A computed tensor is a leaf, unless gradients have to go through it.
+        if was in realised and not value.requires_grad:
+            value.record = None
+
+
+def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """`node` with other sources; a reshape of a reshape is one, as its builder has it."""
+    if isinstance(node.arg, ShapeArg) and node.op is Ops.RESHAPE:
+        return graph.reshape(src[0], node.arg.shape)
+    return node.replace(src=src)
+
+
+def schedule_of(tensors: Sequence[TensorCore]) -> Schedule:
+    """What computing `tensors` would run, in order."""
+    outputs = [(tensor._node, tensor._device) for tensor in tensors]
+    return schedule(outputs, _Watched([node for node, _ in outputs]).graphs())
