@@ -66,7 +66,7 @@ class Trials:
                 except OpeningError:
                     return None
                 if place == len(sequence) - 1:
-                    return _record(name, answer)
+                    return record_of(name, answer)
                 if isinstance(answer, Death):
                     return None
         return None
@@ -129,7 +129,8 @@ def _processor_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _record(name: str, answer: Mapping[str, Any] | Death) -> Record:
+def record_of(name: str, answer: Mapping[str, Any] | Death) -> Record:
+    """What a case came to that a worker was asked to measure."""
     if not isinstance(answer, Death):
         return Record.from_json(answer["measured"])
     status = Status.TIMEOUT if answer.cause is Cause.TIMEOUT else Status.CRASH

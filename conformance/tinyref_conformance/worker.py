@@ -136,13 +136,18 @@ class Worker:
         return self.measure(message) if "measure" in message else self.run_row(message)
 
     def measure(self, message: Mapping[str, Any]) -> Message:
-        """What a case comes to when it is run again, of which no journal is kept."""
+        """What a case comes to when it is run again, of which no journal is kept.
+
+        lost: why the device does not answer any more; empty where it does.
+        """
         self._device.announce = self._note_launch
         cases = self._row(message["row"]).cases(self.profile)
         case = next(case for case in cases if case.id == message["measure"])
         record = self._run(case, attempt=2)
         self._device.announce = self._begin_launch
-        return {"measured": record.to_json()}
+        self._note_passing(case, record)
+        lost = "" if record.status is Status.PASS else self._health_problem()
+        return {"measured": record.to_json(), "lost": lost}
 
     def run_row(self, message: Mapping[str, Any]) -> Message:
         """Runs the named cases of one row, in order; first compiles the kernels of a batch."""

@@ -89,6 +89,7 @@ def _serve(
 class Service:
     """The parent's end: one process, started when it is needed; a context manager.
 
+    opened: what the last process reported of itself as it opened.
     module: what it runs, which calls `serve`. configuration: the first message to it. environment:
     what it gets instead of `worker_environment`.
     """
@@ -99,6 +100,7 @@ class Service:
         configuration: Mapping[str, Any],
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        self.opened: Any = None
         self._pool = Pool(module, configuration, WorkerProcess)
         if environment is not None:
             self._pool.environment = dict(environment)
@@ -136,6 +138,7 @@ class Service:
             self._pool.remove(worker)
             raise OpeningError.of(answer)
         worker.is_open = True
+        self.opened = answer["opened"]
         return worker
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> Message | Death:

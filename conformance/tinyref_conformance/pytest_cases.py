@@ -1,0 +1,236 @@
+"""The cases of the suite as items of pytest; each runs in a worker, whose death it survives.
+
+Nothing is suppressed here: each item says what becomes of its case alone. So the order and the
+processes of pytest-xdist make no difference; `--dist loadgroup` keeps the cases of a row together,
+which compiles what they share once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from tinyref.device import Device
+from tinyref.errors import TinyrefError, UserError
+from tinyref.runtimes.identity import device_settings
+from tinyref.workers.processes import Limits
+from tinyref.workers.service import OpeningError, Service
+from tinyref_conformance import expectations_file, history, queries
+from tinyref_conformance.certificate import capabilities_from_json
+from tinyref_conformance.expectations import Expectations
+from tinyref_conformance.plan import Plan, make_plan
+from tinyref_conformance.records import Record
+from tinyref_conformance.report import repro_command
+from tinyref_conformance.statuses import Status
+from tinyref_conformance.suite import DEFAULT_CATALOGUE, Suite
+from tinyref_spec.case import Case, Profile
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for. Raises `pytest.UsageError` for what is not accepted."""
+
+    device: str
+    second: str
+    plan: Plan
+    expectations: Expectations
+    timeout: float
+
+    @classmethod
+    def parse(
+        cls, device: str, second: str, profile: str, query: str, expectations: str, timeout: str
+    ) -> Self:
+        """From the words of the command line."""
+        try:
+            name = Device.canonical(device)
+            plan = make_plan(Suite(), _profile(profile), query)
+            known = Expectations(name)
+            if expectations:
+                known = expectations_file.load(Path(expectations), name)
+            other = Device.canonical(second) if second else ""
+            return cls(name, other, plan, known, _seconds(timeout))
+        except UserError as error:
+            raise pytest.UsageError(f"tinyref: {error}") from error
+
+
+def _profile(text: str) -> Profile:
+    try:
+        return Profile(text)
+    except ValueError:
+        accepted = ", ".join(profile.value for profile in Profile)
+        raise UserError(f"profile: got {text!r}, accepted are {accepted}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if 0.0 < seconds < float("inf"):
+        return seconds
+    raise UserError(f"timeout: got {text!r}, accepted are seconds above 0")
+
+
+def declare_marks(config: pytest.Config) -> None:
+    """So that `--strict-markers` knows those of the items."""
+    for mark in ("rung(name)", "row(name)", "dtype(name)", "xdist_group(name)"):
+        config.addinivalue_line("markers", f"{mark}: of a conformance case of tinyref")
+
+
+class CaseFailedError(Exception):
+    """A case that failed, with what a report says of it."""
+
+    def __init__(self, record: Record, note: str) -> None:
+        super().__init__(record.message)
+        self.record = record
+        self.note = note
+
+
+class ExpectedFailureError(CaseFailedError):
+    """One that failed in the phase in which that is expected."""
+
+
+class Cases:
+    """The plugin where a device is named: collects the cases, and runs them in one worker."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._today = datetime.datetime.now(datetime.UTC).date()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._service: Service | None = None
+        self._problem = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Before `-m` and `-k` select, which they then do of the cases too."""
+        name = f"tinyref[{self.options.device}]"
+        parent = CaseCollector.from_parent(session, name=name, nodeid=name, cases=self)
+        items += parent.collect()
+
+    def pytest_unconfigure(self) -> None:
+        """Ends the worker."""
+        if self._service is not None:
+            self._service.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def marks(self, case: Case) -> Iterator[pytest.MarkDecorator]:
+        """Rung, row, dtype, the group of xdist, and the expected failure."""
+        yield pytest.mark.rung(name=case.rung.name)
+        yield pytest.mark.row(name=case.row)
+        if case.dtype:
+            yield pytest.mark.dtype(name=case.dtype)
+        yield pytest.mark.xdist_group(name=case.row)
+        for entry in self.options.expectations.entries:
+            if not entry.is_expired(self._today) and queries.matches(entry.query, case.id):
+                reason = f"{entry.reason} ({entry.link})"
+                yield pytest.mark.xfail(reason=reason, raises=ExpectedFailureError, strict=True)
+                return
+
+    def run(self, case: Case) -> None:
+        """Raises what pytest shows for a case that is skipped or failed."""
+        known = self.options.expectations
+        if (skipped := known.skipped(case.id, self._today)) is not None:
+            pytest.skip(skipped)
+        record = self._measure(case)
+        status, why = known.final(case.id, record.status, record.phase, self._today)
+        if status is Status.EXPECTED_FAIL:
+            raise ExpectedFailureError(record, why)
+        if record.status not in (Status.PASS, Status.UNSUPPORTED):
+            raise CaseFailedError(record, why)
+
+    def _measure(self, case: Case) -> Record:
+        if self._problem:
+            raise OpeningError(self._problem)
+        service = self._started()
+        try:
+            service.open()
+            declared = capabilities_from_json(service.opened["capabilities"])
+            if (unmet := case.needs.unmet(declared)) is not None:
+                pytest.skip(unmet)
+            request = {"measure": case.id, "row": case.row}
+            answer = service.ask(request, Limits(self.options.timeout))
+        except OpeningError as error:
+            self._problem = str(error)
+            raise
+        record = history.record_of(case.id, answer)
+        if isinstance(answer, dict) and answer["lost"]:
+            # Another process opens the device again.
+            service.close()
+        return record
+
+    def _started(self) -> Service:
+        if self._service is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tinyref-pytest-")
+            plan = self.options.plan
+            configuration = {
+                "catalogue": DEFAULT_CATALOGUE,
+                "suite_hash": plan.suite_hash,
+                "profile": plan.profile.value,
+                "device": self.options.device,
+                "second": self.options.second,
+                "journal": str(Path(self._folder.name) / "journal.jsonl"),
+            }
+            self._service = Service("tinyref_conformance.worker", configuration)
+        return self._service
+
+    def command(self, case: Case) -> str:
+        """The command that runs the case alone, without pytest."""
+        asked = self.options
+        profile = asked.plan.profile.value
+        try:
+            settings = device_settings(asked.device)
+        except (TinyrefError, ImportError):
+            settings = {}
+        return repro_command(asked.device, profile, case.id, settings, asked.second)
+
+
+class CaseCollector(pytest.Collector):
+    """What all cases are below."""
+
+    def __init__(self, *, cases: Cases, **members: Any) -> None:
+        super().__init__(**members)
+        self.cases = cases
+
+    def collect(self) -> list[pytest.Item]:
+        return [
+            CaseItem.from_parent(self, name=case.id, case=case, cases=self.cases)
+            for planned in self.cases.options.plan.rows
+            for case in planned.cases
+        ]
+
+
+class CaseItem(pytest.Item):
+    """One case."""
+
+    def __init__(self, *, case: Case, cases: Cases, **members: Any) -> None:
+        super().__init__(**members)
+        self.case = case
+        self.cases = cases
+        for mark in cases.marks(case):
+            self.add_marker(mark)
+
+    def runtest(self) -> None:
+        self.cases.run(self.case)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, self.case.id
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        error = excinfo.value
+        if isinstance(error, OpeningError):
+            return f"the device does not open: {error}"
+        if not isinstance(error, CaseFailedError):
+            return super().repr_failure(excinfo, style)
+        record = error.record
+        lines = [f"{record.status.value}: {record.message}", error.note]
+        lines.append(self.cases.command(self.case))
+        return "\n".join(line for line in lines if line)

@@ -1,0 +1,41 @@
+"""The options of the pytest plugin: `pytest --tinyref-device pkg.mod:Class`.
+
+It is loaded by every pytest of an environment where tinyref is installed, so nothing but pytest is
+imported here until the option is given.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+_OPTIONS = {
+    "second": "the other device of rows that take two",
+    "profile": "how much: quick (if not given) or full",
+    "query": "only these cases: ids, prefixes or globs of them; commas join",
+    "expectations": "a TOML file of known failures: they xfail, and its skips are skipped",
+    "timeout": "seconds that one case may take (30 if not given)",
+}
+_DEFAULTS = {"profile": "quick", "query": "*", "timeout": "30"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, all of which begin with `--tinyref-`."""
+    group = parser.getgroup("tinyref", "tinyref: the conformance suite on a device, a test a case")
+    group.addoption(
+        "--tinyref-device",
+        metavar="DEVICE",
+        help="the device: a name of `tinyref devices`, or package.module:ClassName",
+    )
+    for name, text in _OPTIONS.items():
+        group.addoption(f"--tinyref-{name}", default=_DEFAULTS.get(name, ""), help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Brings the cases in, where a device is named."""
+    device = config.getoption("tinyref_device")
+    if device:
+        from tinyref_conformance.pytest_cases import Cases, Options, declare_marks
+
+        values = {name: config.getoption(f"tinyref_{name}") for name in _OPTIONS}
+        config.pluginmanager.register(Cases(Options.parse(device, **values)), "tinyref-cases")
+        declare_marks(config)
