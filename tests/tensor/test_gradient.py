@@ -310,6 +310,58 @@ def test_gradients_add_up_over_uses_and_over_calls() -> None:
     assert x.grad.tolist() == [3.0, 3.0]
 
 
+def seeded_backward() -> tuple[Tensor, Tensor, Tensor]:
+    """A seed, and two gradients that have its elements."""
+    x, y = (Tensor([0.0, 0.0], requires_grad=True) for _ in range(2))
+    seed = Tensor([3.0, 4.0])
+    (x + y).backward(seed)
+    assert x.grad is not None
+    assert y.grad is not None
+    return seed, x.grad, y.grad
+
+
+def seeded_gradient() -> tuple[Tensor, Tensor, Tensor]:
+    x, y, seed = Tensor([0.0, 0.0]), Tensor([[0.0], [0.0]]), Tensor([3.0, 4.0])
+    first, second = (x + y.reshape(2)).gradient(x, y, gradient=seed)
+    return seed, first, second.reshape(2)
+
+
+def put_number(x: Tensor) -> None:
+    x[0] = 9.0
+
+
+def add_tensor(x: Tensor) -> None:
+    x += Tensor([6.0, 0.0])
+
+
+WRITES = [put_number, add_tensor, lambda x: x.assign(Tensor([9.0, 4.0]))]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=["by index", "operator", "assign"])
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize("make", [seeded_backward, seeded_gradient])
+def test_a_gradient_is_no_view_of_another_nor_of_the_seed(
+    make: Callable[[], tuple[Tensor, Tensor, Tensor]],
+    is_computed: bool,
+    write: Callable[[Tensor], object],
+) -> None:
+    seed, first, second = make()
+    if is_computed:
+        Tensor.realize(first, second)
+    write(first)
+    assert [each.tolist() for each in (first, second, seed)] == [[9, 4], [3, 4], [3, 4]]
+    write(seed)
+    assert [each.tolist() for each in (first, second, seed)] == [[9, 4], [3, 4], [9, 4]]
+
+
+def test_a_gradient_that_is_spread_over_its_elements_may_be_written() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    x.sum().backward()
+    assert x.grad is not None
+    x.grad += 1
+    assert x.grad.tolist() == [2, 2]
+
+
 def test_only_leaves_that_ask_get_a_gradient() -> None:
     x, y = Tensor([1.0], requires_grad=True), Tensor([2.0])
     between = x * y

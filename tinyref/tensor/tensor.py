@@ -69,7 +69,7 @@ class Tensor(Saving):
 
         Leaves are tensors that were not computed from others. `gradient` weighs the elements of
         this tensor; it may be left out only where there are no axes. The gradients themselves
-        have no gradient: see `gradient` for that.
+        have no gradient: see `gradient` for that. They are views of nothing.
 
         Examples:
             >>> x = Tensor([2.0, 3.0], requires_grad=True)
@@ -89,7 +89,7 @@ class Tensor(Saving):
             for value, part in zip(leaves, found, strict=True):
                 leaf = value.maker
                 if part is not None and isinstance(leaf, Tensor):
-                    here = part._placed_like(cast(Self, leaf))
+                    here = part._placed_like(cast(Self, leaf))._independent()
                     leaf._grad = here if leaf._grad is None else leaf._grad.add(here)
         return self
 
@@ -101,6 +101,7 @@ class Tensor(Saving):
     ) -> list[Self]:
         """d(self)/d(target) for each target, as tensors that have gradients themselves.
 
+        None of them is a view: what is written to one is in no other, and not in `gradient`.
         Targets need not require grad. Raises `UserError` for a target that this tensor does not
         depend on, unless `materialize_grads` asks for zeros there.
 
@@ -124,7 +125,7 @@ class Tensor(Saving):
                 )
         pairs = zip(targets, found, strict=True)
         return [
-            target.zeros_like() if part is None else part._placed_like(target)
+            target.zeros_like() if part is None else part._placed_like(target)._independent()
             for target, part in pairs
         ]
 

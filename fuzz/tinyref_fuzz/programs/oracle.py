@@ -606,7 +606,7 @@ class Environment:
         for number, target, found in zip(
             step.targets, targets, _gradients(loss, targets), strict=True
         ):
-            # They have gradients too, and may show each other's elements: nothing writes to them.
+            # They have gradients too: nothing writes to them.
             blocked = Record((target,))
             made = Array.of(np.asarray(found), target.place, target.sizes, blocked)
             self.arrays[number] = made

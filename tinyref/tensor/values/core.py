@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 from tinyref.algebra.symbolic import product
@@ -206,6 +206,11 @@ class TensorCore:
         # its assignments would run a second time.
         with building:
             return self._from_node(self._node, self._device)
+
+    def _independent(self) -> Self:
+        """Another tensor of this value, gradients included; what is written to one is its own."""
+        with building:
+            return self._of(replace(self._value))
 
     @classmethod
     def _of(cls, value: Value) -> Self:
