@@ -24,6 +24,7 @@ from tinyref_conformance.report import (
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Row, Rung
+from tinyref_spec.subjects.name import is_subject
 
 _SHOWN_AS_FAILURE = frozenset(
     {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
@@ -269,13 +270,17 @@ def _open_row() -> RowResult:
 
 
 def _open_script(device: str) -> str:
+    module, opening = "tinyref.device", "Device[NAME]"
+    if is_subject(device):
+        module, opening = "tinyref_spec.subjects.catalogue", "open_device(NAME)"
     return f'''"""Opens the device in this process, where a debugger can see it."""
 import os
 import sys
 
-from tinyref.device import Device
+from {module} import {opening.partition("[")[0].partition("(")[0]}
 
+NAME = {device!r}
 sys.path.append(os.getcwd())  # a backend may lie in the folder where this is run
-backend = Device[{device!r}]
+backend = {opening}
 print(backend.capabilities)
 '''

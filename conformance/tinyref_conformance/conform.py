@@ -141,14 +141,23 @@ def _expectations(request: Request, suite: Suite) -> known.Expectations:
         if not path.exists():
             return known.Expectations(device)
     if path is None:
-        return known.Expectations(device)
-    found = expectations_file.load(path, device)
+        return _with_differences(known.Expectations(device), suite)
+    found = _with_differences(expectations_file.load(path, device), suite)
     if not request.update and (unmatched := found.unmatched(_all_ids(suite))):
         raise UserError(
             f"expectations: {path}: no case of the suite matches {unmatched[0]!r}: accepted are an "
             "id, a prefix of ids or a glob; tinyref spec list shows them"
         )
     return found
+
+
+def _with_differences(own: known.Expectations, suite: Suite) -> known.Expectations:
+    """The expectations with what a library that is judged defines otherwise, wherever it runs."""
+    path = suite.differences(own.device)
+    if path is None:
+        return own
+    found = expectations_file.load(path, path.stem)
+    return replace(own, entries=(*own.entries, *found.entries))
 
 
 def as_sequence(request: Request, text: str) -> Request:

@@ -19,6 +19,7 @@ from tinyref_conformance import ladder
 from tinyref_conformance.records import members_to_json, number_from_json, number_to_json
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status, exit_code
 from tinyref_spec.case import Rung
+from tinyref_spec.subjects.name import is_subject, parse_subject
 
 SCHEMA = "tinyref.conformance.report"
 # 2: identity, query, shard and cases_asked in the certificate, and the hash of the whole file.
@@ -200,7 +201,8 @@ class Report:
         if self.exit_code == EXIT_AS_EXPECTED:
             known = self.counts[Status.EXPECTED_FAIL]
             but = f" with {known} expected failures" if known else ""
-            words = f"{device} conforms to the {profile} profile{but}"
+            part = " of the tensor rows" if is_subject(device) else ""
+            words = f"{device} conforms to the {profile} profile{part}{but}"
             if not self.is_conformance_run:
                 words = f"{device}: all that was run is as expected{but}"
         elif self.first_broken is not None:
@@ -361,6 +363,8 @@ def _read(path: Path) -> Any:
 
 def device_options(device: str, second: str = "") -> list[str]:
     """The options of `tinyref conform` that name the devices of a run."""
+    if is_subject(device):
+        return parse_subject(device).options
     return ["--device", device, *(["--second", second] if second else [])]
 
 
@@ -417,18 +421,21 @@ def repro_script(
     before: the cases that run first. It exits as the scripts of launches do: 1 while the case
     fails, 0 when it passes.
     """
-    first = _RUN_BEFORE.format(before=list(before)) if before else ""
+    module, opening = "tinyref_spec.device_under_test", "DeviceUnderTest(DEVICE, second=SECOND)"
+    if is_subject(device):
+        module, opening = "tinyref_spec.subjects.catalogue", "open_device(DEVICE)"
+    first = _RUN_BEFORE.format(before=list(before), opening=opening) if before else ""
     return f'''"""Runs one conformance case: exit code 1 while it fails and 0 when it passes."""
 from tinyref.runtimes.reproducer import run
 from tinyref_spec import catalogue
-from tinyref_spec.device_under_test import DeviceUnderTest
+from {module} import {opening.partition("(")[0]}
 
 CASE = {case_id!r}  # of the profile {profile}
 DEVICE = {device!r}
 SECOND = {second or None!r}  # the other device, where it is not the next of its kind
 {first}
 def problem():
-    measurement = catalogue.find(CASE).run(DeviceUnderTest(DEVICE, second=SECOND))
+    measurement = catalogue.find(CASE).run({opening})
     return "" if measurement.passed else f"wrong: {{measurement.message}}"
 
 run(problem)
@@ -438,7 +445,7 @@ run(problem)
 _RUN_BEFORE = """
 for name in {before}:  # it depends on what ran before
     try:
-        catalogue.find(name).run(DeviceUnderTest(DEVICE, second=SECOND))
+        catalogue.find(name).run({opening})
     except Exception as error:
         print(f"{{name}}: {{error}}")
 """

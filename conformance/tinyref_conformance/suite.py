@@ -1,7 +1,8 @@
 """The suite that is run: a catalogue module, `tinyref_spec.catalogue` unless a test names another.
 
-A catalogue has `rows(profile)` and `suite_hash()`; a test's own may have `open_device(name)`, for
-devices that are no tinyref backend, and `clause_sentence(label)`.
+A catalogue has `rows(profile)` and `suite_hash()`; one may have `open_device(name)`, for what is no
+tinyref backend, `differences(name)`, the file of what such a one defines otherwise, and
+`clause_sentence(label)`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tinyref_spec.case import Profile, Row
 
 DEFAULT_CATALOGUE = "tinyref_spec.catalogue"
+# That of libraries: the level `tensor` alone.
+SUBJECTS = "tinyref_spec.subjects.catalogue"
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,12 @@ class Suite:
         from tinyref_spec.clauses import clause
 
         return clause(label).sentence
+
+    def differences(self, name: str) -> Path | None:
+        """The expectations file of what is defined otherwise on that device; None for a backend."""
+        own = getattr(self.module, "differences", None)
+        path = None if own is None else Path(own(name))
+        return path if path is not None and path.exists() else None
 
     def open_device(self, name: str, second: str = "") -> Any:
         """The device under test; lets out the error of a device that does not open.

@@ -39,7 +39,7 @@ from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
-from tinyref_spec.case import Case, Failure, Measurement, Profile, Row, Rung
+from tinyref_spec.case import Case, Failure, Measurement, NotOfferedError, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 
 # Members of a backend that take part in making a kernel.
@@ -249,6 +249,8 @@ class Worker:
                 case, attempt, started, Status.CRASH, "out of memory", Phase.RUN
             )
             return dataclasses.replace(found, details={"launch": self._launches})
+        except NotOfferedError as reason:
+            return self._not_offered(case, attempt, started, str(reason))
         except Exception as error:  # a case must not take the run down with it
             found = self._stop_record(
                 case, attempt, started, Status.FAIL, explain_error(error), _phase(error)
@@ -259,6 +261,14 @@ class Worker:
             memory.unfreed.clear()
             return self._stop_record(case, attempt, started, Status.FAIL, message, Phase.RUN)
         return records.of_measurement(case, measurement, time.perf_counter() - started, attempt)
+
+    def _not_offered(self, case: Case, attempt: int, started: float, reason: str) -> Record:
+        """A skip, of a library alone: what a device does not owe is what it does not declare."""
+        if isinstance(self._device, DeviceUnderTest):
+            reason = f"a device cannot leave out a case as a library does: {reason}"
+            return self._stop_record(case, attempt, started, Status.FAIL, reason, Phase.RUN)
+        seconds = time.perf_counter() - started
+        return Record(case.id, Status.SKIP, attempt, "", reason, seconds)
 
     def _details(self, error: Exception) -> dict[str, Any] | None:
         """What was known of the launch that ended in an error, and the source that it names."""

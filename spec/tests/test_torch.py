@@ -24,6 +24,7 @@ from tinyref_spec.error_rules import Bounded, Ulp
 from tinyref_spec.measure import judge
 from tinyref_spec.model import layers
 from tinyref_spec.oracles import Expected, round_to
+from tinyref_spec.subjects.torch_library import TORCH_DTYPES, to_torch, torch_value
 from tinyref_spec.tensor import functions
 from tinyref_spec.tensor.forms import Form, Function, Refused, refusing_inputs
 from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED, generated_forms
@@ -31,11 +32,8 @@ from tinyref_spec.tensor.run import evaluate, inputs_of, names_of, reference, te
 
 sys.path.insert(0, str(Path(__file__).parent))
 from torch_twins import (  # a neighbour of this file, which is no package
-    TORCH_DTYPES,
     torch_gradients,
     torch_names,
-    torch_tensor,
-    torch_value,
     weights_for,
 )
 
@@ -219,7 +217,7 @@ def test_bad_calls_are_refused_here_and_by_torch(call: Refused) -> None:
         with pytest.raises((RuntimeError, TypeError, ValueError, IndexError)):
             torch_value(
                 call.torch,
-                {name: torch_tensor(array) for name, array in refusing_inputs().items()},
+                {name: to_torch(array) for name, array in refusing_inputs().items()},
             )
 
 

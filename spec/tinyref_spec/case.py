@@ -198,6 +198,10 @@ class Measurement:
     observed: str = ""
 
 
+class NotOfferedError(Exception):
+    """A library that is judged lacks what a case asks for: the sentence that says so."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One check, named by its id; `run` judges it and returns what it measured.

@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -119,27 +120,53 @@ def kernel_script(case_id: str, launch: Launch, items: Sequence[Wanted]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@dataclass(frozen=True)
+class Wording:
+    """How a script says in the words of a library that it makes a tensor and reads one.
+
+    tensor: over `array` (an expression), `place` (a device) and `wants_gradient`. read: over
+    `actual` (the name of a tensor).
+    """
+
+    imports: tuple[str, ...]
+    tensor: str
+    read: str
+
+
+TINYREF = Wording(
+    ("from tinyref import Tensor",),
+    "Tensor({array}, device={place!r}, requires_grad={wants_gradient})",
+    "{actual}.numpy()",
+)
+
+
 def tensor_script(
-    case_id: str, device: str, inputs: Mapping[str, Array], expression: str, item: Wanted
+    case_id: str,
+    device: str,
+    inputs: Mapping[str, Array],
+    expression: str,
+    item: Wanted,
+    wording: Wording = TINYREF,
 ) -> str:
-    """A script that evaluates a Tensor expression of the named inputs and says what is wrong."""
+    """A script that evaluates an expression of the named inputs and says what is wrong."""
     lines = [
         *_head(case_id, device),
-        "from tinyref import Tensor, dtypes",
-        "from tinyref.dtype import numpy_dtype",
+        *wording.imports,
+        "from tinyref.dtype import dtypes, numpy_dtype",
         "from tinyref.runtimes.reproducer import Wanted, run",
     ]
-    if "nn." in expression:
+    if "nn." in expression and wording is TINYREF:
         lines += ["from tinyref import nn", "from tinyref_spec.model.given import *"]
     if "device" in expression:
         lines.append(f"device = {device!r}")
     lines += ["def problem():"]
     for name, values in inputs.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
-        lines.append(f"    {name} = Tensor({shaped}, device={device!r}, requires_grad=True)")
+        made = wording.tensor.format(array=shaped, place=device, wants_gradient=True)
+        lines.append(f"    {name} = {made}")
     lines += [
         f"    actual = {expression}",
-        "    return wanted.problem(actual.numpy().reshape(-1))",
+        f"    return wanted.problem({wording.read.format(actual='actual')}.reshape(-1))",
         f"wanted = {_wanted_text(item)}",
         f"print({expression!r}, flush=True)",
         "run(problem)",

@@ -37,6 +37,8 @@ Examples:
   tinyref conform verify report.json                    that nobody edited it
   tinyref conform faulty                                prove that the suite catches broken devices
   tinyref conform compile --device CUDA --arch sm_90    compile its kernels where no GPU is
+  tinyref conform --subject torch --on cpu              judge PyTorch by the tensor rows
+  tinyref conform --subject array-api:cupy --on default   or a library of the array API
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
@@ -61,6 +63,23 @@ def conform(
             help="The other device of rows that take two; the next of its kind if not given."
         ),
     ] = "",
+    subject: Annotated[
+        str,
+        typer.Option(
+            help="Judge a library by the tensor rows instead of a device: torch, torch-compile, "
+            "numpy, array-api:MODULE."
+        ),
+    ] = "",
+    on: Annotated[
+        str,
+        typer.Option(
+            help="With --subject: the library's device by its own name; cpu if not given."
+        ),
+    ] = "",
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="With --subject: a package that registers the device."),
+    ] = None,
     profile: Annotated[str, typer.Option(help="How much: quick or full.")] = "quick",
     query: Annotated[
         str, typer.Option(help="Only these cases: ids, prefixes or globs of them; commas join.")
@@ -140,15 +159,25 @@ def conform(
     from tinyref_conformance.conform import Request, parse_memory
     from tinyref_conformance.plan import Shard
     from tinyref_conformance.runner import Settings
+    from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS
 
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a run begins anew anyway")
-    name = device_name(device)
-    other = device_name(second) if second else ""
-    for each in filter(None, (name, other)):
-        check_gives_values(each)
+    if subject:
+        if device or second:
+            raise UserError("subject: a library is judged instead of a device: leave out --device")
+        name, other = _subject_name(subject, on, imports or []), ""
+        query = _sampled(subject, query)
+    else:
+        if on or imports:
+            raise UserError("on, import: they go with --subject, which names the library")
+        name = device_name(device)
+        other = device_name(second) if second else ""
+        for each in filter(None, (name, other)):
+            check_gives_values(each)
     settings = Settings(
         device=name,
+        catalogue=SUBJECTS if subject else DEFAULT_CATALOGUE,
         second=other,
         folder=report or _folder(_name_of(name, other), sequence or query, shard),
         jobs=jobs,
@@ -182,6 +211,20 @@ def conform(
 
 def _name_of(device: str, second: str) -> str:
     return f"{device}-with-{second}" if second else device
+
+
+def _subject_name(library: str, place: str, packages: list[str]) -> str:
+    """The name of the library, its device and the packages that it needs."""
+    from tinyref_spec.subjects.name import SubjectName, default_place
+
+    return str(SubjectName(library, place or default_place(library), tuple(packages)))
+
+
+def _sampled(library: str, query: str) -> str:
+    """What a library is asked that takes seconds for a case, unless the query says it."""
+    from tinyref_spec.subjects.name import SAMPLES
+
+    return SAMPLES.get(library, query) if query == "*" else query
 
 
 def _folder(device: str, query: str, shard: str = "") -> Path:

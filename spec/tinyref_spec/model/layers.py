@@ -549,7 +549,7 @@ def refused_checks(name: str, refused: Refusals) -> list[Check]:
     """Each call that `name` refuses, over the inputs of refused calls."""
     calls = refusals_of(refused[name])
     return [
-        Check(f":{number}", functools.partial(run_refused, call.expression, refusing_inputs()))
+        Check(f":{number}", functools.partial(run_refused, call, refusing_inputs()))
         for number, call in enumerate(calls)
     ]
 

@@ -13,6 +13,7 @@ from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
+from tinyref_spec.tensor.forms import Refused
 from tinyref_spec.tensor.run import evaluate, run_literal, run_refused, tensors
 
 Literals = dict[str, tuple[str, object]]
@@ -83,8 +84,8 @@ SPECIAL_VALUES: Literals = {
     "exp_underflow": ("Tensor([-1000.0], device=device).exp().item()", 0.0),
     "sigmoid_ends": ("Tensor([-INF, INF], device=device).sigmoid().tolist()", [0.0, 1.0]),
     "tanh_ends": ("Tensor([-INF, INF], device=device).tanh().tolist()", [-1.0, 1.0]),
-    "softmax_large": ("Tensor([1000.0, 1000.0], device=device).softmax().tolist()", [0.5, 0.5]),
-    "softmax_one": ("Tensor([7.0], device=device).softmax().tolist()", [1.0]),
+    "softmax_large": ("Tensor([1000.0, 1000.0], device=device).softmax(-1).tolist()", [0.5, 0.5]),
+    "softmax_one": ("Tensor([7.0], device=device).softmax(-1).tolist()", [1.0]),
     "divide_by_zero": ("(Tensor([1.0, -1.0], device=device) / 0).tolist()", [INF, -INF]),
     "empty_sum": ("Tensor.zeros(0, device=device).sum().item()", 0.0),
     "empty_prod": ("Tensor.zeros(0, device=device).prod().item()", 1.0),
@@ -93,6 +94,20 @@ SPECIAL_VALUES: Literals = {
         "(Tensor.zeros(2, 0, device=device) @ Tensor.zeros(0, 2, device=device)).tolist()",
         [[0.0, 0.0], [0.0, 0.0]],
     ),
+    "max_nan": ("Tensor([1.0, NAN, 2.0], device=device).max().item()", NAN),
+    "min_nan": ("Tensor([1.0, NAN, 2.0], device=device).min().item()", NAN),
+    "maximum_nan": (
+        "Tensor([1.0, NAN], device=device).maximum(Tensor([NAN, 1.0], device=device)).tolist()",
+        [NAN, NAN],
+    ),
+    "sum_nan": ("Tensor([1.0, NAN, 2.0], device=device).sum().item()", NAN),
+    "argmax_ties": ("Tensor([1.0, 3.0, 3.0], device=device).argmax().item()", 1),
+    "argmin_ties": ("Tensor([4.0, 2.0, 2.0], device=device).argmin().item()", 1),
+    "round_ties": (
+        "Tensor([0.5, 1.5, 2.5, -0.5, -2.5], device=device).round().tolist()",
+        [0.0, 2.0, 2.0, -0.0, -2.0],
+    ),
+    "sqrt_negative": ("Tensor([-1.0], device=device).sqrt().item()", NAN),
     "sum_narrow": (
         "Tensor([100, 100, 100], dtype='int8', device=device).sum().item()",
         300,
@@ -132,11 +147,16 @@ REFUSED: dict[str, str] = {
 }
 
 
+def _with_numbers(expression: str) -> str:
+    """The expression with what Python has no literal for spelled out."""
+    return expression.replace("INF", "float('inf')").replace("NAN", "float('nan')")
+
+
 def _literal_checks(table: Literals) -> list[Check]:
     return [
         Check(
             name,
-            functools.partial(run_literal, expression.replace("INF", "float('inf')"), {}, result),
+            functools.partial(run_literal, _with_numbers(expression), {}, result),
         )
         for name, (expression, result) in table.items()
     ]
@@ -148,7 +168,7 @@ def _matrix() -> dict[str, Array]:
 
 def _refusal_checks() -> list[Check]:
     return [
-        Check(name, functools.partial(run_refused, expression, _matrix()))
+        Check(name, functools.partial(run_refused, Refused(expression), _matrix()))
         for name, expression in REFUSED.items()
     ]
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from tinyref.dtype import DType, dtypes
 from tinyref_spec.bounded import SLACK
-from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.case import Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.tensor import (
     attention,
@@ -201,13 +200,9 @@ def _refused_row(name: str, calls: tuple[Refused, ...]) -> Row:
 
 def _refusals(calls: tuple[Refused, ...]) -> list[Check]:
     return [
-        Check(f":{number}", functools.partial(_run_refused, call.expression))
+        Check(f":{number}", functools.partial(run_refused, call, refusing_inputs()))
         for number, call in enumerate(calls)
     ]
-
-
-def _run_refused(expression: str, case_id: str, device: DeviceUnderTest) -> Measurement:
-    return run_refused(expression, refusing_inputs(), case_id, device)
 
 
 def rows() -> Iterator[Row]:

@@ -1,0 +1,518 @@
+"""Libraries of the Python array API standard (data-apis.org/array-api, 2024.12), and numpy.
+
+The expressions of the tables are evaluated over `ArrayTensor`, which calls the function of the
+standard that is the same computation. What the standard composes of several functions, such as a
+softmax, it does not offer: that would judge the composition here, and not the library.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype, numpy_dtype
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, NotOfferedError
+from tinyref_spec.reproducer import Wording, tensor_script
+from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
+from tinyref_spec.subjects.protocol import Answer, Arrays
+from tinyref_spec.tensor.forms import Form, Refused
+
+# Methods of a Tensor that are a function of the standard with the same arguments.
+SAME: Mapping[str, str] = {
+    **{
+        name: name
+        for name in (
+            *("sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "log2", "abs"),
+            *("square", "round", "floor", "ceil", "trunc", "sign", "reciprocal", "copysign"),
+            *("maximum", "minimum", "isnan", "isfinite", "logical_not", "bitwise_not"),
+            *("bitwise_and", "bitwise_or", "bitwise_xor", "asin", "acos", "atan", "asinh"),
+            *("acosh", "atanh", "zeros_like", "ones_like", "full_like"),
+        )
+    },
+    **{"add": "add", "sub": "subtract", "mul": "multiply", "pow": "pow", "dot": "matmul"},
+    **{"eq": "equal", "ne": "not_equal", "lshift": "bitwise_left_shift"},
+    "rshift": "bitwise_right_shift",
+}
+WIDE_SUMS = "integers are added up and multiplied in the default integer type of the standard"
+PLACES = "places are of the default index type of the standard"
+Key = int | slice | EllipsisType | None
+
+
+class ArrayTensor:
+    """An array that answers as a Tensor does, as far as the standard has the function.
+
+    note: what its type is by the standard, where Tensors have another one.
+    """
+
+    def __init__(self, library: ArraySubject, array: Any, note: str = "") -> None:
+        self.library = library
+        self.array = array
+        self.note = note
+
+    def __getattr__(self, name: str) -> Callable[..., ArrayTensor]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in SAME:
+            raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
+        return functools.partial(self._call, SAME[name], self)
+
+    def _call(self, function: str, *given: Any, note: str = "", **named: Any) -> ArrayTensor:
+        found = self.library.function(function)(*map(_plain, given), **named)
+        return type(self)(self.library, found, note)
+
+    # Properties and values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def numpy(self) -> Array:
+        return to_numpy(self.array)
+
+    def tolist(self) -> object:
+        return self.numpy().tolist()
+
+    def item(self) -> object:
+        return self.numpy().item()
+
+    def clone(self) -> ArrayTensor:
+        return self._call("asarray", self, copy=True)
+
+    def cast(self, dtype: DType | str) -> ArrayTensor:
+        return self._call("astype", self, self.library.dtype(dtype))
+
+    def half(self) -> ArrayTensor:
+        return self.cast(dtypes.float16)
+
+    def float(self) -> ArrayTensor:
+        return self.cast(dtypes.float32)
+
+    def int(self) -> ArrayTensor:
+        return self.cast(dtypes.int32)
+
+    def bool(self) -> ArrayTensor:
+        return self.cast(dtypes.bool)
+
+    # Where the arguments differ
+
+    def matmul(self, other: Any, reverse: Any = False) -> ArrayTensor:
+        return self._call("matmul", *((other, self) if reverse else (self, other)))
+
+    def div(self, other: Any, rounding_mode: str | None = None) -> ArrayTensor:
+        if rounding_mode is not None:
+            raise NotOfferedError(f"{self.library.module}: the array API divides without a mode")
+        return self._call("divide", self, other)
+
+    def where(self, x: Any, y: Any) -> ArrayTensor:
+        return self._call("where", self, x, y)
+
+    def clamp(self, min_: Any = None, max_: Any = None) -> ArrayTensor:
+        return self._call("clip", self, min=min_, max=max_)
+
+    clip = clamp
+
+    def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> ArrayTensor:
+        if not (detect_positive and detect_negative):
+            raise NotOfferedError(f"{self.library.module}: its isinf takes both infinities")
+        return self._call("isinf", self)
+
+    # Reductions
+
+    def _reduce(
+        self, name: str, axis: Any, keepdim: Any, note: str = "", **more: Any
+    ) -> ArrayTensor:
+        return self._call(name, self, axis=axis, keepdims=keepdim, note=note, **more)
+
+    def sum(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("sum", axis, keepdim, WIDE_SUMS)
+
+    def prod(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("prod", axis, keepdim, WIDE_SUMS)
+
+    def mean(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("mean", axis, keepdim)
+
+    def max(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("max", axis, keepdim)
+
+    def min(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("min", axis, keepdim)
+
+    def any(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("any", axis, keepdim)
+
+    def all(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("all", axis, keepdim)
+
+    def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> ArrayTensor:
+        return self._reduce("var", axis, keepdim, correction=correction)
+
+    def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> ArrayTensor:
+        return self._reduce("std", axis, keepdim, correction=correction)
+
+    def argmax(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("argmax", axis, keepdim, PLACES)
+
+    def argmin(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
+        return self._reduce("argmin", axis, keepdim, PLACES)
+
+    def cumsum(self, axis: Any = 0) -> ArrayTensor:
+        return self._call("cumulative_sum", self, axis=axis, note=WIDE_SUMS)
+
+    def cumprod(self, axis: Any) -> ArrayTensor:
+        return self._call("cumulative_prod", self, axis=axis, note=WIDE_SUMS)
+
+    def sort(self, dim: Any = -1, descending: Any = False) -> tuple[ArrayTensor, ArrayTensor]:
+        given = {"axis": dim, **({"descending": True} if descending else {})}
+        return self._call("sort", self, **given), self._call("argsort", self, note=PLACES, **given)
+
+    # Shapes
+
+    def reshape(self, *shape: Any) -> ArrayTensor:
+        return self._call("reshape", self, _tuple(shape))
+
+    view = reshape
+
+    def flatten(self, start: Any = 0, end: Any = -1) -> ArrayTensor:
+        stop = end % max(self.ndim, 1) + 1
+        joined = math.prod(self.shape[start:stop])
+        return self.reshape((*self.shape[:start], joined, *self.shape[stop:]))
+
+    def unflatten(self, dim: Any, sizes: tuple[Any, ...]) -> ArrayTensor:
+        axis = dim % self.ndim
+        return self.reshape((*self.shape[:axis], *sizes, *self.shape[axis + 1 :]))
+
+    def permute(self, *axes: Any) -> ArrayTensor:
+        return self._call("permute_dims", self, _tuple(axes))
+
+    def transpose(self, first: Any = 1, second: Any = 0) -> ArrayTensor:
+        order = list(range(self.ndim))
+        order[first], order[second] = order[second], order[first]
+        return self.permute(*order)
+
+    @property
+    def T(self) -> ArrayTensor:  # noqa: N802
+        return self.transpose()
+
+    def expand(self, *shape: Any) -> ArrayTensor:
+        return self._call("broadcast_to", self, _tuple(shape))
+
+    def flip(self, axis: Any) -> ArrayTensor:
+        return self._call("flip", self, axis=axis)
+
+    def squeeze(self, dim: Any = None) -> ArrayTensor:
+        if dim is None or self.shape[dim] != 1:
+            raise NotOfferedError(f"{self.library.module}: its squeeze takes axes of size 1 alone")
+        return self._call("squeeze", self, axis=dim)
+
+    def unsqueeze(self, dim: Any) -> ArrayTensor:
+        return self._call("expand_dims", self, axis=dim)
+
+    def cat(self, *others: Any, dim: Any = 0) -> ArrayTensor:
+        return self._call("concat", [self, *others], axis=dim)
+
+    def stack(self, *others: Any, dim: Any = 0) -> ArrayTensor:
+        return self._call("stack", [self, *others], axis=dim)
+
+    def repeat(self, *times: Any) -> ArrayTensor:
+        return self._call("tile", self, _tuple(times))
+
+    def repeat_interleave(self, repeats: Any, dim: Any = None) -> ArrayTensor:
+        return self._call("repeat", self, repeats, axis=dim)
+
+    def roll(self, shift: Any, axis: Any) -> ArrayTensor:
+        return self._call("roll", self, shift, axis=axis)
+
+    def tril(self, diagonal: Any = 0) -> ArrayTensor:
+        return self._call("tril", self, k=diagonal)
+
+    def triu(self, diagonal: Any = 0) -> ArrayTensor:
+        return self._call("triu", self, k=diagonal)
+
+    def meshgrid(self, *others: Any, indexing: str = "ij") -> list[ArrayTensor]:
+        arrays = map(_plain, (self, *others))
+        found = self.library.function("meshgrid")(*arrays, indexing=indexing)
+        return [type(self)(self.library, each) for each in found]
+
+    def __getitem__(self, key: Any) -> ArrayTensor:
+        """By integers, slices, None and `...`, or by one mask."""
+        if isinstance(key, ArrayTensor):
+            if self.library.name_of(key) != "bool":
+                raise NotOfferedError(f"{self.library.module}: the standard takes by a function")
+            return type(self)(self.library, self.array[key.array])
+        parts = key if isinstance(key, tuple) else (key,)
+        if not all(isinstance(part, int | slice | EllipsisType | None) for part in parts):
+            raise NotOfferedError(
+                f"{self.library.module}: the array API indexes by integers, slices, None and ..."
+            )
+        taken = sum(isinstance(part, int | slice) for part in parts)
+        if taken < self.ndim and ... not in parts:
+            parts = (*parts, ...)
+        return type(self)(self.library, self.array[parts])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise NotOfferedError(f"{self.library.module}: the array API need not write into arrays")
+
+
+def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
+    compute = getattr(operator, name)
+
+    def apply(self: ArrayTensor, *others: Any) -> ArrayTensor:
+        given = [_plain(self), *map(_plain, others)]
+        found = compute(*(reversed(given) if swapped else given))
+        return type(self)(self.library, found)
+
+    return apply
+
+
+_SWAPPED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul")
+for _name in (*_SWAPPED, "lshift", "rshift", "neg", "invert", "lt", "gt", "le", "ge", "eq", "ne"):
+    setattr(ArrayTensor, f"__{_name}__", _with_operator(f"__{_name}__", swapped=False))
+for _name in _SWAPPED:
+    setattr(ArrayTensor, f"__r{_name}__", _with_operator(f"__{_name}__", swapped=True))
+
+
+# The types of Python's numbers, of which numpy makes wider ones.
+_DEFAULTS = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32}
+
+
+class _Maker:
+    """`Tensor` of the expressions: what makes arrays of numbers."""
+
+    def __init__(self, library: ArraySubject) -> None:
+        self.library = library
+
+    def __call__(self, data: Any, device: Any = None, dtype: Any = None) -> ArrayTensor:
+        """Of an array with its type; of numbers with the type that Tensors have."""
+        if isinstance(data, bytes):
+            raise NotOfferedError(f"{self.library.module}: the array API reads no bytes")
+        found = np.asarray(data)
+        own = from_numpy_dtype(found.dtype)
+        if not isinstance(data, np.ndarray):
+            own = _DEFAULTS.get(own, own)
+        return self._make("asarray", found.copy(), dtype=own if dtype is None else dtype)
+
+    def _make(self, function: str, *given: Any, dtype: Any) -> ArrayTensor:
+        where = {} if self.library.device is None else {"device": self.library.device}
+        made = self.library.function(function)(*given, dtype=self.library.dtype(dtype), **where)
+        return self.library.tensor_class(self.library, made)
+
+    def zeros(self, *shape: Any, device: Any = None, dtype: Any = dtypes.float32) -> ArrayTensor:
+        return self._make("zeros", _tuple(shape), dtype=dtype)
+
+    def ones(self, *shape: Any, device: Any = None, dtype: Any = dtypes.float32) -> ArrayTensor:
+        return self._make("ones", _tuple(shape), dtype=dtype)
+
+    def full(
+        self, shape: Any, value: Any, device: Any = None, dtype: Any = dtypes.float32
+    ) -> ArrayTensor:
+        return self._make("full", shape, value, dtype=dtype)
+
+    def eye(
+        self, rows: Any, columns: Any = None, device: Any = None, dtype: Any = dtypes.float32
+    ) -> ArrayTensor:
+        return self._make("eye", rows, columns, dtype=dtype)
+
+    def arange(self, *ends: Any, device: Any = None, dtype: Any = dtypes.int32) -> ArrayTensor:
+        return self._make("arange", *ends, dtype=dtype)
+
+    def linspace(
+        self, start: Any, stop: Any, steps: Any, device: Any = None, dtype: Any = dtypes.float32
+    ) -> ArrayTensor:
+        return self._make("linspace", start, stop, steps, dtype=dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
+
+
+class ArraySubject:
+    """A module with the functions of the standard, on one of its devices."""
+
+    rounds_each_part = True
+    tensor_class: type[ArrayTensor] = ArrayTensor
+
+    def __init__(self, name: SubjectName) -> None:
+        for package in name.packages:
+            importlib.import_module(package)
+        self.place = name.place
+        self.name = name
+        self.module = name.array_module
+        self.namespace = importlib.import_module(self.module)
+        self.device = self._device()
+        self.tensor(np.zeros(1, np.float32)).numpy()
+
+    def _device(self) -> Any:
+        """The device by its name; the text itself, for the library to refuse, if there is none."""
+        if self.place == DEFAULT_PLACE:
+            return None
+        known = self.namespace.__array_namespace_info__().devices()
+        return next((each for each in known if str(each) == self.place), self.place)
+
+    @property
+    def dtypes(self) -> frozenset[DType]:
+        """The types that the module says it has."""
+        named = self.namespace.__array_namespace_info__().dtypes(device=self.device)
+        return frozenset(dtype for dtype in dtypes.all if dtype.name in named)
+
+    def versions(self) -> dict[str, str]:
+        return {self.module: str(getattr(self.namespace, "__version__", "unknown"))}
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """A function of the standard. Raises `NotOfferedError` where the module lacks it."""
+        found: Callable[..., Any] | None = getattr(self.namespace, name, None)
+        if found is None:
+            raise NotOfferedError(f"{self.module}: has no {name} of the array API")
+        return found
+
+    def dtype(self, dtype: DType | str) -> Any:
+        """The module's type. Raises `NotOfferedError` where it has none of that name."""
+        return self.function(dtype_from_name(dtype).name if isinstance(dtype, str) else dtype.name)
+
+    def name_of(self, tensor: ArrayTensor) -> str:
+        """The name of the type of an array."""
+        is_bool = tensor.array.dtype == self.namespace.bool
+        return "bool" if is_bool else str(tensor.array.dtype)
+
+    def expression(self, form: Form) -> str:
+        return form.expression
+
+    def value(self, form: Form, dtype: DType, values: Arrays) -> Answer:
+        found = self._evaluate(form.expression, values, dtype)
+        if not isinstance(found, ArrayTensor):
+            raise NotOfferedError(f"{self.module}: {form.expression} gives no array there")
+        elements = found.numpy()
+        return _answer(elements, from_numpy_dtype(elements.dtype), form.output(dtype), found.note)
+
+    def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
+        raise NotOfferedError(f"{self.module}: the array API has no gradients")
+
+    def gradients(
+        self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
+    ) -> list[Answer]:
+        raise NotOfferedError(f"{self.module}: the array API has no gradients")
+
+    def literal(self, expression: str, values: Arrays) -> object:
+        return self._evaluate(expression, values, dtypes.float32)
+
+    def refusal(self, call: Refused, values: Arrays) -> Measurement:
+        raise NotOfferedError(f"{self.module}: the array API does not say which calls are refused")
+
+    def script(self, case_id: str, values: Arrays, expression: str, item: Any) -> str:
+        wording = Wording(
+            (
+                "from tinyref_spec.subjects import opened",
+                f"subject = opened({str(self.name)!r})",
+                "Tensor = subject.maker",
+            ),
+            "subject.tensor({array})",
+            "{actual}.numpy()",
+        )
+        return tensor_script(case_id, str(self.name), values, expression, item, wording)
+
+    @property
+    def maker(self) -> _Maker:
+        """`Tensor` of the expressions."""
+        return _Maker(self)
+
+    def tensor(self, values: Array) -> ArrayTensor:
+        """An array of its own on the device."""
+        where = {} if self.device is None else {"device": self.device}
+        named = self.dtype(from_numpy_dtype(values.dtype))
+        made = self.function("asarray")(values.copy(), dtype=named, **where)
+        return self.tensor_class(self, made)
+
+    def _evaluate(self, expression: str, values: Arrays, dtype: DType) -> Any:
+        names = {name: self.tensor(array) for name, array in values.items()}
+        known = {"Tensor": self.maker, "dtypes": dtypes, "np": np}
+        # The expressions are those of the tables, never text from outside.
+        with np.errstate(all="ignore"):
+            return eval(expression, known, {**names, "dtype": dtype, "device": self.place})
+
+
+class NumpyTensor(ArrayTensor):
+    """What numpy has beyond the standard."""
+
+    def exp2(self) -> ArrayTensor:
+        return self._call("exp2", self)
+
+    def isclose(self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08) -> ArrayTensor:
+        return self._call("isclose", self, other, rtol=rtol, atol=atol)
+
+    def split(self, sizes: Any, dim: Any = 0) -> list[ArrayTensor]:
+        size = self.shape[dim]
+        listed = [sizes] * (-(-size // sizes)) if isinstance(sizes, int) else list(sizes)
+        ends = np.minimum(np.cumsum(listed), size)[:-1]
+        parts = np.split(self.array, ends, axis=dim)
+        return [type(self)(self.library, part) for part in parts]
+
+    def clone(self) -> ArrayTensor:
+        return type(self)(self.library, self.array.copy())
+
+    def __getitem__(self, key: Any) -> ArrayTensor:
+        """By arrays and lists too."""
+        return type(self)(self.library, self.array[_plain_key(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[_plain_key(key)] = _plain(value)
+
+
+class NumpySubject(ArraySubject):
+    """numpy: the standard, 16-bit floats, and functions of its own."""
+
+    tensor_class = NumpyTensor
+
+    @property
+    def dtypes(self) -> frozenset[DType]:
+        return super().dtypes | {dtypes.float16}
+
+    @property
+    def maker(self) -> _Maker:
+        return _NumpyMaker(self)
+
+
+class _NumpyMaker(_Maker):
+    def einsum(self, formula: str, *operands: ArrayTensor) -> ArrayTensor:
+        return operands[0]._call("einsum", formula, *operands)
+
+
+def to_numpy(array: Any) -> Array:
+    """The elements in host memory, by DLPack where the library is another one."""
+    if isinstance(array, np.ndarray | np.generic):
+        return np.asarray(array)
+    return np.from_dlpack(array, device="cpu", copy=True)
+
+
+def _answer(elements: Array, theirs: DType, owed: DType, note: str) -> Answer:
+    """The answer in the type that is owed, where the standard has a wider integer type."""
+    if theirs is owed or not note or not (theirs.is_int and owed.is_int):
+        return Answer(elements, theirs)
+    narrowed = elements.astype(numpy_dtype(owed))
+    return Answer(narrowed, owed if (narrowed == elements).all() else theirs, note)
+
+
+def _plain(value: Any) -> Any:
+    """The array of a tensor, also in a list; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    return value.array if isinstance(value, ArrayTensor) else value
+
+
+def _plain_key(key: Any) -> Any:
+    return _plain(key)
+
+
+def _tuple(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sizes or axes that are given one by one or as one tuple."""
+    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple | list) else given

@@ -1,0 +1,91 @@
+"""The rows of the level `tensor` for libraries, and the device that stands for one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tinyref.device import CORE_OPS, Capabilities
+from tinyref_spec.case import Case, Measurement, NotOfferedError, Profile, Row, Rung
+from tinyref_spec.catalogue import all_rows
+from tinyref_spec.catalogue import suite_hash as suite_hash  # of all rows, these among them
+from tinyref_spec.device_under_test import Announce
+from tinyref_spec.subjects import opened
+from tinyref_spec.subjects.name import parse_subject
+
+# Rows that no library is asked, each with the reason.
+_TINYREF = "it is about how tinyref"
+NOT_ASKED: dict[str, str] = {
+    "tensor.creation.literal": f"{_TINYREF} makes tensors of Python values",
+    "tensor.conversion.literal": f"{_TINYREF} names types, and casts what does not fit",
+    "tensor.gradient.literal": f"{_TINYREF} shares a gradient between equal elements",
+    "tensor.refuse.literal": f"{_TINYREF} words its errors",
+    "tensor.system.literal": f"{_TINYREF} schedules kernels",
+}
+
+
+class SubjectDevice:
+    """A library where rows expect a device: it has types, versions, and no kernels of its own."""
+
+    environment: tuple[str, ...] = ()
+
+    def __init__(self, text: str) -> None:
+        self.name = text
+        self.subject = opened(text)
+        self.announce: Announce = lambda describe: None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The types of the library; sums of floats may come in any order."""
+        return Capabilities(self.subject.dtypes, CORE_OPS, is_single=True)
+
+    @property
+    def compiler(self) -> SubjectDevice:
+        """What decides the results, for `--resume`."""
+        return self
+
+    @property
+    def key(self) -> str:
+        return " ".join(f"{name} {version}" for name, version in self.versions().items())
+
+    def versions(self) -> dict[str, str]:
+        return dict(self.subject.versions())
+
+    def on_rung(self, rung: Rung) -> SubjectDevice:
+        """The same: there are no kernels to make simpler."""
+        return self
+
+
+def rows(profile: Profile) -> Iterator[Row]:
+    """Rows of the level `tensor` with their ids; of those in `NOT_ASKED` each case says why."""
+    for row in all_rows():
+        if row.level == "tensor" and row.cases(profile):
+            reason = NOT_ASKED.get(row.id)
+            yield row if reason is None else _unasked(row, reason)
+
+
+def _unasked(row: Row, reason: str) -> Row:
+    def make_cases(profile: Profile) -> list[Case]:
+        run = functools.partial(_refuse, reason)
+        return [dataclasses.replace(case, run=run) for case in row.cases(profile)]
+
+    return dataclasses.replace(row, make_cases=make_cases)
+
+
+def _refuse(reason: str, device: Any) -> Measurement:
+    raise NotOfferedError(reason)
+
+
+def open_device(name: str) -> SubjectDevice:
+    """The library that the name says; lets out the error of one that is not there."""
+    return SubjectDevice(name)
+
+
+def differences(name: str) -> Path:
+    """The expectations file with what the library defines otherwise; there may be none."""
+    found = parse_subject(name)
+    library = found.array_module if found.is_array_api else "torch"
+    return Path(__file__).parent / f"{library}.toml"

@@ -1,0 +1,214 @@
+"""PyTorch: the twins of the forms, eager or compiled, on any device that it knows."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from tinyref.dtype import DType, dtype_from_name, dtypes, numpy_dtype
+from tinyref.errors import describe_error
+from tinyref.runtimes.reproducer import Wanted
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, NotOfferedError
+from tinyref_spec.reproducer import Wording, tensor_script
+from tinyref_spec.subjects.name import SubjectName
+from tinyref_spec.subjects.protocol import Answer, Arrays
+from tinyref_spec.tensor.forms import Form, Refused
+
+TORCH_DTYPES: dict[DType, torch.dtype] = {
+    dtypes.bool: torch.bool,
+    dtypes.int8: torch.int8,
+    dtypes.int16: torch.int16,
+    dtypes.int32: torch.int32,
+    dtypes.int64: torch.int64,
+    dtypes.uint8: torch.uint8,
+    dtypes.float16: torch.float16,
+    dtypes.bfloat16: torch.bfloat16,
+    dtypes.float32: torch.float32,
+    dtypes.float64: torch.float64,
+}
+OUR_DTYPES = {theirs: ours for ours, theirs in TORCH_DTYPES.items()}
+# What it raises for a call that cannot be meant.
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)
+WORDING = Wording(
+    (
+        "import torch, torch.nn.functional as F",
+        "from tinyref_spec.subjects.torch_library import from_torch, to_torch",
+    ),
+    "to_torch({array}, {place!r}, requires_grad={wants_gradient})",
+    "from_torch({actual})",
+)
+
+
+def to_torch(array: Array, place: str = "cpu", requires_grad: bool = False) -> torch.Tensor:
+    """A tensor of its own with the elements of an array; only floats may ask for a gradient."""
+    if array.dtype == np.dtype(ml_dtypes.bfloat16):
+        found = torch.tensor(array.astype(np.float32), device=place).to(torch.bfloat16)
+    else:
+        found = torch.tensor(array.copy(), device=place)
+    return found.requires_grad_(requires_grad and found.is_floating_point())
+
+
+def from_torch(tensor: Any) -> Array:
+    """The elements in host memory, of the numpy type of the same name."""
+    found = torch.as_tensor(tensor).detach().cpu()
+    if found.dtype is torch.bfloat16:
+        return np.asarray(found.float().numpy().astype(ml_dtypes.bfloat16))
+    return np.asarray(found.numpy())
+
+
+def torch_value(expression: str, names: Mapping[str, Any]) -> Any:
+    """The value of an expression of the tables in torch."""
+    # The expressions are those of the tables, never text from outside.
+    return eval(expression, _KNOWN, dict(names))
+
+
+_KNOWN = {"torch": torch, "F": torch.nn.functional, "np": np}
+
+
+class TorchSubject:
+    """Eager PyTorch on one of its devices."""
+
+    rounds_each_part = True
+
+    def __init__(self, name: SubjectName) -> None:
+        for package in name.packages:
+            importlib.import_module(package)
+        self.place = name.place
+        # Also for the tensors that an expression makes of numbers.
+        torch.set_default_device(self.place)
+        torch.zeros(1).cpu()
+
+    @property
+    def dtypes(self) -> frozenset[DType]:
+        """The types that the device adds and copies back."""
+        return frozenset(ours for ours in TORCH_DTYPES if self._computes_in(ours))
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": str(torch.__version__)}
+
+    def expression(self, form: Form) -> str:
+        if not form.torch_expression:
+            raise NotOfferedError(f"torch: no such computation: {form.no_torch}")
+        return form.torch_expression
+
+    def value(self, form: Form, dtype: DType, values: Arrays) -> Answer:
+        names = self._names(values, dtype)
+        for item in form.inputs:
+            # Some expressions are themselves about gradients.
+            if item.is_differentiable and form.backward is not None and dtype.is_float:
+                names[item.name].requires_grad_()
+        found = self._attempt(lambda: self._evaluate(self.expression(form), names))
+        return _answer(form, dtype, found)
+
+    def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
+        asked = ", ".join(targets)
+        return [
+            f"torch.autograd.grad({self.expression(form)}, [{asked}], g)[{place}]"
+            for place in range(len(targets))
+        ]
+
+    def gradients(
+        self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
+    ) -> list[Answer]:
+        """Those of the result; zero where torch says that an input has no part in it."""
+        names = self._names(values, dtype)
+        asked = [names[name].requires_grad_() for name in targets]
+        seed = to_torch(weights, self.place)
+
+        def compute() -> Sequence[torch.Tensor | None]:
+            result = self._evaluate(self.expression(form), names)
+            return torch.autograd.grad(result, asked, seed.to(result.dtype), allow_unused=True)
+
+        found = self._attempt(compute)
+        return [
+            Answer(np.zeros(values[name].shape, numpy_dtype(dtype)), dtype)
+            if part is None
+            else Answer(from_torch(part), OUR_DTYPES.get(part.dtype))
+            for name, part in zip(targets, found, strict=True)
+        ]
+
+    def literal(self, expression: str, values: Arrays) -> object:
+        names = {"Tensor": _TensorMaker(), "device": self.place}
+        return self._attempt(lambda: torch_value(expression, names))
+
+    def refusal(self, call: Refused, values: Arrays) -> Measurement:
+        """Passes for any of the errors that torch has for wrong arguments."""
+        if not call.torch:
+            raise NotOfferedError("torch: it accepts such a call, or has none like it")
+        names = {name: to_torch(array, self.place) for name, array in values.items()}
+        try:
+            found = torch_value(call.torch, names)
+        except REFUSALS as error:
+            return Measurement(True, compared=1, observed=describe_error(error).splitlines()[0])
+        return Measurement(False, f"was accepted, and gave {found!r}", compared=1)
+
+    def script(self, case_id: str, values: Arrays, expression: str, item: Wanted) -> str:
+        return tensor_script(case_id, self.place, values, expression, item, WORDING)
+
+    def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
+        return torch_value(expression, names)
+
+    def _names(self, values: Arrays, dtype: DType) -> dict[str, Any]:
+        tensors = {name: to_torch(array, self.place) for name, array in values.items()}
+        return {**tensors, "dtype": TORCH_DTYPES[dtype], "device": self.place}
+
+    def _attempt(self, compute: Callable[[], Any]) -> Any:
+        """The value. Raises `NotOfferedError` where torch says that it has no such kernel."""
+        try:
+            return compute()
+        except NotImplementedError as error:
+            raise NotOfferedError(f"torch: {describe_error(error).splitlines()[0]}") from error
+        except RuntimeError as error:
+            if "not implemented for" not in str(error):
+                raise
+            raise NotOfferedError(f"torch: {describe_error(error).splitlines()[0]}") from error
+
+    def _computes_in(self, dtype: DType) -> bool:
+        try:
+            one = torch.ones(2, dtype=TORCH_DTYPES[dtype], device=self.place)
+            return bool((one * one).cpu().bool().all())
+        except (RuntimeError, TypeError):
+            return False
+
+
+class CompiledTorchSubject(TorchSubject):
+    """The same through torch.compile, each expression as a whole."""
+
+    def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
+        inputs = {name: each for name, each in names.items() if isinstance(each, torch.Tensor)}
+        others = {name: each for name, each in names.items() if name not in inputs}
+        # Its tracer follows functions, and no text.
+        function = eval(f"lambda {', '.join(inputs)}: {expression}", {**_KNOWN, **others})
+        torch.compiler.reset()
+        try:
+            return torch.compile(function, fullgraph=True, dynamic=False)(**inputs)
+        except torch._dynamo.exc.Unsupported as error:
+            words = describe_error(error).splitlines()[0]
+            raise NotOfferedError(f"torch.compile does not capture it: {words}") from error
+
+
+class _TensorMaker:
+    """`Tensor` of the literals, as far as torch makes tensors in the same words."""
+
+    def __call__(self, data: object, dtype: str = "", device: str = "cpu") -> torch.Tensor:
+        named = TORCH_DTYPES[dtype_from_name(dtype)] if dtype else None
+        return torch.tensor(data, dtype=named, device=device)
+
+    def zeros(self, *shape: int, device: str) -> torch.Tensor:
+        return torch.zeros(shape, device=device)
+
+
+def _answer(form: Form, dtype: DType, found: Any) -> Answer:
+    """The answer in the type that is owed, where torch documents another integer type."""
+    values, theirs = from_torch(found), OUR_DTYPES.get(torch.as_tensor(found).dtype)
+    owed = form.output(dtype)
+    if not form.torch_dtype or theirs is owed or not owed.is_int:
+        return Answer(values, theirs)
+    narrowed = values.astype(numpy_dtype(owed))
+    return Answer(narrowed, owed if (narrowed == values).all() else theirs, form.torch_dtype)
