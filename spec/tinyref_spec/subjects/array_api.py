@@ -32,7 +32,7 @@ SAME: Mapping[str, str] = {
         for name in (
             *("sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "log2", "abs"),
             *("square", "round", "floor", "ceil", "trunc", "sign", "reciprocal", "copysign"),
-            *("maximum", "minimum", "isnan", "isfinite", "logical_not", "bitwise_not"),
+            *("maximum", "minimum", "isnan", "isfinite", "bitwise_not"),
             *("bitwise_and", "bitwise_or", "bitwise_xor", "asin", "acos", "atan", "asinh"),
             *("acosh", "atanh", "zeros_like", "ones_like", "full_like"),
         )
@@ -123,6 +123,11 @@ class ArrayTensor:
 
     clip = clamp
 
+    def logical_not(self) -> ArrayTensor:
+        if self.library.name_of(self) != "bool":
+            raise NotOfferedError(f"{self.library.module}: its logical_not takes bools alone")
+        return self._call("logical_not", self)
+
     def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> ArrayTensor:
         if not (detect_positive and detect_negative):
             raise NotOfferedError(f"{self.library.module}: its isinf takes both infinities")
@@ -145,10 +150,15 @@ class ArrayTensor:
         return self._reduce("mean", axis, keepdim)
 
     def max(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("max", axis, keepdim)
+        return self._extreme("max", axis, keepdim)
 
     def min(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("min", axis, keepdim)
+        return self._extreme("min", axis, keepdim)
+
+    def _extreme(self, name: str, axis: Any, keepdim: Any) -> ArrayTensor:
+        if 0 in self.shape:
+            raise NotOfferedError(f"{self.library.module}: the {name} of no elements is left open")
+        return self._reduce(name, axis, keepdim)
 
     def any(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
         return self._reduce("any", axis, keepdim)
@@ -449,6 +459,9 @@ class NumpyTensor(ArrayTensor):
 
     def isclose(self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08) -> ArrayTensor:
         return self._call("isclose", self, other, rtol=rtol, atol=atol)
+
+    def logical_not(self) -> ArrayTensor:
+        return self._call("logical_not", self)
 
     def split(self, sizes: Any, dim: Any = 0) -> list[ArrayTensor]:
         size = self.shape[dim]

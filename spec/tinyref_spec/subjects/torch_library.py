@@ -186,8 +186,9 @@ class CompiledTorchSubject(TorchSubject):
         # Its tracer follows functions, and no text.
         function = eval(f"lambda {', '.join(inputs)}: {expression}", {**_KNOWN, **others})
         torch.compiler.reset()
+        compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
         try:
-            return torch.compile(function, fullgraph=True, dynamic=False)(**inputs)
+            return compiled(**inputs)
         except torch._dynamo.exc.Unsupported as error:
             words = describe_error(error).splitlines()[0]
             raise NotOfferedError(f"torch.compile does not capture it: {words}") from error

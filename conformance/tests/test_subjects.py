@@ -1,0 +1,134 @@
+"""Runs that judge a library: commands, expectations, and who may skip."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyref_conformance import expectations_file
+from tinyref_conformance import report as reports
+from tinyref_conformance.statuses import Status
+from tinyref_conformance.suite import SUBJECTS, Suite
+from tinyref_conformance.worker import Worker
+from tinyref_spec.case import Measurement, NotOfferedError, Profile
+from tinyref_spec.catalogue import find
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.subjects import catalogue
+from tinyref_spec.subjects.catalogue import open_device
+
+
+def test_commands_and_scripts_name_the_library() -> None:
+    name = "torch on cpu with mine"
+    command = reports.repro_command(name, "quick", "tensor.sum.float32.forward:0")
+    assert command == (
+        "tinyref conform --subject torch --on cpu --import mine --profile quick "
+        "--query tensor.sum.float32.forward:0"
+    )
+    script = reports.repro_script("numpy on cpu", "quick", "tensor.sum.float32.forward:0")
+    assert "run(open_device(DEVICE))" in script
+    assert "DeviceUnderTest" not in script
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", sorted(Path(catalogue.__file__).parent.glob("*.toml")))
+def test_each_difference_names_cases(path: Path) -> None:
+    found = expectations_file.load(path, path.stem)
+    ids = [
+        case.id
+        for profile in Profile
+        for row in Suite(SUBJECTS).rows(profile)
+        for case in row.cases(profile)
+    ]
+    assert found.entries
+    assert found.unmatched(ids) == []
+
+
+def modules(folder: Path) -> None:
+    """Two array modules: numpy, and numpy whose round takes ties away from zero."""
+    (folder / "right_arrays.py").write_text("from numpy import *\n" + _INFO)
+    (folder / "wrong_arrays.py").write_text(
+        "from numpy import *\n" + _INFO + "round = lambda x: trunc(x + copysign(0.5, x))\n"
+    )
+
+
+_INFO = """
+import numpy
+from numpy import __array_namespace_info__
+from numpy import abs, all, any, max, min, pow, round, sum, bool
+"""
+
+
+@pytest.mark.slow
+def test_a_run_passes_and_fails_where_it_should(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the command, its workers and its report."""
+    modules(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.chdir(tmp_path)
+    query = "tensor.special.literal.round_ties,tensor.softmax.float32.forward"
+    for name, code in (("right", 0), ("wrong", 1)):
+        command = ["conform", "--subject", f"array-api:{name}_arrays", "--query", query]
+        assert run_tinyref([*command, "--report", name]).returncode == code
+    report = reports.load(tmp_path / "wrong" / "report.json")
+    found = {case.id: case for case in report.cases}
+    failed = found["tensor.special.literal.round_ties"]
+    assert failed.status is Status.FAIL
+    assert failed.message.endswith(
+        "expected [0.0, 2.0, 2.0, -0.0, -2.0], got [1.0, 2.0, 3.0, -1.0, -3.0]"
+    )
+    assert "--subject array-api:wrong_arrays --on default" in failed.repro
+    skipped = found["tensor.softmax.float32.forward:0"]
+    assert (skipped.status, skipped.message) == (
+        Status.SKIP,
+        "wrong_arrays: the array API has no softmax",
+    )
+    assert report.certificate["device_versions"] == {"wrong_arrays": np.__version__}
+
+
+def run_tinyref(words: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tinyref.cli", *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--subject", "torch", "--device", "CPU"], "leave out --device"),
+        (["--on", "cpu"], "they go with --subject"),
+        (["--subject", "tensorflow"], "accepted are torch, torch-compile, numpy"),
+    ],
+)
+def test_options_that_do_not_go_together(words: list[str], problem: str) -> None:
+    done = run_tinyref(["conform", *words])
+    assert done.returncode == 2
+    assert problem in done.stderr
+
+
+def test_a_device_may_not_leave_out_a_case(tmp_path: Path) -> None:
+    """Only a library says that it lacks something; a device declares what it has."""
+    given = {
+        **{"catalogue": "tinyref_spec.catalogue", "profile": "quick", "suite_hash": ""},
+        **{"device": "PYTHON", "second": "", "journal": str(tmp_path / "journal.jsonl")},
+    }
+    worker = Worker(given, lambda message: None)
+    worker._device = DeviceUnderTest("PYTHON")
+
+    def leave_out(device: object) -> Measurement:
+        raise NotOfferedError("none of my business")
+
+    case = dataclasses.replace(find("tensor.sum.float32.forward:0"), run=leave_out)
+    record = worker._run(case)
+    assert (record.status, record.phase) == (Status.FAIL, "run")
+    assert record.message == (
+        "a device cannot leave out a case as a library does: none of my business"
+    )
+    worker._device = open_device("numpy on cpu")
+    assert worker._run(case).status is Status.SKIP

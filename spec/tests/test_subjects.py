@@ -1,0 +1,265 @@
+"""Libraries that the tensor rows judge: right ones pass, and each fault is seen on its rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref_spec.case import Case, NotOfferedError, Profile
+from tinyref_spec.catalogue import find, matches
+from tinyref_spec.subjects.catalogue import NOT_ASKED, SubjectDevice, differences, open_device, rows
+from tinyref_spec.subjects.name import SubjectName, parse_subject
+
+WRAPPED = "array_module_of_a_test"
+# All rows of these are few, and have a case for each fault below.
+ASKED = (
+    *("tensor.special.literal", "tensor.argmax", "tensor.max", "tensor.sqrt", "tensor.exp"),
+    *("tensor.sum", "tensor.cumsum", "tensor.flip", "tensor.round"),
+)
+
+
+def _ties_to_the_last(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The place of the last of several largest elements."""
+    if axis is None:
+        return x.size - 1 - np.argmax(np.flip(x))
+    return x.shape[axis] - 1 - np.argmax(np.flip(x, axis), axis=axis, keepdims=keepdims)
+
+
+def _half_away(x: Any) -> Any:
+    return np.trunc(x + np.copysign(0.5, x)).astype(x.dtype)
+
+
+def _largest_number(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.fmax.reduce(x, axis=axis, keepdims=keepdims)
+
+
+def _without_the_last(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.sum(np.asarray(x)[..., :-1], axis=axis, keepdims=keepdims)
+
+
+# A function of the module that is wrong, and all cases that fail by it.
+FAULTS: dict[str, tuple[str, Callable[..., Any], set[str]]] = {
+    "max drops NaN": ("max", _largest_number, {"tensor.special.literal.max_nan"}),
+    "maximum drops NaN": ("maximum", np.fmax, {"tensor.special.literal.maximum_nan"}),
+    "argmax takes the last of equal ones": (
+        "argmax",
+        _ties_to_the_last,
+        {
+            "tensor.special.literal.argmax_ties",
+            *(f"tensor.argmax.float32.forward:{number}" for number in range(3)),
+            *(f"tensor.argmax.{name}.forward:0" for name in ("float64", "int32", "int64", "uint8")),
+        },
+    ),
+    "round takes ties away from zero": (
+        "round",
+        _half_away,
+        {"tensor.special.literal.round_ties"},
+    ),
+    "sqrt is forty units of the last place off": (
+        "sqrt",
+        lambda x: np.sqrt(x) + 40 * np.spacing(np.sqrt(x)),
+        {"tensor.sqrt.float32.forward:0", "tensor.sqrt.float64.forward:0"},
+    ),
+    "exp computes in 16 bits": (
+        "exp",
+        lambda x: np.exp(x.astype(np.float16)).astype(x.dtype),
+        {"tensor.exp.float32.forward:0", "tensor.exp.float64.forward:0"},
+    ),
+}
+
+
+def _module(name: str, function: Callable[..., Any] | None) -> ModuleType:
+    """numpy under another name, with one function replaced."""
+    found = ModuleType(WRAPPED)
+    found.__dict__.update({key: getattr(np, key) for key in dir(np) if not key.startswith("__")})
+    found.__dict__["__array_namespace_info__"] = np.__array_namespace_info__
+    if function is not None:
+        setattr(found, name, function)
+    return found
+
+
+@pytest.fixture
+def wrap(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SubjectDevice]:
+    def opened(name: str = "", function: Callable[..., Any] | None = None) -> SubjectDevice:
+        monkeypatch.setitem(sys.modules, WRAPPED, _module(name, function))
+        return open_device(f"array-api:{WRAPPED} on default")
+
+    return opened
+
+
+def asked_cases() -> Iterator[Case]:
+    for row in rows(Profile.QUICK):
+        if any(matches(row.id, query) for query in ASKED):
+            yield from row.cases(Profile.QUICK)
+
+
+def failing(device: SubjectDevice) -> set[str]:
+    """The cases that fail, those that raise among them; what is not offered does not count."""
+    found = set()
+    for case in asked_cases():
+        if case.needs.unmet(device.capabilities) is not None:
+            continue
+        try:
+            passed = case.run(device).passed  # type: ignore[arg-type]
+        except NotOfferedError:
+            continue
+        except ValueError:
+            passed = False
+        if not passed:
+            found.add(case.id)
+    return found
+
+
+def test_a_module_without_a_fault_passes(wrap: Callable[..., SubjectDevice]) -> None:
+    device = wrap()
+    assert failing(device) == set()
+    assert find("tensor.sum.float32.forward:0").run(device).compared == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_the_strict_module_of_the_standard_passes() -> None:
+    """It refuses what the standard leaves open, so nothing else is asked of any module."""
+    pytest.importorskip("array_api_strict")
+    assert failing(open_device("array-api:array_api_strict on default")) == set()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_seen_on_its_rows(fault: str, wrap: Callable[..., SubjectDevice]) -> None:
+    name, function, caught = FAULTS[fault]
+    assert failing(wrap(name, function)) == caught
+
+
+def test_sums_that_leave_one_out_fail_for_every_type(wrap: Callable[..., SubjectDevice]) -> None:
+    found = failing(wrap("sum", _without_the_last))
+    assert {f"tensor.sum.{name}.forward:0" for name in ("float32", "float64", "int8")} <= found
+
+
+def run(case_id: str, device: SubjectDevice) -> Any:
+    return find(case_id).run(device)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_a_fault_of_torch_is_seen_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = open_device("torch on cpu")
+    cases = ("tensor.gelu.float32.forward:0", "tensor.gelu.float32.backward:0")
+    assert [run(name, device).passed for name in cases] == [True, True]
+    right = torch.nn.functional.gelu
+    # The exact function instead of the one by tanh: they differ in the fourth digit.
+    monkeypatch.setattr(torch.nn.functional, "gelu", lambda x, approximate: right(x))
+    assert [run(name, device).passed for name in cases] == [False, False]
+    measured = run(cases[1], device)
+    assert measured.message.startswith("torch.autograd.grad(F.gelu(x, approximate='tanh'), [x], g)")
+    script = measured.details.script
+    assert "import torch" in script
+    assert len(script.splitlines()) < 40
+
+
+def test_what_16_bits_are_computed_in_is_said() -> None:
+    device = open_device("torch on cpu")
+    narrow = run("tensor.softsign.float16.forward:0", device)
+    assert narrow.passed
+    assert "each part is rounded to the type of the row" in narrow.observed
+    assert run("tensor.softsign.float32.forward:0", device).observed == ""
+
+
+def test_rounding_of_parts_does_not_excuse_a_wrong_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = torch.nn.functional.softsign
+    monkeypatch.setattr(torch.nn.functional, "softsign", lambda x: right(x) * 1.01)
+    assert not run("tensor.softsign.float16.forward:0", open_device("torch on cpu")).passed
+
+
+def test_other_integer_types_are_said_and_their_values_compared(
+    monkeypatch: pytest.MonkeyPatch, wrap: Callable[..., SubjectDevice]
+) -> None:
+    case = "tensor.sum.int32.forward:0"
+    found = run(case, wrap())
+    assert found.passed
+    assert "default integer type of the standard" in found.observed
+    many = wrap("sum", lambda x, **named: np.sum(x, **named) + 2**32)
+    # It would be right if it were cut to 32 bits.
+    assert run(case, many).message.endswith("dtype int64, expected int32")
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("tensor.softmax.float32.forward:0", "the array API has no softmax"),
+        ("tensor.add.float32.backward:0", "the array API has no gradients"),
+        ("tensor.add.refused:0", "does not say which calls are refused"),
+        ("tensor.getitem.float32.forward:6", "indexes by integers, slices, None and ..."),
+    ],
+)
+def test_what_the_standard_lacks_is_not_offered(
+    case: str, reason: str, wrap: Callable[..., SubjectDevice]
+) -> None:
+    with pytest.raises(NotOfferedError, match=reason.replace(".", "[.]")):
+        run(case, wrap())
+
+
+def test_what_a_module_lacks_is_not_offered(wrap: Callable[..., SubjectDevice]) -> None:
+    device = wrap()
+    del sys.modules[WRAPPED].sqrt
+    with pytest.raises(NotOfferedError, match="has no sqrt of the array API"):
+        run("tensor.sqrt.float32.forward:0", device)
+
+
+@pytest.mark.long
+def test_rows_that_are_about_tinyref_say_so() -> None:
+    found = {row.id: row for row in rows(Profile.QUICK) if row.id in NOT_ASKED}
+    assert set(found) == set(NOT_ASKED)
+    for row_id, row in found.items():
+        for case in row.cases(Profile.QUICK):
+            with pytest.raises(NotOfferedError, match=NOT_ASKED[row_id]):
+                case.run(open_device("numpy on cpu"))  # type: ignore[arg-type]
+
+
+def test_types_are_those_of_the_library() -> None:
+    assert dtypes.bfloat16 in open_device("torch on cpu").capabilities.dtypes
+    assert dtypes.bfloat16 not in open_device("numpy on cpu").capabilities.dtypes
+    assert dtypes.float16 in open_device("numpy on cpu").capabilities.dtypes
+    assert dtypes.float16 not in open_device("array-api:numpy on cpu").capabilities.dtypes
+
+
+def test_names_read_back_as_they_were() -> None:
+    names = {
+        "torch on cpu": SubjectName("torch"),
+        "torch on privateuseone:1 with mine,other": SubjectName(
+            "torch", "privateuseone:1", ("mine", "other")
+        ),
+        "array-api:jax.numpy on default": SubjectName("array-api:jax.numpy", "default"),
+    }
+    assert {text: parse_subject(text) for text in names} == names
+    assert [str(name) for name in names.values()] == list(names)
+    assert names["torch on privateuseone:1 with mine,other"].options == [
+        *("--subject", "torch", "--on", "privateuseone:1", "--import", "mine", "--import", "other")
+    ]
+
+
+@pytest.mark.parametrize("library", ["tensorflow", "array-api:", "array-api:a b", ""])
+def test_another_library_is_refused(library: str) -> None:
+    with pytest.raises(UserError, match="accepted are torch, torch-compile, numpy"):
+        SubjectName(library)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["array-api:no_such_module on default", "torch on cpu with no_such_module", "torch on nosuch"],
+)
+def test_a_library_that_does_not_open_says_so(name: str) -> None:
+    with pytest.raises(DeviceError, match="does not open"):
+        open_device(name)
+
+
+def test_differences_are_those_of_the_library() -> None:
+    assert differences("torch on cpu") == differences("torch-compile on mine")
+    assert differences("numpy on cpu") == differences("array-api:numpy on default")
+    assert differences("numpy on cpu").exists()
+    assert not differences("array-api:array_api_strict on default").exists()
