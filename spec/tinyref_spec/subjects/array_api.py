@@ -185,7 +185,8 @@ class ArrayTensor:
         return self._call("cumulative_prod", self, axis=axis, note=WIDE_SUMS)
 
     def sort(self, dim: Any = -1, descending: Any = False) -> tuple[ArrayTensor, ArrayTensor]:
-        given = {"axis": dim, **({"descending": True} if descending else {})}
+        # Stable by default in the standard, and not everywhere.
+        given = {"axis": dim, "stable": True, **({"descending": True} if descending else {})}
         return self._call("sort", self, **given), self._call("argsort", self, note=PLACES, **given)
 
     # Shapes
