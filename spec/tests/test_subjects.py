@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -101,21 +102,21 @@ def asked_cases() -> Iterator[Case]:
             yield from row.cases(Profile.QUICK)
 
 
+def _fails(case: Case, device: SubjectDevice) -> bool:
+    """Whether a case fails, or raises; what is not offered or not declared does not."""
+    if case.needs.unmet(device.capabilities) is not None:
+        return False
+    try:
+        return not case.run(device).passed  # type: ignore[arg-type]
+    except NotOfferedError:
+        return False
+    except (ValueError, TypeError, IndexError):
+        return True
+
+
 def failing(device: SubjectDevice) -> set[str]:
-    """The cases that fail, those that raise among them; what is not offered does not count."""
-    found = set()
-    for case in asked_cases():
-        if case.needs.unmet(device.capabilities) is not None:
-            continue
-        try:
-            passed = case.run(device).passed  # type: ignore[arg-type]
-        except NotOfferedError:
-            continue
-        except ValueError:
-            passed = False
-        if not passed:
-            found.add(case.id)
-    return found
+    """The cases that fail of those of `ASKED`."""
+    return {case.id for case in asked_cases() if _fails(case, device)}
 
 
 def test_a_module_without_a_fault_passes(wrap: Callable[..., SubjectDevice]) -> None:
@@ -263,3 +264,17 @@ def test_differences_are_those_of_the_library() -> None:
     assert differences("numpy on cpu") == differences("array-api:numpy on default")
     assert differences("numpy on cpu").exists()
     assert not differences("array-api:array_api_strict on default").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["numpy on cpu", "torch on cpu"])
+def test_what_a_library_fails_is_what_its_file_names(name: str) -> None:
+    """All quick cases: no failure without an entry, and no entry without a failure."""
+    device = open_device(name)
+    found = tomllib.loads(differences(name).read_text())["expected"]
+    queries = [part.strip() for entry in found for part in entry["query"].split(",")]
+    cases = [case for row in rows(Profile.QUICK) for case in row.cases(Profile.QUICK)]
+    known = {case.id for case in cases for query in queries if matches(case.id, query)}
+    failed = {case.id for case in cases if _fails(case, device)}
+    assert failed == known
+    assert len(known) in (1, 5)
