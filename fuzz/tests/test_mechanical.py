@@ -14,6 +14,7 @@ import pytest
 import tinyref
 from tinyref.cli.entry import run as tinyref_command
 from tinyref.errors import UserError
+from tinyref_fuzz.mutants import mechanical_score
 from tinyref_fuzz.mutants.lanes import LANES
 from tinyref_fuzz.mutants.mechanical import (
     OPERATORS,
@@ -25,9 +26,11 @@ from tinyref_fuzz.mutants.mechanical import (
     mechanical_mutant,
     mutants_of,
     sample,
+    source_of,
 )
 from tinyref_fuzz.mutants.mechanical_score import (
     DEVICES,
+    MIN_RECORDED,
     MechanicalScoring,
     Sample,
     device_of,
@@ -49,8 +52,10 @@ from tinyref_fuzz.mutants.mechanical_summary import (
     wilson_interval,
 )
 from tinyref_fuzz.mutants.mutant import MutantError
+from tinyref_fuzz.mutants.reach import Table
 from tinyref_fuzz.mutants.records import Run, Subject
 from tinyref_fuzz.mutants.score import Scoring, Settings
+from tinyref_fuzz.mutants.template import block_of
 
 ROOT = Path(str(tinyref.__file__)).parent.parent
 
@@ -194,7 +199,7 @@ def test_lanes_are_named():
     assert parse_lanes("fuzz, conformance") == ("fuzz", "conformance")
     with pytest.raises(UserError, match="accepted are conformance, fuzz"):
         parse_lanes("fuzz,none")
-    assert set(LANES) == {"room-tests", "tests", "conformance"}
+    assert set(LANES) == {"room-tests", "tests", "conformance", "fuzz"}
 
 
 def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
@@ -212,20 +217,28 @@ MUTANT = MechanicalMutant(
 OTHER = replace(MUTANT, name="views.view/f/operator/1")
 
 
-def test_the_healthy_compiler_takes_a_lane_before_the_first_mutant():
+def test_the_healthy_compiler_is_recorded_before_the_first_mutant_of_many():
     names = [each.name for each in subjects_of([MUTANT, OTHER], ["fuzz", "tests"])]
     assert names == [
-        "healthy@fuzz@PYTHON",
         "views.view/f/operator/0",
-        "healthy@tests@PYTHON",
         "views.view/f/operator/0@tests",
         "views.view/f/operator/1",
         "views.view/f/operator/1@tests",
     ]
+    many = [replace(MUTANT, name=f"views.view/f/operator/{i}") for i in range(MIN_RECORDED)]
+    names = [each.name for each in subjects_of(many, ["fuzz", "tests"])]
+    assert names[:4] == [
+        "healthy@fuzz@PYTHON",
+        "views.view/f/operator/0",
+        "healthy@tests@PYTHON",
+        "views.view/f/operator/0@tests",
+    ]
+    assert len(names) == 2 * MIN_RECORDED + 2
 
 
 def scoring_of(monkeypatch: pytest.MonkeyPatch, runs: dict[str, Run]) -> MechanicalScoring:
     monkeypatch.setattr(Sample, "mutants", lambda self: [MUTANT, OTHER])
+    monkeypatch.setattr(mechanical_score, "MIN_RECORDED", 1)
     chosen = Sample(lanes=("fuzz",))
     scoring = MechanicalScoring(chosen, Settings(seeds=1), None, print)
     scoring.runs = {(run.subject, 0): run for run in runs.values()}
@@ -312,26 +325,41 @@ def test_a_surely_wrong_mutant_is_killed_and_one_of_another_device_changes_no_pr
     assert (lives.killed, lives.triggered, lives.traced) == (False, False, 4)
 
 
-@pytest.mark.slow
-def test_a_lane_of_tests_kills_and_lets_the_healthy_compiler_pass():
-    chosen = subjects_of([mechanical_mutant(SURE)], ["room-tests"])
-    scoring = Scoring(chosen, Settings(seeds=1, further=0.0, examine=0.0), None, lambda _: None)
+def scored(mutant: str, lane: str, **changes: float) -> tuple[MechanicalScoring, Run]:
+    """A scoring of one mutant in one lane, and what it came to."""
+    settings = Settings(seeds=1, further=0.0, examine=0.0, **changes)
+    scoring = MechanicalScoring(Sample(lanes=(lane,), only=mutant), settings, None, print)
     scoring.run()
-    healthy, mutant = (scoring.runs[each.name, 0] for each in chosen)
-    assert (healthy.killed, healthy.problem, healthy.detail) == (False, "", "")
-    assert mutant.killed
-    assert mutant.symptom == "TEST"
+    name = subject_of(mechanical_mutant(mutant), lane).name
+    return scoring, scoring.runs[name, 0]
+
+
+@pytest.mark.slow
+def test_a_lane_of_tests_kills_by_a_test_that_the_healthy_compiler_passes():
+    scoring, run = scored(SURE, "room-tests")
+    assert run.killed
+    assert run.symptom == "TEST"
+    assert len(scoring.passed["room-tests", "PYTHON"]) == 1
 
 
 @pytest.mark.slow
 def test_the_lane_of_conformance_kills():
     edit = "self._write(machine, node, index, value, active, width, bits) -> pass"
     mutant = mutant_with("interpret.machine", "Memory.store", edit)
-    subject = subject_of(mutant, "conformance")
-    settings = Settings(seeds=1, further=0.0, examine=0.0)
-    scoring = Scoring([subject], settings, None, lambda _: None)
-    scoring.run()
-    assert scoring.runs[subject.name, 0].killed
+    assert scored(mutant.name, "conformance")[1].killed
+
+
+@pytest.mark.slow
+def test_what_is_recorded_finds_the_same_and_no_unit_that_does_not_reach_the_mutant(monkeypatch):
+    monkeypatch.setattr(mechanical_score, "MIN_RECORDED", 1)
+    scoring, run = scored(SURE, "fuzz", seconds=4.0, traced=0)
+    assert run.killed
+    table = Table.load(scoring.table_of(("fuzz", "PYTHON")))
+    assert len(table.names) == scoring.runs["healthy@fuzz@PYTHON", 0].cases
+    assert run.cases <= len(table.select(block_of(SURE_MUTANT), SURE_MUTANT.room))
+    assert sum(table.seconds) < 8
+    metal = mutants_of("tinyref.renderers.metal", source_of("tinyref.renderers.metal"))[0]
+    assert table.select(block_of(metal), metal.room) == []
 
 
 @pytest.mark.long
@@ -399,6 +427,20 @@ def test_a_proof_is_of_one_edit_of_what_nothing_killed():
     assert summary_of(*EVERY).set_aside([replace(proof, kind="performance")]) == set()
     with pytest.raises(UserError, match="was killed"):
         summary_of(*EVERY).set_aside([Survivor(A, "x -> y", "equivalent", "wrong")])
+
+
+def test_more_than_may_be_set_aside_misses_the_goal():
+    killed = [Outcome(f"views.a/f/operator/{i}", "fuzz", KILLED, "x -> y") for i in range(19)]
+    proof = Survivor(B, "1 -> 2", "equivalent", "never read")
+    lives = Outcome(B, "fuzz", LIVES, "1 -> 2")
+    twenty = summary_of(*killed, lives)
+    assert (twenty.share_aside([proof]), twenty.is_good([proof])) == (0.05, True)
+    assert "Set aside as equivalent: 1 of 20, 5.0 %, at most 5 %: met." in page(twenty, [proof])
+    # One of nineteen is more, whatever the rates are.
+    fewer = summary_of(*killed[1:], lives)
+    assert [rate.value for rate in fewer.rates([proof])] == [1.0]
+    assert not fewer.is_good([proof])
+    assert "at most 5 %: MISSED" in page(fewer, [proof])
 
 
 def test_a_class_that_there_is_not_is_refused():

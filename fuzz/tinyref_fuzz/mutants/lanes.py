@@ -1,83 +1,57 @@
 """What is to find a mutant: the fuzzer, the quick tests, or the quick suite of conformance.
 
-Each lane ends at its first kill. A lane runs in the process of a trial, where the mutant is
-switched on, and in the children of it; the healthy compiler has to pass each of them.
+A lane is a number of units, each of which passes or shows a fault: cases of the fuzzer, tests,
+cases of the suite. They run in the process in which the mutant is switched on, and in its children.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tinyref_fuzz.mutants.mechanical import ROOMS
+from tinyref_fuzz.mutants.mutant import Reached
 
 if TYPE_CHECKING:
-    from tinyref_fuzz.mutants.trial import Trial
+    from tinyref_fuzz.mutants.trial import Request
 
-# The folders of tests of a checkout; the room of the mutant comes before them.
+# The folders of tests of a checkout.
 TESTS = ("tests", "spec/tests", "fuzz/tests", "conformance/tests")
-# What pytest says of a run in which no test could fail.
-_NO_TESTS = (4, 5)
 
 
 class LaneError(Exception):
     """A lane that cannot be run here."""
 
 
-class Watch:
-    """Sends that the lane lives, and its first kill."""
+@dataclass(frozen=True)
+class Failure:
+    """What a unit showed."""
 
-    def __init__(self, trial: Trial) -> None:
-        from tinyref_fuzz.mutants.trial import Clock
-
-        self.trial = trial
-        self.clock = Clock()
-        self.done = 0
-        self.is_killed = False
-
-    def beat(self) -> None:
-        """One more test or case is done."""
-        self.done += 1
-        self.trial.beat(self.done, self.clock)
-
-    def kill(self, symptom: str, detail: str) -> None:
-        """Something failed: all after the first is left out."""
-        if self.is_killed:
-            return
-        self.is_killed = True
-        found = {"killed": self.done, "pair": "", "symptom": symptom, "detail": detail[:400]}
-        self.trial.send({**found, **self.clock.read()})
-
-    def end(self) -> None:
-        """The lane is over."""
-        reached = self.trial.reached.count
-        self.trial.send({"judged": self.done, "reached": reached, **self.clock.read()})
-        self.trial.send({"done": True})
+    symptom: str
+    detail: str
+    pair: str = ""
 
 
-class _Plugin:
-    """What pytest calls."""
+class Lane:
+    """The units of a lane, by name. Nothing is done of any of them before it runs."""
 
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
+    def names(self) -> Iterable[str]:
+        """The names of all units, in their order."""
+        raise NotImplementedError
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """A test, its preparation or its end is over."""
-        self.watch.beat()
-        if report.failed:
-            self.watch.kill("TEST", f"{report.nodeid}: {report.longreprtext[-300:]}")
+    def run(self, name: str) -> Failure | None:
+        """Runs one; None where it passes."""
+        raise NotImplementedError
 
-    def pytest_collectreport(self, report: Any) -> None:
-        """A file is read."""
-        self.watch.beat()
-        if report.failed:
-            self.watch.kill("TEST", f"{report.nodeid}: {report.longreprtext[-300:]}")
+
+Then = Callable[[Lane], None]
 
 
 def checkout() -> Path:
@@ -91,75 +65,166 @@ def checkout() -> Path:
     return root
 
 
-def room_tests(trial: Trial) -> None:
-    """The quick tests of the mutant's room."""
-    room = _room(trial.request.mutant)
-    _run_tests(trial, [f"tests/{each}" for each in ([room] if room else ROOMS)])
+# --- the quick tests ----------------------------------------------------------------------------
 
 
-def quick_tests(trial: Trial) -> None:
-    """All quick tests; those of the mutant's room come first."""
-    room = _room(trial.request.mutant)
-    _run_tests(trial, [*([f"tests/{room}"] if room else []), *TESTS])
+class Tests(Lane):
+    """Items that pytest has collected."""
+
+    def __init__(self, items: Sequence[Any], failures: list[str]) -> None:
+        self._items = {item.nodeid: item for item in items}
+        self._failures = failures
+
+    def names(self) -> Iterable[str]:
+        return list(self._items)
+
+    def run(self, name: str) -> Failure | None:
+        self._failures.clear()
+        item = self._items[name]
+        # Without a next one, so that its fixtures are its own, and are taken down after it.
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        return Failure("TEST", self._failures[0]) if self._failures else None
 
 
-def _room(mutant: str) -> str:
-    """The room of a mechanical mutant, empty for the healthy compiler."""
-    return mutant.split(".")[0] if mutant else ""
+class _Plugin:
+    """What pytest calls: all is collected, then `then` decides what runs."""
+
+    def __init__(self, then: Then) -> None:
+        self.then = then
+        self.failures: list[str] = []
+        self.unread: list[str] = []
+        self.error: BaseException | None = None
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Instead of running every item."""
+        try:
+            self.then(Tests(session.items, self.failures))
+        except LaneError as error:
+            self.error = error
+        return True
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """A test, its preparation or its end is over."""
+        if report.failed:
+            self.failures.append(f"{report.nodeid}: {report.longreprtext[-300:]}")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file is read."""
+        if report.failed:
+            self.unread.append(f"{report.nodeid}: {report.longreprtext[-300:]}")
 
 
-def _run_tests(trial: Trial, folders: list[str]) -> None:
+def quick_tests(request: Request, then: Then) -> None:
+    """All quick tests."""
+    _collect(request, TESTS, then)
+
+
+def room_tests(request: Request, then: Then) -> None:
+    """The quick tests of the mutants' rooms."""
+    _collect(request, [f"tests/{room}" for room in ROOMS], then)
+
+
+def _collect(request: Request, folders: Sequence[str], then: Then) -> None:
     import pytest
 
-    watch = Watch(trial)
     os.chdir(checkout())
-    options = ["-m", "quick", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    with _scratch(trial) as folder:
-        code = pytest.main(
-            [*options, f"--basetemp={folder}/pytest", *folders], plugins=[_Plugin(watch)]
-        )
-    if code in _NO_TESTS:
-        raise LaneError(f"lane: pytest ends with {code}: no test ran")
-    if code:
-        watch.kill("TEST", f"pytest ends with {int(code)}")
-    watch.end()
+    plugin = _Plugin(then)
+    # Of given tests their files alone are read.
+    files = list(dict.fromkeys(name.partition("::")[0] for name in request.units)) or folders
+    options = ["-m", "quick", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options += ["-o", "tmp_path_retention_policy=none", f"--basetemp={request.folder}/pytest"]
+    pytest.main([*options, *files], plugins=[plugin])
+    if plugin.error is not None:
+        raise plugin.error
+    if plugin.unread:
+        raise CollectionError(plugin.unread[0])
 
 
-def conformance(trial: Trial) -> None:
-    """The quick suite of conformance on the device, by one worker."""
-    conform = importlib.import_module("tinyref_conformance.conform")
-    runner = importlib.import_module("tinyref_conformance.runner")
-    progress = importlib.import_module("tinyref_conformance.progress")
-    watch = Watch(trial)
-
-    class Beats(progress.Quiet):  # type: ignore[misc, name-defined]
-        """Tells the watch that a case is over."""
-
-        def advance(self, done: int, row: str, left: float | None = None) -> None:
-            watch.beat()
-
-    with _scratch(trial) as folder:
-        settings = runner.Settings(
-            device=trial.request.device, folder=folder / "report", jobs=1, fail_fast=True
-        )
-        report = conform.conform(conform.Request(settings), Beats()).report
-    if report.exit_code:
-        words = [f"{case.status.value}: {case.id}: {case.message}" for case in report.failures[:1]]
-        watch.kill("CASE", "".join([*words, *report.problems[:1]]) or report.verdict)
-    watch.end()
+class CollectionError(Exception):
+    """Tests that cannot be read, for which a mutant is to blame."""
 
 
-@contextmanager
-def _scratch(trial: Trial) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=trial.request.folder or None) as folder:
-        yield Path(folder)
+# --- conformance --------------------------------------------------------------------------------
 
 
-LANES: Mapping[str, Callable[[Trial], None]] = MappingProxyType(
-    {
-        "room-tests": room_tests,
-        "tests": quick_tests,
-        "conformance": conformance,
-    }
+class Conformance(Lane):
+    """The cases of the quick suite that the device owes, lowest rung first."""
+
+    def __init__(self, device: str) -> None:
+        suites = importlib.import_module("tinyref_conformance.suite")
+        plans = importlib.import_module("tinyref_conformance.plan")
+        cases = importlib.import_module("tinyref_spec.case")
+        self._suite = suites.Suite()
+        self._plan = plans.make_plan(self._suite, cases.Profile.QUICK)
+        self._cases = {case.id: case for row in self._plan.rows for case in row.cases}
+        self._device_name = device
+        self._device: Any = None
+
+    def names(self) -> Iterable[str]:
+        return list(self._cases)
+
+    def run(self, name: str) -> Failure | None:
+        records = importlib.import_module("tinyref_conformance.records")
+        device, case = self._open(), self._cases[name]
+        if case.needs.unmet(device.capabilities) is not None:
+            return None
+        started = time.perf_counter()
+        try:
+            measurement = case.run(device)
+        except Exception as error:  # as for the runner, an error is a failure
+            return Failure("CASE", f"{name}: {type(error).__name__}: {error}")
+        record = records.of_measurement(case, measurement, time.perf_counter() - started, 1)
+        if record.status.value not in ("Pass", "Unsupported"):
+            return Failure("CASE", f"{record.status.value}: {name}: {record.message}")
+        return None
+
+    def _open(self) -> Any:
+        """The device, opened by the process that runs the first case: drivers do not fork."""
+        if self._device is None:
+            self._device = self._suite.open_device(self._device_name)
+        return self._device
+
+
+def conformance(request: Request, then: Then) -> None:
+    """The quick suite of conformance on the device."""
+    then(Conformance(request.device))
+
+
+# --- the fuzzer ---------------------------------------------------------------------------------
+
+
+class Fuzz(Lane):
+    """The numbered cases of a seed, kernels and tensor programs."""
+
+    def __init__(self, request: Request) -> None:
+        from tinyref_fuzz.mutants.trial import Trial
+
+        for module in ("campaign.cases", "judge.judge", "programs.generator", "programs.judge"):
+            importlib.import_module(f"tinyref_fuzz.{module}")
+        self._trial = Trial(request, Reached(), lambda message: None)
+        self._judge: Any = None
+
+    def names(self) -> Iterable[str]:
+        return map(str, itertools.count())
+
+    def run(self, name: str) -> Failure | None:
+        from tinyref_fuzz.judge.judge import Judge
+
+        self._judge = self._judge or Judge(self._trial.request.device)
+        _, verdict = self._trial.judge_case(self._judge, int(name))
+        if verdict.agrees:
+            return None
+        pair = verdict.pair.name if verdict.pair else ""
+        symptom = verdict.symptom.name if verdict.symptom else ""
+        return Failure(symptom, verdict.detail, pair)
+
+
+def fuzz(request: Request, then: Then) -> None:
+    """The fuzzer's cases."""
+    then(Fuzz(request))
+
+
+LANES: Mapping[str, Callable[[Request, Then], None]] = MappingProxyType(
+    {"room-tests": room_tests, "tests": quick_tests, "conformance": conformance, "fuzz": fuzz}
 )
-"""Every lane but that of the fuzzer, which is the trial itself."""
+"""Every lane: it prepares its units, and calls back with them."""

@@ -384,6 +384,11 @@ def _module_of(path: Path) -> str:
     return ".".join((_PACKAGE, *(part for part in parts if part != "__init__")))
 
 
+def source_of(module: str) -> str:
+    """The text of a module."""
+    return _path_of(module).read_text()
+
+
 @functools.cache
 def all_mutants() -> tuple[MechanicalMutant, ...]:
     """All mutants of all rooms, by module and place."""

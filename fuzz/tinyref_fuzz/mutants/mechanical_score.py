@@ -6,23 +6,36 @@ with by --resume. A lane counts where the healthy compiler passes it on that dev
 
 from __future__ import annotations
 
-from collections import defaultdict
+import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tinyref.errors import UserError
-from tinyref.workers.processes import Death
+from tinyref.folders import prepare_folder
+from tinyref.workers.processes import (
+    UNLIMITED,
+    Cause,
+    Death,
+    Message,
+    Pool,
+    describe_exit,
+)
 from tinyref_fuzz.mutants.mechanical import MechanicalMutant, all_mutants, sample
-from tinyref_fuzz.mutants.mechanical_summary import KILLED, LIVES, Outcome, Rate, Summary
+from tinyref_fuzz.mutants.mechanical_summary import KILLED, LIVES, Outcome, Summary
+from tinyref_fuzz.mutants.reach import Table
 from tinyref_fuzz.mutants.records import Run, Subject
 from tinyref_fuzz.mutants.score import FUZZES, HEALTHY, ScoreProcess, Scoring, Settings, Task
-from tinyref_fuzz.mutants.trial import is_program
 
 SAMPLE = 600
-# A task that judges one case without a mutant.
-_CONFIRMS = "confirm"
+# A task that runs one unit without a mutant, and one that no fork can do.
+_CONFIRMS, _ALONE = "confirm", "alone"
+# Where so many mutants take a lane on a device, what its units reach is recorded first.
+MIN_RECORDED = 40
+# So many prepared processes wait for the next mutant of their lane and device.
+MAX_PREPARED = 4
 # The one of the repository; another one shows that nothing was made for these 600.
 SEED = 18
 # Of the fuzzer's cases every so manieth is a tensor program.
@@ -114,40 +127,159 @@ def _is_named(mutant: MechanicalMutant, word: str) -> bool:
 
 
 def subjects_of(mutants: Sequence[MechanicalMutant], lanes: Sequence[str]) -> list[Subject]:
-    """Each mutant in every lane; before the first of a lane and device, the healthy compiler."""
+    """Each mutant in every lane; before the first of a lane and device that many take, its record.
+
+    There the healthy compiler says which units reach what. Elsewhere it runs what killed a mutant.
+    """
+    taken = Counter((lane, subject_of(each, lane).device) for each in mutants for lane in lanes)
     found: dict[str, Subject] = {}
     for mutant in mutants:
         for lane in lanes:
             subject = subject_of(mutant, lane)
-            check = healthy(lane, subject.device)
-            found.setdefault(check.name, check)
+            if taken[lane, subject.device] >= MIN_RECORDED:
+                check = healthy(lane, subject.device)
+                found.setdefault(check.name, check)
             found[subject.name] = subject
     return list(found.values())
 
 
+# The lane and the device of a process that is prepared for them.
+Place = tuple[str, str]
+
+
+def place_of(subject: Subject) -> Place:
+    """Where a subject runs."""
+    return subject.lane, subject.device
+
+
+def _has_own_process(task: Task) -> bool:
+    """Whether no fork of a prepared process does it."""
+    return task.what not in (FUZZES, _CONFIRMS)
+
+
+def _unit_of(process: ScoreProcess) -> str:
+    """The unit that killed a mutant, or in which the process ended."""
+    killed = process.first("killed")
+    named = [message for message in process.messages if "unit" in message]
+    return str((killed or (named or [{}])[-1]).get("unit", ""))
+
+
 class MechanicalScoring(Scoring):
-    """One scoring of a sample on its way; findings are not examined."""
+    """One scoring of a sample on its way; findings are not examined.
+
+    A process prepares a lane once, and does each mutant in a fork; see `Template`. A kill counts
+    where the healthy compiler passes the same unit.
+    """
 
     def __init__(
         self, chosen: Sample, settings: Settings, file: Path | None, report: Callable[[str], None]
     ) -> None:
         self.sample = chosen
-        # By device: cases that the healthy compiler passes, and those that it fails.
-        self.passed: defaultdict[str, set[int]] = defaultdict(set)
-        self.failed: defaultdict[str, set[int]] = defaultdict(set)
-        # Of a mutant that was taken back, the seconds that it may still live.
-        self.left: dict[str, float] = {}
+        # Units that the healthy compiler passes, and those that it fails.
+        self.passed: defaultdict[Place, set[str]] = defaultdict(set)
+        self.failed: defaultdict[Place, set[str]] = defaultdict(set)
         self.mutants = chosen.mutants()
+        # Of a unit that is being confirmed, the mutants that it killed.
+        self.unconfirmed: defaultdict[tuple[Place, str], list[Task]] = defaultdict(list)
+        self.prepared: dict[Place, ScoreProcess] = {}
+        self._scratch = tempfile.TemporaryDirectory(prefix="tinyref-reach-")
         super().__init__(subjects_of(self.mutants, chosen.lanes), settings, file, report)
 
     def known(self) -> list[Subject]:
         """All lanes, whichever are chosen now."""
         return subjects_of(self.mutants, LANES)
 
-    def end_process(self, process: ScoreProcess, death: Death) -> None:
-        """Takes a kill by a tensor program back where the healthy compiler fails it too.
+    def resume(self, restart: bool = False) -> None:
+        """As for any score; a lane whose record is gone is recorded again."""
+        super().resume(restart)
+        for subject in self.chosen:
+            place = place_of(subject)
+            if not subject.mutant and not self._has_table(place):
+                self.runs = {key: run for key, run in self.runs.items() if key[0] != subject.name}
 
-        Such a case is a bug that is not fixed yet, and is left out from then on.
+    # What reaches what
+
+    def table_of(self, place: Place) -> Path:
+        """Where the record of a lane and device is."""
+        folder = Path(self._scratch.name)
+        if self.file is not None:
+            folder = self.file.with_suffix(".reach")
+        prepare_folder(folder, "score")
+        return folder / f"{place[0]}-{place[1].rpartition(':')[2]}.npz"
+
+    def _has_table(self, place: Place) -> bool:
+        file = self.table_of(place)
+        return file.is_file() and Table.load(file).code == self.code
+
+    def _is_recorded(self, place: Place) -> bool:
+        return any(not each.mutant and place_of(each) == place for each in self.chosen)
+
+    # Processes
+
+    def next_task(self, pool: Pool[ScoreProcess]) -> Task | None:
+        """The first one whose prepared process is free, or that needs none."""
+        free = [
+            task
+            for task in self.waiting
+            if _has_own_process(task) or self._is_free(place_of(task.subject), pool)
+        ]
+        if free:
+            self.waiting.remove(free[0])
+        return free[0] if free else None
+
+    def _is_free(self, place: Place, pool: Pool[ScoreProcess]) -> bool:
+        process = self.prepared.get(place)
+        return process is None or process.task is None or process not in pool.workers
+
+    def process_for(self, task: Task, pool: Pool[ScoreProcess], scratch: Path) -> ScoreProcess:
+        """That which is prepared for the lane and device; a new one where no fork can do it."""
+        if _has_own_process(task):
+            return pool.start()
+        place = place_of(task.subject)
+        if self.prepared.get(place) not in pool.workers:
+            self.prepared.pop(place, None)
+            while len(self.prepared) >= MAX_PREPARED:
+                self._dismiss(pool)
+            folder = tempfile.mkdtemp(dir=scratch)
+            self.prepared[place] = process = pool.start()
+            request = {**super().request_of(task), "mutant": "", "folder": folder, "serves": True}
+            process.send(request)
+        # The one that waits for longest is dismissed first.
+        self.prepared[place] = self.prepared.pop(place)
+        return self.prepared[place]
+
+    def _dismiss(self, pool: Pool[ScoreProcess]) -> None:
+        place = next(each for each, process in self.prepared.items() if process.task is None)
+        process = self.prepared.pop(place)
+        process.kill(Cause.DISMISSED)
+
+    def request_of(self, task: Task) -> dict[str, Any]:
+        """Without the units that the healthy compiler fails; with what is recorded."""
+        place = place_of(task.subject)
+        found = {**super().request_of(task), "code": self.code, "skip": sorted(self.failed[place])}
+        found["by_units"] = task.what in (FUZZES, _ALONE)
+        is_recording = not task.subject.mutant and task.what == FUZZES
+        if is_recording or (task.subject.mutant and self._has_table(place)):
+            found["table"] = str(self.table_of(place))
+        return {**found, "seconds": self.settings.seconds}
+
+    def on_message(self, process: ScoreProcess, message: Message) -> None:
+        """A fork has ended: its process waits for the next mutant."""
+        if "ended" not in message or process.task is None:
+            return
+        task = process.task
+        if process.first("cold") is not None:
+            self.waiting.appendleft(replace(task, what=_ALONE))
+        else:
+            cause = Cause.TIMEOUT if message["hung"] else Cause.EXIT
+            self.end_process(process, Death(cause, describe_exit(int(message["code"]))))
+        process.task = None
+        process.limit(UNLIMITED)
+
+    def end_process(self, process: ScoreProcess, death: Death) -> None:
+        """Takes a kill back where the healthy compiler fails that unit too.
+
+        Such a unit is a bug that is not fixed yet, and is left out from then on.
         """
         task = process.task
         assert task is not None, "every process has a task"
@@ -155,50 +287,44 @@ class MechanicalScoring(Scoring):
             self._confirm(process, task)
             return
         super().end_process(process, death)
-        killed = process.first("killed")
-        if task.what != FUZZES or killed is None or task.subject.lane != "fuzz":
+        left_out = process.first("left_out") or {"left_out": []}
+        for words in left_out["left_out"]:
+            self.report(f"score: {task.subject.name}: fails without a mutant, left out: {words}")
+        place, unit = place_of(task.subject), _unit_of(process)
+        run = self.runs.get((task.subject.name, task.seed))
+        if run is None or not run.killed or not unit or self._is_recorded(place):
             return
-        number, device = int(killed["killed"]), task.subject.device
-        if not is_program(number, task.subject.program_every) or number in self.passed[device]:
-            return
-        check = replace(task.subject, name=task.subject.name, mutant="", kind=HEALTHY)
-        extra = {"start": number, "count": 1, "skip": []}
-        self.waiting.appendleft(Task(check, task.seed, _CONFIRMS, extra))
+        if unit not in self.passed[place]:
+            check = healthy(*place)
+            self.waiting.appendleft(Task(check, task.seed, _CONFIRMS, {"units": [unit]}))
+            self.unconfirmed[place, unit].append(task)
 
     def _confirm(self, process: ScoreProcess, task: Task) -> None:
-        number, device = int(task.extra["start"]), task.subject.device
-        if process.first("killed") is None:
-            self.passed[device].add(number)
+        place, (unit,) = place_of(task.subject), task.extra["units"]
+        if process.first("done") is not None and process.first("killed") is None:
+            self.passed[place].add(unit)
             return
-        self.failed[device].add(number)
-        self.report(f"score: {device}: program {number} fails without a mutant: left out")
-        run = self.runs.pop((task.subject.name, task.seed))
+        self.failed[place].add(unit)
+        self.report(f"score: {task.subject.name}: {unit} fails without a mutant: left out")
+        for again in self.unconfirmed.pop((place, unit)):
+            self.runs.pop((again.subject.name, again.seed))
+            self.waiting.appendleft(again)
         self._save()
-        subject = next(each for each in self.chosen if each.name == task.subject.name)
-        # The cases before it agree: what is left of the time goes into those after it.
-        left = self.left.get(subject.name, self.settings.seconds) - run.seconds
-        self.left[subject.name] = max(left, 1.0)
-        extra = {"start": number + 1, "seconds": self.left[subject.name]}
-        self.waiting.appendleft(Task(subject, task.seed, FUZZES, extra))
-
-    def request_of(self, task: Task) -> dict[str, Any]:
-        """Without the cases that are known to fail."""
-        return {"skip": sorted(self.failed[task.subject.device]), **super().request_of(task)}
 
     def summary(self) -> Summary:
         """What became of the mutants so far."""
         by_name = {each.name: each for each in self.subjects}
         runs = [(by_name[run.subject], run) for run in self.runs.values()]
-        sound = {
-            (subject.lane, subject.device)
+        unsound = {
+            place_of(subject)
             for subject, run in runs
-            if not subject.mutant and not run.killed and not run.problem
+            if not subject.mutant and (run.killed or run.problem)
         }
         edits = {each.name: each.describe() for each in self.mutants}
         outcomes = [
             outcome_of(subject, run, edits.get(subject.mutant, ""))
             for subject, run in runs
-            if subject.mutant and not run.problem and (subject.lane, subject.device) in sound
+            if subject.mutant and not run.problem and place_of(subject) not in unsound
         ]
         kept = self.settings
         return Summary(self.code, self.sample.seed, self.sample.size, outcomes, kept.seconds)
@@ -236,8 +362,3 @@ _BEYOND_PROGRAMS = ("schedule", "interpret", "algebra.semantics", "algebra.op_ro
 def is_seen_in_programs(mutant: str) -> bool:
     """Whether a mutant that changes any value changes the program of some kernel."""
     return not mutant.startswith(_BEYOND_PROGRAMS)
-
-
-def is_good(rates: Sequence[Rate]) -> bool:
-    """Whether every goal is met."""
-    return bool(rates) and all((rate.value or 0) >= rate.goal for rate in rates)

@@ -17,7 +17,7 @@ from importlib.abc import MetaPathFinder
 from types import CodeType, ModuleType
 from typing import Protocol
 
-_PROBE = "__tinyref_mutant_reached__"
+PROBE = "__tinyref_mutant_reached__"
 
 
 class MutantError(Exception):
@@ -129,14 +129,14 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         source = self.get_data(self.path).decode()
         edited, line = self.mutant.edit(source)
-        code: CodeType = compile(_with_probe(edited, line), self.path, "exec", dont_inherit=True)
+        code: CodeType = compile(probed(edited, line), self.path, "exec", dont_inherit=True)
         return code
 
 
-def _with_probe(source: str, line: int) -> ast.Module:
-    """The syntax tree with a call that counts, before the statement at `line`."""
+def probed(source: str, line: int) -> ast.Module:
+    """The syntax tree of a source with a call that counts, before the statement at `line`."""
     tree = ast.parse(source)
-    call = ast.Expr(ast.Call(ast.Name(_PROBE, ast.Load()), [], []))
+    call = ast.Expr(ast.Call(ast.Name(PROBE, ast.Load()), [], []))
     body = _block_at(tree.body, line)
     place = next((i for i, each in enumerate(body) if _spans(each, line)), len(body))
     # Before a docstring or an import of the future nothing may stand.
@@ -185,6 +185,6 @@ def switch_on(mutant: SourceEdit) -> Reached:
             f"mutant {mutant.name}: {mutant.module} is imported already: switch it on before"
         )
     finder = _Finder(mutant)
-    setattr(builtins, _PROBE, finder.reached)
+    setattr(builtins, PROBE, finder.reached)
     sys.meta_path.insert(0, finder)
     return finder.reached

@@ -28,6 +28,7 @@ from tinyref_spec.kernel_case.files import read_json, write_text
 _MODULE = "tinyref_fuzz.mutants.trial"
 # A process that starts, or one case, may take so long; more is a hang.
 SILENCE_SECONDS = 60.0
+START_SECONDS = 240.0
 MEMORY_BYTES = 3 * 2**30
 # The kind of a subject without a fault, and how long it is fuzzed at most.
 HEALTHY = "healthy"
@@ -88,14 +89,16 @@ class ScoreProcess(WorkerProcess):
     started: float = field(default_factory=time.monotonic)
     ready_at: float | None = None
     messages: list[Message] = field(default_factory=list)
-    is_done: bool = False
     folder: Path = Path()
 
     def begin(self, task: Task, folder: Path, request: Mapping[str, Any]) -> None:
         """Gives the process its task, and a folder of its own."""
         self.task = task
         self.folder = folder
-        self.limit(Limits(SILENCE_SECONDS, MEMORY_BYTES))
+        self.started = time.monotonic()
+        self.ready_at = None
+        self.messages = []
+        self.limit(Limits(START_SECONDS, MEMORY_BYTES))
         self.send({**request, "folder": str(folder)})
 
     def add(self, message: Message, settings: Settings) -> None:
@@ -231,18 +234,34 @@ class Scoring:
             tempfile.TemporaryDirectory(prefix="tinyref-score-") as scratch,
             Pool(_MODULE, common, ScoreProcess) as pool,
         ):
-            while waiting or pool.workers:
+            while waiting or any(process.task for process in pool.workers):
                 if time.monotonic() > self.until:
                     waiting.clear()
-                while waiting and len(pool.workers) < self.settings.jobs:
+                while self._has_place(pool) and (task := self.next_task(pool)) is not None:
                     folder = Path(tempfile.mkdtemp(dir=scratch))
-                    task = waiting.popleft()
-                    pool.start().begin(task, folder, self.request_of(task))
+                    process = self.process_for(task, pool, Path(scratch))
+                    process.begin(task, folder, self.request_of(task))
                 for process, event in pool.events(1.0):
-                    if isinstance(event, Death):
-                        self.end_process(process, event)
-                    else:
+                    if not isinstance(event, Death):
                         process.add(event, self.settings)
+                        self.on_message(process, event)
+                    elif process.task is not None:
+                        self.end_process(process, event)
+
+    def _has_place(self, pool: Pool[ScoreProcess]) -> bool:
+        at_work = sum(process.task is not None for process in pool.workers)
+        return bool(self.waiting) and at_work < self.settings.jobs
+
+    def next_task(self, pool: Pool[ScoreProcess]) -> Task | None:
+        """What is begun next; None where all that waits has to wait for what is at work."""
+        return self.waiting.popleft()
+
+    def process_for(self, task: Task, pool: Pool[ScoreProcess], scratch: Path) -> ScoreProcess:
+        """The process that is to do a task: a new one."""
+        return pool.start()
+
+    def on_message(self, process: ScoreProcess, message: Message) -> None:
+        """A process has sent something, which it keeps."""
 
     def end_process(self, process: ScoreProcess, death: Death) -> None:
         ended = time.monotonic()

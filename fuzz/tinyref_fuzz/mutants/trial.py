@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tinyref.workers.processes import Channel
 from tinyref_fuzz.mutants.catalogue import mutant_named
 from tinyref_fuzz.mutants.child_processes import switch_on_in_children
-from tinyref_fuzz.mutants.lanes import LANES, LaneError
+from tinyref_fuzz.mutants.lanes import LaneError
 from tinyref_fuzz.mutants.mutant import MutantError, Reached, switch_on
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ class Request:
     write to, its cache of compiled programs too; empty is the user's cache. program_every: which
     cases are tensor programs instead of kernels, one in so many; 0 for none. start, count, skip:
     the number of the first case, how many there are (0 for as many as fit), those left out.
+
+    serves: prepare the lane, and do each further request in a fork (`Template`). units: of the
+    lane, where not all. table: where its `reach.Table` is, or is to be recorded by the healthy
+    compiler; empty for none. by_units: the fuzzer's cases are units of a lane, none of which is
+    examined. code: the sources, as the table says.
     """
 
     mutant: str
@@ -62,7 +67,12 @@ class Request:
     program_every: int = 0
     start: int = 0
     count: int = 0
-    skip: tuple[int, ...] = ()
+    skip: tuple[int | str, ...] = ()
+    serves: bool = False
+    units: tuple[str, ...] = ()
+    table: str = ""
+    by_units: bool = False
+    code: str = ""
 
 
 def is_program(number: int, every: int) -> bool:
@@ -74,7 +84,10 @@ class Trial:
     """Judges the cases of one seed, and sends what becomes of them."""
 
     def __init__(
-        self, request: Request, reached: Reached, send: Callable[[Mapping[str, Any]], None]
+        self,
+        request: Request,
+        reached: Reached,
+        send: Callable[[Mapping[str, Any]], None],
     ):
         self.request = request
         self.reached = reached
@@ -242,20 +255,32 @@ def _start(request: Request) -> Reached:
     if mutant:
         # An edit that does not fit shows here, and never in a case, where it would be a kill.
         importlib.import_module(mutant.module)
-    if request.lane == "fuzz":
+    if runs_units(request):
+        switch_on_in_children(request.mutant)
+    else:
         from tinyref.device import Device
 
         assert Device[request.device].capabilities.ops, "the device runs kernels"
-    elif mutant:
-        switch_on_in_children(mutant.name)
     return reached
+
+
+def runs_units(request: Request) -> bool:
+    """Whether the units of a lane are run, each by name; the fuzzer may also count its cases."""
+    return bool(request.mutant) and (request.lane != "fuzz" or request.by_units)
 
 
 def main() -> None:
     """Does what the parent asks, and ends."""
     channel = Channel()
     # What is the same for all processes, then what this one is to do.
-    request = Request(**{**channel.receive(), **channel.receive()})
+    common = channel.receive()
+    request = Request(**{**common, **channel.receive()})
+    if request.serves:
+        from tinyref_fuzz.mutants.template import Template
+
+        Template(common, request, channel.receive, channel.send).serve()
+        # That no test can be read is no answer: the parent sees that it ended.
+        os._exit(1)
     channel.send({"begun": True})
     try:
         reached = _start(request)
@@ -265,20 +290,28 @@ def main() -> None:
     except Exception as error:  # the mutant may be so bad that nothing starts
         channel.send({"broken": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    trial = Trial(request, reached, channel.send)
     channel.send({"ready": True})
-    if request.lane != "fuzz":
-        try:
-            LANES[request.lane](trial)
-        except LaneError as error:
-            channel.send({"refused": str(error)})
-            os._exit(1)
+    if runs_units(request):
+        _run_lane(request, reached, channel)
     elif request.trace:
-        trial.trace()
+        Trial(request, reached, channel.send).trace()
     else:
-        trial.run()
+        Trial(request, reached, channel.send).run()
     # Threads of a device must not keep the process.
     os._exit(0)
+
+
+def _run_lane(request: Request, reached: Reached, channel: Channel) -> None:
+    from tinyref_fuzz.mutants.template import run_alone
+
+    try:
+        run_alone(request, reached, channel.send)
+    except LaneError as error:
+        channel.send({"refused": str(error)})
+        os._exit(1)
+    except Exception as error:  # what is so bad that nothing can be collected is found
+        channel.send({"broken": f"{type(error).__name__}: {error}"})
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -65,14 +65,14 @@ def score_mechanically(asked: Asked) -> int:
 
 
 def _run(scoring: MechanicalScoring, page_path: Path | None) -> int:
-    from tinyref_fuzz.mutants.mechanical_score import is_good
-    from tinyref_fuzz.mutants.mechanical_summary import page, read_survivors
+    from tinyref_fuzz.mutants.mechanical_summary import describe_aside, page, read_survivors
     from tinyref_spec.kernel_case.files import write_text
 
     scoring.run()
     summary, survivors = scoring.summary(), read_survivors()
     rates = summary.rates(survivors)
     _show(rates)
+    print(describe_aside(summary, survivors))
     for problem in scoring.problems():
         print(printable(f"left out: {problem}"))
     for each in summary.outcomes:
@@ -83,7 +83,7 @@ def _run(scoring: MechanicalScoring, page_path: Path | None) -> int:
     if page_path is not None:
         write_text(page_path.with_suffix(".json"), json.dumps(summary.to_json(), indent=0) + "\n")
         write_text(page_path, page(summary, survivors))
-    return 0 if is_good(rates) and not to_go else 1
+    return 0 if summary.is_good(survivors) and not to_go else 1
 
 
 def _show(rates: Sequence[Rate]) -> None:
