@@ -18,8 +18,8 @@ from tinyref.device import Capabilities, Device
 from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases
+from tinyref_fuzz.corpus.folder import problems_of
 from tinyref_fuzz.findings import isolated
-from tinyref_fuzz.findings.folder import problems_of
 from tinyref_fuzz.findings.isolated import IsolatedJudge, judge_isolated
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel import regressions

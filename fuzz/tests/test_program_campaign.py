@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tinyref_fuzz.campaign import report
 from tinyref_fuzz.campaign.campaign import Request, run
 from tinyref_fuzz.campaign.programs import pairs_of, program_at
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
-from tinyref_fuzz.findings.folder import files_of
+from tinyref_fuzz.corpus import folder, keep
+from tinyref_fuzz.corpus.folder import files_of
 from tinyref_fuzz.programs.examine import bucket_of
 from tinyref_fuzz.programs.judge import ProgramJudge
 from tinyref_fuzz.programs.record import (
@@ -151,3 +153,77 @@ def test_programs_do_not_go_with_what_is_of_kernels(capsys):
     assert tinyref("--device", "PYTHON", "--programs", 3, "--policy", "small") == 2
     assert "programs: does not go with" in capsys.readouterr().err
     assert KERNELS != PROGRAMS
+
+
+# --- kept as regressions ------------------------------------------------------------------------
+
+
+def kept_words(folder: Path, name: str = "a-new-one", note: str = "It was wrong once.") -> list:
+    return ["--name", name, "--note", note, "--folder", folder]
+
+
+@pytest.mark.long
+def test_a_program_is_kept_and_checked_as_a_kernel_is(tmp_path, capsys):
+    given = replace(ADDED, choices=(1, 2))
+    file = save_program(tmp_path / "found.json", ProgramRecord(given, "seed 7", device="CPU"))
+    target = tmp_path / "kept"
+    target.mkdir()
+    assert tinyref("keep", file, *kept_words(target)) == 0
+    assert f"run it: tinyref fuzz corpus check {target}" in capsys.readouterr().out
+    kept = load_program(target / "a-new-one.json")
+    assert (kept.program, kept.note, kept.device) == (ADDED, "It was wrong once.", "CPU")
+    assert tinyref("keep", file, *kept_words(target)) == 2
+    assert "is there: give another name" in capsys.readouterr().err
+    assert tinyref("corpus", "check", target, "--device", "PYTHON") == 0
+    assert capsys.readouterr().out == "1 file, 0 with a problem, on PYTHON\n"
+
+
+@pytest.mark.parametrize(
+    ("steps", "words", "message"),
+    [
+        (ADDED.steps, {"name": "../up"}, "keep: name '../up', accepted are words"),
+        (ADDED.steps, {"note": "No dot"}, "note: expected a line on what it found"),
+        (ADDED.steps[:2], {}, "accepted is a program that reads what is defined"),
+        (ADDED.steps[1:], {}, "accepted is a program that reads what is defined"),
+    ],
+)
+def test_what_is_no_regression_is_not_kept(tmp_path, capsys, steps, words, message):
+    file = save_program(tmp_path / "found.json", ProgramRecord(Program(tuple(steps))))
+    assert tinyref("keep", file, *kept_words(tmp_path, **words)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_program_that_still_fails_is_not_kept(tmp_path, monkeypatch):
+    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "step 2: t2\nmore")
+    monkeypatch.setattr(keep, "judge_program", lambda record, *_: replace(record, verdict=verdict))
+    file = save_program(tmp_path / "found.json", ProgramRecord(ADDED))
+    with pytest.raises(UserError, match=r"still fails, between .*: step 2: t2$"):
+        keep.keep_program(file, "name", "It is wrong.", tmp_path)
+
+
+def test_a_folder_with_programs_is_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        folder.IsolatedProgramJudge,
+        "verdict",
+        lambda judge, program: Verdict(Pair.DEVICE, Symptom.VALUE, f"{program.size} steps"),
+    )
+    save_program(tmp_path / "a.json", ProgramRecord(ADDED))
+    save_program(tmp_path / "program-000000000000.json", ProgramRecord(ADDED))
+    data = record_to_json(ProgramRecord(ADDED))
+    (tmp_path / "z.json").write_text(json.dumps({**data, "version": 9}))
+    found = [problem.text for problem in folder.problems_of(tmp_path, "PYTHON")]
+    assert found[0] == "fails on PYTHON, between the interpreter and the device: 3 steps"
+    assert found[1].startswith(f"its name says 000000000000, its content is {ADDED.content_hash}")
+    assert "version 9" in found[2]
+    assert list(folder.migrate_folder(tmp_path)) == []
+
+
+def test_programs_that_found_bugs_are_right_by_now():
+    judge = ProgramJudge("CPU")
+    files = files_of(keep.PROGRAMS)
+    assert len(files) >= 2
+    assert keep.PROGRAMS in folder.SHIPPED
+    for file in files:
+        record = load_program(file)
+        verdict = judge.verdict(record.program, thorough=True)
+        assert (verdict.detail, verdict.judged, bool(record.note)) == ("", 2, True)

@@ -36,6 +36,10 @@ class JudgeService:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process."""
         self._service.close()
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> Message | Death:

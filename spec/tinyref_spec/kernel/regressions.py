@@ -48,15 +48,22 @@ def records() -> dict[str, CaseRecord]:
 
 def problem_of(record: CaseRecord) -> str:
     """Why a case cannot be a regression, or nothing."""
-    case, note = record.case, record.note
-    if "\n" in note or not note.endswith(".") or not 2 < len(note) <= LONGEST_NOTE:
-        return f"note: expected a line on what it found, up to {LONGEST_NOTE} characters and a dot"
+    case = record.case
+    if problem := problem_of_note(record.note):
+        return problem
     if case.mode not in RULES:
         accepted = ", ".join(mode.name.lower() for mode in RULES)
         return f"mode: expected one of {accepted}, got {case.mode.name.lower()}"
     if [slot.number for slot in slots_of(case.ast)] != list(range(len(case.buffers))):
         return "buffers: expected those that the kernel uses and no others"
     return ""
+
+
+def problem_of_note(note: str) -> str:
+    """Why a text cannot be the note of a regression, or nothing."""
+    if "\n" not in note and note.endswith(".") and 2 < len(note) <= LONGEST_NOTE:
+        return ""
+    return f"note: expected a line on what it found, up to {LONGEST_NOTE} characters and a dot"
 
 
 def run(case: Case, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest) -> Measurement:

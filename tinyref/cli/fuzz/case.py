@@ -175,12 +175,16 @@ def keep(
         typer.Option(parser=path, help="Where to; the regressions of the spec suite if not given."),
     ] = None,
 ) -> None:
-    """Keep a case as a regression, which the spec suite runs on every device.
+    """Keep a case or a tensor program as a regression; it must agree on the interpreter by now.
 
-    Its row is kernel.regression.NAME; the case must agree on the interpreter by now.
+    The spec suite runs cases on every device, as rows kernel.regression.NAME; `fuzz corpus check`
+    runs both.
     """
-    from tinyref_fuzz.findings.keep import keep_regression
+    from tinyref_fuzz.corpus.keep import keep_regression
 
+    if programs.is_program_file(case):
+        programs.keep(case, name or case.stem, note, folder)
+        return
     written = keep_regression(case, name or case.stem, note, folder)
     print(f"wrote {written}")
     print(f"run it: tinyref conform --query kernel.regression.{written.stem}")
@@ -207,7 +211,7 @@ def check(
     timeout: _TIMEOUT = 60.0,
 ) -> None:
     """Load, verify and replay every case. Exit code 1 if any file has a problem."""
-    from tinyref_fuzz.findings.folder import SHIPPED, files_of, problems_of
+    from tinyref_fuzz.corpus.folder import SHIPPED, files_of, problems_of
 
     name = device_name(device)
     folders = SHIPPED if folder is None else (folder,)
@@ -225,7 +229,7 @@ def check(
 @corpus_app.command("migrate")
 def migrate(folder: _FOLDER = None) -> None:
     """Rewrite files of older versions in place, each at once."""
-    from tinyref_fuzz.findings.folder import SHIPPED, migrate_folder
+    from tinyref_fuzz.corpus.folder import SHIPPED, migrate_folder
 
     count = 0
     for each in SHIPPED if folder is None else (folder,):

@@ -1,4 +1,4 @@
-"""What `tinyref fuzz replay|reduce|show` do with the file of a tensor program."""
+"""What `tinyref fuzz replay|reduce|show|keep` do with the file of a tensor program."""
 
 from __future__ import annotations
 
@@ -73,3 +73,12 @@ def show(file: Path, device: str, is_script: bool) -> None:
                 print(f"{label}: {text}")
         print()
     print(script_of(record.program, name), end="")
+
+
+def keep(file: Path, name: str, note: str, folder: Path | None) -> None:
+    """Keeps it as a regression."""
+    from tinyref_fuzz.corpus.keep import keep_program
+
+    written = keep_program(file, name, note, folder)
+    print(f"wrote {written}")
+    print(f"run it: tinyref fuzz corpus check {shlex.quote(str(written.parent))}")

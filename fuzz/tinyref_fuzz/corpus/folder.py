@@ -1,7 +1,7 @@
 """Folders of cases: are all files readable, rightly named and clean; old ones brought up to date.
 
-A folder holds cases (`tinyref.case`) and collections of kernels (`tinyref.kernels`); both end in
-`.json`, and nothing else in the folder is looked at.
+A folder holds cases (`tinyref.case`), tensor programs (`tinyref.program`) and collections of
+kernels (`tinyref.kernels`); all end in `.json`, and nothing else in the folder is looked at.
 """
 
 from __future__ import annotations
@@ -10,19 +10,25 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tinyref.errors import UserError
+from tinyref_fuzz.corpus import keep
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.findings.isolated import MAX_SECONDS, IsolatedJudge
 from tinyref_fuzz.generate.corpus import collection
+from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
+from tinyref_fuzz.programs.record import is_program
+from tinyref_fuzz.programs.record import record_from_json as program_from_json
+from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import Case, Symptom
+from tinyref_spec.kernel_case import Case, Symptom, Verdict
 from tinyref_spec.kernel_case.document import content_hash, record_from_json
 from tinyref_spec.kernel_case.files import hash_in_name, read_json, save_record
 from tinyref_spec.kernel_case.migrate import is_present
 
-# Cases that found real bugs, which the spec suite runs, and kernels of the model level.
-SHIPPED = (regressions.FOLDER, collection.SHIPPED)
+# Cases and programs that found real bugs, and kernels of the model level.
+SHIPPED = (regressions.FOLDER, keep.PROGRAMS, collection.SHIPPED)
 
 
 @dataclass(frozen=True)
@@ -50,48 +56,81 @@ def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iter
     Judging a file may take `seconds`. Raises `UserError` for what is no folder, and for a device
     that does not open once there is a case to judge.
     """
-    with IsolatedJudge(device, seconds) as judge:
+    with Judges(device, seconds) as judges:
         for path in files_of(folder):
-            problem = problem_of(path, judge)
+            problem = problem_of(path, judges)
             if problem:
                 yield Problem(path, problem)
 
 
-def problem_of(path: Path, judge: IsolatedJudge) -> str:
+class Judges:
+    """Judges of cases and of programs on one device; a context manager.
+
+    Each has a process of its own, which is started for the first that it judges.
+    """
+
+    def __init__(self, device: str, seconds: float) -> None:
+        self.device = device
+        self.kernels = IsolatedJudge(device, seconds)
+        self.programs = IsolatedProgramJudge(device, seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kernels.close()
+        self.programs.close()
+
+    def verdict(self, found: Case | Program) -> Verdict:
+        """The verdict with every check."""
+        if isinstance(found, Program):
+            return self.programs.verdict(found)
+        return self.kernels.verdict(found)
+
+
+def problem_of(path: Path, judges: Judges) -> str:
     """What is wrong with one file, or nothing."""
     try:
-        case = _case_in(path)
+        found = _found_in(path)
     except UserError as error:
         return str(error).removeprefix(f"{path}: ")
     except Exception as error:  # whatever is in one file, the others are looked at
         return f"cannot be read: {type(error).__name__}: {error}"
-    if case is None:
+    if found is None:
         return ""
-    verdict = judge.verdict(case)
+    verdict = judges.verdict(found)
     if verdict.symptom in DEATHS - {Symptom.HANG}:
         # It may be what the cases before it left in the process: in a new one it is alone.
-        verdict = judge.verdict(case)
+        verdict = judges.verdict(found)
     if verdict.pair is None:
         return ""
     detail = verdict.detail.partition("\n")[0]
-    return f"fails on {judge.device}, between {verdict.pair.value}: {detail}"
+    return f"fails on {judges.device}, between {verdict.pair.value}: {detail}"
 
 
-def _case_in(path: Path) -> Case | None:
-    """The case to judge; None for a collection of kernels. Raises `UserError` for a bad file."""
+def _found_in(path: Path) -> Case | Program | None:
+    """What to judge; None for a collection of kernels. Raises `UserError` for a bad file."""
     data = read_json(path)
     if collection.is_collection(data):
         collection.kernels_from_json(data)
         return None
+    if is_program(data):
+        program = program_from_json(data).program
+        _check_name(path, program.content_hash)
+        return program
     case = record_from_json(data).case
     if not is_present(data):
         raise UserError(
             "is of an older version: `tinyref fuzz corpus migrate` brings it up to date"
         )
-    wanted = hash_in_name(path)
-    if wanted is not None and wanted != content_hash(case):
-        raise UserError(f"its name says {wanted}, its content is {content_hash(case)}")
+    _check_name(path, content_hash(case))
     return case
+
+
+def _check_name(path: Path, content: str) -> None:
+    wanted = hash_in_name(path)
+    if wanted is not None and wanted != content:
+        raise UserError(f"its name says {wanted}, its content is {content}")
 
 
 def migrate_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
@@ -102,7 +141,7 @@ def migrate_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
     """
     for path in files_of(folder):
         data = read_json(path)
-        if collection.is_collection(data) or is_present(data):
+        if collection.is_collection(data) or is_program(data) or is_present(data):
             continue
         try:
             record = record_from_json(data)
