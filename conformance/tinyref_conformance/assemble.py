@@ -89,7 +89,7 @@ class Assembler:
             row = _row_result(planned.row, self._sentences(planned.row))
             for case in planned.cases:
                 result = self._case(case)
-                row.add(result)
+                row.add(result, self._record(case))
                 cases.append(result)
             rows.append(row)
         return Report(self._certificate(started), rows, cases, self._problems())
@@ -120,8 +120,7 @@ class Assembler:
         return final is Status.EXPECTED_FAIL
 
     def _case(self, case: Case) -> CaseResult:
-        # What is on the list of skips may have been measured before it was.
-        attempts = [] if self._is_skipped(case) else self.outcome.records.get(case.id, [])
+        attempts = self._attempts(case)
         record = _decisive(attempts)
         if record is None:
             result = CaseResult(case.id, case.row, *self._status_without_record(case))
@@ -152,6 +151,13 @@ class Assembler:
             sequence = (attempts[-1].details or {}).get("sequence", ())
             self._explain(result, record, sequence if status is Status.FLAKE else ())
         return result
+
+    def _attempts(self, case: Case) -> Sequence[Record]:
+        # What is on the list of skips may have been measured before it was.
+        return [] if self._is_skipped(case) else self.outcome.attempts(case.id)
+
+    def _record(self, case: Case) -> Record | None:
+        return _decisive(self._attempts(case))
 
     def _is_skipped(self, case: Case) -> bool:
         return self.outcome.derived.get(case.id, (None, ""))[0] is Status.NOT_RUN

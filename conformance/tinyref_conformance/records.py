@@ -11,7 +11,9 @@ from typing import Any
 from tinyref.foreign import dataclass_from
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.statuses import Status
+from tinyref_spec.accuracy import Accuracy
 from tinyref_spec.case import Case, Failure, Measurement
+from tinyref_spec.evidence import Evidence
 
 # Long programs and sources would swell the journal; what is cut is said in the text.
 MAX_TEXT = 40_000
@@ -23,7 +25,7 @@ class Record:
 
     phase: where it went wrong (see `expectations.Phase`); empty when it did not.
     details: the fields of `tinyref_spec.case.Failure`, for failures that have them. worker: the
-    name of the process that ran it.
+    name of the process that ran it. evidence, accuracy: what the measurement counted.
     """
 
     case: str
@@ -39,6 +41,8 @@ class Record:
     observed: str = ""
     details: Mapping[str, Any] | None = None
     worker: str = ""
+    evidence: Evidence | None = None
+    accuracy: Accuracy | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out; numbers that JSON lacks become text."""
@@ -54,7 +58,7 @@ class Record:
         members["status"] = Status(members.get("status"))
         for key in ("max_ulp", "p99_ulp"):
             members[key] = number_from_json(members.get(key))
-        return dataclass_from(Record, members)
+        return dataclass_from(Record, with_counts(members))
 
 
 def members_to_json(result: Any) -> dict[str, Any]:
@@ -66,8 +70,20 @@ def members_to_json(result: Any) -> dict[str, Any]:
     }
 
 
+def with_counts(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Members as JSON has them, those that count as what they are. `ValueError` if damaged."""
+    found = dict(members)
+    if found.get("evidence") is not None:
+        found["evidence"] = Evidence.from_json(found["evidence"])
+    if found.get("accuracy") is not None:
+        found["accuracy"] = Accuracy.from_json(found["accuracy"])
+    return found
+
+
 def number_to_json(value: Any) -> Any:
     """Infinities and NaN as text: strict JSON readers refuse the bare words."""
+    if isinstance(value, Evidence | Accuracy):
+        return value.to_json()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
@@ -113,6 +129,8 @@ def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt
         worst_input=measurement.worst_input,
         observed=measurement.observed,
         details=details,
+        evidence=measurement.evidence,
+        accuracy=measurement.accuracy,
     )
 
 

@@ -16,13 +16,22 @@ from tinyref import reproduce
 from tinyref.errors import UserError, describe_error
 from tinyref.foreign import dataclass_from, json_value
 from tinyref_conformance import ladder
-from tinyref_conformance.records import members_to_json, number_from_json, number_to_json
-from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status, exit_code
+from tinyref_conformance.records import (
+    Record,
+    members_to_json,
+    number_from_json,
+    number_to_json,
+    with_counts,
+)
+from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status, exit_code
+from tinyref_spec.accuracy import Accuracy
 from tinyref_spec.case import Rung
 from tinyref_spec.subjects.name import is_subject, parse_subject
+from tinyref_spec.evidence import Evidence
 
 SCHEMA = "tinyref.conformance.report"
-# 2: identity, query, shard and cases_asked in the certificate, and the hash of the whole file.
+# 2: identity, query, shard and cases_asked in the certificate, and the hash of the whole file; rows
+# count what their values have in common and how far they are off, and failures are in groups.
 VERSION = 2
 HASH = "report_hash"
 NOT_A_RUN = "not a conformance run"
@@ -84,9 +93,17 @@ class RowResult:
     p99_ulp: float | None = None
     worst_input: str = ""
     observed: str = ""
+    evidence: Evidence = field(default_factory=Evidence)
+    accuracy: Accuracy = field(default_factory=Accuracy)
 
-    def add(self, case: CaseResult) -> None:
-        """Counts a case and keeps the worst that was seen."""
+    def add(self, case: CaseResult, record: Record | None = None) -> None:
+        """Counts a case and keeps the worst that was seen; `record` has what it measured."""
+        if record is not None:
+            self.evidence.add(record.evidence or Evidence())
+            self.accuracy.add(record.accuracy or Accuracy())
+        if case.status in MEASURED:
+            is_wrong = case.status.is_broken or case.status is Status.EXPECTED_FAIL
+            self.evidence.add(Evidence(cases=(int(is_wrong), int(not is_wrong))))
         self.counts[case.status] += 1
         self.compared += case.compared
         self.seconds += case.seconds
@@ -108,7 +125,8 @@ class RowResult:
         found["clause_sentences"] = list(self.clause_sentences)
         found["rung"] = self.rung.name
         found["counts"] = _counts_to_json(self.counts)
-        return found
+        counted = {"evidence": self.evidence.to_json(), "accuracy": self.accuracy.to_json()}
+        return found | {name: counts for name, counts in counted.items() if counts}
 
 
 @dataclass
@@ -313,7 +331,7 @@ def _row_from_json(data: Mapping[str, Any]) -> RowResult:
     members["clause_sentences"] = tuple(members["clause_sentences"])
     for key in ("max_ulp", "p99_ulp"):
         members[key] = number_from_json(members[key])
-    return dataclass_from(RowResult, {**members, "counts": Counter(counts)})
+    return dataclass_from(RowResult, {**with_counts(members), "counts": Counter(counts)})
 
 
 def _case_from_json(data: Mapping[str, Any]) -> CaseResult:

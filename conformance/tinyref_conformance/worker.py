@@ -41,6 +41,7 @@ from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Failure, Measurement, NotOfferedError, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.evidence import Evidence
 
 # Members of a backend that take part in making a kernel.
 COMPILING = frozenset({"renderer.render", "compiler.key", "compiler.compile", "load"})
@@ -86,6 +87,7 @@ class Worker:
         self._passing_case: Case | None = None
         # Of the case that runs: how many launches it has begun, and what describes the last.
         self._launches = 0
+        self._launches_before = 0
         self._describe: Callable[[], Failure] | None = None
 
     def open(self) -> Mapping[str, Any]:
@@ -159,6 +161,7 @@ class Worker:
                 continue
             self.send({"begin": case.id})
             record = dataclasses.replace(self._run(case), worker=self.name)
+            record = self._with_launches(record)
             self._note_passing(case, record)
             problem = "" if record.status is Status.PASS else self._health_problem()
             if problem:
@@ -172,6 +175,14 @@ class Worker:
             if problem:
                 leave_device()
         return {"row_done": message["row"]}
+
+    def _with_launches(self, record: Record) -> Record:
+        """With the number of launches that this process had made when the case ended."""
+        self._launches_before += self._launches
+        known = record.evidence or Evidence()
+        count = self._launches_before
+        launches = (count, None) if record.status.is_broken else (None, count)
+        return dataclasses.replace(record, evidence=dataclasses.replace(known, launches=launches))
 
     def _prepare(self, batch: Sequence[tuple[str, Sequence[str]]]) -> Message:
         """Compiles what the cases of some rows need in one call; how many kernels, and how long.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from tinyref.device import Capabilities
 from tinyref.dtype import DType
 from tinyref.uops.tiles import TILES
+from tinyref_spec.accuracy import Accuracy
+from tinyref_spec.evidence import Evidence
 
 if TYPE_CHECKING:
     from tinyref_spec.device_under_test import DeviceUnderTest
@@ -186,6 +188,7 @@ class Measurement:
     compared: values that were compared; a passed case with 0 is a failure of the suite.
     max_ulp, p99_ulp: distance from the correctly rounded result, where that is measured.
     observed: which of the allowed behaviours the device shows, where the rule leaves a choice.
+    evidence, accuracy: what a report counts to say what failures have in common, and to draw.
     """
 
     passed: bool
@@ -196,6 +199,8 @@ class Measurement:
     worst_input: str = ""
     details: Failure | None = None
     observed: str = ""
+    evidence: Evidence = field(default_factory=Evidence)
+    accuracy: Accuracy = field(default_factory=Accuracy)
 
 
 class NotOfferedError(Exception):

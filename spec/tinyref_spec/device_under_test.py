@@ -22,6 +22,7 @@ from tinyref.uops.payload import SlotArg
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Rung
+from tinyref_spec.evidence import forms_of
 from tinyref_spec.styles import Style, style_of, styled_program
 
 _KEPT_KERNELS = 32
@@ -88,6 +89,7 @@ class _Loaded:
             slot.number: GuardedBuffer(device, slot.dtype, slot.size, _is_unaligned(slot, kernel))
             for slot in self.slots
         }
+        self.forms = forms_of(kernel.program, any(_is_unaligned(s, kernel) for s in self.slots))
 
     def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
         for slot in self.slots:
@@ -260,6 +262,10 @@ class DeviceUnderTest:
             return self._load(kernel).kernel.source
         except TinyrefError as error:
             return getattr(error, "source", "")
+
+    def forms(self, kernel: Runnable) -> tuple[str, ...]:
+        """The forms of the kernel, of those by which reports tell failures apart."""
+        return self._load(kernel).forms
 
     def program(self, kernel: Runnable) -> Program:
         """The program that is rendered for a kernel. Errors as of `compile_kernel`."""

@@ -110,10 +110,14 @@ def identical(actual: Array, expected: Array) -> BoolArray:
 
 @dataclass
 class Verdict:
-    """Where the result is allowed, and how far off it is in ULP (None where that says nothing)."""
+    """Where the result is allowed, and how far off it is in ULP (None where that says nothing).
+
+    share: the part of what is allowed that it uses; None where only the exact result is.
+    """
 
     good: BoolArray
     ulp: Array | None = None
+    share: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,8 @@ class Ulp:
         good = np.logical_or.reduce([verdict.good for verdict in verdicts])
         distances = [verdict.ulp for verdict in verdicts if verdict.ulp is not None]
         ulp = np.minimum.reduce(distances) if distances else None
-        return Verdict(good, ulp)
+        share = ulp / self.limit if ulp is not None and self.limit else None
+        return Verdict(good, ulp, share)
 
     def _against(self, actual: Array, values: Array) -> Verdict:
         if not from_numpy_dtype(values.dtype).is_float:
@@ -190,7 +195,10 @@ class Bounded:
         distance = ulp_distance(actual, expected.values)
         tolerance = expected.tolerance + self.roundings * unit_roundoff(dtype)
         close = np.where(regular, error <= tolerance, distance == 0)
-        return Verdict(np.asarray(close), distance)
+        with np.errstate(all="ignore"):
+            used = np.where(error == 0, 0.0, error / tolerance)
+        share = np.where(regular, used, np.where(distance == 0, 0.0, np.inf))
+        return Verdict(np.asarray(close), distance, share)
 
 
 def accumulation_bound(magnitudes: Array, length: int, accumulator: DType, output: DType) -> Array:

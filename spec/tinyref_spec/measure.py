@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from tinyref.runtimes.red_zones import POISONS, MemoryDamageError
 from tinyref.runtimes.reproducer import Launch, Wanted
 from tinyref.uops.program import Program
 from tinyref_spec import reproducer
+from tinyref_spec.accuracy import accuracy_of
 from tinyref_spec.bits import Array, BoolArray, bit_texts, hexadecimal, to_bits
 from tinyref_spec.case import Failure, Measurement, Values
 from tinyref_spec.device_under_test import (
@@ -25,6 +26,7 @@ from tinyref_spec.device_under_test import (
     slots_of,
 )
 from tinyref_spec.error_rules import Products, Rule, Ulp, Verdict, reassociated
+from tinyref_spec.evidence import Elements, evidence_of
 from tinyref_spec.oracles import Expected
 
 # Values of each buffer that a failure shows.
@@ -57,6 +59,7 @@ class Judgement:
     verdict: Verdict
     bad: BoolArray
     problem: str = ""
+    poison: int | None = None
 
     @property
     def compared(self) -> int:
@@ -129,7 +132,10 @@ def _run(device: DeviceUnderTest, experiment: Experiment, poison: int) -> list[J
     norms = experiment.norms or [None] * len(outputs)
     rows = zip(outputs, experiment.expected, experiment.rules, norms, strict=True)
     reassociates = device.capabilities.reassociates_floats
-    return [judge(*row, reassociates=reassociates) for row in rows]
+    found = [judge(*row, reassociates=reassociates) for row in rows]
+    for item in found:
+        item.poison = poison
+    return found
 
 
 def _looks_untouched(found: Judgement) -> bool:
@@ -149,6 +155,8 @@ def _measurement(
         observed=", ".join(filter(None, map(_observed_behaviour, found))),
     )
     _measure_ulp(result, experiment, found)
+    inputs = [data for data in experiment.inputs if data is not None]
+    count(result, found, inputs, device.forms(experiment.kernel))
     if failing is not None:
         result.message = _message(experiment, failing)
         result.details = _failure(device, experiment, failing)
@@ -172,6 +180,27 @@ def _measure_ulp(result: Measurement, experiment: Experiment, found: Sequence[Ju
             # Most results are exact: their percentile needs no sorting.
             result.p99_ulp = percentile(distance) if largest else 0.0
             result.worst_input = _inputs_at(experiment, worst, distance.size) if largest else ""
+
+
+def count(
+    result: Measurement,
+    found: Iterable[Judgement],
+    inputs: Sequence[Array],
+    forms: Sequence[str] = (),
+) -> None:
+    """Adds what a report counts of the outputs; `inputs` count for outputs of their size."""
+    for item in found:
+        size = item.bad.size
+        beside = tuple(data.reshape(-1) for data in inputs if data.size == size)
+        owed = item.expected.values.reshape(-1)
+        elements = Elements(item.actual.reshape(-1), owed, item.bad, beside, item.poison)
+        result.evidence.add(evidence_of(elements, item.expected.specified))
+        if item.verdict.ulp is not None:
+            first = beside[0] if len(beside) == len(inputs) and beside else None
+            drawn = item.verdict.ulp, item.verdict.share, first, item.expected.specified
+            result.accuracy.add(accuracy_of(*drawn))
+    is_wrong = int(not result.passed)
+    result.evidence.forms = dict.fromkeys(forms, (is_wrong, 1 - is_wrong))
 
 
 def percentile(distance: Array) -> float:

@@ -17,7 +17,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, Ulp
-from tinyref_spec.measure import Judgement, judge, percentile, refusal, values_of
+from tinyref_spec.measure import Judgement, count, judge, percentile, refusal, values_of
 from tinyref_spec.oracles import Expected
 from tinyref_spec.reproducer import tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
@@ -258,14 +258,16 @@ def _measure_expressions(
     judged: list[tuple[str, Judgement]],
 ) -> Measurement:
     """Judges the value of each expression."""
-    result = Measurement(True, compared=sum(item.compared for _, item in judged))
+    items = [item for _, item in judged]
+    result = Measurement(not any(item.fails for item in items))
+    result.compared = sum(item.compared for item in items)
+    count(result, items, list(values.values()))
     for expression, (name, item) in zip(expressions, judged, strict=True):
         if item.verdict.ulp is not None and item.verdict.ulp.size:
             result.max_ulp = max(result.max_ulp or 0.0, float(item.verdict.ulp.max()))
             result.p99_ulp = percentile(item.verdict.ulp)
-        if not item.fails or not result.passed:
+        if not item.fails or result.details is not None:
             continue
-        result.passed = False
         right = values_of("expected", item.expected.values, item.first)
         given = values_of("actual", item.actual, item.first)
         result.message = (

@@ -1,0 +1,194 @@
+"""The conditions by which a report says what wrong values have in common: one table.
+
+`evidence.py` counts, element by element, which of them hold; the forms of kernels are those of
+`forms_of`. The order of the table is that in which conditions are preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a condition is about; a diagnosis names at most one of each kind.
+
+    VALUE: what goes in and what is owed. PLACE: where in the output an element lies. OUTCOME: how
+    the wrong value differs from the right one. FORM: what the kernel of the case is made of.
+    """
+
+    VALUE = "value"
+    PLACE = "place"
+    OUTCOME = "outcome"
+    FORM = "form"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One line of the table.
+
+    words: goes on after "all 12 wrong values". advice: what to do about it, one sentence.
+    """
+
+    name: str
+    kind: Kind
+    words: str
+    advice: str
+
+
+_SUBNORMALS = "declare `keeps_subnormals=False`, or mend what flushes them (a mode of the unit, "
+_ORDER = "look at how the lanes of a vector are loaded, computed and stored, and at their order"
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        *("subnormal", Kind.VALUE, "have a subnormal operand or result"),
+        _SUBNORMALS + "an option such as -ffast-math or -ftz)",
+    ),
+    Condition(
+        *("negative-zero", Kind.VALUE, "have -0 as an operand or result"),
+        "look for x + 0, 0 - x or a comparison in place of a sign: none of them keeps -0",
+    ),
+    Condition(
+        *("nan", Kind.VALUE, "have NaN as an operand or result"),
+        "look at comparisons (ordered or unordered), MAX, and options that assume no NaN",
+    ),
+    Condition(
+        *("infinite", Kind.VALUE, "have an infinity as an operand or result"),
+        "look at overflow of intermediate results, and options that assume finite numbers",
+    ),
+    Condition(
+        *("above-2^53", Kind.VALUE, "have an operand or result of 2^53 or more"),
+        "some step goes through float64, which has 53 bits: keep integers in integer registers",
+    ),
+    Condition(
+        *("above-2^31", Kind.VALUE, "have an operand or result of 2^31 or more"),
+        "some step goes through int32: look at the width of registers, constants and casts",
+    ),
+    Condition(
+        *("above-2^24", Kind.VALUE, "have an operand or result of 2^24 or more"),
+        "some step goes through float32, which has 24 bits: keep integers in integer registers",
+    ),
+    Condition(
+        *("long-significand", Kind.VALUE, "have an operand of more than 11 significant bits"),
+        "operands are rounded before they are used (TF32, float16): turn that mode off",
+    ),
+    Condition(
+        *("different-signs", Kind.VALUE, "have operands of different signs"),
+        "integer division truncates towards zero, and a remainder has the sign of the dividend",
+    ),
+    Condition(
+        *("negative", Kind.VALUE, "have a negative operand"),
+        "look for an unsigned instruction in place of a signed one: shifts, casts, comparisons",
+    ),
+    Condition(
+        *("last-of-odd", Kind.PLACE, "are the last element of an output of odd size"),
+        "the rest that a vector leaves over is not computed: look at the loop of the tail",
+    ),
+    Condition(
+        *("last", Kind.PLACE, "are the last element of their output"),
+        "a bound is off by one: look at the number of work-items and at the condition of loops",
+    ),
+    Condition(
+        *("first", Kind.PLACE, "are the first element of their output"),
+        "look at what is different for index 0: offsets, the start of loops, accumulators",
+    ),
+    *(
+        Condition(
+            *(f"lane-{lane}-of-{lanes}", Kind.PLACE, f"are lane {lane} of every {lanes} elements"),
+            _ORDER,
+        )
+        for lanes in (2, 4, 8, 16)
+        for lane in range(lanes)
+    ),
+    Condition(
+        *("from-there-on", Kind.PLACE, "follow each other to the end of their output"),
+        "look at the number of groups and work-items, at sizes of copies, at the tail of loops",
+    ),
+    Condition(
+        *("untouched", Kind.OUTCOME, "were never written"),
+        "work-items are missing, or a store is gated off that should not be",
+    ),
+    Condition(
+        *("sign-of-zero", Kind.OUTCOME, "are a zero of the wrong sign"),
+        "look for x + 0, 0 - x or a comparison in place of a sign: none of them keeps -0",
+    ),
+    Condition(
+        *("zero", Kind.OUTCOME, "are zero where something else is owed"),
+        "memory is read before it is written, an index is wrong, or results are flushed",
+    ),
+    Condition(
+        *("nan-lost", Kind.OUTCOME, "are a number where NaN is owed"),
+        "look at comparisons (ordered or unordered), MAX, and options that assume no NaN",
+    ),
+    Condition(
+        *("nan-made", Kind.OUTCOME, "are NaN where a number is owed"),
+        "look at 0 * infinity and infinity - infinity in intermediate steps, and at unset memory",
+    ),
+    Condition(
+        *("infinity-made", Kind.OUTCOME, "are infinite where a finite number is owed"),
+        "an intermediate result overflows: scale it, or compute it in a wider type",
+    ),
+    Condition(
+        *("negated", Kind.OUTCOME, "are the right ones with the other sign"),
+        "look at the order of operands of SUB and at what NEG prints",
+    ),
+    Condition(
+        *("other-place", Kind.OUTCOME, "are right values at other places"),
+        "look at indices: strides, the order of lanes, work-items and groups",
+    ),
+    Condition(
+        *("truncated", Kind.OUTCOME, "are one unit nearer to zero than the right ones"),
+        "results are truncated, and are to be rounded to nearest, ties to even (IEEE 754, 4.3.1)",
+    ),
+    Condition(
+        *("one-below", Kind.OUTCOME, "are one less than the right ones"),
+        "rounding goes towards minus infinity (C99, 6.5.5: towards zero), or a bound is off by one",
+    ),
+    Condition(
+        *("one-above", Kind.OUTCOME, "are one more than the right ones"),
+        "rounding goes up, or a loop runs once too often",
+    ),
+    Condition(
+        *("low-half", Kind.OUTCOME, "are right in their low 32 bits alone"),
+        "some step goes through 32 bits: look at the width of registers, constants and casts",
+    ),
+    Condition(
+        *("extreme", Kind.OUTCOME, "are the largest or smallest value of their type"),
+        "something saturates: integers are to wrap, casts as the clause says",
+    ),
+    Condition(
+        *("tile", Kind.FORM, "are of kernels with matrix tiles"),
+        "look at which lane holds which element of a fragment, operand by operand",
+    ),
+    Condition(
+        *("barrier", Kind.FORM, "are of kernels with a barrier"),
+        "look at what is printed for BARRIER, and at whether it orders shared memory too",
+    ),
+    Condition(
+        *("shared", Kind.FORM, "are of kernels with shared memory"),
+        "look at the sizes, offsets and address space of shared arrays",
+    ),
+    Condition(
+        *("group", Kind.FORM, "are of kernels with groups of more than one work-item"),
+        "look at the index of a work-item in its group, and at the size of groups in a launch",
+    ),
+    Condition(
+        *("unaligned-vector", Kind.FORM, "are of vectors in buffers that begin unaligned"),
+        "views begin at any element: declare the alignment that you need, or load by elements",
+    ),
+    Condition(*("vector", Kind.FORM, "are of kernels with vectors"), _ORDER),
+    Condition(
+        *("gate", Kind.FORM, "are of kernels with gated loads or stores"),
+        "a gate that is off touches no memory, and a load gives its alternative",
+    ),
+    Condition(
+        *("loop", Kind.FORM, "are of kernels with loops"),
+        "look at the condition and the increment of loops, and at accumulators",
+    ),
+    Condition(
+        *("grid", Kind.FORM, "are of kernels with a grid of more than one group"),
+        "look at the indices of groups, and at the size of the grid in a launch",
+    ),
+)
+BY_NAME: Mapping[str, Condition] = {condition.name: condition for condition in CONDITIONS}

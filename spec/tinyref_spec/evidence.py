@@ -1,0 +1,349 @@
+"""How many elements of a measurement meet each condition: what is wrong, and what is right.
+
+A report says of a fault which values are wrong ("all wrong values are subnormal"). For that every
+measurement counts, for each condition of the table, how many of its wrong elements meet it and how
+many of its right ones do: a condition explains a fault only if all that is wrong meets it and
+nothing that is right does.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from tinyref.dtype import DType, from_numpy_dtype
+from tinyref.uops.ops import Ops
+from tinyref.uops.program import Program
+from tinyref_spec.bits import Array, BoolArray, to_bits
+from tinyref_spec.conditions import BY_NAME, Kind
+from tinyref_spec.error_rules import is_nan_bits, ulp_distance
+from tinyref_spec.samples import inf_bits
+
+Counts = tuple[int, int]
+# Of what meets a condition some may be right all the same. That all wrong elements meet it by
+# chance, drawn from the right ones, must then be less likely than this.
+MAX_CHANCE = 1e-3
+
+
+class Explained(Enum):
+    """Whether a condition says what is wrong.
+
+    FULLY: all that is wrong meets it, and nothing that is right. IN_PART: all that is wrong, and
+    so little of what is right that it is no chance.
+    """
+
+    NOT = "not"
+    IN_PART = "in part"
+    FULLY = "fully"
+
+
+@dataclass(frozen=True)
+class Elements:
+    """One output, flat: the inputs of each element where they lie side by side with it.
+
+    bad: which elements are wrong. poison: the byte that the output held before.
+    """
+
+    actual: Array
+    expected: Array
+    bad: BoolArray
+    inputs: tuple[Array, ...] = ()
+    poison: int | None = None
+
+    @functools.cached_property
+    def floats(self) -> list[tuple[Array, DType]]:
+        """The bits of the operands and of the owed result, of those that are floats."""
+        pairs = ((values, from_numpy_dtype(values.dtype)) for values in self.values)
+        return [(to_bits(values), dtype) for values, dtype in pairs if dtype.is_float]
+
+    @property
+    def values(self) -> tuple[Array, ...]:
+        return (*self.inputs, self.expected)
+
+
+Found = Iterator[tuple[str, BoolArray]]
+
+
+@dataclass
+class Evidence:
+    """Counts of one measurement, or of many: first of what is wrong, then of what is right.
+
+    elements: how many. conditions: those that some element meets. cases: how many. forms: how many
+    cases have a kernel of that form. launches: how many launches the process had made before, the
+    fewest of a failing case and the most of a passing one.
+    """
+
+    elements: Counts = (0, 0)
+    conditions: dict[str, Counts] = field(default_factory=dict)
+    cases: Counts = (0, 0)
+    forms: dict[str, Counts] = field(default_factory=dict)
+    launches: tuple[int | None, int | None] = (None, None)
+
+    def add(self, other: Evidence) -> None:
+        """Takes the counts of another in."""
+        self.elements = _plus(self.elements, other.elements)
+        self.cases = _plus(self.cases, other.cases)
+        for mine, theirs in ((self.conditions, other.conditions), (self.forms, other.forms)):
+            for name, counts in theirs.items():
+                mine[name] = _plus(mine.get(name, (0, 0)), counts)
+        fewest, most = zip(self.launches, other.launches, strict=True)
+        self.launches = (_of_those_known(min, fewest), _of_those_known(max, most))
+
+    def explains(self, name: str) -> Explained:
+        """How well the condition tells what is wrong from what is right."""
+        wrong, right = self.elements
+        wrong_with, right_with = self.conditions.get(name, (0, 0))
+        kind = BY_NAME[name].kind
+        if not wrong or wrong_with < wrong:
+            return Explained.NOT
+        if not right_with:
+            # Of how a value is wrong, nothing right can be the contrast.
+            return Explained.FULLY if right or kind is Kind.OUTCOME else Explained.NOT
+        # A fault may leave a value right: 1 plus a subnormal is 1, flushed or not.
+        is_chance = wrong * math.log(right_with / right) > math.log(MAX_CHANCE)
+        return Explained.NOT if is_chance or kind is not Kind.VALUE else Explained.IN_PART
+
+    def to_json(self) -> dict[str, Any]:
+        """Members that say nothing are left out."""
+        found = {
+            "elements": list(self.elements),
+            "conditions": {name: list(counts) for name, counts in self.conditions.items()},
+            "cases": list(self.cases),
+            "forms": {name: list(counts) for name, counts in self.forms.items()},
+            "launches": list(self.launches),
+        }
+        return {name: value for name, value in found.items() if value not in ([0, 0], {}, _UNKNOWN)}
+
+    @staticmethod
+    def from_json(data: object) -> Evidence:
+        """Raises `ValueError` for data that no measurement wrote."""
+        if not isinstance(data, Mapping):
+            raise ValueError("evidence is an object")
+        return Evidence(
+            _pair(data.get("elements", (0, 0))),
+            {str(name): _pair(counts) for name, counts in _items(data, "conditions")},
+            _pair(data.get("cases", (0, 0))),
+            {str(name): _pair(counts) for name, counts in _items(data, "forms")},
+            _launches(data.get("launches", _UNKNOWN)),
+        )
+
+
+_UNKNOWN = [None, None]
+
+
+def _plus(first: Counts, second: Counts) -> Counts:
+    return first[0] + second[0], first[1] + second[1]
+
+
+def _of_those_known(choose: Callable[[Sequence[int]], int], values: Sequence[int | None]) -> Any:
+    known = [value for value in values if value is not None]
+    return choose(known) if known else None
+
+
+def _items(data: Mapping[str, Any], name: str) -> Any:
+    members = data.get(name, {})
+    if not isinstance(members, Mapping):
+        raise ValueError(f"{name}: a {type(members).__name__}, expected is an object")
+    return members.items()
+
+
+def _pair(value: Any) -> Counts:
+    if len(value) != 2 or not all(isinstance(count, int) for count in value):
+        raise ValueError("counts are two integers")
+    return value[0], value[1]
+
+
+def _launches(value: Any) -> tuple[int | None, int | None]:
+    if len(value) != 2 or not all(count is None or isinstance(count, int) for count in value):
+        raise ValueError("launches are two integers, or null")
+    return value[0], value[1]
+
+
+def evidence_of(elements: Elements, specified: BoolArray | None = None) -> Evidence:
+    """Counts one output; only what is `specified` is right or wrong."""
+    bad = elements.bad
+    good = ~bad if specified is None else ~bad & specified
+    found = Evidence((int(np.count_nonzero(bad)), int(np.count_nonzero(good))))
+    families = [_special_values, _magnitudes, _ends]
+    if found.elements[0]:
+        families += [_operands, _lanes, _outcomes]
+    with np.errstate(all="ignore"):
+        for family in families:
+            for name, holds in family(elements):
+                counts = int(np.count_nonzero(holds & bad)), int(np.count_nonzero(holds & good))
+                # What not all of the wrong elements meet explains nothing, whatever else is added.
+                if counts != (0, 0) and counts[0] == found.elements[0]:
+                    found.conditions[name] = counts
+    return found
+
+
+def _any(masks: Sequence[BoolArray]) -> BoolArray:
+    return np.asarray(np.logical_or.reduce(masks))
+
+
+def _special_values(elements: Elements) -> Found:
+    """Of operands and results that are floats, by their bits."""
+    if not elements.floats:
+        return
+    found: dict[str, list[BoolArray]] = {}
+    for bits, dtype in elements.floats:
+        sign = np.array(1 << (dtype.bits - 1), bits.dtype)
+        magnitude = bits & ~sign
+        smallest_normal = np.array(1 << dtype.mantissa_bits, bits.dtype)
+        small = (magnitude < smallest_normal) & (magnitude != 0)
+        found.setdefault("subnormal", []).append(small)
+        found.setdefault("negative-zero", []).append(bits == sign)
+        found.setdefault("nan", []).append(is_nan_bits(bits, dtype))
+        found.setdefault("infinite", []).append(magnitude == inf_bits(dtype))
+    for name, masks in found.items():
+        yield name, _any(masks)
+
+
+def _magnitudes(elements: Elements) -> Found:
+    wide = [_absolute(values) for values in elements.values if values.dtype.itemsize >= 4]
+    if not wide:
+        return
+    for power in (24, 31, 53):
+        masks = [np.asarray((size >= 2.0**power) & np.isfinite(size)) for size in wide]
+        yield f"above-2^{power}", _any(masks)
+
+
+def _absolute(values: Array) -> Array:
+    return np.abs(values.astype(np.float64))
+
+
+def _ends(elements: Elements) -> Found:
+    """Outputs of one element have no ends."""
+    size = elements.bad.size
+    if size < 2:
+        return
+    for name, place, is_owed in (
+        ("first", 0, True),
+        ("last", size - 1, True),
+        ("last-of-odd", size - 1, size % 2 == 1),
+    ):
+        holds = np.zeros(size, bool)
+        holds[place] = is_owed
+        yield name, holds
+
+
+def _operands(elements: Elements) -> Found:
+    """What goes in alone; only of outputs in which something is wrong."""
+    if not elements.inputs:
+        return
+    negative = [_is_negative(values) for values in elements.inputs]
+    yield "negative", _any(negative)
+    if len(negative) == 2:
+        yield "different-signs", negative[0] != negative[1]
+    masks = []
+    for values in elements.inputs:
+        dtype = from_numpy_dtype(values.dtype)
+        if dtype.is_float and dtype.mantissa_bits > 10:
+            low = np.array((1 << (dtype.mantissa_bits - 10)) - 1, to_bits(values).dtype)
+            masks.append((to_bits(values) & low) != 0)
+    if masks:
+        yield "long-significand", _any(masks)
+
+
+def _is_negative(values: Array) -> BoolArray:
+    if values.dtype == np.bool_:
+        return np.zeros(values.size, bool)
+    return np.asarray(values.astype(np.float64) < 0)
+
+
+def _lanes(elements: Elements) -> Found:
+    """Where wrong elements lie, in the outputs that have some."""
+    places = np.arange(elements.bad.size)
+    for lanes in (2, 4, 8, 16):
+        if places.size >= 2 * lanes:
+            for lane in range(lanes):
+                yield f"lane-{lane}-of-{lanes}", places % lanes == lane
+    first = int(np.argmax(elements.bad))
+    if first:
+        yield "from-there-on", places >= first
+
+
+def _outcomes(elements: Elements) -> Found:
+    """How wrong values differ from right ones."""
+    actual, expected = elements.actual, elements.expected
+    given, owed = to_bits(actual), to_bits(expected)
+    differs = given != owed
+    if elements.poison is not None:
+        pattern = int.from_bytes(bytes([elements.poison] * given.dtype.itemsize), "little")
+        yield "untouched", differs & (given == np.array(pattern, given.dtype))
+    yield "zero", differs & (_magnitude_bits(actual) == 0) & (_magnitude_bits(expected) != 0)
+    yield "other-place", _moved(elements, given, owed)
+    dtype = from_numpy_dtype(expected.dtype)
+    yield from _float_outcomes(elements, dtype) if dtype.is_float else _integer_outcomes(elements)
+
+
+def _magnitude_bits(values: Array) -> Array:
+    bits = to_bits(values)
+    # The sign bit of a float falls off.
+    return bits + bits if from_numpy_dtype(values.dtype).is_float else bits
+
+
+def _moved(elements: Elements, given: Array, owed: Array) -> BoolArray:
+    """All that is wrong, where it holds the values that are missing there; else nothing."""
+    bad = elements.bad
+    missing = np.sort(owed[bad])
+    is_moved = missing.size > 1 and missing[0] != missing[-1]
+    same = is_moved and np.array_equal(np.sort(given[bad]), missing)
+    return bad if same else np.zeros(bad.size, bool)
+
+
+def _float_outcomes(elements: Elements, dtype: DType) -> Found:
+    given, owed = to_bits(elements.actual), to_bits(elements.expected)
+    sign = np.array(1 << (dtype.bits - 1), given.dtype)
+    is_zero = (given & ~sign == 0) & (owed & ~sign == 0)
+    is_nan, nan_owed = is_nan_bits(given, dtype), is_nan_bits(owed, dtype)
+    infinite, infinity_owed = given & ~sign == inf_bits(dtype), owed & ~sign == inf_bits(dtype)
+    nearer = (given & ~sign) < (owed & ~sign)
+    one_off = ulp_distance(elements.actual, elements.expected) == 1
+    yield "sign-of-zero", is_zero & (given != owed)
+    yield "nan-lost", ~is_nan & nan_owed
+    yield "nan-made", is_nan & ~nan_owed
+    yield "infinity-made", infinite & ~infinity_owed & ~nan_owed
+    yield "negated", ((given ^ owed) == sign) & ~is_zero & ~nan_owed
+    yield "truncated", one_off & nearer
+
+
+def _integer_outcomes(elements: Elements) -> Found:
+    if elements.expected.dtype == np.bool_:
+        return
+    limits = np.iinfo(elements.expected.dtype)
+    actual, expected = to_bits(elements.actual), to_bits(elements.expected)
+    one = np.array(1, actual.dtype)
+    yield "one-below", actual + one == expected
+    yield "one-above", actual == expected + one
+    yield "negated", (actual + expected == 0) & (actual != expected)
+    if elements.expected.dtype.itemsize == 8:
+        low = np.array(0xFFFFFFFF, actual.dtype)
+        yield "low-half", (actual != expected) & ((actual ^ expected) & low == 0)
+    is_extreme = (elements.actual == limits.max) | (elements.actual == limits.min)
+    yield "extreme", is_extreme & (actual != expected)
+
+
+def forms_of(program: Program, unaligned: bool) -> tuple[str, ...]:
+    """The forms of the table that a program has; `unaligned`: a buffer of it begins so."""
+    ops = {node.op for node in program.uops}
+    accesses = [node for node in program.uops if node.op in (Ops.LOAD, Ops.STORE)]
+    has_vectors = any(node.dtype.lanes > 1 for node in program.uops)
+    present = {
+        "tile": Ops.WMMA in ops,
+        "barrier": Ops.BARRIER in ops,
+        "shared": Ops.DEFINE_LOCAL in ops,
+        "group": program.group != (1, 1, 1),
+        "unaligned-vector": has_vectors and unaligned,
+        "vector": has_vectors,
+        "gate": any(len(node.src) == 3 for node in accesses),
+        "loop": Ops.RANGE in ops,
+        "grid": program.grid != (1, 1, 1),
+    }
+    return tuple(name for name, is_there in present.items() if is_there)
