@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import json
 import operator
@@ -16,6 +17,7 @@ from tinyref import reproduce
 from tinyref.errors import UserError, describe_error
 from tinyref.foreign import dataclass_from, json_value
 from tinyref_conformance import ladder
+from tinyref_conformance.diagnosis import Failing, Group, Measured, diagnose
 from tinyref_conformance.records import (
     Record,
     members_to_json,
@@ -26,8 +28,8 @@ from tinyref_conformance.records import (
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status, exit_code
 from tinyref_spec.accuracy import Accuracy
 from tinyref_spec.case import Rung
-from tinyref_spec.subjects.name import is_subject, parse_subject
 from tinyref_spec.evidence import Evidence
+from tinyref_spec.subjects.name import is_subject, parse_subject
 
 SCHEMA = "tinyref.conformance.report"
 # 2: identity, query, shard and cases_asked in the certificate, and the hash of the whole file; rows
@@ -171,6 +173,16 @@ class Report:
         ]
         return sorted(found, key=lambda case: not case.status.is_broken)
 
+    @functools.cached_property
+    def groups(self) -> list[Group]:
+        """What is broken, by its cause; the lowest rung comes first."""
+        rows = [Measured(row.id, row.rung, row.evidence) for row in self.rows]
+        broken = [case for case in self.cases if case.status.is_broken]
+        failing = [
+            Failing(case.id, case.row, case.status, case.phase, case.message) for case in broken
+        ]
+        return diagnose(rows, failing)
+
     @property
     def missing(self) -> str:
         """How many cases the run ended before, in words; empty where it came to all of them."""
@@ -253,6 +265,7 @@ class Report:
                 }
                 for report in self.rungs
             ],
+            "groups": [group.to_json() for group in self.groups],
             "rows": [row.to_json() for row in self.rows],
             "cases": cases,
         }

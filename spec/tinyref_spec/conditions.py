@@ -142,6 +142,10 @@ CONDITIONS: tuple[Condition, ...] = (
         "results are truncated, and are to be rounded to nearest, ties to even (IEEE 754, 4.3.1)",
     ),
     Condition(
+        *("one-unit", Kind.OUTCOME, "are one unit away from the right ones"),
+        "one rounding too few or too many: contraction (-ffp-contract), a wider type in between",
+    ),
+    Condition(
         *("one-below", Kind.OUTCOME, "are one less than the right ones"),
         "rounding goes towards minus infinity (C99, 6.5.5: towards zero), or a bound is off by one",
     ),

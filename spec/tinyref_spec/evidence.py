@@ -35,7 +35,7 @@ class Explained(Enum):
     """Whether a condition says what is wrong.
 
     FULLY: all that is wrong meets it, and nothing that is right. IN_PART: all that is wrong, and
-    so little of what is right that it is no chance.
+    so little of what is right that it is no chance; most of what meets it is wrong.
     """
 
     NOT = "not"
@@ -107,7 +107,8 @@ class Evidence:
             return Explained.FULLY if right or kind is Kind.OUTCOME else Explained.NOT
         # A fault may leave a value right: 1 plus a subnormal is 1, flushed or not.
         is_chance = wrong * math.log(right_with / right) > math.log(MAX_CHANCE)
-        return Explained.NOT if is_chance or kind is not Kind.VALUE else Explained.IN_PART
+        is_weak = right_with > wrong or kind is not Kind.VALUE
+        return Explained.NOT if is_chance or is_weak else Explained.IN_PART
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out."""
@@ -219,9 +220,8 @@ def _absolute(values: Array) -> Array:
 
 
 def _ends(elements: Elements) -> Found:
-    """Outputs of one element have no ends."""
     size = elements.bad.size
-    if size < 2:
+    if not size:
         return
     for name, place, is_owed in (
         ("first", 0, True),
@@ -312,6 +312,7 @@ def _float_outcomes(elements: Elements, dtype: DType) -> Found:
     yield "infinity-made", infinite & ~infinity_owed & ~nan_owed
     yield "negated", ((given ^ owed) == sign) & ~is_zero & ~nan_owed
     yield "truncated", one_off & nearer
+    yield "one-unit", one_off
 
 
 def _integer_outcomes(elements: Elements) -> Found:

@@ -1,0 +1,254 @@
+"""Failures are grouped by what they have in common, and by nothing that right values have too."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinyref.errors import TinyrefError
+from tinyref_conformance import records
+from tinyref_conformance.diagnosis import Failing, Group, Measured, common_name, diagnose, shape_of
+from tinyref_conformance.faulty.registry import ALL_FAULTY
+from tinyref_conformance.records import Record
+from tinyref_conformance.report import CaseResult, Report, RowResult
+from tinyref_conformance.statuses import Status
+from tinyref_spec import catalogue
+from tinyref_spec.case import Case, Rung
+from tinyref_spec.conditions import CONDITIONS
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.evidence import Evidence, Explained
+
+WRONG = "element 3: expected 1 (0x3f800000), got 2 (0x40000000), for x; 1 of 4 wrong"
+
+
+def group_of(
+    *rows: tuple[str, Evidence], message: str = WRONG, status: Status = Status.FAIL
+) -> list[Group]:
+    measured = [Measured(name, Rung.ALU, evidence) for name, evidence in rows]
+    failing = [Failing(f"{name}.0", name, status, "accuracy", message) for name, _ in rows]
+    return diagnose(measured, failing)
+
+
+def evidence(wrong: int, right: int, **conditions: tuple[int, int]) -> Evidence:
+    named = {name.replace("_", "-"): counts for name, counts in conditions.items()}
+    return Evidence((wrong, right), named, cases=(1, 0))
+
+
+def test_the_table_names_each_condition_once() -> None:
+    names = [condition.name for condition in CONDITIONS]
+    assert len(names) == len(set(names)) >= 40
+    assert all(len(condition.words) <= 60 for condition in CONDITIONS)
+    assert all(condition.advice for condition in CONDITIONS)
+
+
+def test_a_condition_explains_where_all_wrong_values_meet_it_and_no_right_one() -> None:
+    assert evidence(3, 5, nan=(3, 0)).explains("nan") is Explained.FULLY
+    assert evidence(3, 5, nan=(2, 0)).explains("nan") is Explained.NOT
+    assert evidence(3, 5, nan=(3, 3)).explains("nan") is Explained.NOT
+    # Without a right value there is no contrast, but of how values are wrong there need be none.
+    assert evidence(3, 0, nan=(3, 0)).explains("nan") is Explained.NOT
+    assert evidence(3, 0, zero=(3, 0)).explains("zero") is Explained.FULLY
+    # A few of the right ones may meet what an operand is, where it cannot be chance ...
+    assert evidence(8, 992, nan=(8, 8)).explains("nan") is Explained.IN_PART
+    assert evidence(8, 10, nan=(8, 8)).explains("nan") is Explained.NOT
+    assert evidence(8, 992, nan=(8, 9)).explains("nan") is Explained.NOT
+    # ... and none what a place is.
+    assert evidence(8, 992, last=(8, 1)).explains("last") is Explained.NOT
+
+
+def test_rows_of_one_cause_are_one_group_and_those_of_another_are_not() -> None:
+    first, second = group_of(
+        ("isa.a.float32", evidence(3, 5, nan=(3, 0), negative=(3, 0))),
+        ("isa.b.float32", evidence(2, 9, nan=(2, 0), last=(2, 0))),
+        ("isa.c.float32", evidence(2, 9, nan=(2, 9), last=(2, 0))),
+    )
+    assert first.cause == "all wrong values have NaN as an operand or result"
+    assert (first.rows, first.wrong) == (["isa.a.float32", "isa.b.float32"], 5)
+    assert first.advice.startswith("look at comparisons (ordered or unordered)")
+    assert second.cause == "all wrong values are the last element of their output"
+    assert second.cases == ["isa.c.float32.0"]
+
+
+def test_a_group_names_one_condition_of_each_kind() -> None:
+    (group,) = group_of(("isa.a", evidence(3, 5, nan=(3, 0), last=(3, 0), zero=(3, 0))))
+    assert group.cause == (
+        "all wrong values have NaN as an operand or result and are the last element of their "
+        "output and are zero where something else is owed"
+    )
+
+
+def test_one_wrong_value_is_one_and_what_is_right_too_is_said() -> None:
+    (group,) = group_of(("isa.a", evidence(1, 5, untouched=(1, 0))))
+    assert group.cause == "the wrong value was never written"
+    (group,) = group_of(("isa.a", evidence(8, 992, subnormal=(8, 8))))
+    assert group.cause.endswith("have a subnormal operand or result (as do 8 right ones)")
+
+
+def test_what_nothing_explains_is_grouped_by_family_and_by_what_it_says() -> None:
+    first, second, third = group_of(
+        ("isa.cast.float32", evidence(3, 5)),
+        ("isa.cast.int32", evidence(3, 5)),
+        ("kernel.view.flip", evidence(3, 5)),
+        ("memory.copy.int8", Evidence()),
+        message="the copy has 17 bytes",
+    )
+    assert first.rows == ["isa.cast.float32", "isa.cast.int32"]
+    assert first.cause == "wrong values with nothing in common"
+    assert first.advice == "look at rounding, saturation and wrapping of the conversion"
+    assert second.rows == ["kernel.view.flip"]
+    assert third.cause == "the copy has # bytes"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "cause"),
+    [
+        (Status.CRASH, "killed by SIGSEGV", "the process dies"),
+        (Status.TIMEOUT, "no end", "the case does not end"),
+        (Status.FAIL, "PYTHON: race: two work-items", "work-items race"),
+        (Status.FAIL, "a red zone was written: byte 3", "something is written outside of the out"),
+    ],
+)
+def test_deaths_and_known_messages_have_words_and_advice(
+    status: Status, message: str, cause: str
+) -> None:
+    rows = [(f"kernel.{name}", Evidence()) for name in ("a.x", "b.y")]
+    (group,) = group_of(*rows, message=message, status=status)
+    assert group.cause.startswith(cause)
+    assert group.advice
+
+
+def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:
+    failing = Evidence((3, 3), {}, (2, 1), {"barrier": (2, 0), "loop": (2, 0)})
+    passing = Evidence((0, 3), {}, (0, 1), {"loop": (0, 1)})
+    rows = [Measured("kernel.a", Rung.GROUP, failing), Measured("kernel.b", Rung.LOOP, passing)]
+    cases = [Failing("kernel.a.0", "kernel.a", Status.FAIL, "accuracy", WRONG)]
+    (group,) = diagnose(rows, cases)
+    assert group.cause == "all are of kernels with a barrier, and none passes"
+    rows[1].evidence.forms["barrier"] = (0, 1)
+    (group,) = diagnose(rows, cases)
+    assert group.cause == "wrong values with nothing in common"
+
+
+def test_what_fails_after_a_hundred_launches_only_says_so() -> None:
+    late = Evidence(cases=(1, 0), launches=(101, 40))
+    assert group_of(("isa.a", late), status=Status.FLAKE)[0].cause == (
+        "all fail after 101 launches of a process, and pass alone"
+    )
+    both = Evidence(cases=(1, 0), launches=(101, 150))
+    (group,) = group_of(("isa.a", both), status=Status.FLAKE)
+    assert group.cause == "passes alone, and depends on what ran before"
+
+
+def test_groups_rise_with_the_rungs_and_the_largest_is_first() -> None:
+    rows = [
+        Measured("tensor.a", Rung.TENSOR, Evidence()),
+        Measured("isa.b", Rung.ALU, Evidence()),
+        Measured("isa.c", Rung.ALU, Evidence()),
+    ]
+    names = [("tensor.a", "x"), ("isa.b", "x y"), ("isa.c", "x z"), ("isa.c", "x z")]
+    failing = [
+        Failing(str(place), row, Status.FAIL, "run", message)
+        for place, (row, message) in enumerate(names)
+    ]
+    assert [group.rows for group in diagnose(rows, failing)] == [["isa.c"], ["isa.b"], ["tensor.a"]]
+
+
+def test_shapes_and_names() -> None:
+    assert shape_of("form 3 for n = 2: got 'a' at 0x1f\nmore") == "form # for n = #: got # at #"
+    assert common_name(["isa.a.int32"]) == "isa.a.int32"
+    assert common_name(["isa.a.x.int32", "isa.a.y.int32"]) == "isa.a.{x,y}.*.int32"
+    assert common_name(["isa.a", "kernel.b"]) == "isa, kernel"
+
+
+# Each fault, rows in which it shows, and what must be said of it.
+FAULTS = {
+    "FlushedSubnormals": (
+        "isa.binary.mul.float32,isa.unary.sqrt.float32",
+        "have a subnormal operand or result",
+        "declare `keeps_subnormals=False`, or mend what flushes them",
+    ),
+    "LostNegativeZero": (
+        "isa.binary.mul.float32,isa.unary.neg.float32",
+        "are a zero of the wrong sign",
+        "none of them keeps -0",
+    ),
+    "Tf32Rounding": (
+        "isa.binary.mul.float32",
+        "have an operand of more than 11 significant bits",
+        "turn that mode off",
+    ),
+    "FloorDivision": (
+        "isa.binary.idiv.int32",
+        "are one less than the right ones",
+        "C99, 6.5.5: towards zero",
+    ),
+    "TruncatedBfloat16": (
+        "isa.cast.float32.to_bfloat16",
+        "are one unit nearer to zero than the right ones",
+        "rounded to nearest, ties to even (IEEE 754, 4.3.1)",
+    ),
+    "OffByOneTail": (
+        "kernel.store.constant.int32",
+        "are the last element of their output and were never written",
+        "a bound is off by one",
+    ),
+    "ReversedVectors": (
+        "kernel.program.vector4",
+        "are right values at other places",
+        "strides, the order of lanes",
+    ),
+    "MissingBarrier": ("kernel.program.group", "work-items race", "a barrier is missing"),
+    "GatedStoreIgnored": (
+        "memory.gate.store.int32",
+        "wrong values with nothing in common",
+        "a gate that is off touches no memory",
+    ),
+    "StaleOutput": (
+        "memory.launch.float32",
+        "wrong values with nothing in common",
+        "what is kept from launch to launch",
+    ),
+}
+
+
+def measured_record(case: Case, device: DeviceUnderTest) -> Record:
+    try:
+        return records.of_measurement(case, case.run(device), 0.0, 1)
+    except TinyrefError as error:
+        return Record(case.id, Status.FAIL, phase="run", message=str(error))
+
+
+def report_of_device(name: str, query: str) -> Report:
+    """The cases of a query, measured in this process."""
+    device = DeviceUnderTest(name)
+    rows: dict[str, RowResult] = {}
+    results = []
+    for case in catalogue.cases(query=query):
+        if case.needs.unmet(device.capabilities):
+            continue
+        words = ("", (), (), case.rung, case.level, case.op, case.dtype, "")
+        row = rows.setdefault(case.row, RowResult(case.row, *words))
+        record = measured_record(case, device)
+        results.append(CaseResult(case.id, case.row, record.status, record.message, record.phase))
+        row.add(results[-1], record)
+    return Report({}, list(rows.values()), results)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_of_a_faulty_device_is_named(name: str) -> None:
+    query, cause, advice = FAULTS[name]
+    report = report_of_device(ALL_FAULTY[name].device, query)
+    (group,) = report.groups
+    assert cause in group.cause
+    assert advice in group.advice
+
+
+@pytest.mark.parametrize("name", ["Tf32Rounding", "LostNegativeZero"])
+def test_another_fault_in_the_same_row_gets_another_diagnosis(name: str) -> None:
+    report = report_of_device(ALL_FAULTY[name].device, "isa.binary.mul.float32")
+    (group,) = report.groups
+    assert "subnormal" not in group.cause
+    assert "keeps_subnormals" not in group.advice
+
+
+def test_a_healthy_device_has_no_diagnosis() -> None:
+    assert report_of_device("PYTHON", "isa.unary.neg.float32").groups == []

@@ -1,0 +1,156 @@
+"""Conditions hold for the elements that they name; distances are counted in bins that end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref_spec import catalogue
+from tinyref_spec.accuracy import Accuracy, accuracy_of, bin_of, largest_of_bin, range_of_place
+from tinyref_spec.conditions import BY_NAME
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Bounded, Ulp
+from tinyref_spec.evidence import Elements, Evidence, evidence_of
+from tinyref_spec.oracles import Expected
+
+
+def f32(*values: float) -> Any:
+    return np.array(values, np.float32)
+
+
+def counts(actual: Any, expected: Any, *inputs: Any, poison: int | None = None) -> Evidence:
+    bad = actual.view(f"u{actual.itemsize}") != expected.view(f"u{actual.itemsize}")
+    return evidence_of(Elements(actual, expected, bad, inputs, poison))
+
+
+def explaining(found: Evidence) -> set[str]:
+    wrong = found.elements[0]
+    return {name for name, with_it in found.conditions.items() if with_it == (wrong, 0)}
+
+
+def test_all_that_is_counted_is_in_the_table() -> None:
+    values = np.arange(40, dtype=np.float32) - 20
+    found = counts(values + 1, values, values, values)
+    floats = counts(np.zeros(40, np.int64), np.arange(40), np.arange(40), np.arange(40))
+    assert {*found.conditions, *floats.conditions} <= set(BY_NAME)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "given", "names"),
+    [
+        (f32(0, 2, 3), f32(1e-40, 2, 3), f32(1, 2, 3), {"subnormal", "zero", "first"}),
+        (f32(1, 0, 3), f32(1, -0.0, 3), f32(1, 2, 3), {"negative-zero", "sign-of-zero"}),
+        (f32(1, 2, 0), f32(1, 2, math.nan), f32(1, 2, 3), {"nan", "nan-lost", "zero", "last"}),
+        (f32(1, math.nan), f32(1, 2), f32(1, math.inf), {"infinite", "nan-made", "last"}),
+        (f32(1, math.inf), f32(1, 3e38), f32(1, 2), {"infinity-made", "last"}),
+        (f32(-1, 2), f32(1, 2), f32(1, 2), {"negated", "first"}),
+        (f32(1, 4, 3, 2), f32(1, 2, 3, 4), f32(1, 2, 3, 4), {"other-place", "lane-1-of-2"}),
+        (f32(1, 2), f32(1, np.nextafter(f32(2), f32(3))[0]), f32(1, 2), {"truncated"}),
+    ],
+)
+def test_floats_meet_what_they_should(actual: Any, expected: Any, given: Any, names: Any) -> None:
+    found = explaining(counts(actual, expected, given))
+    assert names <= found
+    # What only others are of: integers, and conditions of another line.
+    others = {"subnormal", "negative-zero", "nan", "infinite", "infinity-made", "nan-made"}
+    assert not ({*others, "one-below", "low-half"} - names) & found
+
+
+def test_integers_meet_what_they_should() -> None:
+    large, small = 2**24 + 1, 2**24 - 1
+    right = np.array([large, small, 5], np.int64)
+    assert "above-2^24" in explaining(counts(np.array([2**24, small, 5]), right, right))
+    dividend, divisor = np.array([-7, 7, 6]), np.array([2, 2, 3])
+    floor = explaining(counts(np.array([-4, 3, 2]), np.array([-3, 3, 2]), dividend, divisor))
+    assert {"one-below", "different-signs", "negative"} <= floor
+    truncated = explaining(counts(np.array([5, 1]), np.array([5 + 2**40, 1])))
+    assert "low-half" in truncated
+    saturated = counts(np.array([127, 1], np.int8), np.array([-126, 1], np.int8))
+    assert "extreme" in explaining(saturated)
+
+
+def test_places_lanes_tails_and_poison() -> None:
+    right = np.arange(1, 18, dtype=np.uint32)
+    lane = right.copy()
+    lane[3::4] = 0
+    assert {"lane-3-of-4", "zero"} <= explaining(counts(lane, right))
+    tail = right.copy()
+    tail[9:] = 0xA5A5A5A5
+    assert {"from-there-on", "untouched"} <= explaining(counts(tail, right, poison=0xA5))
+    last = right.copy()
+    last[-1] = 0
+    assert {"last", "last-of-odd"} <= explaining(counts(last, right))
+    assert "last-of-odd" not in explaining(counts(last[1:], right[1:]))
+
+
+def test_what_is_not_owed_is_neither_right_nor_wrong() -> None:
+    elements = Elements(f32(1, 2), f32(1, 3), np.array([False, False]))
+    assert evidence_of(elements, np.array([True, False])).elements == (0, 1)
+
+
+def test_evidence_adds_up_and_reads_back() -> None:
+    first = Evidence((1, 2), {"nan": (1, 0)}, (1, 0), {"loop": (1, 0)}, (7, None))
+    first.add(Evidence((0, 3), {"nan": (0, 2)}, (0, 1), {"gate": (0, 1)}, (9, 4)))
+    wanted = Evidence((1, 5), {"nan": (1, 2)}, (1, 1), {"loop": (1, 0), "gate": (0, 1)}, (7, 4))
+    assert first == wanted == Evidence.from_json(first.to_json())
+    assert Evidence().to_json() == {}
+    for damaged in ([], {"elements": [1]}, {"conditions": []}, {"launches": ["x", None]}):
+        with pytest.raises(ValueError, match=r"object|integers"):
+            Evidence.from_json(damaged)
+
+
+@pytest.mark.parametrize(
+    ("case", "forms"),
+    [
+        ("kernel.program.group.reverse:64", {"group", "barrier", "shared"}),
+        ("kernel.program.gate.load", {"gate"}),
+        ("kernel.program.vector4.float32.add", {"vector"}),
+    ],
+)
+def test_a_measurement_says_of_what_forms_its_kernel_is(case: str, forms: set[str]) -> None:
+    found = catalogue.find(case).run(DeviceUnderTest("PYTHON")).evidence.forms
+    assert forms <= set(found)
+    assert set(found.values()) == {(0, 1)}
+
+
+def test_bins_of_distances_double_and_end() -> None:
+    distances = np.array([0, 1, 2, 3, 4, 5, 8, 9, 2.0**63, math.inf])
+    assert bin_of(distances).tolist() == [0, 1, 2, 3, 3, 4, 4, 5, 64, 66]
+    assert [largest_of_bin(place) for place in (0, 1, 2, 3, 4, 66)] == [0, 1, 2, 4, 8, math.inf]
+
+
+def test_the_range_of_an_operand_has_bins_of_powers_of_two() -> None:
+    operand, distance = f32(1.5, -1.5, 0, 3e38, math.nan, 1e-45), np.array([1.0, 2, 3, 4, 5, 6])
+    found = accuracy_of(distance, None, operand)
+    assert found.by_operand == {37: 1.0, 11: 2.0, 24: 3.0, 48: 4.0, 25: 6.0}
+    low, high = range_of_place(37, dtypes.float32)
+    assert low <= 1.5 < high
+    assert range_of_place(24, dtypes.float32) == (0.0, 0.0)
+
+
+def test_accuracy_adds_up_and_reads_back() -> None:
+    first = accuracy_of(np.array([0.0, 1, 2, math.inf]), np.array([0.0, 0.5, 1, 9]), None)
+    first.add(accuracy_of(np.zeros(96), np.zeros(96), f32(*range(96))))
+    assert first.histogram == {0: 97, 1: 1, 2: 1, 66: 1}
+    assert (first.quantile(0.5), first.quantile(0.99), first.quantile(1)) == (0.0, 2.0, math.inf)
+    assert first.share == 9
+    assert Accuracy.from_json(first.to_json()) == first
+    assert Accuracy().quantile(0.5) is None
+    for damaged in ([], {"histogram": {"67": 1}}, {"operand": "int32"}, {"by_operand": 3}):
+        with pytest.raises(ValueError, match=r"object|bin|float"):
+            Accuracy.from_json(damaged)
+
+
+def test_rules_say_how_much_of_what_is_allowed_was_used() -> None:
+    expected = Expected(f32(1, 2))
+    assert Ulp(4).judge(np.nextafter(f32(1, 2), f32(9, 9)), expected).share.tolist() == [0.25, 0.25]
+    assert Ulp(0).judge(f32(1, 2), expected).share is None
+    bound = Expected(f32(1, 2), wide=np.array([1.0, 2.0]), tolerance=np.array([0.5, 0.0]))
+    assert Bounded().judge(f32(1.25, 3), bound).share.tolist() == [0.5, math.inf]
+    small = np.array([1], ml_dtypes.bfloat16)
+    assert accuracy_of(np.zeros(1), None, small).histogram == {0: 1}
