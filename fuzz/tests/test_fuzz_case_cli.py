@@ -18,8 +18,8 @@ from tinyref.cli.entry import run
 from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref_fuzz.corpus import folder as folders
 from tinyref_fuzz.corpus.folder import SHIPPED, migrate_folder, problems_of
-from tinyref_fuzz.findings import folder as folders
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import CaseRecord, Pair
 from tinyref_spec.kernel_case.document import record_text
