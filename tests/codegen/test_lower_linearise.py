@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kernel_cases import GRID, LOOPS, agree, ramp
 
 from tinyref.algebra.evaluate import value_of
@@ -17,7 +15,7 @@ from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.codegen.lower import lower_ast
-from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
 from tinyref.optimise.launch import Limit, launch_axes
@@ -26,7 +24,8 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, SpecialArg
 from tinyref.uops.program import Program
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.strategies import kernels
+from tinyref_spec.kernel_case import Case
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 f32 = dtypes.float32
@@ -323,86 +322,23 @@ def test_the_order_starts_with_definitions_by_slot_and_name() -> None:
 
 # --- random kernels -----------------------------------------------------------------------------
 
-CHOICES = (i32, dtypes.uint8, dtypes.int64, dtypes.float64)
+# Exact data: every way gives the same bits.
+KERNELS = kernels("PYTHON", "small")
 
 
-@st.composite
-def shown_as(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ShapeTracker]:
-    """A buffer size, and a chain of views that shows it in `shape`."""
-    rank = len(shape)
-    order = draw(st.permutations(range(rank)))
-    inner = [shape[axis] for axis in order]
-    pads = [draw(st.integers(0, min(2, size))) for size in inner]
-    sides = [draw(st.integers(0, pad)) for pad in pads]
-    kept = [size - pad for size, pad in zip(inner, pads, strict=True)]
-    repeats = [draw(st.booleans()) and size > 0 and draw(st.booleans()) for size in kept]
-    base = [1 if repeat else size for size, repeat in zip(kept, repeats, strict=True)]
-    extra = draw(st.integers(0, 3))
-    size = math.prod(base) + extra
-    result = shaped(size).shrink(((extra, size),))
-    result = result.flip((0,)) if draw(st.booleans()) else result
-    result = result.reshape(base).expand(kept)
-    result = result.pad([(side, pad - side) for side, pad in zip(sides, pads, strict=True)])
-    if draw(st.booleans()) and math.prod(inner):
-        result = result.reshape((math.prod(inner),)).flip((0,)).reshape(inner)
-    return size, result.permute([order.index(axis) for axis in range(rank)])
-
-
-@st.composite
-def kernels(draw: st.DrawFn) -> tuple[UOp, dict[int, np.ndarray]]:
-    dtype = draw(st.sampled_from(CHOICES))
-    rank = draw(st.integers(1, 4))
-    shape = tuple(draw(st.lists(st.sampled_from((0, 1, 2, 3, 3, 4)), min_size=rank, max_size=rank)))
-    sizes = {0: 0}
-
-    def operand() -> UOp:
-        if draw(st.integers(0, 3)) == 0:
-            return build.const(dtype, draw(st.integers(0, 5)))
-        size, shown = draw(shown_as(shape))
-        sizes[len(sizes)] = size
-        return load(len(sizes) - 1, dtype, shown, size)
-
-    value = operand() if shape else build.const(dtype, 1)
-    size, shown = draw(shown_as(shape))
-    sizes[len(sizes)] = size
-    value = build.add(value, load(len(sizes) - 1, dtype, shown, size))
-    for _ in range(draw(st.integers(0, 3))):
-        op = draw(st.sampled_from((Ops.ADD, Ops.MUL, Ops.MAX, Ops.CMPLT)))
-        other = operand()
-        if op is Ops.CMPLT:
-            value = build.where(build.less(value, other), other, value)
-        else:
-            value = build.binary(op, value, other)
-    out = shape
-    for _ in range(draw(st.integers(0, 2))):
-        axes = tuple(sorted(draw(st.sets(st.integers(0, rank - 1)))))
-        reduced = build.reduce(draw(st.sampled_from((Ops.ADD, Ops.MAX))), value, axes)
-        if draw(st.booleans()):
-            value = build.add(value, reduced)
-            continue
-        value = reduced
-        out = tuple(1 if axis in axes else size for axis, size in enumerate(out))
-    sizes[0] = math.prod(out)
-    arrays = {
-        slot: (np.arange(count) * 7 % 11 - (0 if dtype.is_unsigned else 3)).astype(
-            numpy_dtype(dtype)
-        )
-        for slot, count in sizes.items()
-    }
-    return build.sink(store(0, value, out)), arrays
+def every_way_agrees(case: Case) -> None:
+    agree(case.ast, dict(enumerate(case.buffers)), bindings=case.bindings)
 
 
 @pytest.mark.long
 @settings(RANDOM, max_examples=40)
-@given(kernels())
-def test_random_kernels_agree(kernel: tuple[UOp, dict[int, np.ndarray]]) -> None:
-    ast, arrays = kernel
-    agree(ast, arrays, tolerance=1e-9)
+@given(KERNELS)
+def test_random_kernels_agree(case: Case) -> None:
+    every_way_agrees(case)
 
 
 @pytest.mark.slow
 @RANDOM
-@given(kernels())
-def test_more_random_kernels_agree(kernel: tuple[UOp, dict[int, np.ndarray]]) -> None:
-    ast, arrays = kernel
-    agree(ast, arrays, tolerance=1e-9)
+@given(KERNELS)
+def test_more_random_kernels_agree(case: Case) -> None:
+    every_way_agrees(case)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from kernel_cases import DEVICES
 
 from tinyref.algebra.kernel_shape import kernel_shape
@@ -29,6 +28,8 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.strategies import kernels
+from tinyref_spec.kernel_case import Case
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
 from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, store, total
@@ -93,9 +94,9 @@ def test_kernels_of_the_corpus_keep_their_value(kernel: CorpusKernel) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=150)
-@given(st.integers(0, 2**32))
-def test_generated_kernels_keep_their_value(seed: int) -> None:
-    generated_agrees(seed)
+@given(kernels("PYTHON", "small"))
+def test_generated_kernels_keep_their_value(case: Case) -> None:
+    generated_agrees(case)
 
 
 def chosen(position: UOp, value: UOp, otherwise: UOp) -> UOp:
@@ -132,11 +133,10 @@ def test_a_choice_that_the_form_itself_brings_to_light_is_folded(make: Callable[
 
 
 def test_a_generated_choice_in_a_reduce_of_one_is_folded() -> None:
-    generated_agrees(883837)
+    generated_agrees(generate(Tape(seed=883837), Device["PYTHON"].capabilities, POLICIES["small"]))
 
 
-def generated_agrees(seed: int) -> None:
-    case = generate(Tape(seed=seed), Device["PYTHON"].capabilities, POLICIES["small"])
+def generated_agrees(case: Case) -> None:
     agrees(case.ast, dict(enumerate(case.buffers)), case.bindings)
     if case.equivalent is not None:
         agrees(case.equivalent.ast, dict(enumerate(case.buffers)), case.bindings)

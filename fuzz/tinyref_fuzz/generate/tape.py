@@ -6,7 +6,7 @@ A case is its tape: the same choices build the same kernel and the same data on 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from random import Random
 from typing import TypeVar
@@ -34,14 +34,8 @@ class Tape:
         """A number from 0 to `bound` - 1. Raises `UserError` when there is none."""
         if bound < 1:
             raise UserError(f"tape: nothing to choose from below {bound}")
-        if self._random is not None:
-            chosen = self._random.randrange(bound)
-        elif len(self.choices) < len(self._given):
-            chosen = self._given[len(self.choices)] % bound
-        else:
-            chosen = 0
-        self.choices.append(chosen)
-        return chosen
+        self.choices.append(self._number(bound))
+        return self.choices[-1]
 
     def between(self, low: int, high: int) -> int:
         """A number from `low` to `high`, both included."""
@@ -54,17 +48,31 @@ class Tape:
         What is recorded is the number of the item, so that a replay does not need them. Raises
         `UserError` for another number of weights.
         """
-        if weights is None or self._random is None:
+        fraction = None if weights is None else self._fraction
+        if weights is None or fraction is None:
             return items[self.below(len(items))]
         if len(weights) != len(items):
             raise UserError(f"tape: {len(weights)} weights for {len(items)} items")
         ends = list(accumulate(weights))
         if not ends or ends[-1] <= 0:
             return items[self.below(len(items))]
-        chosen = bisect_right(ends, self._random.random() * ends[-1])
+        chosen = bisect_right(ends, fraction() * ends[-1])
         self.choices.append(min(chosen, len(items) - 1))
         return items[self.choices[-1]]
 
     def chance(self, percent: int) -> bool:
         """True in `percent` of 100 draws; the choice 0 means False."""
         return self.below(100) >= 100 - percent
+
+    # Where choices come from: another source overrides these two.
+
+    def _number(self, bound: int) -> int:
+        if self._random is not None:
+            return self._random.randrange(bound)
+        place = len(self.choices)
+        return self._given[place] % bound if place < len(self._given) else 0
+
+    @property
+    def _fraction(self) -> Callable[[], float] | None:
+        """Draws a number from 0 up to 1, by which weights sway; None where choices are given."""
+        return None if self._random is None else self._random.random

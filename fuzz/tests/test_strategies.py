@@ -1,0 +1,138 @@
+"""What the fuzzer draws, as strategies of hypothesis: it is valid, replayed, and shrinks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import faults
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, find, given, settings
+from hypothesis import strategies as st
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.interpret.view_elements import view_elements
+from tinyref.optimise.opt import Opt
+from tinyref.optimise.plan import Plan
+from tinyref.uops.ops import Dialect, Ops
+from tinyref.verify import verify
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.optimisations import with_fixed_threads
+from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.judge.judge import judge
+from tinyref_fuzz.programs.generator import generate as generate_program
+from tinyref_fuzz.programs.oracle import evaluate
+from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.strategies import kernels, opt_lists, programs, views
+from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernels.corpus import corpus_kernels
+
+FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+SEARCH = settings(
+    max_examples=400, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+PYTHON = Device["PYTHON"].capabilities
+KERNEL = corpus_kernels()["sum-rows"].ast
+
+
+@pytest.mark.long
+@FEW
+@given(kernels(policy="small"))
+def test_a_kernel_is_valid_and_its_choices_build_it_again(case: Case) -> None:
+    verify(Dialect.AST, case.ast)
+    again = generate(Tape(choices=case.choices), PYTHON, POLICIES["small"])
+    assert (again.ast, again.opts) == (case.ast, case.opts)
+    for first, second in zip(again.buffers, case.buffers, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+@FEW
+@given(programs(2))
+def test_a_program_is_defined_and_its_choices_build_it_again(program: Program) -> None:
+    assert evaluate(program)
+    assert generate_program(Tape(choices=program.choices), 2) == program
+
+
+@FEW
+@given(opt_lists(KERNEL, "CPU", most=4))
+def test_every_list_is_legal(opts: tuple[Opt, ...]) -> None:
+    assert len(opts) <= 4
+    plan = Plan.of(KERNEL, with_fixed_threads(Device["CPU"].capabilities))
+    for opt in opts:
+        plan = plan.apply(opt)
+    assert plan.opts == opts
+
+
+@FEW
+@given(st.data())
+def test_a_view_has_its_shape_and_stays_in_its_buffer(data: st.DataObject) -> None:
+    shape = data.draw(st.sampled_from([None, (), (2, 3), (0, 4)]))
+    view = data.draw(views(shape))
+    assert shape is None or view.shape == shape
+    elements, valid = view_elements(view, {})
+    assert elements.shape == valid.shape == view.shape
+    assert not (elements[valid] < 0).any()
+    assert not (elements[valid] >= view.real_size()).any()
+
+
+def test_what_a_device_lacks_is_not_drawn() -> None:
+    narrow = replace(PYTHON, dtypes=frozenset({dtypes.int32, dtypes.bool}), emulated=frozenset())
+    drawn = set[str]()
+
+    @settings(FEW, max_examples=10, database=None)
+    @given(kernels(narrow, policy="small"))
+    def collect(case: Case) -> None:
+        drawn.update(array.dtype.name for array in case.buffers)
+
+    collect()
+    assert "int32" in drawn
+    assert drawn <= {"int32", "bool"}
+
+
+@pytest.mark.long
+def test_views_shrink_to_two_axes() -> None:
+    found = find(views(), lambda view: len(view.views) > 1, settings=SEARCH)
+    assert isinstance(found, ShapeTracker)
+    assert len(found.shape) <= 2
+    assert found.real_size() <= 4
+
+
+@pytest.mark.slow
+def test_an_injected_fault_shrinks_to_a_small_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views that run backward are read forward: what is left is one such load and a store."""
+    sizes = [
+        len(generate(Tape(seed=seed), PYTHON, POLICIES["small"]).ast.toposort())
+        for seed in range(40)
+    ]
+    faults.in_stage("lower", faults.forward_always)(monkeypatch)
+    found = find(
+        kernels(policy="small"), lambda case: not judge(case, "PYTHON").agrees, settings=SEARCH
+    )
+    nodes = found.ast.toposort()
+    assert len(nodes) <= 10
+    assert len(nodes) < sorted(sizes)[len(sizes) // 2] / 2
+    strides = [
+        stride
+        for node in nodes
+        if node.op is Ops.VIEW
+        for view in node.arg.tracker.views
+        for stride in view.strides
+    ]
+    assert -1 in strides
+
+
+@pytest.mark.slow
+def test_a_failing_kernel_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    @settings(SEARCH, max_examples=20)
+    @given(kernels(policy="small"))
+    def fails(case: Case) -> None:
+        assert all(node.op is not Ops.REDUCE for node in case.ast.toposort())
+
+    with pytest.raises(AssertionError) as caught:
+        fails()
+    notes = "\n".join(caught.value.__notes__)
+    assert "= REDUCE " in notes
+    assert "= SINK void" in notes
