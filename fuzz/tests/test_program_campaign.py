@@ -12,12 +12,12 @@ from tinyref.cli.entry import run as command
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign import report
 from tinyref_fuzz.campaign.campaign import Request, run
-from tinyref_fuzz.campaign.programs import pairs_of, program_at
+from tinyref_fuzz.campaign.programs import pairs_of, program_at, program_result_of
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
 from tinyref_fuzz.corpus import folder, keep
 from tinyref_fuzz.corpus.folder import files_of
 from tinyref_fuzz.programs.examine import bucket_of
-from tinyref_fuzz.programs.judge import ProgramJudge
+from tinyref_fuzz.programs.judge import ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import (
     ProgramRecord,
     is_program,
@@ -58,6 +58,8 @@ def test_a_campaign_of_programs_goes_on_where_it_stopped(tmp_path):
     assert "pairs of operations" in report.text(first)
     with pytest.raises(UserError, match="another one"):
         run(request(tmp_path, seed=2, resume=True))
+    with pytest.raises(UserError, match="compiled every: default -> 3"):
+        run(request(tmp_path, compiled_every=3, resume=True))
     again = run(Request("PYTHON", tmp_path, kernels=5, jobs=1, resume=True))
     assert (again.cases, again.subject, again.seed) == (5, PROGRAMS, 1)
 
@@ -68,8 +70,7 @@ def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
     summary = run(
         Request(WRONG, tmp_path, seed=1, kernels=2, jobs=1, subject=PROGRAMS, examine_seconds=20)
     )
-    # The kernels of the other one are evaluated, as most are where the device interprets them.
-    assert summary.findings == 1
+    assert summary.findings == 2
     bucket = summary.buckets[0]
     assert bucket.examination.blame.stage == "kernel"
     assert bucket.examination.nodes <= 5
@@ -92,6 +93,34 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypa
     # Data, what crashes, and what reads it.
     assert found.nodes <= 4
     assert not found.problem
+
+
+@pytest.mark.parametrize(
+    ("name", "programs"), [("OffByOneTail", 1), ("WrongGroupIndex", 5), ("StaleOutput", 21)]
+)
+def test_a_wrong_interpreter_is_found_as_soon_as_a_wrong_compiler(name, programs):
+    device = f"tinyref_conformance.faulty:{name}"
+    judge = ProgramJudge(device)
+    every = default_compiled_every(device)
+    found = [program_result_of(judge, 1, number, every).verdict for number in range(programs)]
+    assert any(verdict is not None and verdict.pair is Pair.DEVICE for verdict in found)
+
+
+@pytest.mark.parametrize(("every", "wrong"), [(1, 3), (4, 0)])
+def test_how_many_programs_are_compiled_is_a_choice(every, wrong):
+    judge = ProgramJudge("tinyref_conformance.faulty:OffByOneTail")
+    found = [program_result_of(judge, 1, number, every).verdict for number in (1, 2, 3)]
+    assert sum(verdict is not None for verdict in found) == wrong
+
+
+def test_one_program_of_four_is_compiled_for_the_reference_interpreter_alone():
+    devices = ("PYTHON", "python:1", "CPU", "GPU_EMU", "tinyref_conformance.faulty:EmptyLoop")
+    assert [default_compiled_every(device) for device in devices] == [4, 4, 1, 1, 1]
+
+
+def test_a_share_is_of_programs(capsys):
+    assert tinyref("--device", "PYTHON", "--compiled-every", 2) == 2
+    assert "compiled-every: goes with --programs" in capsys.readouterr().err
 
 
 def test_a_program_is_its_number():

@@ -73,8 +73,10 @@ class Request:
     harvested: the text of a collection of kernels to draw from, instead of those that come with the
     fuzzer. With resume, what is not given is as before, but for jobs and cluster, which are of the
     machine; used: how many of the seconds are gone then. subject: kernels or tensor programs; of
-    those `kernels` is the number too. restart: where what is to be resumed is of
-    other sources, or the device of another state, begin anew with what it was started with.
+    those `kernels` is the number too. compiled_every: one program in so many is compiled for the
+    device, the kernels of others evaluated; by default as the device has it. restart: where what is
+    to be resumed is of other sources, or the device of another state, begin anew with what it was
+    started with.
     """
 
     device: str
@@ -94,6 +96,7 @@ class Request:
     harvested: str | None = None
     used: float = 0.0
     subject: str = KERNELS
+    compiled_every: int | None = None
 
     @property
     def workers(self) -> int:
@@ -223,6 +226,7 @@ def _config(request: Request) -> dict[str, Any]:
         "code": code_version(),
         "harvested": request.harvested or "",
         "subject": request.subject,
+        "compiled_every": request.compiled_every,
         **_settings(request),
     }
 
@@ -249,6 +253,9 @@ def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
         changes.append("harvested kernels: others")
     if request.subject == PROGRAMS != config.get("subject", KERNELS):
         changes.append(f"subject: {KERNELS} -> {PROGRAMS}")
+    before = config.get("compiled_every")
+    if request.compiled_every not in (None, before):
+        changes.append(f"compiled every: {before or 'default'} -> {request.compiled_every}")
     if changes:
         raise ChangedError(
             f"the campaign in {request.folder} is another one (then -> now): {'; '.join(changes)}"
@@ -261,7 +268,10 @@ def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
 
 def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
     """What the request leaves open, as it is stored: older databases know nothing of some of it."""
-    settings = ("seed", "policy", "kernels", "seconds", "timeout", "memory", "harvested")
+    settings = (
+        *("seed", "policy", "kernels", "seconds", "timeout", "memory", "harvested"),
+        "compiled_every",
+    )
     found = {key: config.get(key) for key in settings if getattr(request, key) is None}
     if request.seconds is None:
         found["used"] = config.get("used", 0.0)
@@ -333,6 +343,7 @@ class Campaign:
             examine_seconds=self.request.examine_seconds,
             harvested=self.request.harvested or "",
             subject=self.request.subject,
+            compiled_every=self.request.compiled_every or 0,
         )
         self._began = time.monotonic()
         self._ready: float | None = None

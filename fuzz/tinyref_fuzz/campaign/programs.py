@@ -25,7 +25,7 @@ from tinyref_fuzz.programs.examine import (
 )
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.isolated import examine_crash
-from tinyref_fuzz.programs.judge import COMPILED_EVERY, PLAIN_EVERY, ProgramJudge
+from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel_case import Symptom
@@ -36,9 +36,14 @@ def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
     return generate(Tape(seed=tape_seed(seed, number)), len(judge.places.names))
 
 
-def program_result_of(judge: ProgramJudge, seed: int, number: int) -> CaseResult:
-    """Makes and judges program `number`; counts rules that fired, and operations in a row."""
-    evaluates = judge.is_interpreted and number % COMPILED_EVERY != 0
+def program_result_of(
+    judge: ProgramJudge, seed: int, number: int, compiled_every: int = 1
+) -> CaseResult:
+    """Makes and judges program `number`; counts rules that fired, and operations in a row.
+
+    compiled_every: one program in so many is compiled for the device, kernels of others evaluated.
+    """
+    evaluates = number % compiled_every != 0
     return counted_result(
         number,
         lambda: program_at(judge, seed, number),

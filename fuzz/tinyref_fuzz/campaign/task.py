@@ -33,6 +33,7 @@ class Setup:
     that it is on where it is None. examine_seconds: what a finding may take to be reduced and
     blamed. harvested: the text of a collection of kernels, to draw from instead of those that come
     with the fuzzer. code: the sources that the campaign is of. subject: what the cases are.
+    compiled_every: one program in so many is compiled, as the device has it by default for 0.
     """
 
     device: str
@@ -44,6 +45,7 @@ class Setup:
     harvested: str = ""
     code: str = field(default_factory=code_version)
     subject: str = KERNELS
+    compiled_every: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))

@@ -18,7 +18,7 @@ from tinyref_fuzz.campaign.programs import examine_program_task, program_result_
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS, Examination, Setup, Task
 from tinyref_fuzz.judge.caches import forget
 from tinyref_fuzz.judge.judge import judge_of
-from tinyref_fuzz.programs.judge import ProgramJudge
+from tinyref_fuzz.programs.judge import ProgramJudge, default_compiled_every
 
 
 def main() -> None:
@@ -55,10 +55,11 @@ class Programs:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.judge = ProgramJudge(setup.device)
+        self.compiled_every = setup.compiled_every or default_compiled_every(setup.device)
 
     def judge_case(self, number: int, task: Task) -> CaseResult:
         """Makes and judges a program; nothing of the task sways it."""
-        return program_result_of(self.judge, self.setup.seed, number)
+        return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
 
     def examine(self, task: Task, attempt: int) -> Examination:
         """Reduces and blames the program of the task."""

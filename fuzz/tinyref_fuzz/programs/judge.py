@@ -22,8 +22,8 @@ from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 # Besides the normal way every so manieth program is run the plain way too.
 PLAIN_EVERY = 8
-# On an interpreter, which is compiled for and run by what kernels are fuzzed with, every so manieth
-# program is compiled; the others are about what is around kernels.
+# On the reference interpreter, which kernels are fuzzed with, every so manieth program is compiled;
+# the others are about what is around kernels, and are run with evaluated ones in half the time.
 COMPILED_EVERY = 4
 # Numpy arrays: what the evaluator of kernels works on.
 _HOST = "PYTHON"
@@ -37,7 +37,6 @@ class ProgramJudge:
         self.device = device
         self.places = Places.of(device).opened()
         has_memory = all(_is_host(name) for name in self.places.names)
-        self.is_interpreted = Device[device].capabilities.is_interpreted
         # Where kernels are evaluated, memory has to be arrays.
         self.host = self.places if has_memory else Places.of(_HOST).opened()
 
@@ -81,6 +80,11 @@ class ProgramJudge:
 
     def _is_unstable(self, program: Program, wanted: Sequence[Read], problem: str) -> bool:
         return not problem or not self.fails(program, wanted, NORMAL)
+
+
+def default_compiled_every(device: str) -> int:
+    """Of how many programs one is compiled for `device`, where nobody says."""
+    return COMPILED_EVERY if Device.canonical(device).partition(":")[0] == _HOST else 1
 
 
 def _is_host(name: str) -> bool:

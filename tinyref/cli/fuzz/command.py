@@ -78,6 +78,15 @@ def fuzz(
         int | None,
         typer.Option(min=1, help="Judge so many tensor programs instead: schedule, views, replay."),
     ] = None,
+    compiled_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Of programs compile one in so many, evaluate the kernels of others: 4 on PYTHON, "
+            "1 elsewhere if not given.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -144,6 +153,8 @@ def fuzz(
         raise UserError("restart: goes with --resume; without it a campaign begins anew anyway")
     if programs is not None and (kernels, policy, harvested) != (None, None, None):
         raise UserError("programs: does not go with --kernels, --policy or --harvested")
+    if compiled_every is not None and programs is None and not resume:
+        raise UserError("compiled-every: goes with --programs")
     check_finite(seconds=seconds, timeout=timeout)
     name = device_name(device)
     if not cluster:
@@ -164,6 +175,7 @@ def fuzz(
         memory=memory_limit << 20 if memory_limit is not None else None,
         harvested=collection_text(harvested) if harvested is not None else None,
         subject=PROGRAMS if programs is not None else KERNELS,
+        compiled_every=compiled_every,
     )
     say_bounded(jobs, request.workers)
     raise typer.Exit(_fuzz(request))
