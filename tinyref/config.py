@@ -122,10 +122,19 @@ FLAGS: dict[str, Flag] = {
     flag.name: flag
     for flag in (
         Flag("DEVICE", "CPU", "the default device, by the name that `tinyref devices` shows"),
-        Flag("DEBUG", 0, "1 kernels, 2 timings, 3 ASTs, 4 source, 5 programs, 6 rewrites", 0, 6),
+        Flag(
+            "DEBUG",
+            0,
+            "1 kernels, 2 timings, 3 plans and ASTs, 4 source, 5 programs, 6 rewrites",
+            0,
+            6,
+        ),
         Flag(
             *("DUMP", "", "print IR that parses back: after:STAGE, or after:* for every stage"),
             check=dumped_stages,
+        ),
+        Flag(
+            "PROFILE", "", "a file for a trace of schedules, compiles, copies, kernels (Perfetto)"
         ),
         Flag("VERIFY", 1, "verify graphs at every border between dialects", 0, 1),
         Flag("CHECK_BOUNDS", 0, "prove that what a kernel touches lies within its buffers", 0, 1),
@@ -166,7 +175,7 @@ _EFFECTS: dict[str, Effect] = {
     # Which kernels a device is given: others than those that the tables mean.
     **dict.fromkeys(("NOOPT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
     **dict.fromkeys(("VERIFY", "JIT", "SANITIZE", "EMU_ORDER"), Effect.CHECKS),
-    **dict.fromkeys(("DEBUG", "DUMP", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
+    **dict.fromkeys(("DEBUG", "DUMP", "PROFILE", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
     "OPEN_SECONDS": Effect.OUTPUT,
 }
 

@@ -401,6 +401,17 @@ def test_harvest_writes_a_file(capsys, tmp_path, monkeypatch):
     assert tinyref("corpus", "check", tmp_path) == 0
 
 
+@pytest.mark.long
+def test_harvest_gives_a_program_its_arguments(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "works.py").write_text(
+        "import sys\nfrom tinyref import Tensor\n"
+        "(Tensor.ones(4).contiguous() * len(sys.argv[1:])).sum().realize()\n"
+        "assert sys.argv[1:] == ['--epochs', '3']\n"
+    )
+    assert run(["fuzz", "harvest", "works.py", "--", "--epochs", "3"]) == 0
+
+
 def test_harvest_of_nothing_is_one_line(capsys):
     assert tinyref("harvest", "none.py") == 2
     assert capsys.readouterr().err == "tinyref: error: harvest: none.py: no such file\n"

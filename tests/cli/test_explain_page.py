@@ -120,6 +120,24 @@ def test_rules_fire_each_time_a_page_is_made(tmp_path: Path, page: str) -> None:
     assert rules
 
 
+def test_a_program_gets_its_arguments(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\nfrom tinyref import Tensor\n"
+        "assert sys.argv[1:] == ['--epochs', '3', '--html', 'no']\n"
+        "(Tensor([1.0]) * int(sys.argv[2])).realize()\n"
+    )
+    target = tmp_path / "page.html"
+    words = ["explain", str(program), "--html", str(target)]
+    assert run([*words, "--", "--epochs", "3", "--html", "no"]) == 0
+    assert target.exists()
+
+
+def test_an_expression_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "Tensor([1.0])", "--", "--epochs"]) == 2
+    assert "an expression takes no arguments" in capsys.readouterr().err
+
+
 def test_captured_functions_show_their_replays(tmp_path: Path) -> None:
     text = explained(
         tmp_path,

@@ -155,12 +155,26 @@ def test_debug_levels_add_times_asts_source_and_programs(capsys):
             realize([(plus(x, float(level)), "PYTHON")])
         text = capsys.readouterr().err
         assert shows in text or level > 3
-        assert "\n  plan  " in text
+        assert ("\n  plan  " in text) == (level > 2)
         sizes.append(len(text))
     assert sizes == sorted(sizes)
     with Context(DEBUG=1):
         realize([(g.copy(x, "CPU"), "CPU")])
     assert capsys.readouterr().err == "copy 16 bytes PYTHON -> CPU\n"
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_kernel_is_one_line_of_a_hundred_columns(capsys, level):
+    x = put(np.ones((3, 5, 7, 2, 9, 4), np.float32))
+    for axis in range(3):
+        x = plus(total(x, axis), 1.5)
+    with Context(DEBUG=level):
+        realize([(g.permute(x, (2, 1, 0, 3, 5, 4)), "PYTHON")])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines] == ["kernel"] * len(lines)
+    widths = [len(line) for line in lines]
+    assert max(widths) <= 100
+    assert level == 1 or set(widths) == {100}
 
 
 def test_dump_after_schedule_prints_kernels(capsys):

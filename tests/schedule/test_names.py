@@ -111,9 +111,9 @@ def test_schedule_refuses_what_no_order_computes():
 
 
 def test_debug_tells_the_names(capfd):
-    with Context(DEBUG=2):
+    with Context(DEBUG=1):
         (Tensor([1.0, 2.0]).sin() * 2).realize()
-    assert "computes sin, mul" in capfd.readouterr().err
+    assert "sin, mul (2,)" in capfd.readouterr().err
 
 
 def test_explain_tells_the_names(capsys):

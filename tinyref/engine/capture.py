@@ -26,6 +26,7 @@ from tinyref.engine.report import is_timed, is_told, report, report_kernel
 from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError, UserStateError
 from tinyref.lazy.buffers import buffer_of, has_memory
+from tinyref.profile import active_trace
 from tinyref.runtimes.kernel import Kernel
 from tinyref.runtimes.launch import BoundKernel, record
 from tinyref.schedule import CopyItem, KernelItem
@@ -46,9 +47,14 @@ def copy_buffer(target: Buffer, source: Buffer) -> None:
         raise DeviceError(error.device, f"{what}: {error.message}", error.source) from error
     except MemoryError as error:
         raise DeviceError(target.device, f"{what}: out of memory: {error}") from error
+    end = time.perf_counter()
+    trace = active_trace()
+    if trace is not None:
+        name = f"copy from {source.device} to {target.device}"
+        trace.add(target.device, "copy", name, end, end - start, bytes=source.nbytes)
     watcher = active_watcher()
     if watcher is not None:
-        watcher.copied(target, source, time.perf_counter() - start)
+        watcher.copied(target, source, end - start)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tinyref import config
 from tinyref.algebra.evaluate import value_of
@@ -16,6 +18,7 @@ from tinyref.engine.search import chosen_opts
 from tinyref.engine.watch import active_watcher
 from tinyref.formats.text import to_text
 from tinyref.optimise.show import print_plan
+from tinyref.profile import active_trace
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ViewArg
@@ -23,12 +26,16 @@ from tinyref.uops.payload import ViewArg
 
 def is_timed() -> bool:
     """Whether kernels are waited for, so that the time they take is known."""
-    return config.integer("DEBUG") >= 2 or active_watcher() is not None
+    return config.integer("DEBUG") >= 2 or _is_observed()
 
 
 def is_told() -> bool:
-    """Whether each kernel is reported, by DEBUG or to a watcher."""
-    return config.integer("DEBUG") >= 1 or active_watcher() is not None
+    """Whether each kernel is reported, by DEBUG, in a trace or to a watcher."""
+    return config.integer("DEBUG") >= 1 or _is_observed()
+
+
+def _is_observed() -> bool:
+    return active_watcher() is not None or bool(config.text("PROFILE"))
 
 
 def report_kernel(
@@ -52,15 +59,14 @@ def report_kernel(
     watcher = active_watcher()
     if watcher is not None:
         watcher.ran(ast, kernel, bindings, seconds)
+    work = Work(operations, nbytes, seconds)
+    _trace_kernel(kernel, work, names)
     debug = config.integer("DEBUG")
     if debug >= 1:
-        report(_line(ast, kernel, operations, nbytes, seconds))
-    if debug >= 2:
-        if names:
-            report(f"  computes {', '.join(names)}")
+        report(kernel_line(ast, kernel, work, names))
+    if debug >= 3:
         capabilities = Device[kernel.device].capabilities
         print_plan(plan_for(ast, capabilities, chosen_opts(kernel.device, ast)), sys.stderr, "  ")
-    if debug >= 3:
         report(to_text(ast).rstrip())
     if debug >= 4:
         report(kernel.source.rstrip())
@@ -68,20 +74,57 @@ def report_kernel(
         report(to_text(kernel.program.uops).rstrip())
 
 
-def _line(ast: UOp, kernel: Kernel, operations: int, nbytes: int, seconds: float | None) -> str:
+@dataclass(frozen=True)
+class Work:
+    """What one launch of a kernel came to; `seconds` is None where it was not waited for."""
+
+    operations: int
+    nbytes: int
+    seconds: float | None
+
+    @property
+    def gflops(self) -> float:
+        """10^9 operations a second."""
+        return self.operations / self.seconds / 1e9 if self.seconds else 0.0
+
+    @property
+    def gbytes(self) -> float:
+        """10^9 bytes a second, of those that the kernel reads and writes."""
+        return self.nbytes / self.seconds / 1e9 if self.seconds else 0.0
+
+
+def _trace_kernel(kernel: Kernel, work: Work, names: Sequence[str]) -> None:
+    trace = active_trace()
+    if trace is None or work.seconds is None:
+        return
+    facts = {
+        **{"computes": ", ".join(names), "operations": work.operations, "bytes": work.nbytes},
+        **{"GFLOP/s": round(work.gflops, 3), "GB/s": round(work.gbytes, 3)},
+    }
+    trace.add(kernel.device, "kernel", kernel.name, time.perf_counter(), work.seconds, **facts)
+
+
+# A line for a kernel is as wide as a terminal shows.
+LINE_WIDTH = 100
+_NAME_WIDTH = 20
+
+
+def kernel_line(ast: UOp, kernel: Kernel, work: Work, names: Sequence[str]) -> str:
+    """One line of at most `LINE_WIDTH` characters; what it computes is cut where it is too long."""
     views = [node.arg for node in ast.toposort() if isinstance(node.arg, ViewArg)]
     shapes = dict.fromkeys(describe_shape(view.tracker.shape) for view in views)
-    text = (
-        f"kernel {GlobalCounters.kernel_count:>5} {kernel.device:<8} {kernel.name:<24} "
-        f"{' '.join(shapes)}  {len(kernel.program.parameters)} buffers"
-    )
-    if seconds is None:
-        return text
-    rate = operations / seconds / 1e9 if seconds else 0.0
-    return (
-        f"{text}  {seconds * 1e3:9.3f} ms  {rate:8.2f} GFLOPS  "
-        f"{nbytes:,} bytes  {GlobalCounters.mem_used:,} in use"
-    )
+    computes = " ".join((", ".join(names), *shapes)).strip()
+    head = f"kernel {GlobalCounters.kernel_count:>5} {kernel.device:<8} "
+    head += f"{_cut(kernel.name, _NAME_WIDTH):<{_NAME_WIDTH}} "
+    tail = ""
+    if work.seconds is not None:
+        tail = f" {work.seconds * 1e3:8.3f} ms {work.gflops:6.1f} GFLOP/s {work.gbytes:5.1f} GB/s"
+    room = max(LINE_WIDTH - len(head) - len(tail), 1)
+    return f"{head}{_cut(computes, room):<{room if tail else 0}}{tail}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def report(line: str) -> None:

@@ -16,6 +16,7 @@ from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer
 from tinyref.lazy.shards import Place
+from tinyref.profile import span
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
 from tinyref.schedule.memory import Lifetime, plan_arena, temporaries
@@ -62,7 +63,8 @@ def realize(
     allocating, launching or copying fails, `RealizeError` says what was computed before that; and
     `completed` is filled with it as it is computed, so it is known after an interrupt too.
     """
-    planned = schedule(outputs, live)
+    with span("schedule", f"schedule of {len(outputs)}"):
+        planned = schedule(outputs, live)
     watcher = active_watcher()
     if watcher is not None:
         watcher.scheduled(outputs, planned)

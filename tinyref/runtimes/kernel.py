@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from tinyref import config
 from tinyref.algebra.evaluate import bound_value, launch_grid
-from tinyref.codegen.compile import compile_kernel
+from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.codegen.decompose import elements_in
 from tinyref.codegen.decompose.check import check_program
 from tinyref.device import (
@@ -27,6 +27,7 @@ from tinyref.device import (
 from tinyref.dtype import DType
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import Opt, checked_opts
+from tinyref.profile import span
 from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
@@ -338,7 +339,9 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
             f"kernel: {canonical} holds data but runs no kernels: compute on another device, such "
             f"as {Device.default}, and copy what is computed with .to({canonical!r})"
         )
-    return _by_ast.put(key, compile_program(canonical, _program_of(backend, ast, chosen)))
+    with span("compile", kernel_name(ast), device=canonical):
+        kernel = compile_program(canonical, _program_of(backend, ast, chosen))
+    return _by_ast.put(key, kernel)
 
 
 def _program_of(backend: Backend, ast: UOp, opts: tuple[Opt, ...] | None) -> Program:

@@ -21,6 +21,9 @@ def explain(
         str,
         typer.Argument(metavar="EXPRESSION|FILE.py", help="A tensor expression, or a program."),
     ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGUMENTS]", help="What FILE.py is given.")
+    ] = None,
     device: Annotated[str, typer.Option(help="The device; the default one if empty.")] = "",
     every_stage: Annotated[
         bool, typer.Option("--every-stage", help="Show each stage of the kernel compiler.")
@@ -37,6 +40,7 @@ def explain(
       tinyref explain "(Tensor.ones(4, 4) @ Tensor.ones(4, 2)).relu()" --device PYTHON
       tinyref explain "Tensor.eye(4)[:, 1:3] * 2.5" --every-stage
       tinyref explain train.py --html train.html
+      tinyref explain train.py --html train.html -- --epochs 1
 
     \b
     Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals.
@@ -55,17 +59,20 @@ def explain(
     from tinyref.cli.expression import evaluate
     from tinyref.cli.options import opening_device
     from tinyref.config import Context
+    from tinyref.errors import UserError
 
     name = opening_device(device)
     if html or expression.endswith(".py"):
-        _write_page(expression, name, html)
+        _write_page(expression, arguments or [], name, html)
         return
+    if arguments:
+        raise UserError(f"explain: {arguments[0]}: an expression takes no arguments")
     with Context(DEVICE=name):
         tensor = evaluate(expression)
         _explain(tensor, every_stage)
 
 
-def _write_page(subject: str, device: str, html: str) -> None:
+def _write_page(subject: str, arguments: list[str], device: str, html: str) -> None:
     """Runs an expression or a program with a recorder, and writes the page of what it did."""
     from tinyref.cli.explain.page import page
     from tinyref.cli.explain.record import Failure, ProgramRecord, run_expression, run_program
@@ -75,7 +82,7 @@ def _write_page(subject: str, device: str, html: str) -> None:
     record = ProgramRecord()
     failure: Failure | None = None
     if subject.endswith(".py"):
-        failure = run_program(_checked_program(subject), device, record)
+        failure = run_program(_checked_program(subject), arguments, device, record)
     else:
         run_expression(subject, device, record)
     if failure is None and not record.realizes:

@@ -179,14 +179,16 @@ class Failure:
     trace: str
 
 
-def run_program(path: Path, device: str, record: ProgramRecord) -> Failure | None:
-    """Runs the file as a program of its own, watched; None where it ended well.
+def run_program(
+    path: Path, arguments: Sequence[str], device: str, record: ProgramRecord
+) -> Failure | None:
+    """Runs the file as a program of its own, with arguments, watched; None where it ended well.
 
     It runs in this process with all rights of its user, as `python FILE.py` would. An interrupt
     ends it, and is a failure too.
     """
-    arguments, paths = sys.argv, list(sys.path)
-    sys.argv = [str(path)]
+    outer, paths = sys.argv, list(sys.path)
+    sys.argv = [str(path), *arguments]
     sys.path.append(str(path.resolve().parent))
     try:
         with Context(DEVICE=device), watching(record):
@@ -197,7 +199,7 @@ def run_program(path: Path, device: str, record: ProgramRecord) -> Failure | Non
     except BaseException as error:
         return _failure(error, path)
     finally:
-        sys.argv = arguments
+        sys.argv = outer
         sys.path[:] = paths
     return None
 

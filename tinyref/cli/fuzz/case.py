@@ -241,6 +241,9 @@ def migrate(folder: _FOLDER = None) -> None:
 
 def harvest(
     program: Annotated[Path, typer.Argument(parser=path, metavar="FILE.py", help="A program.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGUMENTS]", help="What FILE.py is given.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(parser=path, help="A file, or a folder; FILE-kernels.json if not given."),
@@ -271,7 +274,7 @@ def harvest(
     if target.is_dir():
         target /= f"{program.stem}-kernels.json"
     name = device_name(device)
-    found = run_harvest(program, name, target, every_size, max_nodes)
+    found = run_harvest(program, name, target, every_size, max_nodes, arguments or ())
     left_out = f"; {found.large} structures too large to judge" if found.large else ""
     print(f"wrote {target}: {len(found.kernels)} of {found.ran} kernels{left_out}")
     if found.failure:

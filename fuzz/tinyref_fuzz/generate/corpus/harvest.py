@@ -130,15 +130,16 @@ def harvest(
     target: Path,
     every_size: bool = False,
     max_nodes: int = MAX_NODES,
+    arguments: Sequence[str] = (),
 ) -> Harvest:
-    """Runs `program` in a process of its own and writes what it computes on `device` to `target`.
+    """Runs a program with arguments in a process of its own; writes its kernels to `target`.
 
     Raises `UserError` for a file that is not there, a program that ended before it could say what
     it computed, and one that computed nothing.
     """
     if not program.is_file():
         raise UserError(f"harvest: {program}: no such file")
-    config = {"program": str(program), "device": device}
+    config = {"program": str(program), "device": device, "arguments": list(arguments)}
     choice = {"every_size": every_size, "max_nodes": max_nodes}
     done = run_attached("tinyref_fuzz.generate.corpus.harvest", {**config, **choice})
     if done.answer is None:
@@ -158,7 +159,7 @@ def main() -> None:
     channel = Channel(attached=True)
     asked = channel.receive()
     program, recorder = Path(asked["program"]), Recorder()
-    failure = _run(program, asked["device"], recorder)
+    failure = _run(program, asked["arguments"], asked["device"], recorder)
     ran = recorder.kernels()
     kept = choose_kernels(ran, asked["every_size"], asked["max_nodes"])
     structures = {structure_of(kernel.ast) for kernel in kept}
@@ -172,9 +173,9 @@ def main() -> None:
     )
 
 
-def _run(program: Path, device: str, recorder: Recorder) -> str:
+def _run(program: Path, arguments: Sequence[str], device: str, recorder: Recorder) -> str:
     """How the program ended, "" for well."""
-    sys.argv = [str(program)]
+    sys.argv = [str(program), *arguments]
     sys.path.append(str(program.resolve().parent))
     try:
         with Context(DEVICE=device), watching(recorder):

@@ -1,0 +1,108 @@
+"""Traces: what ran and when, in the format that viewers of traces read."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tinyref import Tensor, TinyJit, profile
+from tinyref.config import Context
+from tinyref.profile import Trace, active_trace, span
+
+PROGRAM = """
+from tinyref import Tensor
+x = Tensor([[1.0, 2.0], [3.0, 4.0]], device="CPU")
+print(x.to("PYTHON").exp().sum().item(), (x @ x).sum().item())
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_traces(monkeypatch):
+    """What a test traces is not written when the tests end."""
+    monkeypatch.setattr(profile, "_traces", {})
+
+
+def events(trace: Trace, kind: str) -> list[dict]:
+    return [event for event in trace.to_json()["traceEvents"] if event.get("cat") == kind]
+
+
+def tracks(data: dict) -> dict[int, str]:
+    return {
+        event["tid"]: event["args"]["name"]
+        for event in data["traceEvents"]
+        if event["name"] == "thread_name"
+    }
+
+
+def test_schedule_compile_copies_and_kernels_are_there(tmp_path):
+    with Context(PROFILE=str(tmp_path / "trace.json")):
+        x = Tensor([[1.0, 2.0], [3.5, 4.0]], device="CPU").contiguous().realize()
+        assert (x.to("PYTHON") * 1.25).sum().item() == 13.125
+        trace = active_trace()
+    by_number = tracks(trace.to_json())
+    found = {
+        kind: {by_number[event["tid"]] for event in events(trace, kind)}
+        for kind in ("schedule", "compile", "copy", "kernel")
+    }
+    assert found["schedule"] == found["compile"] == {"host"}
+    assert "PYTHON" in found["copy"]
+    assert found["kernel"] == {"PYTHON"}
+    (kernel,) = events(trace, "kernel")
+    assert kernel["args"]["computes"] == "mul, sum"
+    # Four products and four sums; four elements read, one written.
+    assert (kernel["args"]["operations"], kernel["args"]["bytes"]) == (8, 20)
+    assert kernel["dur"] > 0
+    # The kernel was compiled before it ran.
+    (compiled,) = [item for item in events(trace, "compile") if item["name"] == kernel["name"]]
+    assert compiled["ts"] + compiled["dur"] <= kernel["ts"] + kernel["dur"]
+
+
+def test_replays_of_captured_functions_are_there(tmp_path):
+    double = TinyJit(lambda x: (x * 2).realize())
+    inputs = [Tensor([float(number)], device="CPU").contiguous().realize() for number in range(5)]
+    for x in inputs[:3]:
+        double(x)
+    with Context(PROFILE=str(tmp_path / "trace.json")):
+        for x in inputs[3:]:
+            double(x)
+        assert len(events(active_trace(), "kernel")) == 2
+
+
+def test_without_the_flag_nothing_is_kept():
+    with span("schedule", "nobody looks"):
+        assert active_trace() is None
+
+
+def test_a_span_that_fails_is_noted(tmp_path):
+    with Context(PROFILE=str(tmp_path / "trace.json")):
+        with pytest.raises(ZeroDivisionError), span("compile", "broken"):
+            _ = 1 / 0
+        assert [event["name"] for event in events(active_trace(), "compile")] == ["broken"]
+
+
+def test_the_file_is_written_when_the_program_ends(tmp_path):
+    done = run_program(tmp_path, str(tmp_path / "trace-{pid}.json"))
+    assert done.stderr == ""
+    (path,) = tmp_path.glob("trace-*.json")
+    assert path.stem.removeprefix("trace-").isdecimal()
+    data = json.loads(path.read_text())
+    assert set(tracks(data).values()) == {"host", "CPU", "PYTHON"}
+    for event in data["traceEvents"]:
+        assert event["ph"] in ("X", "M")
+        assert event["ph"] == "M" or event["dur"] >= 0
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path):
+    done = run_program(tmp_path, str(tmp_path / "nowhere" / "trace.json"))
+    assert done.returncode == 0
+    assert "PROFILE: cannot write" in done.stderr
+
+
+def run_program(folder, path: str) -> subprocess.CompletedProcess[str]:
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    environment = {**os.environ, "TINYREF_PROFILE": path, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(program)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
