@@ -17,6 +17,7 @@ from tinyref.folders import file_name
 if TYPE_CHECKING:
     from tinyref_conformance.conform import Finished, Request
     from tinyref_conformance.progress import Reporter
+    from tinyref_conformance.report import Report
     from tinyref_spec.case import Profile
 
 _HELP = """Run the conformance suite on a device and write reports.
@@ -42,9 +43,10 @@ Examples:
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
-summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
+report.sarif, summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
 """
 
+FORMATS = ("text", "github")
 # How long failures are run again, by what was asked for.
 RERUN_SECONDS = {None: 60.0, True: math.inf, False: 0.0}
 
@@ -151,6 +153,13 @@ def conform(
     ] = False,
     reason: Annotated[str, typer.Option(help="The reason of new expectations.")] = "",
     link: Annotated[str, typer.Option(help="The issue of new expectations.")] = "",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="What to print: text, or github: annotations, and the summary of the job.",
+        ),
+    ] = "text",
 ) -> None:
     """Run the conformance suite on a device and write reports."""
     if context.invoked_subcommand is not None:
@@ -161,6 +170,8 @@ def conform(
     from tinyref_conformance.runner import Settings
     from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS
 
+    if form not in FORMATS:
+        raise UserError(f"format: got {form!r}, accepted are {', '.join(FORMATS)}")
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a run begins anew anyway")
     if subject:
@@ -206,7 +217,7 @@ def conform(
         from tinyref_conformance.conform import as_sequence
 
         request = as_sequence(request, sequence)
-    raise typer.Exit(_conform(request))
+    raise typer.Exit(_conform(request, form))
 
 
 def _name_of(device: str, second: str) -> str:
@@ -251,18 +262,30 @@ def _reporter() -> Reporter:
     return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
 
 
-def _conform(request: Request) -> int:
+def _conform(request: Request, form: str) -> int:
     from tinyref_conformance.conform import resume_command
 
-    return until_stopped(lambda: _measure(request), "measured", lambda: resume_command(request))
+    return until_stopped(
+        lambda: _measure(request, form), "measured", lambda: resume_command(request)
+    )
 
 
-def _measure(request: Request) -> int:
+def _measure(request: Request, form: str) -> int:
     from tinyref_conformance.conform import conform as run_suite
 
     finished = run_suite(request, _reporter())
-    _print_summary(finished, request)
+    if form == "github":
+        _print_for_github(finished.report)
+    else:
+        _print_summary(finished, request)
     return finished.report.exit_code
+
+
+def _print_for_github(report: Report) -> None:
+    from tinyref_conformance.reports.github import annotations, write_summary
+
+    print(annotations(report), end="")
+    write_summary(report)
 
 
 def _print_summary(finished: Finished, request: Request) -> None:

@@ -1,0 +1,74 @@
+"""Annotations of GitHub Actions, and the summary of a job: what `--format github` prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tinyref.errors import UserError
+from tinyref_conformance.diagnosis import Group
+from tinyref_conformance.report import NOT_A_RUN, Report
+from tinyref_conformance.reports.markdown import markdown
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+# GitHub shows so many errors of a step; more are in the summary and in the report.
+MAX_ERRORS = 10
+
+
+def annotations(report: Report) -> str:
+    """A workflow command a group of failures, the lowest rung first, and a line of what is left."""
+    return "".join(f"{line}\n" for line in _lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    problems = [("error", "the run", problem) for problem in report.problems]
+    found = [
+        *problems,
+        *(("error", _title(group), _text(report, group)) for group in report.groups),
+    ]
+    if report.missing:
+        found.append(("error", "the run", report.missing))
+    shown = found if len(found) <= MAX_ERRORS else found[: MAX_ERRORS - 1]
+    for kind, title, text in shown:
+        yield _command(kind, title, text)
+    if len(shown) < len(found):
+        left = f"{len(found) - len(shown):,} more causes are in the summary of the job"
+        yield _command("error", "more failures", left)
+    for reason in report.reductions:
+        yield _command("notice", NOT_A_RUN, reason)
+    yield _command("notice" if report.exit_code == 0 else "error", "verdict", report.verdict)
+
+
+def _title(group: Group) -> str:
+    return f"{group.rung.title}: {group.where}"
+
+
+def _text(report: Report, group: Group) -> str:
+    """The cause, what to do about it, and the command of its first case."""
+    first = next(case for case in report.cases if case.id == group.cases[0])
+    lines = [f"{len(group.cases):,} cases: {group.cause}", group.advice, first.repro]
+    return "\n".join(line for line in lines if line)
+
+
+def _command(kind: str, title: str, text: str) -> str:
+    """A workflow command; what would end it, or a property of it, is escaped as they ask."""
+    property_ = _data(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{kind} title={property_}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def write_summary(report: Report, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Appends the Markdown summary to the file that a job names; None where it names none."""
+    name = environment.get(SUMMARY)
+    if not name:
+        return None
+    try:
+        with Path(name).open("a", encoding="utf-8") as file:
+            file.write(markdown(report) + "\n")
+    except OSError as error:
+        raise UserError(f"{SUMMARY}: cannot write {name}: {error.strerror or error}") from error
+    return Path(name)
