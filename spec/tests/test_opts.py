@@ -25,7 +25,7 @@ from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.interpret import SanitizerError, run_program
-from tinyref.optimise import limits, moves
+from tinyref.optimise import limits, moves, padding
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, parse_opts
 from tinyref.optimise.plan import Axis, Plan, changes
 from tinyref.runtimes.red_zones import POISONS
@@ -40,6 +40,7 @@ from tinyref_spec.kernel import opts
 from tinyref_spec.kernel.opt_kernels import FORMS
 from tinyref_spec.kernel.opt_legal import LEGAL, Legal
 from tinyref_spec.kernel.opt_refused import REFUSED, Refused
+from tinyref_spec.kernel.padded_terms import OTHER_BEYOND, ZERO_BEYOND, Terms
 
 GROUPS = Device["PYTHON"].capabilities
 HOST = dataclasses.replace(
@@ -510,3 +511,28 @@ def test_races_are_the_sanitizer_s(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     with pytest.raises(SanitizerError, match="race"):
         run_program(program, buffers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("allows", [True, False])
+def test_a_rule_of_padding_that_is_wrong_either_way_is_caught(
+    monkeypatch: pytest.MonkeyPatch, allows: bool
+) -> None:
+    """Each op has a sum that may be padded, and one that may not where its sources differ."""
+    unseen = set()
+    for op, rule in padding._RULES.items():
+        monkeypatch.setitem(padding._RULES, op, lambda node, sources: allows)
+        if all(map(is_padded, ZERO_BEYOND)) and not any(map(is_padded, OTHER_BEYOND)):
+            unseen.add(op.name)
+        monkeypatch.setitem(padding._RULES, op, rule)
+    # A sine of other terms is like a root of them; nested reduces have rows of their own.
+    assert unseen == {"SIN", "REDUCE"}
+
+
+def is_padded(terms: Terms) -> bool:
+    kernel = FORMS[terms.form](getattr(dtypes, terms.dtype)).kernel
+    try:
+        Plan.of(kernel, GROUPS).apply_all(parse_opts("PADTO(1, 4)"))
+    except KernelOptError:
+        return False
+    return True

@@ -21,6 +21,7 @@ from tinyref.views.view import View
 from tinyref_spec.bits import Array
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.kernel import gathers
+from tinyref_spec.kernel.padded_terms import OTHER_BEYOND, ZERO_BEYOND, Terms, values
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.named import (
     add_in_place,
@@ -307,6 +308,15 @@ def chosen_sum(dtype: DType) -> Subject:
     return Subject(kernel_of(total(kept, 1), 5, 1), [None, x], [_as(dtype, expected)])
 
 
+def _sum_of(terms: Terms, dtype: DType) -> Subject:
+    """out[i] = sum_k of the terms of x[i, k]: axes global 5, reduce 11."""
+    x = values()
+    node = terms.term(load(1, dtype, x.shape))
+    kernel = kernel_of(total(node, 1), 5, 1)
+    expected = terms.expected(x).sum(1).astype(numpy_dtype(node.dtype))
+    return Subject(kernel, [None, _as(dtype, x)], [expected])
+
+
 def repeated_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[k], the same for every i: axes global 6, reduce 8."""
     x = _values(dtype, 8)
@@ -408,4 +418,4 @@ FORMS: dict[str, Form] = {
         *(shifted_sum, scaled_sum, sum_in_place, square, symbolic_row_sums, symbolic_columns),
         *(symbolic_repeated, gathered_product),
     )
-}
+} | {each.form: functools.partial(_sum_of, each) for each in (*ZERO_BEYOND, *OTHER_BEYOND)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.optimise.opt import OptOp
+from tinyref_spec.kernel.padded_terms import ZERO_BEYOND
 
 # A list of optimisations as text, and the text of the axes of the plan.
 Use = tuple[str, str]
@@ -418,6 +419,12 @@ _PADTO = (
         "padto.softmax",
         "softmax",
         (("PADTO(0, 3) PADTO(1, 5)", "global 6, global 10, reduce 8, reduce 8"),),
+    ),
+    *(
+        Legal(
+            f"padto.{each.form}", each.form, (("PADTO(1, 4)", "global 5, reduce 12"),), each.dtype
+        )
+        for each in ZERO_BEYOND
     ),
     Legal("padto.symbolic", "symbolic_row_sums", (("PADTO(1, 3)", "global n, reduce 9"),)),
 )

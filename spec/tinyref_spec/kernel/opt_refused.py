@@ -8,7 +8,9 @@ from functools import partial
 
 from tinyref.device import Capabilities
 from tinyref.optimise.opt import OptOp
+from tinyref_spec.kernel.padded_terms import OTHER_BEYOND
 
+_TERMS = "terms that are not 0"
 # The device under test as if it had less: one thread, little memory, small groups.
 Change = Callable[[Capabilities], Capabilities]
 
@@ -251,6 +253,10 @@ _ORDER = (
     Refused("padto.terms", "shifted_sum", "PADTO(1, 4)", "terms that are not 0"),
     Refused("padto.softmax", "softmax", "PADTO(3, 3)", "terms that are not 0"),
     Refused("padto.infinite", "scaled_sum", "PADTO(1, 4)", "terms that are not 0", dtype="float32"),
+    *(
+        Refused(f"padto.{each.form}", each.form, "PADTO(1, 4)", _TERMS, dtype=each.dtype)
+        for each in OTHER_BEYOND
+    ),
     Refused("padto.too_much", "prime_sum", "PADTO(0, 32)", "32 positions for 5"),
     Refused("padto.too_much_in_steps", "prime_sum", "PADTO(0, 32)", "for 5", "PADTO(0, 8)"),
     Refused("padto.nothing", "row_sum", "PADTO(1, 8)", "nothing to pad"),

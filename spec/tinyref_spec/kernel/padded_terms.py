@@ -1,0 +1,158 @@
+"""Sums whose padded axis adds nothing, and sums where it would: one of each for every rule.
+
+Past the end of what it loads a padded loop finds 0. Terms that are 0 where their load is add
+nothing there; of any other the padding is refused. Each op has terms of both kinds that look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec.bits import Array
+
+ROWS, COLUMNS = 5, 11
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is summed: `term` of the loaded values, `expected` of their numbers in numpy."""
+
+    name: str
+    term: Callable[[UOp], UOp]
+    expected: Callable[[Array], Array]
+    dtype: str = "int32"
+
+    @property
+    def form(self) -> str:
+        """The name of its kernel."""
+        return f"sum_of_{self.name}"
+
+
+def values() -> Array:
+    """Numbers from -3 to 3, none of which is 0, so that a term shows where it is left out."""
+    found = np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS) * 5 % 6 - 3
+    return np.where(found >= 0, found + 1, found)
+
+
+def _one(x: UOp) -> UOp:
+    return build.const(x.dtype, 1)
+
+
+def _up(x: UOp) -> UOp:
+    return build.add(x, 3)
+
+
+def _halved(x: UOp) -> UOp:
+    return build.idiv(x, 2)
+
+
+def _square(x: UOp) -> UOp:
+    return build.mul(x, x)
+
+
+def _accumulated(x: UOp, start: UOp) -> UOp:
+    return UOp(Ops.MULACC, x.dtype, (x, x, start))
+
+
+def _more(x: Array) -> Array:
+    return x + 3
+
+
+def _other(x: UOp) -> UOp:
+    return build.add(x, 5)
+
+
+def _half(x: Array) -> Array:
+    return np.trunc(x / 2).astype(np.int64)
+
+
+def _int(x: UOp) -> UOp:
+    return build.cast(x, dtypes.int32)
+
+
+def _bits(x: UOp) -> UOp:
+    return build.bitcast(x, dtypes.int32)
+
+
+def _float_bits(x: Array) -> Array:
+    return x.astype(np.float32).view(np.int32).astype(np.int64)
+
+
+ZERO_BEYOND = (
+    Terms("negated", lambda x: build.unary(Ops.NEG, x), lambda x: -x),
+    Terms("squares", lambda x: build.mul(x, x), lambda x: x * x),
+    Terms("products", lambda x: build.mul(x, build.add(x, 5)), lambda x: x * (x + 5)),
+    Terms("scaled", lambda x: build.mul(x, 3), lambda x: x * 3, "float32"),
+    Terms("halves", lambda x: build.idiv(x, 2), lambda x: np.trunc(x / 2)),
+    Terms("remainders", lambda x: build.mod(x, 2), lambda x: np.fmod(x, 2)),
+    Terms("quotients", lambda x: build.binary(Ops.FDIV, x, 2.0), lambda x: x / 2, "float32"),
+    Terms("maxima", lambda x: build.maximum(x, 0), lambda x: np.maximum(x, 0)),
+    Terms("bits_of_both", lambda x: build.both(x, 5), lambda x: x & 5),
+    Terms("bits_of_either", lambda x: build.either(x, _halved(x)), lambda x: x | _half(x)),
+    Terms("shifted_left", lambda x: build.binary(Ops.SHL, x, 1), lambda x: x << 1),
+    Terms("not_zero", lambda x: _int(build.not_equal(x, 0)), lambda x: x != 0),
+    Terms("negative", lambda x: _int(build.less(x, 0)), lambda x: x < 0),
+    Terms(
+        "chosen_by_zero",
+        lambda x: build.where(build.not_equal(x, 0), build.add(x, 7), x),
+        lambda x: np.where(x != 0, x + 7, x),
+    ),
+    Terms("sums", lambda x: build.add(x, _halved(x)), lambda x: x + _half(x)),
+    Terms("differences", lambda x: build.sub(x, _halved(x)), lambda x: x - _half(x)),
+    Terms("flips", lambda x: build.binary(Ops.XOR, x, _halved(x)), lambda x: x ^ _half(x)),
+    Terms("shifted_right", lambda x: build.binary(Ops.SHR, x, 1), lambda x: x >> 1),
+    Terms("accumulated", lambda x: _accumulated(x, x), lambda x: x * x + x),
+    Terms("roots", lambda x: build.unary(Ops.SQRT, build.mul(x, x)), np.abs, "float32"),
+    Terms("truncated", lambda x: build.unary(Ops.TRUNC, x), np.trunc, "float32"),
+    Terms("float_bits", _bits, _float_bits, "float32"),
+)
+"""Terms that are 0 where they load 0."""
+
+OTHER_BEYOND = (
+    Terms("one_more", lambda x: build.add(x, 1), lambda x: x + 1),
+    Terms("one_less", lambda x: build.sub(x, 1), lambda x: x - 1),
+    Terms("from_one", lambda x: build.sub(1, x), lambda x: 1 - x),
+    Terms("negated_one_more", lambda x: build.unary(Ops.NEG, _up(x)), lambda x: -(x + 3)),
+    Terms("truncated_one_more", lambda x: build.unary(Ops.TRUNC, _up(x)), _more, "float32"),
+    Terms("roots_of_squares", lambda x: build.unary(Ops.SQRT, _square(_up(x))), _more, "float32"),
+    Terms("bits_of_two", lambda x: build.both(_up(x), 5), lambda x: (x + 3) & 5),
+    Terms("remainders_of_more", lambda x: build.mod(_up(x), 5), lambda x: (x + 3) % 5),
+    Terms("shifted_more", lambda x: build.binary(Ops.SHR, _up(x), 1), lambda x: (x + 3) >> 1),
+    Terms("accumulated_on_more", lambda x: _accumulated(x, _up(x)), lambda x: x * x + x + 3),
+    Terms("shifted_one", lambda x: build.binary(Ops.SHL, _one(x), _up(x)), lambda x: 1 << (x + 3)),
+    Terms("quotients_of_one", lambda x: build.idiv(_one(x), x), lambda x: np.trunc(1 / x)),
+    Terms("maxima_with_one", lambda x: build.maximum(x, 1), lambda x: np.maximum(x, 1)),
+    Terms("bits_with_one", lambda x: build.either(x, 1), lambda x: x | 1),
+    Terms("flipped_bits", lambda x: build.binary(Ops.XOR, x, 1), lambda x: x ^ 1),
+    Terms("not_one", lambda x: _int(build.not_equal(x, 1)), lambda x: x != 1),
+    Terms("below_two", lambda x: _int(build.less(x, 2)), lambda x: x < 2),
+    Terms(
+        "chosen_one",
+        lambda x: build.where(build.not_equal(x, 0), x, _one(x)),
+        lambda x: np.where(x != 0, x, 1),
+    ),
+    Terms(
+        "one_below_two",
+        lambda x: build.where(build.less(x, 2), _one(x), x),
+        lambda x: np.where(x < 2, 1, x),
+    ),
+    # 0 times what is not finite, or divided by it, is NaN; that of a load may be.
+    Terms("float_products", lambda x: build.mul(x, _other(x)), lambda x: x * (x + 5), "float32"),
+    Terms("float_quotients", lambda x: build.binary(Ops.FDIV, x, x), lambda x: x / x, "float32"),
+    Terms("powers", lambda x: build.unary(Ops.EXP2, x), np.exp2, "float32"),
+    # -0 is 0, and its bits are not.
+    Terms(
+        "bits_of_negated",
+        lambda x: _bits(build.unary(Ops.NEG, x)),
+        lambda x: _float_bits(-x),
+        "float32",
+    ),
+)
+"""Terms that are not 0 there, or of which that is not known."""
