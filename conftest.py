@@ -46,8 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Sets marks before `-m` selects; cases count in the order of their collection.
 
     `sampled(every)`: but for the first of every `every` cases of a test function, they are slow.
-    `quick`: the first case of each function that is neither slow nor `long`; coverage is that of
-    these, as the others run the same code on more cases.
+    `quick`: the first case of each function that is neither slow nor `long`; of a `table` every
+    case. Coverage is that of these, as the others run the same code on more cases.
     """
     seen: Counter[str] = Counter()
     begun: set[str] = set()
@@ -60,7 +60,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.slow)
             seen[function] += 1
         takes_long = any(item.get_closest_marker(name) for name in ("slow", "long"))
-        if function not in begun and not takes_long:
+        is_first = function not in begun or item.get_closest_marker("table") is not None
+        if is_first and not takes_long:
             item.add_marker(pytest.mark.quick)
             begun.add(function)
     shard = config.getoption("--shard")

@@ -104,6 +104,7 @@ LITERALS = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("node", "span"), LITERALS, ids=[str(n) for n in range(len(LITERALS))])
 def test_literal(node, span):
     assert bounds(node) == span

@@ -23,6 +23,7 @@ def size(value: int) -> UOp:
     return build.const(index, value)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("expression", "value"),
     [

@@ -234,11 +234,13 @@ def test_dialects():
     assert Dialect.PROGRAM not in OP_TABLE[Ops.REDUCE].dialects
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("good", GOOD, ids=repr)
 def test_accepts(good):
     assert OP_TABLE[good.op].check(good) is None
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("bad", "problem"), BAD, ids=[problem for _, problem in BAD])
 def test_refuses(bad, problem):
     found = OP_TABLE[bad.op].check(bad)

@@ -115,6 +115,7 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("pattern", "node", "times"), PATTERNS, ids=[str(n) for n in range(len(PATTERNS))]
 )

@@ -327,11 +327,13 @@ REFUSES = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("name", "node", "gives"), FIRES, ids=[each[0] for each in FIRES])
 def test_fires(name, node, gives):
     assert RULES[name](node) is gives
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("name", "node"), REFUSES, ids=[each[0] for each in REFUSES])
 def test_refuses(name, node):
     assert RULES[name](node) is None

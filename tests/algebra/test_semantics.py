@@ -132,6 +132,7 @@ LITERALS = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("op", "dtype", "values", "gives"), LITERALS)
 def test_literal(op, dtype, values, gives):
     assert same(fold(op, dtype, values), gives)
@@ -151,6 +152,7 @@ COMPARISONS = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("op", "source", "values", "gives"), COMPARISONS)
 def test_comparison(op, source, values, gives):
     assert fold(op, truth, values, (source, source)) is gives
@@ -207,6 +209,7 @@ CASTS = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("source", "target", "value", "gives"), CASTS)
 def test_cast(source, target, value, gives):
     value = float(np.array(value, numpy_dtype(source))) if source.is_float else value
@@ -256,6 +259,7 @@ def awkward(dtype):
     return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats, index], ids=lambda each: each.name)
 def test_nothing_warns_and_types_stay(dtype):
     first, second = awkward(dtype)

@@ -193,6 +193,7 @@ TABLE = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("node", "gives"), TABLE.values(), ids=TABLE)
 def test_simplifies_to(node, gives):
     assert simplify(node) is gives
@@ -231,6 +232,7 @@ UNDER_CONDITIONS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("node", "conditions", "gives"), UNDER_CONDITIONS.values(), ids=UNDER_CONDITIONS
 )

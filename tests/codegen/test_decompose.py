@@ -249,6 +249,7 @@ def test_a_kernel_without_small_floats_stays_as_it_is() -> None:
 TRAPPING = dataclasses.replace(EMULATING, division_traps=True)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", [Ops.IDIV, Ops.MOD])
 def test_guarded_divisions_keep_their_semantics(dtype: DType, op: Ops) -> None:
@@ -291,6 +292,7 @@ def specials(dtype: DType) -> Array:
     return np.array([*edges, *(-edge for edge in edges), np.nan], numpy_dtype(dtype))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "dtype", [*dtypes.ints, dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name
 )
@@ -464,6 +466,7 @@ def test_every_op_takes_vectors_of_small_floats(
     assert {node.dtype.lanes for node in decomposed(value, device).toposort()} <= {1, 4}
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("other", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)

@@ -130,6 +130,7 @@ REFUSED: list[tuple[str, str, Make | UOp]] = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("device", "field", "kernel"), REFUSED)
 def test_what_is_not_declared_is_refused_with_the_field(
     device: str, field: str, kernel: Make | UOp

@@ -67,6 +67,7 @@ def test_iota_gives_the_numbers_of_elements_and_0_where_masked() -> None:
     assert got.tolist() == [0, 0, 0, 0, 3, 0, 1, 4, 0, 2, 5, 0]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("dtype", [*dtypes.ints, *dtypes.floats], ids=lambda d: d.name)
 def test_maximum_of_negatives(dtype: DType) -> None:
     low = 0 if dtype.is_unsigned else -3

@@ -86,6 +86,7 @@ def agrees(ast: UOp, contents: Mapping[int, np.ndarray], bindings: Mapping[str, 
     assert (again.ast, again.shape) == (form.ast, form.shape)
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_kernels_of_the_corpus_keep_their_value(kernel: CorpusKernel) -> None:

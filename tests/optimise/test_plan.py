@@ -298,6 +298,7 @@ def test_any_numbers_are_refused_and_never_break(op: OptOp, capabilities: Capabi
 WRONG_NUMBERS = [True, 1.0, 0.5, "0", None, float("nan"), [1]]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ["axis", "arg", "level", "mode"])
 @pytest.mark.parametrize("value", WRONG_NUMBERS, ids=repr)
 def test_an_optimisation_has_integers(name: str, value: object) -> None:
@@ -344,6 +345,7 @@ def test_text_of_optimisations() -> None:
     assert opts_text((Opt(OptOp.NOLOCALS),)) == "NOLOCALS(0, 0)"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "text",
     [

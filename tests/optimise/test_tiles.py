@@ -257,6 +257,7 @@ def covers(tile: MatrixTile, operand: Operand, layout: FragmentLayout) -> bool:
     return dict(coverage(layout, operand.axes)) == expected
 
 
+@pytest.mark.table
 @pytest.mark.sampled(4)
 @every_tile
 @pytest.mark.parametrize("operand", Operand)
@@ -364,6 +365,7 @@ def small(**changes: object) -> MatrixTile:
     return MatrixTile(**(members | changes))  # type: ignore[arg-type]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -408,6 +410,7 @@ def test_what_is_no_tile_is_refused(changes: dict[str, object], message: str) ->
     assert message in str(caught.value)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", ["k", "k0", "k01", "2", "x1", "k1x", "k-1", "", "k99999"])
 def test_what_is_no_bit_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="tile"):

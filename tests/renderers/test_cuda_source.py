@@ -123,6 +123,7 @@ CASTS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("source", "target"), CASTS, ids=str)
 def test_casts_of_halves_round_once(source: DType, target: DType) -> None:
     assert value_text(build.cast(loaded(1, source), target)) == CASTS[source, target]
@@ -285,6 +286,7 @@ def test_every_tile_of_nvidia_has_a_text() -> None:
     assert list(TILE_TEXTS) == [tile.name for tile in GROUPS["NVIDIA_SM80"]]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", TILE_TEXTS)
 def test_tiles_are_instructions_on_packed_registers(name: str) -> None:
     shape, types, registers = TILE_TEXTS[name]

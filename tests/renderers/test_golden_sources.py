@@ -262,6 +262,7 @@ def test_a_program_that_does_not_hold_together_is_refused(language: str) -> None
 
 
 # LLVM aborts the whole process on a function without a name.
+@pytest.mark.table
 @pytest.mark.parametrize("name", ["", "1a", "a b", 'a"b', "llvm.sqrt.f32", "caf\u00e9", "x" * 256])
 @pytest.mark.parametrize("language", sorted(RENDERERS))
 def test_names_that_no_function_can_have(language: str, name: str) -> None:
@@ -334,6 +335,7 @@ def test_a_loop_that_may_not_run_tests_first() -> None:
 
 
 # Of OpenCL C, CUDA C and WGSL, too: the prefix makes all of them harmless.
+@pytest.mark.table
 @pytest.mark.parametrize(
     "name",
     ["int", "for", "_Bool", "float32x4", "sqrt", "main", "rotate", "__global", "fn", "float4"],

@@ -93,6 +93,7 @@ def test_a_whole_kernel() -> None:
     assert "  int group_1 = group_id.y;\n" in text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [
@@ -120,6 +121,7 @@ def test_literals(value: ConstType, dtype: DType, text: str) -> None:
     assert body(stored(build.const(dtype, value))) == [f"data0[0] = {text};"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("op", "dtype", "text"),
     [
@@ -141,6 +143,7 @@ def test_operations(op: Ops, dtype: DType, text: str) -> None:
     assert text in body(stored(comparison, dtype, dtype))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("make", "source", "text"),
     [

@@ -80,12 +80,14 @@ INTEGER = {
 TYPES = (I16, U16, INT, U32, I64, U64)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("op", INTEGER, ids=lambda op: op.name)
 def test_integers(op: Ops) -> None:
     found = tuple(opcodes(applied(op, dtype)) for dtype in TYPES)
     assert found == tuple([word] for word in INTEGER[op])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("op", INTEGER, ids=lambda op: op.name)
 def test_integers_of_8_bits_stay_extended(op: Ops) -> None:
     """What stays in the range of 8 bits needs no extension; a division by 0 gives anything."""
@@ -148,6 +150,7 @@ def test_bfloat16_before_sm_90_is_computed_in_float32() -> None:
     assert opcodes(build.cast(loaded(1, F64), BF16), 80) == words
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("dtype", "less", "differs"),
     [
@@ -304,6 +307,7 @@ CASTS: dict[tuple[DType, DType], str] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("have", "want"), CASTS, ids=str)
 def test_casts(have: DType, want: DType) -> None:
     assert " ".join(opcodes(build.cast(loaded(1, have), want))) == CASTS[have, want]
@@ -319,6 +323,7 @@ def test_a_bool_is_one_or_zero_of_its_type() -> None:
     assert int(values[zero], 0) == 0
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("have", "want", "words"),
     [
@@ -363,6 +368,7 @@ def test_only_what_the_flag_allows_may_be_contracted(flag: int, rounding: str) -
         assert loose not in text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [
@@ -401,6 +407,7 @@ def gated(dtype: DType, lanes: int = 1) -> Program:
     return programs.program("gated", build.store(build.index(out, place), value, gate))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("dtype", "word"),
     [
@@ -577,6 +584,7 @@ def test_every_tile_of_nvidia_is_in_the_table() -> None:
     assert set(MMA) == {tile.name for tile in GROUPS["NVIDIA_SM80"]}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", MMA)
 def test_tiles(name: str) -> None:
     shape, types, counts = MMA[name]

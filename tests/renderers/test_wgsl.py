@@ -85,6 +85,7 @@ def test_strict_floats_are_opaque_and_relaxed_ones_are_not() -> None:
         assert "opaque" not in RENDERER.render(subject)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [

@@ -241,6 +241,7 @@ def test_what_was_accepted_before_does_not_let_its_equals_in() -> None:
         ShapeTracker.from_shape((12, True))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "argument", "message"),
     [

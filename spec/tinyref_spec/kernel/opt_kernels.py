@@ -407,7 +407,7 @@ def symbolic_repeated(dtype: DType) -> Subject:
     return Subject(kernel, [None, x], [_as(dtype, np.full(6, x[:value].sum()))], {"n": value})
 
 
-FORMS: dict[str, Form] = {
+_NAMED: dict[str, Form] = {
     form.__name__: form
     for form in (
         *(add, transpose, prime, outer, padded, multi_view, two_outputs, smaller_output),
@@ -418,4 +418,8 @@ FORMS: dict[str, Form] = {
         *(shifted_sum, scaled_sum, sum_in_place, square, symbolic_row_sums, symbolic_columns),
         *(symbolic_repeated, gathered_product),
     )
-} | {each.form: functools.partial(_sum_of, each) for each in (*ZERO_BEYOND, *OTHER_BEYOND)}
+}
+_SUMS: dict[str, Form] = {
+    each.form: functools.partial(_sum_of, each) for each in (*ZERO_BEYOND, *OTHER_BEYOND)
+}
+FORMS: dict[str, Form] = {**_NAMED, **_SUMS}
