@@ -1,4 +1,4 @@
-"""What the README and the map say is so: its code runs, its commands and its files exist."""
+"""What the README, the recipes and the map say is so: code runs, commands and files exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tinyref.cli.entry import run
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
-COMMANDS = re.findall(r"^\| `tinyref ([^`]+)` \|", README, re.MULTILINE)
+RECIPES = (ROOT / "docs" / "recipes.md").read_text()
+COMMANDS = re.findall(r"^\| `tinyref ([^`]+)` \|", RECIPES, re.MULTILINE)
+BLOCKS = re.findall(r"```sh\n(.*?)```", RECIPES, re.DOTALL)
 FILES = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", ARCHITECTURE)
 
 
@@ -42,6 +44,21 @@ def test_every_command_of_the_table_exists(
     # Options are read before --help is answered, so that a wrong one is an error.
     assert run([*words, "--help"]) == 0
     assert "Usage: tinyref" in capsys.readouterr().out
+
+
+def test_the_readme_is_one_screen() -> None:
+    assert len(README.splitlines()) <= 60
+    for name in re.findall(r"\]\(([\w./-]+)\)", README):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_commands_of_the_recipes_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for block in BLOCKS for line in block.splitlines()]
+    commands = re.findall(r"tinyref ([^&\n]+)", "\n".join(lines))
+    assert len(commands) >= 5
+    for command in commands:
+        assert run([*shlex.split(command), "--help"]) == 0, command
+    capsys.readouterr()
 
 
 def test_the_two_commands_are_those_of_ci() -> None:

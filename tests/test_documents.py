@@ -1,0 +1,73 @@
+"""Pages with sessions of Python, in torch and numpy too, and with what `tinyref explain` prints."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tinyref.cli.entry import run
+
+DOCS = Path(__file__).parent.parent / "docs"
+# The name of an exception is compared, with its module and its words.
+OPTIONS = doctest.FAIL_FAST
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["differences.md", "migration.md"])
+def test_the_sessions_of_a_page(name: str) -> None:
+    pytest.importorskip("torch", reason="the peer is not installed")
+    failed, tried = doctest.testfile(str(DOCS / name), module_relative=False, optionflags=OPTIONS)
+    assert tried >= 10
+    assert failed == 0
+
+
+def test_a_session_that_is_wrong_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n>>> 1 + 1\n3\n\n```\n")
+    assert doctest.testfile(str(page), module_relative=False).failed == 1
+
+
+EXPLAINED = "(Tensor([[1.0, 2.0], [3.0, 4.0]]) * 2).sum(axis=1)"
+STAGE = re.compile(r"^== (?:kernel 1, \w+: )?([\w ]+?)(?:[:,] .*| for CPU)?$", re.MULTILINE)
+
+
+def stages(text: str) -> dict[str, str]:
+    """What `tinyref explain` prints, by the name of the stage."""
+    parts = STAGE.split(text)
+    return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def with_stages(page: str, made: dict[str, str]) -> str:
+    def block(found: re.Match[str]) -> str:
+        return f"{found[1]}\n```text\n{made[found[2]]}\n```\n<!-- end -->"
+
+    pattern = r"(<!-- ([\w ]+): tests/test_documents.py --update-golden -->)\n.*?<!-- end -->"
+    return re.sub(pattern, block, page, flags=re.DOTALL)
+
+
+def test_the_stages_are_what_explain_prints(
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    needs_device: Callable[[str], None],
+) -> None:
+    needs_device("CPU")
+    assert run(["explain", EXPLAINED, "--device", "CPU"]) == 0
+    made = stages(capsys.readouterr().out)
+    path = DOCS / "compiler.md"
+    page = path.read_text()
+    assert f"`{EXPLAINED}`" in page
+    wanted = with_stages(page, made)
+    assert len(re.findall("<!-- end -->", page)) == len(re.findall("```text\n", wanted)) == 6
+    if request.config.getoption("--update-golden"):
+        path.write_text(wanted)
+    assert path.read_text() == wanted, "pytest --update-golden writes the blocks anew"
+
+
+def test_a_stage_that_differs_is_seen() -> None:
+    page = "<!-- plan: tests/test_documents.py --update-golden -->\nstale\n<!-- end -->"
+    assert "new" in with_stages(page, {"plan": "new"})
+    assert "stale" not in with_stages(page, {"plan": "new"})
