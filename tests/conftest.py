@@ -16,6 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the golden files after a wanted change",
     )
+    parser.addoption(
+        "--screenshots",
+        type=Path,
+        help="where to keep pictures of the pages that a day of docs/tests opens",
+    )
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.cli.entry import run
+from tinyref_conformance.statuses import Status
 
 DOCS = Path(__file__).parent.parent / "docs"
 # The name of an exception is compared, with its module and its words.
@@ -31,13 +32,19 @@ def test_a_session_that_is_wrong_is_seen(tmp_path: Path) -> None:
     assert doctest.testfile(str(page), module_relative=False).failed == 1
 
 
+def test_every_status_of_a_report_is_explained() -> None:
+    page = (DOCS / "report.md").read_text()
+    assert [one.value for one in Status if f"| {one.value} | {one.sentence}" not in page] == []
+
+
 EXPLAINED = "(Tensor([[1.0, 2.0], [3.0, 4.0]]) * 2).sum(axis=1)"
 STAGE = re.compile(r"^== (?:kernel 1, \w+: )?([\w ]+?)(?:[:,] .*| for CPU)?$", re.MULTILINE)
 
 
 def stages(text: str) -> dict[str, str]:
     """What `tinyref explain` prints, by the name of the stage."""
-    parts = STAGE.split(text)
+    # Buffers are numbered over all of a process.
+    parts = STAGE.split(re.sub(r"(Buffer\{.*number=)\d+", r"\g<1>0", text))
     return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 

@@ -9,7 +9,11 @@ from tinyref_conformance.accuracy import page
 
 
 def report(device: str, query: str = "isa", **errors: tuple[float, float]) -> dict[str, object]:
-    rules = {"exp2": "Within 3 ULP of it.", "neg": "Exact: the bits.", "log2": "Within 3 ULP of it."}
+    rules = {
+        "exp2": "Within 3 ULP of it.",
+        "neg": "Exact: the bits.",
+        "log2": "Within 3 ULP of it.",
+    }
     return {
         "certificate": {"device": device, "query": query, "device_versions": {"driver": "2.1"}},
         "rows": [

@@ -17,8 +17,9 @@ from tinyref_spec.level_pages import table
 Report = dict[str, Any]
 HEAD = """# Accuracy
 
-The largest error in ULP of the result's type, from the correctly rounded value, and in parentheses that which 99 of 100
-results are within. 0 is exact, - is not measured. Limits are those of the [specification](spec/limits.md).
+The largest error in ULP of the result's type, from the correctly rounded value, and in parentheses
+that which 99 of 100 results are within. 0 is exact, - is not measured. Limits are those of the
+[specification](spec/limits.md).
 
 Made by `python -m tinyref_conformance.accuracy docs/accuracy.md REPORT.json...` of the reports of
 `tinyref conform --profile full --device NAME --query 'QUERY'`; edit nothing here.

@@ -1,0 +1,119 @@
+"""The days of docs/tests: files, commands, and what must be visible in terminal and browser."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+DAYS = [
+    DOCS / "getting-started.md",
+    *(path for path in sorted((DOCS / "tests").glob("*.md")) if path.stem != "README"),
+]
+CHROMIUM = shutil.which("chromium")
+_BLOCK = re.compile(r"^```(python|console|page)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# file: (\S+)\n")
+_EXIT = re.compile(r"\(exit code (\d+)\)")
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def missing(printed: str, lines: list[str]) -> list[str]:
+    """The lines that are not shown, in this order."""
+    rest = words(printed)
+    absent = []
+    for line in lines:
+        _, found, after = rest.partition(words(line))
+        rest = after if found else rest
+        absent += [] if found else [line]
+    return absent
+
+
+def run_commands(block: str, folder: Path) -> None:
+    """Runs each command, and looks for the lines below it."""
+    environment = {**os.environ, "COLUMNS": "200"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, *lines = part.splitlines()
+        (code,) = [int(number) for number in _EXIT.findall(part)] or [0]
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        printed = done.stdout
+        assert done.returncode == code, f"{command}\n{printed}"
+        shown = [line for line in lines if not _EXIT.match(line)]
+        assert missing(printed, shown) == [], f"{command}\n{printed}"
+
+
+def look_at(block: str, folder: Path, screenshots: Path | None) -> None:
+    """Opens a page in a browser, and looks for words."""
+    if CHROMIUM is None:
+        return
+    name, *lines = block.splitlines()
+    address = f"file://{folder / name}"
+    browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"]
+    browser.append("--virtual-time-budget=5000")
+    dumped = subprocess.run(
+        [*browser, "--dump-dom", address], capture_output=True, text=True, check=True
+    )
+    body = re.sub(r"(?s)<(script|style|template)\b.*?</\1>", " ", dumped.stdout)
+    text = words(html.unescape(re.sub(r"<[^>]+>", " ", body)))
+    assert [line for line in lines if words(line) not in text] == [], name
+    if screenshots is not None:
+        picture = screenshots.resolve() / f"{folder.name}-{Path(name).stem}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([*browser, f"--screenshot={picture}", address], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("day", DAYS, ids=lambda path: path.stem)
+def test_a_day(day: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = tmp_path / day.stem
+    folder.mkdir()
+    screenshots = request.config.getoption("--screenshots")
+    blocks = _BLOCK.findall(day.read_text())
+    assert len(blocks) > 3
+    for kind, block in blocks:
+        if kind == "console":
+            run_commands(block, folder)
+        elif kind == "page":
+            look_at(block, folder, screenshots)
+        else:
+            name = _FILE.match(block)
+            assert name is not None, f"{day.name}: a block without the name of its file"
+            (folder / name[1]).write_text(block[name.end() :])
+
+
+def test_what_is_not_visible_is_seen(tmp_path: Path) -> None:
+    assert missing("a  b\nc d", ["a b", "d"]) == []
+    assert missing("one\ntwo", ["two", "one"]) == ["one"]
+    run_commands("$ echo right\nright\n", tmp_path)
+    with pytest.raises(AssertionError, match="echo wrong"):
+        run_commands("$ echo wrong\nright\n", tmp_path)
+    with pytest.raises(AssertionError, match="exit 3"):
+        run_commands("$ exit 3\n", tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_what_a_page_does_not_show_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<p>shown</p><script>hidden</script>")
+    look_at("page.html\nshown\n", tmp_path, None)
+    with pytest.raises(AssertionError, match=r"page\.html"):
+        look_at("page.html\nhidden\n", tmp_path, None)
