@@ -153,11 +153,9 @@ def _expectations(request: Request, suite: Suite) -> known.Expectations:
 
 def _with_differences(own: known.Expectations, suite: Suite) -> known.Expectations:
     """The expectations with what a library that is judged defines otherwise, wherever it runs."""
-    path = suite.differences(own.device)
-    if path is None:
-        return own
-    found = expectations_file.load(path, path.stem)
-    return replace(own, entries=(*own.entries, *found.entries))
+    paths = suite.differences(own.device)
+    found = [expectations_file.load(path, path.stem) for path in paths]
+    return replace(own, entries=(*own.entries, *(each for one in found for each in one.entries)))
 
 
 def as_sequence(request: Request, text: str) -> Request:

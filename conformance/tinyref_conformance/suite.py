@@ -52,11 +52,10 @@ class Suite:
 
         return clause(label).sentence
 
-    def differences(self, name: str) -> Path | None:
-        """The expectations file of what is defined otherwise on that device; None for a backend."""
+    def differences(self, name: str) -> list[Path]:
+        """The expectations files of what is defined otherwise there; none for a backend."""
         own = getattr(self.module, "differences", None)
-        path = None if own is None else Path(own(name))
-        return path if path is not None and path.exists() else None
+        return [] if own is None else list(own(name))
 
     def open_device(self, name: str, second: str = "") -> Any:
         """The device under test; lets out the error of a device that does not open.

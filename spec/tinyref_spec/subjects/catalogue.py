@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref.device import CORE_OPS, Capabilities
+from tinyref.folders import file_name
 from tinyref_spec.case import Case, Measurement, NotOfferedError, Profile, Row, Rung
 from tinyref_spec.catalogue import all_rows
 from tinyref_spec.catalogue import suite_hash as suite_hash  # of all rows, these among them
@@ -84,8 +85,9 @@ def open_device(name: str) -> SubjectDevice:
     return SubjectDevice(name)
 
 
-def differences(name: str) -> Path:
-    """The expectations file with what the library defines otherwise; there may be none."""
+def differences(name: str) -> list[Path]:
+    """The expectations files with what the library defines otherwise, everywhere or just there."""
     found = parse_subject(name)
     library = found.array_module if found.is_array_api else "torch"
-    return Path(__file__).parent / f"{library}.toml"
+    paths = (Path(__file__).parent / f"{each}.toml" for each in (library, file_name(name)))
+    return [path for path in paths if path.exists()]

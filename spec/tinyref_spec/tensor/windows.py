@@ -426,7 +426,9 @@ FUNCTIONS: tuple[Function, ...] = (
             _max(
                 (1, 1, 4, 4),
                 Sliding.over((3, 2), 2, padding=_UNEVEN),
-                "F.max_pool2d(F.pad(x, (0, 1, 2, 0), value=-1000), (3, 2), 2)",
+                # Less than any element of its type, which none of the tables has.
+                "F.max_pool2d(F.pad(x, (0, 1, 2, 0), value=0 if x.dtype is torch.uint8 else -1000)"
+                ", (3, 2), 2)",
             ),
             _places((1, 2, 4, 6), Sliding.over((2, 2), None)),
             _places((1, 2, 5, 6), Sliding.over((3, 3), 2, padding=1)),
