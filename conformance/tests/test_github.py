@@ -9,12 +9,12 @@ import pytest
 from reports_of import failing, report_of
 
 from tinyref.errors import UserError
-from tinyref_conformance.reports.github import annotations, write_summary
+from tinyref_conformance.reports.github import workflow_commands, write_summary
 from tinyref_conformance.statuses import Status
 
 
 def test_a_good_run_is_a_notice() -> None:
-    text = annotations(report_of(("isa.add.int32.0", Status.PASS)))
+    text = workflow_commands(report_of(("isa.add.int32.0", Status.PASS)))
     assert text == "::notice title=verdict::FAKE conforms to the quick profile\n"
 
 
@@ -25,7 +25,7 @@ def test_each_cause_is_an_error_with_the_command_that_shows_it() -> None:
         problems=("the disk was full",),
         reductions=["only shard 1/2"],
     )
-    lines = annotations(found).splitlines()
+    lines = workflow_commands(found).splitlines()
     assert lines[0] == "::error title=the run::the disk was full"
     assert lines[1].startswith("::error title=every operation%3A isa.mul.int32::2 cases: ")
     assert lines[1].endswith("%0Atinyref conform --query isa.mul.int32.0")
@@ -38,7 +38,7 @@ def test_each_cause_is_an_error_with_the_command_that_shows_it() -> None:
 def test_more_causes_than_github_shows_are_counted() -> None:
     words = "abcdefghijklmnop"
     found = report_of(*(failing(f"isa.{word}.int32.0", f"wrong {word * 9}") for word in words))
-    lines = annotations(found).splitlines()
+    lines = workflow_commands(found).splitlines()
     errors = [line for line in lines if line.startswith("::error")]
     assert len(errors) == 11
     assert errors[9] == "::error title=more failures::7 more causes are in the summary of the job"

@@ -282,9 +282,9 @@ def _measure(request: Request, form: str) -> int:
 
 
 def _print_for_github(report: Report) -> None:
-    from tinyref_conformance.reports.github import annotations, write_summary
+    from tinyref_conformance.reports.github import workflow_commands, write_summary
 
-    print(annotations(report), end="")
+    print(workflow_commands(report), end="")
     write_summary(report)
 
 

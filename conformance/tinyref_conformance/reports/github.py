@@ -16,7 +16,7 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 MAX_ERRORS = 10
 
 
-def annotations(report: Report) -> str:
+def workflow_commands(report: Report) -> str:
     """A workflow command a group of failures, the lowest rung first, and a line of what is left."""
     return "".join(f"{line}\n" for line in _lines(report))
 
