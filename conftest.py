@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import zlib
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from tinyref.workers.machine import GARBAGE_THRESHOLD
 from tinyref_conformance.plan import Shard
 
 # What tests of several rooms build and check: importable by their names.
@@ -39,6 +42,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def shard_number(node_id: str, count: int) -> int:
     """Which of `count` shards (from 1) a test is in: the same on every machine and Python."""
     return zlib.crc32(node_id.encode()) % count + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects without the garbage collector, which would look at all that is kept again and again.
+
+    What was collected stays to the end, so no collection of a test need walk over it either.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(*GARBAGE_THRESHOLD)
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

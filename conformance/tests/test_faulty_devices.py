@@ -208,33 +208,38 @@ def test_all_faulty_devices_are_caught_on_the_right_rungs(part: int) -> None:
     assert {caught.faulty.name for caught in found.caught} == set(devices)
 
 
+RUNG_OF = {
+    "WrongGroupIndex": "index",
+    "IdleSynchronize": "loops and reduces",
+    "EarlyCopies": "loops and reduces",
+    "EarlyEvents": "loops and reduces",
+    "LostReaders": "loops and reduces",
+    "NoSeconds": "loops and reduces",
+    "ConstantSeconds": "loops and reduces",
+    "NegativeSeconds": "loops and reduces",
+    "ContractedProducts": "every operation",
+    "ReassociatedSums": "every operation",
+    "ReversedVectors": "vectors",
+    "EmptyLoop": "loops and reduces",
+    "WrongItemIndex": "groups and barriers",
+    "MissingBarrier": "groups and barriers",
+}
+# Those of one test share the run of the healthy device: a fault of each kind is not slow.
+SHORT = ["WrongGroupIndex", "ConstantSeconds", "WrongItemIndex"]
+OTHERS = [name for name in RUNG_OF if name not in SHORT]
+
+
 @pytest.mark.long
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
-    ("name", "rung"),
-    [
-        ("WrongGroupIndex", "index"),
-        ("IdleSynchronize", "loops and reduces"),
-        ("EarlyCopies", "loops and reduces"),
-        ("EarlyEvents", "loops and reduces"),
-        ("LostReaders", "loops and reduces"),
-        ("NoSeconds", "loops and reduces"),
-        ("ConstantSeconds", "loops and reduces"),
-        ("NegativeSeconds", "loops and reduces"),
-        ("ContractedProducts", "every operation"),
-        ("ReassociatedSums", "every operation"),
-        ("ReversedVectors", "vectors"),
-        ("EmptyLoop", "loops and reduces"),
-        ("WrongItemIndex", "groups and barriers"),
-        ("MissingBarrier", "groups and barriers"),
-    ],
+    "names",
+    [SHORT, *(pytest.param(OTHERS[part::3], marks=pytest.mark.slow) for part in range(3))],
 )
-def test_a_fault_of_launches_shows_on_its_rung_and_not_below(name: str, rung: str) -> None:
-    found = score(only=name, query=f"{PLAIN},{LAUNCHES},isa.sequence.*", jobs=1)
+def test_a_fault_of_launches_shows_on_its_rung_and_not_below(names: list[str]) -> None:
+    devices = {name: FAULTY_DEVICES[name] for name in names}
+    found = score(query=f"{PLAIN},{LAUNCHES},isa.sequence.*", jobs=1, devices=devices)
     check(found)
-    (caught,) = found.caught
-    assert caught.rung is not None
-    assert caught.rung.title == rung
+    rungs = {caught.faulty.name: caught.rung and caught.rung.title for caught in found.caught}
+    assert rungs == {name: RUNG_OF[name] for name in names}
 
 
 def measured(device: str, case: str) -> Measurement:

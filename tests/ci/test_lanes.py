@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -99,33 +99,70 @@ class Skipped(Exception):  # noqa: N818  it is no error
     """What a session of nox raises that is skipped."""
 
 
-def collected(folder: Path, *options: str) -> set[str]:
-    """The tests of a folder that these options choose."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *options], cwd=folder, check=False, capture_output=True, text=True
-    )
-    assert done.returncode in (0, 5), done.stdout + done.stderr
-    return {line for line in done.stdout.splitlines() if "::" in line}
+# Every choice of tests in one child, as a start of pytest takes longer than a collection.
+COLLECT = """
+import contextlib, io, json, sys
+import pytest
+
+class Noted:
+    def pytest_collection_finish(self, session):
+        self.ids = [item.nodeid for item in session.items]
+
+def collect(options):
+    noted, said = Noted(), io.StringIO()
+    noted.ids = []
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *options], [noted])
+    return {"code": code, "ids": noted.ids, "said": said.getvalue()}
+
+print(json.dumps([collect(each) for each in json.loads(sys.argv[1])]))
+"""
+CHOICES: dict[str, list[str]] = {
+    "all": ["tests"],
+    "default": ["tests", "-m", "not slow"],
+    "quick": ["tests", "-m", "quick"],
+    **{
+        name: ["tests", "-m", "slow", *shard]
+        for name, shard in {
+            "slow": [],
+            **{f"{number}/3": ["--shard", f"{number}/3"] for number in (1, 2, 3)},
+        }.items()
+    },
+    **{text: ["--shard", text] for text in ("0/3", "4/3", "x", "1/")},
+}
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small suite with the conftest and the settings of this one."""
+def collections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What pytest says to each choice, of a small suite with the conftest and settings of this."""
     folder = tmp_path_factory.mktemp("suite")
     for name in ("conftest.py", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     (folder / "tests").mkdir()
     (folder / "tests" / "test_small.py").write_text(SUITE)
     (folder / "tests" / "test_other.py").write_text(OTHER)
-    return folder
+    command = [sys.executable, "-c", COLLECT, json.dumps(list(CHOICES.values()))]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return dict(zip(CHOICES, json.loads(done.stdout), strict=True))
 
 
-def test_every_test_is_in_one_of_the_two_lanes(suite: Path) -> None:
-    everything = collected(suite, "tests")
+@pytest.fixture
+def chosen(collections: dict[str, dict[str, Any]]) -> Callable[[str], set[str]]:
+    """The tests of a choice."""
+
+    def tests(name: str) -> set[str]:
+        found = collections[name]
+        assert found["code"] in (0, 5), found["said"]
+        return set(found["ids"])
+
+    return tests
+
+
+def test_every_test_is_in_one_of_the_two_lanes(chosen: Callable[[str], set[str]]) -> None:
+    everything = chosen("all")
     assert len(everything) == 22
-    default = collected(suite, "tests", "-m", "not slow")
-    thorough = collected(suite, "tests", "-m", "slow")
+    default = chosen("default")
+    thorough = chosen("slow")
     assert default | thorough == everything
     assert default & thorough == set()
     sampled = {f"tests/test_small.py::test_sampled[{case}]" for case in (1, 2, 4, 5, 7, 8)}
@@ -135,22 +172,19 @@ def test_every_test_is_in_one_of_the_two_lanes(suite: Path) -> None:
     }
 
 
-def test_the_first_case_of_each_test_is_quick(suite: Path) -> None:
+def test_the_first_case_of_each_test_is_quick(chosen: Callable[[str], set[str]]) -> None:
     """The first that is neither slow nor long."""
-    quick = {
+    assert chosen("quick") == {
         "tests/test_small.py::test_sampled[0]",
         "tests/test_small.py::test_first_is_slow[1]",
         "tests/test_small.py::test_cases[0]",
         "tests/test_other.py::test_slow",
     }
-    assert collected(suite, "tests", "-m", "quick") == quick
 
 
-def test_the_shards_are_the_whole_and_share_nothing(suite: Path) -> None:
-    everything = collected(suite, "tests", "-m", "slow")
-    shards = [
-        collected(suite, "tests", "-m", "slow", "--shard", f"{number}/3") for number in (1, 2, 3)
-    ]
+def test_the_shards_are_the_whole_and_share_nothing(chosen: Callable[[str], set[str]]) -> None:
+    everything = chosen("slow")
+    shards = [chosen(f"{number}/3") for number in (1, 2, 3)]
     assert set().union(*shards) == everything
     assert sum(len(shard) for shard in shards) == len(everything)
 
@@ -167,11 +201,10 @@ def test_shards_are_the_same_everywhere(pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "x", "1/"])
-def test_a_shard_that_is_none_is_refused(suite: Path, text: str) -> None:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--shard", text]
-    done = subprocess.run(command, cwd=suite, check=False, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert f"got {text!r}" in done.stderr or f"invalid parse value: {text!r}" in done.stderr
+def test_a_shard_that_is_none_is_refused(collections: dict[str, dict[str, Any]], text: str) -> None:
+    found = collections[text]
+    assert found["code"] == 4, found["said"]
+    assert f"got {text!r}" in found["said"] or f"invalid parse value: {text!r}" in found["said"]
 
 
 def test_the_default_checks(noxfile: ModuleType) -> None:

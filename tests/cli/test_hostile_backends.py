@@ -18,7 +18,10 @@ CASE = "isa.binary.add.int32.special:0"
 # What `conform` exits with where the device does not open is that of a failure: it has a report.
 COMMANDS = {
     "devices": ["devices", DEVICE, "PYTHON"],
-    "conform": ["conform", "--device", DEVICE, "--query", CASE, "--jobs", "1", "--timeout", "2"],
+    "conform": [
+        *("conform", "--device", DEVICE, "--query", CASE, "--jobs", "1", "--timeout", "2"),
+        "--no-rerun-failures",
+    ],
     "fuzz": ["fuzz", "--device", DEVICE, "--kernels", "1", "--jobs", "1", "--timeout", "2"],
     "explain": ["explain", "Tensor([2, 3]) * 2", "--device", DEVICE],
     "bench": ["bench", "--row", "schedule.growth", "--repeats", "1"],

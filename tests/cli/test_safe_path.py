@@ -77,7 +77,12 @@ CASE = "isa.binary.add.int32.special:0"
         (["explain", "train.py", "--html", "t.html", "--device", "PYTHON"], "[3 6]"),
         (["fuzz", "--device", "backend:Mine", "--kernels", "2", "--jobs", "1"], "2 kernels"),
         (["fuzz", "harvest", "train.py", "--device", "PYTHON"], "wrote train-kernels.json: 1"),
-        (["bench", "--row", "compile", "--repeats", "1"], "compile.PYTHON"),
+        (["bench", "--row", "jit.replay", "--repeats", "1"], "jit.replay"),
+        pytest.param(
+            ["bench", "--row", "compile", "--repeats", "1"],
+            "compile.PYTHON",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             *(["bench", "--row", "lower", "--repeats", "1"], "lower.mean"), marks=pytest.mark.slow
         ),

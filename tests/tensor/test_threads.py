@@ -143,7 +143,7 @@ def switching():
 
 @pytest.mark.long
 def test_threads_that_switch_often_share_the_random_numbers(switching):
-    for _ in range(8):
+    for _ in range(3):
         draws(20)
 
 

@@ -10,11 +10,14 @@ ATTACHED = (["bench"], ["explain"], ["spec", "rules"])
 
 def main() -> None:
     """The console command `tinyref`."""
+    import gc
     import signal
     import sys
 
     from tinyref.cli.entry import EXIT_INTERRUPTED, run
+    from tinyref.workers.machine import GARBAGE_THRESHOLD
 
+    gc.set_threshold(*GARBAGE_THRESHOLD)
     arguments = sys.argv[1:]
     try:
         is_attached = any(arguments[: len(words)] == words for words in ATTACHED)

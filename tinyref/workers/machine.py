@@ -15,6 +15,9 @@ from pathlib import Path
 MEMORY_SHARE = 0.8
 # A worker holds a Python with numpy, a compiler and the buffers of a case.
 LEAST_WORKER_BYTES = 512 << 20
+# `gc.set_threshold` of a process of ours: it makes many objects that stay and few cycles, and with
+# Python's own figures a quarter of its start goes into looking for them.
+GARBAGE_THRESHOLD = (10_000, 20, 20)
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 

@@ -25,7 +25,11 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from tinyref.errors import printable
-from tinyref.workers.machine import memory_kills, seconds_without_processor
+from tinyref.workers.machine import (
+    GARBAGE_THRESHOLD,
+    memory_kills,
+    seconds_without_processor,
+)
 from tinyref.workers.messages import EXIT_ORPHANED, Channel, Message, Reader, frame
 
 __all__ = ["Channel", "Death", "Limits", "Message", "Pool", "WorkerProcess", "python_command"]
@@ -44,7 +48,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Python puts the folder of a script or, with -m, the current one before its own library: -P leaves
 # that out. What the parent imports from besides comes last, so that nothing there hides a module.
 _START = (
-    "import sys; _, module, folders, *words = sys.argv; sys.argv = [module, *words]; "
+    f"import gc, sys; gc.set_threshold(*{GARBAGE_THRESHOLD}); "
+    "_, module, folders, *words = sys.argv; sys.argv = [module, *words]; "
     f"sys.path += [each for each in folders.split({os.pathsep!r}) if each not in sys.path]; "
     "import runpy; runpy.run_module(module, run_name='__main__', alter_sys=True)"
 )
