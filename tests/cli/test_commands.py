@@ -33,6 +33,7 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     "command",
     [
         *("devices", "conform", "conform diff", "conform matrix", "conform faulty", "spec", "fuzz"),
+        *("conform merge", "conform verify"),
         *("fuzz replay", "fuzz show", "fuzz reduce", "fuzz keep", "fuzz corpus", "fuzz harvest"),
         *("fuzz corpus check", "fuzz corpus migrate", "fuzz score"),
         *("spec list", "spec show", "spec rules", "config", "explain", "bench"),
@@ -296,6 +297,18 @@ def test_a_query_means_the_same_in_spec_and_conform(capsys):
     assert wanted <= set(listed)
     assert run(["spec", "list", "isa.binary,isa.gone"]) == 2
     assert "no row matches 'isa.gone'" in capsys.readouterr().err
+
+
+def test_a_shell_is_told_what_may_come_next(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "complete -o default -F _tinyref_completion" in output(
+        capsys, "--show-completion", "bash"
+    )
+    monkeypatch.setenv("_TINYREF_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "tinyref conform m")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert output(capsys).split() == ["merge", "matrix"]
 
 
 @pytest.mark.long

@@ -42,7 +42,6 @@ Flags come from the environment (TINYREF_DEBUG=2); tinyref config lists them.
 app = typer.Typer(
     help=_HELP,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

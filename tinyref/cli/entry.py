@@ -15,6 +15,8 @@ from tinyref import __version__, config
 from tinyref.cli.terminal import plain_streams
 from tinyref.errors import TinyrefError, VerifyError, vendors_error
 
+# Set by the script that `tinyref --install-completion` gives to a shell.
+COMPLETION = "_TINYREF_COMPLETE"
 EXIT_FAILURES = 1
 EXIT_USAGE = 2
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
@@ -64,8 +66,11 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False)
     except SystemExit as error:
-        # Not standalone, typer leaves this way for one reason: nobody reads the output any more.
-        raise BrokenPipeError from error
+        # Not standalone, typer leaves so where a shell was told what may come next, and else for
+        # one reason: nobody reads the output any more.
+        if error.code and COMPLETION not in os.environ:
+            raise BrokenPipeError from error
+        code = error.code
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.Exit as error:
