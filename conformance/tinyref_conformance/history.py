@@ -7,19 +7,19 @@ with the failing case at the end, become shorter as long as it still fails.
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tinyref.workers.machine import seconds_of_children
 from tinyref.workers.processes import Cause, Death, Limits
 from tinyref.workers.service import OpeningError, Service
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Case
-from tinyref_spec.delta_debugging import ddmin
+from tinyref_spec.delta_debugging import shortest_ending
 
 # So many cases of a sequence are named in a message.
 MAX_NAMED = 3
@@ -45,13 +45,13 @@ class Trials:
         self.limits = limits
         self.seconds = seconds
         self.end = end
-        self._begin = _processor_seconds()
+        self._begin = seconds_of_children()
         # The cases before another one that failed after them, and not alone.
         self._known: list[Sequence[str]] = []
 
     @property
     def is_late(self) -> bool:
-        spent = _processor_seconds() - self._begin
+        spent = seconds_of_children() - self._begin
         return spent >= self.seconds or time.monotonic() >= self.end
 
     def run(self, sequence: Sequence[str]) -> Record | None:
@@ -84,49 +84,21 @@ class Trials:
     def shortest(self, before: Sequence[str], name: str) -> Sequence[str] | None:
         """The fewest of the cases before that make this one fail; None where all of them do not.
 
-        Sequences that explained another case come first. Then the last ones, as many as it takes:
-        the first of those is needed, and of the others delta debugging leaves what is. Where time
-        ends it is the shortest so far.
+        Sequences that explained another case come first, then those that `shortest_ending` tries.
         """
         for known in self._known:
             if set(known) <= set(before) and self._fails(known, name):
                 return known
-        last = self._last_ones(before, name)
-        if last is None:
-            return None
-        first, rest = last[:1], last[1:]
-
-        def attempt(chosen: Sequence[str]) -> Sequence[str] | None:
-            return chosen if self._fails([*first, *chosen], name) else None
-
-        found = first if attempt([]) is not None else [*first, *ddmin(rest, attempt)]
-        self._known.append(found)
+        found = shortest_ending(
+            before, lambda chosen: self._fails(chosen, name), lambda: self.is_late
+        )
+        if found is not None:
+            self._known.append(found)
         return found
-
-    def _last_ones(self, before: Sequence[str], name: str) -> Sequence[str] | None:
-        """The end of a list that does it, as short as doubling and halving find."""
-        passes, fails = 0, 1
-        while not self._fails(before[-fails:], name):
-            if fails >= len(before) or self.is_late:
-                return None
-            passes, fails = fails, min(2 * fails, len(before))
-        while fails - passes > 1 and not self.is_late:
-            middle = (fails + passes) // 2
-            if self._fails(before[-middle:], name):
-                fails = middle
-            else:
-                passes = middle
-        return before[-fails:]
 
     def _fails(self, before: Sequence[str], name: str) -> bool:
         record = self.run([*before, name])
         return record is not None and record.status.is_broken
-
-
-def _processor_seconds() -> float:
-    """What the processes that we started and that have ended have taken."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def record_of(name: str, answer: Mapping[str, Any] | Death) -> Record:

@@ -280,9 +280,8 @@ def test_what_a_device_computes_wrongly_is_kept_as_a_case(tmp_path: Path):
 def test_a_finding_says_that_it_depends_on_what_was_judged_before(tmp_path: Path):
     summary = campaign(tmp_path, "LeavingAState", jobs=1)
     assert summary.findings >= 1
-    assert {bucket.examination.problem for bucket in summary.buckets} == {
-        "alone in a fresh process it agrees: it depends on what was judged before it"
-    }
+    words = "alone in a fresh process it agrees: it depends on what was judged before it"
+    assert all(bucket.examination.problem.startswith(words) for bucket in summary.buckets)
     assert "note    alone in a fresh process it agrees" in text(summary)
 
 

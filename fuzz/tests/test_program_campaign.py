@@ -81,6 +81,17 @@ def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_program_says_that_it_depends_on_what_was_judged_before(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    device = "campaign_devices:LeavingAStateSoon"
+    summary = run(Request(device, tmp_path, seed=1, kernels=8, jobs=1, subject=PROGRAMS))
+    assert summary.findings >= 1
+    words = "alone in a fresh process it agrees: it depends on what was judged before it"
+    assert {bucket.examination.problem[: len(words)] for bucket in summary.buckets} == {words}
+    assert any("it fails after" in bucket.examination.problem for bucket in summary.buckets)
+
+
+@pytest.mark.slow
 def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
     device = "campaign_devices:Crashing"

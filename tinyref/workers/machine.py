@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,12 @@ def seconds_without_processor(task: str = "thread-self") -> float:
     """
     fields = _read(Path("/proc", task, "schedstat")).split()
     return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
+def seconds_of_children() -> float:
+    """What the processes that this one started and that have ended have taken of processors."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _processors() -> int:

@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 
 from tinyref import reproduce
-from tinyref.errors import UserError, explain_error
+from tinyref.errors import explain_error
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
+from tinyref_fuzz.campaign.history import dependence
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.findings.examine import Finding, blame_of_pair, examine
 from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_crash
@@ -20,7 +21,6 @@ from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
 MAX_WORDS = 12
-DEPENDS = "alone in a fresh process it agrees: it depends on what was judged before it"
 
 
 def signature(verdict: Verdict) -> str:
@@ -56,21 +56,17 @@ def examine_task(
             found = examine_crash(case, verdict, setup.device, seconds, setup.timeout)
         else:
             found = examine(case, verdict, setup.device, setup.examine_seconds)
-            found = replace(found, problem=_problem_alone(setup, found))
+            alone = dependence(
+                found.case,
+                task.first,
+                lambda each: case_at(judge, setup.seed, each, setup.policy, task.guide, kernels),
+                lambda: IsolatedJudge(setup.device, setup.timeout),
+                setup.examine_seconds,
+            )
+            found = replace(found, problem=alone or found.problem)
     except Exception as error:  # a bug of the reducer must not hide the finding
         return _as_it_is(setup, task, case, f"not reduced: {explain_error(error)}")
     return _examination_of(setup, task, found)
-
-
-def _problem_alone(setup: Setup, found: Finding) -> str:
-    """That a finding does not show in a fresh process, where `fuzz replay` will judge it too."""
-    with IsolatedJudge(setup.device, setup.timeout) as fresh:
-        try:
-            agrees = fresh.verdict(found.case).agrees
-        except UserError:
-            # A device that opens no more: the campaign says so itself.
-            return found.problem
-    return DEPENDS if agrees else found.problem
 
 
 def _examination_of(setup: Setup, task: Task, found: Finding) -> Examination:

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref_fuzz.campaign.database import StoredFinding
-from tinyref_fuzz.campaign.task import CHUNK
+from tinyref_fuzz.campaign.task import CHUNK, EPOCH
 
-# Cases between two milestones: the guide of an epoch knows what was covered before the last one.
-EPOCH = 1000
 # Of the findings that look alike so many are examined, and then each whose rank is a power of two.
 EXAMINED_ALIKE = 4
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
+from dataclasses import replace
 
 from tinyref.errors import explain_error
 from tinyref_fuzz.campaign.cases import CaseResult, counted_result, tape_seed
 from tinyref_fuzz.campaign.examination import note_of, signature
+from tinyref_fuzz.campaign.history import dependence
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.findings.isolated import HOPELESS
@@ -24,7 +26,7 @@ from tinyref_fuzz.programs.examine import (
     finding_lines,
 )
 from tinyref_fuzz.programs.generator import generate
-from tinyref_fuzz.programs.isolated import examine_crash
+from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_crash
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.steps import Program
@@ -80,6 +82,14 @@ def examine_program_task(
         found = examine_crash(judge, program, verdict, setup.examine_seconds, setup.timeout)
     else:
         found = examine_program(judge, program, verdict, setup.examine_seconds)
+        alone = dependence(
+            found.program,
+            task.first,
+            lambda each: program_at(judge, setup.seed, each),
+            lambda: IsolatedProgramJudge(setup.device, setup.timeout),
+            setup.examine_seconds,
+        )
+        found = replace(found, problem=alone or found.problem)
     # What ends a process says the same whatever operations are left.
     is_named = attempt == 1 and verdict.symptom not in DEATHS
     bucket = found.bucket if is_named else signature(verdict)

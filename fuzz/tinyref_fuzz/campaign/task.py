@@ -20,6 +20,8 @@ from tinyref_spec.kernel_case.members import read_object
 
 # Long enough that a round trip does not count, short enough that little is lost with a worker.
 CHUNK = 20
+# Cases between two milestones: the guide of an epoch knows what was covered before the last one.
+EPOCH = 1000
 # What the cases of a campaign are.
 KERNELS = "kernels"
 PROGRAMS = "programs"

@@ -1,0 +1,92 @@
+"""Findings that depend on what was judged before them: alone, then after the cases before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinyref.errors import UserError
+from tinyref_fuzz.campaign.history import DEPENDS, MAX_BEFORE, dependence
+from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+
+WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 0")
+CRASH = Verdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
+
+
+class Process:
+    """Judges numbers: one fails after all of `needed`, and one of `deadly` ends the process."""
+
+    def __init__(self, needed, deadly=()):
+        self.needed, self.deadly = set(needed), deadly
+        self.judged = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return
+
+    def verdict(self, case):
+        if case in self.deadly:
+            self.judged.clear()
+            return CRASH
+        fails = case == "found" and self.needed.issubset(self.judged)
+        self.judged.append(case)
+        return WRONG if fails else Verdict(judged=1)
+
+
+def words(needed, number=20, seconds=60.0, deadly=()):
+    started = []
+
+    def process():
+        started.append(Process(needed, deadly))
+        return started[-1]
+
+    return dependence("found", number, lambda each: each, process, seconds), started
+
+
+def test_a_finding_that_shows_alone_depends_on_nothing():
+    said, started = words([])
+    assert (said, len(started), started[0].judged) == ("", 1, ["found"])
+
+
+@pytest.mark.parametrize(
+    ("needed", "named"),
+    [
+        ([19], "19"),
+        ([3, 7], "3, 7"),
+        ([0, 12, 13], "0, 12, 13"),
+        (range(20), "0, 1, 2, 3, 4, 5, 6, 7 and 12 more"),
+    ],
+)
+def test_the_shortest_sequence_is_named(needed, named):
+    assert words(needed)[0] == f"{DEPENDS}; it fails after {named} of the same seed"
+
+
+def test_cases_of_another_guide_and_of_long_ago_are_not_tried():
+    for needed, number in (([999], 1010), ([10], 11 + MAX_BEFORE)):
+        said, started = words(needed, number)
+        assert said == DEPENDS
+        assert all(needed[0] not in each.judged for each in started)
+
+
+def test_what_ends_the_process_is_no_history():
+    # 5 is needed and comes after 4, which leaves nothing of what was before it.
+    assert words([5], deadly=[4])[0].endswith("it fails after 5 of the same seed")
+    assert words([3], deadly=[4])[0] == DEPENDS
+
+
+def test_the_first_case_has_nothing_before_it():
+    assert words([1], number=0)[0] == DEPENDS
+
+
+def test_the_search_ends_with_its_time():
+    said, started = words([3], seconds=0.0)
+    assert said == DEPENDS
+    assert len(started) == 2
+
+
+def test_a_device_that_opens_no_more_is_no_word_on_the_finding():
+    def process():
+        raise UserError("device: X does not open")
+
+    assert dependence("found", 5, lambda each: each, process, 60.0) == ""
