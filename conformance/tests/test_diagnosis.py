@@ -117,12 +117,17 @@ def test_deaths_and_known_messages_have_words_and_advice(
 
 
 def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:
-    failing = Evidence((3, 3), {}, (2, 1), {"barrier": (2, 0), "loop": (2, 0)})
-    passing = Evidence((0, 3), {}, (0, 1), {"loop": (0, 1)})
+    failing = Evidence((3, 3), {}, (3, 0), {"barrier": (3, 0), "loop": (3, 0)})
+    passing = Evidence((0, 3), {}, (0, 3), {"loop": (0, 1)})
     rows = [Measured("kernel.a", Rung.GROUP, failing), Measured("kernel.b", Rung.LOOP, passing)]
-    cases = [Failing("kernel.a.0", "kernel.a", Status.FAIL, "accuracy", WRONG)]
+    cases = [
+        Failing(f"kernel.a.{place}", "kernel.a", Status.FAIL, "accuracy", WRONG)
+        for place in range(3)
+    ]
     (group,) = diagnose(rows, cases)
     assert group.cause == "all are of kernels with a barrier, and none passes"
+    (group,) = diagnose(rows, cases[:2])
+    assert group.cause == "wrong values with nothing in common"
     rows[1].evidence.forms["barrier"] = (0, 1)
     (group,) = diagnose(rows, cases)
     assert group.cause == "wrong values with nothing in common"
@@ -162,7 +167,7 @@ def test_shapes_and_names() -> None:
 # Each fault, rows in which it shows, and what must be said of it.
 FAULTS = {
     "FlushedSubnormals": (
-        "isa.binary.mul.float32,isa.unary.sqrt.float32",
+        "isa.unary.neg.float32,isa.unary.sqrt.float32",
         "have a subnormal operand or result",
         "declare `keeps_subnormals=False`, or mend what flushes them",
     ),

@@ -22,6 +22,8 @@ from tinyref_spec.evidence import Evidence, Explained
 
 # Fewer launches than these may be those of a case itself.
 LEAST_LAUNCHES = 20
+# Of fewer cases that fail, or pass, it says nothing that they are of one form, or of others.
+LEAST_CASES = 3
 
 
 @dataclass(frozen=True)
@@ -209,11 +211,13 @@ def _singular(words: str) -> str:
 def _by_forms(units: Sequence[_Unit], total: Evidence) -> Explanations:
     """Failures of kernels of one form, of which no kernel of the run passed."""
     left = list(units)
+    if total.cases[1] < LEAST_CASES:
+        return
     for condition in CONDITIONS:
         if condition.kind is not Kind.FORM or total.forms.get(condition.name, (0, 0))[1]:
             continue
         taken = [unit for unit in left if _are_all_of_form(unit, condition)]
-        if taken:
+        if sum(len(unit.cases) for unit in taken) >= LEAST_CASES:
             yield taken, _group(taken, f"all {condition.words}, and none passes", condition.advice)
             left = [unit for unit in left if not any(unit is one for one in taken)]
 

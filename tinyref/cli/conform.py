@@ -289,28 +289,12 @@ def _print_for_github(report: Report) -> None:
 
 
 def _print_summary(finished: Finished, request: Request) -> None:
-    from tinyref_conformance.ladder import RungState
-    from tinyref_conformance.statuses import Status
+    from tinyref_conformance.reports.terminal import summary
 
     report = finished.report
-    print(report.verdict)
-    for reason in report.reductions:
-        print(f"not a conformance run: {reason}")
-    for rung in report.rungs:
-        if rung.state is RungState.EMPTY:
-            continue
-        shown = ", ".join(
-            f"{rung.counts[status]:,} {status.value}" for status in Status if rung.counts[status]
-        )
-        print(f"  {rung.rung.title:20} {rung.state.value:11} {shown}")
-    failing = report.failures
-    for case in failing[:5]:
-        print(f"{case.status.value}: {case.id}: {case.message.partition(chr(10))[0]}")
-        if case.repro:
-            print(f"  {case.repro}")
-    if len(failing) > 5:
-        print(f"... and {len(failing) - 5:,} more in the report")
-    again = sum(case.status.is_broken and case.attempts == 1 for case in failing)
+    for line in summary(report):
+        print(line)
+    again = sum(case.status.is_broken and case.attempts == 1 for case in report.failures)
     if again and request.settings.rerun_seconds and not request.settings.fail_fast:
         print(f"failures not run again alone: {again:,}; --rerun-failures takes all the time")
     if report.missing:

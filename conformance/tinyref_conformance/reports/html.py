@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -18,14 +18,26 @@ from tinyref.dtype import dtypes
 from tinyref_conformance.ladder import RungReport, RungState
 from tinyref_conformance.records import number_to_json
 from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
+from tinyref_conformance.reports.pictures import (
+    clause_families,
+    drawn_rows,
+    time_bars,
+    ulp_limit,
+)
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status
 from tinyref_spec.case import Rung
 
-# What of the failures the page holds: all of it is in report.json.
+# What of the failures the page holds: an example of each row, and more and longer ones as long as
+# there is room. All of it is in report.json.
 FAILURES_A_ROW = 12
 FAILURES_IN_ALL = 1500
 TEXT_LENGTH = 12_000
+MOST_TEXT = 4_000_000
+GROUPS = 60
+_LONG = ("source", "ir", "script", "log")
 
+# What the columns of a histogram count.
+DISTANCES = ("0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "∞")
 _PACKAGE = "tinyref_conformance.reports.page"
 # Worst first: the order in which rows are listed and cells choose their symbol.
 _RANKED = (
@@ -57,7 +69,6 @@ _DETAILED = frozenset(
     | {Status.UNEXPECTED_PASS}
 )
 _GOOD = frozenset({Status.PASS, Status.UNSUPPORTED, Status.EXPECTED_FAIL, Status.SKIP})
-_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ULP")
 
 
 def tone(status: Status) -> str:
@@ -76,7 +87,13 @@ def html(report: Report) -> str:
         css=Markup(_read("report.css")),
         script=Markup(script),
         script_hash=Markup(f"sha256-{digest}"),
-        data=Markup(in_script(page_data(report))),
+        data=Markup(packed(page_data(report))),
+        groups=_groups(report),
+        more_groups=max(len(report.groups) - GROUPS, 0),
+        drawn=drawn_rows(report),
+        times=time_bars(report),
+        families=clause_families(report),
+        columns=DISTANCES,
         seal=_seal(report),
         chips=list(_chips(report.counts)),
         legend=[_chip(status, 0) for status in _RANKED],
@@ -90,18 +107,36 @@ def _read(name: str) -> str:
     return resources.files(_PACKAGE).joinpath(name).read_text(encoding="utf-8")
 
 
-def in_script(data: Any) -> str:
-    """JSON that no text within can end or escape: it is safe in a script element."""
+def packed(data: Any) -> str:
+    """JSON, compressed, in letters and digits: nothing within can end a script element."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
     # A lone surrogate is no text that a file can hold.
-    return text.encode("utf-8", errors="replace").decode("utf-8")
+    whole = text.encode("utf-8", errors="replace")
+    return base64.b64encode(gzip.compress(whole, mtime=0)).decode()
+
+
+def _groups(report: Report) -> list[dict[str, Any]]:
+    """The groups of failures with an example each; what the page shows without its script."""
+    by_id = {case.id: case for case in report.cases}
+    return [
+        {
+            "cause": group.cause,
+            "advice": group.advice,
+            "where": group.where,
+            "rung": group.rung.title,
+            "rows": group.rows,
+            "cases": len(group.cases),
+            "chips": [_chip(status, count) for status, count in group.statuses.items()],
+            "example": by_id[group.cases[0]],
+        }
+        for group in report.groups[:GROUPS]
+    ]
 
 
 def page_data(report: Report) -> dict[str, Any]:
-    """What the page's script needs: every row, and the details of failing cases up to a limit."""
+    """What the page's script needs: every row, an example of each that fails, then more."""
     failures: list[dict[str, Any]] = []
+    left = MOST_TEXT
     by_row: dict[str, list[CaseResult]] = {}
     reasons: dict[str, str] = {}
     for case in report.cases:
@@ -114,10 +149,12 @@ def page_data(report: Report) -> dict[str, Any]:
     for place, row in enumerate(report.rows):
         clauses.update(zip(row.clauses, row.clause_sentences, strict=True))
         failing = by_row.get(row.id, [])
-        room = max(min(FAILURES_A_ROW, FAILURES_IN_ALL - len(failures)), 0)
+        room = max(min(FAILURES_A_ROW, FAILURES_IN_ALL - len(failures)), 1)
         chosen = failing[:room]
         indices = range(len(failures), len(failures) + len(chosen))
-        failures += [_failure(case) for case in chosen]
+        for case in chosen:
+            failures.append(_failure(case, with_texts=left > 0))
+            left -= sum(len(failures[-1]["details"].get(name, "")) for name in _LONG)
         entry = _row(row, place, list(indices), len(failing) - len(chosen))
         rows.append({**entry, "why": reasons.get(row.id, "")})
     return {
@@ -136,14 +173,6 @@ def page_data(report: Report) -> dict[str, Any]:
         "rows": rows,
         "failures": failures,
     }
-
-
-def ulp_limit(rule: str) -> float | None:
-    """The limit in ULP that an error rule states; None where it holds results to a bound."""
-    found = _LIMIT.search(rule)
-    if found:
-        return float(found[1])
-    return 0.0 if rule.startswith("Exact") and "bound" not in rule else None
 
 
 def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[str, Any]:
@@ -170,8 +199,12 @@ def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[s
     }
 
 
-def _failure(case: CaseResult) -> dict[str, Any]:
-    details = {key: _clip_value(value) for key, value in (case.details or {}).items()}
+def _failure(case: CaseResult, with_texts: bool) -> dict[str, Any]:
+    details = {
+        key: _clip_value(value)
+        for key, value in (case.details or {}).items()
+        if with_texts or key not in _LONG
+    }
     return {
         "id": case.id,
         "status": case.status.value,

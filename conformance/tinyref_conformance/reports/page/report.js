@@ -1,8 +1,12 @@
 "use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+(async () => {
+  const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (letter) => letter.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const data = JSON.parse(await new Response(unpacked).text());
   const STATUS = new Map(data.statuses.map((status, rank) => [status.name, { ...status, rank }]));
   const PAGE = 150;
+  // Longer texts are folded.
+  const FEW_LINES = 6;
   const filter = { text: "", status: "", level: "", rung: "", op: "", dtype: "" };
   const opened = new Set();
   let shown = PAGE;
@@ -91,61 +95,17 @@
     }, text));
   }
 
-  // The plot of accuracy
-
-  const SVG = "http://www.w3.org/2000/svg";
-  function svg(tag, attributes, text) {
-    const element = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    if (text !== undefined) element.textContent = text;
-    return element;
-  }
   const asNumber = (value) => (value === "inf" || value === "nan" ? Infinity : value);
   // 0 at the left, then by powers of two up to `end`: both half a bit and garbage must show.
   const steps = (value) => Math.log2(1 + asNumber(value));
   const scale = (value, end = 11) => Math.min(steps(value), end) / end;
 
-  function drawPlot(rows) {
-    const all = rows.filter((row) => row.max !== null);
-    const measured = all.filter((row) => row.max !== 0);
-    const section = document.getElementById("accuracy");
-    section.hidden = !measured.length;
-    if (!measured.length) return;
-    measured.sort((a, b) => asNumber(b.max) / ((b.limit ?? 0) + 1) - asNumber(a.max) / ((a.limit ?? 0) + 1));
-    const top = measured.slice(0, 24);
-    document.getElementById("accuracy-note").textContent =
-      `${number(all.length - measured.length)} of ${number(all.length)} measured rows are exact; drawn: the ${top.length} worst of the others by their limits.`;
-    const left = 300, width = 1120, height = 22;
-    const end = Math.max(2, Math.min(11, ...[Math.max(...top.map((row) => Math.max(steps(row.max), steps(row.limit ?? 0))))]));
-    const x = (value) => left + scale(value, end) * (width - left - 150);
-    const plot = svg("svg", { viewBox: `0 0 ${width} ${top.length * height + 26}`, role: "img",
-      "aria-label": "Largest distance and 99th percentile in ULP by row" });
-    for (const tick of [0, 0.5, 1, 2, 4, 16, 64, 256, 1024].filter((tick) => steps(tick) <= end)) {
-      plot.append(svg("line", { x1: x(tick), x2: x(tick), y1: 18, y2: top.length * height + 22 }));
-      plot.append(svg("text", { x: x(tick), y: 12, class: "tick", "text-anchor": "middle" }, String(tick)));
-    }
-    top.forEach((row, place) => {
-      const y = 22 + place * height;
-      const over = row.limit !== null && asNumber(row.max) > row.limit;
-      const name = row.id.length > 42 ? `${row.id.slice(0, 41)}…` : row.id;
-      const label = svg("text", { x: left - 10, y: y + 14, "text-anchor": "end" }, name);
-      label.append(svg("title", {}, `${row.id}: worst at ${row.input || "?"}`));
-      plot.append(label);
-      plot.append(svg("rect", { x: left, y: y + 5, height: 11, rx: 2, width: Math.max(x(row.max) - left, 1.5),
-        class: over ? "over" : "max" }));
-      if (row.p99 !== null) plot.append(svg("line", { class: "p99", x1: x(row.p99), x2: x(row.p99), y1: y + 3, y2: y + 18 }));
-      if (row.limit !== null) plot.append(svg("line", { class: "limit", x1: x(row.limit), x2: x(row.limit), y1: y + 1, y2: y + 20 }));
-      plot.append(svg("text", { x: Math.max(x(row.max), x(row.limit ?? 0)) + 8, y: y + 15, class: "tick" },
-        `${ulp(row.max)}${over ? " over the limit" : ""}`));
-    });
-    document.getElementById("plot").replaceChildren(plot);
-  }
-
   // The table of rows
 
   function drawRows() {
     const rows = data.rows.filter((row) => fits(row));
-    rows.sort((a, b) => STATUS.get(a.worst).rank - STATUS.get(b.worst).rank || a.place - b.place);
+    const key = SORTED[sorting.by];
+    rows.sort((a, b) => sorting.sign * compare(key(a), key(b)) || a.place - b.place);
     const cases = rows.reduce((sum, row) => sum + total(row.counts), 0);
     document.getElementById("count").textContent =
       `${number(rows.length)} of ${number(data.rows.length)} rows, ${number(cases)} cases`;
@@ -154,6 +114,24 @@
     document.getElementById("more").hidden = rows.length <= shown;
     return rows;
   }
+
+  const SORTED = {
+    status: (row) => STATUS.get(row.worst).rank, id: (row) => row.id, rung: (row) => row.rung,
+    cases: (row) => total(row.counts), max: (row) => asNumber(row.max) ?? -1, p99: (row) => asNumber(row.p99) ?? -1,
+    seconds: (row) => row.seconds, rule: (row) => row.rule,
+  };
+  const sorting = { by: "status", sign: 1 };
+  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  for (const head of document.querySelectorAll("[data-sort]"))
+    head.firstElementChild.addEventListener("click", () => {
+      // Numbers are asked for from the largest down.
+      const first = head.classList.contains("number") ? -1 : 1;
+      sorting.sign = sorting.by === head.dataset.sort ? -sorting.sign : first;
+      sorting.by = head.dataset.sort;
+      for (const other of document.querySelectorAll("[data-sort]"))
+        other.setAttribute("aria-sort", other !== head ? "none" : sorting.sign > 0 ? "ascending" : "descending");
+      drawRows();
+    });
 
   function rowElements(row) {
     const status = STATUS.get(row.worst);
@@ -169,8 +147,9 @@
       make("td", { class: "number" }, fine === all ? number(all) : `${number(fine)} of ${number(all)}`),
       make("td", { class: "number" }, ulp(row.max), row.max === null ? null : bar(row)),
       make("td", { class: "number" }, ulp(row.p99)),
+      make("td", { class: "number" }, `${row.seconds.toFixed(2)} s`),
       make("td", { class: "small" }, row.rule));
-    return isOpen ? [line, make("tr", { class: "detail" }, make("td", { colspan: 7 }, ...detail(row)))] : [line];
+    return isOpen ? [line, make("tr", { class: "detail" }, make("td", { colspan: 8 }, ...detail(row)))] : [line];
   }
 
   function bar(row) {
@@ -223,7 +202,8 @@
 
   function caseParts(failure) {
     const details = failure.details || {};
-    const parts = [make("p", { class: "message" }, failure.message)];
+    const isLong = failure.message.includes("\n");
+    const parts = [isLong ? make("pre", { tabindex: 0 }, failure.message) : make("p", { class: "message" }, failure.message)];
     parts.push(facts([["Phase", failure.phase], ["Attempts", failure.attempts > 1 ? String(failure.attempts) : ""],
       ["Distance", failure.max === null ? "" : `${ulp(failure.max)} ULP`], ["Worst input", failure.input]]));
     const tables = (details.inputs || []).map(inputTable);
@@ -265,7 +245,10 @@
     const note = make("span", { class: "copied", role: "status" });
     const block = make("pre", { tabindex: 0 }, text);
     const button = make("button", { class: "plain copy", type: "button", "aria-label": `Copy: ${title}`, onclick: () => copyText(text, block, note) }, "Copy");
-    return [make("div", { class: "with-copy" }, make("h4", {}, title), button, note), block];
+    if (text.split("\n").length <= FEW_LINES)
+      return [make("div", { class: "with-copy" }, make("h4", {}, title), button, note), block];
+    return [make("details", { class: "text" }, make("summary", {}, title),
+      make("div", { class: "with-copy" }, button, note), block)];
   }
 
   async function copyText(text, block, note) {
@@ -307,7 +290,7 @@
     for (const chip of document.querySelectorAll("[data-status]")) chip.setAttribute("aria-pressed", String(chip.dataset.status === filter.status));
     for (const rung of document.querySelectorAll("[data-rung]")) rung.setAttribute("aria-pressed", String(rung.dataset.rung === filter.rung));
     drawMatrix();
-    drawPlot(drawRows());
+    drawRows();
     const hash = new URLSearchParams(Object.entries(filter).filter(([, value]) => value !== "")).toString();
     try { history.replaceState(null, "", hash ? `#${hash}` : location.pathname); } catch { /* some viewers have no history */ }
   }
@@ -327,10 +310,30 @@
   for (const rung of document.querySelectorAll("[data-rung]"))
     rung.addEventListener("click", () => { set({ rung: filter.rung === rung.dataset.rung ? "" : rung.dataset.rung }); toRows(); });
 
+  // The example of a group, with its values, source and script, as soon as it is looked at.
+  const byId = new Map(data.failures.map((failure) => [failure.id, failure]));
+  for (const group of document.querySelectorAll(".group")) {
+    const place = group.querySelector("[data-example]");
+    const failure = byId.get(place.dataset.example);
+    const show = () => {
+      if (failure && group.open && !place.dataset.shown) {
+        place.replaceChildren(...caseParts(failure));
+        place.dataset.shown = "yes";
+      }
+    };
+    group.addEventListener("toggle", show);
+    show();
+  }
+
   // A link may carry filters and rows to open: report.html#dtype=int32&open=isa.binary.add.int32
   const wanted = new URLSearchParams(location.hash.slice(1));
   for (const name of FIELDS) if (wanted.has(name)) filter[name] = wanted.get(name);
   for (const id of wanted.getAll("open")) opened.add(id);
-  if (!wanted.has("open")) { const first = data.rows.find((row) => row.failures.length); if (first) opened.add(first.id); }
   draw();
+  for (const link of document.querySelectorAll("[data-open]"))
+    link.addEventListener("click", () => {
+      opened.add(link.dataset.open);
+      set({ ...Object.fromEntries(FIELDS.map((name) => [name, ""])), text: link.dataset.open });
+      toRows();
+    });
 })();

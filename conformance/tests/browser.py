@@ -1,0 +1,59 @@
+"""Headless Chromium, for tests of pages: what a page has become, and what axe finds in it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+WHY_NOT = "Chromium is not installed: apt-get install chromium"
+_DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
+_RUN = """
+addEventListener("load", () => setTimeout(async () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+  const found = await axe.run(document, { resultTypes: ["violations"] });
+  const place = document.createElement("pre");
+  place.id = "axe";
+  place.textContent = JSON.stringify({
+    dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    width: document.documentElement.scrollWidth,
+    violations: found.violations.map((each) => ({ id: each.id, impact: each.impact,
+      nodes: each.nodes.slice(0, 5).map((node) => `${node.target}: ${node.failureSummary}`) })),
+  });
+  document.body.append(place);
+}, 1000));
+"""
+
+
+def dumped(page: Path, fragment: str = "", dark: bool = False) -> str:
+    """The document after its scripts ran, in a window of 1280 pixels."""
+    profile = page.parent / "chromium"
+    command = [
+        *(str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+        *(f"--user-data-dir={profile}", "--window-size=1280,1000", "--virtual-time-budget=60000"),
+        *(_DARK if dark else ()),
+        f"{page.as_uri()}{fragment}",
+    ]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=150).stdout
+
+
+def accessibility(page: Path, dark: bool) -> dict[str, Any]:
+    """What axe-core finds in the page, all unfolded: violations, and the width that it needs."""
+    axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    # The page allows no script but its own.
+    opened = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    copy = page.with_name(f"axe-{page.name}")
+    copy.write_text(
+        opened.replace("</body>", f"<script>{axe}</script><script>{_RUN}</script></body>")
+    )
+    found = re.search(r'<pre id="axe">(.*?)</pre>', dumped(copy, dark=dark), re.S)
+    assert found is not None, "axe did not come to an end"
+    result: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return result

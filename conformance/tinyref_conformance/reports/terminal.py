@@ -1,0 +1,65 @@
+"""What a terminal shows of a run: few lines of at most 100 columns, the cause of failures first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from tinyref_conformance.diagnosis import Group
+from tinyref_conformance.report import CaseResult, Report
+from tinyref_conformance.statuses import Status
+
+COLUMNS = 100
+GROUPS = 12
+
+
+def summary(report: Report) -> Iterator[str]:
+    """Verdict, total and time, a line for each group of failures, an example of the first."""
+    yield report.verdict
+    for reason in report.reductions:
+        yield f"not a conformance run: {reason}"
+    counts = ", ".join(
+        f"{report.counts[status]:,} {status.value}" for status in Status if report.counts[status]
+    )
+    yield f"{_cases(len(report.cases))} in {report.certificate['seconds']:.1f} s: {counts}"
+    for group in report.groups[:GROUPS]:
+        yield clip(f"  {group.rung.title:20} {_cases(len(group.cases)):>10}  {title(group)}")
+    if len(report.groups) > GROUPS:
+        yield f"  and {len(report.groups) - GROUPS:,} more groups in the report"
+    yield from _advice(report)
+    yield from _example(report)
+
+
+def title(group: Group) -> str:
+    """What failures have in common, and where they are."""
+    return f"{group.cause}: {group.where}"
+
+
+def clip(line: str, columns: int = COLUMNS) -> str:
+    """The line, or as much of it as fits."""
+    return line if len(line) <= columns else f"{line[: columns - 1]}…"
+
+
+def _cases(count: int) -> str:
+    return f"{count:,} case" if count == 1 else f"{count:,} cases"
+
+
+def _advice(report: Report) -> Iterator[str]:
+    if report.groups and report.groups[0].advice:
+        yield from textwrap.wrap(
+            f"what to do: {report.groups[0].advice}",
+            COLUMNS,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+        )
+
+
+def _example(report: Report) -> Iterator[str]:
+    """A case of the first group, else the first of those that are not as expected."""
+    by_id = {case.id: case for case in report.cases}
+    chosen: list[CaseResult] = [by_id[group.cases[0]] for group in report.groups[:1]]
+    for case in [*chosen, *report.failures][:1]:
+        yield f"{case.status.value}: {case.id}: {case.message.partition(chr(10))[0]}"
+        if case.repro:
+            yield f"  {case.repro}"
