@@ -53,6 +53,7 @@ DEVICES: Mapping[str, str] = {
     "tinyref.codegen.decompose.products": f"{_JUDGES}:SlowDivision",
     "tinyref.codegen.decompose.small_integers": "WEBGPU",
     "tinyref.codegen.decompose.word_storage": "WEBGPU",
+    "tinyref.optimise.heuristics_loops": "CPU",
     "tinyref.optimise.images": "GPU_EMU",
     "tinyref.renderers": "CLANG",
     "tinyref.renderers.llvm": "CPU",

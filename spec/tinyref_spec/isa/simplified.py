@@ -170,8 +170,9 @@ def in_order(form: Form, dtype: DType, operands: Sequence[Array]) -> Expected:
             found[node] = oracles.cast(sources[0], node.src[0].dtype, node.dtype)
         else:
             found[node] = oracles.evaluate(node.op.name, node.dtype, sources)
-        if found[node].specified is not None:
-            specified &= found[node].specified
+        owed = found[node].specified
+        if owed is not None:
+            specified &= owed
     return Expected(found[root].values, specified)
 
 
