@@ -478,15 +478,20 @@ def test_what_is_kept_of_a_run():
         assert (kept.differs, kept.traced) == (None, 0)
 
 
-def test_the_page_of_the_docs_is_that_of_its_store():
-    store = json.loads((ROOT / "docs/mutants.json").read_text())
-    summary = Summary.from_json(store)
-    assert page(summary, read_survivors()) == (ROOT / "docs/mutants.md").read_text()
+STORES = sorted((ROOT / "docs").glob("mutants*.json"))
+
+
+def test_the_pages_of_the_docs_are_those_of_their_stores():
+    assert ROOT / "docs/mutants.json" in STORES
+    for store in STORES:
+        summary = Summary.from_json(json.loads(store.read_text()))
+        assert page(summary, read_survivors()) == store.with_suffix(".md").read_text()
 
 
 def test_what_is_said_of_survivors_is_of_mutants_that_live():
-    summary = Summary.from_json(json.loads((ROOT / "docs/mutants.json").read_text()))
-    lives = {(each.mutant, each.edit) for each in summary.outcomes if not each.is_killed}
+    summaries = [Summary.from_json(json.loads(store.read_text())) for store in STORES]
+    outcomes = [each for summary in summaries for each in summary.outcomes]
+    lives = {(each.mutant, each.edit) for each in outcomes if not each.is_killed}
     said = [(each.mutant, each.edit) for each in read_survivors()]
     assert set(said) <= lives
     assert len(set(said)) == len(said)

@@ -33,7 +33,7 @@ SAMPLE = 600
 # A task that runs one unit without a mutant, and one that no fork can do.
 _CONFIRMS, _ALONE = "confirm", "alone"
 # Where so many mutants take a lane on a device, what its units reach is recorded first.
-MIN_RECORDED = 40
+MIN_RECORDED = 100
 # So many prepared processes wait for the next mutant of their lane and device.
 MAX_PREPARED = 4
 # The one of the repository; another one shows that nothing was made for these 600.
