@@ -120,6 +120,16 @@ def test_rules_fire_each_time_a_page_is_made(tmp_path: Path, page: str) -> None:
     assert rules
 
 
+def test_pictures_lines_rates_and_each_rewrite_are_there(page: str) -> None:
+    assert page.count('<svg class="graph"') >= 4
+    # The line of the program that called the function, with its text.
+    assert re.search(r'<span class="mono">program.py:\d+</span> <code>\S', page)
+    assert re.search(r"<dt>Work</dt><dd>[^<]* [kMG]FLOPS, [^<]* [kMG]B/s</dd>", page)
+    assert re.search(r"<dt>Measured limits</dt><dd>\d\S* [kMGT]FLOPS, \d\S* [kMGT]B/s,", page)
+    (first, *_) = re.findall(r'<ol class="rewrites small">(.*?)</ol>', page, re.DOTALL)
+    assert re.search(r"<li><code>[a-z0-9-]+</code><br><span class=\"mono minus\">[A-Z]", first)
+
+
 def test_a_program_gets_its_arguments(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

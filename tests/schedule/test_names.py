@@ -10,6 +10,7 @@ from tinyref.lazy import graph as g
 from tinyref.lazy.names import give_name, keep_name, name_of
 from tinyref.schedule import KernelItem
 from tinyref.tensor import Tensor
+from tinyref.tensor.values.names import noting_lines
 from tinyref.uops.ops import Ops
 
 
@@ -108,6 +109,23 @@ def test_schedule_refuses_what_no_order_computes():
     x.assign(x + x.T)
     with pytest.raises(UserError, match=r"contiguous\(\)"):
         x.schedule()
+
+
+def test_lines_are_noted_where_somebody_asks():
+    x = data(4, 8)
+    with noting_lines():
+        y = x.log2()
+        z = y.sum(1) * 3.0
+    here = f"{__file__}:"
+    (item,) = z.schedule().kernels
+    first = test_lines_are_noted_where_somebody_asks.__code__.co_firstlineno
+    assert item.names == ("log2", "sum", "mul")
+    assert item.lines == (f"{here}{first + 3}", f"{here}{first + 4}")
+
+
+def test_lines_are_not_noted_otherwise():
+    (item,) = (data(4, 16).exp2() * 7.0).schedule().kernels
+    assert item.lines == ()
 
 
 def test_debug_tells_the_names(capfd):

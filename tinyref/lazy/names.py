@@ -9,6 +9,7 @@ from __future__ import annotations
 from tinyref.uops.node import UOp
 
 _NAME = "the user's function"
+_LINE = "the user's line"
 
 
 def name_of(node: UOp) -> str:
@@ -23,7 +24,21 @@ def give_name(node: UOp, name: str) -> None:
         node.facts.setdefault(_NAME, name)
 
 
+def line_of(node: UOp) -> str:
+    """The file and line that called that function; empty where lines are not noted."""
+    found: str = node.facts.get(_LINE, "")
+    return found
+
+
+def give_line(node: UOp, line: str) -> None:
+    """Notes the line of a node that has a name."""
+    if name_of(node):
+        node.facts.setdefault(_LINE, line)
+
+
 def keep_name(old: UOp, new: UOp) -> None:
     """Names `new`, which takes the place of `old`, like it."""
     if old is not new:
         give_name(new, name_of(old))
+        if line := line_of(old):
+            give_line(new, line)

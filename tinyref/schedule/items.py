@@ -15,7 +15,8 @@ class KernelItem:
     """A kernel to run on `device`: `buffers` are BUFFER nodes by slot, the outputs first.
 
     `completes` are the nodes whose result is there once the kernel has run, `names` the functions
-    of the user that it computes: softmax, linear, backward relu.
+    of the user that it computes: softmax, linear, backward relu; `lines` from where they were
+    called, as FILE:LINE, while lines are noted.
     """
 
     ast: UOp
@@ -23,6 +24,7 @@ class KernelItem:
     device: str
     completes: tuple[UOp, ...] = ()
     names: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         name = kernel_name(self.ast)

@@ -28,8 +28,8 @@ class Draft:
     """A kernel that may still be joined with others.
 
     root: its SINK. buffers: BUFFER nodes by slot, one for each store first. reads: its loads.
-    outer, inner: the axes T and R of `kernel_ast`. names: the user's functions that it computes.
-    folded: the number of its axes F.
+    outer, inner: the axes T and R of `kernel_ast`. names, lines: the user's functions
+    that it computes, and from where they were called. folded: the number of its axes F.
     """
 
     root: UOp
@@ -38,6 +38,7 @@ class Draft:
     outer: Shape
     inner: Shape
     names: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     folded: int = 0
 
     @property
@@ -71,8 +72,9 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     reads.extend(read for read in second.reads if read.location.buffer not in first.written_buffers)
     root = build.sink(*left, *stores)
     names = tuple(dict.fromkeys((*first.names, *second.names)))
+    lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
     memory = tuple(joiner.buffers)
-    joined = Draft(root, memory, tuple(reads), first.outer, inner, names, folded)
+    joined = Draft(root, memory, tuple(reads), first.outer, inner, names, lines, folded)
     return joined if _writes_in_place(joined) and _reduces_in_full(joined) else None
 
 

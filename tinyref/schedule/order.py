@@ -53,7 +53,8 @@ class Task:
         if self.draft is None:
             return CopyItem(self.buffers[0], self.buffers[1], completes)
         ast = merge_axes(self.draft.root)
-        return KernelItem(ast, self.buffers, self.device, completes, self.draft.names)
+        about = (self.draft.names, self.draft.lines)
+        return KernelItem(ast, self.buffers, self.device, completes, *about)
 
 
 def copy_task(target: UOp, source: Location) -> Task:

@@ -15,7 +15,7 @@ from tinyref.formats.dump import dump_after
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
-from tinyref.lazy.names import name_of
+from tinyref.lazy.names import line_of, name_of
 from tinyref.lazy.shape import (
     describe_shape,
     device_of,
@@ -257,8 +257,11 @@ class _Scheduler:
         device = self.places[node]
         buffers = tuple(self._on_device(buffer, device) for buffer in builder.buffers)
         reads = tuple(builder.reads)
-        names = self._names(builder)
-        draft = Draft(ast, buffers, reads, builder.outer, builder.inner, names, builder.folded)
+        named = self._named_nodes(builder)
+        names = tuple(dict.fromkeys(map(name_of, named)))
+        lines = tuple(dict.fromkeys(filter(None, map(line_of, named))))
+        axes = (builder.outer, builder.inner)
+        draft = Draft(ast, buffers, reads, *axes, names, lines, builder.folded)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
         # The last one before is enough: it waits for those before it.
         before = _target_steps(node)[1] if assigns else None
@@ -279,16 +282,15 @@ class _Scheduler:
                     if assign in task.after:
                         self.tasks[node] = replace(task, after=dropped.after)
 
-    def _names(self, builder: KernelBuilder) -> tuple[str, ...]:
-        """The user's functions that a kernel computes, in order; what only moves is left out."""
+    def _named_nodes(self, builder: KernelBuilder) -> list[UOp]:
+        """The nodes that say what a kernel computes, in order; what only moves is left out."""
         root = [] if builder.root in builder.members else [builder.root]
         named = [node for node in builder.members if name_of(node)]
         computing = [node for node in named if node.op not in MOVEMENT]
         named = [*(computing or named), *(node for node in root if name_of(node))]
         if computing and builder.root.op is Ops.CONTIGUOUS:
             named = computing
-        named.sort(key=self.fusion.position.__getitem__)
-        return tuple(dict.fromkeys(name_of(node) for node in named))
+        return sorted(named, key=self.fusion.position.__getitem__)
 
     def _nodes_to_store(self, builder: KernelBuilder, limit: int) -> Sequence[UOp]:
         """Nodes to store so that no kernel reads more buffers than `limit`, with what it writes."""

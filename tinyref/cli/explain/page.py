@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import linecache
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
@@ -13,6 +15,8 @@ from markupsafe import Markup
 from tinyref import __version__
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.cli.explain.limits import Limits, measured_limits
+from tinyref.cli.explain.picture import picture
 from tinyref.cli.explain.record import (
     Failure,
     KernelRecord,
@@ -44,8 +48,12 @@ class KernelView:
     operations: str
     nbytes: str
     rate: str
+    byte_rate: str
+    limits: str
     share: float
     source: str
+    lines: list[tuple[str, str]]
+    picture: Markup
     compiled: Compiled | None
 
     @property
@@ -64,10 +72,17 @@ class KernelView:
 def page(title: str, device: str, record: ProgramRecord, failure: Failure | None) -> str:
     """The page. What the program said and named goes in as text, never as markup."""
     total = sum(kernel.seconds for kernel in record.kernels.values())
+    ran = dict.fromkeys(each.device for each in record.kernels.values() if each.seconds)
+    limits = {name: measured_limits(name) for name in ran}
     slowest = sorted(record.kernels.values(), key=lambda kernel: -kernel.seconds)
     shown = set(map(id, slowest[:MAX_KERNELS]))
     kernels = [
-        _view(kernel, total, compiled_stages(kernel) if id(kernel) in shown else None)
+        _view(
+            kernel,
+            total,
+            limits.get(kernel.device),
+            compiled_stages(kernel) if id(kernel) in shown else None,
+        )
         for kernel in record.kernels.values()
     ]
     script = _read("explain.js")
@@ -107,12 +122,29 @@ def seconds_text(seconds: float) -> str:
     return "0" if not seconds else f"{seconds * 1e9:.0f} ns"
 
 
-def rate_text(operations: float) -> str:
-    """Operations in a second with three digits, in the unit that fits them."""
-    for unit, scale in (("TFLOPS", 1e12), ("GFLOPS", 1e9), ("MFLOPS", 1e6)):
-        if operations >= scale:
-            return f"{operations / scale:.3g} {unit}"
-    return f"{operations / 1e3:.3g} kFLOPS"
+def rate_text(amount: float, unit: str = "FLOPS") -> str:
+    """Operations or bytes in a second with three digits, in the multiple that fits them."""
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if amount >= scale:
+            return f"{amount / scale:.3g} {prefix}{unit}"
+    return f"{amount / 1e3:.3g} k{unit}"
+
+
+def _limits_text(limits: Limits | None) -> str:
+    """What the device gave in a product of matrices and in reading and writing a vector."""
+    if limits is None:
+        return ""
+    return f"{rate_text(limits.operations)}, {rate_text(limits.nbytes, 'B/s')}"
+
+
+def _short_place(line: str) -> str:
+    path, _, number = line.rpartition(":")
+    return f"{Path(path).name}:{number}"
+
+
+def _text_of(line: str) -> str:
+    path, _, number = line.rpartition(":")
+    return linecache.getline(path, int(number)).strip()
 
 
 def _read(name: str) -> str:
@@ -123,10 +155,13 @@ def _copies(realize: RealizeRecord) -> int:
     return sum(step.runs for step in realize.steps if step.kernel is None)
 
 
-def _view(record: KernelRecord, total: float, compiled: Compiled | None) -> KernelView:
+def _view(
+    record: KernelRecord, total: float, limits: Limits | None, compiled: Compiled | None
+) -> KernelView:
     operations, nbytes = _work(record)
-    done = operations * record.launches
+    done, moved = operations * record.launches, nbytes * record.launches
     rate = rate_text(done / record.seconds) if record.seconds and done else ""
+    byte_rate = rate_text(moved / record.seconds, "B/s") if record.seconds and moved else ""
     return KernelView(
         record,
         _shapes(record.ast),
@@ -135,8 +170,12 @@ def _view(record: KernelRecord, total: float, compiled: Compiled | None) -> Kern
         f"{operations:,}",
         f"{nbytes:,}",
         rate,
+        byte_rate,
+        _limits_text(limits),
         100 * record.seconds / total if total else 0.0,
         "" if record.kernel is None else shorten(record.kernel.source, MAX_SOURCE),
+        [(_short_place(line), _text_of(line)) for line in record.lines],
+        Markup("") if compiled is None else picture(record.ast),
         compiled,
     )
 

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from markupsafe import Markup
+
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.cli.explain.picture import picture
 from tinyref.codegen.compile import kernel_name
 from tinyref.config import Context
 from tinyref.device import Buffer
@@ -20,6 +23,7 @@ from tinyref.formats.text import to_text
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
+from tinyref.tensor.values.names import noting_lines
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
@@ -46,6 +50,7 @@ class KernelRecord:
     device: str
     ast: UOp
     names: dict[str, None] = field(default_factory=dict)
+    lines: dict[str, None] = field(default_factory=dict)
     kernel: Kernel | None = None
     bindings: Mapping[str, int] = field(default_factory=dict)
     launches: int = 0
@@ -75,6 +80,7 @@ class RealizeRecord:
     number: int
     outputs: tuple[str, ...]
     graph: str
+    picture: Markup
     steps: list[Step]
     times: int = 1
 
@@ -103,13 +109,15 @@ class ProgramRecord:
                 continue
             record = self._kernel(item.device, item.ast)
             record.names.update(dict.fromkeys(item.names))
+            record.lines.update(dict.fromkeys(item.lines))
             steps.append(Step(record, tuple(_memory(node) for node in item.buffers)))
             key.append((item.device, item.ast))
         if not steps:
             return
         known = self.realizes.get(tuple(key))
         if known is None:
-            known = RealizeRecord(len(self.realizes) + 1, _outputs(outputs), _graph(outputs), steps)
+            about = (_outputs(outputs), shorten(to_text(_root(outputs))), picture(_root(outputs)))
+            known = RealizeRecord(len(self.realizes) + 1, *about, steps)
             self.realizes[tuple(key)] = known
         else:
             known.times += 1
@@ -165,10 +173,9 @@ def _outputs(outputs: Sequence[tuple[UOp, Place]]) -> tuple[str, ...]:
     )
 
 
-def _graph(outputs: Sequence[tuple[UOp, Place]]) -> str:
+def _root(outputs: Sequence[tuple[UOp, Place]]) -> UOp:
     nodes = tuple(dict.fromkeys(node for node, _ in outputs))
-    root = nodes[0] if len(nodes) == 1 else UOp(Ops.SINK, dtypes.void, nodes)
-    return shorten(to_text(root))
+    return nodes[0] if len(nodes) == 1 else UOp(Ops.SINK, dtypes.void, nodes)
 
 
 @dataclass(frozen=True)
@@ -191,7 +198,7 @@ def run_program(
     sys.argv = [str(path), *arguments]
     sys.path.append(str(path.resolve().parent))
     try:
-        with Context(DEVICE=device), watching(record):
+        with Context(DEVICE=device), watching(record), noting_lines():
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as error:
         if error.code not in (None, 0):

@@ -15,7 +15,7 @@ from tinyref.codegen.compile import STAGES, compile_kernel, plan_for
 from tinyref.device import Device
 from tinyref.engine.search import chosen_opts
 from tinyref.errors import TinyrefError
-from tinyref.formats.text import to_text
+from tinyref.formats.text import node_text, to_text
 from tinyref.optimise.opt import opts_text
 from tinyref.uops.node import UOp
 
@@ -25,6 +25,8 @@ MAX_COMPARED = 1500
 LEAST_IN_COMMON = 0.35
 CONTEXT = 2
 MAX_SHOWN = 300
+# Of a stage so many rewrites are shown one by one.
+MAX_REWRITES = 100
 
 SENTENCES = {
     "ast": "The kernel as the scheduler made it: views, elementwise operations, reduces.",
@@ -61,6 +63,15 @@ class RuleCount:
 
 
 @dataclass(frozen=True)
+class Rewrite:
+    """One firing of a rule: the node that it matched, and what it made of it."""
+
+    rule: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
 class Stage:
     """One stage: its result, as lines that changed or whole, and the rules that made it."""
 
@@ -72,6 +83,7 @@ class Stage:
     removed: int
     is_whole: bool
     rules: list[RuleCount]
+    rewrites: list[Rewrite]
 
 
 @dataclass(frozen=True)
@@ -86,15 +98,15 @@ class Compiled:
 
 def compiled_stages(record: KernelRecord) -> Compiled:
     """Compiles the kernel once more, with an ear on the stages and on the rules."""
-    texts: list[tuple[str, str, Counter[str]]] = []
-    fired: Counter[str] = Counter()
+    texts: list[tuple[str, str, list[Rewrite]]] = []
+    fired: list[Rewrite] = []
 
     def on_stage(name: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
-        texts.append((name, to_text(after), fired.copy()))
+        texts.append((name, to_text(after), list(fired)))
         fired.clear()
 
     def on_firing(name: str, node: UOp, result: UOp) -> None:
-        fired[name] += 1
+        fired.append(Rewrite(name, node_text(node), node_text(result)))
 
     plan = opts = problem = ""
     try:
@@ -115,21 +127,21 @@ def compiled_stages(record: KernelRecord) -> Compiled:
     return Compiled(plan, opts, stages, problem)
 
 
-def _stage(name: str, before: str, text: str, fired: Counter[str]) -> Stage:
-    rules = [
-        RuleCount(rule, count, _EQUATIONS.get(rule, "")) for rule, count in fired.most_common()
-    ]
+def _stage(name: str, before: str, text: str, fired: list[Rewrite]) -> Stage:
+    counts = Counter(rewrite.rule for rewrite in fired).most_common()
+    rules = [RuleCount(rule, count, _EQUATIONS.get(rule, "")) for rule, count in counts]
+    shown = fired[:MAX_REWRITES]
     old, new = before.splitlines(), text.splitlines()
     changes = None if name in (STAGES[0], STAGES[-1]) else _changes(old, new)
     if changes is None:
         whole = [Line("", line) for line in shorten(text, MAX_SHOWN).split("\n")]
-        return Stage(name, SENTENCES[name], whole, len(new), 0, 0, True, rules)
+        return Stage(name, SENTENCES[name], whole, len(new), 0, 0, True, rules, shown)
     added = sum(line.mark == "+" for line in changes)
     removed = sum(line.mark == "-" for line in changes)
     if len(changes) > MAX_SHOWN:
         left = f"... {len(changes) - MAX_SHOWN:,} lines more are left out here ..."
         changes = [*changes[:MAX_SHOWN], Line("@", left)]
-    return Stage(name, SENTENCES[name], changes, len(new), added, removed, False, rules)
+    return Stage(name, SENTENCES[name], changes, len(new), added, removed, False, rules, shown)
 
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> list[Line] | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from contextvars import ContextVar
 from types import CodeType, FrameType
 
-from tinyref.lazy.names import give_name, name_of
+from tinyref.lazy.names import give_line, give_name, name_of
 from tinyref.uops.node import UOp
 
 _PACKAGE = "tinyref.tensor."
@@ -16,10 +18,38 @@ MAX_KNOWN = 10_000
 _going_back: ContextVar[str] = ContextVar("tinyref_going_back", default="")
 
 
+# Whether nodes also learn from which line they are: it takes time, and says little to most.
+_noting_lines: ContextVar[bool] = ContextVar("tinyref_noting_lines", default=False)
+
+
+@contextlib.contextmanager
+def noting_lines() -> Iterator[None]:
+    """Within the block fresh nodes keep the line of the program that called for them."""
+    token = _noting_lines.set(True)
+    try:
+        yield
+    finally:
+        _noting_lines.reset(token)
+
+
 def name_node(node: UOp) -> None:
     """Names a fresh node after the outermost function of this package that is being called."""
     if not name_of(node):
         give_name(node, _going_back.get() or _outermost_function())
+        if _noting_lines.get():
+            give_line(node, _line_of_caller())
+
+
+def _line_of_caller() -> str:
+    """FILE:LINE of the innermost frame that is no part of tinyref."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "tinyref"
 
 
 def go_back_through(node: UOp | None) -> None:

@@ -1,0 +1,193 @@
+"""Graphs as pictures: SVG that stands in a page, in the page's own colours.
+
+Where nodes go says Graphviz's `dot`, where it is installed; else they lie in layers, each below all
+that it needs, in an order that keeps lines short. What is drawn is the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+from markupsafe import Markup, escape
+
+from tinyref.formats.text import node_text
+from tinyref.lazy.names import name_of
+from tinyref.uops.node import UOp
+
+# A picture of more nodes is none that a person reads.
+MAX_NODES = 150
+_LINE_HEIGHT, _LETTER, _PADDING = 15, 6.6, 8
+_GAP_X, _GAP_Y, _MARGIN = 18, 34, 6
+_MAX_LETTERS = 34
+_SWEEPS = 8
+_INCH = 72.0
+_DOT_SECONDS = 20
+
+Places = Mapping[int, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node as it is drawn: its lines of text, and the numbers of the boxes that it needs."""
+
+    lines: tuple[str, ...]
+    sources: tuple[int, ...]
+    title: str
+
+    @property
+    def width(self) -> float:
+        return max(len(line) for line in self.lines) * _LETTER + 2 * _PADDING
+
+    @property
+    def height(self) -> float:
+        return len(self.lines) * _LINE_HEIGHT + _PADDING
+
+
+def picture(root: UOp) -> Markup:
+    """The graph below `root` as an SVG element; empty for one of more than `MAX_NODES` nodes."""
+    nodes = list(root.toposort())
+    if len(nodes) > MAX_NODES:
+        return Markup("")
+    number = {node: place for place, node in enumerate(nodes)}
+    boxes = [_box(node, [number[source] for source in node.src]) for node in nodes]
+    return _drawn(boxes, places_by_dot(boxes) or places_by_layers(boxes))
+
+
+def _box(node: UOp, sources: Sequence[int]) -> Box:
+    text = node_text(node)
+    payload = text.partition(")")[2].strip()
+    lines = [f"{node.op.name} {node.dtype.name}", payload, name_of(node)]
+    return Box(tuple(_cut(line) for line in lines if line), tuple(sources), text)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MAX_LETTERS else f"{line[: _MAX_LETTERS - 1]}…"
+
+
+def places_by_dot(boxes: Sequence[Box]) -> Places | None:
+    """The middle of each box, from its upper left, by `dot`; None where there is none, or it fails.
+
+    The format is that of Graphviz's "plain" output, whose origin is below and whose unit is inches.
+    """
+    program = shutil.which("dot")
+    if program is None:
+        return None
+    text = ["digraph {", 'node [shape=box fixedsize=true label=""]']
+    for place, box in enumerate(boxes):
+        text.append(f"n{place} [width={box.width / _INCH:.3f} height={box.height / _INCH:.3f}]")
+        text += [f"n{source} -> n{place}" for source in dict.fromkeys(box.sources)]
+    try:
+        done = subprocess.run(
+            [program, "-Tplain"],
+            input="\n".join([*text, "}"]),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_DOT_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    words = [line.split() for line in done.stdout.splitlines()]
+    height = next(float(line[3]) for line in words if line[0] == "graph")
+    return {
+        int(line[1][1:]): (float(line[2]) * _INCH, (height - float(line[3])) * _INCH)
+        for line in words
+        if line[0] == "node"
+    }
+
+
+def places_by_layers(boxes: Sequence[Box]) -> Places:
+    """The same by layers: each box below all that it needs, near the middle of those."""
+    layer: dict[int, int] = {}
+    for place in TopologicalSorter({n: box.sources for n, box in enumerate(boxes)}).static_order():
+        layer[place] = 1 + max((layer[source] for source in boxes[place].sources), default=-1)
+    rows: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    for place, found in layer.items():
+        rows[found].append(place)
+    users: dict[int, list[int]] = {place: [] for place in layer}
+    for place, box in enumerate(boxes):
+        for source in box.sources:
+            users[source].append(place)
+    across = _spread(rows, boxes)
+    for sweep in range(_SWEEPS):
+        downwards = sweep % 2 == 0
+        for row in rows if downwards else reversed(rows):
+            near = {n: boxes[n].sources if downwards else users[n] for n in row}
+            row.sort(key=lambda n: _middle([across[each] for each in near[n]], across[n]))
+        across = _spread(rows, boxes)
+    return {
+        n: (across[n], y) for row, y in zip(rows, _heights(rows, boxes), strict=True) for n in row
+    }
+
+
+def _middle(of: Sequence[float], otherwise: float) -> float:
+    return statistics.fmean(of) if of else otherwise
+
+
+def _spread(rows: Sequence[Sequence[int]], boxes: Sequence[Box]) -> dict[int, float]:
+    """Where the boxes of each row stand, side by side and the row in the middle."""
+    widths = [sum(boxes[n].width for n in row) + _GAP_X * (len(row) - 1) for row in rows]
+    across: dict[int, float] = {}
+    for row, width in zip(rows, widths, strict=True):
+        left = (max(widths) - width) / 2
+        for n in row:
+            across[n] = left + boxes[n].width / 2
+            left += boxes[n].width + _GAP_X
+    return across
+
+
+def _heights(rows: Sequence[Sequence[int]], boxes: Sequence[Box]) -> list[float]:
+    """The middle of each row, from above."""
+    found, top = [], 0.0
+    for row in rows:
+        height = max(boxes[n].height for n in row)
+        found.append(top + height / 2)
+        top += height + _GAP_Y
+    return found
+
+
+def _drawn(boxes: Sequence[Box], places: Places) -> Markup:
+    right = max(places[n][0] + box.width / 2 for n, box in enumerate(boxes)) + _MARGIN
+    below = max(places[n][1] + box.height / 2 for n, box in enumerate(boxes)) + _MARGIN
+    parts = [
+        Markup(
+            '<svg class="graph" role="img" aria-label="{} nodes" viewBox="{} {} {:.0f} {:.0f}"'
+        ).format(len(boxes), -_MARGIN, -_MARGIN, right + _MARGIN, below + _MARGIN)
+        + Markup(' width="{:.0f}" height="{:.0f}">').format(right + _MARGIN, below + _MARGIN)
+    ]
+    for n, box in enumerate(boxes):
+        parts += [_edge(boxes, places, source, n) for source in dict.fromkeys(box.sources)]
+    parts += [_shape(box, places[n]) for n, box in enumerate(boxes)]
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def _edge(boxes: Sequence[Box], places: Places, source: int, target: int) -> Markup:
+    """A line from the lower side of a box to the upper side of the one that needs it."""
+    (x0, y0), (x1, y1) = places[source], places[target]
+    y0, y1 = y0 + boxes[source].height / 2, y1 - boxes[target].height / 2
+    half = (y0 + y1) / 2
+    return Markup('<path d="M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}"/>').format(
+        x0, y0, x0, half, x1, half, x1, y1
+    )
+
+
+def _shape(box: Box, place: tuple[float, float]) -> Markup:
+    x, y = place
+    left, top = x - box.width / 2, y - box.height / 2
+    lines = Markup("").join(
+        Markup('<text x="{:.1f}" y="{:.1f}"{}>{}</text>').format(
+            x,
+            top + _PADDING / 2 + (n + 0.75) * _LINE_HEIGHT,
+            Markup("") if n else Markup(' class="op"'),
+            escape(line),
+        )
+        for n, line in enumerate(box.lines)
+    )
+    rectangle = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="4"/>')
+    shape = rectangle.format(left, top, box.width, box.height)
+    return Markup("<g><title>{}</title>{}{}</g>").format(box.title, shape, lines)
