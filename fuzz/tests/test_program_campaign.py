@@ -107,14 +107,24 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("name", "programs"), [("OffByOneTail", 1), ("WrongGroupIndex", 5), ("StaleOutput", 21)]
+    ("name", "programs"),
+    [("OffByOneTail", 1), ("SwappedItemIndices", 2), ("WrongGroupIndex", 5), ("StaleOutput", 21)],
 )
-def test_a_wrong_interpreter_is_found_as_soon_as_a_wrong_compiler(name, programs):
+def test_a_wrong_device_is_found_by_its_first_programs(name, programs):
+    """Interpreters, and a GPU: SwappedItemIndices."""
     device = f"tinyref_conformance.faulty:{name}"
     judge = ProgramJudge(device)
     every = default_compiled_every(device)
     found = [program_result_of(judge, 1, number, every).verdict for number in range(programs)]
     assert any(verdict is not None and verdict.pair is Pair.DEVICE for verdict in found)
+
+
+def test_programs_run_on_a_gpu_and_its_copies():
+    judge = ProgramJudge("GPU_EMU")
+    assert judge.places.names == ("GPU_EMU", "GPU_EMU:1", "PYTHON")
+    results = [program_result_of(judge, 1, number) for number in range(8)]
+    assert [result.verdict for result in results] == [None] * 8
+    assert sum(result.judged for result in results) >= 8
 
 
 @pytest.mark.parametrize(("every", "wrong"), [(1, 3), (4, 0)])
