@@ -10,12 +10,14 @@ import pytest
 
 from tinyref.cli.entry import run as command
 from tinyref.errors import UserError
+from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign import report
 from tinyref_fuzz.campaign.campaign import Request, run
 from tinyref_fuzz.campaign.programs import pairs_of, program_at, program_result_of
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
 from tinyref_fuzz.corpus import folder, keep
 from tinyref_fuzz.corpus.folder import files_of
+from tinyref_fuzz.programs import isolated
 from tinyref_fuzz.programs.examine import bucket_of
 from tinyref_fuzz.programs.judge import ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import (
@@ -142,6 +144,32 @@ def test_one_program_of_four_is_compiled_for_the_reference_interpreter_alone():
 def test_a_share_is_of_programs(capsys):
     assert tinyref("--device", "PYTHON", "--compiled-every", 2) == 2
     assert "compiled-every: goes with --programs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_a_crash_is_judged_in_forks_only_where_all_devices_survive_them(monkeypatch, survives):
+    crash = Verdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
+    asked = []
+
+    def fresh(judge, program):
+        asked.append(("process", judge.device, judge.seconds))
+        return crash
+
+    def forked(judge, verdict, limit):
+        asked.append(("fork", limit))
+        return verdict
+
+    def reduce_once(program, verdict, judge, seconds):
+        return program, judge(program)
+
+    # The judge of CPU has PYTHON beside it.
+    monkeypatch.setattr(TextBackend, "survives_fork", survives)
+    monkeypatch.setattr(isolated.IsolatedProgramJudge, "verdict", fresh)
+    monkeypatch.setattr(isolated, "judge_in_fork", forked)
+    monkeypatch.setattr(isolated, "reduce_program", reduce_once)
+    found = isolated.examine_crash(ProgramJudge("CPU"), ADDED, crash, 5.0, 2.0)
+    assert (found.program, found.verdict, found.blame) == (ADDED, crash, Blame("kernel"))
+    assert asked == [("fork", 2.0) if survives else ("process", "CPU", 2.0)]
 
 
 def test_a_program_is_its_number():
