@@ -8,6 +8,7 @@ import typer
 
 from tinyref import __version__
 from tinyref.cli.bench.command import bench
+from tinyref.cli.ci.command import ci
 from tinyref.cli.conform import conform_app
 from tinyref.cli.devices import devices
 from tinyref.cli.explain.command import explain
@@ -72,6 +73,7 @@ app.add_typer(conform_app, name="conform")
 app.add_typer(fuzz_app, name="fuzz")
 app.add_typer(spec_app, name="spec")
 app.command("new-backend")(new_backend)
+app.command("ci")(ci)
 app.command("explain")(explain)
 app.command("bench")(bench)
 app.command("config")(config_command)

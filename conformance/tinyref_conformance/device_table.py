@@ -1,0 +1,182 @@
+"""The device table: a row for each conformance run of a pipeline, read strictly from TOML.
+
+ci/devices.toml is one, with what each key means. nox runs a row of it, `tinyref ci` writes a job
+for it. Nothing but the standard library is imported here: CI reads it before anything is installed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROFILES = ("quick", "full")
+# The cases about two devices; all others are those of a row of its own for each.
+TWO_DEVICES = "system.transfer,system.shard"
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-\[\]=<>!~,]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+class MatrixError(ValueError):
+    """A file that is no device matrix: names the row, the key, the value and what is accepted."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One conformance run. required: where the device is missing, the run is red, not left out.
+
+    second: the other device of a row of two, which runs the cases about two devices and no others.
+    profile, options: what the default lane runs. thorough: the profile of the thorough lane.
+    budget: seconds that the default lane may take on two cores. driver: libraries of the system,
+    one of which must load before anything is installed. pip, apt: packages that it installs.
+    setup: commands that run before it, in `environment` too.
+    """
+
+    id: str
+    device: str
+    profile: str
+    budget: int
+    needs: str
+    required: bool
+    second: str = ""
+    options: tuple[str, ...] = ()
+    thorough: str = "full"
+    driver: tuple[str, ...] = ()
+    pip: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    setup: tuple[str, ...] = ()
+
+    @property
+    def default_options(self) -> list[str]:
+        """The options of `tinyref conform` in the default lane."""
+        return ["--profile", self.profile, *self._query, *self.options]
+
+    @property
+    def thorough_options(self) -> list[str]:
+        """Those in the thorough lane, where all of a profile is run."""
+        return ["--profile", self.thorough, *self._query]
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the one or two."""
+        return [self.device, *filter(None, [self.second])]
+
+    @property
+    def _query(self) -> list[str]:
+        return ["--query", TWO_DEVICES] if self.second else []
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a matrix. Raises `MatrixError`."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MatrixError(f"{path.name} is not TOML: {error}") from error
+    _check_keys(data, ("device",), path.name)
+    raw = data.get("device")
+    if not isinstance(raw, list) or not raw:
+        raise MatrixError(f"{path.name}: write rows as [[device]], at least one")
+    rows = [_row(each, f"{path.name}: row {number}") for number, each in enumerate(raw, 1)]
+    ids = [row.id for row in rows]
+    for each in ids:
+        if ids.count(each) > 1:
+            raise MatrixError(f"{path.name}: id {each!r} is there twice")
+    return rows
+
+
+def _row(raw: dict[str, Any], where: str) -> Row:
+    if isinstance(raw.get("id"), str):
+        where = f"{where} ({raw['id']})"
+    known = ("id", "device", "profile", "budget", "needs", "required")
+    optional = ("devices", "options", "thorough", "driver", "install", "environment", "setup")
+    _check_keys(raw, (*known, *optional), where)
+    first, second = _devices(raw, where)
+    install = _table(raw, "install", where)
+    _check_keys(install, ("pip", "apt"), f"{where}: install")
+    environment = _table(raw, "environment", where)
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name) or not isinstance(value, str):
+            raise MatrixError(
+                f"{where}: environment {name} = {value!r}: accepted are names with texts"
+            )
+    budget = raw.get("budget")
+    if type(budget) is not int or budget < 1:
+        raise MatrixError(f"{where}: budget {budget!r}: accepted are whole seconds, at least 1")
+    if not isinstance(raw.get("required"), bool):
+        raise MatrixError(f"{where}: required {raw.get('required')!r}: accepted are true, false")
+    return Row(
+        id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
+        device=first,
+        second=second,
+        profile=_profile(_text(raw, "profile", where), f"{where}: profile"),
+        budget=budget,
+        needs=_text(raw, "needs", where),
+        required=raw["required"],
+        options=_texts(raw, "options", where),
+        thorough=_profile(raw.get("thorough", "full"), f"{where}: thorough"),
+        driver=_texts(raw, "driver", where),
+        pip=_packages(install, "pip", where),
+        apt=_packages(install, "apt", where),
+        environment=tuple(environment.items()),
+        setup=_texts(raw, "setup", where),
+    )
+
+
+def _devices(raw: dict[str, Any], where: str) -> tuple[str, str]:
+    """The device of a row, and the other one of a row of two."""
+    if "devices" not in raw:
+        return _text(raw, "device", where), ""
+    names = _texts(raw, "devices", where)
+    if "device" in raw or len(names) != 2:
+        raise MatrixError(f"{where}: devices {list(names)!r}: accepted are two, and no device")
+    return names[0], names[1]
+
+
+def _check_keys(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    if not isinstance(found, dict):
+        raise MatrixError(f"{where}: got {found!r}, accepted is a table")
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise MatrixError(f"{where}: unknown key {unknown[0]!r}: accepted are {', '.join(known)}")
+
+
+def _table(raw: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    found = raw.get(key, {})
+    if not isinstance(found, dict):
+        raise MatrixError(f"{where}: {key} {found!r}: accepted is a table")
+    return found
+
+
+def _text(raw: dict[str, Any], key: str, where: str) -> str:
+    found = raw.get(key)
+    if not isinstance(found, str) or not found.strip():
+        raise MatrixError(f"{where}: {key} {found!r}: accepted is a text, and it is mandatory")
+    return found
+
+
+def _texts(raw: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    found = raw.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
+        raise MatrixError(f"{where}: {key} {found!r}: accepted is a list of texts")
+    return tuple(found)
+
+
+def _profile(found: Any, where: str) -> str:
+    if found not in PROFILES:
+        raise MatrixError(f"{where} {found!r}: accepted are {', '.join(PROFILES)}")
+    return str(found)
+
+
+def _packages(install: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    names = _texts(install, key, f"{where}: install")
+    return tuple(_named(name, _PACKAGE, f"{where}: install: {key}") for name in names)
+
+
+def _named(text: str, pattern: re.Pattern[str], where: str) -> str:
+    if not pattern.fullmatch(text):
+        raise MatrixError(f"{where} {text!r}: accepted is {pattern.pattern}")
+    return text

@@ -1,0 +1,1 @@
+"""`tinyref ci`: pipelines of forges, written from a device table."""
