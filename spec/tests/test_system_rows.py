@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from run_rows import failed
 
+from tinyref.algebra import sizes
 from tinyref.dtype import dtypes
 from tinyref.lazy import all_reduce, graph, multi
 from tinyref.lazy.shards import join_parts, layout_of
@@ -114,3 +115,18 @@ def test_every_program_has_a_row() -> None:
     assert sorted(rows) == PROGRAMS
     assert all("second" in row.needs.features for row in sharding.rows())
     assert dtypes.float32 in next(iter(images.rows())).needs.dtypes
+
+
+def test_a_quotient_of_sizes_that_is_a_remainder_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a division is possible for the bound number alone, and where it always is."""
+    assert failed("system.symbolic.float32.computed", "PYTHON") == []
+    divide, split = sizes._divide_if_possible, sizes.split
+    monkeypatch.setattr(
+        sizes,
+        "_divide_if_possible",
+        lambda sign, *pair: divide("%" if sign == "//" else "//", *pair),
+    )
+    assert failed("system.symbolic.float32.computed", "PYTHON")
+    monkeypatch.setattr(sizes, "_divide_if_possible", divide)
+    monkeypatch.setattr(sizes, "split", lambda *pair: split(*pair)[::-1])
+    assert failed("system.symbolic.float32.computed", "PYTHON")

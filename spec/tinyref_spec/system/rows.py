@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,48 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
             wanted = [part.sum(1), part @ part.T, whole[:, size - 1 : size] * 2, part.max(0) + 1]
             for number, found in enumerate(forms(n.bind(size))):
                 yield f"form {number} for n = {size}", found.numpy(), wanted[number]
+
+    with Context(JIT=jit):
+        return judge_pairs(pairs())
+
+
+# Sizes that are computed with a number, by Python's floor division: of every number from 1 to 8.
+_COMPUTED: tuple[Callable[[Any], Any], ...] = (
+    lambda n: n // 2 + 1,
+    lambda n: 9 - n,
+    lambda n: n % 4 + 1,
+    lambda n: (n * 4 + 3) // 5,
+    lambda n: (n + 5) % 3 + n // 3 + 1,
+)
+# Of some numbers, that which is bound among them: nothing that is captured for all of them.
+_COMPUTED_OF_SOME: tuple[Callable[[Any], Any], ...] = (
+    # The quotient of a negative number is rounded down.
+    lambda n: 4 + (3 - n) // 2,
+    lambda n: (3 - n) % 4 + 1,
+    lambda n: n // (n - 1),
+    lambda n: n % (n - 1) + 1,
+)
+
+
+def _computed_sizes(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Parts whose sizes are sums, quotients and remainders of a bound number, at its ends too."""
+    from tinyref import Tensor, TinyJit, Variable
+    from tinyref.uops.node import UOp
+
+    whole = integers(3, 8)
+    x = Tensor(whole, device=device.name).realize()
+    n = Variable("n", 1, 8)
+    forms = _COMPUTED if jit else _COMPUTED + _COMPUTED_OF_SOME
+
+    @TinyJit
+    def parts(size: UOp) -> list[Tensor]:
+        return [x[:, : computed(size)].sum(1) for computed in forms]
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        for size in (5, 2, 8, 3, 7):
+            for number, found in enumerate(parts(n.bind(size))):
+                wanted = whole[:, : forms[number](size)].sum(1)
+                yield f"size {number} for n = {size}", found.numpy(), wanted
 
     with Context(JIT=jit):
         return judge_pairs(pairs())
@@ -233,6 +276,8 @@ def rows() -> Iterator[Row]:
             lambda: [
                 Check("forms", functools.partial(_symbolic, 0)),
                 Check("forms.replay", functools.partial(_symbolic, 1)),
+                Check("computed", functools.partial(_computed_sizes, 0)),
+                Check("computed.replay", functools.partial(_computed_sizes, 1)),
                 Check("cache", functools.partial(_cache, 0)),
                 Check("cache.replay", functools.partial(_cache, 1)),
             ],
