@@ -232,14 +232,19 @@ def rows() -> Iterator[Row]:
     },
     RUN_CASES
     + """
-from tinyref_spec.pages import clauses_page, describe, level_page
+from tinyref_spec.catalogue import all_rows
+from tinyref_spec.level_pages import families, page
+from tinyref_spec.pages import clauses_page, describe
 
 assert run_cases("kernel.sample", "CPU") == 1
 assert run_cases("kernel.sample.doubles.four", "PYTHON") == 1
 assert "  out[i] = 2 * i.\\n" in describe("kernel.sample.doubles")
-assert "| `kernel.sample.doubles` | out[i] = 2 * i. | `kernel.sample` | loops and reduces |" in (
-    level_page("kernel")
-)
+kernels = page("kernel", families("kernel", all_rows())["kernel"])
+section = kernels.partition("## `kernel.sample`")[2]
+said = section.splitlines()
+assert {"* what: out[i] = 2 * i.", "* clauses: `kernel.sample`"} <= set(said)
+assert "* rung: loops and reduces" in said
+assert "| `kernel.sample.doubles` |" in section
 assert "| `kernel.sample` | The numbers of an axis and their doubles agree. |" in clauses_page()
 """,
 )
