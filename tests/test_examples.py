@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,16 +42,68 @@ def test_another_number_is_an_error() -> None:
         assert_same({"losses": [1.0, 2.001]}, {"losses": [1.0, 2.0]}, "run")
 
 
-@pytest.mark.long
-def test_a_program_of_this_family_gives_the_numbers_of_tinygrad(tmp_path: Path) -> None:
-    expected = json.loads((EXAMPLES / "language_model.json").read_text())
+def run_example(name: str, folder: Path, *words: str) -> str:
+    """What an example prints, run as its page says; it must end well."""
+    command = [sys.executable, *(words or (str(EXAMPLES / name),))]
     found = subprocess.run(
-        [sys.executable, str(EXAMPLES / "language_model.py")],
-        env={**os.environ, "TINYREF_DEVICE": "CPU"},
-        cwd=tmp_path,
+        command,
+        env={**os.environ, "TINYREF_DEVICE": "CPU", "PYTHONPATH": str(EXAMPLES)},
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert found.returncode == 0, found.stderr
-    assert_same(json.loads(found.stdout), expected, "run")
+    assert found.returncode == 0, found.stdout + found.stderr
+    return found.stdout
+
+
+@pytest.mark.long
+def test_a_program_of_this_family_gives_the_numbers_of_tinygrad(tmp_path: Path) -> None:
+    expected = json.loads((EXAMPLES / "language_model.json").read_text())
+    assert_same(json.loads(run_example("language_model.py", tmp_path)), expected, "run")
+
+
+@pytest.mark.slow
+def test_digits_are_read(tmp_path: Path) -> None:
+    last = run_example("digits.py", tmp_path).splitlines()[-1]
+    (right,) = re.findall(r"^(\d+) of 397 right$", last)
+    assert int(right) > 370
+
+
+@pytest.mark.slow
+def test_a_network_of_diffusion_is_planned_and_a_small_one_learns(tmp_path: Path) -> None:
+    printed = run_example("diffusion.py", tmp_path)
+    assert printed.startswith("116 million weights\n")
+    first, last = re.findall(r"loss ([\d.]+) at first, ([\d.]+) at last", printed)[0]
+    assert float(last) < 0.4 * float(first)
+
+
+@pytest.mark.long
+def test_a_row_of_ones_own_catches_what_it_says(tmp_path: Path) -> None:
+    lines = [
+        line.split(" element")[0] for line in run_example("custom_row.py", tmp_path).split("\n")
+    ]
+    assert lines.count("  Pass kernel.own.saturating.six") == 2
+    assert lines.count("  Pass kernel.own.halved.six") == 1
+    assert lines.count("  Fail kernel.own.halved.six") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: cc is not on the path")
+def test_a_backend_in_one_file_computes_and_conforms(tmp_path: Path) -> None:
+    assert run_example("custom_backend.py", tmp_path) == "30\n"
+    query = ("--query", "kernel.one_alu,kernel.program.gate,isa.binary.idiv.int8", "--jobs", "1")
+    words = ("-m", "tinyref", "conform", "--device", "custom_backend:Tiny", *query)
+    assert "all that was run is as expected" in run_example("", tmp_path, *words)
+
+
+@pytest.mark.slow
+def test_a_campaign_on_a_cluster(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+    last = run_example("campaign_on_dask.py", tmp_path).splitlines()[-1]
+    assert last == "20 kernels judged, 0 findings"
+
+
+def test_every_example_is_run() -> None:
+    text = Path(__file__).read_text()
+    assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in text] == []

@@ -1,0 +1,36 @@
+"""A campaign of the fuzzer on a Dask cluster: here two processes of this machine.
+
+On many machines, `dask scheduler` and `dask worker` start the cluster, and the command
+`tinyref fuzz --cluster ADDRESS` the campaign. Needs the extra `cluster`.
+`python examples/campaign_on_dask.py` judges 20 kernels, and says what was found.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from distributed import LocalCluster
+
+from tinyref_fuzz.campaign.campaign import Request, run
+
+
+def main() -> None:
+    """Kernels of one seed: the same ones however many machines judge them."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        request = Request(
+            *("PYTHON", Path(folder)),
+            seed=5,
+            policy="small",
+            kernels=20,
+            cluster=cluster.scheduler_address,
+        )
+        summary = run(request)
+        print(f"{summary.cases} kernels judged, {summary.findings} findings")
+
+
+if __name__ == "__main__":
+    main()
