@@ -1,8 +1,8 @@
 """What this process did and when, as a trace that Perfetto and chrome://tracing open.
 
 TINYREF_PROFILE=trace.json writes it when the process ends: schedules, compiles, copies and kernels,
-a track for the host and one for each device. The format is that of Chrome's trace events ("Trace
-Event Format", complete events and metadata events).
+a track for each thread of the host and one for each device. The format is that of Chrome ("Trace
+Event Format": complete events and metadata events).
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def write_traces() -> None:
 
 
 @contextlib.contextmanager
-def span(kind: str, name: str, track: str = HOST, **facts: Any) -> Iterator[None]:
-    """Notes the time of the block, also where it ends in an error."""
+def span(kind: str, name: str, **facts: Any) -> Iterator[None]:
+    """Notes the time of the block on the track of its thread, also where it ends in an error."""
     trace = active_trace()
     if trace is None:
         yield
@@ -115,4 +115,10 @@ def span(kind: str, name: str, track: str = HOST, **facts: Any) -> Iterator[None
         yield
     finally:
         end = time.perf_counter()
-        trace.add(track, kind, name, end, end - began, **facts)
+        trace.add(_own_track(), kind, name, end, end - began, **facts)
+
+
+def _own_track() -> str:
+    """Events of one track lie within each other, and those of two threads may not."""
+    thread = threading.current_thread()
+    return HOST if thread is threading.main_thread() else f"{HOST}, {thread.name}"

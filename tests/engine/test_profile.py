@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -73,6 +74,25 @@ def test_replays_of_captured_functions_are_there(tmp_path):
 def test_without_the_flag_nothing_is_kept():
     with span("schedule", "nobody looks"):
         assert active_trace() is None
+
+
+def test_threads_have_tracks_of_their_own(tmp_path):
+    def work() -> None:
+        with Context(PROFILE=str(tmp_path / "trace.json")), span("schedule", "aside"):
+            pass
+
+    thread = threading.Thread(target=work, name="helper")
+    with Context(PROFILE=str(tmp_path / "trace.json")), span("schedule", "main"):
+        thread.start()
+        thread.join()
+        data = active_trace().to_json()
+    assert set(tracks(data).values()) == {"host, helper"}
+    assert set(tracks(active_json(tmp_path)).values()) == {"host, helper", "host"}
+
+
+def active_json(folder) -> dict:
+    with Context(PROFILE=str(folder / "trace.json")):
+        return active_trace().to_json()
 
 
 def test_a_span_that_fails_is_noted(tmp_path):
