@@ -1,13 +1,20 @@
 from __future__ import annotations
 
-import pytest
-from reports_of import report_of
+import json
+import re
+from pathlib import Path
 
+import pytest
+from browser import CHROMIUM, WHY_NOT, accessibility
+from reports_of import NASTY, failing, report_of
+
+from tinyref.cli.entry import run
 from tinyref.errors import UserError
-from tinyref_conformance.compare import compare, side_by_side
+from tinyref_conformance.compare import compare
+from tinyref_conformance.matrix import Matrix
 from tinyref_conformance.report import CaseResult
+from tinyref_conformance.reports import as_json
 from tinyref_conformance.statuses import Status
-from tinyref_spec.case import Rung
 
 
 @pytest.mark.parametrize(
@@ -30,8 +37,7 @@ from tinyref_spec.case import Rung
 )
 def test_each_change_of_status_has_its_place(before: str, after: str, kind: str) -> None:
     found = compare(report_of(("isa.a.0", Status[before])), report_of(("isa.a.0", Status[after])))
-    for name in ("regressions", "fixes", "other"):
-        assert bool(getattr(found, name)) is (name == kind)
+    assert [name for name, changes in found.changes.items() if changes] == ([kind] if kind else [])
     assert found.is_worse is (kind == "regressions")
 
 
@@ -41,13 +47,13 @@ def test_a_missing_case_is_a_regression_of_a_whole_run_only() -> None:
     part = report_of(("isa.a.0", Status.PASS), reductions=["a part"])
     found = compare(before, part)
     assert not found.is_worse
-    assert found.missing == ["isa.b.0: was Pass, is not in the newer report"]
+    assert found.lines("missing") == ["isa.b.0: was Pass, is not in the newer report"]
 
 
 def test_a_new_case_that_fails_is_a_regression() -> None:
     before = report_of(("isa.a.0", Status.PASS))
     good = compare(before, report_of(("isa.a.0", Status.PASS), ("isa.b.0", Status.PASS)))
-    assert good.new == ["isa.b.0: Pass"]
+    assert good.lines("new") == ["isa.b.0: new, Pass"]
     assert not good.is_worse
     assert compare(before, report_of(("isa.a.0", Status.PASS), ("isa.b.0", Status.FAIL))).is_worse
 
@@ -69,7 +75,8 @@ def measured(ulp: float) -> CaseResult:
     ],
 )
 def test_changes_of_accuracy(before: float, after: float, says: list[str]) -> None:
-    assert compare(report_of(measured(before)), report_of(measured(after))).accuracy == says
+    found = compare(report_of(measured(before)), report_of(measured(after)))
+    assert [change.line for change in found.accuracy] == says
 
 
 def test_the_text_says_what_is_not_comparable() -> None:
@@ -83,17 +90,116 @@ def test_the_text_says_what_is_not_comparable() -> None:
     assert "1 regressions\n  isa.a.0: Pass -> Fail" in text
 
 
-def test_side_by_side() -> None:
-    text = side_by_side(
-        [
-            report_of(("isa.a.0", Status.PASS), device="ONE"),
-            report_of(("isa.a.0", Status.FAIL), device="TWO", rung=Rung.CAST),
-            report_of(("isa.a.0", Status.PASS), device="PART", reductions=["a part"]),
-        ]
-    )
-    lines = {line[:20].strip(): line[20:].split("  ") for line in text.splitlines()}
-    assert "holds 1/1" in " ".join(lines["every operation"])
-    assert "BROKEN 0/1" in " ".join(lines["casts"])
+# Two causes: what is said differs in more than numbers.
+WRONG = [failing(f"isa.{op}.float32.0", f"expected {n}, got 7") for n, op in enumerate("abcdef")]
+HUNG = [failing(f"isa.{op}.int8.0", "no such card") for op in "gh"]
+BEFORE = report_of(*((case.id, Status.PASS) for case in (*WRONG, *HUNG)))
+AFTER = report_of(*WRONG, *HUNG)
+
+
+def test_changes_that_are_alike_are_one_group() -> None:
+    wrong, hung = compare(BEFORE, AFTER).groups("regressions")
+    assert [change.case for change in wrong.changes] == [case.id for case in WRONG]
+    assert [change.case for change in hung.changes] == [case.id for case in HUNG]
+    assert wrong.where.endswith(".*.float32")
+    text = compare(BEFORE, AFTER).text()
+    assert "8 regressions\n  6 cases of isa.{a,b,c,d,…}.*.float32: Pass -> Fail: " in text
+    assert "    isa.c.float32.0\n    ... and 3 more\n  2 cases of " in text
+
+
+def test_fixes_are_grouped_by_what_was_wrong() -> None:
+    wrong, hung = compare(AFTER, BEFORE).groups("fixes")
+    causes = [group.changes[0].cause for group in compare(BEFORE, AFTER).groups("regressions")]
+    assert [wrong.changes[0].cause, hung.changes[0].cause] == causes
+    assert len(wrong.changes) == 6
+
+
+def test_the_data_of_a_comparison_have_every_change() -> None:
+    data = json.loads(compare(BEFORE, AFTER).json())
+    assert (data["schema"], data["version"]) == ("tinyref.conformance.diff", 1)
+    assert (data["worse"], data["fixes"], data["missing"]) == (True, [], [])
+    first = data["regressions"][0]
+    assert (first["before"], first["after"]) == ("Pass", "Fail")
+    assert [case["id"] for case in first["cases"]] == [case.id for case in WRONG]
+    assert first["cases"][1]["message"] == "expected 1, got 7"
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_comparison_shows_text_as_text(form: str) -> None:
+    after = report_of(failing("isa.a.float32.0", NASTY))
+    page = compare(report_of(("isa.a.float32.0", Status.PASS)), after).page()
+    text = getattr(page, form)()
+    assert "1 regressions" in text
+    assert "isa.a.float32" in text
+    assert "<script>" not in text
+    assert "<img" not in text
+
+
+def test_the_page_of_a_comparison_needs_no_other_file() -> None:
+    text = compare(BEFORE, AFTER).page().html()
+    assert not re.search(r"(src|href)=(?!\"data:)", text)
+    assert "default-src 'none'" in text
+    assert "<script" not in text
+    assert text.count("<tr>") == 3
+
+
+ONE = report_of(*WRONG, ("isa.z.int32.0", Status.PASS), device="ONE")
+TWO = report_of(WRONG[0], *HUNG, device="TWO")
+PART = report_of(("isa.a.float32.0", Status.PASS), device="PART", reductions=["a part"])
+
+
+def test_the_ladders_of_devices_side_by_side() -> None:
+    text = Matrix([ONE, TWO, PART]).text()
+    lines = {line[:20].strip(): line[20:].split() for line in text.splitlines()}
+    assert lines["every operation"] == ["BROKEN", "1/7", "BROKEN", "0/3", "holds", "1/1"]
+    assert lines["as expected"] == ["NO", "NO", "yes"]
     assert "PART: not a conformance run: a part" in text
     with pytest.raises(UserError, match="at least one"):
-        side_by_side([])
+        Matrix([])
+
+
+def test_a_cause_that_devices_share_is_one_line() -> None:
+    wrong, hung = Matrix([ONE, TWO, PART]).causes()
+    assert (wrong.counts, hung.counts) == ({0: 6, 1: 1}, {1: 2})
+    assert wrong.where.endswith(".*.float32")
+    data = json.loads(Matrix([ONE, TWO, PART]).json())
+    assert (data["schema"], data["version"]) == ("tinyref.conformance.matrix", 1)
+    assert [cause["cases"] for cause in data["causes"]] == [[6, 1, 0], [0, 2, 0]]
+    assert [report["as_expected"] for report in data["reports"]] == [False, False, True]
+    assert data["reports"][0]["rungs"]["ALU"] == {"state": "broken", "fine": 1, "owed": 7}
+    table = Matrix([ONE, TWO, PART]).page().markdown()
+    assert "| every operation | BROKEN 1/7 | BROKEN 0/3 | holds 1/1 |" in table
+    assert "| 6 | 1 | . |" in table
+
+
+def test_the_commands_write_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, report in (("before", BEFORE), ("after", AFTER)):
+        (tmp_path / f"{name}.json").write_text(as_json(report), encoding="utf-8")
+    files = [str(tmp_path / "before.json"), str(tmp_path / "after.json")]
+    assert run(["conform", "diff", *files, "--format", "markdown"]) == 1
+    assert capsys.readouterr().out.startswith("# 8 regressions\n")
+    page = tmp_path / "diff.html"
+    assert run(["conform", "diff", *files, "--format", "html", "--output", str(page)]) == 1
+    assert page.read_text().startswith("<!doctype html>")
+    assert run(["conform", "matrix", *files, "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["reports"]) == 2
+    assert run(["conform", "matrix", *files, "--format", "pdf"]) == 2
+    assert "format: got 'pdf', accepted are text, markdown, html" in capsys.readouterr().err
+    assert run(["conform", "matrix", *files, "--output", str(tmp_path)]) == 2
+    assert "output: cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
+def test_axe_finds_nothing_in_the_pages(tmp_path: Path, dark: bool) -> None:
+    pytest.importorskip("axe_core_python")
+    for name, page in (
+        ("diff", compare(BEFORE, AFTER).page()),
+        ("matrix", Matrix([ONE, TWO, PART]).page()),
+    ):
+        file = tmp_path / f"{name}.html"
+        file.write_text(page.html(), encoding="utf-8")
+        found = accessibility(file, dark)
+        assert found["violations"] == []
+        assert (found["dark"], found["width"] <= 1280) == (dark, True)

@@ -78,7 +78,7 @@ def test_a_comparison_names_other_flags(fake: Any, monkeypatch: pytest.MonkeyPat
     before = fake.scenario("good").run().report
     monkeypatch.setenv("TINYREF_TC", "0")
     after = fake.run().report
-    assert "note: other flags: (none) -> TINYREF_TC=0" in compare(before, after).header
+    assert "note: other flags: (none) -> TINYREF_TC=0" in compare(before, after).notes
 
 
 def test_a_comparison_names_another_compiler_and_other_sources() -> None:
@@ -86,10 +86,10 @@ def test_a_comparison_names_another_compiler_and_other_sources() -> None:
         report_of(("isa.a.0", Status.PASS), compiler=compiler, backend_sources=sources)
         for compiler, sources in (("gcc 12", "ab"), ("gcc 13", "cd"))
     ]
-    header = compare(*reports).header
+    header = compare(*reports).notes
     assert "note: other compiler: gcc 12 -> gcc 13" in header
     assert "note: other sources of the backend: ab -> cd" in header
-    assert not [line for line in compare(reports[0], reports[0]).header if "other" in line]
+    assert not [line for line in compare(reports[0], reports[0]).notes if "other" in line]
 
 
 @pytest.mark.slow

@@ -15,9 +15,10 @@ from reports_of import failing, report_of
 
 from tinyref.errors import UserError
 from tinyref_conformance import report as reports
-from tinyref_conformance.compare import compare, side_by_side
+from tinyref_conformance.compare import compare
 from tinyref_conformance.expectations_file import parse
 from tinyref_conformance.journal import ChangedError, Journal, start
+from tinyref_conformance.matrix import Matrix
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 
@@ -82,7 +83,7 @@ def test_a_foreign_report_is_refused_or_can_be_compared(tmp_path: Path) -> None:
             continue
         compare(good, found).text()
         compare(found, good).text()
-        side_by_side([good, found])
+        Matrix([good, found]).text()
     assert refused > count // 4
     path = tmp_path / "report.json"
     for text in damaged(json.dumps(REPORT), 100):

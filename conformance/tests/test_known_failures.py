@@ -104,7 +104,7 @@ def test_what_is_on_the_list_of_skips_is_not_run(
     assert report.reductions == ["not run, as on the list of skips: 1 of the cases"]
     assert "conforms" not in report.verdict
     assert report.rungs[Rung.ALU].state is RungState.INCOMPLETE
-    assert compare(before, report).regressions == []
+    assert compare(before, report).changes["regressions"] == []
     for name, words in (
         ("report.html", "not run, as on the list of skips: 1 of the cases"),
         ("summary.md", "not run, as on the list of skips: 1 of the cases"),
@@ -132,7 +132,7 @@ def test_a_case_that_was_measured_may_come_on_the_list(
 def test_a_case_that_is_no_longer_run_is_a_step_back(fake: Any, file: Callable[..., Path]) -> None:
     before = fake.scenario("good").run().report
     after = fake.run(expectations=file(skip("isa.mul"))).report
-    assert len(compare(before, after).regressions) == 2
+    assert len(compare(before, after).changes["regressions"]) == 2
 
 
 @pytest.mark.long

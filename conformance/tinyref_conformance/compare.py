@@ -1,54 +1,198 @@
-"""Two reports against each other, and many side by side."""
+"""Two reports against each other: what changed, by its cause."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from tinyref.errors import UserError
-from tinyref_conformance.ladder import RungState
-from tinyref_conformance.report import NOT_A_RUN, CaseResult, Report
+from tinyref_conformance.diagnosis import common_name, shape_of
+from tinyref_conformance.report import CaseResult, Report
+from tinyref_conformance.reports.tables import Page, Table
 from tinyref_conformance.statuses import Status
-from tinyref_spec.case import Rung
 
-_LISTED = 40
+SCHEMA = "tinyref.conformance.diff"
+VERSION = 1
 # A worse ULP below this is noise of another seed or library, not a change worth a line.
 ACCURACY_STEP = 0.05
+# Groups that are printed of each kind, and cases that are named of each group.
+_LISTED = 40
+_NAMED = 3
+# The kinds of changes, the worst first, in words.
+KINDS = {
+    "regressions": "regressions",
+    "fixes": "fixes",
+    "other": "other changes of status",
+    "new": "new cases",
+    "missing": "missing cases",
+}
+_HEAD = ("cases", "where", "change", "cause", "such as")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case that changed. before, after: its statuses, empty where it is not in the report."""
+
+    case: str
+    row: str
+    before: str
+    after: str
+    message: str
+    cause: str
+
+    @property
+    def words(self) -> str:
+        """What changed, without the case."""
+        if not self.after:
+            return f"was {self.before}, is not in the newer report"
+        return f"{self.before} -> {self.after}" if self.before else f"new, {self.after}"
+
+    @property
+    def line(self) -> str:
+        """What is printed of one that is alone."""
+        first = self.message.partition("\n")[0]
+        return f"{self.case}: {self.words}{f': {first}' if first else ''}"
+
+
+@dataclass(frozen=True)
+class ChangeGroup:
+    """Changes that are alike: the same statuses, for the same cause."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def where(self) -> str:
+        """What the ids of their rows have in common."""
+        return common_name(list(dict.fromkeys(change.row for change in self.changes)))
+
+    @property
+    def examples(self) -> list[str]:
+        """The first of them."""
+        return [change.case for change in self.changes[:_NAMED]]
+
+    def lines(self) -> Iterator[str]:
+        """As they are printed."""
+        first = self.changes[0]
+        if len(self.changes) == 1:
+            yield f"  {first.line}"
+            return
+        cause = f": {first.cause}" if first.cause else ""
+        yield f"  {len(self.changes):,} cases of {self.where}: {first.words}{cause}"
+        yield from (f"    {name}" for name in self.examples)
+        if len(self.changes) > _NAMED:
+            yield f"    ... and {len(self.changes) - _NAMED:,} more"
+
+    def to_json(self) -> dict[str, Any]:
+        first = self.changes[0]
+        return {
+            "where": self.where,
+            "before": first.before,
+            "after": first.after,
+            "cause": first.cause,
+            "cases": [{"id": each.case, "message": each.message} for each in self.changes],
+        }
+
+
+@dataclass(frozen=True)
+class AccuracyChange:
+    """The largest error of a row, before and after, in ULP."""
+
+    row: str
+    before: float
+    after: float
+
+    @property
+    def word(self) -> str:
+        return "better" if self.after < self.before else "worse"
+
+    @property
+    def line(self) -> str:
+        return f"{self.row}: {self.before:.4g} -> {self.after:.4g} ULP ({self.word})"
 
 
 @dataclass
 class Comparison:
-    """What changed from one report to the next; each list is of lines ready to print."""
+    """What changed from one report to the next, by the kinds of `KINDS`."""
 
-    header: list[str] = field(default_factory=list)
-    regressions: list[str] = field(default_factory=list)
-    fixes: list[str] = field(default_factory=list)
-    other: list[str] = field(default_factory=list)
-    accuracy: list[str] = field(default_factory=list)
-    new: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    changes: dict[str, list[Change]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    accuracy: list[AccuracyChange] = field(default_factory=list)
 
     @property
     def is_worse(self) -> bool:
-        return bool(self.regressions)
+        return bool(self.changes["regressions"])
+
+    def lines(self, kind: str) -> list[str]:
+        """The changes of a kind, a line each."""
+        return [change.line for change in self.changes[kind]]
+
+    def groups(self, kind: str) -> list[ChangeGroup]:
+        """The changes of a kind that are alike together, most first."""
+        found: dict[tuple[str, str], list[Change]] = {}
+        for change in self.changes[kind]:
+            found.setdefault((change.words, change.cause), []).append(change)
+        groups = [ChangeGroup(tuple(changes)) for changes in found.values()]
+        return sorted(groups, key=lambda group: -len(group.changes))
 
     def text(self) -> str:
         """All of it, the worst first."""
-        lines = list(self.header)
-        for title, found in (
-            ("regressions", self.regressions),
-            ("fixes", self.fixes),
-            ("other changes of status", self.other),
-            ("changes of accuracy", self.accuracy),
-            ("new cases", self.new),
-            ("missing cases", self.missing),
-        ):
-            lines.append(f"{len(found):,} {title}")
-            lines += [f"  {line}" for line in found[:_LISTED]]
-            if len(found) > _LISTED:
-                lines.append(f"  ... and {len(found) - _LISTED:,} more")
+        lines = list(self.notes)
+        for kind, words in KINDS.items():
+            lines.append(f"{len(self.changes[kind]):,} {words}")
+            groups = self.groups(kind)
+            for group in groups[:_LISTED]:
+                lines += group.lines()
+            if len(groups) > _LISTED:
+                lines.append(f"  ... and {len(groups) - _LISTED:,} more groups")
+        lines.append(f"{len(self.accuracy):,} changes of accuracy")
+        lines += [f"  {change.line}" for change in self.accuracy[:_LISTED]]
+        if len(self.accuracy) > _LISTED:
+            lines.append(f"  ... and {len(self.accuracy) - _LISTED:,} more")
         return "\n".join(lines) + "\n"
+
+    def page(self) -> Page:
+        """The same as tables; none is cut."""
+        tables = [
+            Table(
+                f"{len(self.changes[kind]):,} {words}",
+                _HEAD,
+                [_cells(group) for group in self.groups(kind)],
+            )
+            for kind, words in KINDS.items()
+        ]
+        accuracy = [
+            (each.row, f"{each.before:.4g}", f"{each.after:.4g}", each.word)
+            for each in self.accuracy
+        ]
+        head = ("row", "ULP before", "ULP after", "")
+        tables.append(Table(f"{len(accuracy):,} changes of accuracy", head, accuracy))
+        count = len(self.changes["regressions"])
+        title = f"{count:,} regressions" if count else "No regression"
+        return Page(title, self.notes, tables)
+
+    def json(self) -> str:
+        """The same as data, versioned."""
+        data = {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "worse": self.is_worse,
+            "notes": self.notes,
+            **{kind: [group.to_json() for group in self.groups(kind)] for kind in KINDS},
+            "accuracy": [
+                {"row": each.row, "before": str(each.before), "after": str(each.after)}
+                for each in self.accuracy
+            ],
+        }
+        return json.dumps(data, indent=1) + "\n"
+
+
+def _cells(group: ChangeGroup) -> Sequence[str]:
+    first = group.changes[0]
+    named = ", ".join(group.examples)
+    count = len(group.changes)
+    return (f"{count:,}", group.where, first.words, first.cause or "-", named)
 
 
 def _is_bad(status: Status) -> bool:
@@ -58,26 +202,42 @@ def _is_bad(status: Status) -> bool:
 
 def compare(before: Report, after: Report) -> Comparison:
     """What `after` changed. A missing case counts as a regression unless `after` was reduced."""
-    found = Comparison(header=_header(before, after))
+    found = Comparison(notes=_notes(before, after))
     old = {case.id: case for case in before.cases}
     new = {case.id: case for case in after.cases}
+    causes = _Causes(before, after)
     for case_id, was in old.items():
         now = new.get(case_id)
-        if now is None:
-            _note_missing(found, was, after)
-        else:
-            _note_change(found, was, now)
-    found.new = [f"{case.id}: {case.status.value}" for case in after.cases if case.id not in old]
-    found.regressions += [
-        f"{case.id}: new, {case.status.value}: {_first_line(case.message)}"
-        for case in after.cases
-        if case.id not in old and _is_bad(case.status)
-    ]
+        for kind in _kinds(was, now, after):
+            found.changes[kind].append(causes.change(was, now))
+    for case in after.cases:
+        if case.id not in old:
+            for kind in ("new", "regressions") if _is_bad(case.status) else ("new",):
+                found.changes[kind].append(causes.change(None, case))
     found.accuracy = _accuracy(before, after)
     return found
 
 
-def _header(before: Report, after: Report) -> list[str]:
+class _Causes:
+    """What failures have in common, of either report."""
+
+    def __init__(self, before: Report, after: Report) -> None:
+        self._before = {name: group.cause for group in before.groups for name in group.cases}
+        self._after = {name: group.cause for group in after.groups for name in group.cases}
+
+    def change(self, was: CaseResult | None, now: CaseResult | None) -> Change:
+        """With the cause for which it fails now or, where it does not any more, failed."""
+        shown = now or was
+        assert shown is not None, "a case is in one of the reports"
+        cause = self._after.get(shown.id) or self._before.get(shown.id)
+        message = now.message if now else ""
+        if cause is None:
+            cause = shape_of(message) if message else ""
+        before, after = ("" if case is None else case.status.value for case in (was, now))
+        return Change(shown.id, shown.row, before, after, message, cause)
+
+
+def _notes(before: Report, after: Report) -> list[str]:
     lines = []
     for name, report in (("before", before), ("after", after)):
         facts = report.certificate
@@ -101,94 +261,29 @@ def _flags(report: Report) -> str:
     return " ".join(f"{name}={value}" for name, value in report.settings.items()) or "(none)"
 
 
-def _note_missing(found: Comparison, was: CaseResult, after: Report) -> None:
-    line = f"{was.id}: was {was.status.value}, is not in the newer report"
-    found.missing.append(line)
-    if after.is_conformance_run and not _is_bad(was.status):
-        found.regressions.append(line)
-
-
-def _note_change(found: Comparison, was: CaseResult, now: CaseResult) -> None:
+def _kinds(was: CaseResult, now: CaseResult | None, after: Report) -> tuple[str, ...]:
+    """Of which kinds a change is; none where the status is the same."""
+    if now is None:
+        is_worse = after.is_conformance_run and not _is_bad(was.status)
+        return ("missing", "regressions") if is_worse else ("missing",)
     if was.status is now.status:
-        return
-    line = f"{now.id}: {was.status.value} -> {now.status.value}"
-    if now.message:
-        line += f": {_first_line(now.message)}"
+        return ()
+    excused = now.status in (Status.SKIP, Status.EXPECTED_FAIL, Status.NOT_RUN)
     if _is_bad(now.status) and not _is_bad(was.status):
-        found.regressions.append(line)
-    elif (
-        now.status in (Status.SKIP, Status.EXPECTED_FAIL, Status.NOT_RUN)
-        and was.status is Status.PASS
-    ):
+        return ("regressions",)
+    if excused and was.status is Status.PASS:
         # What once worked and is now excused is a step back, however well it is explained.
-        found.regressions.append(line)
-    elif _is_bad(was.status) and not _is_bad(now.status):
-        found.fixes.append(line)
-    else:
-        found.other.append(line)
+        return ("regressions",)
+    return ("fixes",) if _is_bad(was.status) and not _is_bad(now.status) else ("other",)
 
 
-def _first_line(message: str) -> str:
-    return message.partition("\n")[0]
-
-
-def _accuracy(before: Report, after: Report) -> list[str]:
+def _accuracy(before: Report, after: Report) -> list[AccuracyChange]:
     old = {row.id: row.max_ulp for row in before.rows}
-    lines = []
+    found = []
     for row in after.rows:
         was, now = old.get(row.id), row.max_ulp
         if was is None or now is None or was == now or (math.isnan(was) and math.isnan(now)):
             continue
         if not abs(now - was) < ACCURACY_STEP:
-            word = "better" if now < was else "worse"
-            lines.append(f"{row.id}: {was:.4g} -> {now:.4g} ULP ({word})")
-    return lines
-
-
-_SHORT = {
-    RungState.HOLDS: "holds",
-    RungState.BROKEN: "BROKEN",
-    RungState.SUPPRESSED: "suppressed",
-    RungState.SKIPPED: "not owed",
-    RungState.INCOMPLETE: "incomplete",
-    RungState.EMPTY: ".",
-}
-
-
-def side_by_side(reports: Sequence[Report]) -> str:
-    """A table: a line a rung, a column a report. Raises `UserError` for no report at all."""
-    if not reports:
-        raise UserError("matrix: name at least one report.json")
-    heads = [
-        f"{report.certificate['device']}/{report.certificate['profile']}" for report in reports
-    ]
-    climbed = [report.rungs for report in reports]
-    lines = [["", *heads]]
-    for rung in Rung:
-        lines.append(
-            [rung.title, *(_cell(rungs[rung].state, rungs[rung].counts) for rungs in climbed)]
-        )
-    lines.append(["as expected", *("yes" if report.exit_code == 0 else "NO" for report in reports)])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    table = "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-    notes = "".join(
-        f"{report.certificate['device']}: {NOT_A_RUN}: {'; '.join(report.reductions)}\n"
-        for report in reports
-        if not report.is_conformance_run
-    )
-    return f"{table}\n{notes}"
-
-
-def _cell(state: RungState, counts: dict[Status, int]) -> str:
-    owed = sum(count for status, count in counts.items() if status is not Status.SKIP)
-    if not owed:
-        return _SHORT[state]
-    fine = sum(
-        count
-        for status, count in counts.items()
-        if not status.is_failure and status not in (Status.SKIP, Status.SUPPRESSED, Status.NOT_RUN)
-    )
-    return f"{_SHORT[state]} {fine:,}/{owed:,}"
+            found.append(AccuracyChange(row.id, was, now))
+    return found

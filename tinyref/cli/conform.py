@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,9 @@ from tinyref.errors import UserError
 from tinyref.folders import file_name
 
 if TYPE_CHECKING:
+    from tinyref_conformance.compare import Comparison
     from tinyref_conformance.conform import Finished, Request
+    from tinyref_conformance.matrix import Matrix
     from tinyref_conformance.progress import Reporter
     from tinyref_conformance.report import Report
     from tinyref_spec.case import Profile
@@ -47,6 +50,12 @@ report.sarif, summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 
 """
 
 FORMATS = ("text", "github")
+# What `diff` and `matrix` print.
+COMPARISONS = ("text", "markdown", "html", "json")
+ComparisonForm = Annotated[str, typer.Option("--format", help="text, markdown, html or json.")]
+ComparisonOutput = Annotated[
+    Path | None, typer.Option(parser=path, help="A file for it; standard output if not given.")
+]
 # How long failures are run again, by what was asked for.
 RERUN_SECONDS = {None: 60.0, True: math.inf, False: 0.0}
 
@@ -170,8 +179,7 @@ def conform(
     from tinyref_conformance.runner import Settings
     from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS
 
-    if form not in FORMATS:
-        raise UserError(f"format: got {form!r}, accepted are {', '.join(FORMATS)}")
+    _check_format(form, FORMATS)
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a run begins anew anyway")
     if subject:
@@ -335,6 +343,8 @@ def _print_suppressed(finished: Finished, request: Request) -> None:
 def diff(
     before: Annotated[Path, typer.Argument(parser=path, help="The report.json to compare with.")],
     after: Annotated[Path, typer.Argument(parser=path, help="The newer report.json.")],
+    form: ComparisonForm = "text",
+    output: ComparisonOutput = None,
 ) -> None:
     """Compare two reports: fixes, regressions, accuracy, new and missing cases.
 
@@ -343,8 +353,9 @@ def diff(
     from tinyref_conformance import report as reports
     from tinyref_conformance.compare import compare
 
+    _check_format(form, COMPARISONS)
     found = compare(reports.load(before), reports.load(after))
-    print(found.text(), end="")
+    _show_comparison(found, form, output)
     raise typer.Exit(1 if found.is_worse else 0)
 
 
@@ -364,14 +375,14 @@ def merge(
     """
     from tinyref_conformance import merge as merging
     from tinyref_conformance.reports import HTML_NAME
+    from tinyref_conformance.reports.terminal import summary
 
     found = merging.merge(merging.load_shards(files))
     facts = found.certificate
     folder = report or _folder(_name_of(facts["device"], facts.get("second", "")), facts["query"])
     merging.write(found, folder)
-    print(found.verdict)
-    for reason in found.reductions:
-        print(f"not a conformance run: {reason}")
+    for line in summary(found):
+        print(line)
     for problem in found.problems:
         print(f"problem: {problem}")
     print(f"report: {folder / HTML_NAME}")
@@ -403,12 +414,36 @@ def matrix(
     files: Annotated[
         list[Path], typer.Argument(parser=path, help="The report.json of each device.")
     ],
+    form: ComparisonForm = "text",
+    output: ComparisonOutput = None,
 ) -> None:
     """Show the ladders of several devices side by side."""
     from tinyref_conformance import report as reports
-    from tinyref_conformance.compare import side_by_side
+    from tinyref_conformance.matrix import Matrix
 
-    print(side_by_side([reports.load(path) for path in files]), end="")
+    _check_format(form, COMPARISONS)
+    _show_comparison(Matrix([reports.load(path) for path in files]), form, output)
+
+
+def _check_format(form: str, accepted: Sequence[str]) -> None:
+    if form not in accepted:
+        raise UserError(f"format: got {form!r}, accepted are {', '.join(accepted)}")
+
+
+def _show_comparison(found: Comparison | Matrix, form: str, output: Path | None) -> None:
+    """Prints it in that form, or writes it to a file."""
+    if form in ("text", "json"):
+        text = found.text() if form == "text" else found.json()
+    else:
+        page = found.page()
+        text = page.html() if form == "html" else page.markdown()
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"output: cannot write {output}: {error.strerror or error}") from error
 
 
 @conform_app.command("zoo", hidden=True, help="The former name of `faulty`.")

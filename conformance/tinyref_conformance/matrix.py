@@ -1,0 +1,173 @@
+"""Many reports side by side: their ladders, and which causes of failures they share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref_conformance.diagnosis import common_name
+from tinyref_conformance.ladder import RungReport, RungState
+from tinyref_conformance.report import NOT_A_RUN, Report
+from tinyref_conformance.reports.tables import Page, Table
+from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status
+from tinyref_spec.case import Rung
+
+SCHEMA = "tinyref.conformance.matrix"
+VERSION = 1
+_SHORT = {
+    RungState.HOLDS: "holds",
+    RungState.BROKEN: "BROKEN",
+    RungState.SUPPRESSED: "suppressed",
+    RungState.SKIPPED: "not owed",
+    RungState.INCOMPLETE: "incomplete",
+    RungState.EMPTY: ".",
+}
+_UNOWED = (Status.SKIP, Status.SUPPRESSED, Status.NOT_RUN)
+
+
+@dataclass
+class Cause:
+    """What failures have in common, with the number of cases in each report, by its place."""
+
+    rung: Rung
+    cause: str
+    advice: str
+    rows: dict[str, None] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        return common_name(list(self.rows))
+
+
+class Matrix:
+    """Reports side by side. Raises `UserError` for no report at all."""
+
+    def __init__(self, reports: Sequence[Report]) -> None:
+        if not reports:
+            raise UserError("matrix: name at least one report.json")
+        self.reports = reports
+
+    @property
+    def heads(self) -> list[str]:
+        """A name for each report."""
+        return [f"{report.device}/{report.certificate['profile']}" for report in self.reports]
+
+    @property
+    def notes(self) -> list[str]:
+        return [
+            f"{report.device}: {NOT_A_RUN}: {'; '.join(report.reductions)}"
+            for report in self.reports
+            if not report.is_conformance_run
+        ]
+
+    def ladder(self) -> list[list[str]]:
+        """A line a rung, a cell a report, and whether all came out as expected."""
+        climbed = [report.rungs for report in self.reports]
+        lines = [[rung.title, *(_cell(rungs[rung]) for rungs in climbed)] for rung in Rung]
+        fine = ["yes" if report.exit_code == EXIT_AS_EXPECTED else "NO" for report in self.reports]
+        return [*lines, ["as expected", *fine]]
+
+    def causes(self) -> list[Cause]:
+        """Of the failures of all reports, the lowest rung first; what is alike is one."""
+        found: dict[tuple[Rung, str], Cause] = {}
+        for place, report in enumerate(self.reports):
+            for group in report.groups:
+                key = (group.rung, group.cause)
+                cause = found.setdefault(key, Cause(group.rung, group.cause, group.advice))
+                cause.rows |= dict.fromkeys(group.rows)
+                cause.counts[place] = cause.counts.get(place, 0) + len(group.cases)
+        return sorted(found.values(), key=lambda cause: cause.rung)
+
+    def text(self) -> str:
+        """For a terminal: the ladder, and what is broken."""
+        lines = _aligned([["", *self.heads], *self.ladder()])
+        if causes := self.causes():
+            lines += ["", *_aligned([["", *self.heads], *map(self._cause_line, causes)])]
+        return "".join(f"{line}\n" for line in (*lines, *self.notes))
+
+    def _cause_line(self, cause: Cause) -> list[str]:
+        return [f"{cause.where}: {cause.cause}", *self._counts(cause)]
+
+    def _counts(self, cause: Cause) -> list[str]:
+        places = range(len(self.reports))
+        return [f"{cause.counts[place]:,}" if place in cause.counts else "." for place in places]
+
+    def page(self) -> Page:
+        """The same as tables."""
+        causes = self.causes()
+        failures = [
+            (cause.rung.title, cause.where, cause.cause, *self._counts(cause), cause.advice or "-")
+            for cause in causes
+        ]
+        tables = [
+            Table("Ladder", ("rung", *self.heads), self.ladder()),
+            Table(
+                f"{len(causes):,} causes of failures",
+                ("rung", "where", "cause", *self.heads, "what to do"),
+                failures,
+            ),
+        ]
+        return Page(f"{len(self.reports)} devices side by side", self.notes, tables)
+
+    def json(self) -> str:
+        """The same as data, versioned."""
+        data = {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "reports": [_facts(report) for report in self.reports],
+            "causes": [
+                {
+                    "rung": cause.rung.name,
+                    "where": cause.where,
+                    "cause": cause.cause,
+                    "advice": cause.advice,
+                    "cases": [cause.counts.get(place, 0) for place in range(len(self.reports))],
+                }
+                for cause in self.causes()
+            ],
+        }
+        return json.dumps(data, indent=1) + "\n"
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    return {
+        "device": report.device,
+        "profile": report.certificate["profile"],
+        "verdict": report.verdict,
+        "as_expected": report.exit_code == EXIT_AS_EXPECTED,
+        "conformance_run": report.is_conformance_run,
+        "reductions": report.reductions,
+        "rungs": {
+            rung.rung.name: {"state": rung.state.value, "fine": _fine(rung), "owed": _owed(rung)}
+            for rung in report.rungs
+        },
+    }
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _owed(rung: RungReport) -> int:
+    return sum(count for status, count in rung.counts.items() if status is not Status.SKIP)
+
+
+def _fine(rung: RungReport) -> int:
+    return sum(
+        count
+        for status, count in rung.counts.items()
+        if not status.is_failure and status not in _UNOWED
+    )
+
+
+def _cell(rung: RungReport) -> str:
+    short = _SHORT[rung.state]
+    return f"{short} {_fine(rung):,}/{_owed(rung):,}" if _owed(rung) else short
