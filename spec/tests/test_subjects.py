@@ -132,6 +132,25 @@ def test_the_strict_module_of_the_standard_passes() -> None:
     assert failing(open_device("array-api:array_api_strict on default")) == set()
 
 
+@pytest.mark.long
+def test_arrays_lie_on_the_device_that_is_named() -> None:
+    """Its names are those that the library prints; the types are those of the device."""
+    pytest.importorskip("array_api_strict")
+    narrow = open_device("array-api:array_api_strict on array_api_strict.Device('no_float64')")
+    array = narrow.subject.tensor(np.ones(2, np.float32)).array
+    assert str(array.device) == "array_api_strict.Device('no_float64')"
+    assert dtypes.float64 not in narrow.capabilities.dtypes
+    assert run("tensor.sum.float32.forward:0", narrow).passed
+    assert run("tensor.arange.int32.forward:0", narrow).passed
+
+
+def test_a_package_that_registers_a_device_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    monkeypatch.setattr("sys.stdout", None)  # it prints when it is imported
+    open_device("numpy on cpu with this")
+    assert "this" in sys.modules
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen_on_its_rows(fault: str, wrap: Callable[..., SubjectDevice]) -> None:
     name, function, caught = FAULTS[fault]

@@ -102,6 +102,7 @@ def test_a_span_that_fails_is_noted(tmp_path):
         assert [event["name"] for event in events(active_trace(), "compile")] == ["broken"]
 
 
+@pytest.mark.long
 def test_the_file_is_written_when_the_program_ends(tmp_path):
     done = run_program(tmp_path, str(tmp_path / "trace-{pid}.json"))
     assert done.stderr == ""
@@ -114,6 +115,7 @@ def test_the_file_is_written_when_the_program_ends(tmp_path):
         assert event["ph"] == "M" or event["dur"] >= 0
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_written_is_said(tmp_path):
     done = run_program(tmp_path, str(tmp_path / "nowhere" / "trace.json"))
     assert done.returncode == 0
