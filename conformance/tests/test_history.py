@@ -171,6 +171,27 @@ class LeakingSoon(LeakingLaunches):
     max_launches = 6
 
 
+class LeakingLater(LeakingLaunches):
+    """Has no room for the fortieth launch."""
+
+    max_launches = 40
+
+
+@pytest.mark.slow
+def test_a_device_that_leaks_is_said_to_fail_after_so_many_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    settings = Settings("test_history:LeakingLater", tmp_path, jobs=1, rerun_seconds=math.inf)
+    # The first is run again alone; the others say the same.
+    monkeypatch.setattr(history, "in_order_of_rows", lambda cases: [next(iter(cases)).id])
+    monkeypatch.setattr(history.Trials, "shortest", lambda *arguments: None)
+    (group,) = conform(Request(settings, query="isa.unary.neg.float16")).report.groups
+    assert group.cause == "all fail after 40 launches of a process, and pass alone"
+    assert group.statuses[Status.FLAKE] == 1
+    assert group.statuses[Status.FAIL] > 20
+
+
 NEGATIONS = [f"isa.unary.neg.float32.special:{number}" for number in range(8)]
 
 

@@ -122,7 +122,7 @@ def test_the_page_says_verdict_ladder_and_statuses_without_script() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rows", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [50, pytest.param(1600, marks=pytest.mark.slow)])
 def test_a_page_of_many_cases_is_small(rows: int) -> None:
     good = [
         CaseResult(f"isa.op{row}.int32.{i}", f"isa.op{row}.int32", Status.PASS, compared=1)

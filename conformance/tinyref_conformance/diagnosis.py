@@ -150,8 +150,16 @@ def _by_launches(units: Sequence[_Unit], total: Evidence) -> Explanations:
     first = min(unit.evidence.launches[0] or 0 for unit in known)
     last = max(unit.evidence.launches[1] or 0 for unit in known)
     if first >= LEAST_LAUNCHES and last < first:
+        # Not each failure was run again alone; those that say the same are of the same cause.
+        said = {unit.shape for unit in known}
+        late = [unit for unit in units if unit.shape in said and _starts_at(unit, first)]
         cause = f"all fail after {first:,} launches of a process, and pass alone"
-        yield known, _group(known, cause, _LEAK)
+        yield late, _group(late, cause, _LEAK)
+
+
+def _starts_at(unit: _Unit, first: int) -> bool:
+    fewest = unit.evidence.launches[0]
+    return fewest is not None and fewest >= first
 
 
 _LEAK = "something is used up: free what a launch takes (memory, events, handles), and when it ends"
@@ -344,12 +352,13 @@ def _words(unit: _Unit) -> tuple[str, str]:
     return (f"{words}: {unit.shape}" if words else unit.shape), advice
 
 
+_HISTORY_WORDS = re.compile(r"; it (?:depends on what ran before|passes alone)")
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'")
 
 
 def shape_of(message: str) -> str:
-    """A message without what differs from case to case: numbers and quoted names."""
-    line = message.strip().partition("\n")[0]
+    """A message without what differs from case to case: numbers, quoted names, its history."""
+    line = _HISTORY_WORDS.split(message.strip().partition("\n")[0])[0]
     return _VARIABLE.sub("#", line)[:160] or "no message"
 
 
