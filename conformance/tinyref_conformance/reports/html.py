@@ -32,8 +32,11 @@ from tinyref_spec.case import Rung
 FAILURES_A_ROW = 12
 FAILURES_IN_ALL = 1500
 TEXT_LENGTH = 12_000
-MOST_TEXT = 4_000_000
+MOST_TEXT = 1_500_000
+# Values of an example for which there is no room.
+FEW_VALUES = 4
 GROUPS = 60
+_VALUES = ("expected", "expected_bits", "actual", "actual_bits")
 _LONG = ("source", "ir", "script", "log")
 
 # What the columns of a histogram count.
@@ -153,7 +156,7 @@ def page_data(report: Report) -> dict[str, Any]:
         chosen = failing[:room]
         indices = range(len(failures), len(failures) + len(chosen))
         for case in chosen:
-            failures.append(_failure(case, with_texts=left > 0))
+            failures.append(_failure(case, is_whole=left > 0))
             left -= sum(len(failures[-1]["details"].get(name, "")) for name in _LONG)
         entry = _row(row, place, list(indices), len(failing) - len(chosen))
         rows.append({**entry, "why": reasons.get(row.id, "")})
@@ -199,12 +202,11 @@ def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[s
     }
 
 
-def _failure(case: CaseResult, with_texts: bool) -> dict[str, Any]:
-    details = {
-        key: _clip_value(value)
-        for key, value in (case.details or {}).items()
-        if with_texts or key not in _LONG
-    }
+def _failure(case: CaseResult, is_whole: bool) -> dict[str, Any]:
+    known = case.details or {}
+    details = {key: _clip_value(value) for key, value in known.items()}
+    if not is_whole:
+        details = _shortened(details)
     return {
         "id": case.id,
         "status": case.status.value,
@@ -216,6 +218,17 @@ def _failure(case: CaseResult, with_texts: bool) -> dict[str, Any]:
         "repro": case.repro,
         "details": details,
     }
+
+
+def _shortened(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Without sources and scripts, and a few values only."""
+    found = {key: value for key, value in details.items() if key not in _LONG}
+    found |= {key: found[key][:FEW_VALUES] for key in _VALUES if key in found}
+    inputs = [
+        {**each, "values": each["values"][:FEW_VALUES], "bits": each["bits"][:FEW_VALUES]}
+        for each in found.get("inputs", ())
+    ]
+    return {**found, "inputs": inputs}
 
 
 def _clip_value(value: Any) -> Any:
