@@ -213,6 +213,13 @@ def test_markdown_escapes_and_names_failures() -> None:
     assert cell("a|b\n`c`<d>") == "a\\|b \\`c\\`&lt;d&gt;"
 
 
+def test_markdown_names_causes_before_the_ladder() -> None:
+    text = markdown(report_of(failing("isa.cast.float32.0", "the copy | has 3 bytes")))
+    line = "| every operation | 1 | the copy \\| has # bytes | isa.cast.float32 | look at rounding"
+    assert text.index("## What is wrong") < text.index(line) < text.index("| ✓ | open |")
+    assert "What is wrong" not in markdown(report_of(("isa.a.0", Status.PASS)))
+
+
 def test_failures_come_before_a_count_of_what_was_not_run() -> None:
     never = [(f"isa.add.int32.{number}", Status.MISSING) for number in range(1000)]
     report = report_of(*never, failing("isa.mul.float32.0", "wrong"))
@@ -317,6 +324,22 @@ def test_no_form_has_control_characters(tmp_path: Path) -> None:
     assert again.certificate["device"] == ATTACK
     assert again.problems == [ATTACK]
     ElementTree.parse(tmp_path / "junit.xml")
+
+
+def test_examples_for_which_there_is_no_room_have_a_few_values_and_no_source() -> None:
+    long = {"values": ["1"] * 16, "bits": ["0x1"] * 16}
+    bad = []
+    for number in range(200):
+        case = failing(f"isa.bad{number}.int32.0", "x" * 12_000)
+        inputs = [{**(case.details or {})["inputs"][0], **long}]
+        case.details = {**(case.details or {}), "inputs": inputs, "actual": ["1"] * 16}
+        bad.append(case)
+    shown = [failure["details"] for failure in page_data(report_of(*bad))["failures"]]
+    assert len(shown) == 200
+    assert len(shown[0]["actual"]) == len(shown[0]["inputs"][0]["bits"]) == 16
+    assert "source" in shown[0]
+    assert len(shown[-1]["actual"]) == len(shown[-1]["inputs"][0]["bits"]) == 4
+    assert not {"source", "ir", "script"} & set(shown[-1])
 
 
 def test_crashes_and_timeouts_have_an_example_however_much_fails() -> None:

@@ -18,13 +18,13 @@ _MARKS = {
 
 
 def markdown(report: Report) -> str:
-    """Verdict, ladder, first failures and certificate."""
+    """Verdict, causes of failures, ladder, first failures and certificate."""
     parts = [f"# {cell(report.verdict)}", "", _counts_line(report), ""]
     for reason in report.reductions:
         parts += [f"**Not a conformance run**: {cell(reason)}.", ""]
     for problem in report.problems:
         parts += [f"**Problem**: {cell(problem)}", ""]
-    parts += _ladder(report) + _failures(report) + _certificate(report)
+    parts += _groups(report) + _ladder(report) + _failures(report) + _certificate(report)
     return "\n".join(parts) + "\n"
 
 
@@ -33,6 +33,24 @@ def _counts_line(report: Report) -> str:
     return ", ".join(
         f"{counts[status]:,} {status.symbol} {status.value}" for status in Status if counts[status]
     )
+
+
+def _groups(report: Report) -> list[str]:
+    """The causes of failures, the lowest rung first."""
+    if not report.groups:
+        return []
+    lines = [
+        "## What is wrong",
+        "",
+        "| rung | cases | cause | where | advice |",
+        "|---|---|---|---|---|",
+    ]
+    for group in report.groups[:MAX_FAILURES]:
+        texts = (group.rung.title, str(len(group.cases)), group.cause, group.where, group.advice)
+        lines.append(f"| {' | '.join(cell(text) for text in texts)} |")
+    if len(report.groups) > MAX_FAILURES:
+        lines.append(f"| | | {len(report.groups) - MAX_FAILURES:,} more in report.html | | |")
+    return [*lines, ""]
 
 
 def _ladder(report: Report) -> list[str]:
