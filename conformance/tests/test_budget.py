@@ -65,6 +65,7 @@ def test_each_feature_comes_once_before_any_comes_twice() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_twentieth_of_the_suite_has_every_rung_and_every_feature() -> None:
     plan = make_plan(Suite(), Profile.QUICK)
     order = telling_order(plan.rows)

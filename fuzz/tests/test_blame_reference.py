@@ -176,6 +176,7 @@ def test_a_program_by_references_gives_literals():
         run_scalar(program.uops, short, {}, program.grid, program.group)
 
 
+@pytest.mark.long
 def test_what_takes_too_long_is_refused():
     program = chain_of("sum-rows").program
     assert program is not None

@@ -382,6 +382,7 @@ def test_the_interval_is_that_of_wilson():
     assert (round(low, 4), high) == (0.7225, 1.0)
 
 
+@pytest.mark.long
 def test_the_interval_is_that_of_scipy():
     stats = pytest.importorskip("scipy.stats")
     for hits, count in ((0, 7), (3, 40), (570, 600)):

@@ -294,6 +294,7 @@ def test_a_score_that_is_not_there_yet_is_begun(tmp_path, monkeypatch):
     assert len(rest.to_go()) == 1
 
 
+@pytest.mark.long
 def test_an_earlier_score_is_kept_beside_a_new_one(tmp_path, monkeypatch):
     file, previous, messages = tmp_path / "score.json", tmp_path / "score.previous.json", []
     finished(monkeypatch, file, KILLED)

@@ -99,6 +99,7 @@ class WrongDevice(ReferenceDevice):
         return [np.roll(values, 1) ^ 1 for values in super().run_ast(*args, **named)]  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case_id",
     [
@@ -121,6 +122,7 @@ def test_a_failure_has_a_script_that_runs(case_id: str, tmp_path: Path) -> None:
     assert measured.details.inputs
 
 
+@pytest.mark.long
 def test_a_tensor_failure_has_a_script_that_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

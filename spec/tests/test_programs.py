@@ -56,6 +56,7 @@ def test_every_program_obeys_the_rules() -> None:
     assert verified(query) > 60
 
 
+@pytest.mark.long
 def test_programs_use_ops_that_every_device_has() -> None:
     device = DeviceUnderTest("accelerators:CoreAlone")
     assert device.capabilities.ops == CORE_OPS

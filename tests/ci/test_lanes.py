@@ -291,6 +291,7 @@ def test_the_full_profile_runs_its_shard(noxfile: ModuleType) -> None:
     assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
 
 
+@pytest.mark.long
 def test_nox_knows_every_part() -> None:
     command = [sys.executable, "-m", "nox", "--list", "-f", str(ROOT / "noxfile.py")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -72,6 +72,7 @@ def test_a_compiler_of_single_sources_is_said_to_be_that() -> None:
     assert found.missing == "its compiler takes one source at a time"
 
 
+@pytest.mark.long
 def test_a_backend_that_is_not_installed_is_measured(mine: str, tmp_path: Path) -> None:
     file = tmp_path / "numbers.json"
     arguments = ["bench", "--device", mine, "--row", "copy", "--repeats", "1", "--json", str(file)]

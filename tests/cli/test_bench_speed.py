@@ -27,6 +27,7 @@ def test_every_operation_is_that_of_torch_on_a_gpu(work: Work) -> None:
             assert not speed._problem(work, variant, "GPU_EMU", peer)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layers", SMALL_MODELS, ids=lambda layers: layers.name)
 def test_every_network_learns_as_in_torch_on_a_gpu(layers: Layers) -> None:
     with Context(DEVICE="GPU_EMU"):

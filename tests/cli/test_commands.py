@@ -84,6 +84,7 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
         assert "threads" not in output(capsys, "devices", "CPU")
 
 
+@pytest.mark.long
 def test_a_device_that_is_missing_says_what(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +194,7 @@ def test_the_script_of_a_failure_shows_it_again(
     assert done.stdout
 
 
+@pytest.mark.long
 def test_bench_measures_and_writes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "numbers.json"
     text = output(
@@ -221,6 +223,7 @@ def test_bench_compiles_on_every_device(capsys: pytest.CaptureFixture[str]) -> N
     assert "missing: the device holds data but runs no kernels" in text
 
 
+@pytest.mark.long
 def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

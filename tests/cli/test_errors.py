@@ -135,6 +135,7 @@ def test_the_traceback_flag_shows_where(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_an_internal_error_says_that_it_is_a_bug_and_saves_the_case(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def test_a_kernel_that_ends_the_process_does_not_pass_for_an_explanation(
     assert f"the process that ran the device ended: {says}" in text
 
 
+@pytest.mark.long
 def test_the_hostile_backend_is_healthy_where_it_has_no_fault(ended: Ended) -> None:
     assert ended("explain", "", "")[0] == 0
 

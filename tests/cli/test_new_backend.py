@@ -146,6 +146,7 @@ def test_an_unknown_language_is_refused(run_tinyref: RunTinyref, tmp_path: Path)
     assert "did you mean opencl? accepted are c, opencl, cuda, llvm, wgsl" in run.err
 
 
+@pytest.mark.long
 def test_a_broken_table_fails_the_rung_that_it_breaks(tmp_path: Path) -> None:
     """The check above can fail: work-items that are swapped are found on their rung."""
     folder = tmp_path / "written"

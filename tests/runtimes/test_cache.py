@@ -88,6 +88,7 @@ class Mine(TextBackend):
 """
 
 
+@pytest.mark.long
 def test_the_key_holds_the_sources_of_a_backend_that_is_worked_on(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     keys = []

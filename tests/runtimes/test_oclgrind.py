@@ -80,6 +80,7 @@ def test_a_simulator_that_fell_silent_is_believed_no_more() -> None:
     assert said[2].startswith("after 2 messages it says no more")
 
 
+@pytest.mark.long
 def test_the_child_of_a_process_that_opened_it_has_the_same_memory() -> None:
     script = (
         "import subprocess, sys\n"
@@ -155,6 +156,7 @@ def run(script: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_memory_that_is_written_is_never_reported() -> None:
     assert run(MEMORY) == "well\n"
 
@@ -231,6 +233,7 @@ except DeviceError as error:
 """
 
 
+@pytest.mark.long
 def test_a_kernel_that_lost_its_barrier_is_reported() -> None:
     assert run(REDUCE.replace("BARRIER", repr("barrier(CLK_LOCAL_MEM_FENCE);"))) == "well\n"
     found = run(REDUCE.replace("BARRIER", repr(";")))

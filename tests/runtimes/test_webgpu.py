@@ -182,6 +182,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install tinyref[webgpu]" in found.reason
 
 
+@pytest.mark.long
 @needs_adapter
 def test_without_a_driver_the_driver_is_named() -> None:
     """In a process of its own, that is shown no driver of Vulkan."""

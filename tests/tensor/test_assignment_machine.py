@@ -279,6 +279,7 @@ def test_twenty_thousand_steps(device):
     run(device, 20_000 // STEPS)
 
 
+@pytest.mark.long
 def test_a_lost_assignment_is_found(monkeypatch):
     """Views that have elements of their own, as they all had once."""
     monkeypatch.setattr(TensorCore, "_show", lambda self, source, step: None)

@@ -525,6 +525,7 @@ print(json.dumps([tensor.tolist(), results, GlobalCounters.kernel_count]))
 """
 
 
+@pytest.mark.long
 def test_another_process_goes_on(tmp_path):
     total = Tensor([1.0, 2.0]).realize()
 

@@ -95,6 +95,7 @@ def mixed(calls, weight):
     return lambda number: works[number % len(works)](number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [realizes, goes_back, captures, mixed])
 def test_threads_compute_what_they_would_alone(make):
     stress(make, 20)
@@ -286,6 +287,7 @@ def square(x):
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
 
 
+@pytest.mark.long
 @needs_fork
 def test_a_child_forked_while_threads_compute_computes():
     in_a_pool("fork")
@@ -340,6 +342,7 @@ def forks(times):
     assert weight.tolist() == [1.0, 2.0]
 
 
+@pytest.mark.long
 @needs_fork
 def test_a_forked_child_goes_on_with_the_tensors_of_its_parent():
     forks(5)

@@ -165,6 +165,7 @@ def test_threads_agree_on_one_object():
     assert len({id(node) for node in results}) == 1
 
 
+@pytest.mark.long
 def test_threads_that_are_switched_at_every_step_agree_on_one_object():
     # Looking a node up and adding it are two steps: both threads could add their own.
     rounds, each = 60, 40

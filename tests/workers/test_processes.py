@@ -24,6 +24,15 @@ time.sleep(0.1)
 os._exit(7)
 """
 
+LEAVES_FILES = """
+import pathlib, tempfile, time
+from tinyref.workers.processes import Channel
+folder = tempfile.mkdtemp()
+(pathlib.Path(folder) / "log").write_text("left")
+Channel().send({"folder": folder})
+time.sleep(1000)
+"""
+
 
 CHATTERS = """
 import os
@@ -56,6 +65,7 @@ time.sleep(1000)
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "leaves.py").write_text(LEAVES)
     (tmp_path / "chatters.py").write_text(CHATTERS)
+    (tmp_path / "leaves_files.py").write_text(LEAVES_FILES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = Pool("leaves", {}, WorkerProcess)
     yield found
@@ -73,6 +83,16 @@ def test_a_worker_that_leaves_tells_its_code_and_leaves_nothing_behind(pool):
     assert pool.workers == []
     while is_running(child):
         time.sleep(0.01)
+
+
+def test_temporary_files_of_a_worker_go_with_it(pool):
+    pool._module = "leaves_files"
+    worker = pool.start()
+    (folder,) = [Path(message["folder"]) for message in messages(pool)]
+    assert (folder / "log").read_text() == "left"
+    worker.kill(Cause.DISMISSED)
+    pool.remove(worker)
+    assert not folder.exists()
 
 
 def test_a_worker_that_is_killed_tells_for_what(pool):

@@ -12,6 +12,7 @@ import math
 import os
 import secrets
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -306,6 +307,9 @@ class Pool(Generic[W]):
         """One more worker; it says by a message of its own when it is ready."""
         self._started += 1
         log = Path(self._logs.name) / f"worker-{self._started}.log"
+        # Of its own: it is killed, or leaves at once, without taking away what it has there.
+        temporary = _temporary_folder(log)
+        temporary.mkdir()
         # To append, so that what follows a log that was trimmed begins at its new end.
         with log.open("ab") as file:
             process, pipes = start_process(
@@ -313,7 +317,7 @@ class Pool(Generic[W]):
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env=self.environment,
+                env={**self.environment, "TMPDIR": str(temporary)},
                 start_new_session=True,  # killed as a group; Ctrl-C reaches only the main process
             )
         worker = self._make(process, log, pipes)
@@ -352,6 +356,7 @@ class Pool(Generic[W]):
         self._selector.unregister(worker.fileno())
         self.workers.remove(worker)
         log = worker.log_tail()
+        shutil.rmtree(_temporary_folder(worker.log), ignore_errors=True)
         return self._death(worker, worker.reap(), log)
 
     def _death(self, worker: W, code: int, log: str) -> Death:
@@ -370,6 +375,11 @@ class Pool(Generic[W]):
             self.remove(worker)
         self._selector.close()
         self._logs.cleanup()
+
+
+def _temporary_folder(log: Path) -> Path:
+    """Where the worker of a log, and what it starts, has its temporary files."""
+    return log.with_suffix("")
 
 
 def start_process(module: str, **how: Any) -> tuple[subprocess.Popen[bytes], Pipes]:
