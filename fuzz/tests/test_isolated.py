@@ -19,7 +19,7 @@ from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.corpus.folder import problems_of
-from tinyref_fuzz.findings import isolated
+from tinyref_fuzz.findings import isolated, service
 from tinyref_fuzz.findings.isolated import IsolatedJudge, judge_isolated
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel import regressions
@@ -76,7 +76,7 @@ def test_a_crash_is_the_verdict_of_a_replay(
 def test_every_fault_is_a_verdict(
     case: Case, device: str, symptom: Symptom, message: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(isolated, "usable_memory", lambda: 600 << 20)
+    monkeypatch.setattr(service, "usable_memory", lambda: 600 << 20)
     verdict = judge_isolated(case, f"campaign_devices:{device}", 3.0)
     assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, symptom)
     assert message in verdict.detail

@@ -13,12 +13,14 @@ from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign import report
 from tinyref_fuzz.campaign.campaign import Request, run
+from tinyref_fuzz.campaign.history import DEPENDS, dependence
 from tinyref_fuzz.campaign.programs import pairs_of, program_at, program_result_of
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
 from tinyref_fuzz.corpus import folder, keep
 from tinyref_fuzz.corpus.folder import files_of
 from tinyref_fuzz.programs import isolated
 from tinyref_fuzz.programs.examine import bucket_of
+from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
 from tinyref_fuzz.programs.judge import ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import (
     ProgramRecord,
@@ -90,7 +92,22 @@ def test_a_program_says_that_it_depends_on_what_was_judged_before(tmp_path, monk
     assert summary.findings >= 1
     words = "alone in a fresh process it agrees: it depends on what was judged before it"
     assert {bucket.examination.problem[: len(words)] for bucket in summary.buckets} == {words}
-    assert any("it fails after" in bucket.examination.problem for bucket in summary.buckets)
+
+
+@pytest.mark.slow
+def test_the_programs_that_one_depends_on_are_found_in_fresh_processes(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    device = "campaign_devices:LeavingAStateSoon"
+    judge = ProgramJudge(device)
+    said = dependence(
+        program_at(judge, 1, 8),
+        8,
+        lambda number: program_at(judge, 1, number),
+        lambda: IsolatedProgramJudge(device, 60.0),
+        120.0,
+    )
+    assert said.startswith(f"{DEPENDS}; it fails after ")
 
 
 @pytest.mark.slow
