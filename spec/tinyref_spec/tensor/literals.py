@@ -107,6 +107,17 @@ SPECIAL_VALUES: Literals = {
         "Tensor([0.5, 1.5, 2.5, -0.5, -2.5], device=device).round().tolist()",
         [0.0, 2.0, 2.0, -0.0, -2.0],
     ),
+    # Constants that are reduced, with no buffer that a kernel could read.
+    "constants_sum": ("Tensor.full((2, 5), 7, device=device).sum(1).tolist()", [35, 35]),
+    "constants_sum_rounded": ("Tensor.full((10,), 0.1, device=device).sum().item()", 1.0),
+    # A sum begins with +0, of constants as of loads.
+    "constants_sum_of_zeros": ("Tensor.full((4,), -0.0, device=device).sum().item()", 0.0),
+    "sum_of_zeros": ("Tensor([-0.0] * 4, device=device).sum().item()", 0.0),
+    "constants_product": ("Tensor.full((3,), -1.5, device=device).prod().item()", -3.375),
+    "constants_product_overflow": ("Tensor.full((400,), 10.0, device=device).prod().item()", INF),
+    "constants_product_even": ("Tensor.full((400,), -10.0, device=device).prod().item()", INF),
+    "constants_product_odd": ("Tensor.full((401,), -10.0, device=device).prod().item()", -INF),
+    "constants_maximum": ("Tensor.full((3, 2), -1.5, device=device).max(0).tolist()", [-1.5] * 2),
     "sqrt_negative": ("Tensor([-1.0], device=device).sqrt().item()", NAN),
     "sum_narrow": (
         "Tensor([100, 100, 100], dtype='int8', device=device).sum().item()",
