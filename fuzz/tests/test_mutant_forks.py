@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from tinyref_fuzz.mutants.blocks import Marks, find_block, marked
+from tinyref_fuzz.mutants.lanes import Failure, Lane
 from tinyref_fuzz.mutants.mechanical import mutants_of
+from tinyref_fuzz.mutants.mutant import Reached
 from tinyref_fuzz.mutants.reach import Table, group_of, in_turns
+from tinyref_fuzz.mutants.template import run_units
+from tinyref_fuzz.mutants.trial import Request
 
 SOURCE = '''\
 def outer(a, b=1 + 2):
@@ -119,6 +123,30 @@ def test_groups_take_turns():
     assert group_of("tests/a.py::f[x::y]") == "tests/a.py"
     assert group_of("isa.add.int8:3") == "isa.add.int8"
     assert in_turns(["a:0", "a:1", "b:0", "a:2", "b:1"]) == ["a:0", "b:0", "a:1", "b:1", "a:2"]
+
+
+class Letters(Lane):
+    """Units of which two fail."""
+
+    def names(self):
+        return ["a", "b", "c", "d"]
+
+    def run(self, name):
+        return Failure("TEST", f"{name} is wrong") if name in "bd" else None
+
+
+def test_units_run_until_one_fails_and_go_on_after_one_that_is_taken_back():
+    def run(**changes: object) -> dict[str, object]:
+        sent: list[dict[str, object]] = []
+        request = Request("", "PYTHON", 0, lane="tests", **changes)
+        run_units(Letters(), Letters().names(), request, Reached(), sent.append)
+        assert sent[-1] == {"done": True}
+        return next((each for each in sent if "killed" in each), sent[-2])
+
+    assert [run()[key] for key in ("killed", "unit")] == [1, "b"]
+    # The healthy compiler fails that one too: it is left out, and those before have passed.
+    assert [run(skip=("b",), start=2)[key] for key in ("killed", "unit")] == [3, "d"]
+    assert run(skip=("b", "d"), start=4)["judged"] == 4
 
 
 LATE = """

@@ -151,6 +151,7 @@ def test_in_place_reads_before_it_writes() -> None:
 SHAPE = (2, 3, 4)
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), ()])
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
@@ -213,6 +214,7 @@ def test_second_reduce_needs_the_first() -> None:
     assert sum(node.op is Ops.RANGE for node in program.uops) == 4
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("op", "identity"), [(Ops.ADD, 0), (Ops.MUL, 1), (Ops.MAX, -(2**31))])
 def test_reduce_of_nothing_gives_the_identity(op: Ops, identity: int) -> None:
     nothing = load(1, i32, (2, 0))
@@ -263,6 +265,7 @@ def test_outputs_that_do_not_fit_together_are_refused() -> None:
 N = build.variable("n", 1, 8)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_symbolic_extent(n: int) -> None:
     ast = kernel_of(build.mul(load(1, i32, (N,)), 2), N)

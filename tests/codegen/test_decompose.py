@@ -94,6 +94,7 @@ def test_a_float64_that_two_roundings_would_get_wrong() -> None:
     assert float(got[0]) == 1 + 2**-7
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("integer", dtypes.ints, ids=lambda dtype: dtype.name)
@@ -122,6 +123,7 @@ def test_an_integer_that_two_roundings_would_get_wrong() -> None:
     assert got.astype(np.float64).tolist() == [2**32 + 2**25, -(2**32 + 2**25)]
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("target", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)
@@ -132,6 +134,7 @@ def test_small_floats_cast_to_every_type(small: DType, target: DType) -> None:
     assert same(got, want)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("value", "bits"),
     [(448.0, 0x7E), (464.0, 0x7E), (464.1, 0x7F), (480.0, 0x7F), (np.inf, 0x7F), (-1e9, 0xFF)],
@@ -142,6 +145,7 @@ def test_fp8e4m3_overflows_to_nan(value: float, bits: int) -> None:
     assert got.view(np.uint8)[0] == bits
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("value", "bits"), [(57344.0, 0x7B), (61439.0, 0x7B), (61440.0, 0x7C), (-np.inf, 0xFC)]
 )
@@ -171,6 +175,7 @@ def test_emulated_arithmetic_is_correctly_rounded(dtype: DType, op: Ops) -> None
     assert same(got, narrow_float64(wide, dtype))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", [Ops.NEG, Ops.RECIP, Ops.SQRT, Ops.TRUNC])
 def test_emulated_unary_ops_on_every_encoding(dtype: DType, op: Ops) -> None:
@@ -179,6 +184,7 @@ def test_emulated_unary_ops_on_every_encoding(dtype: DType, op: Ops) -> None:
     assert same(got, semantics.apply(op, dtype, [values]))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("op", [Ops.CMPLT, Ops.CMPNE])
 def test_emulated_compares(dtype: DType, op: Ops) -> None:
@@ -446,6 +452,7 @@ FLOAT_OPS = (
 BARE = Capabilities(WIDE_TYPES, CORE_OPS, frozenset(SMALL_FLOATS), (1, 2, 4))
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("device", [EMULATING, BARE], ids=["emulating", "bare"])

@@ -77,6 +77,7 @@ def operands(dtype: DType) -> list[Array]:
     return [x, y]
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @DEVICES
 @BOTH
@@ -103,6 +104,7 @@ def test_division_of_many_random_pairs(dtype: DType) -> None:
         assert (got == semantics.apply(op, dtype, [x, y])).all()
 
 
+@pytest.mark.table
 @BOTH
 @pytest.mark.parametrize("op", [Ops.CMPLT, Ops.CMPNE])
 def test_compares(op: Ops, dtype: DType) -> None:
@@ -111,6 +113,7 @@ def test_compares(op: Ops, dtype: DType) -> None:
     assert (got == semantics.apply(op, dtypes.bool, inputs)).all()
 
 
+@pytest.mark.table
 @BOTH
 @pytest.mark.parametrize("op", [Ops.SHL, Ops.SHR])
 def test_shifts_by_every_count(op: Ops, dtype: DType) -> None:
@@ -140,6 +143,7 @@ def test_other_operations(dtype: DType) -> None:
     assert (got == x.view(got.dtype)).all()
 
 
+@pytest.mark.table
 @pytest.mark.sampled(7)
 @DEVICES
 @BOTH
@@ -160,6 +164,7 @@ def test_casts_to_every_type(other: DType, dtype: DType, device: Capabilities) -
     assert same(got, semantics.apply(Ops.CAST, other, [x], [dtype]))
 
 
+@pytest.mark.table
 @pytest.mark.sampled(7)
 @DEVICES
 @BOTH
@@ -196,6 +201,7 @@ def test_accumulators_carry(op: Ops, dtype: DType, device: Capabilities) -> None
     assert (out == function.reduce(rows, axis=1)).all()
 
 
+@pytest.mark.table
 @DEVICES
 def test_masked_loads_give_both_words_of_the_alternative(device: Capabilities) -> None:
     x = integers(dtypes.int64, 40, 12)
@@ -299,6 +305,7 @@ def test_an_index_beyond_int32_needs_an_int64_that_is_no_pair() -> None:
         compile_kernel(kernel_of(x, 1 << 32), WORDS)
 
 
+@pytest.mark.table
 @DEVICES
 @pytest.mark.parametrize("opts", ["", "UPCAST(0, 4)"])
 @BOTH

@@ -304,6 +304,7 @@ def padded(shift: int, size: int = 10) -> UOp:
     return build.sink(build.store(build.index(memory(0, 12), where), x, build.not_equal(where, 4)))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("shift", [-5, -1, 0, 1, 2, 12])
 def test_a_gated_off_lane_touches_no_memory(shift: int) -> None:
     """The buffer ends where the gate does: the sanitizer reports any touch beyond it."""

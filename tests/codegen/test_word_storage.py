@@ -180,6 +180,7 @@ def test_vectors_are_stored_lane_by_lane(device: str, dtype: DType, opts: str) -
     assert np.frombuffer(base.copy_out(), np.uint8)[0] == 0xA5
 
 
+@pytest.mark.table
 @EVERY
 def test_memory_that_a_group_shares_is_in_words(dtype: DType) -> None:
     """Work-items write neighbours of one word, and read each other's after the barrier."""
@@ -325,6 +326,7 @@ def _one() -> UOp:
     return build.const(dtypes.int8, 1)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("opts", ["", "UPCAST(0,4)"])
 @pytest.mark.parametrize(
     ("have", "want"), [(dtypes.int16, dtypes.float16), (dtypes.float16, dtypes.uint16)]

@@ -72,6 +72,7 @@ def iota(axis: int, *shape: int) -> UOp:
 # --- what folds -----------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", GATHERS)
 def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
     gather = GATHERS[name]
@@ -248,6 +249,7 @@ LEFT_ALONE: dict[str, UOp] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_what_is_no_choice_stays_a_loop(name: str) -> None:
     ast = kernel_of(LEFT_ALONE[name], 3, 1)

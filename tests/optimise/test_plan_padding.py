@@ -188,6 +188,7 @@ REFUSED: dict[str, tuple[Terms, DType, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", LEGAL)
 def test_terms_that_are_zero_may_be_padded(name: str) -> None:
@@ -201,6 +202,7 @@ def test_terms_that_are_zero_may_be_padded(name: str) -> None:
         np.testing.assert_array_equal(found, wanted, err_msg=str(opts))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", REFUSED)
 def test_terms_that_may_not_be_zero_are_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     terms, dtype, given = REFUSED[name]
@@ -250,6 +252,7 @@ def nested(inner: Ops, outer: Ops, shown: Any = (ROWS, LENGTH, 4)) -> UOp:
     return kernel_of(total, ROWS, 1, 1)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("inner", [Ops.ADD, Ops.MAX, Ops.MUL])
 def test_an_inner_reduce_of_zeros_is_zero(inner: Ops) -> None:
     ast = nested(inner, Ops.ADD)

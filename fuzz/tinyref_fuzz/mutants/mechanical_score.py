@@ -298,7 +298,9 @@ class MechanicalScoring(Scoring):
         if unit not in self.passed[place]:
             check = healthy(*place)
             self.waiting.appendleft(Task(check, task.seed, _CONFIRMS, {"units": [unit]}))
-            self.unconfirmed[place, unit].append(task)
+            # If it is taken back, it goes on with the unit after: those before have passed.
+            extra = {**task.extra, "start": run.cases}
+            self.unconfirmed[place, unit].append(replace(task, extra=extra))
 
     def _confirm(self, process: ScoreProcess, task: Task) -> None:
         place, (unit,) = place_of(task.subject), task.extra["units"]

@@ -27,7 +27,7 @@ MAX_SET_ASIDE = 0.05
 CLASSES = {
     "equivalent": "no program and no value can differ, by the proof",
     "performance": "another choice of what is right either way: no value can differ",
-    "text": "another name, or text or moment of an error: no value can differ",
+    "text": "another name, or text or moment of an error, or one less: no right value can differ",
     "case": "a kind of case that nothing made, and that rows or generator make since",
     "open": "a kind of case that nothing makes yet",
 }

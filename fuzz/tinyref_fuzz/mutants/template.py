@@ -161,16 +161,18 @@ def run_units(
 ) -> None:
     """Runs units until one fails, the time of the fuzzer is up, or all have passed."""
     clock = Clock()
-    done = 0
+    done = request.start
     is_limited = request.lane == "fuzz"
-    for name in itertools.filterfalse(frozenset(request.skip).__contains__, names):
+    for name in itertools.islice(names, request.start, None):
         if is_limited and clock.processor >= request.seconds:
             break
-        send({"at": done, "unit": name, **clock.read()})
+        done += 1
+        if name in request.skip:
+            continue
+        send({"at": done - 1, "unit": name, **clock.read()})
         faulthandler.dump_traceback_later(UNIT_SECONDS, exit=True, file=2)
         failure = lane.run(name)
         faulthandler.cancel_dump_traceback_later()
-        done += 1
         if failure is not None:
             found = {"killed": done - 1, "unit": name, "detail": failure.detail[:400]}
             words = {"pair": failure.pair, "symptom": failure.symptom}
