@@ -79,6 +79,9 @@ class SimulatedDevice(DeviceUnderTest):
     def source(self, kernel: Runnable) -> str:
         return ""
 
+    def forms(self, kernel: Runnable) -> tuple[str, ...]:
+        return ()
+
 
 DEVICES = {
     "host": HOST,
