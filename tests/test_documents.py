@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tinyref import Tensor
 from tinyref.cli.entry import run
+from tinyref.cli.explain import picture
 from tinyref_conformance.statuses import Status
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -46,6 +48,37 @@ def stages(text: str) -> dict[str, str]:
     # Buffers are numbered over all of a process.
     parts = STAGE.split(re.sub(r"(Buffer\{.*number=)\d+", r"\g<1>0", text))
     return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+# What the page of `explain` has in its style sheet.
+STYLE = """<style>
+rect { fill: #f6f6f2; stroke: #777; } path { fill: none; stroke: #777; }
+text { fill: #555; font: 11px ui-monospace, Menlo, Consolas, monospace; text-anchor: middle; }
+text.op { fill: #111; }
+</style>"""
+
+
+def file_of(svg: str) -> str:
+    """A picture of `explain` as a file of its own, the same in every process."""
+    head, _, rest = svg.partition(">")
+    head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
+    return re.sub(r"(Buffer\{[^<]*number=)\d+", r"\g<1>0", f"{head}>{STYLE}{rest}\n")
+
+
+def test_the_pictures_are_those_of_explain(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where dot is installed it puts the nodes elsewhere.
+    monkeypatch.setattr(picture, "places_by_dot", lambda boxes: None)
+    x = (Tensor([[1.0, 2.0], [3.0, 4.0]], device="CPU") * 2).sum(axis=1)
+    drawn = {"tensor-graph": x.node, "kernel": x.schedule().kernels[0].ast}
+    for name, root in drawn.items():
+        path = DOCS / "site" / f"{name}.svg"
+        wanted = file_of(str(picture.picture(root)))
+        if request.config.getoption("--update-golden"):
+            path.write_text(wanted)
+        assert path.read_text() == wanted, "pytest --update-golden draws it anew"
+        assert f"(site/{name}.svg)" in (DOCS / "compiler.md").read_text()
 
 
 def with_stages(page: str, made: dict[str, str]) -> str:
