@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref_conformance import records
 from tinyref_conformance.diagnosis import Failing, Group, Measured, common_name, diagnose, shape_of
@@ -215,6 +216,59 @@ FAULTS = {
 }
 
 
+FAULTS |= {
+    "EmptyLoop": (
+        "kernel.program.loop",
+        "the wrong value is one more than the right ones",
+        "a loop runs once too often",
+    ),
+    "SwappedTileLane": (
+        "kernel.program.wmma.apple*,kernel.program.group",
+        "all are of kernels with matrix tiles, and none passes",
+        "which lane holds which element of a fragment",
+    ),
+    "WrongGroupIndex": (
+        "kernel.program.grid,kernel.elements.float32",
+        "all wrong values were never written",
+        "work-items are missing",
+    ),
+    "ContractedProducts": (
+        "isa.sequence.product_sum.float32",
+        "wrong values with nothing in common",
+        "-ffp-contract=off, no -ffast-math",
+    ),
+}
+# Those of compilers, which take longer.
+RENDERINGS = {
+    "NanEqualsItself": (
+        "isa.binary.cmpne.float32",
+        "have NaN as an operand or result and are zero where something else is owed",
+        "ordered or unordered",
+    ),
+    "LogicalShift": (
+        "isa.binary.shr.int32",
+        "all wrong values have a negative operand",
+        "an unsigned instruction in place of a signed one",
+    ),
+    "NoBarrier": ("kernel.program.group.after", "work-items race", "a barrier is missing"),
+    "LoopOnceMore": (
+        "kernel.program.loop",
+        "something is written outside of the output",
+        "gates of stores",
+    ),
+    "HipTruncatedBfloat16": (
+        "isa.cast.float32.to_bfloat16",
+        "all wrong values are one unit nearer to zero than the right ones",
+        "rounded to nearest, ties to even (IEEE 754, 4.3.1)",
+    ),
+    "CudaOrderedComparison": (
+        "isa.binary.cmpne.float16",
+        "all wrong values have NaN as an operand or result",
+        "ordered or unordered",
+    ),
+}
+
+
 def measured_record(case: Case, device: DeviceUnderTest) -> Record:
     try:
         return records.of_measurement(case, case.run(device), 0.0, 1)
@@ -243,6 +297,18 @@ def test_the_fault_of_a_faulty_device_is_named(name: str) -> None:
     query, cause, advice = FAULTS[name]
     report = report_of_device(ALL_FAULTY[name].device, query)
     (group,) = report.groups
+    assert cause in group.cause
+    assert advice in group.advice
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RENDERINGS)
+def test_the_fault_of_a_faulty_compiler_is_named(name: str) -> None:
+    query, cause, advice = RENDERINGS[name]
+    available = Device.availability(ALL_FAULTY[name].healthy)
+    if not available.works:
+        pytest.skip(f"{ALL_FAULTY[name].healthy}: {available.reason}")
+    (group,) = report_of_device(ALL_FAULTY[name].device, query).groups
     assert cause in group.cause
     assert advice in group.advice
 

@@ -245,7 +245,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
         "look at the order of arguments and at which buffer a store is printed for",
     ),
     (
-        *(r"\brace\b", "work-items race"),
+        *(r"\brace\b|the order of work-items matters", "work-items race"),
         "a barrier is missing or does not order memory, or two indices that differ are the same",
     ),
     (
@@ -307,13 +307,23 @@ _BY_FAMILY: Mapping[str, str] = {
     "kernel.elements": "look at the indices of the launch, and at its size",
     "kernel.offset": "views begin at any element: look at how offsets are passed",
     "kernel.reduce": "look at the start, the step and the end of loops, and at accumulators",
+    "kernel.program.group": "look at the index of a work-item in its group, at barriers and arrays",
+    "kernel.program.arrays": "look at sizes and offsets of shared arrays: they may overlap",
+    "kernel.program.extremes": "look at sizes and offsets of shared arrays, and at barriers",
+    "kernel.program.item": "look at the index of a work-item in its group, and at its dimensions",
+    "kernel.program.grids": "look at what is kept from launch to launch: the size of the grid",
+    "kernel.program.unused": "parameters have the numbers of their slots, those unused too",
+    "kernel.program.long": "look at how registers are spilled, and at how many there are",
+    "kernel.program.loop": "look at the start, the step and the end of loops, and at accumulators",
+    "kernel.program.vector": "look at the order and the number of lanes where they meet memory",
     "system.jit": "look at what a replay takes anew: buffers, variables, the order of launches",
     "system.transfer": "look at offsets, sizes and directions of copies between devices",
 }
 
 
 def _by_family(row: str) -> str:
-    return _BY_FAMILY.get(".".join(row.split(".")[:2]), "")
+    longest = max((name for name in _BY_FAMILY if row.startswith(name)), key=len, default="")
+    return _BY_FAMILY.get(longest, "")
 
 
 _HISTORY = (

@@ -74,12 +74,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "operands are rounded before they are used (TF32, float16): turn that mode off",
     ),
     Condition(
-        *("different-signs", Kind.VALUE, "have operands of different signs"),
-        "integer division truncates towards zero, and a remainder has the sign of the dividend",
-    ),
-    Condition(
         *("negative", Kind.VALUE, "have a negative operand"),
         "look for an unsigned instruction in place of a signed one: shifts, casts, comparisons",
+    ),
+    Condition(
+        *("different-signs", Kind.VALUE, "have operands of different signs"),
+        "integer division truncates towards zero, and a remainder has the sign of the dividend",
     ),
     Condition(
         *("last-of-odd", Kind.PLACE, "are the last element of an output of odd size"),
