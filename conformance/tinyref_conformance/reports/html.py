@@ -307,6 +307,8 @@ def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Python", f"{certificate['python']} on {certificate['platform']}"
     yield "Libraries", ", ".join(f"{k} {v}" for k, v in certificate["libraries"].items())
     yield "Time", f"{certificate['seconds']:.1f} s from {certificate['started']}"
+    if certificate.get("shards"):
+        yield "Shards", f"{len(certificate['shards'])}, each with its own hash in report.json"
     if certificate["resumed_cases"]:
         yield "Resumed", f"{certificate['resumed_cases']:,} cases were measured before"
     for name, value in sorted((certificate["capabilities"] or {}).items()):
