@@ -405,3 +405,12 @@ def test_the_page_opens_on_the_first_group_of_the_lowest_rung() -> None:
     assert "isa.mul" not in first
     assert text.index("What is wrong") < text.index("The ladder")
     assert "What is wrong" not in html(report_of(("isa.a.0", Status.PASS)))
+
+
+def test_a_report_of_version_1_has_a_page_without_pictures() -> None:
+    old = reports.load(Path(__file__).parent / "versions" / "report-1.json")
+    assert drawn_rows(old) == ([], 0, 0)
+    assert old.verdict in html(old)
+    assert [len(group.cases) for group in old.groups] == [
+        len(group.cases) for group in reports.from_json(old.to_json(), "again").groups
+    ]
