@@ -430,6 +430,17 @@ def test_a_proof_is_of_one_edit_of_what_nothing_killed():
         summary_of(*EVERY).set_aside([Survivor(A, "x -> y", "equivalent", "wrong")])
 
 
+def test_rates_of_values_leave_out_what_no_value_shows():
+    said = [Survivor(C, "a -> b", "performance", "another order")]
+    rates = {rate.what: (rate.killed, rate.count) for rate in summary_of(*EVERY).rates(said)}
+    assert rates["fuzzer"] == (1, 3)
+    rates = {
+        rate.what: (rate.killed, rate.count)
+        for rate in summary_of(*EVERY).rates(said, of_values=True)
+    }
+    assert rates["fuzzer"] == (1, 2)
+
+
 def test_more_than_may_be_set_aside_misses_the_goal():
     killed = [Outcome(f"views.a/f/operator/{i}", "fuzz", KILLED, "x -> y") for i in range(19)]
     proof = Survivor(B, "1 -> 2", "equivalent", "never read")

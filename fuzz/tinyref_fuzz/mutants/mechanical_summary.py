@@ -157,9 +157,16 @@ class Summary:
         is_met = bool(rates) and all((rate.value or 0) >= rate.goal for rate in rates)
         return is_met and self.share_aside(survivors) <= MAX_SET_ASIDE
 
-    def rates(self, survivors: Sequence[Survivor]) -> list[Rate]:
-        """The rate of each lane, and of conformance and fuzzer together."""
+    def rates(self, survivors: Sequence[Survivor], *, of_values: bool = False) -> list[Rate]:
+        """The rate of each lane, and of conformance and fuzzer together.
+
+        of_values: only of mutants that can change a value, by what is said of those that live.
+        """
         aside = self.set_aside(survivors)
+        if of_values:
+            kinds = ("performance", "text")
+            unseen = {(each.mutant, each.edit) for each in survivors if each.kind in kinds}
+            aside |= {each.mutant for each in self.outcomes if (each.mutant, each.edit) in unseen}
         rows = [found for name, found in self.by_mutant.items() if name not in aside]
         had_turns = {each.lane for each in self.outcomes}
         found = [_rate(goal, rows) for goal in _GOALS if had_turns.issuperset(goal.lanes)]
@@ -246,9 +253,10 @@ def operator_of(mutant: str) -> str:
 def page(summary: Summary, survivors: Sequence[Survivor]) -> str:
     """The page of the docs, in Markdown."""
     lines = [
-        "# Mutants made by machine",
+        f"# Mutants made by machine: the sample of seed {summary.seed}",
         "",
-        "Written by `tinyref fuzz score --mechanical --page docs/mutants.md`; do not edit it.",
+        f"Written by `tinyref fuzz score --mechanical --draw {summary.seed} --page FILE`; do not "
+        "edit it.",
         "",
         f"Sources {summary.code}. A sample of {summary.size} by seed {summary.seed}, of which "
         f"{len(summary.by_mutant)} had their turn. The fuzzer had {summary.seconds:g} seconds of "
@@ -258,6 +266,11 @@ def page(summary: Summary, survivors: Sequence[Survivor]) -> str:
         *_rates_table(summary.rates(survivors)),
         "",
         describe_aside(summary, survivors),
+        "",
+        "Without those that another choice or the words of an error alone tell, by the class of "
+        "what lived; the goals are of the rates above.",
+        "",
+        *_rates_table(summary.rates(survivors, of_values=True)),
         "",
         "## What a mutant costs",
         "",
