@@ -42,7 +42,8 @@ def test_every_command_of_the_table_exists(
 ) -> None:
     words = shlex.split(command)
     # Options are read before --help is answered, so that a wrong one is an error.
-    assert run([*words, "--help"]) == 0
+    end = words.index("--") if "--" in words else len(words)
+    assert run([*words[:end], "--help", *words[end:]]) == 0
     assert "Usage: tinyref" in capsys.readouterr().out
 
 
