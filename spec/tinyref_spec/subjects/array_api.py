@@ -299,6 +299,11 @@ for _name in _SWAPPED:
 _DEFAULTS = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32}
 
 
+def _type_of_number(value: object) -> DType:
+    own = from_numpy_dtype(np.asarray(value).dtype)
+    return _DEFAULTS.get(own, own)
+
+
 class _Maker:
     """`Tensor` of the expressions: what makes arrays of numbers."""
 
@@ -310,9 +315,8 @@ class _Maker:
         if isinstance(data, bytes):
             raise NotOfferedError(f"{self.library.module}: the array API reads no bytes")
         found = np.asarray(data)
-        own = from_numpy_dtype(found.dtype)
-        if not isinstance(data, np.ndarray):
-            own = _DEFAULTS.get(own, own)
+        is_array = isinstance(data, np.ndarray)
+        own = from_numpy_dtype(found.dtype) if is_array else _type_of_number(found)
         return self._make("asarray", found.copy(), dtype=own if dtype is None else dtype)
 
     def _make(self, function: str, *given: Any, dtype: Any) -> ArrayTensor:
@@ -326,10 +330,8 @@ class _Maker:
     def ones(self, *shape: Any, device: Any = None, dtype: Any = dtypes.float32) -> ArrayTensor:
         return self._make("ones", _tuple(shape), dtype=dtype)
 
-    def full(
-        self, shape: Any, value: Any, device: Any = None, dtype: Any = dtypes.float32
-    ) -> ArrayTensor:
-        return self._make("full", shape, value, dtype=dtype)
+    def full(self, shape: Any, value: Any, device: Any = None, dtype: Any = None) -> ArrayTensor:
+        return self._make("full", shape, value, dtype=dtype or _type_of_number(value))
 
     def eye(
         self, rows: Any, columns: Any = None, device: Any = None, dtype: Any = dtypes.float32

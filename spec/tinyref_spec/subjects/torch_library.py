@@ -128,7 +128,11 @@ class TorchSubject:
 
         def compute() -> Sequence[torch.Tensor | None]:
             result = self._evaluate(self.expression(form), names)
-            return torch.autograd.grad(result, asked, seed.to(result.dtype), allow_unused=True)
+            # The types of PyTorch are known only where it is installed.
+            parts: Sequence[torch.Tensor | None] = torch.autograd.grad(
+                result, asked, seed.to(result.dtype), allow_unused=True
+            )
+            return parts
 
         found = self._attempt(compute)
         return [
@@ -208,6 +212,9 @@ class _TensorMaker:
 
     def zeros(self, *shape: int, device: str) -> torch.Tensor:
         return torch.zeros(shape, device=device)
+
+    def full(self, shape: tuple[int, ...], value: float, device: str) -> torch.Tensor:
+        return torch.full(shape, value, device=device)
 
 
 def _answer(form: Form, dtype: DType, found: Any) -> Answer:

@@ -117,7 +117,7 @@ SPECIAL_VALUES: Literals = {
     "constants_product_overflow": ("Tensor.full((400,), 10.0, device=device).prod().item()", INF),
     "constants_product_even": ("Tensor.full((400,), -10.0, device=device).prod().item()", INF),
     "constants_product_odd": ("Tensor.full((401,), -10.0, device=device).prod().item()", -INF),
-    "constants_maximum": ("Tensor.full((3, 2), -1.5, device=device).max(0).tolist()", [-1.5] * 2),
+    "constants_maximum": ("Tensor.full((3, 2), -1.5, device=device).max().item()", -1.5),
     "sqrt_negative": ("Tensor([-1.0], device=device).sqrt().item()", NAN),
     "sum_narrow": (
         "Tensor([100, 100, 100], dtype='int8', device=device).sum().item()",
