@@ -146,9 +146,10 @@ class Worker:
         cases = self._row(message["row"]).cases(self.profile)
         case = next(case for case in cases if case.id == message["measure"])
         record = self._run(case, attempt=2)
-        self._device.announce = self._begin_launch
         self._note_passing(case, record)
         lost = "" if record.status is Status.PASS else self._health_problem()
+        # What looks whether the device is well launches too: nothing of it is sent for the answer.
+        self._device.announce = self._begin_launch
         return {"measured": record.to_json(), "lost": lost}
 
     def run_row(self, message: Mapping[str, Any]) -> Message:
