@@ -145,7 +145,7 @@ def spans(dtype):
     return [(low, high) for low in ENDS[dtype] for high in ENDS[dtype] if low <= high]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.table
 @pytest.mark.parametrize("dtype", [i8, u8, index], ids=lambda each: each.name)
 @pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
 def test_binary_ranges_hold_every_value(op, dtype):
