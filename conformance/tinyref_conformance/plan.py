@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tinyref.errors import UserError
 from tinyref_conformance import queries
@@ -68,6 +69,19 @@ class Plan:
     def count(self) -> int:
         return sum(len(row.cases) for row in self.rows)
 
+    def worker_configuration(
+        self, catalogue: str, device: str, second: str, journal: Path
+    ) -> dict[str, str]:
+        """What a worker that runs cases of the plan is started with."""
+        return {
+            "catalogue": catalogue,
+            "suite_hash": self.suite_hash,
+            "profile": self.profile.value,
+            "device": device,
+            "second": second,
+            "journal": str(journal.resolve()),
+        }
+
     @property
     def reductions(self) -> list[str]:
         """Why this is not the whole suite of its profile; empty when it is."""
@@ -77,6 +91,15 @@ class Plan:
         if self.shard is not None:
             found.append(shard_reduction(str(self.shard)))
         return found
+
+
+def parse_profile(text: str) -> Profile:
+    """Reads "quick". Raises `UserError` saying what is accepted."""
+    try:
+        return Profile(text)
+    except ValueError as error:
+        accepted = ", ".join(profile.value for profile in Profile)
+        raise UserError(f"profile: got {text!r}, accepted are {accepted}") from error
 
 
 def shard_reduction(shard: str) -> str:

@@ -24,12 +24,12 @@ from tinyref.workers.service import OpeningError, Service
 from tinyref_conformance import expectations_file, history, queries
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.expectations import Expectations
-from tinyref_conformance.plan import Plan, make_plan
+from tinyref_conformance.plan import Plan, make_plan, parse_profile
 from tinyref_conformance.records import Record
 from tinyref_conformance.report import repro_command
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE, Suite
-from tinyref_spec.case import Case, Profile
+from tinyref_spec.case import Case
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Options:
         """From the words of the command line."""
         try:
             name = Device.canonical(device)
-            plan = make_plan(Suite(), _profile(profile), query)
+            plan = make_plan(Suite(), parse_profile(profile), query)
             known = Expectations(name)
             if expectations:
                 known = expectations_file.load(Path(expectations), name)
@@ -57,14 +57,6 @@ class Options:
             return cls(name, other, plan, known, _seconds(timeout))
         except UserError as error:
             raise pytest.UsageError(f"tinyref: {error}") from error
-
-
-def _profile(text: str) -> Profile:
-    try:
-        return Profile(text)
-    except ValueError:
-        accepted = ", ".join(profile.value for profile in Profile)
-        raise UserError(f"profile: got {text!r}, accepted are {accepted}") from None
 
 
 def _seconds(text: str) -> float:
@@ -170,15 +162,11 @@ class Cases:
     def _started(self) -> Service:
         if self._service is None:
             self._folder = tempfile.TemporaryDirectory(prefix="tinyref-pytest-")
-            plan = self.options.plan
-            configuration = {
-                "catalogue": DEFAULT_CATALOGUE,
-                "suite_hash": plan.suite_hash,
-                "profile": plan.profile.value,
-                "device": self.options.device,
-                "second": self.options.second,
-                "journal": str(Path(self._folder.name) / "journal.jsonl"),
-            }
+            asked = self.options
+            configuration = asked.plan.worker_configuration(
+                *(DEFAULT_CATALOGUE, asked.device, asked.second),
+                Path(self._folder.name) / "journal.jsonl",
+            )
             self._service = Service("tinyref_conformance.worker", configuration)
         return self._service
 

@@ -146,15 +146,11 @@ class Runner:
             self.outcome.seconds = time.monotonic() - started
         return self.outcome
 
-    def _config(self) -> dict[str, Any]:
-        return {
-            "catalogue": self.settings.catalogue,
-            "suite_hash": self.plan.suite_hash,
-            "profile": self.plan.profile.value,
-            "device": self.settings.device,
-            "second": self.settings.second,
-            "journal": str(self.journal.path.resolve()),
-        }
+    def _config(self) -> dict[str, str]:
+        asked = self.settings
+        return self.plan.worker_configuration(
+            asked.catalogue, asked.device, asked.second, self.journal.path
+        )
 
     # Opening
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tinyref_conformance.matrix import Matrix
     from tinyref_conformance.progress import Reporter
     from tinyref_conformance.report import Report
-    from tinyref_spec.case import Profile
 
 _HELP = """Run the conformance suite on a device and write reports.
 
@@ -175,7 +174,7 @@ def conform(
         return
     from tinyref_conformance.budget import parse_budget
     from tinyref_conformance.conform import Request, parse_memory
-    from tinyref_conformance.plan import Shard
+    from tinyref_conformance.plan import Shard, parse_profile
     from tinyref_conformance.runner import Settings
     from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS
 
@@ -212,7 +211,7 @@ def conform(
     say_bounded(jobs, settings.workers)
     request = Request(
         settings,
-        profile=_profile(profile),
+        profile=parse_profile(profile),
         query=query,
         shard=Shard.parse(shard) if shard else None,
         timings=timings,
@@ -252,16 +251,6 @@ def _folder(device: str, query: str, shard: str = "") -> Path:
     if shard:
         folder = folder / f"shard-{file_name(shard)}"
     return folder if query == "*" else folder / "query"
-
-
-def _profile(text: str) -> Profile:
-    from tinyref_spec.case import Profile
-
-    try:
-        return Profile(text)
-    except ValueError as error:
-        accepted = ", ".join(profile.value for profile in Profile)
-        raise UserError(f"profile: got {text!r}, accepted are {accepted}") from error
 
 
 def _reporter() -> Reporter:
