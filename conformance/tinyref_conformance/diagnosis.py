@@ -8,6 +8,7 @@ of kernels, over all cases of the run; what nothing explains is grouped by what 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -80,7 +81,7 @@ class Group:
         }
 
 
-@dataclass
+@dataclass(eq=False)
 class _Unit:
     """The failures of one row that are explained together, or not at all.
 
@@ -108,9 +109,10 @@ def diagnose(rows: Iterable[Measured], failing: Iterable[Failing]) -> list[Group
     for row in measured.values():
         total.add(row.evidence)
     groups: list[Group] = []
-    for explain in (_by_launches, _by_values, _by_forms, _by_shape):
-        for taken, group in explain(units, total):
-            units = [unit for unit in units if not any(unit is one for one in taken)]
+    by_forms = functools.partial(_by_forms, total)
+    for explain in (_by_launches, _by_values, by_forms, _by_shape):
+        for taken, group in explain(units):
+            units = [unit for unit in units if unit not in taken]
             groups.append(group)
     return sorted(groups, key=lambda group: (group.rung, -len(group.cases)))
 
@@ -141,9 +143,8 @@ def _group(units: Sequence[_Unit], cause: str, advice: str) -> Group:
     return found
 
 
-def _by_launches(units: Sequence[_Unit], total: Evidence) -> Explanations:
+def _by_launches(units: Sequence[_Unit]) -> Explanations:
     """Failures after so many launches of a process, where nothing passed after as many."""
-    del total
     known = [unit for unit in units if unit.is_history and unit.evidence.launches[0] is not None]
     if not known:
         return
@@ -165,9 +166,8 @@ def _starts_at(unit: _Unit, first: int) -> bool:
 _LEAK = "something is used up: free what a launch takes (memory, events, handles), and when it ends"
 
 
-def _by_values(units: Sequence[_Unit], total: Evidence) -> Explanations:
+def _by_values(units: Sequence[_Unit]) -> Explanations:
     """What a condition of the elements explains, that of the most rows first."""
-    del total
     left = [unit for unit in units if not unit.shape]
     while left:
         explained = {
@@ -181,7 +181,7 @@ def _by_values(units: Sequence[_Unit], total: Evidence) -> Explanations:
         if not taken:
             return
         yield taken, _group(taken, _cause(taken, best), best.advice)
-        left = [unit for unit in left if not any(unit is one for one in taken)]
+        left = [unit for unit in left if unit not in taken]
 
 
 def _explains(unit: _Unit, condition: Condition) -> Explained:
@@ -216,7 +216,7 @@ def _singular(words: str) -> str:
     return re.sub(r"\b(are|were|have)\b", lambda match: forms[match[0]], words)
 
 
-def _by_forms(units: Sequence[_Unit], total: Evidence) -> Explanations:
+def _by_forms(total: Evidence, units: Sequence[_Unit]) -> Explanations:
     """Failures of kernels of one form, of which no kernel of the run passed."""
     left = list(units)
     if total.cases[1] < LEAST_CASES:
@@ -227,7 +227,7 @@ def _by_forms(units: Sequence[_Unit], total: Evidence) -> Explanations:
         taken = [unit for unit in left if _are_all_of_form(unit, condition)]
         if sum(len(unit.cases) for unit in taken) >= LEAST_CASES:
             yield taken, _group(taken, f"all {condition.words}, and none passes", condition.advice)
-            left = [unit for unit in left if not any(unit is one for one in taken)]
+            left = [unit for unit in left if unit not in taken]
 
 
 def _are_all_of_form(unit: _Unit, condition: Condition) -> bool:
@@ -332,9 +332,8 @@ _HISTORY = (
 )
 
 
-def _by_shape(units: Sequence[_Unit], total: Evidence) -> Explanations:
+def _by_shape(units: Sequence[_Unit]) -> Explanations:
     """What is left, by its status and by what it says."""
-    del total
     found: dict[tuple[str, ...], list[_Unit]] = {}
     for unit in units:
         words = _words(unit)
