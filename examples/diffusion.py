@@ -1,7 +1,7 @@
 """A network of the size of image diffusion, planned without memory, and a small one that learns.
 
 Its form is that of a U-Net (Ronneberger and others, 2015) over noise (Ho and others, 2020): blocks
-of group norm, SiLU and convolution, which are told the time; half the size and back again.
+of group norm, SiLU and convolution, which know the time; half the size and back again.
 `python examples/diffusion.py` counts the kernels, operations and bytes of one step of the large
 network on the device NULL, which computes nothing, then trains the small one to remove noise.
 """
@@ -14,7 +14,7 @@ from tinyref import GlobalCounters, Tensor, TinyJit, nn
 
 
 class Block:
-    """Two convolutions with norms, told the time, added to what came in."""
+    """Two convolutions with norms, which know the time, added to what came in."""
 
     def __init__(self, channels: int, out: int, times: int) -> None:
         groups = math.gcd(32, channels), math.gcd(32, out)
@@ -48,16 +48,16 @@ class UNet:
     def __call__(self, x: Tensor, time: Tensor) -> Tensor:
         speeds = (Tensor.arange(self.width // 2, device=x.device) * (-8 / self.width)).exp()
         angles = time.reshape(-1, 1) * speeds
-        told = self.embed(angles.sin().cat(angles.cos(), dim=1))
+        embedding = self.embed(angles.sin().cat(angles.cos(), dim=1))
         x, kept = self.enter(x), []
         for block, shrink in zip(self.down, self.shrink, strict=True):
-            kept.append(block(x, told))
+            kept.append(block(x, embedding))
             x = shrink(kept[-1])
-        x = self.middle(x, told)
+        x = self.middle(x, embedding)
         for block in self.up:
             side = kept.pop()
             x = x.interpolate(side.shape[2:], mode="nearest")
-            x = block(x.cat(side, dim=1), told)
+            x = block(x.cat(side, dim=1), embedding)
         return self.leave(x)
 
 

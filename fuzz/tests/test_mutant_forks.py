@@ -1,4 +1,4 @@
-"""Which blocks an edit stands in, which units reach it, and mutants that are planted late."""
+"""Which blocks an edit stands in, which units reach it, and mutants that are switched on late."""
 
 from __future__ import annotations
 

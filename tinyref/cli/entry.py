@@ -66,8 +66,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False)
     except SystemExit as error:
-        # Not standalone, typer leaves so where a shell was told what may come next, and else for
-        # one reason: nobody reads the output any more.
+        # Not standalone, typer leaves so where it completes for a shell, and else for one reason:
+        # nobody reads the output any more.
         if error.code and COMPLETION not in os.environ:
             raise BrokenPipeError from error
         code = error.code

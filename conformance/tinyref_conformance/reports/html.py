@@ -32,7 +32,7 @@ from tinyref_spec.case import Rung
 FAILURES_A_ROW = 12
 FAILURES_IN_ALL = 1500
 TEXT_LENGTH = 12_000
-MOST_TEXT = 1_500_000
+MAX_TEXT = 1_500_000
 # Values of an example for which there is no room.
 FEW_VALUES = 4
 GROUPS = 60
@@ -139,7 +139,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
 def page_data(report: Report) -> dict[str, Any]:
     """What the page's script needs: every row, an example of each that fails, then more."""
     failures: list[dict[str, Any]] = []
-    left = MOST_TEXT
+    left = MAX_TEXT
     by_row: dict[str, list[CaseResult]] = {}
     reasons: dict[str, str] = {}
     for case in report.cases:

@@ -1,4 +1,4 @@
-"""A mutant planted late: the code of one function is replaced, in a process that imported it.
+"""A mutant switched on late: the code of one function is replaced, in a process that imported it.
 
 That is the same as an edit at import where nothing has run yet that the edit changes. Python's
 function objects keep their identity, so that whoever holds one calls the edited code.

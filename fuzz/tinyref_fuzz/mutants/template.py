@@ -183,7 +183,7 @@ def run_units(
 
 
 def run_alone(request: Request, reached: Reached, send: Send) -> None:
-    """Takes a lane in this process, in which the mutant was planted before anything else."""
+    """Takes a lane in this process, in which the mutant was switched on before anything else."""
     mutant = mechanical_mutant(request.mutant)
     if request.table:
         request = replace(request, units=tuple(select(request, mutant)))

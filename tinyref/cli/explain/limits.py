@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass
 class _Rates:
-    """A watcher that keeps the best rates of all kernels that it is told of."""
+    """A watcher that keeps the best rates of all kernels that it sees."""
 
     operations: float = 0.0
     nbytes: float = 0.0
