@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -297,3 +298,25 @@ def test_nox_knows_every_part() -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     names = {line.split()[1] for line in done.stdout.splitlines() if " -> " in line}
     assert {*THOROUGH, "python-3.11", "python-3.12", "python-3.13", "thorough"} <= names
+
+
+@pytest.mark.slow
+def test_tests_are_collected_in_one_order() -> None:
+    """Workers and shards agree on what is next only where no list of cases comes from a set."""
+
+    def collected(hash_seed: str) -> list[str]:
+        # Sets of types are ordered by addresses, which a seed of hashes moves as well.
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "", "-n", "0"]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    orders = [collected(seed) for seed in ("1", "2", "3")]
+    assert len(orders[0]) > 10_000
+    assert orders[1:] == [orders[0], orders[0]]

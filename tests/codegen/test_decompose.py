@@ -26,10 +26,9 @@ from tinyref.uops.payload import (
 from tinyref.uops.tiles import TILES, Operand
 
 ALL_OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}
-WIDE_TYPES = frozenset({dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64})
-EMULATING = Capabilities(
-    WIDE_TYPES, ALL_OPS - {"MULACC", "THREEFRY"}, frozenset(SMALL_FLOATS), (1, 2, 4)
-)
+WIDE_TYPES = (dtypes.bool, *dtypes.ints, dtypes.float32, dtypes.float64)
+WIDE = frozenset(WIDE_TYPES)
+EMULATING = Capabilities(WIDE, ALL_OPS - {"MULACC", "THREEFRY"}, frozenset(SMALL_FLOATS), (1, 2, 4))
 CORE = Capabilities(CORE_DTYPES, CORE_OPS)
 
 
@@ -286,7 +285,7 @@ def test_divisions_that_cannot_trap_get_no_guard() -> None:
 # Ops that are missing
 
 
-def without(*ops: Ops, types: frozenset[DType] = WIDE_TYPES) -> Capabilities:
+def without(*ops: Ops, types: frozenset[DType] = WIDE) -> Capabilities:
     return Capabilities(types, ALL_OPS - {op.name for op in ops})
 
 
@@ -327,7 +326,7 @@ def test_missing_truncation_keeps_signs_and_specials(dtype: DType) -> None:
 def test_missing_truncation_of_small_floats() -> None:
     x = every(dtypes.float16)
     emulated = dataclasses.replace(EMULATING, ops=EMULATING.ops - {"TRUNC"})
-    native = without(Ops.TRUNC, types=WIDE_TYPES | {dtypes.float16})
+    native = without(Ops.TRUNC, types=WIDE | {dtypes.float16})
     for device in (emulated, native):
         got = run(build.unary(Ops.TRUNC, load(0, dtypes.float16)), [x], device)
         with np.errstate(invalid="ignore"):
@@ -449,7 +448,7 @@ FLOAT_OPS = (
     *((op, 2) for op in (Ops.CMPLT, Ops.CMPNE)),
     (Ops.MULACC, 3),
 )
-BARE = Capabilities(WIDE_TYPES, CORE_OPS, frozenset(SMALL_FLOATS), (1, 2, 4))
+BARE = Capabilities(WIDE, CORE_OPS, frozenset(SMALL_FLOATS), (1, 2, 4))
 
 
 @pytest.mark.table
