@@ -16,8 +16,9 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from tinyref.workers.machine import GARBAGE_THRESHOLD
 from tinyref_conformance.plan import Shard
 
-# What tests of several rooms build and check: importable by their names.
-sys.path.insert(0, str(Path(__file__).parent / "tests" / "graphs"))
+# What tests of several rooms build and check, and the browser: importable by their names.
+for room in ("tests/graphs", "conformance/tests"):
+    sys.path.insert(0, str(Path(__file__).parent / room))
 
 # The same examples in each run; `--hypothesis-profile random` draws fresh ones and keeps failures.
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None)

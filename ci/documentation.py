@@ -59,6 +59,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return site_links(markdown, "../" * page.file.src_uri.count("/"))
 
 
+def on_post_page(output: str, **_: object) -> str:
+    """Names the dialog of the search, which the theme leaves without a name to be read out."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Refuses a site that loads something from elsewhere, or lacks a public name."""
     from mkdocs.exceptions import PluginError

@@ -33,7 +33,8 @@ addEventListener("load", () => setTimeout(async () => {
 
 def dumped(page: Path, fragment: str = "", dark: bool = False) -> str:
     """The document after its scripts ran, in a window of 1280 pixels."""
-    profile = page.parent / "chromium"
+    # A page may remember which scheme it was opened in.
+    profile = page.parent / ("chromium-dark" if dark else "chromium-light")
     command = [
         *(str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"),
         *(f"--user-data-dir={profile}", "--window-size=1280,1000", "--virtual-time-budget=60000"),

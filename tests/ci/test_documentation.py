@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from browser import CHROMIUM, WHY_NOT, accessibility
 from ci_modules import ci_module
 
 site = ci_module("ci/documentation.py")
@@ -81,3 +83,14 @@ def test_the_search_works_without_a_server(built: Path) -> None:
         (found[words],) = re.findall(r'md-search-result__meta">([^<]*)', done.stdout)
     assert re.fullmatch(r"\d+ matching documents", found["argmax"])
     assert found["qqqqzzzz"] == "No matching documents"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
+@pytest.mark.skipif(find_spec("axe_core_python") is None, reason="axe-core-python is not installed")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", ["index", "guide", "mutants", "spec/index", "api/tensor"])
+def test_axe_finds_nothing_serious_in_the_site(built: Path, name: str, dark: bool) -> None:
+    found = accessibility(built / f"{name}.html", dark)
+    assert found["dark"] is dark
+    assert [each for each in found["violations"] if each["impact"] in ("serious", "critical")] == []
