@@ -430,15 +430,35 @@ def test_a_proof_is_of_one_edit_of_what_nothing_killed():
         summary_of(*EVERY).set_aside([Survivor(A, "x -> y", "equivalent", "wrong")])
 
 
-def test_rates_of_values_leave_out_what_no_value_shows():
-    said = [Survivor(C, "a -> b", "performance", "another order")]
-    rates = {rate.what: (rate.killed, rate.count) for rate in summary_of(*EVERY).rates(said)}
-    assert rates["fuzzer"] == (1, 3)
-    rates = {
-        rate.what: (rate.killed, rate.count)
-        for rate in summary_of(*EVERY).rates(said, of_values=True)
-    }
+def test_goals_of_programs_are_of_values_and_those_of_tests_of_all():
+    tests = [Outcome(A, "tests", KILLED, "x -> y"), Outcome(C, "tests", LIVES, "a -> b")]
+    chosen = [replace(each, edit_class="choice") if each.mutant == C else each for each in EVERY]
+    summary = summary_of(*chosen, tests[0], replace(tests[1], edit_class="choice"))
+    rates = {rate.what: (rate.killed, rate.count) for rate in summary.rates([])}
     assert rates["fuzzer"] == (1, 2)
+    assert rates["quick tests"] == (1, 2)
+    assert {rate.what: (rate.killed, rate.count) for rate in summary.rates_of([])}["fuzzer"] == (
+        1,
+        3,
+    )
+    assert [(r.what, r.killed, r.count) for r in summary.rates_of([], "choice")] == [
+        ("quick tests", 0, 1),
+        ("fuzzer", 0, 1),
+        ("conformance or fuzzer", 0, 1),
+    ]
+    lines = page(summary, []).splitlines()
+    assert "| fuzzer | 1 of 2 |  | 0 of 1 | 1 of 3 |" in lines
+    assert "| fuzzer | 1 | 2 | 50.0 % | 9.5 to 90.5 % | 85 % |" in lines
+
+
+def test_a_wrong_value_contradicts_another_class():
+    assert "yet found by a wrong value: 0 of 0." in page(summary_of(*EVERY), [])
+    wrong = replace(EVERY[0], edit_class="choice", how="PLAIN VALUE")
+    refused = replace(wrong, mutant=C, how="PLAIN ERROR")
+    text = page(summary_of(wrong, refused), [])
+    assert f"yet found by a wrong value: 1 of 2: `{A}`." in text
+    assert not replace(wrong, lane="tests").contradicts
+    assert not replace(wrong, edit_class="value").contradicts
 
 
 def test_more_than_may_be_set_aside_misses_the_goal():
@@ -465,8 +485,19 @@ def test_a_summary_survives_json_and_another_file_is_refused():
     assert Summary.from_json(json.loads(json.dumps(summary.to_json()))) == Summary(
         "code", 18, 600, list(EVERY), 60.0
     )
-    with pytest.raises(UserError, match="no tinyref-fuzz-mechanical of version 1"):
+    with pytest.raises(UserError, match="this is no tinyref-fuzz-mechanical"):
         Summary.from_json({"schema": "tinyref-fuzz-score", "version": 1})
+    with pytest.raises(UserError, match="version 3: accepted is 1 or 2"):
+        Summary.from_json({**summary.to_json(), "version": 3})
+
+
+def test_a_summary_of_version_1_gets_classes_by_names():
+    data = json.loads(json.dumps(summary_of(*EVERY).to_json()))
+    for each in data["outcomes"]:
+        del each["edit_class"]
+    data["outcomes"][0]["mutant"] = "optimise.actions/gone/operator/0"
+    found = Summary.from_json({**data, "version": 1}).outcomes
+    assert [each.edit_class for each in found[:2]] == ["choice", "value"]
 
 
 def test_the_page_shows_rates_and_what_lives():
@@ -474,19 +505,22 @@ def test_the_page_shows_rates_and_what_lives():
     lines = page(summary_of(*EVERY), said).splitlines()
     assert "| fuzzer | 1 | 3 | 33.3 % | 6.1 to 79.2 % | 85 % |" in lines
     assert "| views | 0 of 2 | 1 of 2 |" in lines
-    wanted = f"| `{C}` | `a -> b` | fuzz | differ | performance | another \\| choice of two |"
+    wanted = (
+        f"| `{C}` | `a -> b` | value | fuzz | differ | performance | another \\| choice of two |"
+    )
     assert wanted in lines
 
 
 def test_what_is_kept_of_a_run():
-    subject = Subject(A, "operator", A, "PYTHON", ())
-    run = Run(A, 0, triggered=False, seconds=60.04, wall=70.0, traced=60)
-    assert outcome_of(subject, run, "x -> y") == Outcome(
-        A, "fuzz", LIVES, "x -> y", 60.0, 70.0, False, 60, ""
+    mutant = mutants_of("tinyref.views.view", source_of("tinyref.views.view"))[0]
+    subject = Subject(mutant.name, "operator", mutant.name, "PYTHON", ())
+    run = Run(mutant.name, 0, triggered=False, seconds=60.04, wall=70.0, traced=60)
+    assert outcome_of(subject, run, mutant) == Outcome(
+        *(mutant.name, "fuzz", LIVES, mutant.describe(), 60.0, 70.0, False, 60, "")
     )
     # Kernels have the same programs whatever becomes of the scheduler or of the semantics of an op.
     for beyond in ("schedule.order/f/domain/0", "algebra.semantics/add/operator/0"):
-        kept = outcome_of(replace(subject, mutant=beyond), run, "x -> y")
+        kept = outcome_of(replace(subject, mutant=beyond), run, mutant)
         assert (kept.differs, kept.traced) == (None, 0)
 
 

@@ -173,7 +173,10 @@ class Conformance(Lane):
             return Failure("CASE", f"{name}: {type(error).__name__}: {error}")
         record = records.of_measurement(case, measurement, time.perf_counter() - started, 1)
         if record.status.value not in ("Pass", "Unsupported"):
-            return Failure("CASE", f"{record.status.value}: {name}: {record.message}")
+            # Wrong elements are told from a refusal that is missing, or an error.
+            is_wrong = record.evidence is not None and record.evidence.elements[0] > 0
+            symptom = "VALUE" if is_wrong else "CASE"
+            return Failure(symptom, f"{record.status.value}: {name}: {record.message}")
         return None
 
     def _open(self) -> Any:

@@ -23,7 +23,8 @@ from tinyref.workers.processes import (
     Pool,
     describe_exit,
 )
-from tinyref_fuzz.mutants.mechanical import MechanicalMutant, all_mutants, sample
+from tinyref_fuzz.mutants.edit_class import class_of
+from tinyref_fuzz.mutants.mechanical import MechanicalMutant, all_mutants, sample, source_of
 from tinyref_fuzz.mutants.mechanical_summary import KILLED, LIVES, Outcome, Summary
 from tinyref_fuzz.mutants.reach import Table
 from tinyref_fuzz.mutants.records import Run, Subject
@@ -323,11 +324,11 @@ class MechanicalScoring(Scoring):
             for subject, run in runs
             if not subject.mutant and (run.killed or run.problem)
         }
-        edits = {each.name: each.describe() for each in self.mutants}
+        known = {each.name: each for each in self.mutants}
         outcomes = [
-            outcome_of(subject, run, edits.get(subject.mutant, ""))
+            outcome_of(subject, run, known[subject.mutant])
             for subject, run in runs
-            if subject.mutant and not run.problem and place_of(subject) not in unsound
+            if subject.mutant in known and not run.problem and place_of(subject) not in unsound
         ]
         kept = self.settings
         return Summary(self.code, self.sample.seed, self.sample.size, outcomes, kept.seconds)
@@ -341,12 +342,12 @@ class MechanicalScoring(Scoring):
         ]
 
 
-def outcome_of(subject: Subject, run: Run, edit: str) -> Outcome:
+def outcome_of(subject: Subject, run: Run, mutant: MechanicalMutant) -> Outcome:
     """What is kept of a run."""
     is_compared = subject.lane == "fuzz" and not run.killed and is_seen_in_programs(subject.mutant)
     return Outcome(
         mutant=subject.mutant,
-        edit=edit,
+        edit=mutant.describe(),
         lane=subject.lane,
         outcome=KILLED if run.killed else LIVES,
         seconds=round(run.seconds, 1),
@@ -355,6 +356,7 @@ def outcome_of(subject: Subject, run: Run, edit: str) -> Outcome:
         traced=run.traced if is_compared else 0,
         how=f"{run.pair} {run.symptom}".strip(),
         cases=run.cases,
+        edit_class=class_of(mutant, source_of(mutant.module)),
     )
 
 

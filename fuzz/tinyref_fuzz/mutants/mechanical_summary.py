@@ -16,9 +16,10 @@ from importlib import resources
 from typing import Any
 
 from tinyref.errors import UserError
+from tinyref_fuzz.mutants.edit_class import EDIT_CLASSES, VALUE, class_of_named
 
 SCHEMA = "tinyref-fuzz-mechanical"
-VERSION = 1
+VERSION = 2
 # How many kernels have to come to the same programs before a mutant is set aside for it.
 IDENTICAL_KERNELS = 10_000
 # No more than this part of a sample may be set aside.
@@ -32,6 +33,8 @@ CLASSES = {
     "open": "a kind of case that nothing makes yet",
 }
 KILLED, LIVES = "killed", "lives"
+# How a wrong value shows, the last word of `Outcome.how`.
+WRONG = "VALUE"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Outcome:
     edit: what it replaces and by what, in one line. outcome: `killed` or `lives`. seconds: of the
     processor; wall: by the clock. differs: whether some program differs from that of the healthy
     compiler, None where nobody looked; traced: of how many kernels. how: what killed it. cases: of
-    the fuzzer or the suite, or tests, until the kill or to the end.
+    the fuzzer or the suite, or tests, until the kill or to the end. edit_class: one of
+    `EDIT_CLASSES`, by the place of the edit.
     """
 
     mutant: str
@@ -54,10 +58,17 @@ class Outcome:
     traced: int = 0
     how: str = ""
     cases: int = 0
+    edit_class: str = VALUE
 
     @property
     def is_killed(self) -> bool:
         return self.outcome == KILLED
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether a wrong value of a right program shows that its class is wrong."""
+        is_of_programs = self.lane in ("conformance", "fuzz")
+        return is_of_programs and self.edit_class != VALUE and self.how.split()[-1:] == [WRONG]
 
     @property
     def is_identical(self) -> bool:
@@ -157,20 +168,32 @@ class Summary:
         is_met = bool(rates) and all((rate.value or 0) >= rate.goal for rate in rates)
         return is_met and self.share_aside(survivors) <= MAX_SET_ASIDE
 
-    def rates(self, survivors: Sequence[Survivor], *, of_values: bool = False) -> list[Rate]:
-        """The rate of each lane, and of conformance and fuzzer together.
+    def rates(self, survivors: Sequence[Survivor]) -> list[Rate]:
+        """Those that have goals: of tests on all mutants, of the other lanes on those of values."""
+        rows = self._rows(survivors)
+        of_values = self._rows(survivors, (VALUE,))
+        return self._rates((goal, of_values if goal.is_of_values else rows) for goal in _GOALS)
 
-        of_values: only of mutants that can change a value, by what is said of those that live.
-        """
-        aside = self.set_aside(survivors)
-        if of_values:
-            kinds = ("performance", "text")
-            unseen = {(each.mutant, each.edit) for each in survivors if each.kind in kinds}
-            aside |= {each.mutant for each in self.outcomes if (each.mutant, each.edit) in unseen}
-        rows = [found for name, found in self.by_mutant.items() if name not in aside]
+    def rates_of(self, survivors: Sequence[Survivor], edit_class: str = "") -> list[Rate]:
+        """The same rates of one class, or of all mutants."""
+        rows = self._rows(survivors, (edit_class,) if edit_class else tuple(EDIT_CLASSES))
+        return self._rates((goal, rows) for goal in _GOALS)
+
+    def _rates(self, found: Iterable[tuple[_Goal, Sequence[_Row]]]) -> list[Rate]:
         had_turns = {each.lane for each in self.outcomes}
-        found = [_rate(goal, rows) for goal in _GOALS if had_turns.issuperset(goal.lanes)]
-        return [rate for rate in found if rate.count]
+        rates = [_rate(goal, rows) for goal, rows in found if had_turns.issuperset(goal.lanes)]
+        return [rate for rate in rates if rate.count]
+
+    def _rows(
+        self, survivors: Iterable[Survivor], classes: Sequence[str] = tuple(EDIT_CLASSES)
+    ) -> list[_Row]:
+        """The outcomes of each mutant of these classes that is not set aside."""
+        aside = self.set_aside(survivors)
+        return [
+            row
+            for name, row in self.by_mutant.items()
+            if name not in aside and _class_of(row) in classes
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -186,12 +209,16 @@ class Summary:
     @staticmethod
     def from_json(data: Any) -> Summary:
         """A summary as it was written. Raises `UserError` for anything else."""
-        if not isinstance(data, dict) or (data.get("schema"), data.get("version")) != (
-            SCHEMA,
-            VERSION,
-        ):
-            raise UserError(f"score: this is no {SCHEMA} of version {VERSION}")
-        outcomes = [Outcome(**each) for each in data["outcomes"]]
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise UserError(f"score: this is no {SCHEMA}")
+        if data.get("version") not in range(1, VERSION + 1):
+            raise UserError(f"score: {SCHEMA} of version {data.get('version')}: accepted is 1 or 2")
+        kept = [dict(each) for each in data["outcomes"]]
+        for each in kept:
+            # Version 1 had no classes.
+            if "edit_class" not in each:
+                each["edit_class"] = class_of_named(each["mutant"], each["edit"])
+        outcomes = [Outcome(**each) for each in kept]
         return Summary(data["code"], data["seed"], data["size"], outcomes, data["seconds"])
 
 
@@ -200,18 +227,27 @@ class _Goal:
     what: str
     lanes: tuple[str, ...]
     wanted: float
+    is_of_values: bool = True
+
+
+_Row = Mapping[str, Outcome]
 
 
 _GOALS = (
-    _Goal("quick tests of the room", ("room-tests",), 0.98),
-    _Goal("quick tests", ("tests",), 0.98),
+    _Goal("quick tests of the room", ("room-tests",), 0.98, is_of_values=False),
+    _Goal("quick tests", ("tests",), 0.98, is_of_values=False),
     _Goal("quick conformance", ("conformance",), 0.80),
     _Goal("fuzzer", ("fuzz",), 0.85),
     _Goal("conformance or fuzzer", ("conformance", "fuzz"), 0.95),
 )
 
 
-def _rate(goal: _Goal, rows: Sequence[Mapping[str, Outcome]]) -> Rate:
+def _class_of(row: _Row) -> str:
+    """The class of a mutant, which is the same in every lane."""
+    return next(iter(row.values())).edit_class
+
+
+def _rate(goal: _Goal, rows: Sequence[_Row]) -> Rate:
     """A rate of what the last of its lanes ran on.
 
     What that lane lets live, and the others did not see yet, counts as if they let it live too.
@@ -263,14 +299,19 @@ def page(summary: Summary, survivors: Sequence[Survivor]) -> str:
         "the processor. A mutant is one edit of one function of algebra, views, optimise, codegen, "
         "schedule, renderers or interpret. The interval is that of Wilson, of 95 %.",
         "",
+        "By the place of the edit alone, before anything runs, a mutant is of one of three "
+        f"classes: {_classes_in_words()}. Conformance and fuzzer run right programs and compare "
+        "values: their goals are of the class `value`. That of the quick tests is of all mutants.",
+        "",
         *_rates_table(summary.rates(survivors)),
         "",
         describe_aside(summary, survivors),
         "",
-        "Without those that another choice or the words of an error alone tell, by the class of "
-        "what lived; the goals are of the rates above.",
+        describe_contradictions(summary),
         "",
-        *_rates_table(summary.rates(survivors, of_values=True)),
+        "## By class",
+        "",
+        *_classes_table(summary, survivors),
         "",
         "## What a mutant costs",
         "",
@@ -302,6 +343,32 @@ def describe_aside(summary: Summary, survivors: Sequence[Survivor]) -> str:
         f"Set aside as equivalent: {count} of {len(summary.by_mutant)}, {100 * share:.1f} %, "
         f"at most {100 * MAX_SET_ASIDE:g} %: {verdict}."
     )
+
+
+def _classes_in_words() -> str:
+    return "; ".join(f"`{name}`, {words}" for name, words in EDIT_CLASSES.items())
+
+
+def describe_contradictions(summary: Summary) -> str:
+    """The mutants of other classes that a wrong value found: there the table is wrong."""
+    found = sorted({each.mutant for each in summary.outcomes if each.contradicts})
+    others = sum(_class_of(row) != VALUE for row in summary.by_mutant.values())
+    named = f": {', '.join(f'`{name}`' for name in found)}" if found else ""
+    return f"Of other classes and yet found by a wrong value: {len(found)} of {others}{named}."
+
+
+def _classes_table(summary: Summary, survivors: Sequence[Survivor]) -> list[str]:
+    classes = (*EDIT_CLASSES, "")
+    heads = ("found by", *(name or "all" for name in classes))
+    rows = [_row(*heads), _row(*["---"] * len(heads))]
+    rates = {name: {r.what: r for r in summary.rates_of(survivors, name)} for name in classes}
+    for what in rates[""]:
+        cells = (
+            f"{rate.killed} of {rate.count}" if (rate := rates[name].get(what)) else ""
+            for name in classes
+        )
+        rows.append(_row(what, *cells))
+    return rows
 
 
 def _row(*cells: object) -> str:
@@ -353,7 +420,8 @@ def _groups_table(summary: Summary, head: str, group_of: Callable[[str], str]) -
 def _survivors_table(summary: Summary, survivors: Sequence[Survivor]) -> list[str]:
     """Those that conformance or fuzzer let live, and what is said of each."""
     said = {each.mutant: each for each in survivors}
-    rows = [_row("mutant", "edit", "lives in", "programs", "class", "why"), _row(*["---"] * 6)]
+    heads = ("mutant", "edit", "of", "lives in", "programs", "finding", "why")
+    rows = [_row(*heads), _row(*["---"] * len(heads))]
     for name, outcomes in sorted(summary.by_mutant.items()):
         lives = sorted(lane for lane, each in outcomes.items() if not each.is_killed)
         if not lives:
@@ -364,7 +432,8 @@ def _survivors_table(summary: Summary, survivors: Sequence[Survivor]) -> list[st
         edit = next(iter(outcomes.values())).edit
         known = known if known and known.edit == edit else None
         cells = (programs, known.kind, _one_line(known.words)) if known else (programs, "", "")
-        rows.append(_row(f"`{name}`", f"`{_one_line(edit)}`", ", ".join(lives), *cells))
+        of = _class_of(outcomes)
+        rows.append(_row(f"`{name}`", f"`{_one_line(edit)}`", of, ", ".join(lives), *cells))
     return rows
 
 
