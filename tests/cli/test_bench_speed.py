@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import pytest
 
 pytest.importorskip("torch", reason="torch, the peer of these rows, is not installed")
 
-from tinyref.cli.bench import speed
+from tinyref.cli.bench import alone, speed
 from tinyref.cli.bench.rows import Measured
 from tinyref.cli.bench.works import MODELS, SMALL_MODELS, WORKS, Layers, Work
 from tinyref.config import Context
@@ -44,16 +45,17 @@ def test_every_network_learns_as_in_torch_on_a_gpu(layers: Layers) -> None:
 def test_a_wrong_operation_has_no_time(change: dict[str, object], words: str) -> None:
     wrong = dataclasses.replace(BY_NAME["op.softmax"], **change)  # type: ignore[arg-type]
     assert wrong.host is not None
-    found = speed._measure_work(wrong, wrong.host, speed.Variant(""), "CPU", 1)
+    found = speed.measure_work(wrong, wrong.host, speed.Variant(""), "CPU", 1)
     assert not found.values
     assert found.missing.startswith("it is wrong: ")
     assert words in found.missing
 
 
 def test_a_network_that_learns_otherwise_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    adam = speed.Adam
-    monkeypatch.setattr(speed, "Adam", lambda weights: adam(weights, lr=0.01))
-    found = speed._measure_model(MODELS[0], SMALL_MODELS[0], speed.Variant(""), "CPU", 1)
+    found_library = alone.library("tinyref")
+    fast = dataclasses.replace(found_library, adam=functools.partial(found_library.adam, lr=0.01))
+    monkeypatch.setattr(speed, "library", lambda name: fast)
+    found = speed.measure_model(MODELS[0], SMALL_MODELS[0], speed.Variant(""), "CPU", 1)
     assert found.missing.startswith("it is wrong: the loss of step 1 is ")
 
 
@@ -89,8 +91,10 @@ def test_the_mean_is_geometric_and_of_one_kind_of_row() -> None:
         return Measured(name, "ms", [ours], "torch", [theirs])
 
     done = [row("a", 2, 1), row("b", 8, 1), row("a.threads", 3, 1), Measured("c", "", missing="x")]
+    done.append(row("a.threads.contracted", 5, 1))
     found = {each.name: each for each in speed._mean(done, 1)}
     assert found["op.mean"].values == [pytest.approx(4)]
     assert found["op.mean"].note == "2 rows, the slowest 8"
     assert found["op.mean.threads"].values == [pytest.approx(3)]
-    assert list(found) == ["op.mean", "op.mean.threads"]
+    assert found["op.mean.threads.contracted"].values == [pytest.approx(5)]
+    assert list(found) == ["op.mean", "op.mean.threads", "op.mean.threads.contracted"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,15 @@ def bench(
     device: Annotated[
         str | None, typer.Option(help="Measure this device and its backend, and nothing else.")
     ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="The table of works beside torch and tinygrad.")
+    ] = False,
+    tinygrad: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TINYGRAD_PYTHON", parser=path, help="A Python that has tinygrad 0.10.3."
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
 ) -> None:
     """Measure tinyref: lowering, interpreter, compiles, quality of code, a conformance run.
@@ -33,6 +43,7 @@ def bench(
       tinyref bench --row lower
       tinyref bench --row "interpreter.*" --json numbers.json
       tinyref bench --row "op.*"                     operations beside torch; model.*: training
+      tinyref bench --table --tinygrad PYTHON        what users wait for, with goals
       tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
       tinyref bench --device my_package.backend:MyBackend --row copy
 
@@ -42,6 +53,11 @@ def bench(
     from tinyref.cli.bench.rows import facts, matching_rows, measure
     from tinyref.cli.options import check_gives_values, opening_device
 
+    if tinygrad is not None:
+        os.environ["TINYGRAD_PYTHON"] = str(tinygrad)
+    if table:
+        _print_table(row, device, repeats, json_file)
+        return
     name = opening_device(device)
     check_gives_values(name)
     if json_file is not None:
@@ -59,6 +75,29 @@ def bench(
         if device is not None:
             numbers["device"] = name
         numbers["rows"] = [result.to_json() for result in measured]
+        json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:
+    from tinyref.cli.bench.rows import facts
+    from tinyref.cli.bench.speed import ON_HOST
+    from tinyref.cli.bench.table import Line, table_lines, table_text
+    from tinyref.errors import UserError
+
+    if device is not None:
+        raise UserError(f"bench: --table is of the device CPU, and takes no --device, got {device}")
+    if json_file is not None:
+        _check_writable(json_file)
+    lines: list[Line] = []
+    for line in table_lines(row, repeats):
+        lines.append(line)
+        _show_progress(f"measured {line.work}{line.variant}")
+    for variant in ON_HOST:
+        of_this = [line for line in lines if line.variant == variant.suffix]
+        print(table_text(variant, of_this), end="\n\n")
+    if json_file is not None:
+        numbers = {"schema": "tinyref.bench.table", "version": 1, **facts()}
+        numbers["rows"] = [line.to_json() for line in lines]
         json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 

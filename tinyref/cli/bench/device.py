@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tinyref.cli.bench.clock import seconds_of_call
 from tinyref.cli.bench.fuzz import judged_cases
 from tinyref.cli.bench.programs import data, new_gelu
-from tinyref.cli.bench.rows import ROWS, BenchRow, Measured, seconds_of_call
+from tinyref.cli.bench.rows import ROWS, BenchRow, Measured
 from tinyref.cli.bench.speed import speed_rows
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tinyref import __version__
+from tinyref.cli.bench.clock import seconds_of_call
 from tinyref.config import Context
 from tinyref.device import Device, reason_without_values
 from tinyref.errors import TinyrefError, UserError
@@ -28,8 +29,6 @@ from tinyref.workers.processes import python_command
 
 MATMUL = 64
 SIN = 256
-# A run shorter than this says more about the clock than about the work.
-LEAST_SECONDS = 0.05
 
 
 @dataclass
@@ -281,20 +280,6 @@ def _interpreter_call(output: Any, device: str = "PYTHON") -> Callable[[], None]
     buffers = [np.ones(found.size, numpy_dtype(found.dtype)) for found in program.parameters]
     interpreter = Interpreter(program)
     return lambda: interpreter.run(buffers)
-
-
-def seconds_of_call(run: Callable[[], object]) -> float:
-    """Seconds of one call, over enough calls to measure; the first is not counted."""
-    run()
-    count = 1
-    while True:
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        taken = time.perf_counter() - start
-        if taken >= LEAST_SECONDS:
-            return taken / count
-        count = max(count + 1, int(count * min(LEAST_SECONDS / max(taken, 1e-9) * 1.2, 100)))
 
 
 # Cold compiles

@@ -8,32 +8,32 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tinyref import Tensor, TinyJit
-from tinyref.cli.bench.rows import BenchRow, Measured, seconds_of_call
+from tinyref.cli.bench.alone import library, step_of
+from tinyref.cli.bench.clock import Clock, clock_of, seconds_of_call
+from tinyref.cli.bench.rows import BenchRow, Measured
 from tinyref.cli.bench.works import (
     MODELS,
-    OURS,
     SMALL_MODELS,
     WORKS,
+    Array,
     Layers,
     Shapes,
     Work,
+    batch_of,
     torch_ops,
 )
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.errors import UserError
-from tinyref.nn.optim import Adam
-
-Array = npt.NDArray[Any]
 
 # The same hardware in torch, whose sizes are those of GPUs.
 TORCH_DEVICES = {"CUDA": "cuda", "PTX": "cuda", "HIP": "cuda", "METAL": "mps"}
@@ -55,6 +55,7 @@ ON_HOST = (
     Variant("", threads=1),
     Variant(".contracted", strict=0, threads=1),
     Variant(".threads"),
+    Variant(".threads.contracted", strict=0),
 )
 ON_GPU = (Variant(""), Variant(".contracted", strict=0))
 WITH_TILES = Variant(".float16", dtype="float16")
@@ -104,17 +105,9 @@ def _peer(device: str) -> Peer:
     return Peer(module, name)
 
 
-def _inputs(work: Work, shapes: Shapes, dtype: str) -> list[Array]:
-    generator = np.random.default_rng(7)
-    found: list[Array] = [generator.random(shape, np.float32).astype(dtype) for shape in shapes]
-    if work.has_indices:
-        found[-1] = generator.integers(0, shapes[0][0], shapes[-1]).astype(np.int32)
-    return found
-
-
 def _problem(work: Work, variant: Variant, device: str, peer: Peer) -> str:
     """What is wrong with the results on small inputs; empty where nothing is."""
-    data = _inputs(work, work.small, variant.dtype)
+    data = work.inputs(work.small, variant.dtype)
     found = work.ours(*(Tensor(each, device=device) for each in data)).numpy()
     with peer.module.no_grad():
         wanted = work.torch(peer.module, *(peer.tensor(each) for each in data)).cpu().numpy()
@@ -140,35 +133,45 @@ def _replayed(call: Callable[[], Tensor], device: str) -> Callable[[], None]:
 
 
 def _in_turns(
-    name: str, ours: Callable[[], None], theirs: Callable[[], None] | None, peer: Peer, repeats: int
+    name: str,
+    ours: Callable[[], None],
+    theirs: Callable[[], None] | None,
+    peer: Peer,
+    repeats: int,
+    clock: Clock = time.perf_counter,
 ) -> Measured:
     """Milliseconds of both, measured in turns, so that both meet the same neighbours."""
     found = Measured(name, "ms, replayed", note="" if theirs else "no peer: torch is not installed")
     for _ in range(repeats):
-        found.values.append(seconds_of_call(ours) * 1e3)
+        found.values.append(seconds_of_call(ours, clock) * 1e3)
         if theirs is not None:
             found.peer_name = peer.name
-            found.peer_values.append(seconds_of_call(theirs) * 1e3)
+            found.peer_values.append(seconds_of_call(theirs, clock) * 1e3)
     return found
 
 
-def _measure_work(
+def _clock(device: str, variant: Variant) -> Clock:
+    return clock_of(variant.threads) if device == "CPU" else time.perf_counter
+
+
+def measure_work(
     work: Work, shapes: Shapes, variant: Variant, device: str, repeats: int
 ) -> Measured:
+    """Milliseconds of an operation beside torch, or why it has none."""
     peer, name = _peer(device), work.name + variant.suffix
     flags = Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device)
     with flags:
         problem = _problem(work, variant, device, peer) if peer.module else ""
         if problem:
             return Measured(name, "", missing=f"it is wrong: {problem}")
-        data = _inputs(work, shapes, variant.dtype)
+        data = work.inputs(shapes, variant.dtype)
         inputs = [Tensor(each, device=device).realize() for each in data]
         ours = _replayed(lambda: work.ours(*inputs).realize(), device)
         theirs = None
         if peer.module:
             peer.use_threads(variant.threads)
             theirs = _torch_call(work, [peer.tensor(each) for each in data], peer)
-        return _in_turns(name, ours, theirs, peer, repeats)
+        return _in_turns(name, ours, theirs, peer, repeats, _clock(device, variant))
 
 
 def _torch_call(work: Work, tensors: Sequence[Any], peer: Peer) -> Callable[[], None]:
@@ -183,48 +186,13 @@ def _torch_call(work: Work, tensors: Sequence[Any], peer: Peer) -> Callable[[], 
 # --- steps of training ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Weights, images and labels of a step, the same for both libraries."""
-
-    weights: list[Array]
-    images: Array
-    labels: Array
-
-
-def _batch(layers: Layers) -> _Batch:
-    generator = np.random.default_rng(3)
-    weights = [
-        (generator.random(shape, np.float32) - 0.5) / math.sqrt(math.prod(shape[1:]))
-        for shape in layers.weights
-    ]
-    images = generator.random((layers.batch, *layers.image), np.float32)
-    labels = generator.integers(0, layers.linear[-1], layers.batch).astype(np.int32)
-    return _Batch([each.astype(np.float32) for each in weights], images, labels)
-
-
 def _our_step(layers: Layers, device: str) -> Callable[[], Tensor]:
-    batch = _batch(layers)
-    weights = [Tensor(each, device=device, requires_grad=True) for each in batch.weights]
-    optimiser = Adam(weights)
-    images = Tensor(batch.images, device=device).realize()
-    labels = Tensor(batch.labels, device=device).realize()
-
-    def step() -> Tensor:
-        with Tensor.train():
-            optimiser.zero_grad()
-            logits: Tensor = layers.forward(images, weights, OURS)
-            loss = logits.sparse_categorical_crossentropy(labels)
-            loss.backward()
-            optimiser.step()
-        return loss.realize()
-
-    return step
+    return step_of(layers, library("tinyref"), device)
 
 
 def _torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
     """Compiled by torch where it runs on a GPU: that is what its users wait for there."""
-    torch, batch = peer.module, _batch(layers)
+    torch, batch = peer.module, batch_of(layers)
     weights = [peer.tensor(each).requires_grad_() for each in batch.weights]
     optimiser = torch.optim.Adam(weights)
     images, labels = peer.tensor(batch.images), peer.tensor(batch.labels).long()
@@ -250,9 +218,10 @@ def _model_problem(layers: Layers, device: str, peer: Peer) -> str:
     return ""
 
 
-def _measure_model(
+def measure_model(
     layers: Layers, small: Layers, variant: Variant, device: str, repeats: int
 ) -> Measured:
+    """Milliseconds of a step of training beside torch, or why it has none."""
     peer, name = _peer(device), layers.name + variant.suffix
     with Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device):
         problem = _model_problem(small, device, peer) if peer.module else ""
@@ -268,7 +237,7 @@ def _measure_model(
                 step()
                 peer.synchronize()
 
-        return _in_turns(name, ours, theirs, peer, repeats)
+        return _in_turns(name, ours, theirs, peer, repeats, _clock(device, variant))
 
 
 def _measure_launches(device: str, repeats: int) -> Measured:
@@ -325,28 +294,32 @@ def speed_rows(device: str) -> list[BenchRow]:
         if shapes is None:
             continue
         for variant in _variants(work, is_gpu):
-            act = functools.partial(_measure_work, work, shapes, variant, device)
+            act = functools.partial(measure_work, work, shapes, variant, device)
             rows.append(row(work.name + variant.suffix, act))
     for layers, small in zip(MODELS, SMALL_MODELS, strict=True):
         for variant in ON_GPU if is_gpu else ON_HOST:
-            act = functools.partial(_measure_model, layers, small, variant, device)
+            act = functools.partial(measure_model, layers, small, variant, device)
             rows.append(row(layers.name + variant.suffix, act))
     rows.append(row("op.launches", functools.partial(_measure_launches, device)))
     return [*rows, BenchRow(MEAN, functools.partial(_mean, done))]
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of positive numbers."""
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
 def _mean(done: Sequence[Measured], repeats: int) -> Iterator[Measured]:
     """The geometric mean of the ratios of the rows before it, for each kind of variant."""
     del repeats
-    endings = tuple(sorted({each.suffix for each in (*ON_HOST, *ON_GPU, WITH_TILES)} - {""}))
+    endings = sorted({each.suffix for each in (*ON_HOST, *ON_GPU, WITH_TILES)} - {""})
+
+    def ending(name: str) -> str:
+        return max((each for each in endings if name.endswith(each)), key=len, default="")
+
     for suffix in ("", *endings):
-        of_this = [
-            each.ratio
-            for each in done
-            if each.peer_name
-            and (each.name.endswith(suffix) if suffix else not each.name.endswith(endings))
-        ]
+        of_this = [each.ratio for each in done if each.peer_name and ending(each.name) == suffix]
         if of_this:
-            value = math.exp(sum(map(math.log, of_this)) / len(of_this))
+            value = geometric_mean(of_this)
             note = f"{len(of_this)} rows, the slowest {max(of_this):.3g}"
             yield Measured(MEAN + suffix, "times torch, geometric mean", [value], note=note)

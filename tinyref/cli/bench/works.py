@@ -10,9 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tinyref import Tensor
 from tinyref.cli.bench.programs import gelu
 
+Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 # A tensor, and the module, of a library that need not be there.
@@ -38,6 +42,14 @@ class Work:
     gpu: Shapes | None = None
     has_indices: bool = False
     has_tiles: bool = False
+
+    def inputs(self, shapes: Shapes, dtype: str) -> list[Array]:
+        """The same numbers each time."""
+        generator = np.random.default_rng(7)
+        found: list[Array] = [generator.random(shape, np.float32).astype(dtype) for shape in shapes]
+        if self.has_indices:
+            found[-1] = generator.integers(0, shapes[0][0], shapes[-1]).astype(np.int32)
+        return found
 
 
 def _matmul(size: int, host: bool) -> Work:
@@ -284,3 +296,24 @@ MODELS = (
     Layers("model.mlp", (1, 28, 28), (), (128, 10), 128),
     Layers("model.convnet", (1, 28, 28), ((32, 5), (64, 3)), (10,), 32),
 )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Weights, images and labels of a step, the same for all libraries."""
+
+    weights: list[Array]
+    images: Array
+    labels: Array
+
+
+def batch_of(layers: Layers) -> Batch:
+    """The same numbers each time."""
+    generator = np.random.default_rng(3)
+    weights = [
+        (generator.random(shape, np.float32) - 0.5) / math.sqrt(math.prod(shape[1:]))
+        for shape in layers.weights
+    ]
+    images = generator.random((layers.batch, *layers.image), np.float32)
+    labels = generator.integers(0, layers.linear[-1], layers.batch).astype(np.int32)
+    return Batch([each.astype(np.float32) for each in weights], images, labels)

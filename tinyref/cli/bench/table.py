@@ -1,0 +1,178 @@
+"""`tinyref bench --table`: the works that users wait for beside torch and tinygrad, with goals."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tinyref.cli.bench.alone import Alone, measured_alone
+from tinyref.cli.bench.rows import Measured
+from tinyref.cli.bench.speed import (
+    ON_HOST,
+    Variant,
+    geometric_mean,
+    measure_model,
+    measure_work,
+)
+from tinyref.cli.bench.works import MODELS, SMALL_MODELS, WORKS
+from tinyref.errors import UserError
+
+MOST_RATIO = 3.0
+MOST_MEAN = 1.5
+# What each work took when it was first called, by tinyref and by tinygrad 0.10.3 in the same run,
+# before its kernels were made faster: a later ratio of the two may not be larger.
+COLD_BEFORE = {
+    "model.mlp": (463, 3598),
+    "model.convnet": (1006, 5095),
+    "op.matmul.512": (44, 82),
+    "op.conv.3x3": (232, 192),
+    "op.conv.transposed": (635, 588),
+    "op.softmax": (60, 252),
+    "op.layernorm": (48, 151),
+    "op.attention": (97, 493),
+    "op.sum.columns": (89, 164),
+    "op.gelu": (31, 89),
+    "op.sort": (579, 1725),
+    "op.cumsum": (76, 151),
+}
+HEADER = ("work", "ours", "torch", "ratio", "tinygrad", "ours cold", "its cold", "goals")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Milliseconds of one work, the least of the repeats; None where a library has none.
+
+    missing: why there is no time of ours. no_tinygrad: why tinygrad has none.
+    """
+
+    work: str
+    variant: str
+    ours: float | None = None
+    torch: float | None = None
+    tinygrad: float | None = None
+    cold: float | None = None
+    tinygrad_cold: float | None = None
+    missing: str = ""
+    no_tinygrad: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours to torch, both of this run."""
+        return self.ours / self.torch if self.ours and self.torch else None
+
+    @property
+    def broken_goals(self) -> tuple[str, ...]:
+        """What is worse than it should be, in words."""
+        found = []
+        if self.ratio is not None and self.ratio > MOST_RATIO:
+            found.append(f"above {MOST_RATIO:g}")
+        ours, theirs = COLD_BEFORE[self.work]
+        if self.cold and self.tinygrad_cold and self.cold / self.tinygrad_cold > ours / theirs:
+            found.append(f"cold above {ours / theirs:.2f} of its")
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "ratio": self.ratio, "broken_goals": list(self.broken_goals)}
+
+    def cells(self) -> tuple[str, ...]:
+        """As `HEADER` names them."""
+        if self.missing:
+            return (self.work, *("-",) * (len(HEADER) - 2), self.missing)
+        numbers = (self.ours, self.torch, self.ratio, self.tinygrad, self.cold, self.tinygrad_cold)
+        goals = ", ".join(self.broken_goals) or ("met" if self.ratio else "-")
+        return (self.work, *map(_short, numbers), goals)
+
+
+def table_lines(glob: str, repeats: int) -> Iterator[Line]:
+    """A line for each of the works that match and each variant; works one after the other.
+
+    Raises `UserError` where none matches.
+    """
+    works = [name for name in COLD_BEFORE if fnmatch.fnmatchcase(name, glob)]
+    if not works:
+        raise UserError(
+            f"bench: no row of the table matches {glob!r}: accepted are globs of "
+            f"{', '.join(COLD_BEFORE)}"
+        )
+    for work in works:
+        peer = measured_alone("tinygrad", work, 1, 1, repeats)
+        for variant in ON_HOST:
+            yield _line(work, variant, peer, repeats)
+
+
+def _line(work: str, variant: Variant, peer: Alone, repeats: int) -> Line:
+    steady = _steady(work, variant, repeats)
+    if steady.missing:
+        return Line(work, variant.suffix, missing=steady.missing)
+    processes = [
+        measured_alone("tinyref", work, variant.strict, variant.threads, 0) for _ in range(repeats)
+    ]
+    alone = _least(processes)
+    if alone.missing:
+        return Line(work, variant.suffix, missing=alone.missing)
+    return Line(
+        work,
+        variant.suffix,
+        ours=min(steady.values),
+        torch=min(steady.peer_values, default=None),
+        tinygrad=min(peer.steady, default=None),
+        cold=alone.cold,
+        tinygrad_cold=peer.cold or None,
+        no_tinygrad=peer.missing,
+    )
+
+
+def _steady(work: str, variant: Variant, repeats: int) -> Measured:
+    for layers, small in zip(MODELS, SMALL_MODELS, strict=True):
+        if layers.name == work:
+            return measure_model(layers, small, variant, "CPU", repeats)
+    (found,) = [each for each in WORKS if each.name == work]
+    assert found.host is not None, f"{work} is not measured on processors"
+    return measure_work(found, found.host, variant, "CPU", repeats)
+
+
+def _least(processes: Sequence[Alone]) -> Alone:
+    """The shortest times of some processes, or what is missing of one."""
+    missing = next((each.missing for each in processes if each.missing), "")
+    if missing:
+        return Alone(missing=missing)
+    steady = tuple(value for each in processes for value in each.steady)
+    return Alone(min(each.cold for each in processes), steady)
+
+
+def mean_cells(lines: Sequence[Line]) -> tuple[str, ...]:
+    """The row of geometric means of the ratios to torch, and whether it is what it should be."""
+    ratios = [line.ratio for line in lines if line.ratio is not None]
+    if not ratios:
+        return ("geometric mean", *("-",) * (len(HEADER) - 2), "no peer: torch is not installed")
+    mean = geometric_mean(ratios)
+    goals = "met" if mean <= MOST_MEAN else f"above {MOST_MEAN:g}"
+    return ("geometric mean", "", "", _short(mean), "", "", "", f"{goals}, of {len(ratios)} rows")
+
+
+def table_text(variant: Variant, lines: Sequence[Line]) -> str:
+    """A table of Markdown: all works in one variant, then their mean."""
+    threads = "one thread" if variant.threads == 1 else "all threads"
+    floats = "strict floats" if variant.strict else "contracted floats"
+    clock = "processor time" if variant.threads == 1 else "time"
+    rows = [HEADER, *(line.cells() for line in lines), mean_cells(lines)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADER))]
+    texts = [_row_text(row, widths) for row in rows]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    title = f"{threads}, {floats}, milliseconds of {clock}:"
+    absent = sorted({line.no_tinygrad for line in lines if line.no_tinygrad})
+    notes = (f"\ntinygrad has no times: {reason}" for reason in absent)
+    return "\n".join((title, "", texts[0], rule, *texts[1:], *notes))
+
+
+def _row_text(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (f" {cell:{width}} " for cell, width in zip(row, widths, strict=True))
+    return f"|{'|'.join(cells)}|"
+
+
+def _short(number: float | None) -> str:
+    if number is None:
+        return "-"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.2g}"
