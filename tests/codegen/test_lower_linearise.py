@@ -60,6 +60,7 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
     return extents, found
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("shape", "limit", "extents"),
     [
@@ -76,6 +77,8 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
         # A long axis is cut where it divides...
         ((30,), (10, 5, 3), {0: 10, 1: 3}),
         ((7, 30), (10, 6, 30), {0: 10, 1: 3, 2: 7}),
+        # ... by its root too.
+        ((36,), (7, 7, 1), {0: 6, 1: 6}),
         # ... and covered with some groups to spare where it does not.
         ((31,), (10, 5, 3), {0: 10, 1: 4}),
         ((11, 13), (10, 4, 4), {0: 10, 1: 4, 2: 4}),

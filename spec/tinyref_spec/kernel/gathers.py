@@ -166,6 +166,27 @@ def _mirrored() -> Gather:
     return Gather(value, (5, 1), ((I32, (1, 2, 3, 4, 5)),), (5, 4, 3, 2, 1))
 
 
+def _negated() -> Gather:
+    """-(i + a) == k, in which a is loaded: the place is -k - a."""
+    shape = (3, 5)
+    first, second = repeated_load(1, I32, (0,), *shape), repeated_load(2, I32, (0,), *shape)
+    counter = build.unary(Ops.NEG, build.add(along(1, *shape), first))
+    value = one_hot_reduce(counter, second, repeated_load(3, I32, (1,), *shape))
+    inputs = ((I32, (0, 1, -2)), (I32, (-3, -1, 3)), (I32, (11, 12, 13, 14, 15)))
+    return Gather(value, (3, 1), inputs, (14, 11, 0))
+
+
+def _chosen_after_another() -> Gather:
+    """0 where a row is hidden, else x at i == k: the choice is inside another one."""
+    shape = (3, 4)
+    hidden = repeated_load(1, dtypes.bool, (0,), *shape)
+    here = build.equal(along(1, *shape), repeated_load(2, I32, (0,), *shape))
+    chosen = build.where(here, repeated_load(3, I32, (1,), *shape), 0)
+    total = build.reduce(Ops.ADD, build.where(hidden, build.const(I32, 0), chosen), (1,))
+    inputs = ((dtypes.bool, (False, True, False)), (I32, (2, 2, 4)), (I32, (5, 6, 7, 8)))
+    return Gather(total, (3, 1), inputs, (7, 0, 0))
+
+
 def _swapped() -> Gather:
     """0 where i != k, else x."""
     shape = (2, 3)
@@ -244,6 +265,8 @@ def _padded() -> Gather:
 EXPRESSIONS: dict[str, Callable[[], Gather]] = {
     "moved_counter": _moved_counter,
     "mirrored": _mirrored,
+    "negated": _negated,
+    "chosen_after_another": _chosen_after_another,
     "swapped": _swapped,
     "widened": _widened,
     "expression": _expression,
