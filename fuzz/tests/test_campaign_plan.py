@@ -9,11 +9,15 @@ from types import ModuleType
 
 import pytest
 
+from tinyref.algebra.rewrite import counting_rules, rewrite
+from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes, image, pointer
 from tinyref.formats.text import from_text, to_text
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.runtimes.host import cpu
+from tinyref.uops.ops import Ops
 from tinyref.views import shape_tracker
+from tinyref.views.build import tracker_of
 from tinyref_fuzz.campaign.cases import (
     CaseResult,
     code_version,
@@ -26,8 +30,10 @@ from tinyref_fuzz.campaign.database import StoredFinding
 from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.task import Done, Examination, Task
-from tinyref_fuzz.judge.caches import forget
+from tinyref_fuzz.generate import mutate, rule_instances
+from tinyref_fuzz.judge.caches import forget, forget_case
 from tinyref_fuzz.judge.judge import judge_of
+from tinyref_fuzz.judge.oracles import reference
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
 from tinyref_spec.kernels.corpus import corpus_kernels
 
@@ -130,7 +136,7 @@ def test_coverage_does_not_depend_on_what_ran_before():
     judge = judge_of("PYTHON")
 
     def fired() -> list[dict[str, int]]:
-        forget()
+        forget_case()
         return [dict(result_of(judge, 1, number, "small").rules) for number in range(3)]
 
     alone = fired()
@@ -165,6 +171,32 @@ def test_what_runtimes_know_of_the_machine_is_kept():
     forget()
     assert remembered(cpu) == kept
     assert remembered(shape_tracker) == 0
+
+
+def test_between_cases_tables_of_the_sources_stay_and_their_nodes_know_nothing():
+    kernel = corpus_kernels()["multiply-add-int8"].ast
+    rewrite(kernel, ALL_RULES)
+    tracker_of(next(node for node in kernel.toposort() if node.op is Ops.VIEW)).real_strides()
+    signature_of_addition = (Ops.ADD, dtypes.int8, (dtypes.int8, dtypes.int8))
+    assert reference._signature_fault(signature_of_addition) is None
+    assert kernel.facts
+    forget_case()
+    assert not kernel.facts
+    assert shape_tracker._real_strides.cache_info().currsize == 0
+    assert reference._signature_fault.cache_info().currsize > 0
+    forget()
+    assert reference._signature_fault.cache_info().currsize == 0
+
+
+def test_tables_that_stay_fire_no_rule_when_they_are_made():
+    """Else the case that makes one would count more than others."""
+    forget()
+    with counting_rules() as fired:
+        assert rule_instances._rules((dtypes.int32, dtypes.int8, dtypes.bool))
+        assert mutate.real_kernels(judge_of("PYTHON").capabilities)
+        for op in (Ops.ADD, Ops.IDIV, Ops.SHL):
+            reference._signature_fault((op, dtypes.int32, (dtypes.int32, dtypes.int32)))
+    assert not fired
 
 
 def test_the_code_has_one_version_in_a_process():

@@ -69,6 +69,21 @@ def test_every_list_counts_and_a_refused_one_does_not():
     assert judge(case, "CPU").judged == 1
 
 
+def test_lists_that_come_to_one_program_are_run_once_and_each_counts(monkeypatch):
+    launched = []
+
+    def count(kernel, memory, bindings):
+        launched.append(kernel.program)
+        return runs.launch(kernel, memory, bindings)
+
+    monkeypatch.setattr(judging, "launch", count)
+    lists = ("UPCAST(0, 2)", "UPCAST(0, 2)", "UPCAST(0, 3)")
+    verdict = Judge("CPU").verdict(case_of("sum-rows", *lists), thorough=False)
+    assert verdict.agrees
+    assert verdict.judged == 3
+    assert len(launched) == len(set(launched)) == 3
+
+
 def test_a_device_may_refuse_what_it_lacks():
     class Small(TextBackend):
         @property

@@ -68,6 +68,16 @@ class _Interning:
 
 
 _interning = _Interning()
+
+
+def forget_facts() -> None:
+    """Empties `facts` of every node that lives: what layers found out is found out again."""
+    for entry in list(_interning.entries.values()):
+        node = entry()
+        if node is not None and node.facts:
+            node.facts.clear()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_interning.renew)
 

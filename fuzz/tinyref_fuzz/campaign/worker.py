@@ -16,7 +16,7 @@ from tinyref_fuzz.campaign.cases import CaseResult, code_version, kernels_for, r
 from tinyref_fuzz.campaign.examination import examine_task
 from tinyref_fuzz.campaign.programs import examine_program_task, program_result_of
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS, Examination, Setup, Task
-from tinyref_fuzz.judge.caches import forget
+from tinyref_fuzz.judge.caches import forget_case
 from tinyref_fuzz.judge.judge import judge_of
 from tinyref_fuzz.programs.judge import ProgramJudge, default_compiled_every
 
@@ -97,7 +97,7 @@ class Worker:
         for number in range(message["from"], task.stop):
             self.send({"begin": number})
             # What is counted is the same wherever a task is cut, as by the death of a worker.
-            forget()
+            forget_case()
             result = self.subject.judge_case(number, task)
             self.send({"end": result.to_json()})
             if result.verdict is not None and self.health.problem_since():

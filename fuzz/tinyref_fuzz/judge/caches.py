@@ -6,25 +6,55 @@ import functools
 import sys
 
 from tinyref.dtype import dtypes
+from tinyref.uops.node import forget_facts
 
 # Types are equal where they are the same: one that is made again would be another one.
 TYPES = dtypes.__module__
 # What runtimes keep is of the machine: compilers that were probed, drivers, threads with stacks.
 RUNTIMES = "tinyref.runtimes"
+# Tables that follow from the sources alone, and fire no rule when they are made: which rules have
+# instances, the kernels that come with the fuzzer, what the reference says of each op, samples.
+TABLES = (
+    "tinyref_fuzz.generate.",
+    "tinyref_fuzz.judge.oracles.reference",
+    "tinyref_spec.",
+    "tinyref.algebra.semantics",
+    "tinyref.renderers.",
+)
 
 
 def forget() -> None:
-    """Empties the caches of tinyref, so that what fires next does not depend on what ran before.
+    """Empties all caches of tinyref but those of `RUNTIMES`: its functions may be others now.
 
     Rewritten nodes keep their results while they live, and caches keep nodes alive.
     """
+    for cache in _caches(len(sys.modules)):
+        cache.cache_clear()
+
+
+def forget_case() -> None:
+    """Empties what shows that another case was judged before: which rules fire, how often.
+
+    `TABLES` stay: they cost more than a case. Nodes that they hold know nothing afterwards.
+    """
+    for cache in _caches(len(sys.modules)):
+        if not cache.__module__.startswith(TABLES):
+            cache.cache_clear()
+    forget_facts()
+
+
+@functools.lru_cache(maxsize=1)
+def _caches(modules: int) -> tuple[functools._lru_cache_wrapper[object], ...]:
+    """The caches of the modules that are imported by now, so many in all."""
+    found = {}
     for name, module in list(sys.modules.items()):
         if not name.startswith("tinyref"):
             continue
         for value in list(vars(module).values()):
             if isinstance(value, functools._lru_cache_wrapper) and not _is_kept(value.__module__):
-                value.cache_clear()
+                found[id(value)] = value
+    return tuple(found.values())
 
 
 def _is_kept(module: str) -> bool:
-    return module == TYPES or module.startswith(RUNTIMES)
+    return module in (TYPES, __name__) or module.startswith(RUNTIMES)

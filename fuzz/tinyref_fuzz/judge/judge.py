@@ -177,6 +177,8 @@ class _Trial:
         self.judged = 0
         self.may_reverse: bool | None = None
         self.earlier: Measured | None = None
+        # What the programs gave of which interpreter and device agree.
+        self.known: dict[Program, Results] = {}
 
     @property
     def everything(self) -> bool:
@@ -321,8 +323,21 @@ class _Trial:
     ) -> Results:
         """What the interpreter gives for a program, once it and the device agree.
 
-        Where the interpreter is the device, some programs go through their text, too.
+        Where the interpreter is the device, some programs go through their text, too. Lists of
+        optimisations that come to one program are judged once, but for those with all checks.
         """
+        if not self.everything and program.program in self.known:
+            results = self.known[program.program]
+            with between(pair):
+                self._compare(results, differs)
+            return results
+        results = self._judged_value(pair, program, differs)
+        self.known[program.program] = results
+        return results
+
+    def _judged_value(
+        self, pair: Pair, program: Compiled, differs: Callable[[int, Array], str]
+    ) -> Results:
         fault = None
         if self.judge.is_reference and self.everything:
             try:
