@@ -13,6 +13,8 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
 import importlib
 from typing import TYPE_CHECKING
 
+from tinyref.garbage import collection_paused
+
 if TYPE_CHECKING:
     from tinyref.config import Context
     from tinyref.device import Device
@@ -40,7 +42,8 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'tinyref' has no attribute {name!r}")
-    found = getattr(importlib.import_module(home), name)
+    with collection_paused():
+        found = getattr(importlib.import_module(home), name)
     globals()[name] = found
     return found
 

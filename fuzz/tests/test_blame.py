@@ -152,15 +152,15 @@ def test_a_wrong_normal_form_is_named(monkeypatch):
     ],
 )
 def test_a_wrong_rule_is_named(rule, wrongly, monkeypatch):
-    def wrong(matcher):
-        def match(node, context):
-            found = matcher(node, context)
+    def wrong(function):
+        def replacement(**captures):
+            found = function(**captures)
             return None if found is None else build.add(found, 1)
 
-        return match
+        return replacement
 
     rules = [
-        replace(each, matcher=wrong(each.matcher)) if each.name == rule else each
+        replace(each, function=wrong(each.function)) if each.name == rule else each
         for each in simplify.ALL_RULES.rules
     ]
     monkeypatch.setattr(simplify, "ALL_RULES", RuleSet(rules, "wrong"))

@@ -20,6 +20,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.formats.dump import dumping
+from tinyref.garbage import collection_paused
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.images import with_texels
@@ -40,6 +41,7 @@ STAGES = (
 )
 
 
+@collection_paused()
 def compile_kernel(
     ast: UOp,
     capabilities: Capabilities,

@@ -12,6 +12,7 @@ from tinyref.device import Device
 from tinyref.dtype import as_const, dtypes
 from tinyref.errors import UserError
 from tinyref.formats.dump import dump_after
+from tinyref.garbage import collection_paused
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
@@ -47,6 +48,7 @@ from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
 
 
+@collection_paused()
 def schedule(outputs: Sequence[Placed], live: Iterable[Placed] = ()) -> Schedule:
     """The kernels and copies that compute `outputs`, each a node and the device it goes to.
 

@@ -50,6 +50,8 @@ class _Interning:
         while True:
             # A dictionary looks and inserts in one step.
             first = self.entries.setdefault(key, entry)
+            if first is entry:
+                return node
             found = first()
             if found is not None:
                 return found

@@ -60,31 +60,34 @@ def _verify_nodes(rules: Rules, nodes: Sequence[UOp], allows_index: bool) -> Non
         graph = Graph(dialect, nodes, allows_index)
     wrong = _first_wrong_alone(rules, graph)
     graph_rules = rules.graph_rules(graph, wrong is None)
-    for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
-        if node.op in graph_rules:
-            _check(graph_rules[node.op], node, graph, position)
+    if graph_rules:
+        for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
+            for rule in graph_rules.get(node.op, ()):
+                finding = rule.check(node, graph, position)
+                if finding is not None:
+                    raise _error(rule, graph, position, finding)
     if wrong is not None:
         raise wrong[1]
 
 
 def _first_wrong_alone(rules: Rules, graph: Graph) -> tuple[int, VerifyError] | None:
     """The place of the first node that breaks a rule on nodes alone, and the error."""
+    local_rules = rules.local_rules
     for position, node in enumerate(graph.nodes):
         # The rules itself is the key under which a node remembers that it passed.
-        if rules not in node.facts:
-            try:
-                _check(rules.local_rules(node.op), node, graph, position)
-            except VerifyError as error:
-                return position, error
-            node.facts[rules] = True
+        facts = node.facts
+        if rules in facts:
+            continue
+        for rule in local_rules[node.op]:
+            finding = rule.check(node, graph, position)
+            if finding is not None:
+                return position, _error(rule, graph, position, finding)
+        facts[rules] = True
     return None
 
 
-def _check(chosen: Sequence[VerifyRule], node: UOp, graph: Graph, position: int) -> None:
-    for rule in chosen:
-        finding = rule.check(node, graph, position)
-        if finding is not None:
-            where = node_text(node)
-            if graph.dialect is Dialect.PROGRAM:
-                where = f"%{position} = {where}"
-            raise VerifyError(rule.label, where, *finding)
+def _error(rule: VerifyRule, graph: Graph, position: int, finding: tuple[str, str]) -> VerifyError:
+    where = node_text(graph.nodes[position])
+    if graph.dialect is Dialect.PROGRAM:
+        where = f"%{position} = {where}"
+    return VerifyError(rule.label, where, *finding)

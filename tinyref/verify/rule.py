@@ -44,6 +44,10 @@ class VerifyRule:
     is_local: bool
     screen: Screen | None = None
 
+    def looks_at(self, op: Ops) -> bool:
+        """Whether the nodes of `op` are among those that it looks at."""
+        return self.ops is None or op in self.ops
+
 
 class Rules:
     """The rules of one dialect, in the order in which they are checked."""
@@ -51,7 +55,6 @@ class Rules:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.all: list[VerifyRule] = []
-        self._local: dict[Ops, tuple[VerifyRule, ...]] = {}
 
     def local(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
         """Decorates a check of a node and what it is made of; its docstring is the sentence."""
@@ -73,15 +76,11 @@ class Rules:
 
         return add
 
-    def local_rules(self, op: Ops) -> tuple[VerifyRule, ...]:
-        """The local rules that look at nodes of `op`."""
-        found = self._local.get(op)
-        if found is None:
-            found = tuple(
-                rule for rule in self.all if rule.is_local and (rule.ops is None or op in rule.ops)
-            )
-            self._local[op] = found
-        return found
+    @functools.cached_property
+    def local_rules(self) -> dict[Ops, tuple[VerifyRule, ...]]:
+        """The local rules that look at nodes of each op; first asked for when all are there."""
+        local = [rule for rule in self.all if rule.is_local]
+        return {op: tuple(rule for rule in local if rule.looks_at(op)) for op in Ops}
 
     def graph_rules(self, graph: Graph, is_sound: bool) -> dict[Ops, tuple[VerifyRule, ...]]:
         """The other rules by the ops of `graph`, for those ops at whose nodes some must look.
@@ -93,7 +92,7 @@ class Rules:
             rules = [rule for rule in rules if rule.screen is None or not rule.screen(graph)]
         found = {}
         for op in {node.op for node in graph.nodes}:
-            chosen = tuple(rule for rule in rules if rule.ops is None or op in rule.ops)
+            chosen = tuple(rule for rule in rules if rule.looks_at(op))
             if chosen:
                 found[op] = chosen
         return found

@@ -8,7 +8,7 @@ Python code, because every node of every kernel is held against dozens of patter
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from tinyref.uops.ops import Ops
 DTypePredicate = Callable[[DType], bool]
 # The node, the context of the rewrite: the replacement, or None where the rule does not apply.
 Matcher = Callable[[UOp, Any], UOp | None]
+# What a matcher has besides captures: the whole match, and the context of the rewrite.
+GIVEN = ("node", "context")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,13 @@ class Pattern:
     def named(self, name: str) -> Pattern:
         """The same pattern, capturing the node as `name`."""
         return Pattern(self.ops, self.sources, self.any_order, name, self.value, self.when)
+
+    def captures(self) -> Iterator[str]:
+        """The names under which it captures nodes."""
+        if self.name is not None:
+            yield self.name
+        for source in self.sources or ():
+            yield from source.captures()
 
     def __str__(self) -> str:
         if self.value is not None:
@@ -176,13 +185,13 @@ def compile_pattern(
 ) -> Matcher:
     """The matcher of `pattern` whose captures are given to `function` by name.
 
-    `parameters` are the captures that the function takes; `node` is the whole match and `context`
-    the context of the rewrite. The caller has checked the op of the root. Where a pattern matches
-    in several ways, the first that the function accepts counts.
+    `parameters` are the captures, or names of `GIVEN`, that the function takes. The caller has
+    checked the op of the root. Where a pattern matches in several ways, the first that the
+    function accepts counts.
     """
     writer = _Writer()
     writer.patterns([(pattern, "node")], is_root=True)
-    known = {"node": "node", "context": "context", **writer.captures}
+    known = {name: name for name in GIVEN} | writer.captures
     arguments = ", ".join(f"{name}={known[name]}" for name in parameters)
     writer.write(f"result = {writer.mention(function)}({arguments})")
     writer.nest("if result is not None and result is not node:")

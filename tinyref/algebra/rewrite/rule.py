@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
 
-from tinyref.algebra.rewrite.pattern import DTypePredicate, Matcher, Pattern, compile_pattern
+from tinyref.algebra.rewrite.pattern import (
+    GIVEN,
+    DTypePredicate,
+    Matcher,
+    Pattern,
+    compile_pattern,
+)
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
@@ -77,16 +84,24 @@ class Domain:
 class Rule:
     """One rewrite: where `pattern` matches, `function` gives the replacement or None.
 
-    `equation` is the docstring of the function: what equals what, and why. `matcher` takes nodes
-    that have an op of the pattern's root and a type of the domain.
+    `equation` is the docstring of the function: what equals what, and why. `parameters` are the
+    captures that it takes.
     """
 
     name: str
     pattern: Pattern
     function: Callable[..., UOp | None]
+    parameters: tuple[str, ...]
     domain: Domain
     equation: str
-    matcher: Matcher
+
+    @functools.cached_property
+    def matcher(self) -> Matcher:
+        """Takes nodes that have an op of the pattern's root and a type of the domain.
+
+        Compiled when it is first asked for: most kernels meet the roots of few rules.
+        """
+        return compile_pattern(self.pattern, self.function, self.parameters)
 
     def __call__(self, node: UOp, context: object = None) -> UOp | None:
         """The replacement of `node`, or None where the rule does not apply."""
@@ -116,14 +131,13 @@ def rule(
         if pattern.ops is None:
             raise UserError(f"rule {name}: the pattern must name the ops of its root")
         family = function.__module__.rpartition(".")[2]
-        parameters = list(inspect.signature(function).parameters)
-        try:
-            matcher = compile_pattern(pattern, function, parameters)
-        except KeyError as error:
-            raise UserError(f"rule {name}: the pattern does not capture {error}") from error
+        parameters = tuple(inspect.signature(function).parameters)
+        unknown = [each for each in parameters if each not in {*GIVEN, *pattern.captures()}]
+        if unknown:
+            raise UserError(f"rule {name}: the pattern does not capture {unknown[0]!r}")
         domain = Domain(family, when, frozenset(keeps), needs_bounds)
         equation = inspect.cleandoc(function.__doc__)
-        return Rule(name, pattern, function, domain, equation, matcher)
+        return Rule(name, pattern, function, parameters, domain, equation)
 
     return decorate
 
