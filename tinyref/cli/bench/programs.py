@@ -127,7 +127,7 @@ WARM_UP = BenchProgram("warm up", lambda data: (data(3, 5).relu() + data(3, 5)).
 
 
 def time_lowering(program: BenchProgram, device: str) -> dict[str, float]:
-    """Milliseconds of the processor: `schedule` for all kernels, `lower` and `render` the mean of one kernel."""
+    """Processor milliseconds: `schedule` for all kernels, the others the mean of one kernel."""
     output = program.build()
     start = time.process_time()
     kernels = schedule([(output.node, device)]).kernels
