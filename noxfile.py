@@ -12,15 +12,15 @@ from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "ci"))
-import matrix  # noqa: E402 - found by the line above
+import conform_row  # noqa: E402 - found by the line above
 import packages  # noqa: E402
 
-DEVICES = {row.id: row for row in matrix.read()}
+DEVICES = {row.id: row for row in conform_row.read()}
 PYTHONS = ("3.11", "3.12", "3.13")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
 CI_FILES = (
-    *("ci/build_commit.py", "ci/documentation.py", "ci/matrix.py", "ci/packages.py"),
+    *("ci/build_commit.py", "ci/documentation.py", "ci/conform_row.py", "ci/packages.py"),
     *("ci/shard.py", "ci/system_packages.py", "noxfile.py"),
 )
 COVERAGE = ("--cov", "--cov-report=term:skip-covered")
@@ -106,7 +106,7 @@ def conform(session: nox.Session, device: str) -> None:
     """The conformance suite on one device of ci/devices.toml, within its budget."""
     row = DEVICES[device]
     options = session.posargs or row.default_options
-    matrix.conform(session, row, REPORT / device, options, CommandFailed)
+    conform_row.conform(session, row, REPORT / device, options, CommandFailed)
 
 
 @nox.session
@@ -195,7 +195,7 @@ def conform_full(session: nox.Session, device: str) -> None:
     """All of a profile on one device of ci/devices.toml: the full one, or what its row says."""
     row = DEVICES[device]
     options = [*row.thorough_options, *session.posargs]
-    matrix.conform(session, row, REPORT / f"{device}-full", options, CommandFailed)
+    conform_row.conform(session, row, REPORT / f"{device}-full", options, CommandFailed)
 
 
 @nox.session(name="python", python=PYTHONS)

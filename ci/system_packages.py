@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-import matrix
+import conform_row
 
 # Seconds before each try of a command that asks the network.
 PAUSES = (0, 5, 20)
@@ -41,7 +41,7 @@ def tried(words: Sequence[str], run: Run) -> bool:
     return False
 
 
-def install(base: Sequence[str], rows: Sequence[matrix.Row], run: Run = run) -> list[str]:
+def install(base: Sequence[str], rows: Sequence[conform_row.Row], run: Run = run) -> list[str]:
     """Installs what is named and what required rows need, then what each other row needs.
 
     A line for each thing that failed; those that begin with "error" end CI.
@@ -74,7 +74,7 @@ def obstacle() -> str:
 
 def main(base: Sequence[str]) -> int:
     """The exit code: 1 where something that every run needs could not be installed."""
-    rows = matrix.read()
+    rows = conform_row.read()
     if reason := obstacle():
         wanted = " ".join(sorted({*base, *(name for row in rows for name in row.apt)}))
         sys.stderr.write(f"system packages: no system packages are installed, {reason}: {wanted}\n")

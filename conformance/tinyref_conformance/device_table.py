@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
-class MatrixError(ValueError):
+class DeviceTableError(ValueError):
     """A file that is no device matrix: names the row, the key, the value and what is accepted."""
 
 
@@ -71,20 +71,20 @@ class Row:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a matrix. Raises `MatrixError`."""
+    """The rows of a matrix. Raises `DeviceTableError`."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MatrixError(f"{path.name} is not TOML: {error}") from error
+        raise DeviceTableError(f"{path.name} is not TOML: {error}") from error
     _check_keys(data, ("device",), path.name)
     raw = data.get("device")
     if not isinstance(raw, list) or not raw:
-        raise MatrixError(f"{path.name}: write rows as [[device]], at least one")
+        raise DeviceTableError(f"{path.name}: write rows as [[device]], at least one")
     rows = [_row(each, f"{path.name}: row {number}") for number, each in enumerate(raw, 1)]
     ids = [row.id for row in rows]
     for each in ids:
         if ids.count(each) > 1:
-            raise MatrixError(f"{path.name}: id {each!r} is there twice")
+            raise DeviceTableError(f"{path.name}: id {each!r} is there twice")
     return rows
 
 
@@ -100,14 +100,18 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     environment = _table(raw, "environment", where)
     for name, value in environment.items():
         if not _VARIABLE.fullmatch(name) or not isinstance(value, str):
-            raise MatrixError(
+            raise DeviceTableError(
                 f"{where}: environment {name} = {value!r}: accepted are names with texts"
             )
     budget = raw.get("budget")
     if type(budget) is not int or budget < 1:
-        raise MatrixError(f"{where}: budget {budget!r}: accepted are whole seconds, at least 1")
+        raise DeviceTableError(
+            f"{where}: budget {budget!r}: accepted are whole seconds, at least 1"
+        )
     if not isinstance(raw.get("required"), bool):
-        raise MatrixError(f"{where}: required {raw.get('required')!r}: accepted are true, false")
+        raise DeviceTableError(
+            f"{where}: required {raw.get('required')!r}: accepted are true, false"
+        )
     return Row(
         id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
         device=first,
@@ -132,42 +136,44 @@ def _devices(raw: dict[str, Any], where: str) -> tuple[str, str]:
         return _text(raw, "device", where), ""
     names = _texts(raw, "devices", where)
     if "device" in raw or len(names) != 2:
-        raise MatrixError(f"{where}: devices {list(names)!r}: accepted are two, and no device")
+        raise DeviceTableError(f"{where}: devices {list(names)!r}: accepted are two, and no device")
     return names[0], names[1]
 
 
 def _check_keys(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
     if not isinstance(found, dict):
-        raise MatrixError(f"{where}: got {found!r}, accepted is a table")
+        raise DeviceTableError(f"{where}: got {found!r}, accepted is a table")
     unknown = sorted(set(found) - set(known))
     if unknown:
-        raise MatrixError(f"{where}: unknown key {unknown[0]!r}: accepted are {', '.join(known)}")
+        raise DeviceTableError(
+            f"{where}: unknown key {unknown[0]!r}: accepted are {', '.join(known)}"
+        )
 
 
 def _table(raw: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     found = raw.get(key, {})
     if not isinstance(found, dict):
-        raise MatrixError(f"{where}: {key} {found!r}: accepted is a table")
+        raise DeviceTableError(f"{where}: {key} {found!r}: accepted is a table")
     return found
 
 
 def _text(raw: dict[str, Any], key: str, where: str) -> str:
     found = raw.get(key)
     if not isinstance(found, str) or not found.strip():
-        raise MatrixError(f"{where}: {key} {found!r}: accepted is a text, and it is mandatory")
+        raise DeviceTableError(f"{where}: {key} {found!r}: accepted is a text, and it is mandatory")
     return found
 
 
 def _texts(raw: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     found = raw.get(key, [])
     if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
-        raise MatrixError(f"{where}: {key} {found!r}: accepted is a list of texts")
+        raise DeviceTableError(f"{where}: {key} {found!r}: accepted is a list of texts")
     return tuple(found)
 
 
 def _profile(found: Any, where: str) -> str:
     if found not in PROFILES:
-        raise MatrixError(f"{where} {found!r}: accepted are {', '.join(PROFILES)}")
+        raise DeviceTableError(f"{where} {found!r}: accepted are {', '.join(PROFILES)}")
     return str(found)
 
 
@@ -178,5 +184,5 @@ def _packages(install: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 def _named(text: str, pattern: re.Pattern[str], where: str) -> str:
     if not pattern.fullmatch(text):
-        raise MatrixError(f"{where} {text!r}: accepted is {pattern.pattern}")
+        raise DeviceTableError(f"{where} {text!r}: accepted is {pattern.pattern}")
     return text

@@ -170,13 +170,13 @@ import sys
 from tinyref import Tensor
 from tinyref.device import Device
 sys.path.insert(0, "ci")
-import matrix
+import conform_row
 
 assert "SAMPLE" in Device.names()
 total = (Tensor([1, 2, 3], device="SAMPLE") + 4).sum()
 assert total.device == "SAMPLE" and total.item() == 18
 assert run_cases("isa.binary.add.int32", "SAMPLE") > 3
-(row,) = [row for row in matrix.read() if row.id == "sample"]
+(row,) = [row for row in conform_row.read() if row.id == "sample"]
 assert (row.device, row.profile, row.required) == ("SAMPLE", "quick", True)
 """,
 )

@@ -70,7 +70,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def rows(system: ModuleType, tmp_path: Path) -> Any:
     path = tmp_path / "devices.toml"
     path.write_text(ROWS)
-    return system.matrix.read(path)
+    return system.conform_row.read(path)
 
 
 def test_what_is_needed_comes_first_and_together(system: ModuleType, rows: Any) -> None:

@@ -122,7 +122,7 @@ def jobs_of_table(path: Path, settings: Settings) -> list[Job]:
         rows = device_table.read(path)
     except OSError as error:
         raise UserError(f"table: cannot read {path}: {error.strerror}") from error
-    except device_table.MatrixError as error:
+    except device_table.DeviceTableError as error:
         raise UserError(f"table: {error}") from error
     found = []
     for row in rows:

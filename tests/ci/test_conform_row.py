@@ -30,8 +30,8 @@ setup = ["card-load --quiet 'unit 1'"]
 
 
 @pytest.fixture(scope="module")
-def matrix() -> ModuleType:
-    return ci_module("ci/matrix.py")
+def conform_row() -> ModuleType:
+    return ci_module("ci/conform_row.py")
 
 
 class EndedError(Exception):
@@ -80,20 +80,22 @@ class Session:
         raise EndedError(f"skip: {text}")
 
 
-def rows_of(matrix: ModuleType, tmp_path: Path, text: str) -> Any:
+def rows_of(conform_row: ModuleType, tmp_path: Path, text: str) -> Any:
     path = tmp_path / "devices.toml"
     path.write_text(text)
-    return matrix.read(path)
+    return conform_row.read(path)
 
 
 def device(works: bool, reason: str = "") -> str:
     return json.dumps({"devices": [{"name": "MINE", "works": works, "reason": reason}]})
 
 
-def test_a_row_runs_what_it_says_in_its_environment(matrix: ModuleType, tmp_path: Path) -> None:
-    (row,) = rows_of(matrix, tmp_path, GOOD)
+def test_a_row_runs_what_it_says_in_its_environment(
+    conform_row: ModuleType, tmp_path: Path
+) -> None:
+    (row,) = rows_of(conform_row, tmp_path, GOOD)
     session = Session(device(True))
-    matrix.conform(session, row, tmp_path, ["--profile", "quick"], CommandFailed)
+    conform_row.conform(session, row, tmp_path, ["--profile", "quick"], CommandFailed)
     assert session.calls == [
         ("pip", "."),
         ("pip", "card-driver>=2"),
@@ -110,27 +112,29 @@ def test_a_row_runs_what_it_says_in_its_environment(matrix: ModuleType, tmp_path
         assert environment["PATH"] == os.environ["PATH"]
 
 
-def test_a_slow_device_runs_a_part_in_the_default_lane(matrix: ModuleType, tmp_path: Path) -> None:
+def test_a_slow_device_runs_a_part_in_the_default_lane(
+    conform_row: ModuleType, tmp_path: Path
+) -> None:
     more = 'required = true\noptions = ["--query", "kernel.*"]\nthorough = "quick"'
-    (row,) = rows_of(matrix, tmp_path, GOOD.replace("required = true", more))
+    (row,) = rows_of(conform_row, tmp_path, GOOD.replace("required = true", more))
     assert row.default_options == ["--profile", "quick", "--query", "kernel.*"]
     assert row.thorough_options == ["--profile", "quick"]
-    (other,) = rows_of(matrix, tmp_path, GOOD)
+    (other,) = rows_of(conform_row, tmp_path, GOOD)
     assert other.default_options == ["--profile", "quick"]
     assert other.thorough_options == ["--profile", "full"]
 
 
 def test_expectations_of_a_row_are_given_to_its_run(
-    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    conform_row: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (row,) = rows_of(matrix, tmp_path, GOOD)
-    monkeypatch.setattr(matrix, "EXPECTATIONS", tmp_path)
+    (row,) = rows_of(conform_row, tmp_path, GOOD)
+    monkeypatch.setattr(conform_row, "EXPECTATIONS", tmp_path)
     (tmp_path / "mine.toml").write_text("")
     session = Session(device(True))
-    matrix.conform(session, row, tmp_path, [], CommandFailed)
+    conform_row.conform(session, row, tmp_path, [], CommandFailed)
     assert session.calls[-1][-2:] == ("--expectations", str(tmp_path / "mine.toml"))
     (tmp_path / "mine.toml").unlink()
-    matrix.conform(session, row, tmp_path, [], CommandFailed)
+    conform_row.conform(session, row, tmp_path, [], CommandFailed)
     assert "--expectations" not in session.calls[-1]
 
 
@@ -144,18 +148,18 @@ def test_expectations_of_a_row_are_given_to_its_run(
     ],
 )
 def test_a_run_beyond_its_budget_is_reported(
-    matrix: ModuleType,
+    conform_row: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     seconds: float,
     options: list[str],
     warnings: list[str],
 ) -> None:
-    (row,) = rows_of(matrix, tmp_path, GOOD)
+    (row,) = rows_of(conform_row, tmp_path, GOOD)
     clock = iter([100.0, 100.0 + seconds])
-    monkeypatch.setattr(matrix.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(conform_row.time, "monotonic", lambda: next(clock))
     session = Session(device(True))
-    matrix.conform(session, row, tmp_path, options, CommandFailed)
+    conform_row.conform(session, row, tmp_path, options, CommandFailed)
     assert session.warnings == warnings
 
 
@@ -165,20 +169,20 @@ def test_a_run_beyond_its_budget_is_reported(
 )
 @pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
 def test_a_required_device_that_is_missing_is_an_error(
-    matrix: ModuleType, tmp_path: Path, described: str, required: str, how: str
+    conform_row: ModuleType, tmp_path: Path, described: str, required: str, how: str
 ) -> None:
     text = GOOD.replace("required = true", f"required = {required}")
-    (row,) = rows_of(matrix, tmp_path, text)
+    (row,) = rows_of(conform_row, tmp_path, text)
     session = Session(described)
     with pytest.raises(EndedError, match=how) as caught:
-        matrix.conform(session, row, tmp_path, [], CommandFailed)
+        conform_row.conform(session, row, tmp_path, [], CommandFailed)
     text = str(caught.value).removeprefix(how)
     assert text.startswith("mine is unavailable: ")
     assert "it needs a card (apt-get install libcard1 gcc)" in text
     assert all("conform" not in call for call in session.calls)
     note = tmp_path / "unavailable.txt"
     assert note.read_text() == f"{text}\n"
-    matrix.conform(Session(device(True)), row, tmp_path, [], CommandFailed)
+    conform_row.conform(Session(device(True)), row, tmp_path, [], CommandFailed)
     assert not note.exists()
 
 
@@ -191,13 +195,13 @@ def test_a_required_device_that_is_missing_is_an_error(
 )
 @pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
 def test_a_row_whose_install_fails_is_unavailable(
-    matrix: ModuleType, tmp_path: Path, failing: str, reason: str, required: str, how: str
+    conform_row: ModuleType, tmp_path: Path, failing: str, reason: str, required: str, how: str
 ) -> None:
     text = GOOD.replace("required = true", f"required = {required}")
-    (row,) = rows_of(matrix, tmp_path, text)
+    (row,) = rows_of(conform_row, tmp_path, text)
     session = Session(device(True), failing)
     with pytest.raises(EndedError) as caught:
-        matrix.conform(session, row, tmp_path / "report", [], CommandFailed)
+        conform_row.conform(session, row, tmp_path / "report", [], CommandFailed)
     assert str(caught.value).startswith(f"{how}mine is unavailable: {reason}")
     assert reason in (tmp_path / "report" / "unavailable.txt").read_text()
     assert all("tinyref" not in call for call in session.calls)
@@ -205,49 +209,51 @@ def test_a_row_whose_install_fails_is_unavailable(
 
 @pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
 def test_nothing_is_installed_where_no_driver_is(
-    matrix: ModuleType, tmp_path: Path, required: str, how: str
+    conform_row: ModuleType, tmp_path: Path, required: str, how: str
 ) -> None:
     text = GOOD.replace(
         "required = true", f'required = {required}\ndriver = ["libno.so", "libn.so"]'
     )
-    (row,) = rows_of(matrix, tmp_path, text)
+    (row,) = rows_of(conform_row, tmp_path, text)
     session = Session(device(True))
     with pytest.raises(EndedError) as caught:
-        matrix.conform(session, row, tmp_path, [], CommandFailed)
+        conform_row.conform(session, row, tmp_path, [], CommandFailed)
     expected = "mine is unavailable: there is no libno.so or libn.so; it needs a card"
     assert str(caught.value).startswith(f"{how}{expected}")
     assert (tmp_path / "unavailable.txt").read_text().startswith(expected)
     assert session.calls == []
 
 
-def test_one_of_the_drivers_is_enough(matrix: ModuleType, tmp_path: Path) -> None:
+def test_one_of_the_drivers_is_enough(conform_row: ModuleType, tmp_path: Path) -> None:
     # The library of C, by its names on Linux and on macOS.
     names = '["libno.so", "libc.so.6", "libSystem.dylib"]'
     text = GOOD.replace("required = true", f"required = true\ndriver = {names}")
-    (row,) = rows_of(matrix, tmp_path, text)
+    (row,) = rows_of(conform_row, tmp_path, text)
     session = Session(device(True))
-    matrix.conform(session, row, tmp_path, [], CommandFailed)
+    conform_row.conform(session, row, tmp_path, [], CommandFailed)
     assert session.calls[-1][:4] == ("tinyref", "conform", "--device", "MINE")
 
 
-def test_tinyref_itself_must_install(matrix: ModuleType, tmp_path: Path) -> None:
-    (row,) = rows_of(matrix, tmp_path, GOOD.replace("required = true", "required = false"))
+def test_tinyref_itself_must_install(conform_row: ModuleType, tmp_path: Path) -> None:
+    (row,) = rows_of(conform_row, tmp_path, GOOD.replace("required = true", "required = false"))
     with pytest.raises(CommandFailed):
-        matrix.conform(Session(device(True), "."), row, tmp_path, [], CommandFailed)
+        conform_row.conform(Session(device(True), "."), row, tmp_path, [], CommandFailed)
 
 
 TWO = GOOD.replace('device = "MINE"', 'devices = ["MINE", "OTHER:1"]')
 
 
-def test_a_row_of_two_runs_what_two_devices_are_for(matrix: ModuleType, tmp_path: Path) -> None:
-    (row,) = rows_of(matrix, tmp_path, TWO)
+def test_a_row_of_two_runs_what_two_devices_are_for(
+    conform_row: ModuleType, tmp_path: Path
+) -> None:
+    (row,) = rows_of(conform_row, tmp_path, TWO)
     assert (row.device, row.second) == ("MINE", "OTHER:1")
     query = ["--query", "system.transfer,system.shard"]
     assert row.default_options == ["--profile", "quick", *query]
     assert row.thorough_options == ["--profile", "full", *query]
     both = json.dumps({"devices": [{"works": True, "reason": ""}] * 2})
     session = Session(both)
-    matrix.conform(session, row, tmp_path, row.default_options, CommandFailed)
+    conform_row.conform(session, row, tmp_path, row.default_options, CommandFailed)
     assert session.calls[-2:] == [
         ("tinyref", "devices", "--json", "MINE", "OTHER:1"),
         (
@@ -266,13 +272,13 @@ def test_a_row_of_two_runs_what_two_devices_are_for(matrix: ModuleType, tmp_path
     ],
 )
 def test_both_devices_of_a_row_must_be_there(
-    matrix: ModuleType, tmp_path: Path, works: tuple[bool, ...], says: str
+    conform_row: ModuleType, tmp_path: Path, works: tuple[bool, ...], says: str
 ) -> None:
-    (row,) = rows_of(matrix, tmp_path, TWO)
+    (row,) = rows_of(conform_row, tmp_path, TWO)
     described = {"devices": [{"works": each, "reason": "no driver"} for each in works]}
     session = Session(json.dumps(described))
     with pytest.raises(EndedError, match=f"error: mine is unavailable: {says}"):
-        matrix.conform(session, row, tmp_path, [], CommandFailed)
+        conform_row.conform(session, row, tmp_path, [], CommandFailed)
 
 
 @pytest.mark.parametrize(
@@ -314,24 +320,24 @@ def test_both_devices_of_a_row_must_be_there(
     ],
 )
 def test_a_bad_matrix_is_refused(
-    matrix: ModuleType, tmp_path: Path, old: str, new: str, says: str
+    conform_row: ModuleType, tmp_path: Path, old: str, new: str, says: str
 ) -> None:
     assert old in GOOD
-    with pytest.raises(matrix.MatrixError, match=says):
-        rows_of(matrix, tmp_path, GOOD.replace(old, new))
+    with pytest.raises(conform_row.DeviceTableError, match=says):
+        rows_of(conform_row, tmp_path, GOOD.replace(old, new))
 
 
-def test_two_rows_have_two_names(matrix: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(matrix.MatrixError, match="id 'mine' is there twice"):
-        rows_of(matrix, tmp_path, GOOD + GOOD)
+def test_two_rows_have_two_names(conform_row: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(conform_row.DeviceTableError, match="id 'mine' is there twice"):
+        rows_of(conform_row, tmp_path, GOOD + GOOD)
 
 
-def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
+def test_the_matrix_of_the_project(conform_row: ModuleType) -> None:
     """What needs no driver is required; the quick runs together take at most 12.5 minutes.
 
     No row has a flag that makes it no conformance run.
     """
-    rows = matrix.read()
+    rows = conform_row.read()
     assert {row.id: row.required for row in rows} == {
         "cpu": True,
         "python": True,
@@ -363,12 +369,12 @@ def test_the_matrix_of_the_project(matrix: ModuleType) -> None:
             assert effect is Effect.NONE, name
 
 
-def test_rows_install_what_an_extra_does(matrix: ModuleType) -> None:
+def test_rows_install_what_an_extra_does(conform_row: ModuleType) -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = settings["project"]["optional-dependencies"]
     # CUDA and PTX take the same; OPENCL and OCLGRIND too.
     named = {"ptx": "cuda", "oclgrind": "opencl", "opencl-two": "opencl", "cpu-opencl": "opencl"}
-    for row in matrix.read():
+    for row in conform_row.read():
         if row.pip:
             expected = [each.partition(";")[0] for each in extras[named.get(row.id, row.id)]]
             assert list(row.pip) == expected, row.id

@@ -17,9 +17,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "conformance"))
 from tinyref_conformance import device_table  # noqa: E402 - found by the line above
-from tinyref_conformance.device_table import MatrixError, Row  # noqa: E402
+from tinyref_conformance.device_table import DeviceTableError, Row  # noqa: E402
 
-__all__ = ["DEVICES", "MatrixError", "Row", "conform", "missing", "read"]
+__all__ = ["DEVICES", "DeviceTableError", "Row", "conform", "missing", "read"]
 
 DEVICES = ROOT / "ci" / "devices.toml"
 EXPECTATIONS = ROOT / "ci" / "expectations"
@@ -28,7 +28,7 @@ UNAVAILABLE = "unavailable.txt"
 
 
 def read(path: Path = DEVICES) -> list[Row]:
-    """The rows of a matrix. Raises `MatrixError`."""
+    """The rows of a matrix. Raises `DeviceTableError`."""
     return device_table.read(path)
 
 
