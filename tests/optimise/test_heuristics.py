@@ -21,9 +21,11 @@ from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
+from tinyref.tensor import Tensor
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_spec.kernels import named
@@ -256,3 +258,21 @@ def test_a_heuristic_that_goes_around_the_table_is_seen(monkeypatch: pytest.Monk
     )
     with pytest.raises(AssertionError):
         check_lists("host", KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("mirrored", "lanes"),
+    [
+        # An exchange: the other half of each pair is needed by both, after 8 vector lanes.
+        (True, {8, 2}),
+        # Without the mirrored load a short axis gains nothing.
+        (False, {8}),
+    ],
+)
+def test_an_axis_that_is_read_in_both_directions_has_lanes(mirrored: bool, lanes: set[int]) -> None:
+    x = Tensor.ones(16, 2, 2, 64, dtype="int64", device="PYTHON").contiguous().realize()
+    other = x.flip(1) if mirrored else x.mul(3)
+    (item,) = schedule([(x.lt(other).node, "PYTHON")]).kernels
+    plan = plan_for(item.ast, CPU_LIKE)
+    found = {axis.extent for axis in plan.axes if axis.kind is AxisKind.UPCAST}
+    assert found == lanes

@@ -42,6 +42,7 @@ def optimised_for_loops(plan: Plan) -> Plan:
     """`plan` with lanes, a register block, unrolled short loops and threads, where they pay."""
     natural = _with_lanes(plan)
     plan = _with_packed_lanes(plan, natural.lanes) or _with_block(natural)
+    plan = _with_mirrored_lanes(plan)
     plan = _with_reduce_lanes(plan)
     plan = _with_short_loops(plan)
     return _with_threads(plan)
@@ -250,6 +251,23 @@ def _divisor(extent: int, amounts: Iterable[int]) -> int:
 def _upcast(plan: Plan, target: int, amount: int) -> Plan:
     number = plan.number_along(target)
     return plan if number is None else plan.cut_lanes(number, amount)
+
+
+def _with_mirrored_lanes(plan: Plan) -> Plan:
+    """Short output axes along which a buffer is read in both directions: what one lane loads and
+    computes, as the comparisons of a sorting network, the mirrored one needs too.
+    """
+    found = [access for access in accesses(plan) if not access.is_store]
+    copies = 1
+    for number in reversed(plan.of_kind(AxisKind.GLOBAL)):
+        axis = plan.axes[number]
+        steps = {(access.slot, access.step(axis)) for access in found}
+        is_mirrored = any(step and (slot, -step) in steps for slot, step in steps)
+        extent = _extent(plan, axis.target)
+        if is_mirrored and extent <= SHORT_LOOP and copies * extent <= BLOCK_VECTORS:
+            plan = plan.cut_lanes(number, extent)
+            copies *= extent
+    return plan
 
 
 # --- short loops and threads ----------------------------------------------------------------------

@@ -1,9 +1,7 @@
 """Sorting: by counting what comes before on a short axis, by a network on a long one.
 
 Both find the order of the elements, and keep equal ones in theirs; the elements are then read in
-that order. The network is Batcher's bitonic sorter ("Sorting networks and their applications",
-AFIPS 1968) in the form in which every comparison has the same direction: the first step of a merge
-turns the second half around.
+that order.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ from tinyref.errors import UserError
 from tinyref.tensor.arguments import axis_of, fixed, integer
 from tinyref.tensor.methods.elementwise import compute_dtype
 from tinyref.tensor.methods.lookup import check_axis_size
-from tinyref.tensor.methods.scans import Scans
+from tinyref.tensor.methods.sorting_network import SortingNetwork
 from tinyref.uops.ops import Ops
 
 # Up to here n * n comparisons in one kernel take less time than the launches of a network.
 COUNTED = 1024
 
 
-class Sorting(Scans):
+class Sorting(SortingNetwork):
     """NaN is larger than every number, as with torch and numpy; -0 and 0 are equal."""
 
     __slots__ = ()
@@ -131,36 +129,3 @@ class Sorting(Scans):
         rank = precedes._cast(dtypes.int32)._reduced_last(Ops.ADD)
         has_rank = self._count_to(count).unsqueeze(-1).eq(rank.unsqueeze(-2))
         return has_rank.where(numbers, 0)._reduced_last(Ops.ADD)
-
-    def _network_order(self, size: int) -> Self:
-        """Of keys (rows, size): blocks are sorted by counting, then merged two by two."""
-        rows = fixed(self.shape, "sort")[0]
-        blocks = 1 << (-(-size // COUNTED) - 1).bit_length()
-        total = blocks * COUNTED
-        keys, numbers = self._sorted_blocks(size, blocks, COUNTED)
-        pairs = keys.stack(numbers._cast(self.dtype))._reshape((2, rows, total)).contiguous()
-        width = COUNTED
-        while width < total:
-            width *= 2
-            pairs = pairs._exchange_step(width, turned=True)
-            part = width // 2
-            while part > 1:
-                pairs = pairs._exchange_step(part, turned=False)
-                part //= 2
-        return pairs._part(0, 1, 2)._reshape((rows, total))._cast(dtypes.int32)
-
-    def _exchange_step(self, width: int, turned: bool) -> Self:
-        """One step on pairs (2, rows, total) of keys and numbers: each element of the first half
-        of every `width` is compared to one of the second half, and the smaller goes first.
-        """
-        _, rows, total = fixed(self.shape, "sort")
-        here = self._reshape((2, rows, total // width, 2, width // 2))
-        there = here._flip((3, 4) if turned else (3,))
-        (key, number), (other_key, other_number) = (
-            (side._part(0, 0, 1), side._part(0, 1, 2)) for side in (here, there)
-        )
-        is_tied = key.eq(other_key).bitwise_and(number.lt(other_number))
-        precedes = key.lt(other_key).bitwise_or(is_tied)
-        is_first = self._count_to(2).eq(0).unsqueeze(-1)
-        kept = precedes.eq(is_first)
-        return kept.where(here, there)._reshape(self.shape).contiguous()
