@@ -254,3 +254,11 @@ def test_two_values_that_meet_in_one_size_are_refused():
         both.sum().item()
     # Where fixed sizes meet, each part is computed with its own value.
     assert (base[: size.bind(2)].sum() + base[: size.bind(4)].sum()).item() == 7
+
+
+def test_outputs_may_bind_one_variable_to_values_of_their_own() -> None:
+    x = Tensor([[1, 2], [3, 4]])
+    parts = [x[Variable("rows", 1, 2).bind(value) - 1 :] for value in (1, 2)]
+    doubled = [part + part for part in parts]
+    Tensor.realize(*doubled)
+    assert [part[:1].tolist() for part in doubled] == [[[2, 4]], [[6, 8]]]

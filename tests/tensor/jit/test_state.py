@@ -258,3 +258,19 @@ def test_a_pending_tensor_that_reads_a_view_of_state_keeps_what_it_was():
         assert step(Tensor([value])).tolist() == [value**2]
         lazy.append(state + 1)
     assert [each.item() for each in lazy] == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("alias", [lambda x: x & x, Tensor.clone])
+def test_a_tensor_that_shared_its_memory_and_left_it_is_refused(alias):
+    """What else shows the memory has the old elements, which a replay would read."""
+    x = Tensor([1]).realize()
+    doubled = TinyJit(lambda: x * 2)
+    doubled()
+    other = alias(x)
+    assert doubled().tolist() == [2]
+    x[:] = 5
+    with pytest.raises(UserError, match=r"int32 tensor of shape \(1,\) .* other memory"):
+        doubled()
+    assert (other.tolist(), x.tolist()) == ([1], [5])
+    doubled.reset()
+    assert [doubled().tolist() for _ in range(3)] == [[10]] * 3

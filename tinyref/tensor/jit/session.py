@@ -79,6 +79,10 @@ class CaptureSession:
             for number in shown_numbers(value.node):
                 self.before.setdefault(number, description_of(value.tensor))
 
+    def has_read(self, value: Value) -> bool:
+        """Whether the function reads this value from outside."""
+        return value in self._read
+
     def separate(self, values: Sequence[Value]) -> None:
         """Gives values copies of their own: the function is about to write the memory they show.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
@@ -25,11 +25,15 @@ Compute = Callable[[Sequence[TensorCore]], None]
 
 @dataclass(slots=True)
 class _Holder:
-    """A tensor that had its memory when the function was captured, and the value it had then."""
+    """A tensor that had its memory when the function was captured, and the value it had then.
+
+    is_read: the function reads it; others only show the same memory, as a clone does.
+    """
 
     tensor: weakref.ref[TensorCore]
     value: Value
     numbers: tuple[int, ...]
+    is_read: bool = True
 
     def is_stale(self, tensor: TensorCore) -> bool:
         """Whether `tensor` was assigned to since, or was about to be, by another thread, then."""
@@ -80,7 +84,7 @@ class State:
         self._needed: dict[int, str] = {}
         self._holders: list[_Holder] = []
         for number, known in outside.items():
-            self._add_holders(number, known, session.before)
+            self._add_holders(number, known, session)
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
     @classmethod
@@ -115,7 +119,8 @@ class State:
     def __len__(self) -> int:
         return len(self.written)
 
-    def _add_holders(self, number: int, known: Known, before: dict[int, str]) -> None:
+    def _add_holders(self, number: int, known: Known, session: CaptureSession) -> None:
+        before = session.before
         shown = hold_tensors(lambda: registry.showing(number))
         values = {value: tensor for value, tensor in shown.items() if tensor is not None}
         if known.existed and number in before:
@@ -127,7 +132,8 @@ class State:
                     f"return it"
                 )
         for value, tensor in values.items():
-            holder = _Holder(weakref.ref(tensor), value, shown_numbers(value.node))
+            numbers = shown_numbers(value.node)
+            holder = _Holder(weakref.ref(tensor), value, numbers, session.has_read(value))
             self._holders.append(holder)
 
     def overlaps(self, numbers: Iterable[int], is_written: bool) -> bool:
@@ -154,6 +160,8 @@ class State:
     def _renew(self, compute: Compute) -> None:
         """Finds the tensors again that were assigned to, or are gone."""
         holders: list[_Holder] = []
+        # What a tensor that is read has left, though another one shows it still.
+        left: set[int] = set()
         for holder in self._holders:
             tensor = holder.tensor()
             if tensor is None:
@@ -162,9 +170,11 @@ class State:
                 compute([tensor])
                 _refresh_views(tensor)
                 numbers = shown_numbers(tensor._node)
-                holder = _Holder(holder.tensor, tensor._value, numbers)
+                if holder.is_read:
+                    left |= set(holder.numbers).difference(numbers)
+                holder = replace(holder, value=tensor._value, numbers=numbers)
             holders.append(holder)
-        held = {number for holder in holders for number in holder.numbers}
+        held = {number for holder in holders for number in holder.numbers} - left
         for number, description in self._needed.items():
             if number not in held:
                 raise UserStateError(

@@ -37,6 +37,11 @@ def compute_graphs(tensors: Sequence[TensorCore]) -> None:
             _compute_together(tensors)
             return
         except (ConflictError, CycleError) as error:
+            if isinstance(error, ConflictError) and not error.apart and len(tensors) > 1:
+                # Each of them may bind a variable to a value of its own.
+                for tensor in tensors:
+                    compute_graphs([tensor])
+                return
             roots = [tensor._node for tensor in tensors]
             first = _parts_to_compute_first(error, roots)
             if not first or first == before:
