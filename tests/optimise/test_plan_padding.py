@@ -24,6 +24,8 @@ from tinyref.optimise.plan import Plan
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 i32, u32, f32 = dtypes.int32, dtypes.uint32, dtypes.float32
@@ -283,3 +285,16 @@ def test_every_reduce_over_the_axis_is_asked() -> None:
     total = build.add(build.reduce(Ops.ADD, x, (1,)), build.reduce(Ops.MAX, x, (1,)))
     assert not is_legal(kernel_of(total, ROWS, 1))
     assert is_legal(kernel(both, i32))
+
+
+def test_padding_that_needs_a_longer_index_than_the_device_has_is_refused():
+    """13 steps of 153,846,154 end below 2**31, and so do 14; 16 do not."""
+    inner = View((2, 1_000_000_007), (4, 0), 5)
+    steps = ShapeTracker((inner, View((13,), (153_846_154,))))
+    ast = kernel_of(load(1, i32, steps, 10), 13)
+    short = replace(GRID, dtypes=GRID.dtypes - {dtypes.int64})
+    two, eight = Opt(OptOp.PADTO, 0, 2), Opt(OptOp.PADTO, 0, 8)
+    compile_kernel(ast, short, opts=(two,))
+    with pytest.raises(KernelOptError, match="an index of 2307692310 would need int64"):
+        compile_kernel(ast, short, opts=(eight,))
+    assert Plan.of(ast, GRID).apply(eight)

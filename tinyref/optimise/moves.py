@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.algebra.symbolic import describe
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.limits import limit_problem
@@ -23,7 +24,8 @@ from tinyref.optimise.plan import (
 )
 from tinyref.optimise.tile import MAX_PADDING, with_tile
 from tinyref.uops.build import slot_of
-from tinyref.uops.payload import AxisKind
+from tinyref.uops.payload import AxisKind, ViewArg
+from tinyref.views.build import tracker_of
 
 # Gives the new plan, or the reason for a refusal.
 Move = Callable[[Plan, Opt], Plan | str]
@@ -217,7 +219,25 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
     axes = list(plan.axes)
     axes[opt.axis] = replace(axis, extent=padded)
     found = plan.with_axes(axes)
-    return _grid_problem(found) or found
+    return _grid_problem(found) or _long_index_problem(found) or found
+
+
+def _long_index_problem(plan: Plan) -> str | None:
+    """Where padding makes an index so long that only int64, which the device lacks, holds it."""
+    if dtypes.int64 in plan.capabilities.dtypes:
+        return None
+    for node in plan.nodes:
+        if not isinstance(node.arg, ViewArg):
+            continue
+        view = tracker_of(node).views[-1]
+        reach = sum(
+            abs(stride) * (covered - 1)
+            for axis, stride in enumerate(view.strides[: len(plan.shape)])
+            if isinstance(stride, int) and isinstance(covered := plan.covered(axis), int)
+        )
+        if reach > dtypes.int32.maximum:
+            return f"an index of {reach} would need int64, which the device lacks"
+    return None
 
 
 def _padding_limit_problem(plan: Plan, axis: Axis, padded: int) -> str | None:
