@@ -121,7 +121,7 @@ def test_a_slow_device_runs_a_part_in_the_default_lane(
     assert row.thorough_options == ["--profile", "quick"]
     (other,) = rows_of(conform_row, tmp_path, GOOD)
     assert other.default_options == ["--profile", "quick"]
-    assert other.thorough_options == ["--profile", "full"]
+    assert other.thorough_options == ["--profile", "full", "--timeout", "240"]
 
 
 def test_expectations_of_a_row_are_given_to_its_run(
@@ -250,7 +250,7 @@ def test_a_row_of_two_runs_what_two_devices_are_for(
     assert (row.device, row.second) == ("MINE", "OTHER:1")
     query = ["--query", "system.transfer,system.shard"]
     assert row.default_options == ["--profile", "quick", *query]
-    assert row.thorough_options == ["--profile", "full", *query]
+    assert row.thorough_options == ["--profile", "full", *query, "--timeout", "240"]
     both = json.dumps({"devices": [{"works": True, "reason": ""}] * 2})
     session = Session(both)
     conform_row.conform(session, row, tmp_path, row.default_options, CommandFailed)
