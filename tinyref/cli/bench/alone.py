@@ -11,9 +11,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from tinyref.cli.bench.clock import clock_of, seconds_of_call
 from tinyref.cli.bench.works import MODELS, OURS, WORKS, Layers, Shapes, Work, batch_of
 from tinyref.config import Context
 from tinyref.errors import UserError
+from tinyref.workers.machine import seconds_of_children
 from tinyref.workers.processes import python_command
 
 TINYGRAD_PYTHON = "TINYGRAD_PYTHON"
@@ -107,8 +108,7 @@ def step_of(layers: Layers, found: Library, device: str) -> Callable[[], Any]:
 
 def _processor_seconds() -> float:
     """Of this process, and of compilers that it ran and awaited."""
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(used.ru_utime + used.ru_stime for used in both)
+    return time.process_time() + seconds_of_children()
 
 
 def measure(found: Library, name: str, threads: int, repeats: int) -> Alone:
@@ -151,8 +151,8 @@ def measured_alone(name: str, work: str, strict: int, threads: int, repeats: int
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:]
         return Alone(missing=f"{name}: {' '.join(last)}")
-    told: dict[str, Any] = json.loads(done.stdout)
-    return Alone(**told)
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return Alone(**measured)
 
 
 def main() -> None:
@@ -160,10 +160,10 @@ def main() -> None:
     name, work, strict, threads, repeats = sys.argv[1:]
     with Context(DEVICE=DEVICE, STRICT_FLOAT=int(strict), THREADS=int(threads)):
         try:
-            told = measure(library(name), work, int(threads), int(repeats))
+            measured = measure(library(name), work, int(threads), int(repeats))
         except UserError as error:
-            told = Alone(missing=str(error))
-    json.dump(vars(told), sys.stdout)
+            measured = Alone(missing=str(error))
+    json.dump(vars(measured), sys.stdout)
 
 
 if __name__ == "__main__":
