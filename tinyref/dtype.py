@@ -10,10 +10,7 @@ import math
 from collections.abc import Iterator
 from enum import Enum
 
-import ml_dtypes
-import numpy as np
-import numpy.typing as npt
-
+from tinyref.arrays import np, npt
 from tinyref.errors import UserError, UserLookupError, UserTypeError
 
 ConstType = bool | int | float
@@ -293,29 +290,38 @@ def dtype_from_name(name: str) -> DType:
         raise UserLookupError(f"dtype: cannot read the type name {name!r}") from error
 
 
-_NUMPY: dict[DType, np.dtype[np.generic]] = {
-    dtypes.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
-    dtypes.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-    dtypes.bfloat16: np.dtype(ml_dtypes.bfloat16),
-    dtypes.index: np.dtype(np.int64),
-    **{
-        dtype: np.dtype(dtype.name)
-        for dtype in (dtypes.bool, *dtypes.ints, dtypes.float16, dtypes.float32, dtypes.float64)
-    },
-}
-_FROM_NUMPY = {numpy: dtype for dtype, numpy in _NUMPY.items() if dtype is not dtypes.index}
+@functools.cache
+def _numpy_dtypes() -> dict[DType, np.dtype[np.generic]]:
+    import ml_dtypes
+
+    return {
+        dtypes.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
+        dtypes.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+        dtypes.bfloat16: np.dtype(ml_dtypes.bfloat16),
+        dtypes.index: np.dtype(np.int64),
+        **{
+            dtype: np.dtype(dtype.name)
+            for dtype in (dtypes.bool, *dtypes.ints, dtypes.float16, dtypes.float32, dtypes.float64)
+        },
+    }
+
+
+@functools.cache
+def _from_numpy_dtypes() -> dict[np.dtype[np.generic], DType]:
+    return {numpy: dtype for dtype, numpy in _numpy_dtypes().items() if dtype is not dtypes.index}
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
     """The numpy type of one scalar of `dtype`; `index` is int64, ml_dtypes has bfloat16 and fp8."""
-    return _NUMPY[dtype.scalar]
+    return _numpy_dtypes()[dtype.scalar]
 
 
 def from_numpy_dtype(dtype: npt.DTypeLike) -> DType:
     """The tinyref type of a numpy type in native byte order. Raises `UserError` for any other."""
-    found = _FROM_NUMPY.get(np.dtype(dtype))
+    known = _from_numpy_dtypes()
+    found = known.get(np.dtype(dtype))
     if found is None:
-        accepted = ", ".join(str(numpy) for numpy in _FROM_NUMPY)
+        accepted = ", ".join(map(str, known))
         raise UserTypeError(f"dtype: numpy type {np.dtype(dtype)} is not supported: use {accepted}")
     return found
 

@@ -14,7 +14,8 @@ OP = Sample(
         "tinyref/algebra/op_rows.py": (
             Insertion(
                 "_arithmetic(\n    Ops.ADD,",
-                '_arithmetic(Ops.ABS, types.numbers, "|x|; MIN stays.", same(np.abs), exact=abs)\n',
+                '_arithmetic(Ops.ABS, types.numbers, "|x|; MIN stays.", '
+                'numpy_function("abs"), exact=abs)\n',
             ),
         ),
         "spec/tinyref_spec/oracles.py": (

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import wrap_range
 from tinyref.algebra.op_table import OP_TABLE
+from tinyref.arrays import Array, np
 from tinyref.dtype import numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, VarArg
 from tinyref.uops.program import Program
-
-Array = npt.NDArray[Any]
 
 
 def value_of(expression: sint, bindings: Mapping[str, int]) -> int:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import operator
 from types import NoneType
 
-import numpy as np
-
 from tinyref.algebra import bounds, semantics
 from tinyref.algebra import typing_rules as types
 from tinyref.algebra.op_table import (
@@ -23,7 +21,7 @@ from tinyref.algebra.op_table import (
     Semantics,
     Typing,
 )
-from tinyref.algebra.semantics import same, through_float64
+from tinyref.algebra.semantics import numpy_function, same, through_float64
 from tinyref.dtype import AddressSpace
 from tinyref.uops import payload
 from tinyref.uops.ops import BINARY, TERNARY, Dialect, Ops
@@ -86,7 +84,7 @@ _arithmetic(
     Ops.NEG,
     types.numbers,
     "-x; an integer wraps, a float changes its sign bit alone.",
-    same(np.negative),
+    numpy_function("negative"),
     exact=operator.neg,
     values=bounds.negate,
 )
@@ -97,34 +95,37 @@ _arithmetic(
     Ops.SQRT,
     types.floats,
     "The square root, correctly rounded in strict mode; of -0 it is -0, below it NaN.",
-    same(np.sqrt),
+    numpy_function("sqrt"),
 )
 _arithmetic(
     Ops.EXP2,
     types.floats,
     "2 to the power x; 0 for -inf, inf for inf, 1 for 0.",
-    through_float64(np.exp2),
+    through_float64("exp2"),
 )
 _arithmetic(
     Ops.LOG2,
     types.floats,
     "The logarithm to base 2; -inf for 0, NaN below it.",
-    through_float64(np.log2),
+    through_float64("log2"),
 )
 _arithmetic(
     Ops.SIN,
     types.floats,
     "The sine of x in radians; NaN for an infinity, -0 for -0.",
-    through_float64(np.sin),
+    through_float64("sin"),
 )
 _arithmetic(
-    Ops.TRUNC, types.floats, "x rounded towards zero, with the sign of zero kept.", same(np.trunc)
+    Ops.TRUNC,
+    types.floats,
+    "x rounded towards zero, with the sign of zero kept.",
+    numpy_function("trunc"),
 )
 _arithmetic(
     Ops.ADD,
     types.numbers,
     "x + y; integers wrap, floats round to nearest even.",
-    same(np.add),
+    numpy_function("add"),
     exact=operator.add,
     values=bounds.add,
 )
@@ -132,7 +133,7 @@ _arithmetic(
     Ops.SUB,
     types.numbers,
     "x - y; integers wrap, floats round to nearest even.",
-    same(np.subtract),
+    numpy_function("subtract"),
     exact=operator.sub,
     values=bounds.subtract,
 )
@@ -140,7 +141,7 @@ _arithmetic(
     Ops.MUL,
     types.numbers,
     "x * y; integers wrap, floats round to nearest even.",
-    same(np.multiply),
+    numpy_function("multiply"),
     exact=operator.mul,
     values=bounds.multiply,
 )
@@ -148,13 +149,13 @@ _arithmetic(
     Ops.FDIV,
     types.floats,
     "x / y, correctly rounded in strict mode, with the infinities and NaN of IEEE.",
-    same(np.divide),
+    numpy_function("divide"),
 )
 _arithmetic(
     Ops.IDIV,
     types.integers,
     "x / y truncated towards zero; by 0 unspecified, without a trap.",
-    semantics.signed_or_unsigned(semantics.divide, np.floor_divide),
+    semantics.signed_or_unsigned(semantics.divide, semantics.unsigned_divide),
     exact=semantics.truncating_division,
     values=bounds.divide,
 )
@@ -170,13 +171,13 @@ _arithmetic(
     Ops.POW,
     types.floats,
     "x to the power y, with the special cases of IEEE pow.",
-    through_float64(np.power),
+    through_float64("power"),
 )
 _arithmetic(
     Ops.MAX,
     types.ordered,
     "The larger of x and y; with a NaN, or zeros of both signs, either of the two.",
-    same(np.maximum),
+    numpy_function("maximum"),
     exact=max,
     values=bounds.maximum,
 )
@@ -184,7 +185,7 @@ _arithmetic(
     Ops.CMPLT,
     types.compare,
     "x < y as a bool; false with a NaN.",
-    same(np.less),
+    numpy_function("less"),
     exact=operator.lt,
     values=bounds.less,
 )
@@ -192,7 +193,7 @@ _arithmetic(
     Ops.CMPNE,
     types.compare,
     "x != y as a bool; true with a NaN.",
-    same(np.not_equal),
+    numpy_function("not_equal"),
     exact=operator.ne,
     values=bounds.not_equal,
 )
@@ -200,7 +201,7 @@ _arithmetic(
     Ops.AND,
     types.bits,
     "Bitwise and; logical on bools.",
-    same(np.bitwise_and),
+    numpy_function("bitwise_and"),
     exact=operator.and_,
     values=bounds.bit_and,
 )
@@ -208,7 +209,7 @@ _arithmetic(
     Ops.OR,
     types.bits,
     "Bitwise or; logical on bools.",
-    same(np.bitwise_or),
+    numpy_function("bitwise_or"),
     exact=operator.or_,
     values=bounds.bit_or,
 )
@@ -216,7 +217,7 @@ _arithmetic(
     Ops.XOR,
     types.bits,
     "Bitwise exclusive or; logical on bools.",
-    same(np.bitwise_xor),
+    numpy_function("bitwise_xor"),
     exact=operator.xor,
     values=bounds.bit_xor,
 )
@@ -224,7 +225,7 @@ _arithmetic(
     Ops.SHL,
     types.shift,
     "x shifted left by y bits; unspecified unless 0 <= y < width.",
-    semantics.shift(np.left_shift),
+    semantics.shift("left_shift"),
     exact=semantics.exact_shift_left,
     values=bounds.shift_left,
 )
@@ -232,7 +233,7 @@ _arithmetic(
     Ops.SHR,
     types.shift,
     "x shifted right, keeping a sign; unspecified unless 0 <= y < width.",
-    semantics.shift(np.right_shift),
+    semantics.shift("right_shift"),
     exact=semantics.exact_shift_right,
     values=bounds.shift_right,
 )
@@ -246,7 +247,7 @@ _arithmetic(
     Ops.WHERE,
     types.select,
     "y where the bool x holds, else z; the other side has no effect.",
-    same(np.where),
+    numpy_function("where"),
     exact=lambda condition, x, y: x if condition else y,
     values=bounds.where,
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, get_args
+from typing import get_args
 
-import numpy.typing as npt
-
+from tinyref.arrays import Array
 from tinyref.dtype import DType
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
@@ -18,7 +17,6 @@ PayloadType = type | UnionType
 # None where the node is well typed, else one sentence that says what is wrong.
 Typing = Callable[[UOp], str | None]
 
-Array = npt.NDArray[Any]
 # Arrays of the source types in, an array of the result type out, shapes broadcast.
 Kernel = Callable[..., Array]
 # Chooses the kernel of an op for a scalar result type and scalar source types.

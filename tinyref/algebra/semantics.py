@@ -11,10 +11,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
-from tinyref.algebra.op_table import OP_TABLE, Array, Kernel, Semantics
+from tinyref.algebra.op_table import OP_TABLE, Kernel, Semantics
+from tinyref.arrays import Array, np, npt
 from tinyref.dtype import (
     ConstType,
     DType,
@@ -72,6 +70,11 @@ def remainder(x: Array, y: Array) -> Array:
     return remainder
 
 
+def unsigned_divide(x: Array, y: Array) -> Array:
+    """Quotient of unsigned integers; by zero it is 0."""
+    return np.floor_divide(x, y)
+
+
 def unsigned_remainder(x: Array, y: Array) -> Array:
     """Remainder of unsigned integers; by zero it is 0."""
     if np.ndim(y) != 0 or y == 0:
@@ -111,12 +114,18 @@ def threefry(counter: Array, key: Array) -> Array:
 
 
 def same(kernel: Kernel) -> Semantics:
-    """Semantics that are one numpy function for every dtype."""
+    """Semantics that are one function for every dtype."""
     return lambda dtype, sources: kernel
 
 
+def numpy_function(name: str) -> Semantics:
+    """Semantics that are the numpy function of this name for every dtype."""
+    # By name: the table of ops is there before numpy is.
+    return lambda dtype, sources: getattr(np, name)
+
+
 def signed_or_unsigned(signed: Kernel, unsigned: Kernel) -> Semantics:
-    """Two numpy functions: for signed and for unsigned integers."""
+    """Two functions: for signed and for unsigned integers."""
     return lambda dtype, sources: unsigned if dtype.is_unsigned else signed
 
 
@@ -136,10 +145,11 @@ def narrow(dtype: DType) -> Callable[[Array], Array]:
     return lambda values: narrow_float64(np.asarray(values), dtype)
 
 
-def through_float64(function: Kernel) -> Semantics:
-    """Functions that IEEE does not round for us: computed in float64, rounded once."""
+def through_float64(name: str) -> Semantics:
+    """numpy functions that IEEE does not round for us: computed in float64, rounded once."""
 
     def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
+        function: Kernel = getattr(np, name)
         if dtype is dtypes.float64:
             return function
         to_dtype = narrow(dtype)
@@ -150,10 +160,11 @@ def through_float64(function: Kernel) -> Semantics:
     return kernel_for
 
 
-def shift(function: Kernel) -> Semantics:
+def shift(name: str) -> Semantics:
     """numpy gives 0 (or -1 for a negative value shifted right) for a count outside the width."""
 
     def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
+        function: Kernel = getattr(np, name)
         target = numpy_dtype(dtype)
         if len(sources) < 2 or numpy_dtype(sources[1]) == target:
             return function

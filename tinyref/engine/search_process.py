@@ -13,9 +13,8 @@ import signal
 import time
 from collections.abc import Mapping
 
-import numpy as np
-
 from tinyref import config
+from tinyref.arrays import np
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, PtrDType, numpy_dtype

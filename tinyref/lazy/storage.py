@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from tinyref.algebra.constraints import bindings_of
+from tinyref.arrays import Array, np
 from tinyref.device import Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError
@@ -22,8 +19,6 @@ from tinyref.lazy.shape import describe_shape, device_of, shape_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.views.shape_tracker import ShapeTracker, apply_movement
-
-HostArray = npt.NDArray[Any]
 
 _PLACING = MOVEMENT | {Ops.DETACH}
 
@@ -77,7 +72,7 @@ def stored_window(
     return part, tuple(kept), rest
 
 
-def overwrite(node: UOp, elements: HostArray, name: str) -> None:
+def overwrite(node: UOp, elements: Array, name: str) -> None:
     """Writes `elements`, of the shape and dtype of `node`, to the memory that it is a view of.
 
     Raises `UserError` for other nodes, and for a view that shows one element at several places.
@@ -112,7 +107,7 @@ def overwrite(node: UOp, elements: HostArray, name: str) -> None:
     memory.update(_bytes_of(held))
 
 
-def _bytes_of(elements: HostArray) -> memoryview:
+def _bytes_of(elements: Array) -> memoryview:
     return np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from tinyref.arrays import np, npt
 from tinyref.schedule.items import CopyItem, Item
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
@@ -23,7 +21,7 @@ from tinyref.uops.payload import BufferArg
 ALIGNMENT = 64
 
 Key = TypeVar("Key", bound=Hashable)
-Integers = npt.NDArray[np.int64]
+Integers: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True)

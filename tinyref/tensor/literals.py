@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tinyref.algebra import semantics
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import Array, np
 from tinyref.dtype import (
     ConstType,
     DType,
@@ -23,8 +21,6 @@ from tinyref.dtype import (
 from tinyref.errors import UserError, UserTypeError
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
-
-HostArray = npt.NDArray[Any]
 
 # The axes that an array of numpy may have.
 MAX_AXES = 64
@@ -53,7 +49,7 @@ def weak_dtype(value: ConstType, other: DType) -> DType:
     return other if rank <= rank_of_other else scalar_dtype(value)
 
 
-def from_list(data: object, dtype: DType | None) -> tuple[HostArray, DType]:
+def from_list(data: object, dtype: DType | None) -> tuple[Array, DType]:
     """A nested list or tuple of numbers and arrays as an array.
 
     Without `dtype`, the highest kind among the numbers decides: bool, int32 or float32; next to
@@ -116,7 +112,7 @@ def check_alike(shapes: Sequence[tuple[sint, ...]], path: tuple[int, ...]) -> No
             )
 
 
-def _stack(data: object, dtype: DType, path: tuple[int, ...] = ()) -> HostArray:
+def _stack(data: object, dtype: DType, path: tuple[int, ...] = ()) -> Array:
     """A nested list of arrays and numbers as one array of `dtype`."""
     if isinstance(data, np.ndarray):
         return from_numpy(data, dtype)[0]
@@ -197,7 +193,7 @@ def check_fits(value: ConstType, dtype: DType) -> None:
         )
 
 
-def _array(values: list[ConstType], dtype: DType) -> HostArray:
+def _array(values: list[ConstType], dtype: DType) -> Array:
     if dtype.is_bool:
         return np.array([bool(value) for value in values], dtype=np.bool_)
     if dtype.is_int:
@@ -211,7 +207,7 @@ def _array(values: list[ConstType], dtype: DType) -> HostArray:
     return narrow_float64(wide, dtype)
 
 
-def from_numpy(data: HostArray, dtype: DType | None) -> tuple[HostArray, DType]:
+def from_numpy(data: Array, dtype: DType | None) -> tuple[Array, DType]:
     """A numpy array in C order, converted to `dtype` where one is named.
 
     Raises `UserError` for foreign byte order and for types that tinyref does not have.
@@ -235,12 +231,12 @@ def from_numpy(data: HostArray, dtype: DType | None) -> tuple[HostArray, DType]:
     return convert(contiguous, found, dtype), dtype
 
 
-def convert(data: HostArray, have: DType, want: DType) -> HostArray:
+def convert(data: Array, have: DType, want: DType) -> Array:
     """`data` of type `have` as `want`: the values that the op table gives CAST."""
     return semantics.apply(Ops.CAST, want, [data], [have]).reshape(data.shape)
 
 
-def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> HostArray:
+def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> Array:
     """Raw bytes as a flat array of `dtype`. Raises `UserError` unless they divide into elements."""
     raw = bytes(data)
     if len(raw) % dtype.itemsize:
@@ -249,6 +245,6 @@ def from_bytes(data: bytes | bytearray | memoryview, dtype: DType) -> HostArray:
             f"of {dtype.name}"
         )
     if dtype.is_bool:
-        truth: HostArray = np.frombuffer(raw, dtype=np.uint8) != 0
+        truth: Array = np.frombuffer(raw, dtype=np.uint8) != 0
         return truth
     return np.frombuffer(raw, dtype=numpy_dtype(dtype))

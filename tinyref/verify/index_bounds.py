@@ -14,13 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
-import numpy.typing as npt
-
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.linear import constant_of
 from tinyref.algebra.simplify import simplify_with
+from tinyref.arrays import Array, np, npt
 from tinyref.dtype import ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import VerifyError
 from tinyref.formats.text import node_text
@@ -36,7 +34,6 @@ MAX_VALUES = 1 << 20
 SAMPLES = 1 << 12
 _ENDS = 3
 
-Array = npt.NDArray[np.generic]
 # The counters, launch indices and variables of an access: what takes a value without a load.
 _LEAVES = frozenset({Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_VAR})
 

@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 from weakref import WeakValueDictionary
 
-import numpy as np
-import numpy.typing as npt
-
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.linear import Linear, modular, to_node
 from tinyref.algebra.simplify import simplify
@@ -30,6 +27,7 @@ from tinyref.algebra.symbolic import (
     split,
     variables_of,
 )
+from tinyref.arrays import np, npt
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build

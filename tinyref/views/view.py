@@ -8,9 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 from weakref import WeakValueDictionary
 
-import numpy as np
-import numpy.typing as npt
-
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import (
     Extent,
@@ -28,6 +25,7 @@ from tinyref.algebra.symbolic import (
     product,
     smallest,
 )
+from tinyref.arrays import np, npt
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, sint, substitute
 

@@ -55,8 +55,8 @@ MUTANTS = (
     ),
     _row(
         name="comparison-with-equal",
-        old="    same(np.less),",
-        new="    same(np.less_equal),",
+        old='    numpy_function("less"),',
+        new='    numpy_function("less_equal"),',
         resembles="a comparison that holds for equal operands as well, in the table of all ops",
         causes=("CMPLT",),
     ),

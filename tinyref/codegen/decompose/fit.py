@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import mpmath
-import numpy as np
 
+from tinyref.arrays import np
 from tinyref.codegen.decompose.polynomials import TWO_OVER_PI_BITS
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError

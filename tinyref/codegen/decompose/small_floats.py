@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from tinyref.algebra.bounds import bounds
+from tinyref.arrays import np
 from tinyref.codegen.decompose.formats import exclusive_or, round_off, shift_left, shift_right
 from tinyref.dtype import ConstType, DType, PtrDType, as_const, dtypes, numpy_dtype, pointer
 from tinyref.errors import UserError

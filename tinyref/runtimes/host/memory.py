@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TypeAlias
 
+from tinyref.arrays import np, npt
 from tinyref.errors import DeviceError
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 
@@ -14,7 +14,7 @@ ALIGNMENT = 64
 # Scratch memory of one call of a kernel: on the stack of its thread, and half of a usual L2 cache.
 SCRATCH_BYTES = 512 * 2**10
 
-HostHandle = npt.NDArray[np.uint8]
+HostHandle: TypeAlias = "npt.NDArray[np.uint8]"
 
 
 class HostAllocator:

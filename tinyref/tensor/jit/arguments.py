@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-import numpy as np
-
 from tinyref.algebra.symbolic import describe, describe_shape, variables_of
+from tinyref.arrays import np
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy.shards import Place

@@ -9,21 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self, cast
-
-import numpy as np
+from typing import Self, TypeAlias, cast
 
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import Array, np
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, broadcast, fixed
-from tinyref.tensor.literals import HostArray
 from tinyref.tensor.methods.lookup import Lookup, check_axis_size
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 
-IntegerIndex = Lookup | HostArray
+IntegerIndex: TypeAlias = "Lookup | Array"
 WHOLE = slice(None)
 
 
@@ -247,7 +245,7 @@ class AdvancedIndexing(Lookup):
         """The places on the joined axis, in the shape of the layout; outside of it for none."""
         is_joined = len(chosen) > 1
         stride = layout.size
-        known: HostArray | None = None
+        known: Array | None = None
         total: Self | None = None
         outside: Self | None = None
         for item, size in zip(chosen, layout.sizes, strict=True):

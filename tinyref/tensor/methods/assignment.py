@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
-import numpy as np
-
 from tinyref.algebra.symbolic import describe_shape, product
+from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
@@ -22,7 +21,7 @@ from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
 from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import broadcast
-from tinyref.tensor.literals import HostArray, is_scalar
+from tinyref.tensor.literals import is_scalar
 from tinyref.tensor.methods.creation import base_of
 from tinyref.tensor.methods.data import Data, compute
 from tinyref.tensor.methods.data_devices import write_held
@@ -57,7 +56,7 @@ class Assignment(Data):
 
     __slots__ = ()
 
-    def assign(self, x: Self | ConstType | HostArray | Sequence[Any]) -> Self:
+    def assign(self, x: Self | ConstType | Array | Sequence[Any]) -> Self:
         """Gives this tensor the elements of `x`, which broadcasts to its shape; returns it.
 
         Every view of the same elements shows the new ones; whatever was computed from them before
@@ -121,7 +120,7 @@ class Assignment(Data):
         self._write(name, result)
         return self
 
-    def __setitem__(self, key: object, value: Self | ConstType | HostArray) -> None:
+    def __setitem__(self, key: object, value: Self | ConstType | Array) -> None:
         if isinstance(value, Data):
             found = value
         else:

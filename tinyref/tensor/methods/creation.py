@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Self, cast
 
-import numpy as np
-
 from tinyref.algebra.constraints import Constraint, require
 from tinyref.algebra.symbolic import as_node, as_size, describe, highest, lift
+from tinyref.arrays import Array, np
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
@@ -44,7 +43,7 @@ def element_dtype(dtype: DTypeLike | None) -> DType | None:
     return target
 
 
-def from_host(array: literals.HostArray, dtype: DType, device: str) -> UOp:
+def from_host(array: Array, dtype: DType, device: str) -> UOp:
     """The node of a fresh buffer on `device` with the elements of `array`."""
     if not array.size:
         return graph.expand(graph.reshape(graph.constant(0, dtype), (1,) * array.ndim), array.shape)

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-import numpy as np
-
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
 from tinyref.errors import UserError, UserTypeError, printable
 from tinyref.lazy import graph
@@ -22,7 +21,7 @@ from tinyref.lazy.shards import (
 )
 from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import bound_sizes, fixed
-from tinyref.tensor.literals import MAX_AXES, HostArray
+from tinyref.tensor.literals import MAX_AXES
 from tinyref.tensor.methods.creation import Creation
 from tinyref.tensor.methods.data_devices import write_empty
 from tinyref.tensor.methods.display import as_html, shown_elements
@@ -109,7 +108,7 @@ class Data(Creation):
 
         return schedule_of((self, *lst))
 
-    def numpy(self) -> HostArray:
+    def numpy(self) -> Array:
         """The elements as a numpy array of its own; bfloat16 and fp8 as the types of ml_dtypes.
 
         Examples:
@@ -142,7 +141,7 @@ class Data(Creation):
             array = np.frombuffer(buffer.copy_out(), dtype=numpy_dtype(self.dtype))
         return array[: math.prod(shape)].reshape(shape)
 
-    def _gather_elements(self) -> HostArray:
+    def _gather_elements(self) -> Array:
         """The elements that lie on several devices."""
         with computing:
             compute([self])
@@ -214,7 +213,7 @@ class Data(Creation):
             )
         return np.array(self.numpy()).data
 
-    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> HostArray:
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Array:
         """What numpy makes of a tensor: always a copy."""
         if copy is False:
             raise UserError("array: a tensor's elements are copied, copy=False cannot be had")

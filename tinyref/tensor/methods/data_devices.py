@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyref.arrays import Array
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.graph import device_of, new_buffer
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.storage import only_holds_data, overwrite
-from tinyref.tensor.literals import HostArray
 from tinyref.tensor.values.core import TensorCore, registry
 from tinyref.tensor.values.registry import shown_buffers
 from tinyref.uops.node import UOp, toposort
@@ -21,7 +21,7 @@ from tinyref.uops.payload import BufferArg
 Compute = Callable[[Sequence[TensorCore]], None]
 
 
-def write_held(node: UOp, elements: Callable[[], HostArray], name: str, compute: Compute) -> None:
+def write_held(node: UOp, elements: Callable[[], Array], name: str, compute: Compute) -> None:
     """Writes what `elements` reads where `node`, a view of memory that only holds data, shows it.
 
     Raises `UserError` within a capture and for what shows one element at several places.

@@ -6,17 +6,16 @@ import itertools
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
+from tinyref.arrays import Array, np
 from tinyref.device import Device
-from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.dtype import dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import shape_of
 from tinyref.lazy.shards import layout_of, spans
-from tinyref.tensor.literals import MAX_AXES, HostArray
+from tinyref.tensor.literals import MAX_AXES
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
@@ -58,7 +57,7 @@ def _shown_places(size: int, edge: int) -> tuple[int, ...]:
     return (*range(edge), edge, *range(size - edge, size))
 
 
-def _elements(node: UOp, places: Places) -> HostArray | None:
+def _elements(node: UOp, places: Places) -> Array | None:
     """The elements at `places` of each axis; None where they are not to be had."""
     if node.op is Ops.MULTI:
         return _of_parts(node, places)
@@ -95,11 +94,11 @@ def _ranges_of(positions: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _of_parts(node: UOp, places: Places) -> HostArray | None:
+def _of_parts(node: UOp, places: Places) -> Array | None:
     layout = layout_of(node)
     if layout.axis is None:
         return _elements(node.src[0], places)
-    found: list[HostArray] = []
+    found: list[Array] = []
     for part, (begin, end) in zip(node.src, spans(layout), strict=True):
         chosen = tuple(place - begin for place in places[layout.axis] if begin <= place < end)
         inside = (*places[: layout.axis], chosen, *places[layout.axis + 1 :])
@@ -110,13 +109,10 @@ def _of_parts(node: UOp, places: Places) -> HostArray | None:
     return np.concatenate(found, axis=layout.axis)
 
 
-def _text(elements: HostArray, threshold: int) -> str:
-    if elements.dtype in _BY_FLOAT32:
+def _text(elements: Array, threshold: int) -> str:
+    if from_numpy_dtype(elements.dtype) in (dtypes.bfloat16, *dtypes.fp8s):
         elements = elements.astype(np.float32)
     return np.array2string(elements, max_line_width=WIDTH, separator=", ", threshold=threshold)
-
-
-_BY_FLOAT32 = {numpy_dtype(dtype) for dtype in (dtypes.bfloat16, *dtypes.fp8s)}
 
 
 def as_html(header: str, elements: str) -> str:

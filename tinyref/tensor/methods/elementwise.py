@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self, cast
 
-import numpy as np
-
 from tinyref.algebra.symbolic import as_node, as_size
+from tinyref.arrays import np
 from tinyref.dtype import (
     ConstType,
     DType,

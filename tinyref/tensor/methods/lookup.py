@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Literal, Self, cast
 
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import Array
 from tinyref.dtype import ConstType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axis_of, fixed
-from tinyref.tensor.literals import HostArray, is_scalar, weak_dtype
+from tinyref.tensor.literals import is_scalar, weak_dtype
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
 from tinyref.uops.node import sint
@@ -48,7 +49,7 @@ class Lookup(Assignment):
         """0, 1, 2 ... up to before `size`, as int32, on this tensor's device."""
         return self._from_node(graph.iota(size), self._device)
 
-    def _beside(self, array: HostArray) -> Self:
+    def _beside(self, array: Array) -> Self:
         """The elements of `array` on this tensor's device, or on each of its devices."""
         place = self.device
         first = place if isinstance(place, str) else place[0]

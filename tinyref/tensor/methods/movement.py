@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-import numpy as np
-
 from tinyref.algebra.symbolic import describe_shape, product
+from tinyref.arrays import np
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error

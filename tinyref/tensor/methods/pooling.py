@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, overload
 
-import numpy as np
-
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import np
 from tinyref.dtype import ConstType, DType, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Shape, fixed, integer, per_axis, spatial_padding

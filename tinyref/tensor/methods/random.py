@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-import numpy as np
-
+from tinyref.arrays import np
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, round_float, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.lazy.shards import Place, canonical_place, first_device

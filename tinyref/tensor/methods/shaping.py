@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Self
-
-import numpy as np
+from typing import Self, TypeAlias
 
 from tinyref.algebra.symbolic import describe, describe_shape, product
+from tinyref.arrays import np, npt
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import fixed, integer
 from tinyref.tensor.methods.selection import Selection
@@ -16,8 +15,8 @@ from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 
 Axis = tuple[str, ...]
-Places = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-Weights = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+Places: TypeAlias = "npt.NDArray[np.int64]"
+Weights: TypeAlias = "npt.NDArray[np.float64]"
 
 _TOKEN = re.compile(r"\s*([()]|\.\.\.|[A-Za-z_][A-Za-z0-9_]*|1(?![A-Za-z0-9_]))")
 # An ellipsis within brackets, which are one axis together.

@@ -7,10 +7,9 @@ from itertools import product
 from math import prod
 from typing import Self
 
-import numpy as np
-
 from tinyref import config
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import np
 from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import fixed, integer, per_axis, spatial_padding
@@ -19,41 +18,33 @@ from tinyref.tensor.methods.pooling import Pooling, Sizes, check_windows
 from tinyref.tensor.methods.reduction import accumulator_dtype
 from tinyref.uops.ops import Ops
 
-Numbers = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Rows = tuple[tuple[float, ...], ...]
 Margins = tuple[tuple[int, int], ...]
 
 # F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015,
 # section 4.3: a tile of 4 by 4 results is A ((G g G') * (B d B')) A' of a kernel g and a tile d of
 # 6 by 6 elements.
-_OF_DATA: Numbers = np.array(
-    [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ],
-    np.float64,
+_OF_DATA: Rows = (
+    (4, 0, -5, 0, 1, 0),
+    (0, -4, -4, 1, 1, 0),
+    (0, 4, -4, -1, 1, 0),
+    (0, -2, -1, 2, 1, 0),
+    (0, 2, -1, -2, 1, 0),
+    (0, 4, 0, -5, 0, 1),
 )
-_OF_KERNEL: Numbers = np.array(
-    [
-        [1 / 4, 0, 0],
-        [-1 / 6, -1 / 6, -1 / 6],
-        [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6],
-        [1 / 24, -1 / 12, 1 / 6],
-        [0, 0, 1],
-    ]
+_OF_KERNEL: Rows = (
+    (1 / 4, 0, 0),
+    (-1 / 6, -1 / 6, -1 / 6),
+    (-1 / 6, 1 / 6, -1 / 6),
+    (1 / 24, 1 / 12, 1 / 6),
+    (1 / 24, -1 / 12, 1 / 6),
+    (0, 0, 1),
 )
-_OF_RESULT: Numbers = np.array(
-    [
-        [1, 1, 1, 1, 1, 0],
-        [0, 1, -1, 2, -2, 0],
-        [0, 1, 1, 4, 4, 0],
-        [0, 1, -1, 8, -8, 1],
-    ],
-    np.float64,
+_OF_RESULT: Rows = (
+    (1, 1, 1, 1, 1, 0),
+    (0, 1, -1, 2, -2, 0),
+    (0, 1, 1, 4, 4, 0),
+    (0, 1, -1, 8, -8, 1),
 )
 
 
@@ -388,7 +379,9 @@ class Windows(Pooling):
         laid = laid._reshape((batch, outputs, rows * 4, columns * 4))
         return laid._shrink(((0, batch), (0, outputs), (0, height - 2), (0, width - 2)))
 
-    def _by_matrix(self, matrix: Numbers) -> Self:
+    def _by_matrix(self, matrix: Rows) -> Self:
         """M t M' of each square t that the last axis holds, as one product with M x M."""
-        both = np.ascontiguousarray(np.kron(matrix, matrix).T)
+        both = np.ascontiguousarray(
+            np.kron(np.array(matrix, np.float64), np.array(matrix, np.float64)).T
+        )
         return self._product(type(self)(both, self.device, self.dtype), None, "conv2d")
