@@ -206,7 +206,7 @@ def refuse_all(rows: Iterable[Refused]) -> None:
         for capabilities in (GROUPS, HOST):
             case = opts._refused_row(refused).cases(Profile.FULL)[0]
             if case.needs.unmet(capabilities) is None:
-                kernel = FORMS[refused.kernel](opts._dtype(refused.dtype)).kernel
+                kernel = FORMS[refused.kernel](opts.dtype_named(refused.dtype)).kernel
                 plan = Plan.of(kernel, refused.change(capabilities))
                 (opt,) = parse_opts(refused.opt)
                 with pytest.raises(KernelOptError):

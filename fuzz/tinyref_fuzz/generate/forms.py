@@ -16,7 +16,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.generate.arithmetic import choose, convert, product
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.structures import launch, loop_nest, texels
+from tinyref_fuzz.generate.structures import exchange, launch, loop_nest, texels
 from tinyref_fuzz.generate.values import Shape, Value, full_range, most, value_in_range
 from tinyref_spec.kernel_case import Mode
 
@@ -29,6 +29,8 @@ SHORT = (2, 3, 4, 5, 1, 8)
 TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
 # Of the sum mostly several tiles, one on top of the other.
 TILE_DEPTHS = (*TILE_SIDES, 32, 32, 32, 32, 32, 24, 48, 48, 64, 64, 64)
+# So many convolutions in 100 are transposed ones.
+RESIDUES = 25
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
 # the last ones no tile takes.
 TILE_TYPES = {
@@ -364,6 +366,8 @@ def concatenate(draw: Expressions) -> Value:
 def convolution(draw: Expressions) -> Value:
     """Windows that overlap, times taps that are the same everywhere."""
     kernel = draw.kernel
+    if draw.tape.chance(RESIDUES):
+        return _residues(draw)
     places, taps, step = (
         draw.tape.pick((8, 5, 12, 16)),
         draw.tape.between(2, 5),
@@ -375,9 +379,7 @@ def convolution(draw: Expressions) -> Value:
     shape = kernel.shape((place, tap))
     places, taps = most(kernel.space[place]), most(kernel.space[tap])
     dtype = kernel.number()
-    strides = tuple(
-        step if axis == place else 1 if axis == tap else 0 for axis in range(len(shape))
-    )
+    strides = _strides(shape, {place: step, tap: 1})
     windows = ShapeTracker((View(shape, strides),))
     if draw.tape.chance(40):
         flat = places * step + taps
@@ -385,6 +387,28 @@ def convolution(draw: Expressions) -> Value:
     x = kernel.load_through(windows, dtype)
     weights = kernel.load(kernel.shape((*outer, tap)), dtype, 1)
     return draw.reduce(product(draw, x, weights) or x, (tap,), Ops.ADD)
+
+
+def _residues(draw: Expressions) -> Value:
+    """A transposed convolution with a stride: windows backward, taps by residues of the stride."""
+    kernel = draw.kernel
+    sizes = draw.tape.between(2, 3), draw.tape.pick((8, 5, 12, 16))
+    residue, place = kernel.add_axes(sizes, outer=True)
+    (tap,) = _inner(draw, draw.tape.between(1, 3))
+    shape = kernel.shape((residue, place, tap))
+    places, taps, stride = (most(shape[axis]) for axis in (place, tap, residue))
+    row = View((places,), (1,)).pad(((taps - 1, 0),))
+    backward = _strides(shape, {place: 1, tap: -1})
+    dtype = kernel.number()
+    x = kernel.load_through(ShapeTracker((row, View(shape, backward, taps - 1))), dtype)
+    kernels = ShapeTracker((View(shape, _strides(shape, {residue: 1, tap: stride})),))
+    weights = kernel.load_through(kernels, dtype)
+    return draw.reduce(product(draw, x, weights) or x, (tap,), Ops.ADD)
+
+
+def _strides(shape: Shape, by_axis: dict[int, int]) -> tuple[int, ...]:
+    """Those of the axes that move; the others repeat."""
+    return tuple(by_axis.get(axis, 0) for axis in range(len(shape)))
 
 
 # --- others ---------------------------------------------------------------------------------------
@@ -449,4 +473,5 @@ BUILDERS: dict[str, Form] = {
     "looped": loop_nest,
     "launch": launch,
     "texels": texels,
+    "exchange": exchange,
 }

@@ -29,7 +29,7 @@ DTYPES = (
 FORMS = (
     *("tree", "reduce", "long", "matmul", "softmax", "siblings", "nested", "gather", "choose"),
     *("running", "movement", "concatenate", "convolution", "product", "count", "random", "real"),
-    *("several", "looped", "launch", "texels"),
+    *("several", "looped", "launch", "texels", "exchange"),
 )
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)
 
@@ -199,7 +199,7 @@ _ALL = (
     ),
     Policy(
         "vectors",
-        forms=_only(tree=4, movement=2, reduce=2, concatenate=2, convolution=1),
+        forms=_only(tree=4, movement=2, reduce=2, concatenate=2, convolution=2, exchange=2),
         opts=MappingProxyType({OptOp.UPCAST: 5, OptOp.UNROLL: 2, OptOp.PACK: 3}),
         extents=(4, 8, 16, 12, 20, 32),
         moves=1,
@@ -235,7 +235,7 @@ _ALL = (
     ),
     Policy(
         "plans",
-        forms=_only(looped=9, launch=1, choose=2.5, gather=0.5, texels=1),
+        forms=_only(looped=9, launch=1, choose=2.5, gather=0.5, texels=1, exchange=1),
         modes=MappingProxyType({Mode.EXACT: 5, Mode.FLOAT: 3, Mode.EDGE: 0}),
         dtypes=MappingProxyType({dtypes.int32: 8, dtypes.float32: 8}),
         most=512,

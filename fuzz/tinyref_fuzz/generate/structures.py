@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, convert
@@ -23,6 +24,9 @@ FLOAT_SIGNS = (3, 1, 4)
 # Of a launch: axes that do not merge or do not fit, and totals that no small number divides.
 MANY = (2, 3, 4, 1, 5)
 LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
+# Beside axes that are read in both directions, and these where they are no pairs.
+VECTORS = (8, 4, 16, 6, 3)
+MIRRORED = (4, 3, 2, 5)
 # Of rows that whole texels make.
 TEXELS = (8, 4, 12, 16, 20)
 
@@ -73,6 +77,46 @@ def texels(draw: Expressions) -> Value:
     if draw.tape.chance(40):
         x = draw.reduce(x, (draw.tape.pick((row, column)),), Ops.ADD)
     return x
+
+
+def exchange(draw: Expressions) -> Value:
+    """Steps of a sorting network: on axes of two elements the smaller one goes first.
+
+    So a buffer is read in both directions along them; or along one axis, which may be longer.
+    """
+    kernel = draw.kernel
+    twos = draw.tape.between(1, 3)
+    (beside,) = _axes(draw, 1, VECTORS, outer=True)
+    short = (2,) if twos > 1 or draw.tape.below(2) else MIRRORED
+    axes = tuple(_axes(draw, 1, short, outer=True)[0] for _ in range(twos))
+    shape = kernel.shape((beside, *axes))
+    plain = ShapeTracker.from_shape(shape)
+    last_first = (len(shape) - 1, *range(len(shape) - 1))
+    moved = ShapeTracker.from_shape((*shape[1:], shape[0])).permute(last_first)
+    tracker = draw.tape.pick((plain, moved))
+    x = kernel.load_through(tracker, kernel.number())
+    if any(size != 2 for size in (shape[axis] for axis in axes)):
+        backward = build.view(x.node.src[0].src[0], tracker.flip(axes))
+        return draw.join(x, kernel.value_of_load(backward, shape, False))
+    node = _exchanged(x.node.src[0].src[0], tracker, axes, frozenset())
+    return Value(node, shape, x.low, x.high, x.bound)
+
+
+def _exchanged(
+    buffer: UOp, tracker: ShapeTracker, axes: tuple[int, ...], flips: frozenset[int]
+) -> UOp:
+    """The elements after a step on each of `axes`, read backward along `flips`."""
+    if not axes:
+        return build.load(build.view(buffer, tracker.flip(tuple(sorted(flips)))))
+    *before, axis = axes
+    mine, other = (
+        _exchanged(buffer, tracker, tuple(before), each) for each in (flips, flips ^ {axis})
+    )
+    ones = tuple(2 if each == axis else 1 for each in range(len(tracker.shape)))
+    numbers = ShapeTracker.from_shape(ones).flip((axis,) if axis in flips else ())
+    is_second = build.not_equal(build.iota(numbers.expand(tracker.shape)), 0)
+    keeps = build.not_equal(build.less(mine, other), is_second)
+    return build.where(keeps, mine, other)
 
 
 def _texels(draw: Expressions, shape: Shape, dtype: DType) -> Value:

@@ -40,6 +40,18 @@ LANES = (
         resembles="even and odd lanes were stored half by half",
     ),
     _lane(
+        name="mirrored-lanes-not-reversed",
+        kind="UPCAST lanes in the wrong order",
+        module="tinyref.codegen.expand.positions",
+        old="        return self.constant + sum(k * counters[term] "
+        "for term, k in self.steps.items())",
+        new="        return self.constant + sum(\n"
+        "            k * (counters[term] if k > 0 else 1 - counters[term])\n"
+        "            for term, k in self.steps.items()\n"
+        "        )",
+        resembles="of two copies of an axis that is read backward each had the other's element",
+    ),
+    _lane(
         name="copies-swapped",
         kind="UPCAST lanes in the wrong order",
         module="tinyref.codegen.expand.dependence",

@@ -262,6 +262,23 @@ def _padded() -> Gather:
     )
 
 
+def _masked_counter(edges: tuple[int, int], table: Values, expected: Values) -> Gather:
+    """A counter that is 0 in its first and last row, at all places; the others are as `edges` say.
+
+    Where all are padded alike it is a choice in every row; else an index of 0 takes a whole row.
+    """
+    around = ((1, 1), (0, 0))
+    rows = 4 - sum(edges)
+    there = ((edges[0], edges[1]), (0, 0))
+    counter = iota(shaped(1, 4).expand((2, 4)).pad(around))
+    index = load(1, I32, shaped(rows, 1).expand((rows, 4)).pad(there))
+    value = load(2, I32, shaped(1, 4).expand((rows, 4)).pad(there))
+    places = (2, 0, 3, 0)[edges[0] : 4 - edges[1]]
+    return Gather(
+        one_hot_reduce(counter, index, value), (4, 1), ((I32, places), (I32, table)), expected
+    )
+
+
 EXPRESSIONS: dict[str, Callable[[], Gather]] = {
     "moved_counter": _moved_counter,
     "mirrored": _mirrored,
@@ -274,6 +291,10 @@ EXPRESSIONS: dict[str, Callable[[], Gather]] = {
     "one_hot_product": _one_hot_product,
     "constant_value": _constant_value,
     "padded": _padded,
+    "padded_around": functools.partial(_masked_counter, (1, 1), (1, 2, 4, 8), (0, 1, 8, 0)),
+    # In the last row the counter is 0 at every place, and so is the index.
+    "padded_before": functools.partial(_masked_counter, (1, 0), (1, 2, 4, 8), (0, 1, 8, 15)),
+    "padded_nowhere": functools.partial(_masked_counter, (0, 0), (1, 2, 4, 8), (0, 1, 8, 15)),
     "symbolic.1": functools.partial(_symbolic, 1),
     "symbolic.3": functools.partial(_symbolic, 3),
     "symbolic.6": functools.partial(_symbolic, 6),

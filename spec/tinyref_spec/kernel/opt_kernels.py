@@ -60,7 +60,8 @@ class Subject:
 Form = Callable[[DType], Subject]
 
 
-def _values(dtype: DType, *shape: int, seed: int = 1, limit: int = 3) -> Array:
+def sample_values(dtype: DType, *shape: int, seed: int = 1, limit: int = 3) -> Array:
+    """Small integers, and where the type is an integer extreme ones among them."""
     count = int(np.prod(shape))
     return small_and_extreme(dtype, count, seed, limit).reshape(shape)
 
@@ -69,7 +70,8 @@ def _plus(dtype: DType, x: UOp, y: UOp) -> UOp:
     return build.either(x, y) if dtype.is_bool else build.add(x, y)
 
 
-def _as(dtype: DType, values: Array) -> Array:
+def as_dtype(dtype: DType, values: Array) -> Array:
+    """`values` as a buffer of `dtype` has them; integers wrap."""
     return np.ascontiguousarray(values.astype(numpy_dtype(dtype)))
 
 
@@ -78,83 +80,87 @@ def _as(dtype: DType, values: Array) -> Array:
 
 def add(dtype: DType) -> Subject:
     """out[i] = x[i] + y[i]: axis global 24. Of bools it is OR."""
-    x, y = _values(dtype, 24), _values(dtype, 24, seed=2)
+    x, y = sample_values(dtype, 24), sample_values(dtype, 24, seed=2)
     kernel = elementwise(functools.partial(_plus, dtype), (dtype, dtype), 24)
-    return Subject(kernel, [None, x, y], [_as(dtype, x + y)])
+    return Subject(kernel, [None, x, y], [as_dtype(dtype, x + y)])
 
 
 def transpose(dtype: DType) -> Subject:
     """out[i, j] = x[j, i]: axes global 6, global 8."""
-    x = _values(dtype, 8, 6)
-    return Subject(transposed(dtype, 6, 8), [None, x], [_as(dtype, x.T)])
+    x = sample_values(dtype, 8, 6)
+    return Subject(transposed(dtype, 6, 8), [None, x], [as_dtype(dtype, x.T)])
 
 
 def prime(dtype: DType) -> Subject:
     """out[i, j] = x[j, i] of primes: axes global 7, global 13."""
-    x = _values(dtype, 13, 7)
-    return Subject(transposed(dtype, 7, 13), [None, x], [_as(dtype, x.T)])
+    x = sample_values(dtype, 13, 7)
+    return Subject(transposed(dtype, 7, 13), [None, x], [as_dtype(dtype, x.T)])
 
 
 def outer(dtype: DType) -> Subject:
     """out[i, j] = a[i] * b[j]: axes global 8, global 12."""
-    a, b = _values(dtype, 8), _values(dtype, 12, seed=2)
+    a, b = sample_values(dtype, 8), sample_values(dtype, 12, seed=2)
     column = load(1, dtype, shaped(8, 1).expand((8, 12)))
     row = load(2, dtype, shaped(1, 12).expand((8, 12)))
     kernel = kernel_of(build.mul(column, row), 8, 12)
-    return Subject(kernel, [None, a, b], [_as(dtype, np.outer(a, b))])
+    return Subject(kernel, [None, a, b], [as_dtype(dtype, np.outer(a, b))])
 
 
 def padded(dtype: DType) -> Subject:
     """out = x padded by masks, plus 1: axes global 8, global 8."""
-    x = _values(dtype, 5, 6)
+    x = sample_values(dtype, 5, 6)
     value = load(1, dtype, shaped(5, 6).pad(((1, 2), (0, 2))))
     expected = np.pad(x, ((1, 2), (0, 2))) + 1
-    return Subject(kernel_of(build.add(value, 1), 8, 8), [None, x], [_as(dtype, expected)])
+    return Subject(kernel_of(build.add(value, 1), 8, 8), [None, x], [as_dtype(dtype, expected)])
 
 
 def multi_view(dtype: DType) -> Subject:
     """out = a flattened transpose in rows of 12, plus a row: axes global 8, global 12."""
-    x, row = _values(dtype, 6, 16), _values(dtype, 12, seed=2)
+    x, row = sample_values(dtype, 6, 16), sample_values(dtype, 12, seed=2)
     view = shaped(6, 16).permute((1, 0)).reshape((8, 12))
     value = build.add(load(1, dtype, view), load(2, dtype, shaped(1, 12).expand((8, 12))))
     expected = x.T.reshape(8, 12) + row
-    return Subject(kernel_of(value, 8, 12), [None, x, row], [_as(dtype, expected)])
+    return Subject(kernel_of(value, 8, 12), [None, x, row], [as_dtype(dtype, expected)])
 
 
 def two_outputs(dtype: DType) -> Subject:
     """out0 = x + 1 and out1 = x * 2: axis global 24."""
-    x = _values(dtype, 24)
+    x = sample_values(dtype, 24)
     value = load(2, dtype, (24,))
     kernel = build.sink(store(0, build.add(value, 1), (24,)), store(1, build.mul(value, 2), (24,)))
-    return Subject(kernel, [None, None, x], [_as(dtype, x + 1), _as(dtype, x * 2)])
+    return Subject(kernel, [None, None, x], [as_dtype(dtype, x + 1), as_dtype(dtype, x * 2)])
 
 
 def smaller_output(dtype: DType) -> Subject:
     """out0[i, j] = r[i] + c[j] and out1[i] = r[i] * 2 in one kernel: axes global 6, global 8."""
-    rows, columns = _values(dtype, 6), _values(dtype, 8, seed=2)
+    rows, columns = sample_values(dtype, 6), sample_values(dtype, 8, seed=2)
     r = load(2, dtype, (6, 1))
     wide = load(2, dtype, shaped(6, 1).expand((6, 8)))
     c = load(3, dtype, shaped(1, 8).expand((6, 8)))
     kernel = build.sink(store(0, build.add(wide, c), (6, 8)), store(1, build.mul(r, 2), (6, 1)))
-    expected = [_as(dtype, rows[:, None] + columns), _as(dtype, rows * 2)]
+    expected = [as_dtype(dtype, rows[:, None] + columns), as_dtype(dtype, rows * 2)]
     return Subject(kernel, [None, None, rows, columns], expected)
 
 
 def in_place(dtype: DType) -> Subject:
     """out[i] += x[i]: axis global 24."""
-    old, x = _values(dtype, 24, seed=3), _values(dtype, 24)
-    return Subject(add_in_place(dtype, 24), [old, x], [_as(dtype, old + x)])
+    old, x = sample_values(dtype, 24, seed=3), sample_values(dtype, 24)
+    return Subject(add_in_place(dtype, 24), [old, x], [as_dtype(dtype, old + x)])
 
 
 def symbolic_rows(dtype: DType) -> Subject:
     """out[i, j] = x[i, j] + b[j] for i < n: axes global n, global 8."""
     extent, value = build.variable("n", 1, 16), 11
-    old, x, b = _values(dtype, 16, 8, seed=3), _values(dtype, 16, 8), _values(dtype, 8, seed=2)
+    old, x, b = (
+        sample_values(dtype, 16, 8, seed=3),
+        sample_values(dtype, 16, 8),
+        sample_values(dtype, 8, seed=2),
+    )
     row = load(2, dtype, shaped(1, 8).expand((extent, 8)))
     kernel = kernel_of(build.add(load(1, dtype, (extent, 8)), row), extent, 8)
     expected = old.copy()
     expected[:value] = x[:value] + b
-    return Subject(kernel, [old, x, b], [_as(dtype, expected)], {"n": value})
+    return Subject(kernel, [old, x, b], [as_dtype(dtype, expected)], {"n": value})
 
 
 # --- with reduces ---------------------------------------------------------------------------------
@@ -162,49 +168,49 @@ def symbolic_rows(dtype: DType) -> Subject:
 
 def row_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k]: axes global 6, reduce 16."""
-    x = _values(dtype, 6, 16)
-    return Subject(reduction(Ops.ADD, dtype, (6, 16), 1), [None, x], [_as(dtype, x.sum(1))])
+    x = sample_values(dtype, 6, 16)
+    return Subject(reduction(Ops.ADD, dtype, (6, 16), 1), [None, x], [as_dtype(dtype, x.sum(1))])
 
 
 def column_sum(dtype: DType) -> Subject:
     """out[j] = sum_k x[k, j]: axes global 8, reduce 12."""
-    x = _values(dtype, 12, 8)
-    return Subject(reduction(Ops.ADD, dtype, (12, 8), 0), [None, x], [_as(dtype, x.sum(0))])
+    x = sample_values(dtype, 12, 8)
+    return Subject(reduction(Ops.ADD, dtype, (12, 8), 0), [None, x], [as_dtype(dtype, x.sum(0))])
 
 
 def all_sum(dtype: DType) -> Subject:
     """out = sum_k x[k]: axis reduce 64."""
-    x = _values(dtype, 64)
+    x = sample_values(dtype, 64)
     kernel = reduction(Ops.ADD, dtype, (64,), 0)
-    return Subject(kernel, [None, x], [_as(dtype, x.sum(keepdims=True))])
+    return Subject(kernel, [None, x], [as_dtype(dtype, x.sum(keepdims=True))])
 
 
 def prime_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] of primes: axes global 5, reduce 11."""
-    x = _values(dtype, 5, 11)
-    return Subject(reduction(Ops.ADD, dtype, (5, 11), 1), [None, x], [_as(dtype, x.sum(1))])
+    x = sample_values(dtype, 5, 11)
+    return Subject(reduction(Ops.ADD, dtype, (5, 11), 1), [None, x], [as_dtype(dtype, x.sum(1))])
 
 
 def row_max(dtype: DType) -> Subject:
     """out[i] = max_k x[i, k], all negative where the dtype allows: axes global 7, reduce 12."""
-    x = _values(dtype, 7, 12)
+    x = sample_values(dtype, 7, 12)
     if not (dtype.is_bool or dtype.is_unsigned):
-        x = _as(dtype, x - 4)
-    return Subject(reduction(Ops.MAX, dtype, (7, 12), 1), [None, x], [_as(dtype, x.max(1))])
+        x = as_dtype(dtype, x - 4)
+    return Subject(reduction(Ops.MAX, dtype, (7, 12), 1), [None, x], [as_dtype(dtype, x.max(1))])
 
 
 def product(dtype: DType) -> Subject:
     """out[i] = prod_k x[i, k] of ones and twos: axes global 5, reduce 8."""
-    x = _as(dtype, np.abs(_values(dtype, 5, 8)) % 2 + 1)
-    return Subject(reduction(Ops.MUL, dtype, (5, 8), 1), [None, x], [_as(dtype, x.prod(1))])
+    x = as_dtype(dtype, np.abs(sample_values(dtype, 5, 8)) % 2 + 1)
+    return Subject(reduction(Ops.MUL, dtype, (5, 8), 1), [None, x], [as_dtype(dtype, x.prod(1))])
 
 
 def _multiplied(dtype: DType, rows: int, columns: int, depth: int) -> Subject:
-    a, b = _values(dtype, rows, depth), _values(dtype, depth, columns, seed=2)
+    a, b = sample_values(dtype, rows, depth), sample_values(dtype, depth, columns, seed=2)
     kernel = named.matmul(rows, columns, depth, dtype)
     wider = np.float64 if dtype.is_float else np.int64
     wide = a.astype(wider) @ b.astype(wider)
-    return Subject(kernel, [None, a, b], [_as(dtype, wide)])
+    return Subject(kernel, [None, a, b], [as_dtype(dtype, wide)])
 
 
 def matmul(dtype: DType) -> Subject:
@@ -219,10 +225,10 @@ def prime_matmul(dtype: DType) -> Subject:
 
 def transposed_matmul(dtype: DType) -> Subject:
     """out[i, j] = sum_k a[i, k] * b[j, k]: axes global 8, global 12, reduce 16."""
-    a, b = _values(dtype, 8, 16), _values(dtype, 12, 16, seed=2)
+    a, b = sample_values(dtype, 8, 16), sample_values(dtype, 12, 16, seed=2)
     kernel = named.matmul(8, 12, 16, dtype, is_transposed=True)
     wide = a.astype(np.float64) @ b.astype(np.float64).T
-    return Subject(kernel, [None, a, b], [_as(dtype, wide)])
+    return Subject(kernel, [None, a, b], [as_dtype(dtype, wide)])
 
 
 def convolution(dtype: DType) -> Subject:
@@ -230,7 +236,7 @@ def convolution(dtype: DType) -> Subject:
 
     Axes global 8, global 6, reduce 4, reduce 3.
     """
-    x, w = _values(dtype, 4, 6), _values(dtype, 8, 4, 3, seed=2)
+    x, w = sample_values(dtype, 4, 6), sample_values(dtype, 8, 4, 3, seed=2)
     # Windows of 3 along 8 elements, of which the first and the last are padding.
     rows = shaped(4, 6).pad(((0, 0), (1, 1)))
     windows = ShapeTracker((*rows.views, View((8, 6, 4, 3), (0, 1, 8, 1))))
@@ -240,7 +246,7 @@ def convolution(dtype: DType) -> Subject:
     taps = np.stack([wide[:, k : k + 6] for k in range(3)], 2)
     expected = np.einsum("cik,ock->oi", taps, w.astype(np.float64))
     kernel = kernel_of(total(terms, 2, 3), 8, 6, 1, 1)
-    return Subject(kernel, [None, x, w], [_as(dtype, expected)])
+    return Subject(kernel, [None, x, w], [as_dtype(dtype, expected)])
 
 
 def large_product(dtype: DType) -> Subject:
@@ -250,62 +256,62 @@ def large_product(dtype: DType) -> Subject:
 
 def nested(dtype: DType) -> Subject:
     """out[i] = sum_j max_k x[i, j, k]: axes global 4, reduce 6, reduce 8."""
-    x = _values(dtype, 4, 6, 8)
-    return Subject(sum_of_maxima(dtype, 4, 6, 8), [None, x], [_as(dtype, x.max(2).sum(1))])
+    x = sample_values(dtype, 4, 6, 8)
+    return Subject(sum_of_maxima(dtype, 4, 6, 8), [None, x], [as_dtype(dtype, x.max(2).sum(1))])
 
 
 def nested_sums(dtype: DType) -> Subject:
     """out[i] = sum_j (sum_k x[i, j, k]) ** 2: axes global 4, reduce 6, reduce 8."""
-    x = _values(dtype, 4, 6, 8, limit=2)
+    x = sample_values(dtype, 4, 6, 8, limit=2)
     inner = total(load(1, dtype, (4, 6, 8)), 2)
     kernel = kernel_of(total(build.mul(inner, inner), 1), 4, 1, 1)
-    return Subject(kernel, [None, x], [_as(dtype, (x.sum(2) ** 2).sum(1))])
+    return Subject(kernel, [None, x], [as_dtype(dtype, (x.sum(2) ** 2).sum(1))])
 
 
 def sibling(dtype: DType) -> Subject:
     """out[i] = max_k x[i, k] - sum_k x[i, k] in one loop: axes global 6, reduce 16."""
-    x = _values(dtype, 6, 16)
+    x = sample_values(dtype, 6, 16)
     expected = x.max(1) - x.sum(1)
-    return Subject(maximum_minus_sum(dtype, 6, 16), [None, x], [_as(dtype, expected)])
+    return Subject(maximum_minus_sum(dtype, 6, 16), [None, x], [as_dtype(dtype, expected)])
 
 
 def two_lengths(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] - max_l y[i, l]: axes global 5, reduce 16, reduce 9."""
-    x, y = _values(dtype, 5, 16), _values(dtype, 5, 9, seed=2)
+    x, y = sample_values(dtype, 5, 16), sample_values(dtype, 5, 9, seed=2)
     value = build.sub(total(load(1, dtype, (5, 16)), 1), largest(load(2, dtype, (5, 9)), 1))
-    return Subject(kernel_of(value, 5, 1), [None, x, y], [_as(dtype, x.sum(1) - y.max(1))])
+    return Subject(kernel_of(value, 5, 1), [None, x, y], [as_dtype(dtype, x.sum(1) - y.max(1))])
 
 
 def softmax(dtype: DType) -> Subject:
     """out = e - sum(e) with e = x - max(x): axes global 4, global 8, reduce 8, reduce 8."""
-    x = _values(dtype, 4, 8)
+    x = sample_values(dtype, 4, 8)
     value = load(1, dtype, (4, 8))
     above = build.sub(value, largest(value, 1))
     kernel = kernel_of(build.sub(above, total(above, 1)), 4, 8)
     e = x - x.max(1, keepdims=True)
-    return Subject(kernel, [None, x], [_as(dtype, e - e.sum(1, keepdims=True))])
+    return Subject(kernel, [None, x], [as_dtype(dtype, e - e.sum(1, keepdims=True))])
 
 
 def reduce_outputs(dtype: DType) -> Subject:
     """out0 = row sums and out1 = row maxima: axes global 6, reduce 16."""
-    x = _values(dtype, 6, 16)
-    expected = [_as(dtype, x.sum(1)), _as(dtype, x.max(1))]
+    x = sample_values(dtype, 6, 16)
+    expected = [as_dtype(dtype, x.sum(1)), as_dtype(dtype, x.max(1))]
     return Subject(sum_and_maximum(dtype, 6, 16), [None, None, x], expected)
 
 
 def masked_sum(dtype: DType) -> Subject:
     """Row sums of a masked view: axes global 5, reduce 9."""
-    x = _values(dtype, 5, 6)
-    return Subject(padded_sum(dtype, 5, 6, 1, 2), [None, x], [_as(dtype, x.sum(1))])
+    x = sample_values(dtype, 5, 6)
+    return Subject(padded_sum(dtype, 5, 6, 1, 2), [None, x], [as_dtype(dtype, x.sum(1))])
 
 
 def chosen_sum(dtype: DType) -> Subject:
     """out[i] = sum_k (x[i, k] < 2 ? x[i, k] : 0): axes global 5, reduce 11."""
-    x = _values(dtype, 5, 11)
+    x = sample_values(dtype, 5, 11)
     value = load(1, dtype, (5, 11))
     kept = build.where(build.less(value, 2), value, build.const(dtype, 0))
     expected = np.where(x < 2, x, 0).sum(1)
-    return Subject(kernel_of(total(kept, 1), 5, 1), [None, x], [_as(dtype, expected)])
+    return Subject(kernel_of(total(kept, 1), 5, 1), [None, x], [as_dtype(dtype, expected)])
 
 
 def _sum_of(terms: Terms, dtype: DType) -> Subject:
@@ -314,62 +320,62 @@ def _sum_of(terms: Terms, dtype: DType) -> Subject:
     node = terms.term(load(1, dtype, x.shape))
     kernel = kernel_of(total(node, 1), 5, 1)
     expected = terms.expected(x).sum(1).astype(numpy_dtype(node.dtype))
-    return Subject(kernel, [None, _as(dtype, x)], [expected])
+    return Subject(kernel, [None, as_dtype(dtype, x)], [expected])
 
 
 def repeated_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[k], the same for every i: axes global 6, reduce 8."""
-    x = _values(dtype, 8)
+    x = sample_values(dtype, 8)
     kernel = reduced_view(Ops.ADD, dtype, shaped(1, 8).expand((6, 8)), 1)
-    return Subject(kernel, [None, x], [_as(dtype, np.full(6, x.sum()))])
+    return Subject(kernel, [None, x], [as_dtype(dtype, np.full(6, x.sum()))])
 
 
 def repeated_nested(dtype: DType) -> Subject:
     """out[i] = sum_j y[i, j] * sum_k x[k], x repeated: axes global 4, reduce 6, reduce 8."""
-    x, y = _values(dtype, 8), _values(dtype, 4, 6, seed=2)
+    x, y = sample_values(dtype, 8), sample_values(dtype, 4, 6, seed=2)
     inner = total(load(1, dtype, shaped(1, 1, 8).expand((4, 6, 8))), 2)
     terms = build.mul(load(2, dtype, (4, 6, 1)), inner)
     kernel = kernel_of(total(terms, 1), 4, 1, 1)
-    return Subject(kernel, [None, x, y], [_as(dtype, y.sum(1) * x.sum())])
+    return Subject(kernel, [None, x, y], [as_dtype(dtype, y.sum(1) * x.sum())])
 
 
 def shifted_sum(dtype: DType) -> Subject:
     """out[i] = sum_k (x[i, k] + 1), terms that are not 0 where x is: axes global 5, reduce 11."""
-    x = _values(dtype, 5, 11)
+    x = sample_values(dtype, 5, 11)
     value = build.add(load(1, dtype, (5, 11)), 1)
     kernel = kernel_of(total(value, 1), 5, 1)
-    return Subject(kernel, [None, x], [_as(dtype, (x + 1).sum(1))])
+    return Subject(kernel, [None, x], [as_dtype(dtype, (x + 1).sum(1))])
 
 
 def scaled_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] * s[i]: axes global 5, reduce 11. s may be infinite in a float."""
-    x, s = _values(dtype, 5, 11), _values(dtype, 5, seed=2)
+    x, s = sample_values(dtype, 5, 11), sample_values(dtype, 5, seed=2)
     # Past the end of x a padded loop would find 0 * s, which is NaN for an infinite s.
     value = build.mul(load(1, dtype, (5, 11)), load(2, dtype, (5, 1)))
     kernel = kernel_of(total(value, 1), 5, 1)
-    return Subject(kernel, [None, x, s], [_as(dtype, x.sum(1) * s)])
+    return Subject(kernel, [None, x, s], [as_dtype(dtype, x.sum(1) * s)])
 
 
 def sum_in_place(dtype: DType) -> Subject:
     """out[i] += sum_k x[i, k]: axes global 6, reduce 16."""
-    old, x = _values(dtype, 6, seed=3), _values(dtype, 6, 16)
+    old, x = sample_values(dtype, 6, seed=3), sample_values(dtype, 6, 16)
     sums = total(load(1, dtype, (6, 16)), 1)
     kernel = kernel_of(build.add(load(0, dtype, (6, 1)), sums), 6, 1)
-    return Subject(kernel, [old, x], [_as(dtype, old + x.sum(1))])
+    return Subject(kernel, [old, x], [as_dtype(dtype, old + x.sum(1))])
 
 
 def square(dtype: DType) -> Subject:
     """out[i, j] = sum_k a[i, k] * a[j, k], two loads of a: axes global 8, global 8, reduce 8."""
-    a = _values(dtype, 8, 8)
+    a = sample_values(dtype, 8, 8)
     rows, columns = left(8, 8, 8), right(8, 8, 8, is_transposed=True)
     value = multiplied(load(1, dtype, rows), load(1, dtype, columns))
     kernel = kernel_of(value, 8, 8, 1)
-    return Subject(kernel, [None, a], [_as(dtype, a @ a.T)])
+    return Subject(kernel, [None, a], [as_dtype(dtype, a @ a.T)])
 
 
 def gathered_product(dtype: DType) -> Subject:
     """out[i, j] = sum_k a[p[i], k] * b[k, j]: axes global 4, global 6, reduce 8."""
-    a, b = _values(dtype, 5, 8), _values(dtype, 8, 6, seed=2)
+    a, b = sample_values(dtype, 5, 8), sample_values(dtype, 8, 6, seed=2)
     places = np.array([4, 0, 2, 2], np.int32)
     sizes = (4, 6, 5, 8)
     index = gathers.repeated_load(2, dtypes.int32, (0,), *sizes)
@@ -378,33 +384,33 @@ def gathered_product(dtype: DType) -> Subject:
     )
     columns = shaped(8, 6).permute((1, 0)).reshape((1, 6, 1, 8)).expand((4, 6, 1, 8))
     kernel = kernel_of(multiplied(rows, load(3, dtype, columns), 3), 4, 6, 1, 1)
-    return Subject(kernel, [None, a, places, b], [_as(dtype, a[places] @ b)])
+    return Subject(kernel, [None, a, places, b], [as_dtype(dtype, a[places] @ b)])
 
 
 def symbolic_row_sums(dtype: DType) -> Subject:
     """out[i] = sum_k x[i, k] for i < n: axes global n, reduce 8."""
     extent, value = build.variable("n", 1, 16), 13
-    old, x = _values(dtype, 16, seed=3), _values(dtype, 16, 8)
+    old, x = sample_values(dtype, 16, seed=3), sample_values(dtype, 16, 8)
     kernel = reduction(Ops.ADD, dtype, (extent, 8), 1)
     expected = old.copy()
     expected[:value] = x[:value].sum(1)
-    return Subject(kernel, [old, x], [_as(dtype, expected)], {"n": value})
+    return Subject(kernel, [old, x], [as_dtype(dtype, expected)], {"n": value})
 
 
 def symbolic_columns(dtype: DType) -> Subject:
     """out[i] = sum_k x[k, i] for k < n: axes global 8, reduce n."""
     extent, value = build.variable("n", 1, 16), 5
-    x = _values(dtype, 16, 8)
+    x = sample_values(dtype, 16, 8)
     kernel = reduction(Ops.ADD, dtype, (extent, 8), 0)
-    return Subject(kernel, [None, x], [_as(dtype, x[:value].sum(0))], {"n": value})
+    return Subject(kernel, [None, x], [as_dtype(dtype, x[:value].sum(0))], {"n": value})
 
 
 def symbolic_repeated(dtype: DType) -> Subject:
     """out[i] = sum_k x[k] for k < n, the same for every i: axes global 6, reduce n."""
     extent, value = build.variable("n", 1, 16), 9
-    x = _values(dtype, 16)
+    x = sample_values(dtype, 16)
     kernel = reduced_view(Ops.ADD, dtype, shaped(1, extent).expand((6, extent)), 1)
-    return Subject(kernel, [None, x], [_as(dtype, np.full(6, x[:value].sum()))], {"n": value})
+    return Subject(kernel, [None, x], [as_dtype(dtype, np.full(6, x[:value].sum()))], {"n": value})
 
 
 _NAMED: dict[str, Form] = {

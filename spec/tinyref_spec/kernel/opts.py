@@ -24,21 +24,25 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
 from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel.chosen_kernels import CHOSEN_FORMS
 from tinyref_spec.kernel.opt_kernels import FORMS, Subject
 from tinyref_spec.kernel.opt_legal import LEGAL, Legal
 from tinyref_spec.kernel.opt_refused import REFUSED, Refused
 from tinyref_spec.measure import run_exact
 
 EXACT = Ulp(0).sentence
+_FORMS = {**FORMS, **CHOSEN_FORMS}
 
 
-def _dtype(name: str) -> DType:
+def dtype_named(name: str) -> DType:
+    """The type of this name."""
     return next(dtype for dtype in dtypes.all if dtype.name == name)
 
 
 @functools.lru_cache(maxsize=16)
-def _subject(form: str, dtype: str) -> Subject:
-    return FORMS[form](_dtype(dtype))
+def subject_of(form: str, dtype: str) -> Subject:
+    """The kernel of a form in a type."""
+    return _FORMS[form](dtype_named(dtype))
 
 
 def _computes(
@@ -81,7 +85,7 @@ def legal_use(
     legal: Legal, text: str, axes: str, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """The list `text` is accepted, gives a plan of `axes`, and keeps the value of the kernel."""
-    subject = _subject(legal.kernel, legal.dtype)
+    subject = subject_of(legal.kernel, legal.dtype)
     opts = parse_opts(text)
     try:
         plan = Plan.of(subject.kernel, device.capabilities).apply_all(opts)
@@ -95,7 +99,7 @@ def legal_use(
 
 def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The refusal names its reason, and the plan from before it is as good as it was."""
-    subject = _subject(refused.kernel, refused.dtype)
+    subject = subject_of(refused.kernel, refused.dtype)
     capabilities = refused.change(device.capabilities)
     before = parse_opts(refused.before)
     try:
@@ -130,7 +134,7 @@ def _slug(text: str) -> str:
     return kept.replace(" ", ".")
 
 
-def _features(text: str) -> frozenset[str]:
+def features_of(text: str) -> frozenset[str]:
     """What a device must declare before a list of optimisations can be legal on it."""
     return frozenset(opt.spec.feature for opt in parse_opts(text) if opt.spec.feature)
 
@@ -144,18 +148,18 @@ def _ops_of(legal: Legal) -> list[OptOp]:
 def _legal_row(legal: Legal) -> Row:
     ops = _ops_of(legal)
     sentence = (FORMS[legal.kernel].__doc__ or "").partition("\n")[0]
-    features = frozenset[str]().union(*(_features(text) for text, _ in legal.uses))
+    features = frozenset[str]().union(*(features_of(text) for text, _ in legal.uses))
     checks = [
         Check(
             f":{_slug(text)}",
             functools.partial(legal_use, legal, text, axes),
             # Lists of several are worth their time; of the others one is enough for a quick run.
             number > 0 and len(parse_opts(text)) == 1,
-            needs=kernel_needs(features=_features(text)),
+            needs=kernel_needs(features=features_of(text)),
         )
         for number, (text, axes) in enumerate(legal.uses)
     ]
-    common = features.intersection(*(_features(text) for text, _ in legal.uses))
+    common = features.intersection(*(features_of(text) for text, _ in legal.uses))
     row = make_row(
         f"kernel.opt.{legal.name}",
         f"{legal.uses[0][0]}: {sentence}",
@@ -164,7 +168,7 @@ def _legal_row(legal: Legal) -> Row:
         legal.op.value if legal.op is not None else "OPTS",
         legal.dtype,
         EXACT,
-        kernel_needs(_dtype(legal.dtype), features=common),
+        kernel_needs(dtype_named(legal.dtype), features=common),
         lambda: checks,
     )
     return dataclasses.replace(row, specials=legal.uses)
@@ -180,7 +184,7 @@ def _refused_row(refused: Refused) -> Row:
         refused.op.value,
         refused.dtype,
         EXACT,
-        kernel_needs(_dtype(refused.dtype), features=refused.features),
+        kernel_needs(dtype_named(refused.dtype), features=refused.features),
         lambda: [check],
     )
     return dataclasses.replace(row, specials=((refused.opt, f"refused: {refused.reason}"),))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tinyref_spec.case import Row
 from tinyref_spec.kernel import (
+    chosen,
     features,
     forms,
     gathers,
@@ -38,6 +39,7 @@ def rows() -> Iterator[Row]:
     yield from limits.rows()
     yield from tiles.rows()
     yield from opts.rows()
+    yield from chosen.rows()
     yield from opt_tiles.rows()
     yield from features.rows()
     yield from regressions.rows()

@@ -94,6 +94,51 @@ def _computed_sizes(jit: int, case_id: str, device: DeviceUnderTest) -> Measurem
         return judge_pairs(pairs())
 
 
+def _narrowed_sizes(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A number that may be larger than the axis that it cuts, from above and from below."""
+    from tinyref import Tensor, TinyJit, Variable
+    from tinyref.uops.node import UOp
+
+    whole = integers(3, 8)
+    x = Tensor(whole, device=device.name).realize()
+    n = Variable("n", 0, 12)
+
+    @TinyJit
+    def parts(size: UOp) -> list[Tensor]:
+        return [x[:, :size].sum(1), x[:, size - 2 : size] * 2, x[:, 8 - size :].max(1)]
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        for size in (5, 2, 8, 3, 7):
+            wanted = [
+                whole[:, :size].sum(1),
+                whole[:, size - 2 : size] * 2,
+                whole[:, 8 - size :].max(1),
+            ]
+            for number, found in enumerate(parts(n.bind(size))):
+                yield f"part {number} for n = {size}", found.numpy(), wanted[number]
+
+    with Context(JIT=jit):
+        return judge_pairs(pairs())
+
+
+def _reshaped_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Shapes that have as many elements for the number that is bound, and not for every number."""
+    from tinyref import Tensor, Variable
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        for rows in (4, 1, 6):
+            whole = integers(rows, 3)
+            x = Tensor(whole, device=device.name).realize()
+            shown = x.reshape(Variable("n", 1, 6).bind(rows), 3)
+            yield f"{rows} rows", (shown + 1).reshape(rows, 3).numpy(), whole + 1
+            turned = shown.permute(1, 0).reshape(rows, 3)
+            yield f"{rows} turned rows", turned.numpy(), whole.T.reshape(rows, 3)
+            flat = (shown * 2).reshape(3 * rows).flip(0)
+            yield f"{rows} rows in one", flat.numpy(), (whole * 2).reshape(-1)[::-1]
+
+    return judge_pairs(pairs())
+
+
 def _cache(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A cache is written at a symbolic position, and read up to it."""
     from tinyref import Tensor, TinyJit, Variable
@@ -278,6 +323,9 @@ def rows() -> Iterator[Row]:
                 Check("forms.replay", functools.partial(_symbolic, 1)),
                 Check("computed", functools.partial(_computed_sizes, 0)),
                 Check("computed.replay", functools.partial(_computed_sizes, 1)),
+                Check("narrowed", functools.partial(_narrowed_sizes, 0)),
+                Check("narrowed.replay", functools.partial(_narrowed_sizes, 1)),
+                Check("reshaped", _reshaped_sizes),
                 Check("cache", functools.partial(_cache, 0)),
                 Check("cache.replay", functools.partial(_cache, 1)),
             ],
