@@ -116,13 +116,15 @@ class Runner:
         self._unsettled: set[str] = set().union(*self._below.values()) & self._cases.keys()
         self._suppression = Suppression()
         self._tasks: deque[Task] = deque()
-        # It is read from the system each time that it is asked for.
+        # They are read from the system each time that they are asked for.
         self._memory = settings.memory_bytes
+        self._jobs = settings.workers
         self._tries = Tries()
         self._batches = Batches()
         # The cases of batches that ended their worker, and how it ended.
         self._crashes: list[tuple[list[str], str]] = []
         self._stopped = False
+        self._next_show = 0.0
 
     def run(self) -> Outcome:
         """The outcome; lets `KeyboardInterrupt` out, with all that was measured in the journal."""
@@ -317,7 +319,7 @@ class Runner:
             if any(worker.task.is_alone for worker in self._supervisor.busy if worker.task):
                 return
             if not idle:
-                self._supervisor.grow(len(self._tasks), self.settings.workers)
+                self._supervisor.grow(len(self._tasks), self._jobs)
                 return
             task = self._next_task(idle[-1])
             if task is None:
@@ -381,9 +383,15 @@ class Runner:
             for case in self._cases.values()
             if not self.outcome.has(case.id, 1) and self._decide(case) is None
         )
-        self._time_left = TimeLeft(todo, self.settings.workers)
+        self._time_left = TimeLeft(todo, self._jobs)
 
     def _show(self, row: str) -> None:
+        """Tells the progress, a few times a second: to say what is left takes longer than a case."""
+        now = time.monotonic()
+        if now < self._next_show and self._has_work:
+            return
+        self._next_show = now + TICK_SECONDS
+        self._absorb()
         left = self._time_left.seconds()
         if left is not None:
             left = min(left, max(self._deadline - time.monotonic(), 0.0))
@@ -450,9 +458,11 @@ class Runner:
                 self._time_left.note(self._rung_of(message["end"]), seconds)
             worker.item = None
             worker.limit(Limits(math.inf, self._memory))
-            self._absorb()
+            if self.settings.fail_fast:
+                self._absorb()
             self._show(worker.task.row if worker.task else "")
         elif "row_done" in message:
+            self._absorb()
             worker.task = None
             worker.limit(UNLIMITED)
             self._settle(message["row_done"])
@@ -493,7 +503,7 @@ class Runner:
         # The sequences have the other half.
         trials = history.Trials(self._config(), self._cases, limits, seconds / 2, end)
         passing = []
-        for record in trials.alone(failing, self.settings.workers):
+        for record in trials.alone(failing, self._jobs):
             if _fails(record):
                 self.journal.append(record)
             else:
