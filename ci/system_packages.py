@@ -9,6 +9,7 @@ root, nothing is installed, and that is said. Nothing but the standard library i
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -72,8 +73,13 @@ def obstacle() -> str:
     return "" if os.getuid() == 0 else "it takes the rights of root"
 
 
-def main(base: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """The exit code: 1 where something that every run needs could not be installed."""
+    parser = argparse.ArgumentParser(
+        description="Installs system packages: those named here, and those of ci/devices.toml."
+    )
+    parser.add_argument("package", nargs="*", help="a name that apt-get knows")
+    base: list[str] = parser.parse_args(arguments).package
     rows = conform_row.read()
     if reason := obstacle():
         wanted = " ".join(sorted({*base, *(name for row in rows for name in row.apt)}))

@@ -150,3 +150,14 @@ def test_ci_installs_them_and_shows_what_is_unavailable() -> None:
     text = (ROOT / ".ci" / "run").read_text()
     assert "python3 ci/system_packages.py chromium python3-venv" in text
     assert "cat report/*/unavailable.txt" in text
+
+
+@pytest.mark.parametrize(("word", "code"), [("--help", 0), ("--hepl", 2)])
+def test_an_option_is_no_package(
+    system: ModuleType, monkeypatch: pytest.MonkeyPatch, word: str, code: int
+) -> None:
+    monkeypatch.setattr(system, "install", lambda *_: pytest.fail("something is installed"))
+    monkeypatch.setattr(system, "obstacle", lambda: "")
+    with pytest.raises(SystemExit) as left:
+        system.main([word])
+    assert left.value.code == code
