@@ -386,7 +386,7 @@ class Runner:
         self._time_left = TimeLeft(todo, self._jobs)
 
     def _show(self, row: str) -> None:
-        """Tells the progress, a few times a second: to say what is left takes longer than a case."""
+        """Tells the progress, now and then: to say what is left takes as long as a short case."""
         now = time.monotonic()
         if now < self._next_show and self._has_work:
             return

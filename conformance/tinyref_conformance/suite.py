@@ -1,8 +1,8 @@
 """The suite that is run: a catalogue module, `tinyref_spec.catalogue` unless a test names another.
 
 A catalogue has `rows(profile)` and `suite_hash()`; one may have `open_device(name)`, for what is no
-tinyref backend, `differences(name)`, the file of what such a one defines otherwise, and
-`clause_sentence(label)`.
+tinyref backend, `differences(name)`, the file of what such a one defines otherwise,
+`clause_sentence(label)`, and `find_row(id)`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,15 @@ class Suite:
     def rows(self, profile: Profile) -> Iterator[Row]:
         """Every row of the profile, in the order of the tables."""
         yield from self.module.rows(profile)
+
+    def rows_with(self, row_id: str, profile: Profile) -> dict[str, Row]:
+        """Rows by id, the named one among them: it alone where the catalogue can find it.
+
+        To list the cases of all rows takes as long as the start of a worker.
+        """
+        find = getattr(self.module, "find_row", None)
+        found = self.rows(profile) if find is None else [find(row_id)]
+        return {row.id: row for row in found}
 
     def hash(self) -> str:
         """A digest of the tables: two runs with the same one asked the same questions."""

@@ -81,7 +81,6 @@ class Worker:
         self._holds = journal.hold_as_worker(path)
         self.journal = journal.Appender(path)
         self._rows: dict[str, Row] = {}
-        self._later_rows = self.suite.rows(self.profile)
         self._device: Any = None
         self._health: Health | None = None
         self._passing_case: Case | None = None
@@ -245,10 +244,8 @@ class Worker:
         self._describe = describe
 
     def _row(self, row_id: str) -> Row:
-        # To list them all takes as long as a worker's start: a run of few cases needs the first.
-        while row_id not in self._rows:
-            row = next(self._later_rows)
-            self._rows[row.id] = row
+        if row_id not in self._rows:
+            self._rows |= self.suite.rows_with(row_id, self.profile)
         return self._rows[row_id]
 
     def _run(self, case: Case, attempt: int = 1) -> Record:

@@ -145,6 +145,8 @@ def test_honest_devices_reach_their_limits(name: str) -> None:
     assert failing(DeviceUnderTest(name), LIMITS) == {}
 
 
+@pytest.mark.long
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("device", "cases"),
     [

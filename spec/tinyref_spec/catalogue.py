@@ -80,10 +80,13 @@ def find(case_id: str) -> Case:
 
 def find_row(row_id: str) -> Row:
     """The row with this id, or the row of this case. Raises `UserError` for another id."""
-    for row in all_rows():
-        if row.id == row_id:
-            return row
-    return next(row for row in all_rows() if row.id == find(row_id).row)
+    found = _rows_by_id().get(row_id)
+    return _rows_by_id()[find(row_id).row] if found is None else found
+
+
+@functools.cache
+def _rows_by_id() -> dict[str, Row]:
+    return {row.id: row for row in all_rows()}
 
 
 def _advice(case_id: str) -> str:

@@ -54,6 +54,7 @@ def rungs(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.long
+@pytest.mark.sampled(3)
 def test_a_part_conforms_as_it_is_written(generated: tuple[str, Path]) -> None:
     _, folder = generated
     said = conform(folder, "--query", PART, "--jobs", "1")

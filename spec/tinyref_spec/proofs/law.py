@@ -150,7 +150,9 @@ def law(
             frozenset(constants.split()) | {name for name, _ in options},
             options,
         )
-        unknown = (made.flags | made.constants) - set(made.names)
+        stated = made.flags | made.constants
+        # To read the parameters of all of them is a good part of an import.
+        unknown = stated - set(made.names) if stated else stated
         if unknown or not made.sentence:
             raise UserError(f"law {made.label}: needs a docstring and has no leaf {unknown or ''}")
         laws.append(made)
