@@ -19,6 +19,7 @@ from tinyref.errors import UserError
 from tinyref.optimise.counters import Counters, flat
 from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.normal_form import OUTPUT
+from tinyref.optimise.opt import REUSED
 from tinyref.optimise.plan import (
     LANE_KINDS,
     Axis,
@@ -28,6 +29,7 @@ from tinyref.optimise.plan import (
     element_strides,
     number_of,
 )
+from tinyref.optimise.reused import Reused, reused_values
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild, sint
@@ -68,6 +70,9 @@ class Lowering:
                 self.counters[axis] = self.range(axis.extent, kind)
         self.positions = self.positions_of(self.counters)
         self.done: Done = {}
+        values = reused_values(plan.form) if REUSED in plan.packed else ()
+        self.reused = {node: value for value in values for node in (value.inner, value.outer)}
+        self.filled: dict[Reused, UOp] = {}
 
     # Counters
 
@@ -120,6 +125,8 @@ class Lowering:
     def _lowered(self, node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if node.op in (Ops.VIEW, Ops.STORE, Ops.SINK):
             return node
+        if node in self.reused:
+            return self._kept(node, self.reused[node])
         if self.plan.tile is not None and node is self.plan.tile.reduce:
             value = tile_value(self, self.plan.tile, self.done[node.src[0]])
             if value is not None:
@@ -135,7 +142,10 @@ class Lowering:
         return None
 
     def value_at(self, root: UOp, positions: tuple[UOp, ...]) -> UOp:
-        """The value of an AST node without reduces at other positions than those of the kernel."""
+        """The value of an AST node at other positions than those of the kernel.
+
+        They differ along axes on which no reduce in it depends.
+        """
         done: Done = {}
 
         def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -145,6 +155,8 @@ class Lowering:
                 return self._is_valid(node, positions, done)
             if node.op is Ops.IOTA:
                 return self._number(node, positions, done)
+            if node.op is Ops.REDUCE:
+                return self.done[node]
             return node if node.op is Ops.VIEW else None
 
         return rebuild(root, change, done)
@@ -278,6 +290,41 @@ class Lowering:
         added = [axis for axis in axes_of(node) - changes(node) if owners[axis] != OUTPUT]
         is_there = simplify(self._valid(added, TRUE, self.positions))
         return copied if _is_const(is_there, True) else build.where(is_there, copied, 0)
+
+    def _kept(self, node: UOp, value: Reused) -> UOp:
+        """A value that is needed again, from scratch memory with one for every position."""
+        axis = value.reduced if node is value.inner else value.output
+        if value not in self.filled:
+            self.filled[value] = self._fill(value)
+        return build.load(self._place_of(value, self.filled[value], self.positions[axis]))
+
+    def _fill(self, value: Reused) -> UOp:
+        """Scratch memory with what `value.inner` is at every position of its reduce."""
+        plan = self.plan
+        lanes = plan.lanes_of_reused(value)
+        count = number_of((plan.shape[value.reduced], *(axis.extent for axis in lanes)))
+        memory = self.define_local(value.inner.dtype, count)
+        filling = dict(self.counters)
+        loops = []
+        for axis in plan.axes:
+            if axis.target != value.reduced:
+                continue
+            is_loop = axis.kind is AxisKind.REDUCE
+            filling[axis] = self.range(axis.extent, AxisKind.LOOP if is_loop else AxisKind.UPCAST)
+            if is_loop:
+                loops.append(filling[axis])
+        positions = self.positions_of(filling)
+        element = self.value_at(value.inner, positions)
+        place = self._place_of(value, memory, positions[value.reduced])
+        return build.after(memory, build.store(place, element), *loops)
+
+    def _place_of(self, value: Reused, memory: UOp, position: UOp) -> UOp:
+        """The address of the element of a reused value at a position of its axis."""
+        lanes = self.plan.lanes_of_reused(value)
+        if lanes:
+            count = number_of(axis.extent for axis in lanes)
+            position = build.add(build.mul(position, count), flat(lanes, self.counters))
+        return build.index(memory, position)
 
     # Reduces
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tinyref import config
-from tinyref.optimise.opt import OPTS, Argument, Opt, OptOp, OptSpec
+from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, OptSpec
 from tinyref.optimise.plan import Plan
+from tinyref.optimise.reused import reused_values
 from tinyref.optimise.strides import accesses
 from tinyref.optimise.tile import exact_tiles
 
@@ -47,7 +48,9 @@ def _arguments(plan: Plan, spec: OptSpec, number: int) -> Iterable[int]:
     """What is tried of an optimisation on the axis `number`."""
     if spec.takes is Argument.AXIS:
         return [other for other in plan.of_kind(*spec.kinds) if number < other]
-    return sorted(parameter_slots(plan)) if spec.takes is Argument.SLOT else spec.amounts
+    if spec.takes is Argument.SLOT:
+        return sorted((*parameter_slots(plan), *([REUSED] if reused_values(plan.form) else [])))
+    return spec.amounts
 
 
 def _tiles(plan: Plan, op: OptOp) -> Iterator[Opt]:

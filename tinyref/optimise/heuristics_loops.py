@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import Axis, Plan, axes_of, number_of
+from tinyref.optimise.opt import REUSED, Opt, OptOp
+from tinyref.optimise.plan import Axis, Plan, axes_of, changes, number_of
+from tinyref.optimise.reused import reused_values
 from tinyref.optimise.strides import Access, accesses, reduce_axes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -34,6 +35,8 @@ PACK_BYTES = 32 * 1024
 LONG_CHAIN = 3
 CHAINS = 4
 HEAVY_WORK = 1 << 24
+# Computed anew, they take longer than what they give takes to be stored and loaded.
+DEAR = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
 # Waking threads takes as long as so much work, in elementary operations on elements.
 THREAD_WORK = 1 << 19
 
@@ -44,6 +47,7 @@ def optimised_for_loops(plan: Plan) -> Plan:
     plan = _with_packed_lanes(plan, natural.lanes) or _with_block(natural)
     plan = _with_mirrored_lanes(plan)
     plan = _with_reduce_lanes(plan)
+    plan = _with_reused_values(plan)
     plan = _with_short_loops(plan)
     return _with_threads(plan)
 
@@ -270,6 +274,16 @@ def _with_mirrored_lanes(plan: Plan) -> Plan:
     return plan
 
 
+def _with_reused_values(plan: Plan) -> Plan:
+    """What reduces compute at a high price and the outputs need again, kept in scratch memory."""
+    for value in reused_values(plan.form):
+        number = plan.number_along(value.output)
+        is_dear = any(node.op in DEAR for node in value.inner.toposort())
+        if is_dear and number is not None:
+            return plan.apply_if_legal(Opt(OptOp.PACK, number, REUSED))
+    return plan
+
+
 # --- short loops and threads ----------------------------------------------------------------------
 
 
@@ -295,9 +309,15 @@ def _with_threads(plan: Plan) -> Plan:
         return plan
     for amount in range(threads, 1, -1):
         for number in plan.of_kind(AxisKind.GLOBAL):
-            if plan.axes[number].is_divisible(amount):
+            axis = plan.axes[number]
+            if axis.is_divisible(amount) and _is_shared_out(plan, axis):
                 return plan.apply_if_legal(Opt(OptOp.THREAD, number, amount))
     return plan
+
+
+def _is_shared_out(plan: Plan, axis: Axis) -> bool:
+    """Whether threads along `axis` reduce different things: else each would reduce all of it."""
+    return all(axis.target in changes(node) for node, _ in reduce_axes(plan))
 
 
 def _work(plan: Plan) -> int:

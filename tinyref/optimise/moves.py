@@ -14,7 +14,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.limits import limit_problem
-from tinyref.optimise.opt import MAX_UNROLL, MAX_UPCAST, KernelOptError, Opt, OptOp
+from tinyref.optimise.opt import MAX_UNROLL, MAX_UPCAST, REUSED, KernelOptError, Opt, OptOp
 from tinyref.optimise.padding import padding_problem
 from tinyref.optimise.plan import (
     ITEM_KINDS,
@@ -22,6 +22,7 @@ from tinyref.optimise.plan import (
     Plan,
     changes,
 )
+from tinyref.optimise.reused import reused_values
 from tinyref.optimise.tile import MAX_PADDING, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg
@@ -212,6 +213,9 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
     problem = _padding_limit_problem(plan, axis, padded)
     if problem:
         return problem
+    for value in reused_values(plan.form) if REUSED in plan.packed else ():
+        if axis.target in (value.reduced, value.output):
+            return f"axis {opt.axis} is one of a value in scratch memory"
     for reduce in plan.reduces_over(axis.target):
         problem = padding_problem(reduce, axis.target)
         if problem:
@@ -276,11 +280,13 @@ def _pack(plan: Plan, opt: Opt) -> Plan | str:
     problem = _kind_problem(plan, opt)
     if problem:
         return problem
+    if opt.arg in plan.packed:
+        return f"slot {opt.arg} is packed already"
+    if opt.arg == REUSED:
+        return _pack_reused(plan, opt)
     loads = plan.loads_of(opt.arg)
     if len(loads) != 1:
         return f"{len(loads)} loads of slot {opt.arg}: accepted is one"
-    if opt.arg in plan.packed:
-        return f"slot {opt.arg} is packed already"
     (load,) = loads
     if any(slot_of(store) == opt.arg for store in plan.form.ast.src):
         return f"the kernel writes to slot {opt.arg}"
@@ -294,6 +300,18 @@ def _pack(plan: Plan, opt: Opt) -> Plan | str:
     if not all(isinstance(axis.extent, int) for axis in inside):
         return f"the loads of slot {opt.arg} go over a symbolic extent"
     return replace(plan, packed=(*plan.packed, opt.arg))
+
+
+def _pack_reused(plan: Plan, opt: Opt) -> Plan | str:
+    """Scratch memory holds what reduces go over and the outputs along `opt.axis` need again."""
+    values = reused_values(plan.form)
+    target = plan.axes[opt.axis].target
+    if target not in {value.output for value in values}:
+        return f"no value of a reduce is needed again along axis {opt.axis}"
+    for value in values:
+        if plan.is_padded(value.reduced) or plan.is_padded(value.output):
+            return "an axis of a value that is needed again is padded"
+    return replace(plan, packed=(*plan.packed, REUSED))
 
 
 MOVES: dict[OptOp, Move] = {

@@ -12,6 +12,8 @@ from tinyref.uops.payload import AxisKind
 
 MAX_UPCAST = 16
 MAX_UNROLL = 32
+# As the slot of a PACK: no buffer, but the values that a reduce computes and the outputs reuse.
+REUSED = -1
 
 
 class OptOp(Enum):
@@ -40,7 +42,7 @@ class Argument(Enum):
     AMOUNT = "how many positions are cut off the axis"
     MULTIPLE = "what the size of the axis becomes a multiple of"
     AXIS = "the number of another axis"
-    SLOT = "the slot of a buffer"
+    SLOT = "the slot of a buffer, or -1 for what reduces compute and the outputs reuse"
     TILE = "the number of a matrix tile of the device, -1 for any; `axis` is a choice of axes"
     NOTHING = "nothing, as `axis`"
 
@@ -147,9 +149,10 @@ OPTS: dict[OptOp, OptSpec] = {
     ),
     OptOp.PACK: OptSpec(
         "copies what the loads of slot `arg` touch inside the loop over `axis` to scratch memory "
-        "first",
+        "first; of slot -1, computes there what a reduce goes over and the outputs along `axis` "
+        "need again",
         "no scratch memory; elements that are used once; written buffers; not in a reduce; "
-        "positions that the kernel computes",
+        "positions that the kernel computes; no value that is needed again; a padded axis",
         Argument.SLOT,
         (AxisKind.GLOBAL,),
         feature="scratch",

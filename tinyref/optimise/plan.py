@@ -17,7 +17,8 @@ from tinyref.algebra.symbolic import describe
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
 from tinyref.optimise.normal_form import OUTPUT, NormalForm, normal_form
-from tinyref.optimise.opt import Opt, OptOp, checked_opts, opts_text
+from tinyref.optimise.opt import REUSED, Opt, OptOp, checked_opts, opts_text
+from tinyref.optimise.reused import Reused, reused_values
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
@@ -83,8 +84,8 @@ class Plan:
     """A kernel and its axes, in `KIND_ORDER`.
 
     opts: what was applied. uses_groups: False after NOLOCALS. packed: the slots of the buffers
-    whose elements are copied into scratch memory before they are used again and again. tile: the
-    matrix tile, if there is one.
+    whose elements are copied into scratch memory before they are used again and again, and
+    `REUSED`. tile: the matrix tile, if there is one.
     """
 
     form: NormalForm
@@ -268,10 +269,23 @@ class Plan:
             lanes = number_of(axis.extent for axis in self.axes_of(node, *LANE_KINDS))
             total += self.group_size * lanes * node.dtype.itemsize
         for slot in self.packed:
+            if slot == REUSED:
+                total += sum(map(self._bytes_reused, reused_values(self.form)))
+                continue
             (load,) = self.loads_of(slot)
             inside = self.axes_of(load, AxisKind.REDUCE, *LANE_KINDS)
             total += number_of(axis.extent for axis in inside) * load.dtype.itemsize
         return total + self._fragment_bytes()
+
+    def lanes_of_reused(self, value: Reused) -> list[Axis]:
+        """The lanes in each of which a value that is reused is another one."""
+        lanes = self.axes_of(value.inner, *LANE_KINDS)
+        return [axis for axis in lanes if axis.target != value.reduced]
+
+    def _bytes_reused(self, value: Reused) -> int:
+        lanes = self.lanes_of_reused(value)
+        elements = number_of((self.shape[value.reduced], *(axis.extent for axis in lanes)))
+        return elements * value.inner.dtype.itemsize
 
     def _fragment_bytes(self) -> int:
         """The local memory for the fragments of a tile that is computed from there."""

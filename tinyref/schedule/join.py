@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.symbolic import product
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
@@ -21,6 +22,8 @@ from tinyref.views.shape_tracker import ShapeTracker
 
 # Joining works through both kernels, so what is joined time and again must stay short.
 MAX_JOINED = 500
+# Elements of a row that is still in a small cache when it is read once more.
+MAX_ROW = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,39 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     memory = tuple(joiner.buffers)
     joined = Draft(root, memory, tuple(reads), first.outer, inner, names, lines, folded)
     return joined if _writes_in_place(joined) and _reduces_in_full(joined) else None
+
+
+def join_rows(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
+    """One kernel that reduces each row and then computes along it; None if there is none.
+
+    So a softmax finds the maximum and the sum of a row, and divides while the row is in the cache.
+    `second` has the axes that `first` reduces as its last, and it alone reads the results of
+    `first`, which are the same all along them. That pays where a kernel runs as loops, the last
+    axis innermost: what does not change along it is computed once.
+    """
+    row = product(first.inner)
+    if not first.inner or not isinstance(row, int) or row > MAX_ROW:
+        return None
+    if second.inner or first.folded or second.folded or second.outer != first.outer + first.inner:
+        return None
+    read = {buffer for draft in (first, second) for buffer in _buffers_read(draft)}
+    # In place, a row that is written must not be reduced once more.
+    if not dropped.issuperset(first.written_buffers) or read & set(second.written_buffers):
+        return None
+    if len(first.root.toposort()) + len(second.root.toposort()) > MAX_JOINED:
+        return None
+    joiner = _Joiner([*second.written_buffers], dropped, 0, 0)
+    results = dict(zip(first.written_buffers, joiner.rewrite(first, {}), strict=True))
+    root = build.sink(*joiner.rewrite(second, results))
+    if joiner.is_impossible:
+        return None
+    reads = (
+        *first.reads,
+        *(each for each in second.reads if each.location.buffer not in results),
+    )
+    names = tuple(dict.fromkeys((*first.names, *second.names)))
+    lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
+    return Draft(root, tuple(joiner.buffers), reads, second.outer, (), names, lines)
 
 
 class _Joiner:
@@ -150,6 +186,10 @@ def _buffer_of_load(node: UOp, draft: Draft) -> UOp | None:
         return None
     memory = node.src[0].src[0]
     return draft.buffers[memory.arg.slot] if isinstance(memory.arg, SlotArg) else None
+
+
+def _buffers_read(draft: Draft) -> set[UOp]:
+    return {read.location.buffer for read in draft.reads}
 
 
 def _reduces_in_full(draft: Draft) -> bool:

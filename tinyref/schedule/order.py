@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tinyref.algebra.symbolic import product
@@ -13,10 +13,12 @@ from tinyref.lazy.shape import describe_shape, shape_of
 from tinyref.optimise.merge_axes import merge_axes
 from tinyref.schedule.hazards import CycleError, Versions
 from tinyref.schedule.items import CopyItem, Item, KernelItem
-from tinyref.schedule.join import Draft, join
+from tinyref.schedule.join import Draft, join, join_rows
 from tinyref.schedule.kernel_ast import Location
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
+
+Joining = Callable[[Draft, Draft, set[UOp]], Draft | None]
 
 # Kernels that only share what they read are joined up to so many outputs: each output is a stream
 # of stores of its own.
@@ -98,6 +100,7 @@ class Ordering:
         order = self._topological()
         self._find_levels(order)
         self._join_side_by_side(order)
+        self._join_rows(self._topological())
         return [self.tasks[number].item(self.owners) for number in self._topological()]
 
     # --- dependencies ---------------------------------------------------------------------------
@@ -149,7 +152,20 @@ class Ordering:
 
     # --- joining --------------------------------------------------------------------------------
 
-    def _join_one_into(self, number: int) -> bool:
+    def _join_rows(self, order: Sequence[int]) -> None:
+        """Joins what reduces rows with what computes along them, where kernels run as loops.
+
+        Last, so that such a kernel takes in nothing that each of its loops would compute anew.
+        """
+        self._find_levels(order)
+        for number in order:
+            task = self.tasks.get(number)
+            if task is None or not task.device or Device[task.device].capabilities.has_grid:
+                continue
+            while self._join_one_into(number, join_rows):
+                pass
+
+    def _join_one_into(self, number: int, join: Joining = join) -> bool:
         """Joins `number` with one task that it reads from; False if there is none."""
         second = self.tasks.get(number)
         if second is None or second.draft is None:

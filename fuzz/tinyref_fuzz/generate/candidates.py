@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tinyref.optimise.opt import OPTS, Argument, Opt, OptOp
+from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp
 from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, changes, number_of
+from tinyref.optimise.reused import reused_values
 from tinyref.optimise.tile import TileMode
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
@@ -110,7 +111,8 @@ def draw(plan: Plan, tape: Tape, slots: int, weights: dict[OptOp, float]) -> Opt
     if takes is Argument.AXIS:
         return Opt(op, axis, tape.pick(axes[op]))
     if takes is Argument.SLOT:
-        return Opt(op, axis, tape.below(slots))
+        reused = reused_values(plan.form)
+        return Opt(op, axis, REUSED if reused and tape.below(2) else tape.below(slots))
     return Opt(op, axis, amount(op, plan.axes[axis], tape))
 
 

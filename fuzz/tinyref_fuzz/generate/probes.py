@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.opt import REUSED, Opt, OptOp
 from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan
+from tinyref.optimise.reused import reused_values
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg
@@ -138,6 +139,7 @@ def _tiles(plan: Plan) -> list[int]:
 def _packs(plan: Plan) -> Iterator[Opt]:
     """Each copy into scratch memory that `plan` accepts."""
     slots = {node.arg.slot for node in plan.nodes if isinstance(node.arg, SlotArg)}
+    slots |= {REUSED} if reused_values(plan.form) else set()
     for axis in plan.of_kind(AxisKind.GLOBAL):
         for slot in sorted(slots):
             opt = Opt(OptOp.PACK, axis, slot)

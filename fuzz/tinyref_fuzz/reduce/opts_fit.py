@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tinyref.device import Capabilities
-from tinyref.optimise.opt import Argument, Opt
+from tinyref.optimise.opt import REUSED, Argument, Opt
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref_spec.kernel_case import Opts
@@ -42,7 +42,8 @@ def _near(opt: Opt) -> Iterator[Opt]:
     if takes in (Argument.AMOUNT, Argument.MULTIPLE):
         amounts += [less for less in (2, 3, 4) if less < opt.arg]
         amounts += [0] if opt.spec.may_be_whole and opt.arg else []
-    others = range(opt.arg, -1, -1) if takes in (Argument.AXIS, Argument.SLOT) else amounts
+    is_number = takes in (Argument.AXIS, Argument.SLOT) and opt.arg != REUSED
+    others = range(opt.arg, -1, -1) if is_number else amounts
     for arg in others:
         # An axis comes back where nothing consumes it any more.
         for axis in (*range(opt.axis, -1, -1), opt.axis + 1, opt.axis + 2):

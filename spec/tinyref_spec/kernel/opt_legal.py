@@ -511,6 +511,31 @@ _PACK = (
         ),
     ),
     Legal("pack.nested", "repeated_nested", (("PACK(0, 1)", "global 4, reduce 6, reduce 8"),)),
+    # What the sum goes over, and the outputs along axis 1 need again.
+    Legal(
+        "pack.reused",
+        "softmax",
+        (
+            ("PACK(1, -1)", "global 4, global 8, reduce 8, reduce 8"),
+            ("SWAP(0, 1) PACK(0, -1)", "global 8, global 4, reduce 8, reduce 8"),
+            ("PACK(1, -1) UPCAST(0, 2)", "global 2, global 8, reduce 8, reduce 8, upcast 2"),
+            (
+                "UPCAST(1, 4) UNROLL(3, 2) PACK(1, -1)",
+                "global 4, global 2, reduce 8, reduce 4, unroll 2, upcast 4",
+            ),
+            (
+                "PACK(1, -1) UPCAST(1, 2) UPCAST(0, 4) UNROLL(2, 0)",
+                "global 4, reduce 8, unroll 8, upcast 2, upcast 4",
+            ),
+        ),
+        "float32",
+    ),
+    Legal(
+        "pack.reused.int16",
+        "softmax",
+        (("PACK(1, -1)", "global 4, global 8, reduce 8, reduce 8"),),
+        "int16",
+    ),
     Legal(
         "pack.lanes",
         "matmul",

@@ -1,0 +1,134 @@
+"""What reduces rows and what computes along them are one kernel, where kernels run as loops."""
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import dtypes
+from tinyref.schedule.join import MAX_ROW
+from tinyref.tensor import Tensor, Variable
+
+
+def rows(*shape, seed=1, dtype=np.float32):
+    drawn = np.random.default_rng(seed).integers(-4, 5, shape)
+    return drawn.astype(dtype)
+
+
+def count(*outputs):
+    return len(outputs[0].schedule(*outputs[1:]).kernels)
+
+
+def centred(x):
+    """Each element less the largest of its row, and less the sum of these."""
+    above = x - x.max(-1, keepdim=True)
+    return above - above.sum(-1, keepdim=True)
+
+
+def expected_of_centred(x):
+    above = x - x.max(-1, keepdims=True)
+    return above - above.sum(-1, keepdims=True, dtype=x.dtype)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 7), (5, 1), (3, 5), (4, 16), (2, 3, 33), (64, 100), (7,)]
+)
+def test_rows_of_any_shape(shape):
+    data = rows(*shape)
+    for name in ("CPU", "PYTHON"):
+        found = centred(Tensor(data, device=name)).numpy()
+        np.testing.assert_array_equal(found, expected_of_centred(data))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float16, np.float64])
+def test_rows_of_any_type(dtype):
+    data = rows(6, 12, dtype=dtype)
+    with np.errstate(over="ignore"):
+        expected = expected_of_centred(data)
+    above = Tensor(data, device="CPU")
+    above = above - above.max(-1, keepdim=True)
+    found = above - above.sum(-1, keepdim=True, dtype=above.dtype)
+    assert count(found) == 1
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_softmax_is_one_kernel_of_loops_and_two_of_a_grid():
+    data = np.log2(np.array([[1, 2, 4, 1], [3, 3, 1, 1]], np.float32)) * np.float32(np.log(2))
+    for name, kernels in (("CPU", 1), ("PYTHON", 2)):
+        found = Tensor(data, device=name).softmax(-1)
+        assert count(found) == kernels
+        want = np.array([[0.125, 0.25, 0.5, 0.125], [0.375, 0.375, 0.125, 0.125]])
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-6)
+
+
+def test_infinities_and_nans_stay_in_their_rows():
+    data = np.zeros((4, 8), np.float32)
+    data[0, 3], data[1, 2], data[2, :] = np.inf, np.nan, -np.inf
+    found = Tensor(data, device="CPU").softmax(-1)
+    assert count(found) == 1
+    is_nan = np.isnan(found.numpy())
+    assert is_nan[:3].all()
+    assert found.numpy()[3].tolist() == [0.125] * 8
+
+
+def test_a_column_is_no_row():
+    x = Tensor(rows(8, 16), device="CPU")
+    assert count(x - x.max(0, keepdim=True)) == 2
+
+
+def test_a_row_too_long_for_a_cache_is_read_by_two_kernels():
+    for length, kernels in ((MAX_ROW, 1), (MAX_ROW + 1, 2)):
+        x = Tensor(rows(1, length, dtype=np.int8), device="CPU")
+        assert count(x - x.max(-1, keepdim=True)) == kernels
+
+
+def test_what_others_read_is_stored():
+    data = rows(3, 8)
+    x = Tensor(data, device="CPU")
+    largest = x.max(-1, keepdim=True)
+    rest = x - largest
+    assert count(rest, largest) == 2
+    Tensor.realize(rest, largest)
+    np.testing.assert_array_equal(largest.numpy(), data.max(-1, keepdims=True))
+    np.testing.assert_array_equal(rest.numpy(), data - data.max(-1, keepdims=True))
+
+
+def test_a_row_that_is_overwritten_is_reduced_first():
+    """Had the kernel both, its loops would reduce what they have written."""
+    data = rows(3, 8)
+    x = Tensor(data, device="CPU").contiguous().realize()
+    x.assign(centred(x))
+    x.realize()
+    np.testing.assert_array_equal(x.numpy(), expected_of_centred(data))
+
+
+def test_products_are_not_computed_in_each_loop_over_a_row():
+    x, y = (Tensor(rows(8, 8, seed=seed), device="CPU") for seed in (1, 2))
+    assert count((x @ y).softmax(-1)) == 2
+
+
+def test_two_reduces_of_different_rows():
+    first, second = rows(4, 8, seed=1), rows(4, 8, seed=2)
+    x, y = Tensor(first, device="CPU"), Tensor(second, device="CPU")
+    found = x - y.max(-1, keepdim=True) * x.sum(-1, keepdim=True)
+    want = first - second.max(-1, keepdims=True) * first.sum(-1, keepdims=True)
+    assert count(found) == 1
+    np.testing.assert_array_equal(found.numpy(), want)
+
+
+def test_rows_of_a_symbolic_number():
+    data = rows(6, 8)
+    n = Variable("n", 1, 6).bind(4)
+    x = Tensor(data, device="CPU").realize()[:n]
+    found = centred(x).realize()
+    np.testing.assert_array_equal(found.numpy(), expected_of_centred(data[:4]))
+
+
+def test_gradients_of_a_norm():
+    data = rows(4, 8)
+    weights = rows(4, 8, seed=3)
+    found = []
+    for name in ("CPU", "PYTHON"):
+        x = Tensor(data, device=name, requires_grad=True)
+        (x.layernorm() * Tensor(weights, device=name)).sum().backward()
+        found.append(x.grad.numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
+    assert x.grad.dtype is dtypes.float32
