@@ -41,6 +41,9 @@ LOOPS_LEFT = {
     "multiplied": 1,
     "of_a_sum": 1,
     "by_a_maximum": 1,
+    # An index of 0 takes a whole row, not one element of it.
+    "padded_before": 1,
+    "padded_nowhere": 1,
 }
 
 
