@@ -93,8 +93,8 @@ def chained(size=1000):
     """A program of several kernels with intermediate results."""
     x = Tensor(np.arange(size, dtype=np.float32))
     for _ in range(5):
-        x = (x - x.mean()).contiguous()
-        x = (x + x.flip(0).contiguous() * 2) / 2
+        x = (x - x.mean()).contiguous() / 2
+        x = (x + 1).contiguous() - (x * 3).contiguous().flip(0)
         x = x.reshape(-1, 10).sum(1).reshape(-1, 1).expand(size // 10, 10).reshape(-1)
     return x
 
