@@ -42,6 +42,9 @@ class Failure:
 class Lane(Protocol):
     """The units of a lane, by name. Nothing is done of any of them before it runs."""
 
+    def begin(self, request: Request) -> None:
+        """Takes the device and the seed of a request, in the process that is to run units."""
+
     def names(self) -> Iterable[str]:
         """The names of all units, in their order."""
 
@@ -72,6 +75,9 @@ class Tests(Lane):
     def __init__(self, items: Sequence[Any], failures: list[str]) -> None:
         self._items = {item.nodeid: item for item in items}
         self._failures = failures
+
+    def begin(self, request: Request) -> None:
+        """Tests open their devices themselves."""
 
     def names(self) -> Iterable[str]:
         return list(self._items)
@@ -148,22 +154,25 @@ class CollectionError(Exception):
 class Conformance(Lane):
     """The cases of the quick suite that the device owes, lowest rung first."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self) -> None:
         suites = importlib.import_module("tinyref_conformance.suite")
         plans = importlib.import_module("tinyref_conformance.plan")
         cases = importlib.import_module("tinyref_spec.case")
         self._suite = suites.Suite()
         self._plan = plans.make_plan(self._suite, cases.Profile.QUICK)
         self._cases = {case.id: case for row in self._plan.rows for case in row.cases}
-        self._device_name = device
         self._device: Any = None
+
+    def begin(self, request: Request) -> None:
+        """Opens the device: drivers do not fork."""
+        self._device = self._suite.open_device(request.device)
 
     def names(self) -> Iterable[str]:
         return list(self._cases)
 
     def run(self, name: str) -> Failure | None:
         records = importlib.import_module("tinyref_conformance.records")
-        device, case = self._open(), self._cases[name]
+        device, case = self._device, self._cases[name]
         if case.needs.unmet(device.capabilities) is not None:
             return None
         started = time.perf_counter()
@@ -179,16 +188,10 @@ class Conformance(Lane):
             return Failure(symptom, f"{record.status.value}: {name}: {record.message}")
         return None
 
-    def _open(self) -> Any:
-        """The device, opened by the process that runs the first case: drivers do not fork."""
-        if self._device is None:
-            self._device = self._suite.open_device(self._device_name)
-        return self._device
-
 
 def conformance(request: Request, then: Then) -> None:
-    """The quick suite of conformance on the device."""
-    then(Conformance(request.device))
+    """The quick suite of conformance."""
+    then(Conformance())
 
 
 # --- the fuzzer ---------------------------------------------------------------------------------
@@ -197,21 +200,22 @@ def conformance(request: Request, then: Then) -> None:
 class Fuzz(Lane):
     """The numbered cases of a seed, kernels and tensor programs."""
 
-    def __init__(self, request: Request) -> None:
-        from tinyref_fuzz.mutants.trial import Trial
-
+    def __init__(self) -> None:
         for module in ("campaign.cases", "judge.judge", "programs.generator", "programs.judge"):
             importlib.import_module(f"tinyref_fuzz.{module}")
+
+    def begin(self, request: Request) -> None:
+        """The seed's cases on the device."""
+        from tinyref_fuzz.judge.judge import Judge
+        from tinyref_fuzz.mutants.trial import Trial
+
         self._trial = Trial(request, Reached(), lambda message: None)
-        self._judge: Any = None
+        self._judge = Judge(request.device)
 
     def names(self) -> Iterable[str]:
         return map(str, itertools.count())
 
     def run(self, name: str) -> Failure | None:
-        from tinyref_fuzz.judge.judge import Judge
-
-        self._judge = self._judge or Judge(self._trial.request.device)
         _, verdict = self._trial.judge_case(self._judge, int(name))
         if verdict.agrees:
             return None
@@ -222,7 +226,7 @@ class Fuzz(Lane):
 
 def fuzz(request: Request, then: Then) -> None:
     """The fuzzer's cases."""
-    then(Fuzz(request))
+    then(Fuzz())
 
 
 LANES: Mapping[str, Callable[[Request, Then], None]] = MappingProxyType(

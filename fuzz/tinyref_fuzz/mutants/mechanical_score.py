@@ -7,7 +7,7 @@ with by --resume. A lane counts where the healthy compiler passes it on that dev
 from __future__ import annotations
 
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from tinyref.workers.processes import (
     UNLIMITED,
     Cause,
     Death,
+    Limits,
     Message,
     Pool,
     describe_exit,
@@ -28,15 +29,25 @@ from tinyref_fuzz.mutants.mechanical import MechanicalMutant, all_mutants, sampl
 from tinyref_fuzz.mutants.mechanical_summary import KILLED, LIVES, Outcome, Summary
 from tinyref_fuzz.mutants.reach import Table
 from tinyref_fuzz.mutants.records import Run, Subject
-from tinyref_fuzz.mutants.score import FUZZES, HEALTHY, ScoreProcess, Scoring, Settings, Task
+from tinyref_fuzz.mutants.score import (
+    FUZZES,
+    HEALTHY,
+    MEMORY_BYTES,
+    ScoreProcess,
+    Scoring,
+    Settings,
+    Task,
+)
+from tinyref_fuzz.mutants.template import WALL_SECONDS
 
 SAMPLE = 600
 # A task that runs one unit without a mutant, and one that no fork can do.
 _CONFIRMS, _ALONE = "confirm", "alone"
-# Where so many mutants take a lane on a device, what its units reach is recorded first.
-MIN_RECORDED = 100
-# So many prepared processes wait for the next mutant of their lane and device.
-MAX_PREPARED = 4
+# What lives for so long in a lane on a device of which nothing is recorded waits for its record,
+# which costs about as much as one mutant that lives, and makes all further ones cheap.
+PROBED_SECONDS = 5.0
+# A device that fails more units than that without a mutant does not conform: no mutant counts.
+MAX_FAILING = 8
 # The one of the repository; another one shows that nothing was made for these 600.
 SEED = 18
 # Of the fuzzer's cases every so manieth is a tensor program.
@@ -79,10 +90,8 @@ def subject_of(mutant: MechanicalMutant, lane: str) -> Subject:
     """A mutant in a lane."""
     device = "PYTHON" if lane.endswith("tests") else device_of(mutant.module)
     name = mutant.name if lane == "fuzz" else f"{mutant.name}@{lane}"
-    # No kernel goes through the scheduler.
-    every = 1 if mutant.room == "schedule" else PROGRAM_EVERY
     return Subject(
-        *(name, mutant.operator, mutant.name, device, ()), lane=lane, program_every=every
+        *(name, mutant.operator, mutant.name, device, ()), lane=lane, program_every=PROGRAM_EVERY
     )
 
 
@@ -129,23 +138,13 @@ def _is_named(mutant: MechanicalMutant, word: str) -> bool:
 
 
 def subjects_of(mutants: Sequence[MechanicalMutant], lanes: Sequence[str]) -> list[Subject]:
-    """Each mutant in every lane; before the first of a lane and device that many take, its record.
-
-    There the healthy compiler says which units reach what. Elsewhere it runs what killed a mutant.
-    """
-    taken = Counter((lane, subject_of(each, lane).device) for each in mutants for lane in lanes)
-    found: dict[str, Subject] = {}
-    for mutant in mutants:
-        for lane in lanes:
-            subject = subject_of(mutant, lane)
-            if taken[lane, subject.device] >= MIN_RECORDED:
-                check = healthy(lane, subject.device)
-                found.setdefault(check.name, check)
-            found[subject.name] = subject
-    return list(found.values())
+    """Each mutant in every lane, then the healthy compiler in each lane and on each device."""
+    found = [subject_of(mutant, lane) for mutant in mutants for lane in lanes]
+    places = dict.fromkeys(place_of(subject) for subject in found)
+    return [*found, *(healthy(*place) for place in places)]
 
 
-# The lane and the device of a process that is prepared for them.
+# A lane and a device.
 Place = tuple[str, str]
 
 
@@ -183,7 +182,8 @@ class MechanicalScoring(Scoring):
         self.mutants = chosen.mutants()
         # Of a unit that is being confirmed, the mutants that it killed.
         self.unconfirmed: defaultdict[tuple[Place, str], list[Task]] = defaultdict(list)
-        self.prepared: dict[Place, ScoreProcess] = {}
+        # By lane.
+        self.prepared: dict[str, ScoreProcess] = {}
         self._scratch = tempfile.TemporaryDirectory(prefix="tinyref-reach-")
         super().__init__(subjects_of(self.mutants, chosen.lanes), settings, file, report)
 
@@ -213,8 +213,27 @@ class MechanicalScoring(Scoring):
         file = self.table_of(place)
         return file.is_file() and Table.load(file).code == self.code
 
-    def _is_recorded(self, place: Place) -> bool:
-        return any(not each.mutant and place_of(each) == place for each in self.chosen)
+    def _passing(self, place: Place) -> set[str]:
+        """The units that the healthy compiler passes, as far as that is known."""
+        if not self.passed[place] and self._has_table(place):
+            self.passed[place].update(Table.load(self.table_of(place)).names)
+        return self.passed[place]
+
+    def _check_of(self, place: Place) -> Run | None:
+        """What became of the healthy compiler in a lane and on a device."""
+        return self.runs.get((healthy(*place).name, self.settings.first))
+
+    def _does_not_conform(self, place: Place) -> bool:
+        check = self._check_of(place)
+        return check is not None and check.killed
+
+    def to_go(self) -> list[Task]:
+        """The mutants that had no turn; records are made where one lives, see `PROBED_SECONDS`."""
+        return [
+            task
+            for task in super().to_go()
+            if task.subject.mutant and not self._does_not_conform(place_of(task.subject))
+        ]
 
     # Processes
 
@@ -223,37 +242,27 @@ class MechanicalScoring(Scoring):
         free = [
             task
             for task in self.waiting
-            if _has_own_process(task) or self._is_free(place_of(task.subject), pool)
+            if _has_own_process(task) or self._is_free(task.subject.lane, pool)
         ]
         if free:
             self.waiting.remove(free[0])
         return free[0] if free else None
 
-    def _is_free(self, place: Place, pool: Pool[ScoreProcess]) -> bool:
-        process = self.prepared.get(place)
+    def _is_free(self, lane: str, pool: Pool[ScoreProcess]) -> bool:
+        process = self.prepared.get(lane)
         return process is None or process.task is None or process not in pool.workers
 
     def process_for(self, task: Task, pool: Pool[ScoreProcess], scratch: Path) -> ScoreProcess:
-        """That which is prepared for the lane and device; a new one where no fork can do it."""
+        """That which is prepared for the lane; a new one where no fork can do it."""
         if _has_own_process(task):
             return pool.start()
-        place = place_of(task.subject)
-        if self.prepared.get(place) not in pool.workers:
-            self.prepared.pop(place, None)
-            while len(self.prepared) >= MAX_PREPARED:
-                self._dismiss(pool)
+        lane = task.subject.lane
+        if self.prepared.get(lane) not in pool.workers:
             folder = tempfile.mkdtemp(dir=scratch)
-            self.prepared[place] = process = pool.start()
+            self.prepared[lane] = process = pool.start()
             request = {**super().request_of(task), "mutant": "", "folder": folder, "serves": True}
             process.send(request)
-        # The one that waits for longest is dismissed first.
-        self.prepared[place] = self.prepared.pop(place)
-        return self.prepared[place]
-
-    def _dismiss(self, pool: Pool[ScoreProcess]) -> None:
-        place = next(each for each, process in self.prepared.items() if process.task is None)
-        process = self.prepared.pop(place)
-        process.kill(Cause.DISMISSED)
+        return self.prepared[lane]
 
     def request_of(self, task: Task) -> dict[str, Any]:
         """Without the units that the healthy compiler fails; with what is recorded."""
@@ -261,13 +270,17 @@ class MechanicalScoring(Scoring):
         found = {**super().request_of(task), "code": self.code, "skip": sorted(self.failed[place])}
         found["by_units"] = task.what in (FUZZES, _ALONE)
         is_recording = not task.subject.mutant and task.what == FUZZES
-        if is_recording or (task.subject.mutant and self._has_table(place)):
+        has_table = bool(task.subject.mutant) and self._has_table(place)
+        if is_recording or has_table:
             found["table"] = str(self.table_of(place))
+        elif task.subject.mutant and self._check_of(place) is None:
+            found["probe"] = PROBED_SECONDS
         return {**found, "seconds": self.settings.seconds}
 
     def on_message(self, process: ScoreProcess, message: Message) -> None:
         """A fork has ended: its process waits for the next mutant."""
         if "ended" not in message or process.task is None:
+            process.limit(Limits(WALL_SECONDS, MEMORY_BYTES))
             return
         task = process.task
         if process.first("cold") is not None:
@@ -288,20 +301,43 @@ class MechanicalScoring(Scoring):
         if task.what == _CONFIRMS:
             self._confirm(process, task)
             return
-        super().end_process(process, death)
-        left_out = process.first("left_out") or {"left_out": []}
-        for words in left_out["left_out"]:
-            self.report(f"score: {task.subject.name}: fails without a mutant, left out: {words}")
         place, unit = place_of(task.subject), _unit_of(process)
-        run = self.runs.get((task.subject.name, task.seed))
-        if run is None or not run.killed or not unit or self._is_recorded(place):
+        if process.first("unfinished") is not None:
+            self._record_before(task)
             return
-        if unit not in self.passed[place]:
+        super().end_process(process, death)
+        run = self.runs.get((task.subject.name, task.seed))
+        if not task.subject.mutant and run is not None:
+            self._judge_record(process, run, place)
+        elif run is not None and run.killed and unit and unit not in self._passing(place):
             check = healthy(*place)
             self.waiting.appendleft(Task(check, task.seed, _CONFIRMS, {"units": [unit]}))
             # If it is taken back, it goes on with the unit after: those before have passed.
             extra = {**task.extra, "start": run.cases}
             self.unconfirmed[place, unit].append(replace(task, extra=extra))
+
+    def _record_before(self, task: Task) -> None:
+        """Records the lane on the device, then does the task with what is recorded."""
+        record = Task(healthy(*place_of(task.subject)), task.seed)
+        self.waiting.appendleft(replace(task, what=FUZZES))
+        if record in self.waiting:
+            self.waiting.remove(record)
+        if self._check_of(place_of(task.subject)) is None:
+            self.waiting.appendleft(record)
+
+    def _judge_record(self, process: ScoreProcess, run: Run, place: Place) -> None:
+        """Leaves out what fails without a mutant; a device where much does is no subject."""
+        failing = (process.first("left_out") or {"left_out": []})["left_out"]
+        for words in failing:
+            self.report(f"score: {run.subject}: fails without a mutant, left out: {words}")
+        if len(failing) <= MAX_FAILING:
+            return
+        detail = f"the device does not conform: {len(failing)} units fail without a mutant"
+        self.runs[run.subject, run.seed] = replace(run, killed=True, detail=detail)
+        self.report(f"score: {run.subject}: {detail}: no mutant counts there")
+        for each in [each for each in self.waiting if place_of(each.subject) == place]:
+            self.waiting.remove(each)
+        self._save()
 
     def _confirm(self, process: ScoreProcess, task: Task) -> None:
         place, (unit,) = place_of(task.subject), task.extra["units"]

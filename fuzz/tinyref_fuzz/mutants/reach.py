@@ -21,6 +21,7 @@ from tinyref_fuzz.mutants.blocks import Block, Marks
 
 if TYPE_CHECKING:
     from tinyref_fuzz.mutants.lanes import Lane
+    from tinyref_fuzz.mutants.trial import Request
 
 
 @dataclass
@@ -115,6 +116,7 @@ def in_turns(
 
 def record(
     lane: Lane,
+    request: Request,
     marks: Marks,
     table: Table,
     limit: float,
@@ -124,6 +126,7 @@ def record(
     from tinyref_fuzz.judge.caches import forget
     from tinyref_fuzz.mutants.trial import Clock
 
+    lane.begin(request)
     total = 0.0
     for number, name in enumerate(lane.names()):
         if total >= limit:

@@ -28,7 +28,7 @@ from tinyref_spec.kernel_case.files import read_json, write_text
 _MODULE = "tinyref_fuzz.mutants.trial"
 # A process that starts, or one case, may take so long; more is a hang.
 SILENCE_SECONDS = 60.0
-START_SECONDS = 240.0
+START_SECONDS = 600.0
 MEMORY_BYTES = 3 * 2**30
 # The kind of a subject without a fault, and how long it is fuzzed at most.
 HEALTHY = "healthy"

@@ -30,18 +30,20 @@ from tinyref_fuzz.mutants.reach import Table, in_turns, record
 from tinyref_fuzz.mutants.swap import can_be_late, plant_late
 from tinyref_fuzz.mutants.trial import Clock, Request
 
-# A unit that takes so long by the clock hangs.
+# A unit that takes so many seconds of the processor hangs, and one that waits for so long, which is
+# more: a machine that does other work too makes no kill.
 UNIT_SECONDS = 30.0
+WALL_SECONDS = 240.0
 # What a fork may hold.
 MEMORY_BYTES = 4 << 30
-_HUNG = 1
+_HUNG = (1, -signal.SIGPROF)
 _PR_SET_PDEATHSIG = 1
 
 Send = Callable[[Mapping[str, Any]], None]
 
 
 class Template:
-    """Serves the requests of one lane and device, each in a fork.
+    """Serves the requests of one lane, each in a fork, which opens the device.
 
     receive: the next request. send: to the parent; forks send on the same pipe, while the template
     waits for them.
@@ -85,7 +87,7 @@ class Template:
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(status)
-        self.send({"ended": True, "code": code, "hung": code == _HUNG})
+        self.send({"ended": True, "code": code, "hung": code in _HUNG})
 
     def _be_child(self, lane: Lane, request: Request, mutant: MechanicalMutant | None) -> None:
         os.setpgid(0, 0)
@@ -115,7 +117,7 @@ class Template:
         def beat(name: str, done: int) -> None:
             self.send({"at": done, "unit": name, **clock.read()})
 
-        record(lane, self.marks, table, limit, beat)
+        record(lane, request, self.marks, table, limit, beat)
         table.save(Path(request.table))
         left_out = [f"{name}: {detail}" for name, detail in table.failing.items()]
         count = len(table.names)
@@ -159,19 +161,26 @@ def block_of(mutant: MechanicalMutant) -> Block | None:
 def run_units(
     lane: Lane, names: Iterable[str], request: Request, reached: Reached, send: Send
 ) -> None:
-    """Runs units until one fails, the time of the fuzzer is up, or all have passed."""
+    """Runs units until one fails, the time of the fuzzer or a probe is up, or all have passed."""
+    lane.begin(request)
     clock = Clock()
     done = request.start
     is_limited = request.lane == "fuzz"
     for name in itertools.islice(names, request.start, None):
         if is_limited and clock.processor >= request.seconds:
             break
+        if request.probe and clock.processor >= request.probe:
+            send({"unfinished": done})
+            break
         done += 1
         if name in request.skip:
             continue
         send({"at": done - 1, "unit": name, **clock.read()})
-        faulthandler.dump_traceback_later(UNIT_SECONDS, exit=True, file=2)
+        faulthandler.dump_traceback_later(WALL_SECONDS, exit=True, file=2)
+        # The signal that it sends ends the process.
+        signal.setitimer(signal.ITIMER_PROF, UNIT_SECONDS)
         failure = lane.run(name)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         faulthandler.cancel_dump_traceback_later()
         if failure is not None:
             found = {"killed": done - 1, "unit": name, "detail": failure.detail[:400]}

@@ -52,7 +52,8 @@ class Request:
     serves: prepare the lane, and do each further request in a fork (`Template`). units: of the
     lane, where not all. table: where its `reach.Table` is, or is to be recorded by the healthy
     compiler; empty for none. by_units: the fuzzer's cases are units of a lane, none of which is
-    examined. code: the sources, as the table says.
+    examined. probe: the seconds after which a lane without a table is left unfinished; 0 for never.
+    code: the sources, as the table says.
     """
 
     mutant: str
@@ -72,6 +73,7 @@ class Request:
     units: tuple[str, ...] = ()
     table: str = ""
     by_units: bool = False
+    probe: float = 0.0
     code: str = ""
 
 
