@@ -13,6 +13,7 @@ from tinyref_fuzz.mutants.edit_class import (
     class_of,
     class_of_named,
     declared_class,
+    functions_of,
     parse_declarations,
     read_declarations,
 )
@@ -119,29 +120,106 @@ def test_what_the_table_says_of_functions(function, wanted):
     assert declared_class(f"{function}/operator/0") == wanted
 
 
-def functions_of(module: str) -> set[str]:
-    """The names of the functions of a module, with those of their classes."""
-    found: set[str] = set()
+OPTIONAL = """
+@rule("n", x)
+def f(a, b):
+    if a is None or b < 1:
+        return None
+    if not (a <= 2 and b):
+        return None
+    for each in b:
+        if each > 3:
+            return
+    if a > 4:
+        return a if b >= 5 else None
+    if a == 6:
+        return b
+    else:
+        return None
+def g(a, b):
+    if a < 7:
+        return a and b or a > 8
+    return False
+def h(a):
+    if a > 9:
+        return 9
+"""
+# An edit, the answer that is safe, and whether the edit only makes it more frequent.
+DECLINING = [
+    ("a is None or b < 1 -> True", "None", True),
+    ("a is None or b < 1 -> False", "None", False),
+    ("b < 1 -> False", "None", False),
+    ("a is None -> False", "None", False),
+    ("or -> and", "None", False),
+    ("is -> is not", "None", False),
+    ("1 -> 2", "None", True),
+    ("1 -> (0)", "None", False),
+    ("a <= 2 -> True", "None", False),
+    ("and -> or", "None", False),
+    ("<= -> <", "None", True),
+    ("<= -> >", "None", False),
+    ("2 -> (1)", "None", True),
+    ("not (a <= 2 and b) -> True", "None", True),
+    ("return None -> pass", "None", False),
+    ("each > 3 -> True", "None", True),
+    ("3 -> (2)", "None", True),
+    ("b >= 5 -> False", "None", True),
+    ("b >= 5 -> True", "None", False),
+    ("5 -> 6", "None", True),
+    # What comes after is another answer.
+    ("a > 4 -> False", "None", False),
+    ("a == 6 -> False", "None", True),
+    ("a == 6 -> (not (a == 6))", "None", False),
+    ("a < 7 -> False", "False", True),
+    ("a < 7 -> True", "False", False),
+    ("or -> and", "False", True),
+    ("8 -> 9", "False", True),
+    ("a and b -> False", "False", True),
+    ("a -> True", "False", False),
+    ("a < 7 -> False", "None", False),
+    ("a > 9 -> False", "None", True),
+    ("9 -> 10", "None", True),
+]
 
-    def visit(node: ast.AST, prefix: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            name = getattr(child, "name", None)
-            if isinstance(child, ast.FunctionDef | ast.ClassDef):
-                visit(child, f"{prefix}{name}.")
-                if isinstance(child, ast.FunctionDef):
-                    found.add(f"{prefix}{name}")
 
-    visit(ast.parse(source_of(f"tinyref.{module}")), "")
-    return found
+@pytest.mark.parametrize(("edit", "answer", "wanted"), DECLINING)
+def test_an_edit_that_only_makes_a_function_decline_more_often(edit, answer, wanted):
+    function = "g" if answer == "False" else "f"
+    function = "h" if "9" in edit and answer == "None" else function
+    declared = Declaration("m", "choice", "it is optional", (function,), declines=answer)
+    mutants = mutants_of("tinyref.m", OPTIONAL)
+    prefix = f"m/{function}/"
+    found = [
+        class_of(each, OPTIONAL, [declared])
+        for each in mutants
+        if each.describe() == edit and each.name.startswith(prefix)
+    ]
+    # Another function's answer is none of this one.
+    assert found or (edit, answer) == ("a < 7 -> False", "None")
+    assert ("choice" in found) is wanted
+
+
+def test_only_functions_with_the_decorator_decline():
+    declared = Declaration("m", "choice", "w", declines="None", decorator="rule")
+    mutants = {each.name: each for each in mutants_of("tinyref.m", OPTIONAL)}
+    last = [each for each in mutants.values() if each.describe() == "a > 9 -> False"]
+    first = [each for each in mutants.values() if each.describe() == "a == 6 -> False"]
+    assert {class_of(each, OPTIONAL, [declared]) for each in last} == {"value"}
+    assert {class_of(each, OPTIONAL, [declared]) for each in first} == {"choice"}
 
 
 def test_every_function_that_is_declared_exists_and_once():
     declarations = read_declarations()
-    named = [(each.module, name) for each in declarations for name in each.functions or ("",)]
+    named = [
+        (each.module, each.declines, name)
+        for each in declarations
+        for name in each.functions or ("",)
+    ]
     assert len(named) == len(set(named))
     for each in declarations:
         assert each.module.split(".")[0] in ROOMS
-        assert set(each.functions) <= functions_of(each.module), each.module
+        tree = ast.parse(source_of(f"tinyref.{each.module}"))
+        assert set(each.functions) <= {name for name, _ in functions_of(tree)}, each.module
     assert {each.edit_class for each in declarations} == set(EDIT_CLASSES)
 
 

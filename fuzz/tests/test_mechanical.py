@@ -14,6 +14,7 @@ import pytest
 import tinyref
 from tinyref.cli.entry import run as tinyref_command
 from tinyref.errors import UserError
+from tinyref.workers.processes import Cause, Death, Message
 from tinyref_fuzz.mutants import mechanical_score
 from tinyref_fuzz.mutants.lanes import LANES
 from tinyref_fuzz.mutants.mechanical import (
@@ -30,10 +31,12 @@ from tinyref_fuzz.mutants.mechanical import (
 )
 from tinyref_fuzz.mutants.mechanical_score import (
     DEVICES,
-    MIN_RECORDED,
+    MAX_FAILING,
+    PROBED_SECONDS,
     MechanicalScoring,
     Sample,
     device_of,
+    healthy,
     outcome_of,
     parse_lanes,
     subject_of,
@@ -54,7 +57,7 @@ from tinyref_fuzz.mutants.mechanical_summary import (
 from tinyref_fuzz.mutants.mutant import MutantError
 from tinyref_fuzz.mutants.reach import Table
 from tinyref_fuzz.mutants.records import Run, Subject
-from tinyref_fuzz.mutants.score import Scoring, Settings
+from tinyref_fuzz.mutants.score import ScoreProcess, Scoring, Settings, Task
 from tinyref_fuzz.mutants.template import block_of
 
 ROOT = Path(str(tinyref.__file__)).parent.parent
@@ -217,28 +220,20 @@ MUTANT = MechanicalMutant(
 OTHER = replace(MUTANT, name="views.view/f/operator/1")
 
 
-def test_the_healthy_compiler_is_recorded_before_the_first_mutant_of_many():
+def test_each_mutant_takes_every_lane_and_the_healthy_compiler_is_a_subject_of_each():
     names = [each.name for each in subjects_of([MUTANT, OTHER], ["fuzz", "tests"])]
     assert names == [
         "views.view/f/operator/0",
         "views.view/f/operator/0@tests",
         "views.view/f/operator/1",
         "views.view/f/operator/1@tests",
-    ]
-    many = [replace(MUTANT, name=f"views.view/f/operator/{i}") for i in range(MIN_RECORDED)]
-    names = [each.name for each in subjects_of(many, ["fuzz", "tests"])]
-    assert names[:4] == [
         "healthy@fuzz@PYTHON",
-        "views.view/f/operator/0",
         "healthy@tests@PYTHON",
-        "views.view/f/operator/0@tests",
     ]
-    assert len(names) == 2 * MIN_RECORDED + 2
 
 
 def scoring_of(monkeypatch: pytest.MonkeyPatch, runs: dict[str, Run]) -> MechanicalScoring:
     monkeypatch.setattr(Sample, "mutants", lambda self: [MUTANT, OTHER])
-    monkeypatch.setattr(mechanical_score, "MIN_RECORDED", 1)
     chosen = Sample(lanes=("fuzz",))
     scoring = MechanicalScoring(chosen, Settings(seeds=1), None, print)
     scoring.runs = {(run.subject, 0): run for run in runs.values()}
@@ -279,7 +274,52 @@ def test_nothing_is_begun_after_the_minutes(monkeypatch):
     scoring.settings = replace(scoring.settings, minutes=0.0)
     scoring.run()
     assert scoring.runs == {}
-    assert len(scoring.to_go()) == 3
+    assert len(scoring.to_go()) == 2
+
+
+class Sent(ScoreProcess):
+    """A process that has sent these messages."""
+
+    def __init__(self, task: Task, *messages: Message) -> None:
+        self.task = task
+        self.messages = list(messages)
+        self.started = 0.0
+        self.ready_at = None
+        self.folder = Path("/none")
+
+
+LIVES_ALL = {"judged": 9, "reached": 0, "seconds": 1.0, "wall": 1.0}
+ENDED = Death(Cause.EXIT, "it ended")
+PLACE = ("fuzz", "PYTHON")
+CHECK = healthy(*PLACE)
+
+
+def test_what_lives_where_nothing_is_recorded_waits_for_the_record(monkeypatch):
+    scoring = scoring_of(monkeypatch, {})
+    task = scoring.to_go()[0]
+    assert scoring.request_of(task)["probe"] == PROBED_SECONDS
+    scoring.end_process(Sent(task, {"unfinished": 3}, LIVES_ALL, {"done": True}), ENDED)
+    assert scoring.runs == {}
+    assert list(scoring.waiting) == [Task(CHECK, 0), task]
+    # A second one of the same place waits for the same record.
+    scoring.end_process(Sent(task, {"unfinished": 3}, LIVES_ALL, {"done": True}), ENDED)
+    assert list(scoring.waiting) == [Task(CHECK, 0), task, task]
+    # Where the record came to nothing, all units are taken.
+    scoring.runs[CHECK.name, 0] = Run(CHECK.name, 0)
+    assert "probe" not in scoring.request_of(task)
+
+
+@pytest.mark.parametrize(("count", "counts"), [(MAX_FAILING, True), (MAX_FAILING + 1, False)])
+def test_a_device_that_fails_much_without_a_mutant_is_no_subject(monkeypatch, count, counts):
+    killed = Run(MUTANT.name, 0, killed=True, pair="PLAIN", symptom="VALUE")
+    scoring = scoring_of(monkeypatch, {"m": killed})
+    scoring.waiting.append(Task(subject_of(OTHER, "fuzz"), 0))
+    left_out = [f"{number}: wrong" for number in range(count)]
+    record = Sent(Task(CHECK, 0), {**LIVES_ALL, "left_out": left_out}, {"done": True})
+    scoring.end_process(record, ENDED)
+    assert len(scoring.summary().outcomes) == int(counts)
+    assert len(scoring.waiting) == len(scoring.to_go()) == int(counts)
+    assert bool(scoring.problems()) is not counts
 
 
 def mutant_with(module: str, function: str, edit: str) -> MechanicalMutant:
@@ -351,7 +391,7 @@ def test_the_lane_of_conformance_kills():
 
 @pytest.mark.slow
 def test_what_is_recorded_finds_the_same_and_no_unit_that_does_not_reach_the_mutant(monkeypatch):
-    monkeypatch.setattr(mechanical_score, "MIN_RECORDED", 1)
+    monkeypatch.setattr(mechanical_score, "PROBED_SECONDS", 1e-9)
     scoring, run = scored(SURE, "fuzz", seconds=4.0, traced=0)
     assert run.killed
     table = Table.load(scoring.table_of(("fuzz", "PYTHON")))

@@ -128,6 +128,9 @@ def test_groups_take_turns():
 class Letters(Lane):
     """Units of which two fail."""
 
+    def begin(self, request):
+        self.device = request.device
+
     def names(self):
         return ["a", "b", "c", "d"]
 
@@ -139,7 +142,9 @@ def test_units_run_until_one_fails_and_go_on_after_one_that_is_taken_back():
     def run(**changes: object) -> dict[str, object]:
         sent: list[dict[str, object]] = []
         request = Request("", "PYTHON", 0, lane="tests", **changes)
-        run_units(Letters(), Letters().names(), request, Reached(), sent.append)
+        lane = Letters()
+        run_units(lane, lane.names(), request, Reached(), sent.append)
+        assert lane.device == "PYTHON"
         assert sent[-1] == {"done": True}
         return next((each for each in sent if "killed" in each), sent[-2])
 
@@ -147,6 +152,13 @@ def test_units_run_until_one_fails_and_go_on_after_one_that_is_taken_back():
     # The healthy compiler fails that one too: it is left out, and those before have passed.
     assert [run(skip=("b",), start=2)[key] for key in ("killed", "unit")] == [3, "d"]
     assert run(skip=("b", "d"), start=4)["judged"] == 4
+
+
+def test_a_probe_ends_before_the_units_do():
+    sent: list[dict[str, object]] = []
+    request = Request("", "PYTHON", 0, lane="tests", probe=-1.0)
+    run_units(Letters(), ["a", "c"], request, Reached(), sent.append)
+    assert {"unfinished": 0} in sent
 
 
 LATE = """

@@ -16,7 +16,14 @@ from importlib import resources
 from types import MappingProxyType
 
 from tinyref.errors import UserError
-from tinyref_fuzz.mutants.mechanical import MechanicalMutant, Text, mechanical_mutant, source_of
+from tinyref_fuzz.mutants.declining import declining_edits
+from tinyref_fuzz.mutants.mechanical import (
+    Edit,
+    MechanicalMutant,
+    Text,
+    mechanical_mutant,
+    source_of,
+)
 from tinyref_fuzz.mutants.mutant import MutantError
 
 VALUE, REFUSAL, CHOICE = "value", "refusal", "choice"
@@ -39,12 +46,16 @@ class Declaration:
     """What `edit_classes.toml` says of a module, or of some of its functions.
 
     module: without `tinyref.`; without functions it is of all in the module. why: in one line.
+    declines: the answer that is always safe; the declaration is of the edits that only make it more
+    frequent, see `declining.py`. decorator: only functions that have it.
     """
 
     module: str
     edit_class: str
     why: str
     functions: tuple[str, ...] = ()
+    declines: str = ""
+    decorator: str = ""
 
     def is_of(self, module: str, function: str) -> bool:
         """Whether it is of this function, or of one inside it."""
@@ -66,7 +77,8 @@ def parse_declarations(text: str) -> tuple[Declaration, ...]:
     found = []
     for each in tomllib.loads(text).get("declaration", []):
         declared = Declaration(
-            each["module"], each["class"], each.get("why", ""), tuple(each.get("functions", ()))
+            *(each["module"], each["class"], each.get("why", ""), tuple(each.get("functions", ()))),
+            *(each.get("declines", ""), each.get("decorator", "")),
         )
         if declared.edit_class not in EDIT_CLASSES:
             accepted = ", ".join(EDIT_CLASSES)
@@ -84,10 +96,18 @@ def class_of(
     source: str,
     declarations: Sequence[Declaration] | None = None,
 ) -> str:
-    """The class of an edit of `source`: as declared, else by whether its place only refuses."""
+    """The class of an edit of `source`: as declared, else by its form.
+
+    The form is whether its place only refuses, or the edit only makes an optional function decline.
+    """
+    if declarations is None:
+        declarations = read_declarations()
     declared = declared_class(mutant.name, declarations)
     if declared is not None:
         return declared
+    declining = _declining_edits(source, _of_form(mutant.name, declarations))
+    if declining.get(mutant.at) is not None:
+        return declining[mutant.at]
     places = _refusing_places(source)
     is_refusal = any(start <= mutant.at.start < end for start, end in places)
     return REFUSAL if is_refusal else VALUE
@@ -98,7 +118,43 @@ def declared_class(name: str, declarations: Sequence[Declaration] | None = None)
     if declarations is None:
         declarations = read_declarations()
     module, function = name.split("/")[:2]
-    return next((each.edit_class for each in declarations if each.is_of(module, function)), None)
+    found = (each for each in declarations if not each.declines and each.is_of(module, function))
+    return next((each.edit_class for each in found), None)
+
+
+def _of_form(name: str, declarations: Sequence[Declaration]) -> tuple[Declaration, ...]:
+    module = name.split("/")[0]
+    return tuple(each for each in declarations if each.declines and each.module == module)
+
+
+@functools.lru_cache(maxsize=256)
+def _declining_edits(source: str, declarations: tuple[Declaration, ...]) -> dict[Edit, str]:
+    """The edits by which functions that may decline do so more often, with their class."""
+    if not declarations:
+        return {}
+    text = Text(source)
+    return {
+        edit: each.edit_class
+        for name, function in functions_of(ast.parse(source))
+        for each in declarations
+        if each.is_of(each.module, name) and _has_decorator(function, each.decorator)
+        for edit in declining_edits(function, each.declines, text)
+    }
+
+
+def functions_of(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """All functions with their qualified names."""
+    for child in ast.iter_child_nodes(tree):
+        name = getattr(child, "name", "")
+        if isinstance(child, ast.FunctionDef):
+            yield f"{prefix}{name}", child
+        is_scope = isinstance(child, ast.FunctionDef | ast.ClassDef)
+        yield from functions_of(child, f"{prefix}{name}." if is_scope else prefix)
+
+
+def _has_decorator(function: ast.FunctionDef, wanted: str) -> bool:
+    calls = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
+    return not wanted or any(getattr(each, "id", "") == wanted for each in calls)
 
 
 def class_of_named(name: str, edit: str) -> str:
