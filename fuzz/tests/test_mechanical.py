@@ -84,6 +84,10 @@ MADE = [
     ("constant", "c = 7 + 1", ["c = 0 + 1"]),
     ("constant", "c = 0.5", ["c = (0.5 + 1.0)"]),
     ("off-by-one", "c = 7", ["c = 8", "c = (6)"]),
+    # From the end Python counts with negative numbers: an index -1 is no neighbour of 0.
+    ("off-by-one", "c = a[0]", ["c = a[1]"]),
+    ("off-by-one", "c = a()[0]", ["c = a()[1]"]),
+    ("off-by-one", "c = [0]", ["c = [1]", "c = [(-1)]"]),
     ("off-by-one", "c = a[b:c]", ["c = a[(b) + 1:c]", "c = a[b:(c) - 1]"]),
     ("off-by-one", "c = range(a, b)", ["c = range((a) + 1, b)", "c = range(a, (b) - 1)"]),
     ("condition", "c = [x for x in a if x]", ["c = [x for x in a if True]"]),
@@ -165,6 +169,16 @@ def test_an_edit_elsewhere_changes_no_name():
     assert one
     assert all(names[each.name] == each.at.new for each in one)
     assert all(is_mechanical(each.name) for each in one)
+
+
+def test_what_is_left_out_keeps_its_number():
+    found = mutants_of("tinyref.m", "def f(a):\n    return a[0] + 5\n")
+    names = {each.describe(): each.name for each in found if each.operator == "off-by-one"}
+    assert names == {
+        "0 -> 1": "m/f/off-by-one/0",
+        "5 -> 6": "m/f/off-by-one/2",
+        "5 -> (4)": "m/f/off-by-one/3",
+    }
 
 
 def test_bytes_and_letters_are_not_confused():

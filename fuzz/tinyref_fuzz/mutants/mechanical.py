@@ -184,6 +184,7 @@ def _constant(node: ast.AST, text: Text) -> Iterator[Edit]:
 
 
 def _off_by_one(node: ast.AST, text: Text) -> Iterator[Edit]:
+    """A number or an end that is one off; an index 0 that becomes -1 is left out of the samples."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         yield text.replace(node, str(node.value + 1))
         yield text.replace(node, f"({node.value - 1})")
@@ -362,8 +363,21 @@ def mutants_of(module: str, source: str) -> list[MechanicalMutant]:
         number = numbers[function, operator]
         numbers[function, operator] += 1
         name = f"{place}/{function}/{operator}/{number}"
-        found.append(MechanicalMutant(name, operator, module, edit))
+        if not (operator == "off-by-one" and _is_other_end(edit, source)):
+            found.append(MechanicalMutant(name, operator, module, edit))
     return found
+
+
+def _is_other_end(edit: Edit, source: str) -> bool:
+    """Whether an index 0 becomes -1, which Python counts from the end.
+
+    That is no neighbour: of a sequence of one, such as the sources of most ops, it is the same.
+    """
+    end = edit.start + len(edit.old)
+    is_index = source[edit.start - 1 : edit.start] == "[" and source[end : end + 1] == "]"
+    before = source[edit.start - 2 : edit.start - 1]
+    is_index = is_index and (before.isalnum() or before in "_)]")
+    return is_index and (edit.old, edit.new) == ("0", "(-1)")
 
 
 @functools.cache
