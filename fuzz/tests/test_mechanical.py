@@ -216,7 +216,7 @@ def test_lanes_are_named():
     assert parse_lanes("fuzz, conformance") == ("fuzz", "conformance")
     with pytest.raises(UserError, match="accepted are conformance, fuzz"):
         parse_lanes("fuzz,none")
-    assert set(LANES) == {"room-tests", "tests", "conformance", "fuzz"}
+    assert set(LANES) == {"room-tests", "tests", "conformance", "fuzz", "programs"}
 
 
 def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
@@ -244,6 +244,18 @@ def test_each_mutant_takes_every_lane_and_the_healthy_compiler_is_a_subject_of_e
         "healthy@fuzz@PYTHON",
         "healthy@tests@PYTHON",
     ]
+
+
+def test_only_what_lives_everywhere_has_its_programs_compared(monkeypatch):
+    killed = Run(MUTANT.name, 0, killed=True)
+    scoring = scoring_of(monkeypatch, {"m": killed, "o": Run(OTHER.name, 0)})
+    names = [task.subject.name for task in scoring._traces()]
+    assert names == ["healthy@programs@PYTHON", f"{OTHER.name}@programs"]
+    assert f"{OTHER.name}@programs" not in {task.subject.name for task in scoring.to_go()}
+    scoring.runs[f"{OTHER.name}@programs", 0] = Run(f"{OTHER.name}@programs", 0, traced=9)
+    assert scoring._traces() == []
+    (kept,) = (each for each in scoring.summary().outcomes if not each.is_killed)
+    assert (kept.mutant, kept.differs, kept.traced) == (OTHER.name, False, 9)
 
 
 def scoring_of(monkeypatch: pytest.MonkeyPatch, runs: dict[str, Run]) -> MechanicalScoring:
@@ -414,6 +426,24 @@ def test_what_is_recorded_finds_the_same_and_no_unit_that_does_not_reach_the_mut
     assert sum(table.seconds) < 8
     metal = mutants_of("tinyref.renderers.metal", source_of("tinyref.renderers.metal"))[0]
     assert table.select(block_of(metal), metal.room) == []
+
+
+@pytest.mark.slow
+def test_programs_of_what_lives_are_compared_where_they_can_differ(monkeypatch):
+    """One edit that no right view meets, and one that every kernel does."""
+    same = mutant_with("views.view", "nowhere", "== -> !=")
+    other = mutant_with("views.view", "contiguous_strides", "* -> +")
+    monkeypatch.setattr(Sample, "mutants", lambda self: [same, other])
+    settings = Settings(seeds=1, further=0.0, examine=0.0, traced=20)
+    scoring = MechanicalScoring(Sample(lanes=("fuzz",)), settings, None, print)
+    scoring.runs = {(each.name, 0): Run(each.name, 0) for each in (same, other)}
+    scoring.run()
+    found = {each.mutant: each for each in scoring.summary().outcomes}
+    assert found[other.name].differs
+    assert (found[other.name].traced, found[same.name].traced) == (20, 20)
+    table = Table.load(scoring.table_of(("programs", "PYTHON")))
+    assert [name.partition("=")[0] for name in table.names] == [str(n) for n in range(20)]
+    assert scoring.to_go() == []
 
 
 @pytest.mark.long

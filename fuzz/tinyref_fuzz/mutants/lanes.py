@@ -51,6 +51,10 @@ class Lane(Protocol):
     def run(self, name: str) -> Failure | None:
         """Runs one; None where it passes."""
 
+    def recorded(self, name: str) -> str:
+        """The name by which a table has the unit that ran last."""
+        return name
+
 
 Then = Callable[[Lane], None]
 
@@ -229,7 +233,52 @@ def fuzz(request: Request, then: Then) -> None:
     then(Fuzz())
 
 
+# --- programs ------------------------------------------------------------------------------------
+
+
+class Programs(Lane):
+    """Kernels of a seed, whose programs are to be those that the healthy compiler makes.
+
+    Those are in the names of a table: NUMBER=DIGEST. A kernel that does not reach an edit has the
+    same program with it, so that only those that do are compiled again.
+    """
+
+    def begin(self, request: Request) -> None:
+        """The seed's kernels for the device."""
+        from tinyref_fuzz.judge.judge import Judge
+
+        self._request = request
+        self._judge = Judge(request.device)
+
+    def names(self) -> Iterable[str]:
+        return map(str, range(self._request.trace))
+
+    def run(self, name: str) -> Failure | None:
+        from tinyref_fuzz.mutants.trial import program_digest
+
+        number, _, wanted = name.partition("=")
+        self._digest = program_digest(self._judge, self._request, int(number))
+        is_same = not wanted or self._digest == wanted
+        return None if is_same else Failure("PROGRAM", f"kernel {number} has another program")
+
+    def recorded(self, name: str) -> str:
+        return f"{name}={self._digest}"
+
+
+def programs(request: Request, then: Then) -> None:
+    """The programs of kernels."""
+    for module in ("campaign.cases", "judge.judge"):
+        importlib.import_module(f"tinyref_fuzz.{module}")
+    then(Programs())
+
+
 LANES: Mapping[str, Callable[[Request, Then], None]] = MappingProxyType(
-    {"room-tests": room_tests, "tests": quick_tests, "conformance": conformance, "fuzz": fuzz}
+    {
+        "room-tests": room_tests,
+        "tests": quick_tests,
+        "conformance": conformance,
+        "fuzz": fuzz,
+        "programs": programs,
+    }
 )
 """Every lane: it prepares its units, and calls back with them."""

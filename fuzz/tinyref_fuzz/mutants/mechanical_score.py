@@ -53,6 +53,8 @@ SEED = 18
 # Of the fuzzer's cases every so manieth is a tensor program.
 PROGRAM_EVERY = 2
 LANES = ("conformance", "fuzz", "room-tests", "tests")
+# The lane of those that live: it tells whether some program of a kernel differs.
+PROGRAMS = "programs"
 # The device that runs what a module makes: that of the longest beginning of its name. The
 # interpreter has every op, type, group and tile, and checks accesses and races.
 _JUDGES = "tinyref_fuzz.judge.devices"
@@ -185,11 +187,12 @@ class MechanicalScoring(Scoring):
         # By lane.
         self.prepared: dict[str, ScoreProcess] = {}
         self._scratch = tempfile.TemporaryDirectory(prefix="tinyref-reach-")
-        super().__init__(subjects_of(self.mutants, chosen.lanes), settings, file, report)
+        lanes = (*chosen.lanes, PROGRAMS)
+        super().__init__(subjects_of(self.mutants, lanes), settings, file, report)
 
     def known(self) -> list[Subject]:
         """All lanes, whichever are chosen now."""
-        return subjects_of(self.mutants, LANES)
+        return subjects_of(self.mutants, (*LANES, PROGRAMS))
 
     def resume(self, restart: bool = False) -> None:
         """As for any score; a lane whose record is gone is recorded again."""
@@ -232,8 +235,36 @@ class MechanicalScoring(Scoring):
         return [
             task
             for task in super().to_go()
-            if task.subject.mutant and not self._does_not_conform(place_of(task.subject))
+            if task.subject.mutant
+            and task.subject.lane != PROGRAMS
+            and not self._does_not_conform(place_of(task.subject))
         ]
+
+    def _traces(self) -> list[Task]:
+        """Those that live in every lane, after the records of their devices.
+
+        What no program shows is not compared: it says nothing of such a mutant.
+        """
+        living = {each.mutant for each in self.chosen if each.mutant}
+        for each in self.chosen:
+            run = self.runs.get((each.name, self.settings.first))
+            if each.lane != PROGRAMS and (run is None or run.killed or run.problem):
+                living.discard(each.mutant)
+        tasks = [
+            Task(each, self.settings.first)
+            for each in self.chosen
+            if each.lane == PROGRAMS
+            and each.mutant in living
+            and is_seen_in_programs(each.mutant)
+            and (each.name, self.settings.first) not in self.runs
+        ]
+        places = dict.fromkeys(place_of(task.subject) for task in tasks)
+        records = [
+            Task(healthy(*place), self.settings.first)
+            for place in places
+            if not self._has_table(place) or self._traced(place) < self.settings.traced
+        ]
+        return [*records, *tasks]
 
     # Processes
 
@@ -269,11 +300,12 @@ class MechanicalScoring(Scoring):
         place = place_of(task.subject)
         found = {**super().request_of(task), "code": self.code, "skip": sorted(self.failed[place])}
         found["by_units"] = task.what in (FUZZES, _ALONE)
+        found["trace"] = self.settings.traced if place[0] == PROGRAMS else 0
         is_recording = not task.subject.mutant and task.what == FUZZES
         has_table = bool(task.subject.mutant) and self._has_table(place)
         if is_recording or has_table:
             found["table"] = str(self.table_of(place))
-        elif task.subject.mutant and self._check_of(place) is None:
+        elif task.subject.mutant and self._check_of(place) is None and place[0] != PROGRAMS:
             found["probe"] = PROBED_SECONDS
         return {**found, "seconds": self.settings.seconds}
 
@@ -302,6 +334,10 @@ class MechanicalScoring(Scoring):
             self._confirm(process, task)
             return
         place, unit = place_of(task.subject), _unit_of(process)
+        if place[0] == PROGRAMS:
+            super().end_process(process, death)
+            self._count_programs(task)
+            return
         if process.first("unfinished") is not None:
             self._record_before(task)
             return
@@ -315,6 +351,15 @@ class MechanicalScoring(Scoring):
             # If it is taken back, it goes on with the unit after: those before have passed.
             extra = {**task.extra, "start": run.cases}
             self.unconfirmed[place, unit].append(replace(task, extra=extra))
+
+    def _count_programs(self, task: Task) -> None:
+        """Notes of how many kernels the programs were compared, those that miss the edit too."""
+        run = self.runs[task.subject.name, task.seed]
+        self.runs[run.subject, run.seed] = replace(run, traced=self._traced(place_of(task.subject)))
+        self._save()
+
+    def _traced(self, place: Place) -> int:
+        return len(Table.load(self.table_of(place)).names)
 
     def _record_before(self, task: Task) -> None:
         """Records the lane on the device, then does the task with what is recorded."""
@@ -354,6 +399,11 @@ class MechanicalScoring(Scoring):
     def summary(self) -> Summary:
         """What became of the mutants so far."""
         by_name = {each.name: each for each in self.subjects}
+        compared = {
+            by_name[run.subject].mutant: run
+            for run in self.runs.values()
+            if by_name[run.subject].lane == PROGRAMS and not run.problem
+        }
         runs = [(by_name[run.subject], run) for run in self.runs.values()]
         unsound = {
             place_of(subject)
@@ -362,9 +412,14 @@ class MechanicalScoring(Scoring):
         }
         known = {each.name: each for each in self.mutants}
         outcomes = [
-            outcome_of(subject, run, known[subject.mutant])
+            outcome_of(
+                subject, with_programs(run, compared.get(subject.mutant)), known[subject.mutant]
+            )
             for subject, run in runs
-            if subject.mutant in known and not run.problem and place_of(subject) not in unsound
+            if subject.mutant in known
+            and subject.lane != PROGRAMS
+            and not run.problem
+            and place_of(subject) not in unsound
         ]
         kept = self.settings
         return Summary(self.code, self.sample.seed, self.sample.size, outcomes, kept.seconds)
@@ -376,6 +431,13 @@ class MechanicalScoring(Scoring):
             for run in self.runs.values()
             if run.subject.startswith(f"{HEALTHY}@") and (run.killed or run.problem)
         ]
+
+
+def with_programs(run: Run, compared: Run | None) -> Run:
+    """A run, with whether some program of the mutant differs, and of how many."""
+    if compared is None or run.killed:
+        return run
+    return replace(run, triggered=compared.killed, traced=compared.traced)
 
 
 def outcome_of(subject: Subject, run: Run, mutant: MechanicalMutant) -> Outcome:

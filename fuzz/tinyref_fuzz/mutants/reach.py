@@ -141,6 +141,6 @@ def record(
         if failure is not None:
             table.failing[name] = failure.detail
             continue
-        table.names.append(name)
+        table.names.append(lane.recorded(name))
         table.seconds.append(seconds)
         table.blocks.append(marks.take())

@@ -186,25 +186,31 @@ class Trial:
 
     def trace(self) -> None:
         """Sends for each case what its programs are, so that two compilers can be compared."""
-        from tinyref.codegen.compile import compile_kernel
-        from tinyref.device import Device
-        from tinyref_fuzz.campaign.cases import case_at
         from tinyref_fuzz.judge.judge import Judge
 
-        renderer = Device[self.request.device].renderer
         judge = Judge(self.request.device)
         for number in range(self.request.trace):
-            digest = hashlib.blake2b(digest_size=8)
-            try:
-                case = case_at(judge, self.request.seed, number)
-                for opts in ((), *case.opts):
-                    program = compile_kernel(case.ast, judge.capabilities, opts=opts)
-                    digest.update(renderer.render(program).encode())
-            except Exception as error:  # a crash is a difference too
-                digest.update(f"{type(error).__name__}: {error}".encode())
-            self.send({"at": number, "digest": digest.hexdigest()})
+            self.send({"at": number, "digest": program_digest(judge, self.request, number)})
         self.send({"judged": self.request.trace, "reached": self.reached.count})
         self.send({"done": True})
+
+
+def program_digest(judge: Judge, request: Request, number: int) -> str:
+    """A hash of what is rendered of a case, without optimisations and with each of its lists."""
+    from tinyref.codegen.compile import compile_kernel
+    from tinyref.device import Device
+    from tinyref_fuzz.campaign.cases import case_at
+
+    renderer = Device[request.device].renderer
+    digest = hashlib.blake2b(digest_size=8)
+    try:
+        case = case_at(judge, request.seed, number)
+        for opts in ((), *case.opts):
+            program = compile_kernel(case.ast, judge.capabilities, opts=opts)
+            digest.update(renderer.render(program).encode())
+    except Exception as error:  # a crash is a difference too
+        digest.update(f"{type(error).__name__}: {error}".encode())
+    return digest.hexdigest()
 
 
 class Clock:
