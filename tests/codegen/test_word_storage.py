@@ -315,6 +315,39 @@ def test_tensors_of_emulated_types_compute_as_on_another_device(
         ]
 
 
+# A value, a type of as many bits, and what those bits are there.
+BITS = [
+    (dtypes.bool, True, dtypes.int8, 1),
+    (dtypes.bool, True, dtypes.uint8, 1),
+    (dtypes.bool, True, dtypes.fp8e4m3, 2.0**-9),
+    (dtypes.int8, -2, dtypes.uint8, 254),
+    (dtypes.uint8, 254, dtypes.int8, -2),
+    (dtypes.uint8, 0x38, dtypes.fp8e4m3, 1.0),
+    (dtypes.fp8e4m3, -1.0, dtypes.int8, 0xB8 - 256),
+    (dtypes.int16, -2, dtypes.uint16, 65534),
+    (dtypes.uint16, 40000, dtypes.int16, 40000 - 65536),
+    (dtypes.uint16, 0x3C00, dtypes.float16, 1.0),
+    (dtypes.float16, -2.0, dtypes.int16, 0xC000 - 65536),
+    (dtypes.int16, 0x3F80, dtypes.bfloat16, 1.0),
+    (dtypes.bfloat16, 1.0, dtypes.uint16, 0x3F80),
+    (dtypes.float16, 1.0, dtypes.bfloat16, 2.0**-7),
+]
+
+
+@pytest.mark.parametrize(
+    ("have", "value", "want", "shown"), BITS, ids=lambda each: getattr(each, "name", str(each))
+)
+def test_bits_of_a_type_are_those_of_another_where_one_or_both_are_emulated(
+    have: DType, value: float, want: DType, shown: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = changed(PythonBackend, without_small_types)()
+    monkeypatch.setitem(Device._open, "PYTHON", backend)
+    with Context(DEVICE="PYTHON"):
+        x = Tensor([value, value]).cast(have).contiguous().realize()
+        wide = dtypes.float32 if want.is_float else dtypes.int32
+        assert x.bitcast(want).cast(wide).tolist() == [shown, shown]
+
+
 def test_small_integers_in_memory_are_never_left_to_their_emulation() -> None:
     memory = build.define_global(0, dtypes.int8, 1)
     root = build.sink(build.store(build.index(memory, build.const(dtypes.index, 0)), _one()))
