@@ -35,8 +35,8 @@ from tinyref.uops.program import Parameter, Program
 from tinyref.uops.words import WORD, offset_name, slots_in_words, word_count
 
 # Loaded kernels are kept for the process; the oldest go when there are more than this. Each takes
-# some 60 KB and a few memory maps, of which a process may have 65,530.
-KEPT_KERNELS = 2048
+# 60 to 100 KB and a few memory maps, of which a process may have 65,530.
+KEPT_KERNELS = 1024
 
 # Flags that change what is compiled; the compiler's own are part of its key.
 COMPILE_FLAGS = ("STRICT_FLOAT", "NOOPT", "TC", "TC_LEVEL", "TRANSCENDENTAL", "THREADS")

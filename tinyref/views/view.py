@@ -34,7 +34,7 @@ Shape = tuple[sint, ...]
 Mask = tuple[tuple[sint, sint], ...]
 
 _interned: WeakValueDictionary[tuple[object, ...], View] = WeakValueDictionary()
-CACHE = 1 << 14
+CACHE = 1 << 12
 
 
 class View:

@@ -24,9 +24,13 @@ from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host.threads import thread_count
 
 _library_numbers = itertools.count()
+_module_numbers = itertools.count()
 
 # Loading slows down with every kernel that an LLJIT has ever held.
 KERNELS_PER_LINKER = 256
+# What llvmlite keeps of passes and their builder after their end, 5 KB, adds up in a long process;
+# a builder slows down with every module that it has met.
+MODULES_PER_BUILDER = 64
 
 # Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
 _SYMBOLS = (
@@ -153,7 +157,9 @@ def link_object(
     for symbol in exports:
         builder.export_symbol(symbol)
     for symbol, address in {**_symbols(), **(imports or {})}.items():
-        builder.import_symbol(symbol, address)
+        # Each takes a kilobyte for as long as the kernel is there, and most kernels call nothing.
+        if symbol.encode() in binary:
+            builder.import_symbol(symbol, address)
     try:
         return builder.link(_linker(number // KERNELS_PER_LINKER), f"kernel{number}")
     except RuntimeError as error:
@@ -221,19 +227,25 @@ def _linker(number: int) -> Any:
 def run_all_passes(module: Any, machine: Any, level: int) -> None:
     """The pipeline of LLVM for `level`; at level 0 what must be done, coroutines among it."""
     builder = _pass_builder(machine, level)
+    # Made anew for each module: it does not run twice.
     builder.getModulePassManager().run(module, builder)
 
 
 def run_cheap_passes(module: Any, machine: Any) -> None:
     """Memory of one function to registers, blocks and instructions made simpler."""
-    builder = _pass_builder(machine, 1)
+    passes, builder = _cheap_passes(machine, next(_module_numbers) // MODULES_PER_BUILDER)
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+
+
+@functools.lru_cache(maxsize=1)
+def _cheap_passes(machine: Any, number: int) -> tuple[Any, Any]:
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    return passes, _pass_builder(machine, 1)
 
 
 def _pass_builder(machine: Any, level: int) -> Any:
