@@ -234,6 +234,14 @@ def test_small_work_stays_on_one_thread() -> None:
     assert "thread" not in axes(rows(4096, 1024), dataclasses.replace(CPU_LIKE, threads=1))
 
 
+def test_threads_pay_by_operations_and_bytes() -> None:
+    """About 0.13 ms: to read 4 MB takes that long, 1 MB does not; both are few operations."""
+    assert "thread" in axes(rows(1024, 1024), CPU_LIKE)
+    assert "thread" not in axes(rows(1024, 256), CPU_LIKE)
+    assert "thread" in axes(square(256), CPU_LIKE)
+    assert "thread" not in axes(square(64), CPU_LIKE)
+
+
 def test_noopt_leaves_a_plan_plain() -> None:
     with Context(NOOPT=1):
         assert plan_for(square(64), CPU_LIKE).opts == ()

@@ -37,8 +37,11 @@ CHAINS = 4
 HEAVY_WORK = 1 << 24
 # Computed anew, they take longer than what they give takes to be stored and loaded.
 DEAR = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
-# Waking threads takes as long as so much work, in elementary operations on elements.
-THREAD_WORK = 1 << 19
+# Threads pay from so much work, in elementary operations on elements: 0.13 ms of some 64 in a
+# nanosecond, of which waking threads takes a quarter, and more where others use the machine.
+THREAD_WORK = 1 << 23
+# A byte from a large cache takes as long as so many operations.
+BYTE_WORK = 2
 
 
 def optimised_for_loops(plan: Plan) -> Plan:
@@ -305,7 +308,7 @@ def _with_short_loops(plan: Plan) -> Plan:
 def _with_threads(plan: Plan) -> Plan:
     """Large kernels are shared among threads along their outermost axis that divides."""
     threads = plan.capabilities.threads
-    if threads < 2 or _work(plan) < THREAD_WORK:
+    if threads < 2 or _work(plan) + BYTE_WORK * _bytes(plan) < THREAD_WORK:
         return plan
     for amount in range(threads, 1, -1):
         for number in plan.of_kind(AxisKind.GLOBAL):
@@ -328,4 +331,13 @@ def _work(plan: Plan) -> int:
             shown = node.src[0] if node.op is Ops.STORE else node
             targets = axes_of(shown)
             total += number_of(plan.shape[target] for target in targets)
+    return total
+
+
+def _bytes(plan: Plan) -> int:
+    """The bytes that the kernel reads and writes, each once."""
+    total = 0
+    for access in accesses(plan):
+        elements = number_of(plan.shape[axis] for axis in access.moves)
+        total += elements * access.itemsize
     return total
