@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from tinyref import Context, Tensor
 from tinyref.engine import runner
-from tinyref.schedule import memory
+from tinyref.schedule import memory, schedule
 from tinyref.schedule.memory import Arena, Lifetime, plan_arena, spans
 
 LIFETIMES = st.lists(
@@ -153,3 +153,17 @@ def test_many_buffers_are_planned_close_to_what_is_in_use():
 
 def test_the_alignment_is_that_of_hosts():
     assert memory.ALIGNMENT == 64
+
+
+def test_what_only_ends_the_use_of_memory_goes_before_what_takes_more():
+    """The weight is updated as soon as it may be: there are two of the three products at a time."""
+    matrix = Tensor.empty(10, 10)
+    first = Tensor.empty(96, 10) @ matrix
+    second = first @ matrix
+    third = second @ matrix
+    weight = Tensor.zeros(96).contiguous().realize()
+    weight.assign(weight + first.max(1))
+    planned = schedule([((third @ matrix).node, "CPU"), (weight.node, "CPU")])
+    lives = list(memory.temporaries(planned.kernels, planned.results).values())
+    assert [life.nbytes for life in lives] == [3840, 3840, 3840]
+    assert max_in_use(lives) == 2 * 3840

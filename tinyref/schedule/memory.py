@@ -121,11 +121,12 @@ def temporaries(items: Sequence[Item], results: Mapping[UOp, UOp]) -> dict[UOp, 
         kept.update(node for node in buffers_of(item) if node not in begun | written)
         begun |= written
     return {
-        node: Lifetime(_nbytes(node), *span)
+        node: Lifetime(nbytes_of(node), *span)
         for node, span in spans(map(buffers_of, items)).items()
-        if node not in kept and _nbytes(node)
+        if node not in kept and nbytes_of(node)
     }
 
 
-def _nbytes(node: UOp) -> int:
+def nbytes_of(node: UOp) -> int:
+    """What the memory of a BUFFER node takes."""
     return node.arg.size * node.dtype.itemsize if isinstance(node.arg, BufferArg) else 0

@@ -15,6 +15,7 @@ from tinyref.schedule.hazards import CycleError, Versions
 from tinyref.schedule.items import CopyItem, Item, KernelItem
 from tinyref.schedule.join import Draft, join, join_rows
 from tinyref.schedule.kernel_ast import Location
+from tinyref.schedule.memory import nbytes_of
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 
@@ -101,7 +102,7 @@ class Ordering:
         self._find_levels(order)
         self._join_side_by_side(order)
         self._join_rows(self._topological())
-        return [self.tasks[number].item(self.owners) for number in self._topological()]
+        return [self.tasks[number].item(self.owners) for number in self._by_memory()]
 
     # --- dependencies ---------------------------------------------------------------------------
 
@@ -149,6 +150,74 @@ class Ordering:
         if len(order) < len(self.tasks):
             raise CycleError(_cycle_message([self.tasks[n] for n in left if n not in set(order)]))
         return order
+
+    def _by_memory(self) -> list[int]:
+        """The topological order, but that what takes no memory does not wait.
+
+        A task that ends the use of as many bytes as it begins goes as soon as it is ready: it can
+        only make room for those after it. So a weight is updated before the next gradient is made.
+        """
+        rank = {number: place for place, number in enumerate(self._topological())}
+        readers = self._readers_of_temporaries()
+        left = {number: len(needed) for number, needed in self.waits.items()}
+        # Of those that take no memory the ones that begin least go first, as their inputs end.
+        ready: list[tuple[bool, int, int, int]] = []
+
+        def enter(number: int) -> None:
+            begun, ended = self._begun(number), self._ended(number, readers)
+            is_free = begun <= ended
+            place = (not is_free, begun if is_free else 0, rank[number])
+            heapq.heappush(ready, (*place, number))
+
+        for number in rank:
+            if left[number] == 0:
+                enter(number)
+        order: dict[int, None] = {}
+        while ready:
+            number = heapq.heappop(ready)[-1]
+            if number in order:
+                continue
+            order[number] = None
+            for buffer in self.tasks[number].buffers:
+                others = readers.get(buffer, set())
+                others.discard(number)
+                # The last one ends the use of the buffer: it may have become free.
+                for other in others if len(others) == 1 else ():
+                    if left[other] == 0:
+                        enter(other)
+            for user in self.users[number]:
+                left[user] -= 1
+                if left[user] == 0:
+                    enter(user)
+        return list(order)
+
+    def _readers_of_temporaries(self) -> dict[UOp, set[int]]:
+        """Who reads each buffer that is written here and not looked at later."""
+        found: dict[UOp, set[int]] = {
+            buffer: set()
+            for task in self.tasks.values()
+            for buffer in task.written_buffers
+            if buffer not in self.owners and buffer not in self.versions.assigns
+        }
+        for number, task in self.tasks.items():
+            for buffer in set(task.buffers).difference(task.written_buffers):
+                if buffer in found:
+                    found[buffer].add(number)
+        return found
+
+    def _begun(self, number: int) -> int:
+        """The bytes that a task takes.
+
+        What is assigned to has its memory already, and what is written beside it, such as the
+        gradient of a weight, is a result that has its size.
+        """
+        task = self.tasks[number]
+        return 0 if task.assigns else sum(map(nbytes_of, task.written_buffers))
+
+    def _ended(self, number: int, readers: Mapping[UOp, set[int]]) -> int:
+        """The bytes that only this task still reads."""
+        buffers = set(self.tasks[number].buffers)
+        return sum(nbytes_of(buffer) for buffer in buffers if readers.get(buffer) == {number})
 
     # --- joining --------------------------------------------------------------------------------
 
