@@ -27,7 +27,7 @@ from tinyref_fuzz.programs.examine import (
 )
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_crash
-from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
+from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel_case import Symptom
@@ -112,3 +112,20 @@ def _examination_of(
         seconds=seconds,
         problem=found.problem,
     )
+
+
+class Programs:
+    """What a campaign of tensor programs does with a number."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.judge = ProgramJudge(setup.device)
+        self.compiled_every = setup.compiled_every or default_compiled_every(setup.device)
+
+    def judge_case(self, number: int, task: Task) -> CaseResult:
+        """Makes and judges a program; nothing of the task sways it."""
+        return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
+
+    def examine(self, task: Task, attempt: int) -> Examination:
+        """Reduces and blames the program of the task."""
+        return examine_program_task(self.setup, self.judge, task, attempt)

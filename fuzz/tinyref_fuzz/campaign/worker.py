@@ -7,6 +7,8 @@ It says which case it begins before it begins it, so a death is pinned to one ca
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from tinyref.device import Device
 from tinyref.runtimes.health import Health
 from tinyref.runtimes.identity import identity
@@ -14,11 +16,9 @@ from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_fuzz.campaign.cases import CaseResult, code_version, kernels_for, result_of
 from tinyref_fuzz.campaign.examination import examine_task
-from tinyref_fuzz.campaign.programs import examine_program_task, program_result_of
-from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS, Examination, Setup, Task
+from tinyref_fuzz.campaign.task import PROGRAMS, Examination, Setup, Task
 from tinyref_fuzz.judge.caches import forget_case
 from tinyref_fuzz.judge.judge import judge_of
-from tinyref_fuzz.programs.judge import ProgramJudge, default_compiled_every
 
 
 def main() -> None:
@@ -29,6 +29,16 @@ def main() -> None:
 def _open_worker(configuration: Message, send: Send) -> tuple[object, Answer]:
     worker = Worker(Setup(**configuration), send)
     return worker.open(), worker.work
+
+
+class Subject(Protocol):
+    """What a campaign does with a number."""
+
+    def judge_case(self, number: int, task: Task) -> CaseResult:
+        """Makes and judges a case of the task."""
+
+    def examine(self, task: Task, attempt: int) -> Examination:
+        """Reduces and blames the case of the task."""
 
 
 class Kernels:
@@ -49,24 +59,13 @@ class Kernels:
         return examine_task(self.setup, self.judge, self.kernels, task, attempt)
 
 
-class Programs:
-    """What a campaign of tensor programs does with a number."""
+def subject_of(setup: Setup) -> Subject:
+    """What the campaign judges: only one of programs imports them, and with them all of Tensor."""
+    if setup.subject == PROGRAMS:
+        from tinyref_fuzz.campaign.programs import Programs
 
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-        self.judge = ProgramJudge(setup.device)
-        self.compiled_every = setup.compiled_every or default_compiled_every(setup.device)
-
-    def judge_case(self, number: int, task: Task) -> CaseResult:
-        """Makes and judges a program; nothing of the task sways it."""
-        return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
-
-    def examine(self, task: Task, attempt: int) -> Examination:
-        """Reduces and blames the program of the task."""
-        return examine_program_task(self.setup, self.judge, task, attempt)
-
-
-SUBJECTS: dict[str, type[Kernels | Programs]] = {KERNELS: Kernels, PROGRAMS: Programs}
+        return Programs(setup)
+    return Kernels(setup)
 
 
 class Worker:
@@ -80,7 +79,7 @@ class Worker:
         """Opens the device and says what it is."""
         if code_version() != self.setup.code:
             raise FatalError("the sources of tinyref are not those that the campaign is of")
-        self.subject = SUBJECTS[self.setup.subject](self.setup)
+        self.subject = subject_of(self.setup)
         self.health = Health(self.setup.device)
         known = identity(Device[self.setup.device])
         # The judge takes as many on any machine.
