@@ -168,7 +168,7 @@ def as_sequence(request: Request, text: str) -> Request:
     if path.is_file():
         ids = report_files.sequence_of(report_files.load(path), request.query)
     else:
-        ids = tuple(queries.parts(text))
+        ids = queries.parts(text)
     if len(set(ids)) < len(ids):
         raise UserError("sequence: each case may be in it once")
     # What fails there may not alone: that is what it is to show.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyref.errors import UserError
+from tinyref.garbage import collection_paused
 from tinyref_conformance import queries
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Profile, Row, Rung
@@ -107,6 +108,7 @@ def shard_reduction(shard: str) -> str:
     return f"only shard {shard}"
 
 
+@collection_paused()
 def make_plan(
     suite: Suite,
     profile: Profile,
@@ -149,7 +151,7 @@ def _check_row(row: Row, cases: Sequence[Case], seen: set[str]) -> None:
             raise UserError(f"suite: case id {case.id!r} is there twice")
         if case.row != row.id:
             raise UserError(f"suite: case {case.id!r} says row {case.row!r}, not {row.id!r}")
-        if any(name == row.id for name in case.depends_on):
+        if row.id in case.depends_on:
             raise UserError(f"suite: row {row.id!r} depends on itself")
         seen.add(case.id)
 

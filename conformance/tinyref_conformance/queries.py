@@ -23,14 +23,15 @@ def matches(query: str, case_id: str) -> bool:
     return any(_is_matched(part, case_id) for part in parts(query))
 
 
-def parts(query: str) -> list[str]:
+@functools.lru_cache(maxsize=64)
+def parts(query: str) -> tuple[str, ...]:
     """What the commas of a query separate."""
-    return [part.strip() for part in query.split(",")]
+    return tuple(part.strip() for part in query.split(","))
 
 
 def unmatched_parts(query: str, ids: Iterable[str]) -> list[str]:
     """The parts of `query` that match none of the ids."""
-    left = parts(query)
+    left = [*parts(query)]
     for each in ids:
         if not left:
             break

@@ -9,10 +9,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tinyref.errors import UserError
+from tinyref.garbage import collection_paused
 from tinyref_spec.case import Case, Profile, Row
 
 
 @functools.cache
+@collection_paused()
 def all_rows() -> tuple[Row, ...]:
     """Every row, in the order of the ladder; ids are unique."""
     from tinyref_spec.isa import rows as isa
