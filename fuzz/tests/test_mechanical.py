@@ -223,6 +223,10 @@ def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
     assert device_of("tinyref.renderers.llvm") == "CPU"
     assert device_of("tinyref.renderers.llvm_gpu") == "GPU_EMU"
     assert device_of("tinyref.renderers.ptx.function") == "PTX"
+    assert (
+        device_of("tinyref.renderers.cuda") == "tinyref.runtimes.emulated.cuda_emu:CudaEmuBackend"
+    )
+    assert device_of("tinyref.renderers.cuda_tiles") == "CUDA"
     assert device_of("tinyref.views.view") == "PYTHON"
     rooms = {name.split(".")[1] for name in DEVICES if "." in name}
     assert rooms <= set(ROOMS)

@@ -75,7 +75,8 @@ DEVICES: Mapping[str, str] = {
     "tinyref.renderers.opencl": "OPENCL",
     "tinyref.renderers.wgsl": "WEBGPU",
     "tinyref.renderers.cuda": f"{_EMULATED}.cuda_emu:CudaEmuBackend",
-    "tinyref.renderers.cuda_tiles": f"{_EMULATED}.cuda_emu:CudaEmuBackend",
+    # Its instructions are of real GPUs: the emulated one has tiles of its own in their place.
+    "tinyref.renderers.cuda_tiles": "CUDA",
     "tinyref.renderers.metal": f"{_EMULATED}.metal_emu:MetalEmuBackend",
     "tinyref.renderers.hip": f"{_EMULATED}.hip_emu:HipEmuBackend",
     "tinyref.renderers.ptx": "PTX",
