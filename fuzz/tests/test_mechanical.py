@@ -352,6 +352,15 @@ def test_a_device_that_fails_much_without_a_mutant_is_no_subject(monkeypatch, co
     assert bool(scoring.problems()) is not counts
 
 
+def test_tests_that_no_fork_can_run_are_left_out_alone(monkeypatch):
+    scoring = scoring_of(monkeypatch, {})
+    check = healthy("tests", "PYTHON")
+    left_out = [f"tests/runtimes/{number}: no driver survives" for number in range(32)]
+    record = Sent(Task(check, 0), {**LIVES_ALL, "left_out": left_out}, {"done": True})
+    scoring.end_process(record, ENDED)
+    assert scoring.problems() == []
+
+
 def mutant_with(module: str, function: str, edit: str) -> MechanicalMutant:
     """The first edit that reads so: its number may change with the function."""
     found = mutants_of(
