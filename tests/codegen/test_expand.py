@@ -75,6 +75,19 @@ def test_a_unit_stride_becomes_a_vector() -> None:
         assert not {Ops.GEP, Ops.VECTORIZE} & {*ops(expanded[device])}
 
 
+def test_neighbours_in_another_order_are_one_vector_though_no_step_leads_from_lane_to_lane() -> (
+    None
+):
+    """Lanes 0 to 3 read the elements 0, 3, 2, 1 of each row."""
+    i, u = loop(3, 0), upcast(4, 1)
+    place = build.mod(build.mul(u, 3), 4)
+    x = build.load(at(memory(1, 48), (i, 16), place))
+    root = build.sink(build.store(at(memory(0, 48), (i, 16), u), build.add(x, 1)))
+    expanded = agree(root, [zeros(48), numbers(48)])
+    assert widths(expanded["fours"], LOADS) == [4]
+    assert widths(expanded["scalars"], LOADS) == [1, 1, 1, 1]
+
+
 def test_no_lane_range_is_left_and_others_stay() -> None:
     for capabilities in DEVICES.values():
         left = [
