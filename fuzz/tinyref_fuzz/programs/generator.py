@@ -44,6 +44,8 @@ MAX_AXES = 4
 MAX_BODY = 5
 MAX_CALLS = 5
 MAX_READS = 6
+# Reduces that are stored at once.
+TOGETHER = 4
 SHAPES = ((4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4), (7,))
 DTYPES = ("int32", "float32", "int8", "uint8", "int64", "bool", "int16", "uint32")
 _DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1)
@@ -242,8 +244,15 @@ class _Generator:
         self.variables += 1
         size = (f"n{self.variables}", 1, array.shape[axis])
         bound = self._bind(size)
-        if bound is not None:
-            self._make("part", (number, bound), axis, self.tape.pick(("head", "tail", "window")))
+        if bound is None:
+            return
+        form = self.tape.pick(("head", "tail", "window"))
+        part = self._make("part", (number, bound), axis, form)
+        if part is not None and self.tape.chance(40):
+            # A shape that is right for the number that is bound now.
+            values = VIEW_VALUES["reshape"](self.tape, self.arrays[part])
+            if values is not None:
+                self._make("reshape", (part,), *values)
 
     def _bind(self, size: tuple[str, int, int]) -> int | None:
         """A value at an end of the bounds, or between."""
@@ -379,6 +388,32 @@ class _Generator:
         if op == "disk":
             return self._make(op, (number,), target)
         return None if target == array.place else self._make(op, (number,), target)
+
+    def _together(self) -> None:
+        """Reduces that are all stored until one kernel reads them: several temporaries at once."""
+        total = self._pick(
+            lambda array: array.dtype != "bool" and array.places.ndim > 0 and not array.is_symbolic
+        )
+        if total is None:
+            return
+        source, rank = total, self.arrays[total].places.ndim
+        made: list[int] = []
+        for added in range(1, TOGETHER + 1):
+            terms = self._make("add_number", (source,), added)
+            if terms is None:
+                return
+            op, axis = self.tape.pick(("sum", "max")), self.tape.below(rank)
+            part = self._make(op, (terms,), (axis,), True)
+            joined = None
+            if part is not None:
+                joined = self._make(self.tape.pick(("sub", "add", "maximum")), (total, part))
+            if part is None or joined is None:
+                return
+            made += [terms, part, joined]
+            total = joined
+        # What nobody holds any more has no memory of its own.
+        for each in made[:-1]:
+            self._try(Step("drop", (each,)))
 
     def _write(self) -> None:
         number = self._pick(self._may_write)
@@ -630,8 +665,11 @@ _MAKERS: tuple[Maker, ...] = (
     ("gradient", 3, _Generator._gradient),
     ("function", 2, _Generator._function),
     ("call", 5, _Generator._call_some),
+    ("together", 1, _Generator._together),
 )
-_OUTSIDE = frozenset({"realize", "read", "drop", "symbolic", "function", "call", "source"})
+_OUTSIDE = frozenset(
+    {"realize", "read", "drop", "symbolic", "function", "call", "source", "together"}
+)
 _INSIDE = tuple(maker for maker in _MAKERS if maker[0] not in _OUTSIDE)
 # Steps that change what is there: they are undone where they are refused.
 _CHANGING = frozenset(

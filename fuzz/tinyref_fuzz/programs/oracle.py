@@ -658,6 +658,9 @@ def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -
             axes, keeps = step.values
             kept = [1 if axis in axes else size for axis, size in enumerate(first.sizes)]
             return tuple(size for axis, size in enumerate(kept) if keeps or axis not in axes)
+        case "reshape":
+            # It names the sizes that are there now.
+            return shape
     if first.shape != shape:
         raise UndefinedError(f"{step.op} of a symbolic size")
     return first.sizes
