@@ -21,7 +21,10 @@ from tinyref_fuzz.mutants.subjects import subjects
 ROOT = Path(str(tinyref.__file__)).parent.parent
 DEVICES = {
     *("PYTHON", "CPU", "CLANG"),
-    *(f"tinyref_fuzz.judge.devices:{name}" for name in ("Core", "SlowDivision", "Cramped")),
+    *(
+        f"tinyref_fuzz.judge.devices:{name}"
+        for name in ("Core", "SlowDivision", "Cramped", "Words", "Library")
+    ),
 }
 ANY = MUTANTS["max-of-lanes-as-sum"]
 # The classes that the design asks for, each with a mutant of it.
@@ -84,6 +87,7 @@ def test_race_mutants_are_those_of_barriers_and_of_orders_between_work_items():
         "store-gated-on-one-group-axis",
         "small-output-written-by-all",
         "waits-forgotten",
+        "in-place-read-beyond-launch",
     }
     assert not MUTANTS["load-after-store"].is_race
     assert {subject.name for subject in subjects() if subject.is_race} == races

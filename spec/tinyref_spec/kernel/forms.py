@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.views.shape_tracker import ShapeTracker
@@ -302,6 +303,14 @@ def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run_exact(case_id, device, kernel, [a, b], [a + b])
 
 
+def _padded_launch(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """out += in of 23 elements by a launch of 24, in three dimensions: one has nothing to do."""
+    small = replace(device.capabilities, grid_limit=(4, 3, 2), has_groups=False)
+    kernel = compile_kernel(add_in_place(dtypes.int32, 23), small, opts=())
+    a, b = (samples.small_integers(dtypes.int32, 23, seed, 90) for seed in (5, 6))
+    return run_exact(case_id, device, kernel, [a, b], [a + b])
+
+
 def _many_inputs(case_id: str, device: DeviceUnderTest) -> Measurement:
     data = [samples.small_integers(dtypes.int32, 50, seed, 90) for seed in range(12)]
     total = functools.reduce(build.add, [load(slot, dtypes.int32, (50,)) for slot in range(1, 13)])
@@ -517,6 +526,17 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(dtypes.int32, dtypes.float32),
         lambda: [Check(name, run) for name, run in OTHER_FORMS.items()],
+    )
+    yield make_row(
+        "kernel.launch.int32",
+        "A launch larger than what it computes: the index beyond the end reads and writes nothing.",
+        ("kernel.special", "kernel.global"),
+        Rung.INDEX,
+        "FORM",
+        "int32",
+        EXACT,
+        kernel_needs(dtypes.int32, features=("grid",)),
+        lambda: [Check("in_place", _padded_launch)],
     )
     yield make_row(
         "kernel.kinds.int32",

@@ -254,6 +254,24 @@ def large_product(dtype: DType) -> Subject:
     return _multiplied(dtype, 16, 16, 256)
 
 
+def sum_beside_nothing(dtype: DType) -> Subject:
+    """out[i] = sum_k x[i, k] + the product of nothing, 1: axes global 4, reduce 6."""
+    x, nothing = sample_values(dtype, 4, 6), np.zeros(0, numpy_dtype(dtype))
+    empty = build.reduce(Ops.MUL, load(2, dtype, (4, 1, 0)), (2,))
+    value = build.add(total(load(1, dtype, (4, 6, 1)), 1), empty)
+    kernel = kernel_of(value, 4, 1, 1)
+    return Subject(kernel, [None, x, nothing], [as_dtype(dtype, x.sum(1) + 1)])
+
+
+def sum_of_nothing(dtype: DType) -> Subject:
+    """out[i] = sum_j (x[i, j] * the sum of nothing + 2): axes global 4, reduce 6."""
+    x, nothing = sample_values(dtype, 4, 6), np.zeros(0, numpy_dtype(dtype))
+    empty = total(load(2, dtype, (4, 6, 0)), 2)
+    terms = build.add(build.mul(load(1, dtype, (4, 6, 1)), empty), 2)
+    kernel = kernel_of(total(terms, 1), 4, 1, 1)
+    return Subject(kernel, [None, x, nothing], [np.full(4, 12, numpy_dtype(dtype))])
+
+
 def nested(dtype: DType) -> Subject:
     """out[i] = sum_j max_k x[i, j, k]: axes global 4, reduce 6, reduce 8."""
     x = sample_values(dtype, 4, 6, 8)
@@ -421,6 +439,7 @@ _NAMED: dict[str, Form] = {
         *(matmul, prime_matmul, transposed_matmul, convolution, large_product, nested),
         *(nested_sums, sibling, two_lengths),
         *(softmax, reduce_outputs, masked_sum, chosen_sum, repeated_sum, repeated_nested),
+        *(sum_beside_nothing, sum_of_nothing),
         *(shifted_sum, scaled_sum, sum_in_place, square, symbolic_row_sums, symbolic_columns),
         *(symbolic_repeated, gathered_product),
     )

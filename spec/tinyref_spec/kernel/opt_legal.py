@@ -116,6 +116,12 @@ _UNROLL = (
     Legal("unroll.masked", "masked_sum", (("UNROLL(1, 3)", "global 5, reduce 3, unroll 3"),)),
     Legal("unroll.prime", "prime_sum", (("UNROLL(1, 11)", "global 5, unroll 11"),)),
     Legal(
+        "unroll.beside_nothing",
+        "sum_beside_nothing",
+        (("UNROLL(1, 3)", "global 4, reduce 2, unroll 3"),),
+    ),
+    Legal("unroll.of_nothing", "sum_of_nothing", (("UNROLL(1, 0)", "global 4, unroll 6"),)),
+    Legal(
         "unroll.matmul",
         "matmul",
         (("UNROLL(2, 4)", "global 8, global 12, reduce 4, unroll 4"),),

@@ -16,8 +16,8 @@ from tinyref_spec.ladder import foundations
 RUNGS = frozenset({Rung.INDEX, Rung.GATE, Rung.LOOP})
 # Plans of elementwise kernels depend on the size of an element, and not otherwise on its dtype.
 QUICK_DTYPES = frozenset({"int32", "float32", "uint8", "float16"})
-# Rows of programs written by hand, of which nothing is planned.
-_PROGRAMS = ("kernel.program.", "memory.order", "memory.wait")
+# Rows of programs, of which nothing is planned.
+_PROGRAMS = ("kernel.program.", "kernel.launch.", "memory.order", "memory.wait")
 
 
 def _run(run: Callable[[DeviceUnderTest], Measurement], device: DeviceUnderTest) -> Measurement:
