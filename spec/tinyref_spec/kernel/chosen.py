@@ -38,8 +38,8 @@ CHOSEN: tuple[Legal, ...] = (
     _chosen("mirrored", "UPCAST(2, 8) UPCAST(1, 4)", "global 6, upcast 8, upcast 4"),
     _chosen(
         "panel_product",
-        "UPCAST(1, 16) UPCAST(0, 4) UPCAST(1, 4) PACK(0, 2) THREAD(0, 2)",
-        "thread 2, global 8, reduce 128, upcast 16, upcast 4, upcast 4",
+        "UPCAST(1, 16) UPCAST(0, 4) UPCAST(1, 4) PACK(0, 2)",
+        "global 16, reduce 128, upcast 16, upcast 4, upcast 4",
     ),
     _chosen(
         "thin_product",
