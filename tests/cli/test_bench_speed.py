@@ -22,7 +22,7 @@ CHECKED = [work for work in WORKS if work.name not in ("op.matmul.2048", "op.mat
 
 @pytest.mark.parametrize("work", CHECKED, ids=lambda work: work.name)
 def test_every_operation_is_that_of_torch_on_a_gpu(work: Work) -> None:
-    peer = speed._peer("GPU_EMU")
+    peer = speed.peer_of("GPU_EMU")
     for variant in speed._variants(work, is_gpu=True):
         with Context(DEVICE="GPU_EMU", STRICT_FLOAT=variant.strict):
             assert not speed._problem(work, variant, "GPU_EMU", peer)
@@ -32,7 +32,7 @@ def test_every_operation_is_that_of_torch_on_a_gpu(work: Work) -> None:
 @pytest.mark.parametrize("layers", SMALL_MODELS, ids=lambda layers: layers.name)
 def test_every_network_learns_as_in_torch_on_a_gpu(layers: Layers) -> None:
     with Context(DEVICE="GPU_EMU"):
-        assert not speed._model_problem(layers, "GPU_EMU", speed._peer("GPU_EMU"))
+        assert not speed._model_problem(layers, "GPU_EMU", speed.peer_of("GPU_EMU"))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_gpu_that_torch_does_not_reach_is_said() -> None:
     if torch.cuda.is_available():
         pytest.skip("torch reaches a GPU of CUDA here")
     with pytest.raises(UserError, match=r"does not reach the hardware of CUDA"):
-        speed._peer("CUDA")
+        speed.peer_of("CUDA")
 
 
 def test_the_mean_is_geometric_and_of_one_kind_of_row() -> None:

@@ -36,8 +36,9 @@ NOT_OF_A_DEVICE = {
     "quality": "compares code for this processor with numpy",
     "threads": "compares code for this processor with itself",
     "jit": "is the cost of a replay whose kernels take no time",
-    "memory": "counts the bytes of a plan, which are the same on all devices",
+    "memory": "counts bytes of this processor, or of a plan, which are the same on all devices",
     "readers": "reads files",
+    "start": "is mostly what Python imports",
 }
 
 

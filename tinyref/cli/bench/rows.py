@@ -372,6 +372,51 @@ def _memory_plan(repeats: int) -> Iterator[Measured]:
         )
 
 
+def _memory_step(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench.speed import peer_of
+    from tinyref.cli.bench.system import peak_of_step, torch_peak_of_step
+    from tinyref.cli.bench.works import MODELS
+
+    peer = peer_of("CPU")
+    for layers in MODELS:
+        found = Measured(
+            f"memory.step.{layers.name.removeprefix('model.')}",
+            "MiB at the peak of a step of Adam, weights and inputs too",
+            [peak_of_step(layers) for _ in range(min(repeats, 2))],
+            note="" if peer.module else "no peer: torch is not installed",
+        )
+        if peer.module:
+            found.peer_name = peer.name
+            found.peer_values = [torch_peak_of_step(layers, peer) for _ in found.values]
+        yield found
+
+
+# A fresh process
+
+
+def _memory_shapes(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench.fresh import SHAPES, resident_after
+
+    # It takes some three minutes.
+    del repeats
+    note = f"limit 300, after {SHAPES:,} different shapes"
+    yield Measured("memory.shapes", "MiB resident at most", [resident_after(SHAPES)], note=note)
+
+
+def _start(repeats: int) -> Iterator[Measured]:
+    from tinyref.cli.bench.fresh import FIRST_RESULT, IMPORT, milliseconds_of
+
+    for name, code in (("start.import", IMPORT), ("start.first", FIRST_RESULT)):
+        yield Measured(
+            name,
+            "ms of processor time, a new process",
+            [milliseconds_of(code) for _ in range(repeats)],
+            "import numpy",
+            [milliseconds_of("import numpy") for _ in range(repeats)],
+            note=code,
+        )
+
+
 # Readers of files
 
 
@@ -429,6 +474,9 @@ ROWS = (
     *(BenchRow(name, functools.partial(_quality, name)) for name in QUALITY),
     BenchRow("jit.replay", _replay),
     BenchRow("memory.plan", _memory_plan),
+    BenchRow("memory.step", _memory_step),
+    BenchRow("memory.shapes", _memory_shapes),
+    BenchRow("start", _start),
     BenchRow("readers", _readers),
     BenchRow("conform.CPU", _conformance),
     BenchRow("fuzz.python", functools.partial(_fuzz, "fuzz.python", "PYTHON")),

@@ -91,7 +91,7 @@ def _base(device: str) -> str:
     return device.partition(":")[0]
 
 
-def _peer(device: str) -> Peer:
+def peer_of(device: str) -> Peer:
     """Raises `UserError` where torch has not the hardware that is measured."""
     name = TORCH_DEVICES.get(_base(device), "cpu")
     try:
@@ -158,7 +158,7 @@ def measure_work(
     work: Work, shapes: Shapes, variant: Variant, device: str, repeats: int
 ) -> Measured:
     """Milliseconds of an operation beside torch, or why it has none."""
-    peer, name = _peer(device), work.name + variant.suffix
+    peer, name = peer_of(device), work.name + variant.suffix
     flags = Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device)
     with flags:
         problem = _problem(work, variant, device, peer) if peer.module else ""
@@ -190,7 +190,7 @@ def _our_step(layers: Layers, device: str) -> Callable[[], Tensor]:
     return step_of(layers, library("tinyref"), device)
 
 
-def _torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
+def torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
     """Compiled by torch where it runs on a GPU: that is what its users wait for there."""
     torch, batch = peer.module, batch_of(layers)
     weights = [peer.tensor(each).requires_grad_() for each in batch.weights]
@@ -210,7 +210,7 @@ def _torch_step(layers: Layers, peer: Peer) -> Callable[[], Any]:
 
 def _model_problem(layers: Layers, device: str, peer: Peer) -> str:
     """What is wrong with the losses of the first steps of a small network."""
-    ours, theirs = _our_step(layers, device), _torch_step(layers, peer)
+    ours, theirs = _our_step(layers, device), torch_step(layers, peer)
     for number in range(3):
         found, wanted = float(ours().item()), float(theirs().item())
         if abs(found - wanted) > 1e-4 * max(1.0, abs(wanted)):
@@ -222,7 +222,7 @@ def measure_model(
     layers: Layers, small: Layers, variant: Variant, device: str, repeats: int
 ) -> Measured:
     """Milliseconds of a step of training beside torch, or why it has none."""
-    peer, name = _peer(device), layers.name + variant.suffix
+    peer, name = peer_of(device), layers.name + variant.suffix
     with Context(STRICT_FLOAT=variant.strict, THREADS=variant.threads, DEVICE=device):
         problem = _model_problem(small, device, peer) if peer.module else ""
         if problem:
@@ -231,7 +231,7 @@ def measure_model(
         theirs = None
         if peer.module:
             peer.use_threads(variant.threads)
-            step = _torch_step(layers, peer)
+            step = torch_step(layers, peer)
 
             def theirs() -> None:
                 step()
@@ -242,7 +242,7 @@ def measure_model(
 
 def _measure_launches(device: str, repeats: int) -> Measured:
     """Kernels of 16 elements, each on the result of the one before, in one replay."""
-    peer = _peer(device)
+    peer = peer_of(device)
 
     def chain(x: Any, stop: Callable[[Any], Any]) -> Any:
         for _ in range(LAUNCHES):

@@ -1,13 +1,18 @@
-"""Rows of `tinyref bench` on whole steps of training: what a replay costs, what a plan saves."""
+"""Rows of `tinyref bench` on whole steps of training: what replays cost and memory they take."""
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tinyref import Tensor, TinyJit
+from tinyref.cli.bench.alone import library, step_of
+from tinyref.cli.bench.speed import Peer, torch_step
+from tinyref.cli.bench.works import Layers
 from tinyref.config import Context
 from tinyref.device import memory
 from tinyref.nn import BatchNorm, Conv2d, Linear
@@ -102,3 +107,67 @@ def _convolutional_step() -> Step:
         return _descent(loss, optimiser)
 
     return step
+
+
+# --- peaks beside torch ---------------------------------------------------------------------------
+
+
+def peak_of_step(layers: Layers, device: str = "CPU") -> float:
+    """MiB of all memory that a step of Adam holds at its peak, weights and inputs too."""
+    before = memory.now.get(device, 0)
+    with Context(DEVICE=device):
+        step = step_of(layers, library("tinyref"), device)
+        step()
+        memory.peak[device] = memory.now[device]
+        step()
+    return (memory.peak[device] - before) / 2**20
+
+
+def torch_peak_of_step(layers: Layers, peer: Peer) -> float:
+    """The same of torch: the largest sum of storages that its operations were given or gave."""
+    step, live = torch_step(layers, peer), LiveStorages()
+    with live.watched(peer.module):
+        step()
+        live.peak = live.now
+        step()
+    return live.peak / 2**20
+
+
+class LiveStorages:
+    """Bytes of the storages of torch that are alive, of those that an operation has met."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.peak = 0
+        self._known: set[int] = set()
+
+    def add(self, tensor: Any) -> None:
+        """Counts the storage of a tensor until it ends."""
+        storage = tensor.untyped_storage()
+        key, nbytes = storage._cdata, storage.nbytes()
+        if key not in self._known:
+            self._known.add(key)
+            self.now += nbytes
+            self.peak = max(self.peak, self.now)
+            weakref.finalize(storage, self._end, key, nbytes)
+
+    def _end(self, key: int, nbytes: int) -> None:
+        self._known.discard(key)
+        self.now -= nbytes
+
+    def watched(self, torch: Any) -> Any:
+        """A context in which the storages of all operations are counted."""
+        leaves = torch.utils._pytree.tree_leaves
+
+        def dispatch(
+            mode: object, function: Any, types: object, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del mode, types
+            result = function(*args, **(kwargs or {}))
+            for each in leaves((args, kwargs, result)):
+                if isinstance(each, torch.Tensor):
+                    self.add(each)
+            return result
+
+        base = torch.utils._python_dispatch.TorchDispatchMode
+        return type("Watched", (base,), {"__torch_dispatch__": dispatch})()
