@@ -83,7 +83,7 @@ def cases(query: str) -> tuple[Case, ...]:
 def device_of(line: Line) -> str:
     """Where the fault shows: faults of the optimiser on the simulated host."""
     device = MUTANTS[line.mutant].device
-    return HOST if device == "PYTHON" else device
+    return HOST if device in ("PYTHON", "CPU") else device
 
 
 def failing(line: Line) -> Iterator[str]:

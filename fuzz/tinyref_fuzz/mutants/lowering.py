@@ -131,6 +131,14 @@ GROUPS = (
 _pack = functools.partial(Mutant, module=_LOWER, stages=_STAGES, device="CPU")
 PACKS = (
     _pack(
+        name="kept-lanes-share-place",
+        kind="scratch index wrong",
+        old="build.add(build.mul(position, count), flat(lanes, self.counters))",
+        new="build.add(build.mul(position, count), flat(lanes[1:], self.counters))",
+        resembles="lanes of a softmax wrote their powers over each other's",
+        causes=("PACK", "UPCAST"),
+    ),
+    _pack(
         name="packed-index-reversed",
         kind="scratch index wrong",
         old="        copied = build.load(build.index(filled, flat(inside, self.counters)))",

@@ -98,6 +98,11 @@ CHOSEN: tuple[Legal, ...] = (
         "UNROLL(2, 16) UNROLL(1, 16)",
         "global 6, reduce 2, reduce 2, unroll 16, unroll 16",
     ),
+    _chosen(
+        "shared_rows",
+        "UPCAST(1, 16) UNROLL(2, 16) UNROLL(3, 16)",
+        "global 6, global 2, reduce 2, reduce 2, unroll 16, unroll 16, upcast 16",
+    ),
     _chosen("pooled", "UNROLL(3, 2) UNROLL(2, 0)", "global 4, global 12, unroll 2, unroll 2"),
     _chosen("scanned_blocks", "UPCAST(1, 16)", "global 12, reduce 16, upcast 16"),
     _chosen("carried_blocks", "UPCAST(1, 16)", "global 12, upcast 16"),

@@ -236,6 +236,16 @@ def normalised_rows(dtype: DType) -> Subject:
     return Subject(kernel, [None, x], [as_dtype(dtype, expected)])
 
 
+def shared_rows(dtype: DType) -> Subject:
+    """out[i, j] = e[i, j] - sum_k e[i, k], e = 2 * (max - x) + 1: e is computed once, and kept."""
+    x = sample_values(dtype, 6, 32)
+    value = load(1, dtype, (6, 32))
+    distances = build.add(build.mul(build.sub(largest(value, 1), value), 2), 1)
+    kernel = kernel_of(build.sub(distances, total(distances, 1)), 6, 32)
+    wide = 2 * (x.max(1, keepdims=True) - x) + 1
+    return Subject(kernel, [None, x], [as_dtype(dtype, wide - wide.sum(1, keepdims=True))])
+
+
 def pooled(dtype: DType) -> Subject:
     """The largest of each two by two elements: short loops, which are unrolled."""
     x = sample_values(dtype, 8, 24)
@@ -296,7 +306,7 @@ CHOSEN_FORMS: dict[str, Form] = {
         *(panel_product, thin_product, row_product, transposed_product, gradient_product),
         *(batched_product, weighted_values),
         *(padded_convolution, strided_convolution, grouped_convolution, depthwise_convolution),
-        *(transposed_convolution, column_sums, normalised_rows, pooled),
+        *(transposed_convolution, column_sums, normalised_rows, shared_rows, pooled),
         *(scanned_blocks, carried_blocks, updated_in_place),
     )
 }
