@@ -75,7 +75,7 @@ def _compute(form: Form, constant: UOp, *loaded: UOp) -> UOp:
 def _reference(form: Form, dtype: DType, value: ConstType, loaded: Sequence[Array]) -> Expected:
     op, position = form
     operands = list(loaded)
-    operands.insert(position, np.resize(_stored(dtype, value), LANES))
+    operands.insert(position, np.repeat(_stored(dtype, value), LANES))
     return oracles.evaluate(op.name, dtype, operands)
 
 

@@ -309,8 +309,8 @@ def _run_special(
     operands = operand_values(operation, special)
     result = result_value(operation, special)
     assert result is not None
-    expected = Expected(np.resize(result, LANES))
-    inputs = [np.resize(operand, LANES) for operand in operands]
+    expected = Expected(np.repeat(result, LANES))
+    inputs = [np.repeat(operand, LANES) for operand in operands]
     return run_operation(
         operation, case_id, inputs, expected, _special_rule(operation, result), device
     )
@@ -335,7 +335,7 @@ def _run_liveness(
     assert result is not None
     odd = np.arange(LANES) % 2 == 1
     inputs = [np.where(odd, second, first) for first, second in zip(normal, strange, strict=True)]
-    expected = Expected(np.resize(result, LANES), specified=~odd)
+    expected = Expected(np.repeat(result, LANES), specified=~odd)
     return run_operation(operation, case_id, inputs, expected, operation.rule, device)
 
 
