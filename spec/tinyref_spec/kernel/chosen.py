@@ -124,7 +124,7 @@ def _with_list(
 ) -> Measurement:
     """A device with less scratch memory runs the list without what would be copied there."""
     if device.capabilities.shared_bytes < SCRATCH_BYTES:
-        text = opts_text([opt for opt in parse_opts(text) if opt.op is not OptOp.PACK])
+        text = opts_text(tuple(opt for opt in parse_opts(text) if opt.op is not OptOp.PACK))
     return legal_use(chosen, text, axes, case_id, device)
 
 
