@@ -19,7 +19,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops import node as node_module
-from tinyref.uops.node import UOp, node_fact, rebuild, substitute, toposort
+from tinyref.uops.node import UOp, node_fact, rebuild, sources_first, substitute, toposort
 from tinyref.uops.ops import Ops
 
 
@@ -134,6 +134,18 @@ def test_toposort_of_other_nodes_than_uops_asks_each_once_users_first():
 
     assert toposort(["sum", "left"], sources) == ["x", "left", "y", "right", "sum"]
     assert asked == ["sum", "left", "x", "right", "y"]
+
+
+def test_sources_first_is_in_the_order_of_toposort_and_stops_at_what_is_known():
+    n, m = build.variable("n", 0, 9), build.variable("m", 0, 9)
+    left, right = build.mul(n, n), build.add(m, n)
+    total = build.add(left, right)
+    assert sources_first(total) == [n, left, m, right, total]
+    assert toposort((total,)) == [n, left, m, right, total]
+    assert sources_first(total, known={left: left}) == [left, m, n, right, total]
+    right.facts["seen"] = True
+    assert sources_first(total, fact="seen") == [n, left, right, total]
+    assert sources_first(right, fact="seen") == [right]
 
 
 @pytest.mark.long
