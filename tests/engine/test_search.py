@@ -18,7 +18,8 @@ from tinyref.config import Context
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes
 from tinyref.engine import search as search_module
-from tinyref.engine.search import best_opts, chosen_opts, forget_searches, search
+from tinyref.engine.chosen import chosen_opts
+from tinyref.engine.search import best_opts, forget_searches, search
 from tinyref.engine.search_process import Worker, _pattern
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.actions import actions, candidates, identity
@@ -394,3 +395,17 @@ def test_tensors_are_computed_by_what_was_found(monkeypatch: pytest.MonkeyPatch)
     output = Tensor.ones(4, 8).contiguous().transpose() + 1
     with pytest.raises(TypeError, match="not callable"):
         output.realize()
+
+
+def test_a_process_that_searches_nothing_imports_no_search() -> None:
+    seldom = ("engine.search", "engine.search_process", "workers.processes", "verify.index_bounds")
+    text = (
+        "import sys; from tinyref.tensor import Tensor; assert Tensor([1, 2]).sum().item() == 3; "
+        f"print([name for name in {seldom} if 'tinyref.' + name in sys.modules])"
+    )
+    flags = {"BEAM": "0", "CHECK_BOUNDS": "0", "DEVICE": "CPU"}
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(
+        command, env={**os.environ, **flags}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -32,7 +32,6 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, SpecialArg, VarArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.verify import verify
-from tinyref.verify.index_bounds import check_index_bounds
 
 # What each stage is called in DUMP and for listeners, in order.
 STAGES = (
@@ -120,6 +119,9 @@ class _Pipeline:
     def check_bounds(self, root: UOp) -> None:
         """With CHECK_BOUNDS, refuses an access outside of its buffer, and reports what is open."""
         if config.integer("CHECK_BOUNDS"):
+            # Hardly any process asks for it, and all would wait for the import.
+            from tinyref.verify.index_bounds import check_index_bounds
+
             for found, count in check_index_bounds(root).items():
                 if count and not found.is_proved:
                     sys.stderr.write(f"bounds {self.name}: {count} accesses {found.value}\n")

@@ -12,9 +12,9 @@ from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.codegen.compile import plan_for
 from tinyref.device import Device
+from tinyref.engine.chosen import chosen_opts
 from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate
-from tinyref.engine.search import chosen_opts
 from tinyref.engine.watch import active_watcher
 from tinyref.formats.text import to_text
 from tinyref.optimise.show import print_plan

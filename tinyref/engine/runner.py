@@ -10,8 +10,8 @@ from tinyref.codegen.compile import kernel_name
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.engine.capture import Recorder, active_recorder, copy_buffer
+from tinyref.engine.chosen import chosen_opts
 from tinyref.engine.report import is_timed, report, report_kernel
-from tinyref.engine.search import chosen_opts
 from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError
 from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer

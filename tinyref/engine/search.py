@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tinyref import config
 from tinyref.codegen.compile import kernel_name, plan_for
-from tinyref.device import Device, reason_without_values
+from tinyref.device import Device
 from tinyref.engine.search_process import Worker
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.text import to_text
@@ -54,19 +54,6 @@ class Timed:
 
     seconds: float
     plan: Plan
-
-
-def chosen_opts(device: str, ast: UOp) -> tuple[Opt, ...] | None:
-    """What a schedule compiles `ast` with: `best_opts` if BEAM is set and NOOPT is not.
-
-    None leaves the choice to `plan_for`, as for a device that runs no kernels, or where they take
-    no time. Raises `UserError` as `Plan.of` does.
-    """
-    if config.integer("BEAM") <= 0 or config.integer("NOOPT"):
-        return None
-    declared = Device[device].capabilities
-    is_idle = reason_without_values(declared.ops, declared.keeps_values) is not None
-    return None if is_idle else best_opts(device, ast)
 
 
 def best_opts(device: str, ast: UOp) -> tuple[Opt, ...]:
