@@ -242,6 +242,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeHip:
     library = FakeHip()
     monkeypatch.setattr(FakeHipBackend, "fake", library)
     monkeypatch.setattr("tinyref.runtimes.hip.backend.clang", lambda: "clang")
+    monkeypatch.setattr("tinyref.runtimes.hip.backend.version", lambda command: f"{command} 19")
     return library
 
 
