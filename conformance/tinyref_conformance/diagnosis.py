@@ -246,7 +246,7 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         *(r"\brace\b|the order of work-items matters", "work-items race"),
-        "a barrier is missing or does not order memory, or two indices that differ are the same",
+        "a barrier is missing or orders no memory, two indices are one, or an off gate stores",
     ),
     (
         *(r"divergent barrier", "not all work-items of a group reach the barrier"),
