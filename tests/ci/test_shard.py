@@ -36,18 +36,18 @@ def repository(tmp_path: Path) -> Path:
 
 def test_each_landing_is_given_the_next(shard: ModuleType, repository: Path) -> None:
     """Commits of a merged branch do not count: only those of the first parents."""
-    assert shard.shard(repository) == "2/12"
+    assert shard.shard(repository) == "2/20"
     git(repository, "checkout", "-q", "-b", "branch")
     for name in "abc":
         commit(repository, name)
     git(repository, "checkout", "-q", "main")
     git(repository, "merge", "-q", "--no-ff", "-m", "merged", "branch")
-    assert shard.shard(repository) == "3/12"
-    for name in "defghijkl":
+    assert shard.shard(repository) == "3/20"
+    for name in "defghijklmnopqrst":
         commit(repository, name)
-    assert shard.shard(repository) == "12/12"
-    commit(repository, "thirteenth")
-    assert shard.shard(repository) == "1/12"
+    assert shard.shard(repository) == "20/20"
+    commit(repository, "twentieth")
+    assert shard.shard(repository) == "1/20"
 
 
 def test_a_shallow_clone_goes_by_the_hash_of_its_commit(
@@ -59,14 +59,14 @@ def test_a_shallow_clone_goes_by_the_hash_of_its_commit(
         clone = tmp_path / f"clone{number}"
         git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", str(clone))
         assert git(clone, "rev-list", "--count", "HEAD") == "1"
-        expected = int(git(repository, "rev-parse", "HEAD"), 16) % 12 + 1
-        assert shard.shard(clone) == f"{expected}/12"
+        expected = int(git(repository, "rev-parse", "HEAD"), 16) % 20 + 1
+        assert shard.shard(clone) == f"{expected}/20"
         found.add(expected)
     assert len(found) > 1
 
 
 def test_without_a_repository_it_is_the_first(shard: ModuleType, tmp_path: Path) -> None:
-    assert shard.shard(tmp_path) == "1/12"
+    assert shard.shard(tmp_path) == "1/20"
 
 
 def test_a_repository_around_the_folder_is_not_counted(shard: ModuleType, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_repository_around_the_folder_is_not_counted(shard: ModuleType, tmp_pa
     words = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "1"]
     subprocess.run(["git", "-C", tmp_path, *words], check=True)
     (tmp_path / "unpacked").mkdir()
-    assert shard.shard(tmp_path) == "2/12"
-    assert shard.shard(tmp_path / "unpacked") == "1/12"
+    assert shard.shard(tmp_path) == "2/20"
+    assert shard.shard(tmp_path / "unpacked") == "1/20"
 
 
 def test_ci_runs_it_after_the_default_checks() -> None:
