@@ -13,12 +13,13 @@ Use = tuple[str, str]
 
 @dataclass(frozen=True)
 class Legal:
-    """One row: `name` is OP.FORM, `kernel` one of `FORMS` in `dtype`."""
+    """One row: `name` is OP.FORM, `kernel` one of `FORMS` in `dtype`, which uses `others`, too."""
 
     name: str
     kernel: str
     uses: tuple[Use, ...]
     dtype: str = "int32"
+    others: tuple[str, ...] = ()
 
     @property
     def op(self) -> OptOp | None:
@@ -112,6 +113,22 @@ _UNROLL = (
     Legal("unroll.all", "all_sum", (("UNROLL(0, 32)", "reduce 2, unroll 32"),)),
     Legal("unroll.maximum", "row_max", (("UNROLL(1, 4)", "global 7, reduce 3, unroll 4"),), "int8"),
     Legal("unroll.any", "row_max", (("UNROLL(1, 0)", "global 7, unroll 12"),), "bool"),
+    *(
+        Legal(
+            f"unroll.{form}.{dtype}.{size}",
+            f"{form}_{size}",
+            ((f"UNROLL(0, {size})", f"unroll {size}"),),
+            dtype,
+            ("uint8", "int32"),
+        )
+        for form, kinds in (
+            ("mixed_bytes", ("int8", "uint8")),
+            ("rectified_bytes", ("int8",)),
+            ("distance_of_bytes", ("int8", "uint8")),
+        )
+        for dtype in kinds
+        for size in (8, 16)
+    ),
     Legal("unroll.product", "product", (("UNROLL(1, 4)", "global 5, reduce 2, unroll 4"),)),
     Legal("unroll.masked", "masked_sum", (("UNROLL(1, 3)", "global 5, reduce 3, unroll 3"),)),
     Legal("unroll.prime", "prime_sum", (("UNROLL(1, 11)", "global 5, unroll 11"),)),

@@ -24,6 +24,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
 from tinyref_spec.error_rules import Ulp
+from tinyref_spec.kernel.byte_sums import BYTE_FORMS
 from tinyref_spec.kernel.chosen_kernels import CHOSEN_FORMS
 from tinyref_spec.kernel.opt_kernels import FORMS, Subject
 from tinyref_spec.kernel.opt_legal import LEGAL, Legal
@@ -31,7 +32,7 @@ from tinyref_spec.kernel.opt_refused import REFUSED, Refused
 from tinyref_spec.measure import run_exact
 
 EXACT = Ulp(0).sentence
-_FORMS = {**FORMS, **CHOSEN_FORMS}
+_FORMS = {**FORMS, **CHOSEN_FORMS, **BYTE_FORMS}
 
 
 def dtype_named(name: str) -> DType:
@@ -147,7 +148,7 @@ def _ops_of(legal: Legal) -> list[OptOp]:
 
 def _legal_row(legal: Legal) -> Row:
     ops = _ops_of(legal)
-    sentence = (FORMS[legal.kernel].__doc__ or "").partition("\n")[0]
+    sentence = (_FORMS[legal.kernel].__doc__ or "").partition("\n")[0]
     features = frozenset[str]().union(*(features_of(text) for text, _ in legal.uses))
     checks = [
         Check(
@@ -168,7 +169,7 @@ def _legal_row(legal: Legal) -> Row:
         legal.op.value if legal.op is not None else "OPTS",
         legal.dtype,
         EXACT,
-        kernel_needs(dtype_named(legal.dtype), features=common),
+        kernel_needs(*map(dtype_named, (legal.dtype, *legal.others)), features=common),
         lambda: checks,
     )
     return dataclasses.replace(row, specials=legal.uses)

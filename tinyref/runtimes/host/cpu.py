@@ -7,6 +7,7 @@ import ctypes
 import functools
 import itertools
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,11 @@ KERNELS_PER_LINKER = 256
 # a builder slows down with every module that it has met.
 MODULES_PER_BUILDER = 64
 
+# Loop strength reduction steps addresses that the renderer has already made simple, and takes up to
+# three quarters of the emission of a long unrolled loop.
+_SLOW_PASSES = ("-disable-lsr",)
+_options_lock = threading.RLock()
+
 # Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
 _SYMBOLS = (
     *("exp2", "exp2f", "log2", "log2f", "sin", "sinf", "pow", "powf"),
@@ -55,7 +61,9 @@ class LlvmCompiler:
 
     @property
     def key(self) -> str:
-        return f"{_host_key()} level {config.integer('CPU_LEVEL')}"
+        level = config.integer("CPU_LEVEL")
+        without = " ".join(_faulty_passes()) if level > 1 else ""
+        return f"{_host_key()} level {level} {without}".rstrip()
 
     def compile(self, source: str) -> bytes:
         level = config.integer("CPU_LEVEL")
@@ -67,7 +75,7 @@ class LlvmCompiler:
             module.triple = machine.triple
             module.data_layout = str(machine.target_data)
             self.optimise(module, machine, level)
-            with _fast_emission() if level < 2 else contextlib.nullcontext():
+            with _options(*(_SLOW_PASSES if level < 2 else ())):
                 binary: bytes = machine.emit_object(module)
         except RuntimeError as error:
             raise DeviceError(self.device, f"LLVM refused the source: {error}", source) from error
@@ -220,18 +228,19 @@ def _target_machine(level: int) -> Any:
 
 
 @contextlib.contextmanager
-def _fast_emission() -> Iterator[None]:
-    """Leaves out loop strength reduction, as long as instructions are chosen.
+def _options(*names: str) -> Iterator[None]:
+    """Switches options of LLVM on, one thread at a time.
 
-    It takes up to three quarters of the time of a kernel that is a long unrolled loop, and the
-    renderer has already made the addresses simple. The option is one of the process: others that
-    use LLVM here find it as it was.
+    They are of the process: others that use LLVM here find them as they were.
     """
-    llvm.set_option("", "-disable-lsr=true")
-    try:
-        yield
-    finally:
-        llvm.set_option("", "-disable-lsr=false")
+    with _options_lock:
+        for name in names:
+            llvm.set_option("", f"{name}=true")
+        try:
+            yield
+        finally:
+            for name in names:
+                llvm.set_option("", f"{name}=false")
 
 
 @functools.lru_cache(maxsize=1)
@@ -244,7 +253,19 @@ def run_all_passes(module: Any, machine: Any, level: int) -> None:
     """The pipeline of LLVM for `level`; at level 0 what must be done, coroutines among it."""
     builder = _pass_builder(machine, level)
     # Made anew for each module: it does not run twice.
-    builder.getModulePassManager().run(module, builder)
+    with _options(*_faulty_passes()):
+        builder.getModulePassManager().run(module, builder)
+
+
+@functools.cache
+def _faulty_passes() -> tuple[str, ...]:
+    """The options against passes that made wrong code or did not end: llvm-1 to 3, docs/found.md.
+
+    An option that this LLVM does not know would end the process.
+    """
+    if llvm.llvm_version_info[0] < 22:
+        return ("-disable-vector-combine",)
+    return ("-disable-vector-combine", "-disable-loop-idiom-hashrecognize")
 
 
 def run_cheap_passes(module: Any, machine: Any) -> None:
