@@ -118,7 +118,7 @@ def test_a_slow_device_runs_a_part_in_the_default_lane(
     more = 'required = true\noptions = ["--query", "kernel.*"]\nthorough = "quick"'
     (row,) = rows_of(conform_row, tmp_path, GOOD.replace("required = true", more))
     assert row.default_options == ["--profile", "quick", "--query", "kernel.*"]
-    assert row.thorough_options == ["--profile", "quick"]
+    assert row.thorough_options == ["--profile", "quick", "--timeout", "240"]
     (other,) = rows_of(conform_row, tmp_path, GOOD)
     assert other.default_options == ["--profile", "quick"]
     assert other.thorough_options == ["--profile", "full", "--timeout", "240"]
