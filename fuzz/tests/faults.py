@@ -9,10 +9,12 @@ import numpy as np
 
 from tinyref.algebra.semantics import apply
 from tinyref.codegen import compile as compiler
+from tinyref.config import integer
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter
 from tinyref.optimise.opt import OptOp, parse_opts
+from tinyref.runtimes.host.cpu import CpuBackend, LlvmCompiler
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
@@ -297,3 +299,18 @@ FAULTS = (
     Fault("outputs", nothing, Pair.DEVICE, Symptom.ERROR, device="faults:NoTwoOutputs"),
     Fault("tail", nothing, *_DEVICE, device="faults:LastElementLost"),
 )
+
+
+class _WrongWhenHard(LlvmCompiler):
+    def compile(self, source):
+        return super().compile(
+            source.replace("= xor i32", "= or i32") if integer("CPU_LEVEL") > 1 else source
+        )
+
+
+class WrongWhenHard(CpuBackend):
+    """Its compiler is at fault at the levels that are not the default."""
+
+    def __init__(self, index=0):
+        super().__init__(index)
+        self._compiler = _WrongWhenHard(self.name)

@@ -13,7 +13,11 @@ import numpy as np
 import pytest
 from faults import large_case
 
+from tinyref import Context
+from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.one_line import kernel_line
 from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer, terminal_lines
@@ -22,6 +26,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom, Verdict
 from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.notation import kernel_of, load
 
 HERE = Path(__file__).parent
 CORPUS = corpus_kernels()
@@ -59,6 +64,22 @@ def test_a_broken_device_shows_its_fault_in_a_process_of_its_own(tmp_path):
     assert "slot 0 faults:ModOffByOne: " in output
     right, wrong = values_of(output)
     assert wrong == [value + 1 for value in right]
+
+
+def test_a_script_has_the_level_of_the_compiler_that_is_at_fault(tmp_path):
+    x, y = np.array([1, 3], np.int32), np.array([1, 1], np.int32)
+    value = build.binary(Ops.XOR, load(1, dtypes.int32, (2,)), load(2, dtypes.int32, (2,)))
+    case = Case(kernel_of(value, 2), (np.zeros(2, np.int32), x, y))
+    device = "faults:WrongWhenHard"
+    verdict = judge(case, device, thorough=True)
+    assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
+    assert verdict.detail.endswith("is 1 instead of 0, at CPU_LEVEL=2")
+    output = output_of(reproducer(case, verdict, device), tmp_path)
+    assert values_of(output) == [[0, 2], [1, 3]]
+    with Context(CPU_LEVEL=2):
+        # Who has set the level needs no word of it.
+        verdict = judge(case, device, thorough=True)
+        assert verdict.detail.endswith("is 1 instead of 0")
 
 
 SCRIPTS = {

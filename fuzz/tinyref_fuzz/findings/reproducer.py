@@ -14,7 +14,7 @@ from tinyref.runtimes.identity import device_settings
 from tinyref.uops.node import UOp
 from tinyref_fuzz.findings.one_line import clip, data_line, fault_line, kernel_line
 from tinyref_fuzz.generate.candidates import THREADS
-from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.judge.judge import Judge, level_of
 from tinyref_spec.kernel_case import Array, Case, Opts, Pair, Verdict
 
 MAX_LINES = 40
@@ -48,11 +48,13 @@ for slot in range(len(KERNEL.src)):
 def reproducer(case: Case, verdict: Verdict, device: str) -> str:
     """A script of at most 40 lines that prints both values of the pair that differs.
 
-    It sets the flags that are not at their default now. It needs tinyref alone, and the package of
-    the device. An error is raised where it happens. A kernel of too many nodes is written on one
-    line.
+    It sets the flags that are not at their default now, and the level of LLVM that the verdict
+    names. It needs tinyref alone, and the package of the device. An error is raised where it
+    happens. A kernel of too many nodes is written on one line.
     """
     settings = device_settings(device)
+    if level := level_of(verdict):
+        settings["TINYREF_CPU_LEVEL"] = level
     most = MAX_LINES - (SCRIPT_LINES if settings else 0)
     for in_one_line in (False, True):
         text = _script(case, verdict, device, in_one_line)

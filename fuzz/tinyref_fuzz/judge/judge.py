@@ -9,6 +9,8 @@ refusal of what the device declares to lack, and no `KernelOptError`, is a fault
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -59,6 +61,8 @@ MANY_OUTPUTS = 4
 # How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
 LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
 ALL_LEVELS = (0, 1, 2, 3)
+# How a verdict ends that shows at a level of LLVM which is not the flag's.
+AT_LEVEL = "at CPU_LEVEL="
 # Of `linearise`: any number gives a legal order.
 SHUFFLE = 1
 
@@ -87,6 +91,15 @@ class Judge:
             isinstance(self.backend, TextBackend) and type(self.backend).load is TextBackend.load
         )
 
+    @functools.cached_property
+    def has_levels(self) -> bool:
+        """Whether LLVM compiles for the device, in another way at each of its levels."""
+        with config.Context(CPU_LEVEL=ALL_LEVELS[-1]):
+            hardest = self.backend.compiler.key
+        with config.Context(CPU_LEVEL=ALL_LEVELS[0]):
+            return self.backend.compiler.key != hardest
+        raise AssertionError("unreachable")
+
     def verdict(self, case: Case, thorough: bool | None = None) -> Verdict:
         """The first pair of values of `case` that differs, or that all agree.
 
@@ -97,7 +110,7 @@ class Judge:
         number = case_number(case)
         levels: tuple[int, ...] = (LEVELS[number // SELDOM_SHARE % len(LEVELS)],)
         if thorough is not None:
-            levels = ALL_LEVELS if thorough and self.device == "CPU" else (0,)
+            levels = ALL_LEVELS if thorough and self.has_levels else (0,)
         trial = _Trial(self, case, number, thorough, levels)
         with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
             try:
@@ -123,6 +136,12 @@ class Judge:
             return ()
         lists = self.trials(case)
         return lists[verdict.trial] if verdict.trial < len(lists) else ()
+
+
+def level_of(verdict: Verdict) -> str:
+    """The level of LLVM that a verdict names, or an empty text."""
+    found = re.search(rf"{AT_LEVEL}([0-3])$", verdict.detail)
+    return found[1] if found else ""
 
 
 def has_many_outputs(case: Case) -> bool:
@@ -450,15 +469,42 @@ class _Trial:
         reversed_results = self._reversed_results(pair, program)
         with between(Pair.DEVICE):
             for level in self.levels:
-                with config.Context(CPU_LEVEL=level):
-                    kernel = load_kernel(self.judge.backend, self.judge.device, program)
-                    measured = launch(kernel, self._memory(), self.case.bindings)
-                    if self.judge.arithmetic == STRICT:
-                        self._check_same(program, measured, results, Symptom.VALUE)
-                    self._compare(measured, self._is_wrong_on_device)
-                    if self.everything and level == self.levels[-1]:
-                        self._check_replay(kernel, measured, reversed_results)
-                        self._check_unwaited(Measured(kernel, measured, reversed_results))
+                try:
+                    self._check_at_level(level, program, results, reversed_results)
+                except TroubleError as trouble:
+                    self._check_own_level(level, program, results, reversed_results, trouble)
+
+    def _check_at_level(
+        self, level: int, program: Program, results: Results, reversed_results: Results | None
+    ) -> None:
+        """The device gives what the interpreter gave, where LLVM optimises at `level`."""
+        with config.Context(CPU_LEVEL=level):
+            kernel = load_kernel(self.judge.backend, self.judge.device, program)
+            measured = launch(kernel, self._memory(), self.case.bindings)
+            if self.judge.arithmetic == STRICT:
+                self._check_same(program, measured, results, Symptom.VALUE)
+            self._compare(measured, self._is_wrong_on_device)
+            if self.everything and level == self.levels[-1]:
+                self._check_replay(kernel, measured, reversed_results)
+                self._check_unwaited(Measured(kernel, measured, reversed_results))
+
+    def _check_own_level(
+        self,
+        level: int,
+        program: Program,
+        results: Results,
+        reversed_results: Results | None,
+        trouble: TroubleError,
+    ) -> None:
+        """Raises the trouble of `level`, which it names where the flag's own level has none.
+
+        Who repeats the finding with the flags as they are would not see it.
+        """
+        own = config.integer("CPU_LEVEL")
+        if level != own and self.judge.has_levels:
+            self._check_at_level(own, program, results, reversed_results)
+            raise TroubleError(trouble.symptom, f"{trouble.detail}, {AT_LEVEL}{level}")
+        raise trouble
 
     def _check_replay(self, kernel: Kernel, measured: Results, other: Results | None) -> None:
         """A launch that is prepared once is right on other data and with other poison.
