@@ -219,6 +219,12 @@ def test_what_would_round_has_no_exact_result(op):
 
 
 WITH_GRADIENT = data(1, 1, 2, dtype="float32", grad=True)
+# One row of two, which would broadcast to both.
+SYMBOLIC_ROW = (
+    Step("data", (), (1,), ("int32", (2, 2), (1, 2, 3, 4), 0, False)),
+    Step("bind", (), (2,), ("n1", 1, 2, 1)),
+    Step("part", (1, 2), (3,), (0, "head")),
+)
 
 
 @pytest.mark.parametrize(
@@ -230,8 +236,13 @@ WITH_GRADIENT = data(1, 1, 2, dtype="float32", grad=True)
         (data(1, 1, 2), Step("cast", (1,), (2,), ("int32",))),
         (Step("randint", (), (1,), ((2,), 0, 5, 0)),),
         (WITH_GRADIENT, Step("maximum", (1, 1), (2,)), Step("gradient", (2, 1), (3,))),
+        (*SYMBOLIC_ROW, Step("clone", (1,), (4,)), Step("assign", (4, 3))),
+        (*SYMBOLIC_ROW, Step("clone", (1,), (4,)), Step("iadd", (4, 3))),
     ],
-    ids=["to-gradients", "of-gradients", "repeated", "no-cast", "no-seed", "no-rule"],
+    ids=[
+        *("to-gradients", "of-gradients", "repeated", "no-cast", "no-seed", "no-rule"),
+        *("symbolic-assign", "symbolic-iadd"),
+    ],
 )
 def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps):
     with pytest.raises(UndefinedError):

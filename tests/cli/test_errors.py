@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tinyref import config
 from tinyref.cli import devices
 from tinyref.cli.entry import run
+from tinyref.errors import UserError
 from tinyref.workers.processes import start_process
 
 COMMAND = [sys.executable, "-m", "tinyref.cli"]
@@ -190,3 +192,14 @@ def test_a_worker_leaves_when_nobody_listens() -> None:
     process, pipes = start_process("tinyref_conformance.worker")
     pipes.close()
     assert process.wait(20) == 113
+
+
+def test_an_error_without_words_has_its_class(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        raise UserError("")
+
+    monkeypatch.setattr(config, "check_environment", silent)
+    assert run(["devices"]) == 2
+    assert capsys.readouterr().err == "tinyref: error: UserError\n"

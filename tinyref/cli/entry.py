@@ -93,7 +93,8 @@ def _report_error(error: TinyrefError) -> int:
     if _wants_traceback():
         traceback.print_exception(error)
         return EXIT_USAGE
-    first, _, rest = str(error).strip().partition("\n")
+    # An error without words has its class at least.
+    first, _, rest = (str(error).strip() or type(error).__name__).partition("\n")
     print(f"tinyref: error: {first}", file=sys.stderr)
     if rest:
         print("tinyref: TINYREF_TRACEBACK=1 shows all of it", file=sys.stderr)

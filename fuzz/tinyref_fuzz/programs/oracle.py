@@ -551,14 +551,23 @@ class Environment:
 
     # Writes
 
-    def _value(self, number: int) -> Elements:
-        """What is written. Raises `UndefinedError` where gradients would be lost."""
-        if self.arrays[number].requires_grad or self.arrays[number].bound:
+    def _value(self, number: int, target: Array | None = None) -> Elements:
+        """What is written, to all of `target` or to fixed places.
+
+        Raises `UndefinedError` where gradients would be lost, or where a symbolic size fits only
+        by the number that is bound now.
+        """
+        value = self.arrays[number]
+        if value.requires_grad or value.bound:
             raise UndefinedError("a write of what has gradients or a bound")
-        return self.arrays[number].elements
+        is_symbolic = value.is_symbolic or (target is not None and target.is_symbolic)
+        if is_symbolic and (target is None or value.sizes != target.sizes):
+            raise UndefinedError("a write of a symbolic size to another")
+        return value.elements
 
     def _assign(self, step: Step) -> None:
-        self.arrays[step.args[0]].write(self._value(step.args[1]))
+        array = self.arrays[step.args[0]]
+        array.write(self._value(step.args[1], array))
 
     def _assign_number(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
@@ -566,7 +575,7 @@ class Environment:
 
     def _iadd(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
-        total = array.elements + self._value(step.args[1])
+        total = array.elements + self._value(step.args[1], array)
         check_exact(total)
         array.write(total)
 
