@@ -44,7 +44,8 @@ def test_every_form_has_one_row() -> None:
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[each.name for each in CHOSEN])
 def test_the_list_of_a_row_is_what_heuristics_choose_on_a_host(number: int) -> None:
     chosen = CHOSEN[number]
-    plan = heuristic_plan(Plan.of(subject_of(chosen.kernel, chosen.dtype).kernel, HOST))
+    ast = subject_of(chosen.kernel, chosen.dtype).kernel
+    plan = heuristic_plan(Plan.of(ast, HOST), as_large=True)
     assert ((opts_text(plan.opts), ", ".join(map(str, plan.axes))),) == chosen.uses
 
 

@@ -213,6 +213,57 @@ def test_a_convolution_has_the_output_channels_as_lanes() -> None:
     assert plan.packed == (2,)
 
 
+def test_a_block_is_as_large_as_the_work_pays_for() -> None:
+    """A kernel of little work takes longer to compile than a large block saves."""
+    assert axes(named.matmul(16, 16, 32, f32), CPU_LIKE) == (
+        "global 4, reduce 32, upcast 16, upcast 4"
+    )
+    assert axes(square(128), CPU_LIKE) == (
+        "global 2, global 32, reduce 128, upcast 16, upcast 4, upcast 4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra_outputs", "height"),
+    [(0, 8), (1, 8), (2, 4), (4, 2)],
+)
+def test_a_packed_block_stores_few_single_elements(extra_outputs: int, height: int) -> None:
+    """Each takes an address, a lane and a store; here no lane has its neighbour beside it."""
+    every_other = ShapeTracker((View((128, 128), (2, 256)),))
+    left = load(1, f32, shaped(128, 1, 128).expand((128, 128, 128)))
+    right = load(2, f32, shaped(1, 128, 128).expand((128, 128, 128)))
+    total = build.reduce(Ops.ADD, build.mul(left, right), (2,))
+    total = build.mul(total, build.const(f32, 2.0))
+    slots = (0, *range(3, 3 + extra_outputs))
+    stores = [
+        build.store(
+            build.view(build.define_global(slot, f32, 1 << 15), every_other.reshape((128, 128, 1))),
+            total,
+        )
+        for slot in slots
+    ]
+    plan = plan_for(build.sink(*stores), CPU_LIKE)
+    assert plan.packed
+    assert [axis.extent for axis in plan.axes if axis.kind is AxisKind.UPCAST] == [16, height]
+
+
+def test_a_small_kernel_gathers_no_lanes() -> None:
+    """What is not beside it is loaded lane by lane, which takes more to compile than it saves."""
+
+    def weighted(rows: int) -> UOp:
+        # Lanes along the first axis: three loads have neighbours there, one and the store do not.
+        scales = [load(slot, f32, shaped(rows, 1).expand((rows, 11))) for slot in (2, 3, 4)]
+        values = load(1, f32, (rows, 11))
+        for scale in scales:
+            values = build.mul(values, scale)
+        return kernel_of(values, rows, 11)
+
+    assert axes(weighted(64), CPU_LIKE) == "global 64, global 11"
+    assert axes(weighted(1024), CPU_LIKE) == "global 64, global 11, upcast 16"
+    # Neighbours all of them.
+    assert axes(named.copied(f32, shaped(64)), CPU_LIKE) == "global 4, upcast 16"
+
+
 def test_a_long_reduce_with_few_outputs_is_shared_out() -> None:
     assert "group_reduce 128" in axes(rows(4, 4096), GPU_LIKE)
     assert "group_reduce" not in axes(columns(4096, 4096), GPU_LIKE)
@@ -264,7 +315,9 @@ def test_a_heuristic_that_goes_around_the_table_is_seen(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         heuristics,
         "optimised_for_loops",
-        lambda plan: dataclasses.replace(healthy(plan), opts=healthy(plan).opts[:-1]),
+        lambda plan, limits: dataclasses.replace(
+            healthy(plan, limits), opts=healthy(plan, limits).opts[:-1]
+        ),
     )
     with pytest.raises(AssertionError):
         check_lists("host", KERNELS)

@@ -20,6 +20,11 @@ from tinyref.uops.payload import AxisKind
 VECTOR_BYTES = 64
 # A register block has this many accumulating vectors: more of them spill.
 BLOCK_VECTORS = 16
+# The same in kernels of little work, and the fewest lanes that tiny ones have.
+SMALL_BLOCK = 4
+LEAST_LANES = 4
+# A block has at most so many elements that are stored one by one, of all outputs together.
+SINGLE_STORES = 256
 # Loads within a reduce run so much more often than what is outside of it.
 REDUCE_WEIGHT = 4
 # Loops of so few iterations are unrolled.
@@ -44,12 +49,29 @@ THREAD_WORK = 1 << 23
 BYTE_WORK = 2
 
 
-def optimised_for_loops(plan: Plan) -> Plan:
+@dataclass(frozen=True)
+class Limits:
+    """Below how much work, in elementary operations on elements, the time of a compile counts.
+
+    A compile takes 0.07 ms for each statement. small: kernels of less have a small block. tiny:
+    those of less have no lanes that are loaded or stored one by one.
+    """
+
+    small: int = 1 << 22
+    tiny: int = 1 << 15
+
+
+LIMITS = Limits()
+# What a kernel of any size gets as if it were a large one.
+NO_LIMITS = Limits(0, 0)
+
+
+def optimised_for_loops(plan: Plan, limits: Limits = LIMITS) -> Plan:
     """`plan` with lanes, a register block, unrolled short loops and threads, where they pay."""
-    natural = _with_lanes(plan)
-    plan = _with_packed_lanes(plan, natural.lanes) or _with_block(natural)
+    natural = _with_lanes(plan, limits)
+    plan = _with_packed_lanes(plan, natural.lanes, limits) or _with_block(natural, limits)
     plan = _with_mirrored_lanes(plan)
-    plan = _with_reduce_lanes(plan)
+    plan = _with_reduce_lanes(plan, limits)
     plan = _with_reused_values(plan)
     plan = _with_short_loops(plan)
     return _with_threads(plan)
@@ -58,11 +80,15 @@ def optimised_for_loops(plan: Plan) -> Plan:
 # --- lanes ----------------------------------------------------------------------------------------
 
 
-def _lanes(plan: Plan, axis: Axis, found: Iterable[Access]) -> int:
+def _lanes(plan: Plan, axis: Axis, found: Sequence[Access], limits: Limits) -> int:
     """The widest vector whose lanes divide the axis; 1 for none."""
     widest = VECTOR_BYTES // max((access.itemsize for access in found), default=VECTOR_BYTES)
     fitting = [n for n in plan.capabilities.vector_lanes if n <= widest and axis.is_divisible(n)]
-    return max(fitting, default=1)
+    lanes = max(fitting, default=1)
+    if work_of(plan) < limits.tiny:
+        are_whole = all(access.step(axis) in (0, 1) for access in found)
+        return lanes if are_whole and lanes >= LEAST_LANES else 1
+    return lanes
 
 
 def _worth(axis: Axis, found: Sequence[Access]) -> int:
@@ -78,7 +104,7 @@ def _worth(axis: Axis, found: Sequence[Access]) -> int:
     return total
 
 
-def _with_lanes(plan: Plan) -> Plan:
+def _with_lanes(plan: Plan, limits: Limits) -> Plan:
     """Vectors along the output axis in which most accesses take neighbours."""
     found = accesses(plan)
     ranked = [
@@ -87,11 +113,11 @@ def _with_lanes(plan: Plan) -> Plan:
     worth, number = max(ranked, default=(0, 0))
     if worth <= 0:
         return plan
-    lanes = _lanes(plan, plan.axes[number], found)
+    lanes = _lanes(plan, plan.axes[number], found, limits)
     return plan.cut_lanes(number, lanes)
 
 
-def _with_reduce_lanes(plan: Plan) -> Plan:
+def _with_reduce_lanes(plan: Plan, limits: Limits) -> Plan:
     """Vectors along a reduced axis, where what is reduced has no lanes yet."""
     for node, axes in list(reduce_axes(plan)):
         if not axes or plan.axes_of(node.src[0], AxisKind.UPCAST, AxisKind.UNROLL):
@@ -100,7 +126,7 @@ def _with_reduce_lanes(plan: Plan) -> Plan:
         found = [access for access in accesses(plan) if access.node in inside]
         # Of equally good axes the innermost.
         worth, place = max((_worth(axis, found), place) for place, axis in enumerate(axes))
-        lanes = _lanes(plan, axes[place], found)
+        lanes = _lanes(plan, axes[place], found, limits)
         if worth > 0 and lanes > 1:
             number = plan.axes.index(axes[place])
             plan = plan.cut_lanes(number, lanes)
@@ -111,7 +137,7 @@ def _with_reduce_lanes(plan: Plan) -> Plan:
 def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
     """Several vectors in each iteration of a reduce of much arithmetic, to hide its latency."""
     operations = sum(part.op in ALU for part in node.src[0].toposort())
-    if operations < LONG_CHAIN or _work(plan) < HEAVY_WORK:
+    if operations < LONG_CHAIN or work_of(plan) < HEAVY_WORK:
         return plan
     number = plan.number_along(target, AxisKind.REDUCE)
     return plan if number is None else plan.cut_lanes(number, CHAINS)
@@ -120,7 +146,7 @@ def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
 # --- register blocks ------------------------------------------------------------------------------
 
 
-def _with_block(plan: Plan) -> Plan:
+def _with_block(plan: Plan, limits: Limits) -> Plan:
     """A block of outputs in registers, for products in which every element is used many times.
 
     The vectors' axis goes outside, so that the panel of the operand that it needs is packed once
@@ -140,7 +166,8 @@ def _with_block(plan: Plan) -> Plan:
     bytes_of_column = depth * number_of([lanes[0].extent]) * panel[0].itemsize
     fits = plan.capabilities.shared_bytes >= 4 * bytes_of_column
     vectors = _divisor(_extent(plan, column), (4, 2) if fits else (2,))
-    height = _divisor(_extent(plan, rows[-1]), (BLOCK_VECTORS // vectors, 4, 2))
+    block = BLOCK_VECTORS if work_of(plan) >= limits.small else SMALL_BLOCK
+    height = _divisor(_extent(plan, rows[-1]), (block // vectors, 4, 2))
     plan = _upcast(plan, rows[-1], height)
     plan = _upcast(plan, column, vectors)
     uses = _extent(plan, rows[-1])
@@ -165,7 +192,7 @@ class _Panel:
     rows: tuple[int, ...]
 
 
-def _with_packed_lanes(plan: Plan, natural: int) -> Plan | None:
+def _with_packed_lanes(plan: Plan, natural: int, limits: Limits) -> Plan | None:
     """Lanes along an axis in which one operand of a product moves, whatever its stride: it is
     packed. None where no such axis has more lanes than the `natural` ones.
 
@@ -173,20 +200,30 @@ def _with_packed_lanes(plan: Plan, natural: int) -> Plan | None:
     rows. Source of the scheme: Zhang, Franchetti and Low, "High performance zero-memory overhead
     direct convolutions", 2018.
     """
-    panel = max(_panels(plan), default=None)
+    panel = max(_panels(plan, limits), default=None)
     if panel is None or panel.lanes <= natural:
         return None
     number = plan.number_along(panel.column)
     if number is None:
         return None
-    plan = plan.cut_lanes(number, panel.lanes)
-    heights = {row: _divisor(_extent(plan, row), BLOCK_HEIGHTS) for row in panel.rows}
+    heights = {row: _height(plan, panel, row) for row in panel.rows}
     # Of equally high blocks the one along the innermost axis.
     row = max(panel.rows, key=lambda each: (heights[each], each))
-    return _pack_panel(_upcast(plan, row, heights[row]), panel.rows, panel.slot)
+    plan = _upcast(plan.cut_lanes(number, panel.lanes), row, heights[row])
+    return _pack_panel(plan, panel.rows, panel.slot)
 
 
-def _panels(plan: Plan) -> Iterator[_Panel]:
+def _height(plan: Plan, panel: _Panel, row: int) -> int:
+    """How many positions of `row` a block of the lanes of `panel` has."""
+    stores = [access for access in accesses(plan) if access.is_store]
+    axes = [plan.axes[number] for number in plan.of_kind(AxisKind.GLOBAL)]
+    block = [axis for axis in axes if axis.target in (panel.column, row)]
+    single = sum(not any(map(store.is_unit, block)) for store in stores)
+    fitting = [height for height in BLOCK_HEIGHTS if panel.lanes * height * single <= SINGLE_STORES]
+    return _divisor(_extent(plan, row), fitting)
+
+
+def _panels(plan: Plan, limits: Limits) -> Iterator[_Panel]:
     """The operands of the one sum of the kernel that may be packed, with their lanes."""
     reduces = list(reduce_axes(plan))
     loads = _summed_loads(plan)
@@ -199,7 +236,7 @@ def _panels(plan: Plan) -> Iterator[_Panel]:
         if len(moving) != 1:
             continue
         (load,) = moving
-        lanes = _lanes(plan, axis, accesses(plan))
+        lanes = _lanes(plan, axis, accesses(plan), limits)
         stores = sum(each.is_store and each.is_unit(axis) for each in accesses(plan))
         rows = _rows_of(plan, load, loads)
         uses = number_of(_extent(plan, row) for row in rows)
@@ -308,7 +345,7 @@ def _with_short_loops(plan: Plan) -> Plan:
 def _with_threads(plan: Plan) -> Plan:
     """Large kernels are shared among threads along their outermost axis that divides."""
     threads = plan.capabilities.threads
-    if threads < 2 or _work(plan) + BYTE_WORK * _bytes(plan) < THREAD_WORK:
+    if threads < 2 or work_of(plan) + BYTE_WORK * _bytes(plan) < THREAD_WORK:
         return plan
     for amount in range(threads, 1, -1):
         for number in plan.of_kind(AxisKind.GLOBAL):
@@ -323,8 +360,17 @@ def _is_shared_out(plan: Plan, axis: Axis) -> bool:
     return all(axis.target in changes(node) for node, _ in reduce_axes(plan))
 
 
-def _work(plan: Plan) -> int:
+def work_of(plan: Plan) -> int:
     """Elementary operations on elements, roughly: every node at every position of its shape."""
+    # Plans of one kernel have it in common, so it is kept with it.
+    facts = plan.form.ast.facts
+    total: int | None = facts.get(work_of)
+    if total is None:
+        total = facts[work_of] = _work(plan)
+    return total
+
+
+def _work(plan: Plan) -> int:
     total = 0
     for node in plan.nodes:
         if node.op in ALU or node.op in (Ops.LOAD, Ops.STORE):

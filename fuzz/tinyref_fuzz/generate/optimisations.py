@@ -71,9 +71,10 @@ def draw_lists(
 ) -> tuple[Opts, ...]:
     """Lists for the kernel `ast`, none of them empty or there twice.
 
-    First what the heuristics choose, then recipes and random ones, as many as the policy wants as
-    far as the kernel has so many; last what ought to be refused and is not. A kernel of which the
-    compiler makes no plan has no lists, and one with an optimisation that it fails at has that.
+    First what the heuristics choose for large kernels of this form, then recipes and random ones,
+    as many as the policy wants as far as the kernel has so many; last what ought to be refused and
+    is not. A kernel of which the compiler makes no plan has no lists, and one with an optimisation
+    that it fails at has that.
     """
     wanted = tape.between(*policy.lists)
     if not wanted:
@@ -105,7 +106,7 @@ class _Drawn:
         """What is accepted though it is doubtful comes on top of the `wanted` lists."""
         tape = self.tape
         plan = Plan.of(self.ast, self.capabilities)
-        plans = [heuristic_plan(plan)]
+        plans = [heuristic_plan(plan, as_large=True)]
         self._keep(plans[0])
         weights = {op: weight * self.policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
         recipes, shares = fitting_recipes(plan)
