@@ -7,7 +7,9 @@ Python code, because every node of every kernel is held against dozens of patter
 
 from __future__ import annotations
 
+import functools
 import math
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -198,6 +200,12 @@ def compile_pattern(
     writer.write("return result")
     source = "\n".join(["def matcher(node, context):", *writer.lines, "    return None"])
     namespace = dict(writer.values)
-    exec(compile(source, f"<pattern {pattern}>", "exec"), namespace)
+    exec(_code(source), namespace)
     matcher: Matcher = namespace["matcher"]  # type: ignore[assignment]
     return matcher
+
+
+@functools.cache
+def _code(source: str) -> types.CodeType:
+    """Half of all patterns have the text of another: they differ in the values that it names."""
+    return compile(source, "<pattern>", "exec")
