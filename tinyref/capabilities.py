@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tinyref import machine as machines
 from tinyref.dtype import VECTOR_LANES, DType, dtypes
+from tinyref.machine import FIXED, Machine
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.tiles import MatrixTile
 from tinyref.uops.words import STORABLE_IN_WORDS
@@ -57,6 +59,7 @@ class Capabilities:
     has_grid, has_groups: launch indices; work-items of a group that share memory and barriers.
     shared_bytes: shared memory of one group, in bytes; without groups, scratch of a work-item.
     threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
+    machine: how fast a host computes and reads memory, by which plans without a grid are chosen.
     grid_limit, group_limit: per dimension; group_size_limit: work-items of a group in all.
     buffer_limit: most buffers that one kernel may take.
     view_alignment: kernels take views that begin at multiples of so many bytes, a power of two,
@@ -102,6 +105,7 @@ class Capabilities:
     is_single: bool = False
     keeps_values: bool = True
     stored_in_words: frozenset[DType] = frozenset()
+    machine: Machine = FIXED
 
     @property
     def rounds_each_operation(self) -> bool:
@@ -167,6 +171,10 @@ def _limit_problems(declared: Capabilities) -> Iterator[str]:
         value = getattr(declared, name)
         if not _is_tuple_of_integers(value) or len(value) != 3 or min(value) < 1:
             yield f"{name} is {value!r}: accepted are three integers from 1, as a tuple"
+    if not isinstance(declared.machine, Machine):
+        yield f"machine is {declared.machine!r}: accepted is a Machine of tinyref.machine"
+    elif problem := machines.problem_of(declared.machine):
+        yield f"machine: {problem}"
     lanes = declared.vector_lanes
     accepted = f"a tuple of some of {', '.join(map(str, LANES))}, 1 among them"
     if not _is_tuple_of_integers(lanes) or 1 not in lanes or not set(lanes) <= set(LANES):

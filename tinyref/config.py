@@ -162,6 +162,13 @@ FLAGS: dict[str, Flag] = {
         ),
         Flag("EMU_CHECK", 0, "emulated GPUs look for races and out-of-bounds accesses", 0, 1),
         Flag("THREADS", 0, "host threads that may share a launch; 0 is as many as cores", 0, 1024),
+        Flag(
+            "MACHINE",
+            1,
+            "plans for the host as `bench --machine` measured it; 0: a fixed one",
+            0,
+            1,
+        ),
         Flag("CC", "", "the C compiler of the CLANG device; empty takes CC, gcc, clang or tcc"),
         Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),
         Flag("OPEN_SECONDS", 60, "seconds in which a command's process must open a device", 1),

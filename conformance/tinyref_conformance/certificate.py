@@ -13,6 +13,7 @@ from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
 from tinyref.formats.json_format import tile_from_json, tile_to_json
+from tinyref.machine import Machine
 from tinyref.runtimes.identity import library_versions
 
 # How a field of the capabilities is written and read back, by its declared type.
@@ -30,6 +31,7 @@ _FORMATS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda tiles: [tile_to_json(tile) for tile in tiles],
         lambda texts: tuple(map(tile_from_json, texts)),
     ),
+    "Machine": (Machine.to_json, Machine.from_json),
 }
 
 

@@ -24,7 +24,7 @@ from tinyref_fuzz.blame.firings import first_wrong, first_wrong_fact, record_fir
 from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.blame.order import naive_program, run_graph
 from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.generate.optimisations import random_opts, with_fixed_threads, with_small_limits
+from tinyref_fuzz.generate.optimisations import on_fixed_machine, random_opts, with_small_limits
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
@@ -33,7 +33,7 @@ KERNELS = corpus_kernels()
 PYTHON = Device["PYTHON"].capabilities
 CAPABILITIES = {
     "PYTHON": PYTHON,
-    "CPU": with_fixed_threads(Device["CPU"].capabilities),
+    "CPU": on_fixed_machine(Device["CPU"].capabilities),
     "cramped": with_small_limits(PYTHON),
     "core": Device["tinyref_fuzz.judge.devices:Core"].capabilities,
 }

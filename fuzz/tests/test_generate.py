@@ -24,7 +24,7 @@ from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.data import KIND_SHARE, Content
 from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.optimisations import with_fixed_threads
+from tinyref_fuzz.generate.optimisations import on_fixed_machine
 from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import exact_bound
@@ -464,7 +464,7 @@ def test_lists_are_legal_and_several(device):
     most = max(policy.lists[1] for policy in POLICIES.values())
     for seed in range(100):
         case = generate(Tape(seed=seed), capabilities)
-        plan = Plan.of(case.ast, with_fixed_threads(capabilities))
+        plan = Plan.of(case.ast, on_fixed_machine(capabilities))
         for opts in case.opts:
             plan.apply_all(opts)
             used.update({opt.op for opt in opts})

@@ -23,7 +23,7 @@ from tinyref.verify import verify
 from tinyref_fuzz.generate import iterations, mutate
 from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.optimisations import legal_part, with_fixed_threads
+from tinyref_fuzz.generate.optimisations import legal_part, on_fixed_machine
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Case, Mode
@@ -54,7 +54,7 @@ def test_chains_of_mutations_stay_valid(first):
         for case in chain(seed):
             verify(Dialect.AST, case.ast)
             evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
-            plan = Plan.of(case.ast, with_fixed_threads(PYTHON))
+            plan = Plan.of(case.ast, on_fixed_machine(PYTHON))
             for opts in case.opts:
                 plan.apply_all(opts)
             for node in case.ast.toposort():

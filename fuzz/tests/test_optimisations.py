@@ -21,8 +21,8 @@ from tinyref.uops import build
 from tinyref_fuzz.generate.candidates import is_small
 from tinyref_fuzz.generate.optimisations import (
     THREADS,
+    on_fixed_machine,
     random_opts,
-    with_fixed_threads,
     with_small_limits,
 )
 from tinyref_fuzz.generate.tape import Tape
@@ -192,7 +192,7 @@ def test_programs_for_four_threads_run_on_any_number(threads):
     kernel = KERNELS["multiply-add-int32"]
     contents = kernel.buffers()
     opts = parse_opts("THREAD(0, 4)")
-    program = compile_kernel(kernel.ast, with_fixed_threads(CAPABILITIES["CPU"]), opts=opts)
+    program = compile_kernel(kernel.ast, on_fixed_machine(CAPABILITIES["CPU"]), opts=opts)
     expected = evaluate(kernel.ast, dict(enumerate(contents)))[0]
     with Context(THREADS=threads):
         measured = buffers_with("CPU", contents)
@@ -202,10 +202,10 @@ def test_programs_for_four_threads_run_on_any_number(threads):
 
 
 def test_only_devices_with_threads_get_four():
-    assert with_fixed_threads(CAPABILITIES["CPU"]).threads == THREADS
-    assert with_fixed_threads(PYTHON) is PYTHON
+    assert on_fixed_machine(CAPABILITIES["CPU"]).threads == THREADS
+    assert on_fixed_machine(PYTHON) is PYTHON
     core = Device["tinyref_fuzz.judge.devices:Core"].capabilities
-    assert with_fixed_threads(core).threads == 1
+    assert on_fixed_machine(core).threads == 1
 
 
 def test_plans_of_few_operations_have_many_copies_and_those_of_many_have_few():

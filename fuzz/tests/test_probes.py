@@ -13,14 +13,14 @@ from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref_fuzz.generate.candidates import is_small
 from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.optimisations import draw_lists, with_fixed_threads
+from tinyref_fuzz.generate.optimisations import draw_lists, on_fixed_machine
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.probes import accepted_probes, apply_recipe, doubtful, fitting_recipes
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 PYTHON = Device["PYTHON"].capabilities
-CPU = with_fixed_threads(Device["CPU"].capabilities)
+CPU = on_fixed_machine(Device["CPU"].capabilities)
 AST = {name: kernel.ast for name, kernel in corpus_kernels().items()}
 
 

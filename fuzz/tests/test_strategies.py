@@ -20,7 +20,7 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.optimisations import with_fixed_threads
+from tinyref_fuzz.generate.optimisations import on_fixed_machine
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
@@ -61,7 +61,7 @@ def test_a_program_is_defined_and_its_choices_build_it_again(program: Program) -
 @given(opt_lists(KERNEL, "CPU", most=4))
 def test_every_list_is_legal(opts: tuple[Opt, ...]) -> None:
     assert len(opts) <= 4
-    plan = Plan.of(KERNEL, with_fixed_threads(Device["CPU"].capabilities))
+    plan = Plan.of(KERNEL, on_fixed_machine(Device["CPU"].capabilities))
     for opt in opts:
         plan = plan.apply(opt)
     assert plan.opts == opts

@@ -8,6 +8,7 @@ import functools
 import pytest
 
 from tinyref.device import Capabilities, Device
+from tinyref.machine import FIXED
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import opts_text
 from tinyref.optimise.plan import Plan
@@ -19,7 +20,11 @@ from tinyref_spec.kernel.chosen_kernels import CHOSEN_FORMS
 from tinyref_spec.kernel.opts import subject_of
 
 HOST = dataclasses.replace(
-    Device["CPU"].capabilities, threads=2, vector_lanes=(1, 2, 4, 8, 16), shared_bytes=1 << 19
+    Device["CPU"].capabilities,
+    threads=2,
+    vector_lanes=(1, 2, 4, 8, 16),
+    shared_bytes=1 << 19,
+    machine=FIXED,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
+from tinyref.machine import FIXED, MemoryLevel
 from tinyref.optimise import heuristics, heuristics_loops
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import OptOp
@@ -48,6 +50,7 @@ DEVICES = {
         GPU_LIKE, group_limit=(8, 4, 2), group_size_limit=16, shared_bytes=256
     ),
 }
+FAST = (MemoryLevel(1 << 30, 1e6),)
 KERNELS = tuple(corpus_kernels().values())
 each_device = pytest.mark.parametrize("device", DEVICES)
 PARTS = 8
@@ -291,6 +294,33 @@ def test_threads_pay_by_operations_and_bytes() -> None:
     assert "thread" not in axes(rows(1024, 256), CPU_LIKE)
     assert "thread" in axes(square(256), CPU_LIKE)
     assert "thread" not in axes(square(64), CPU_LIKE)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("changes", "is_shared"),
+    [
+        ({}, False),
+        # The same operations take four times as long there, and so do threads pay.
+        ({"operations_per_ns": 16.0}, True),
+        # Bytes: a quarter of a megabyte at a byte a nanosecond.
+        ({"levels": (MemoryLevel(1 << 30, 1.0),)}, True),
+        ({"thread_ns": 1024.0}, True),
+        ({"thread_ns": 1024.0, "operations_per_ns": 1e6, "levels": FAST}, False),
+    ],
+)
+def test_threads_pay_by_the_description_of_the_host(
+    changes: dict[str, Any], is_shared: bool
+) -> None:
+    """64 x 64 x 256 products: 4.2 million operations on 131,072 + 16,384 bytes."""
+    host = dataclasses.replace(CPU_LIKE, machine=dataclasses.replace(FIXED, **changes))
+    assert ("thread" in axes(named.matmul(64, 64, 256, f32), host)) is is_shared
+
+
+def test_a_panel_is_packed_beyond_the_small_cache_of_the_host() -> None:
+    assert plan_for(square(128), CPU_LIKE).packed
+    large = dataclasses.replace(FIXED, levels=(MemoryLevel(1 << 20, 128.0),))
+    assert not plan_for(square(128), dataclasses.replace(CPU_LIKE, machine=large)).packed
 
 
 def test_noopt_leaves_a_plan_plain() -> None:

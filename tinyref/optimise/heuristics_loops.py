@@ -1,6 +1,7 @@
 """Heuristics for processors that run a kernel as loops: vectors, register blocks, threads.
 
-Measured on x86 with 512-bit vectors; `tinyref bench --row "quality.*"` shows what they give.
+What pays is told by estimated times: operations and bytes of a kernel, at the rates of the host's
+description (`tinyref/machine.py`). `tinyref bench --row "quality.*"` shows what they give.
 """
 
 from __future__ import annotations
@@ -31,34 +32,32 @@ REDUCE_WEIGHT = 4
 SHORT_LOOP = 4
 # A kernel of so many nodes is not unrolled any further.
 MAX_COPIED = 64
-# The copy of a panel pays from so many uses of each element, and for arrays beyond a small cache.
+# The copy of a panel pays from so many uses of each element, and beyond a small cache.
 PACK_USES = 16
 # Rows of a block whose lanes are packed: each takes a register for its sums.
 BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
-PACK_BYTES = 32 * 1024
-# Of a reduce of so many operations, so many iterations are computed side by side in a heavy kernel.
+# Of a reduce of so many operations, so many iterations are computed side by side in a kernel that
+# computes for so many nanoseconds.
 LONG_CHAIN = 3
 CHAINS = 4
-HEAVY_WORK = 1 << 24
+HEAVY_NS = 1 << 18
 # Computed anew, they take longer than what they give takes to be stored and loaded.
 DEAR = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
-# Threads pay from so much work, in elementary operations on elements: 0.13 ms of some 64 in a
-# nanosecond, of which waking threads takes a quarter, and more where others use the machine.
-THREAD_WORK = 1 << 23
-# A byte from a large cache takes as long as so many operations.
-BYTE_WORK = 2
+# Threads pay in kernels that take so many times as long as waking threads, which takes more where
+# others use the machine.
+THREADS_PAY = 4
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Below how much work, in elementary operations on elements, the time of a compile counts.
+    """Below how many nanoseconds of computing the time of a compile counts.
 
-    A compile takes 0.07 ms for each statement. small: kernels of less have a small block. tiny:
+    A compile takes 70,000 for each statement. small: kernels of less have a small block. tiny:
     those of less have no lanes that are loaded or stored one by one.
     """
 
-    small: int = 1 << 22
-    tiny: int = 1 << 15
+    small: float = 1 << 16
+    tiny: float = 1 << 9
 
 
 LIMITS = Limits()
@@ -85,7 +84,7 @@ def _lanes(plan: Plan, axis: Axis, found: Sequence[Access], limits: Limits) -> i
     widest = VECTOR_BYTES // max((access.itemsize for access in found), default=VECTOR_BYTES)
     fitting = [n for n in plan.capabilities.vector_lanes if n <= widest and axis.is_divisible(n)]
     lanes = max(fitting, default=1)
-    if work_of(plan) < limits.tiny:
+    if computing_ns(plan) < limits.tiny:
         are_whole = all(access.step(axis) in (0, 1) for access in found)
         return lanes if are_whole and lanes >= LEAST_LANES else 1
     return lanes
@@ -137,7 +136,7 @@ def _with_reduce_lanes(plan: Plan, limits: Limits) -> Plan:
 def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
     """Several vectors in each iteration of a reduce of much arithmetic, to hide its latency."""
     operations = sum(part.op in ALU for part in node.src[0].toposort())
-    if operations < LONG_CHAIN or work_of(plan) < HEAVY_WORK:
+    if operations < LONG_CHAIN or computing_ns(plan) < HEAVY_NS:
         return plan
     number = plan.number_along(target, AxisKind.REDUCE)
     return plan if number is None else plan.cut_lanes(number, CHAINS)
@@ -166,12 +165,12 @@ def _with_block(plan: Plan, limits: Limits) -> Plan:
     bytes_of_column = depth * number_of([lanes[0].extent]) * panel[0].itemsize
     fits = plan.capabilities.shared_bytes >= 4 * bytes_of_column
     vectors = _divisor(_extent(plan, column), (4, 2) if fits else (2,))
-    block = BLOCK_VECTORS if work_of(plan) >= limits.small else SMALL_BLOCK
+    block = BLOCK_VECTORS if computing_ns(plan) >= limits.small else SMALL_BLOCK
     height = _divisor(_extent(plan, rows[-1]), (block // vectors, 4, 2))
     plan = _upcast(plan, rows[-1], height)
     plan = _upcast(plan, column, vectors)
     uses = _extent(plan, rows[-1])
-    if uses < PACK_USES or bytes_of_column * vectors < PACK_BYTES:
+    if uses < PACK_USES or bytes_of_column * vectors < plan.capabilities.machine.small_cache:
         return plan
     return _pack_panel(plan, rows, panel[0].slot) or plan
 
@@ -344,8 +343,10 @@ def _with_short_loops(plan: Plan) -> Plan:
 
 def _with_threads(plan: Plan) -> Plan:
     """Large kernels are shared among threads along their outermost axis that divides."""
-    threads = plan.capabilities.threads
-    if threads < 2 or work_of(plan) + BYTE_WORK * _bytes(plan) < THREAD_WORK:
+    threads, machine = plan.capabilities.threads, plan.capabilities.machine
+    if threads < 2:
+        return plan
+    if machine.nanoseconds(operations_of(plan), _bytes(plan)) < THREADS_PAY * machine.thread_ns:
         return plan
     for amount in range(threads, 1, -1):
         for number in plan.of_kind(AxisKind.GLOBAL):
@@ -360,17 +361,22 @@ def _is_shared_out(plan: Plan, axis: Axis) -> bool:
     return all(axis.target in changes(node) for node, _ in reduce_axes(plan))
 
 
-def work_of(plan: Plan) -> int:
+def computing_ns(plan: Plan) -> float:
+    """How long the operations of the kernel take on one thread, as if nothing came from memory."""
+    return plan.capabilities.machine.nanoseconds(operations_of(plan))
+
+
+def operations_of(plan: Plan) -> int:
     """Elementary operations on elements, roughly: every node at every position of its shape."""
     # Plans of one kernel have it in common, so it is kept with it.
     facts = plan.form.ast.facts
-    total: int | None = facts.get(work_of)
+    total: int | None = facts.get(operations_of)
     if total is None:
-        total = facts[work_of] = _work(plan)
+        total = facts[operations_of] = _operations(plan)
     return total
 
 
-def _work(plan: Plan) -> int:
+def _operations(plan: Plan) -> int:
     total = 0
     for node in plan.nodes:
         if node.op in ALU or node.op in (Ops.LOAD, Ops.STORE):

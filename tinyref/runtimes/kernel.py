@@ -39,7 +39,9 @@ from tinyref.uops.words import WORD, offset_name, slots_in_words, word_count
 KEPT_KERNELS = 1024
 
 # Flags that change what is compiled; the compiler's own are part of its key.
-COMPILE_FLAGS = ("STRICT_FLOAT", "NOOPT", "TC", "TC_LEVEL", "TRANSCENDENTAL", "THREADS")
+COMPILE_FLAGS = (
+    *("STRICT_FLOAT", "NOOPT", "TC", "TC_LEVEL", "TRANSCENDENTAL", "THREADS", "MACHINE"),
+)
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from tinyref.device import Capabilities
+from tinyref.machine import FIXED
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text
 from tinyref.optimise.plan import Plan
@@ -57,13 +58,16 @@ class BrokenPlanError(Exception):
         super().__init__(f"{opts_text(opts)} is neither applied nor refused")
 
 
-def with_fixed_threads(capabilities: Capabilities) -> Capabilities:
-    """The capabilities with `THREADS` threads where the device runs kernels on those of its host.
+def on_fixed_machine(capabilities: Capabilities) -> Capabilities:
+    """The capabilities on a machine that is the same everywhere.
 
-    With these a list is legal, and a program the same, on a machine of any number of cores.
+    It has `THREADS` threads where the device runs kernels on those of its host. With these a list
+    is legal, and a program the same, on a machine of any speed and cores.
     """
     on_host = not capabilities.has_grid and not capabilities.is_interpreted
-    return replace(capabilities, threads=THREADS) if on_host else capabilities
+    threads = THREADS if on_host else capabilities.threads
+    fixed = replace(capabilities, threads=threads, machine=FIXED)
+    return capabilities if fixed == capabilities else fixed
 
 
 def draw_lists(
@@ -79,7 +83,7 @@ def draw_lists(
     wanted = tape.between(*policy.lists)
     if not wanted:
         return ()
-    drawn = _Drawn(ast, with_fixed_threads(capabilities), tape, policy)
+    drawn = _Drawn(ast, on_fixed_machine(capabilities), tape, policy)
     try:
         drawn.draw(wanted)
     except BrokenPlanError as broken:
@@ -136,7 +140,7 @@ def mutate_lists(
     least, most = policy.lists
     if not most:
         return ()
-    plan = Plan.of(ast, with_fixed_threads(capabilities))
+    plan = Plan.of(ast, on_fixed_machine(capabilities))
     weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
     found: dict[Opts, None] = {}
     for opts in lists[:most]:
@@ -181,7 +185,7 @@ def random_opts(
     `AssertionError` where a refusal changes the plan; every error but `KernelOptError` passes
     through.
     """
-    plan = Plan.of(ast, with_fixed_threads(capabilities)) if start is None else start
+    plan = Plan.of(ast, on_fixed_machine(capabilities)) if start is None else start
     try:
         return _extend(plan, tape, wanted, WEIGHTS, wanted * TRIES)
     except BrokenPlanError as broken:

@@ -13,7 +13,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.verify import verify
 from tinyref_fuzz.generate.equivalent import transform
-from tinyref_fuzz.generate.optimisations import with_fixed_threads
+from tinyref_fuzz.generate.optimisations import on_fixed_machine
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.reduce.exact import is_exact
 from tinyref_fuzz.reduce.fault import is_same_fault
@@ -57,7 +57,7 @@ class Search:
         self.limit = 2 * work(self.case)
         self.seen.add(case_key(self.case))
         # Those with which the judge compiles: what is legal for one device is not for another.
-        self.capabilities = with_fixed_threads(Device[self.device].capabilities)
+        self.capabilities = on_fixed_machine(Device[self.device].capabilities)
         self.supported = self.capabilities.dtypes | self.capabilities.emulated
         # A kernel that is broken enough may fail these itself: then they say nothing.
         self.checks_exact = self.case.mode is Mode.EXACT and _holds(is_exact, self.case)

@@ -27,6 +27,10 @@ def bench(
     table: Annotated[
         bool, typer.Option("--table", help="The table of works beside torch and tinygrad.")
     ] = False,
+    machine: Annotated[
+        bool,
+        typer.Option("--machine", help="Measure this host, for plans of its kernels; keep it."),
+    ] = False,
     tinygrad: Annotated[
         Path | None,
         typer.Option(
@@ -46,6 +50,7 @@ def bench(
       tinyref bench --table --tinygrad PYTHON        what users wait for, with goals
       tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
       tinyref bench --device my_package.backend:MyBackend --row copy
+      tinyref bench --machine                        this host, for plans; MACHINE=0 forgets it
 
     Each row shows median, least and most of its repeats. Where a row has a peer, both were
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
@@ -55,6 +60,9 @@ def bench(
 
     if tinygrad is not None:
         os.environ["TINYGRAD_PYTHON"] = str(tinygrad)
+    if machine:
+        _measure_machine(device, repeats)
+        return
     if table:
         _print_table(row, device, repeats, json_file)
         return
@@ -76,6 +84,18 @@ def bench(
             numbers["device"] = name
         numbers["rows"] = [result.to_json() for result in measured]
         json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def _measure_machine(device: str | None, repeats: int) -> None:
+    from tinyref.cli.bench.machine import machine_lines, measure_machine
+    from tinyref.errors import UserError
+    from tinyref.runtimes.host.description import keep_machine
+
+    if device is not None:
+        raise UserError(f"bench: --machine is of the host, and takes no --device, got {device}")
+    found = measure_machine(repeats, lambda text: _show_progress(f"measuring {text}"))
+    print("\n".join(machine_lines(found)))
+    print(f"Kept in {keep_machine(found)}: processes that start from now on plan by it.")
 
 
 def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:

@@ -6,7 +6,6 @@ import fnmatch
 import functools
 import json
 import os
-import platform
 import statistics
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from tinyref.config import Context
 from tinyref.device import Device, reason_without_values
 from tinyref.errors import TinyrefError, UserError
 from tinyref.probe import probe
+from tinyref.runtimes.host.description import host_machine, processor_name
 from tinyref.workers.machine import usable_cores
 from tinyref.workers.processes import python_command
 
@@ -496,17 +496,8 @@ def facts() -> dict[str, Any]:
         "tinyref": __version__,
         "surroundings": surroundings(),
         "cores": usable_cores(),
-        "processor": _processor(),
+        "processor": processor_name(),
+        "machine": host_machine().to_json(),
         "load_average": load,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

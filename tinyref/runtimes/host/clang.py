@@ -7,7 +7,9 @@ import functools
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.errors import DeviceError
+from tinyref.machine import Machine
 from tinyref.renderers.c import C_OPS, CRenderer
+from tinyref.runtimes.host.description import host_machine
 from tinyref.runtimes.host.function import HostFunction
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host.threads import thread_count
@@ -53,7 +55,7 @@ class ClangBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        return _capabilities(toolchain(), thread_count())
+        return _capabilities(toolchain(), thread_count(), host_machine())
 
     @property
     def renderer(self) -> CRenderer:
@@ -77,7 +79,7 @@ class ClangBackend(Backend):
 
 
 @functools.cache
-def _capabilities(tools: Toolchain, threads: int) -> Capabilities:
+def _capabilities(tools: Toolchain, threads: int, machine: Machine) -> Capabilities:
     return Capabilities(
         dtypes=tools.accepted,
         # As vectors they are faster than calls of the C library, and the bits are those of CPU.
@@ -85,5 +87,6 @@ def _capabilities(tools: Toolchain, threads: int) -> Capabilities:
         vector_lanes=tools.vector_lanes,
         shared_bytes=SCRATCH_BYTES,
         threads=threads,
+        machine=machine,
         division_traps=True,
     )

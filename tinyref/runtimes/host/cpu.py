@@ -19,7 +19,9 @@ from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.device import Availability, Backend, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
+from tinyref.machine import Machine
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
+from tinyref.runtimes.host.description import host_machine
 from tinyref.runtimes.host.function import HostFunction
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
 from tinyref.runtimes.host.threads import thread_count
@@ -116,7 +118,7 @@ class CpuBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        return _capabilities(thread_count())
+        return _capabilities(thread_count(), host_machine())
 
     @functools.cached_property
     def renderer(self) -> LlvmRenderer:
@@ -139,7 +141,7 @@ class CpuBackend(Backend):
 
 
 @functools.cache
-def _capabilities(threads: int) -> Capabilities:
+def _capabilities(threads: int, machine: Machine) -> Capabilities:
     return Capabilities(
         dtypes=LLVM_DTYPES,
         # As vectors they are two to twenty times as fast as calls of the C library, and their bits
@@ -150,6 +152,7 @@ def _capabilities(threads: int) -> Capabilities:
         vector_lanes=(1, 2, 4, 8, 16),
         shared_bytes=SCRATCH_BYTES,
         threads=threads,
+        machine=machine,
         division_traps=True,
     )
 

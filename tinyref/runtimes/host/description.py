@@ -1,0 +1,110 @@
+"""The description of this host: what was measured of it once and is kept in the cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tinyref import config
+from tinyref.errors import UserError, printable
+from tinyref.folders import file_name
+from tinyref.foreign import json_value
+from tinyref.machine import FIXED, Machine
+from tinyref.runtimes.cache import cache_folder
+
+SCHEMA, VERSION = "tinyref.machine", 1
+# A description has a kilobyte.
+MOST_BYTES = 1 << 16
+
+
+def host_machine() -> Machine:
+    """What heuristics take this host for: as it was measured, else, or with MACHINE=0, `FIXED`."""
+    return _kept_in(config.text("CACHE_DIR")) if config.integer("MACHINE") else FIXED
+
+
+@functools.lru_cache(maxsize=8)
+def _kept_in(_folder: str) -> Machine:
+    # Launches ask for it: the file is looked for once in each folder.
+    return kept_machine(machine_file())
+
+
+def machine_file() -> Path:
+    """Where the description of a host with this processor is kept: folders may be shared."""
+    return cache_folder() / f"machine-{file_name(processor_name())}.json"
+
+
+def kept_machine(path: Path) -> Machine:
+    """What `path` holds; `FIXED` where there is nothing, or a warning says what."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        return FIXED
+    except OSError as error:
+        return _without(path, error.strerror or str(error))
+    try:
+        return _machine_of(text)
+    except ValueError as error:
+        return _without(path, str(error))
+
+
+def _machine_of(text: bytes) -> Machine:
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES} bytes")
+    data = json_value(text)
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    found = (data.get("schema"), data.get("version"))
+    if found != (SCHEMA, VERSION):
+        raise ValueError(f"schema and version are {found}, accepted are {(SCHEMA, VERSION)}")
+    return Machine.from_json(data.get("machine"))
+
+
+def _without(path: Path, why: str) -> Machine:
+    sys.stderr.write(
+        f"machine: {path} is not read: {printable(why)[:300]}; the fixed description is taken, "
+        "`tinyref bench --machine` measures this host anew\n"
+    )
+    return FIXED
+
+
+def keep_machine(machine: Machine) -> Path:
+    """Writes what was measured, at once or not at all; processes that start later plan by it.
+
+    Raises `UserError` where the cache folder cannot be written.
+    """
+    path = machine_file()
+    data: dict[str, Any] = {"schema": SCHEMA, "version": VERSION, "machine": machine.to_json()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            file.write(json.dumps(data, indent=1) + "\n")
+        try:
+            os.replace(file.name, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(file.name)
+            raise
+    except OSError as error:
+        raise UserError(f"machine: cannot write {path}: {error.strerror or error}") from error
+    _kept_in.cache_clear()
+    return path
+
+
+@functools.cache
+def processor_name() -> str:
+    """The model of the processor, as the system calls it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
