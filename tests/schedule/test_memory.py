@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tinyref import Context, Tensor
 from tinyref.engine import runner
 from tinyref.schedule import memory, schedule
-from tinyref.schedule.memory import Arena, Lifetime, plan_arena, spans
+from tinyref.schedule.memory import Arena, Lifetime, plan_arena, spans, temporaries
 
 LIFETIMES = st.lists(
     st.builds(
@@ -130,6 +130,27 @@ def test_results_of_a_schedule_are_no_temporaries():
     # Memory that was lent to the temporaries is used again: the result must not see it.
     chained()
     np.testing.assert_array_equal(kept.numpy(), wanted)
+
+
+def test_what_is_stored_for_nobody_is_a_temporary():
+    x = Tensor.empty(20, 30)
+    stored = x.sum(1).contiguous()
+    total = (stored.reshape(20, 1) * x).sum(0)
+    outputs = [(total.node, "CPU")]
+
+    def lives(*held):
+        planned = schedule(outputs, held=[each.node for each in held])
+        is_result = stored.node in planned.results
+        sizes = [life.nbytes for life in temporaries(planned.kernels, planned.results).values()]
+        return is_result, sizes
+
+    assert stored.node in schedule(outputs).results
+    assert lives() == (False, [80])
+    assert lives(stored) == (True, [])
+    assert lives(x.sum(1).contiguous() + 1) == (True, [])
+    # What reads an output reads it where it is then.
+    assert lives(total, total + 1) == (False, [80])
+    assert lives(total + stored.sum()) == (True, [])
 
 
 def test_many_buffers_are_planned_close_to_what_is_in_use():

@@ -10,6 +10,7 @@ from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
 from tinyref.config import Context
+from tinyref.schedule.memory import temporaries
 
 
 def whole_numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -57,6 +58,64 @@ def test_convolution_agrees_with_its_definition(x, w, stride, dilation, padding,
     data, weight = whole_numbers(*x), whole_numbers(*w, seed=1)
     found = Tensor(data).conv2d(Tensor(weight), None, groups, stride, dilation, padding)
     assert (found.numpy() == convolution(data, weight, stride, dilation, padding, groups)).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "dilation", "padding", "groups"),
+    [
+        ((2, 3, 5, 6), (4, 3, 2, 2), (1, 1), (0, 0), 1),
+        ((1, 4, 7, 7), (6, 2, 3, 2), (1, 3), (1, 0), 2),
+        ((1, 4, 6, 6), (4, 1, 2, 2), (2, 1), (1, 2), 4),
+        ((2, 2, 8), (3, 2, 3), (2,), (1,), 1),
+        ((1, 2, 3, 4, 3), (2, 2, 2, 1, 1), (1, 1, 1), (0, 1, 0), 1),
+        # Most of what a correlation would read are zeros, and here there are none.
+        ((1, 2, 3, 3), (2, 2, 3, 3), (1, 1), (0, 0), 1),
+        ((1, 2, 4, 3), (5, 2, 1, 1), (1, 1), (0, 0), 1),
+    ],
+)
+def test_gradients_of_convolutions_agree_with_the_definition(
+    x, w, dilation, padding, groups
+) -> None:  # type: ignore[no-untyped-def]
+    data, weight = whole_numbers(*x), whole_numbers(*w, seed=1)
+    one = (1,) * len(dilation)
+    shape = convolution(data, weight, one, dilation, padding, groups).shape
+    slope = whole_numbers(*shape, seed=2)
+    given = [Tensor(data, requires_grad=True), Tensor(weight, requires_grad=True)]
+    result = given[0].conv2d(given[1], None, groups, 1, dilation, padding)
+    found = result.gradient(*given, gradient=Tensor(slope))
+    # A convolution is linear in each: its slope is what it makes of each unit.
+    for number, each in enumerate((data, weight)):
+        wanted = np.zeros(each.shape)
+        for place in np.ndindex(each.shape):
+            unit = np.zeros(each.shape, np.float32)
+            unit[place] = 1
+            pair = (unit, weight) if number == 0 else (data, unit)
+            wanted[place] = (convolution(*pair, one, dilation, padding, groups) * slope).sum()
+        assert (found[number].numpy() == wanted).all()
+
+
+def test_the_gradient_of_a_convolution_stores_no_products_of_windows() -> None:
+    x = Tensor(whole_numbers(2, 4, 8, 8), requires_grad=True).realize()
+    w = Tensor(whole_numbers(4, 4, 3, 3, seed=1)).realize()
+    slope = Tensor(whole_numbers(2, 4, 6, 6, seed=2)).realize()
+    x.conv2d(w).backward(slope)
+    planned = x.grad.schedule()
+    # The slope with two zeros on each side, not 9 products for each of its 36 places.
+    sizes = [life.nbytes for life in temporaries(planned.items, planned.results).values()]
+    assert sizes == [2 * 4 * 10 * 10 * 4]
+
+
+def test_gradients_of_convolutions_read_zeros_only_beside_many_elements() -> None:
+    def slopes(size: int) -> list[float]:
+        x = Tensor(np.ones((1, 1, size), np.float32), requires_grad=True)
+        result = x.conv2d(Tensor([[[math.inf, 1.0, 1.0]]]))
+        found = result.gradient(x, gradient=Tensor.ones(*result.shape))[0].flatten().tolist()
+        assert isinstance(found, list)
+        return found
+
+    assert slopes(3) == [math.inf, 1.0, 1.0]
+    # The last two meet the infinite factor beside the end, where zeros are read.
+    assert str(slopes(6)) == "[inf, inf, inf, inf, nan, nan]"
 
 
 def test_convolution_by_hand() -> None:

@@ -49,14 +49,16 @@ def realize(
     outputs: Sequence[tuple[UOp, Place]],
     live: Iterable[tuple[UOp, Place]] = (),
     completed: dict[UOp, UOp] | None = None,
+    held: Iterable[UOp] | None = None,
 ) -> dict[UOp, UOp]:
     """Computes `outputs`, each a node and the device it goes to, and says where they are now.
 
     `live` are all other graphs that may be computed later: those that read contents which an
     ASSIGN in the outputs overwrites are computed first, as if each line had run at once. The
     result maps each computed node to a view of a BUFFER (see `lazy.graph.backing`): the outputs,
-    what was taken from `live`, and every ASSIGN, CONTIGUOUS and COPY on the way. A constant maps
-    to itself. Rewrite each graph that holds one of these, or an ASSIGN in it would run twice.
+    what was taken from `live`, and every ASSIGN, CONTIGUOUS and COPY on the way, of which those in
+    no graph of `held` are left out (None: in any case they are there). A constant maps to itself.
+    Rewrite each graph that holds one of these, or an ASSIGN in it would run twice.
 
     Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
     `DeviceError`, naming the kernel, when compiling fails, both before anything has run. When
@@ -64,7 +66,7 @@ def realize(
     `completed` is filled with it as it is computed, so it is known after an interrupt too.
     """
     with span("schedule", f"schedule of {len(outputs)}"):
-        planned = schedule(outputs, live)
+        planned = schedule(outputs, live, held)
     watcher = active_watcher()
     if watcher is not None:
         watcher.scheduled(outputs, planned)

@@ -49,19 +49,25 @@ from tinyref.views.shape_tracker import ShapeTracker
 
 
 @collection_paused()
-def schedule(outputs: Sequence[Placed], live: Iterable[Placed] = ()) -> Schedule:
+def schedule(
+    outputs: Sequence[Placed],
+    live: Iterable[Placed] = (),
+    held: Iterable[UOp] | None = None,
+) -> Schedule:
     """The kernels and copies that compute `outputs`, each a node and the device it goes to.
 
     What lies on several devices goes to all of them.
     `live` are graphs that may be computed later: those that read contents which an ASSIGN in the
     outputs overwrites become outputs too. In `results`, every output and every stored node (ASSIGN,
-    CONTIGUOUS, COPY) maps to a view of a BUFFER, a constant to itself. Raises `UserError` for a
-    graph that reads and assigns one buffer in ways that no order of kernels satisfies.
+    CONTIGUOUS, COPY) maps to a view of a BUFFER, a constant to itself. `held` are all graphs that
+    are kept: a CONTIGUOUS or COPY in none of them is no result, and its memory that of an
+    intermediate one; None keeps all. Raises `UserError` for a graph that reads and assigns one
+    buffer in ways that no order of kernels satisfies.
     """
     outputs = list(outputs)
     _check_graph([node for node, _ in outputs])
     shards = Shards()
-    planned = _Scheduler(shards.outputs(outputs), shards.live(live)).run()
+    planned = _Scheduler(shards.outputs(outputs), shards.live(live), held).run()
     shards.add_results(planned.results)
     return planned
 
@@ -82,7 +88,13 @@ class _Target:
 
 
 class _Scheduler:
-    def __init__(self, outputs: Sequence[tuple[UOp, str]], live: Iterable[tuple[UOp, str]]) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[tuple[UOp, str]],
+        live: Iterable[tuple[UOp, str]],
+        held: Iterable[UOp] | None,
+    ) -> None:
+        self.held = held
         self.prepared = Prepared()
         self.devices: dict[UOp, str] = {}
         requested = self._on_devices(outputs)
@@ -336,13 +348,32 @@ class _Scheduler:
     # --- results --------------------------------------------------------------------------------
 
     def _find_results(self) -> None:
-        for owner, node in self.prepared.new.items():
-            if owner.op not in ALWAYS_STORED or device_of(owner) is None:
+        stored = [
+            (owner, node)
+            for owner, node in self.prepared.new.items()
+            if owner.op in ALWAYS_STORED and device_of(owner) is not None
+        ]
+        unheld = self._nodes_that_nobody_holds([owner for owner, _ in stored])
+        for owner, node in stored:
+            if owner in unheld:
                 continue
             if graph.backing(node) is not None or peel(node) in self.locations:
                 self._add_result(owner, node)
         for owner, node in self.requested.items():
             self._add_result(owner, node)
+
+    def _nodes_that_nobody_holds(self, owners: Sequence[UOp]) -> set[UOp]:
+        """Those of `owners` that no graph which is held reads when the outputs are computed."""
+        found = {owner for owner in owners if owner.op is not Ops.ASSIGN}
+        if not found or self.held is None:
+            return set()
+        outputs = self.requested
+
+        def below(node: UOp) -> tuple[UOp, ...]:
+            return () if node in outputs else node.src
+
+        read: list[UOp] = toposort(self.held, below)
+        return found.difference(read)
 
     def _add_result(self, owner: UOp, node: UOp) -> None:
         """Says where `owner`, prepared as `node`, will be, and who will complete it."""

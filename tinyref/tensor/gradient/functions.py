@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 from tinyref.tensor.gradient.rules import Contribution, Step, gradient_rule
 from tinyref.tensor.methods.creation import Creation
+from tinyref.tensor.methods.windows import Windows
 
 
 @gradient_rule("contiguous_backward")
@@ -42,6 +44,17 @@ def copysign(step: Step) -> tuple[Contribution, ...]:
 def softplus(step: Step) -> tuple[Contribution, ...]:
     """d(softplus x) = sigmoid(x) dx."""
     return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+@gradient_rule("correlate", reads_sources=True)
+def correlate(step: Step) -> tuple[Contribution, ...]:
+    """Correlations of the gradient: with the kernels turned round, and with the data."""
+    # Rules are given tensors of one class, that of the user.
+    gradient, data, weight = cast(tuple[Windows, ...], (step.gradient, *step.sources))
+    return (
+        lambda: gradient._gradient_of_data(weight, data),
+        lambda: gradient._gradient_of_kernels(weight, data),
+    )
 
 
 # Functions y of one tensor x: the gradient times the slope. Some slopes read y.

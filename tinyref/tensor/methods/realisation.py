@@ -70,7 +70,7 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
     watched = _Watched([node for node, _ in outputs])
     completed: dict[UOp, UOp] = {}
     try:
-        realised = realize(outputs, watched.graphs(), completed)
+        realised = realize(outputs, watched.graphs(), completed, watched.held())
     except BaseException:
         # An assignment that did run must not run again with the next attempt.
         _substitute_everywhere(watched, tensors, completed)
@@ -121,6 +121,12 @@ class _Watched:
             found = [
                 (value.node, value.device) for value in self.values(()) if value.tensor is not None
             ]
+        yield from found
+
+    def held(self) -> Iterator[UOp]:
+        """The graphs of all values that are not computed yet, those of records too."""
+        with building:
+            found = [value.node for value in registry.pending()]
         yield from found
 
     def values(self, requested: Sequence[TensorCore]) -> list[Value]:
@@ -213,4 +219,5 @@ def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
 def schedule_of(tensors: Sequence[TensorCore]) -> Schedule:
     """What computing `tensors` would run, in order."""
     outputs = [(tensor._node, tensor._device) for tensor in tensors]
-    return schedule(outputs, _Watched([node for node, _ in outputs]).graphs())
+    watched = _Watched([node for node, _ in outputs])
+    return schedule(outputs, watched.graphs(), watched.held())

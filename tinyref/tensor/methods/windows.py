@@ -18,6 +18,10 @@ from tinyref.tensor.methods.pooling import Pooling, Sizes, check_windows
 from tinyref.tensor.methods.reduction import accumulator_dtype
 from tinyref.uops.ops import Ops
 
+# The gradient of the data is a correlation where that reads at most so many elements for each one
+# of the result: the others are zeros.
+MAX_GROWTH = 2
+
 Rows = tuple[tuple[float, ...], ...]
 Margins = tuple[tuple[int, int], ...]
 
@@ -341,7 +345,13 @@ class Windows(Pooling):
         return sums._with_bias(placed, plan.result, plan.name)
 
     def _correlate(self, weight: Self, plan: ConvolutionPlan) -> Self:
-        """By the definition: the sum over every window, in one reduction."""
+        """By the definition, with the rule of gradients that takes less time."""
+        if not self._gradient_is_correlation(weight, plan):
+            return self._sum_windows(weight, plan)
+        return self._with_rule("correlate", lambda data, k: data._sum_windows(k, plan), weight)
+
+    def _sum_windows(self, weight: Self, plan: ConvolutionPlan) -> Self:
+        """The sum over every window, in one reduction."""
         kernel = fixed(weight.shape[2:], plan.name)
         count = len(kernel)
         outputs, share = fixed(weight.shape[:2], plan.name)
@@ -355,6 +365,60 @@ class Windows(Pooling):
         axes = (3, *range(4 + count, 4 + 2 * count))
         sums = windows._apply(Ops.MUL, factors)._reduce_axes(Ops.ADD, axes, False)
         return sums._reshape((self.shape[0], outputs, *places))
+
+    # Gradients, where strides are 1: they are correlations too
+
+    def _gradient_is_correlation(self, weight: Self, plan: ConvolutionPlan) -> bool:
+        """Whether the gradient of the data is better computed as `_gradient_of_data` does."""
+        kernel = fixed(weight.shape[2:], plan.name)
+        sizes = fixed(self.shape[2:], plan.name)
+        if max(plan.stride) > 1 or max(kernel) == 1 or 0 in sizes:
+            return False
+        reach = (gap * (width - 1) for gap, width in zip(plan.dilation, kernel, strict=True))
+        places = (size - length for size, length in zip(sizes, reach, strict=True))
+        return prod(sizes) <= MAX_GROWTH * prod(places)
+
+    def _gradient_of_data(self, weight: Self, data: Self) -> Self:
+        """The gradient of `data`, from this one of the sums: their correlation with the kernels
+        turned round, once zeros are written around them.
+
+        Infinite weights meet those zeros, so the gradient beside the margins is NaN then.
+        """
+        plan = self._gradient_plan(weight, data)
+        reach = (
+            gap * (width - 1)
+            for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
+        )
+        turned = self._outputs_first(weight, plan.groups)._flip(tuple(range(2, weight.ndim)))
+        padded = self._pad(((0, 0), (0, 0), *((length, length) for length in reach)))
+        return padded.contiguous()._correlate(turned, plan)
+
+    def _gradient_of_kernels(self, weight: Self, data: Self) -> Self:
+        """The gradient of `weight`, from this one of the sums: their products with each window."""
+        plan = self._gradient_plan(weight, data)
+        kernel, places = weight.shape[2:], self.shape[2:]
+        outputs, share = fixed(weight.shape[:2], plan.name)
+        windows = data._windows(fixed(kernel, plan.name), plan.stride, plan.dilation)
+        windows = windows._reshape((data.shape[0], plan.groups, 1, share, *places, *kernel))
+        one = (1,) * len(kernel)
+        sums = self._reshape((self.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
+        windows, sums = windows._spread(plan.name, sums)
+        axes = (0, *range(4, 4 + len(kernel)))
+        return (
+            windows._apply(Ops.MUL, sums)._reduce_axes(Ops.ADD, axes, False)._reshape(weight.shape)
+        )
+
+    def _gradient_plan(self, weight: Self, data: Self) -> ConvolutionPlan:
+        """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""
+        name = "conv2d"
+        sizes, places = fixed(data.shape[1:], name), fixed(self.shape[2:], name)
+        share, *kernel = fixed(weight.shape[1:], name)
+        dilation = tuple(
+            (size - place) // (width - 1) if width > 1 else 1
+            for size, place, width in zip(sizes[1:], places, kernel, strict=True)
+        )
+        one = (1,) * len(kernel)
+        return ConvolutionPlan(sizes[0] // share, one, dilation, self.dtype, self.dtype, name)
 
     def _convolve_tiles(self, weight: Self, plan: ConvolutionPlan) -> Self:
         """By tiles of 4 by 4 results, 36 products each: see the matrices above.
