@@ -155,6 +155,8 @@ def _line(result: Measured) -> str:
     text += f"  {result.unit}"
     if result.peer_name:
         text += f"; {result.peer_name} {_short(result.peer_median)}, ratio {result.ratio:.3g}"
+    if result.goal is not None:
+        text += f"; goal {result.goal:g}, {'met' if result.meets_goal else 'missed'}"
     return text + (f"; {result.note}" if result.note else "")
 
 

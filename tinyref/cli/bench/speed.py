@@ -29,6 +29,7 @@ from tinyref.cli.bench.works import (
     Shapes,
     Work,
     batch_of,
+    chained,
     torch_ops,
 )
 from tinyref.config import Context
@@ -244,21 +245,18 @@ def _measure_launches(device: str, repeats: int) -> Measured:
     """Kernels of 16 elements, each on the result of the one before, in one replay."""
     peer = peer_of(device)
 
-    def chain(x: Any, stop: Callable[[Any], Any]) -> Any:
-        for _ in range(LAUNCHES):
-            x = stop(x + 1)
-        return x
-
     data = np.zeros(16, np.float32)
     with Context(DEVICE=device):
         tensor = Tensor(data, device=device).realize()
-        ours = _replayed(lambda: chain(tensor, Tensor.contiguous).realize(), device)
+        ours = _replayed(lambda: chained(tensor, LAUNCHES), device)
         theirs = None
         if peer.module:
             other = peer.tensor(data)
 
             def theirs() -> None:
-                chain(other, lambda x: x)
+                x = other
+                for _ in range(LAUNCHES):
+                    x = x + 1
                 peer.synchronize()
 
         found = _in_turns("op.launches", ours, theirs, peer, repeats)

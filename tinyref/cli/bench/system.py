@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import weakref
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 from tinyref import Tensor, TinyJit
 from tinyref.cli.bench.alone import library, step_of
 from tinyref.cli.bench.speed import Peer, torch_step
-from tinyref.cli.bench.works import Layers
+from tinyref.cli.bench.works import Layers, chained
 from tinyref.config import Context
 from tinyref.device import memory
 from tinyref.nn import BatchNorm, Conv2d, Linear
@@ -23,6 +24,10 @@ Step = Callable[[Tensor, Tensor], Tensor]
 # Enough calls of a step for the clock, few enough to repeat the row.
 REPLAYS = 200
 PLAIN_CALLS = 3
+# Microseconds a kernel of a step that is replayed, all that Python does for a call included.
+GOAL_OF_A_KERNEL = 3.0
+# The kernels of the two captures whose difference is the cost of a kernel alone.
+FEW, MANY = 10, 110
 
 
 def replay_costs() -> tuple[float, float, int]:
@@ -42,6 +47,29 @@ def replay_costs() -> tuple[float, float, int]:
     replayed = _seconds_a_call(lambda: jitted(x, y), REPLAYS)
     plain = _seconds_a_call(lambda: step(x, y).realize(), PLAIN_CALLS)
     return replayed * 1e6 / kernels, plain * 1e6 / kernels, kernels
+
+
+def chain_costs() -> tuple[float, float, float, float]:
+    """Microseconds of a call of one kernel, replayed and plain, and of each further kernel.
+
+    Of each further kernel in a list of its device, and launched for itself (the flag JIT=2).
+    """
+    one, plain = _chain_microseconds(1), _chain_microseconds(1, jit=0)
+    in_a_list, singly = (
+        (_chain_microseconds(MANY, jit) - _chain_microseconds(FEW, jit)) / (MANY - FEW)
+        for jit in (1, 2)
+    )
+    return one, plain, in_a_list, singly
+
+
+def _chain_microseconds(kernels: int, jit: int = 1) -> float:
+    """Of a call of so many kernels of 16 elements, each on the result of the one before."""
+    x = Tensor(np.zeros(16, np.float32)).realize()
+    with Context(JIT=jit):
+        jitted = TinyJit(functools.partial(chained, kernels=kernels))
+        for _ in range(3):
+            jitted(x)
+        return _seconds_a_call(lambda: jitted(x), REPLAYS) * 1e6
 
 
 def _seconds_a_call(call: Callable[[], object], count: int) -> float:

@@ -317,3 +317,10 @@ def batch_of(layers: Layers) -> Batch:
     images = generator.random((layers.batch, *layers.image), np.float32)
     labels = generator.integers(0, layers.linear[-1], layers.batch).astype(np.int32)
     return Batch([each.astype(np.float32) for each in weights], images, labels)
+
+
+def chained(x: Tensor, kernels: int) -> Tensor:
+    """`x` plus so many ones, added by a kernel each: computed one by one, none are fused."""
+    for _ in range(kernels):
+        x = (x + 1).realize()
+    return x
