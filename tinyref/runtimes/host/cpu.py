@@ -16,11 +16,12 @@ import llvmlite.binding as llvm
 
 from tinyref import config
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.device import Availability, Backend, Capabilities, Launch
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS, LlvmRenderer
+from tinyref.runtimes.host.command_list import ENTRY, SOURCE, HostCommandList
 from tinyref.runtimes.host.description import host_machine
 from tinyref.runtimes.host.function import HostFunction
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
@@ -135,6 +136,16 @@ class CpuBackend(Backend):
     def load(self, entry: str, binary: bytes) -> HostFunction:
         tracker = link_object(self.name, binary, [entry])
         return HostFunction(self.name, tracker[entry], tracker)
+
+    def record(self, launches: Sequence[Launch]) -> HostCommandList | None:
+        if not all(isinstance(each.kernel, HostFunction) for each in launches):
+            return None
+        return HostCommandList(self.launch_in_order, launches)
+
+    @functools.cached_property
+    def launch_in_order(self) -> HostFunction:
+        """What makes the launches of command lists: compiled when the first one is recorded."""
+        return self.load(ENTRY, self._compiler.compile(SOURCE))
 
     def versions(self) -> dict[str, str]:
         return llvm_versions()

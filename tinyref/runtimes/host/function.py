@@ -19,16 +19,17 @@ _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 class HostFunction:
     """A kernel in this process, called as `void name(void **buffers, const int *variables)`.
 
-    `address` is its entry; `owner` is kept alive as long as the kernel may be called. The call
-    releases Python's interpreter lock. A launch calls the kernel once for every group of dimension
-    0, on several threads where there are several groups; the group's index is one more variable
-    after the others. A group is one work-item.
+    `address` is its entry; `owner` is kept alive as long as the kernel may be called. `call` takes
+    the two pointers, and releases Python's interpreter lock. A launch calls the kernel once for
+    every group of dimension 0, on several threads where there are several groups; the group's index
+    is one more variable after the others. A group is one work-item.
     """
 
     def __init__(self, device: str, address: int, owner: object) -> None:
         self.device = device
+        self.address = address
         self.owner = owner
-        self._function = _PROTOTYPE(address)
+        self.call = _PROTOTYPE(address)
 
     def __call__(
         self,
@@ -43,9 +44,9 @@ class HostFunction:
         addresses = (ctypes.c_void_p * len(buffers))(*[address_of(buffer) for buffer in buffers])
         start = time.perf_counter() if wait else 0.0
         if grid[0] == 1:
-            self._function(addresses, _values(variables, 0))
+            self.call(addresses, _values(variables, 0))
         else:
-            run_groups(lambda index: self._function(addresses, _values(variables, index)), grid[0])
+            run_groups(lambda index: self.call(addresses, _values(variables, index)), grid[0])
         return time.perf_counter() - start if wait else None
 
     def _check_extents(self, grid: Extents, group: Extents) -> None:
@@ -78,11 +79,23 @@ class HostLaunch:
         variables: Sequence[int],
     ) -> None:
         self._kernel = kernel
-        self._function = kernel._function
+        self._function = kernel.call
         self._handles = list(buffers)
         self._addresses = (ctypes.c_void_p * len(buffers))(*map(address_of, buffers))
         self._place = ctypes.addressof(self._addresses)
+        self._values: list[ctypes.Array[ctypes.c_int32]] = []
+        self._single = 0
         self.vary((groups, 1, 1), variables)
+
+    @property
+    def groups(self) -> int:
+        """How many there are; other values of the variables stay where they are while it is so."""
+        return len(self._values)
+
+    @property
+    def pointers(self) -> tuple[int, int, int]:
+        """Of a launch of one group: of the code, of the buffers' addresses, of the variables."""
+        return self._kernel.address, self._place, self._single
 
     def __call__(self) -> None:
         if self._single:
@@ -100,6 +113,10 @@ class HostLaunch:
 
     def vary(self, grid: Extents, variables: Sequence[int]) -> None:
         """From now on the launch has `grid[0]` groups and other values of the variables."""
+        if len(self._values) == grid[0]:
+            for values in self._values:
+                values[: len(variables)] = list(variables)
+            return
         self._values = [_values(variables, index) for index in range(grid[0])]
         # One group needs no threads: its values alone are looked at.
         self._single = ctypes.addressof(self._values[0]) if grid[0] == 1 else 0
