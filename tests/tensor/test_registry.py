@@ -39,7 +39,9 @@ def test_views_and_assignments_show_their_memory():
     x.assign(x + 1)
     assert [value.tensor for value in registry.showing(number)] == [x]
     assert registry.counts_differ({number: 2})
-    assert not registry.counts_differ({number: 1})
+    assert registry.counts_differ({number: 0})
+    assert registry.counts_differ({number: 1, -1: 1})
+    assert not registry.counts_differ({number: 1, -1: 0})
 
 
 @pytest.mark.long

@@ -7,6 +7,8 @@ from kernel_runs import count_kernels
 
 from tinyref import Tensor, TinyJit
 from tinyref.errors import UserError
+from tinyref.tensor.jit import state
+from tinyref.tensor.values.core import store_apart
 
 
 def test_a_capture_computes_nothing_that_it_does_not_need():
@@ -119,3 +121,71 @@ def test_a_tensor_outside_that_was_replaced_is_refused(make):
     kept["scale"] = make(3.0)
     with pytest.raises(UserError, match="is gone"):
         scaled(Tensor([1.0, 2.0]))
+
+
+def test_what_is_pending_is_looked_at_once_and_what_comes_later_again(monkeypatch):
+    """A tensor that waits for long, and reads nothing that is written, costs replays nothing."""
+    weight, other = Tensor([1.0]).realize(), Tensor([7.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return x * 2
+
+    for _ in range(2):
+        step(Tensor([1.0]))
+    waiting = other * 10
+    looked_at = []
+    reaching = state.reaching
+
+    def counted(values, is_wanted):
+        looked_at.append(len(values))
+        return reaching(values, is_wanted)
+
+    monkeypatch.setattr(state, "reaching", counted)
+    ones = [Tensor([1.0]).realize() for _ in range(6)]
+    for one in ones[:3]:
+        step(one)
+    assert len(looked_at) == 1
+    lazy = weight * 10
+    for one in ones[3:]:
+        step(one)
+    assert len(looked_at) <= 3
+    assert (lazy.item(), waiting.item(), weight.item()) == (60.0, 70.0, 9.0)
+
+
+def test_what_is_pending_is_looked_at_again_for_another_argument_that_is_assigned_to():
+    @TinyJit
+    def step(x):
+        x.assign(x + 1)
+        return x * 2
+
+    first, second = Tensor([1.0]).realize(), Tensor([5.0]).realize()
+    for _ in range(2):
+        step(first)
+    lazy = second * 10
+    step(first)
+    step(first)
+    step(second)
+    assert (lazy.item(), first.item(), second.item()) == (50.0, 5.0, 6.0)
+
+
+@pytest.mark.parametrize("is_assigned_before", [False, True])
+def test_a_tensor_that_is_about_to_get_other_memory_is_seen(is_assigned_before):
+    """Its value stays the same: it gets another node, as where a capture separates tensors."""
+    weight = Tensor([1.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return weight * 2
+
+    for _ in range(3):
+        step(Tensor([1.0]))
+    if is_assigned_before:
+        weight.assign(Tensor([8.0]))
+        assert step(Tensor([1.0])).item() == 18.0
+    store_apart(weight._value)
+    with pytest.raises(UserError, match="has other memory by now"):
+        step(Tensor([1.0]))
+    assert weight.item() == (9.0 if is_assigned_before else 4.0)

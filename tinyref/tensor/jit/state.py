@@ -7,7 +7,7 @@ still have it, and what was computed from old contents, or shows them, must get 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinyref.engine.capture import Known, Recorder
@@ -15,7 +15,8 @@ from tinyref.errors import UserStateError
 from tinyref.tensor.jit.session import CaptureSession, reaching
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, store_apart
-from tinyref.tensor.values.registry import is_computed, shown_numbers
+from tinyref.tensor.values.locks import building
+from tinyref.tensor.values.registry import shown_numbers
 from tinyref.tensor.values.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
@@ -37,7 +38,7 @@ class _Holder:
 
     def is_stale(self, tensor: TensorCore) -> bool:
         """Whether `tensor` was assigned to since, or was about to be, by another thread, then."""
-        return tensor._value is not self.value or not is_computed(self.value.node)
+        return tensor._value is not self.value or registry.any_pending((id(self.value),))
 
 
 def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
@@ -82,9 +83,13 @@ class State:
         }
         self.written = {number for number, known in outside.items() if known.is_written}
         self._needed: dict[int, str] = {}
-        self._holders: list[_Holder] = []
-        for number, known in outside.items():
-            self._add_holders(number, known, session)
+        self._hold(
+            [
+                holder
+                for number, known in outside.items()
+                for holder in self._holders_of(number, known, session)
+            ]
+        )
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
     @classmethod
@@ -95,12 +100,20 @@ class State:
         state = object.__new__(cls)
         state.written = written
         state._needed = needed
-        state._holders = [
-            _Holder(weakref.ref(tensor), tensor._value, shown_numbers(tensor._node))
-            for tensor in tensors
-        ]
+        state._hold(
+            [
+                _Holder(weakref.ref(tensor), tensor._value, shown_numbers(tensor._node))
+                for tensor in tensors
+            ]
+        )
         state._counts = {number: registry.count_showing(number) for number in written}
         return state
+
+    def _hold(self, holders: list[_Holder]) -> None:
+        self._holders = holders
+        self._identities = [id(holder.value) for holder in holders]
+        # What was pending when none of it read memory that is written, and which memory that was.
+        self._unread: tuple[int, Collection[int]] | None = None
 
     def tensors(self) -> list[TensorCore]:
         """The tensors that hold it now."""
@@ -119,7 +132,7 @@ class State:
     def __len__(self) -> int:
         return len(self.written)
 
-    def _add_holders(self, number: int, known: Known, session: CaptureSession) -> None:
+    def _holders_of(self, number: int, known: Known, session: CaptureSession) -> Iterator[_Holder]:
         before = session.before
         shown = hold_tensors(lambda: registry.showing(number))
         values = {value: tensor for value, tensor in shown.items() if tensor is not None}
@@ -133,8 +146,7 @@ class State:
                 )
         for value, tensor in values.items():
             numbers = shown_numbers(value.node)
-            holder = _Holder(weakref.ref(tensor), value, numbers, session.has_read(value))
-            self._holders.append(holder)
+            yield _Holder(weakref.ref(tensor), value, numbers, session.has_read(value))
 
     def overlaps(self, numbers: Iterable[int], is_written: bool) -> bool:
         """Whether an argument that shows `numbers` is state that is written, or both are."""
@@ -147,15 +159,22 @@ class State:
         `inputs` are the BUFFERs of arguments that are written.
         Raises `UserError` where a tensor that the function reads has other memory by now.
         """
-        for holder in self._holders:
-            tensor = holder.tensor()
-            if tensor is None or holder.is_stale(tensor):
-                self._renew(compute)
-                break
+        if self._has_stale():
+            self._renew(compute)
         if registry.counts_differ(self._counts):
             self._keep_copies(compute)
         if registry.has_pending:
-            self._keep_results(compute, self.written.union(inputs))
+            self._keep_results(compute, frozenset(inputs))
+
+    def _has_stale(self) -> bool:
+        """Whether a tensor was assigned to, or is gone."""
+        # A value that gets another node is out of the registry for a moment.
+        with building:
+            for holder in self._holders:
+                tensor = holder.tensor()
+                if tensor is None or tensor._value is not holder.value:
+                    return True
+            return registry.any_pending(self._identities)
 
     def _renew(self, compute: Compute) -> None:
         """Finds the tensors again that were assigned to, or are gone."""
@@ -181,7 +200,7 @@ class State:
                     f"TinyJit: a {description} that the captured function reads is gone, or has "
                     f"other memory by now: assign() to it in place, or capture anew after reset()"
                 )
-        self._holders = [holder for holder in holders if set(holder.numbers) & self._outside]
+        self._hold([holder for holder in holders if set(holder.numbers) & self._outside])
         self._counts = {number: registry.count_showing(number) for number in self.written}
 
     @property
@@ -218,14 +237,23 @@ class State:
             if id(value) not in holding and not _is_view_of(value.tensor, shown)
         ]
 
-    def _keep_results(self, compute: Compute, written: set[int]) -> None:
+    def _keep_results(self, compute: Compute, inputs: Collection[int]) -> None:
         """What is not computed yet, and reads memory that the replay overwrites, is computed."""
+        # Asked first: what another thread enters meanwhile is looked at by the next replay.
+        asked = (registry.pending_entered, inputs)
+        if asked == self._unread:
+            return
+        written = self.written.union(inputs)
 
         def is_written(node: UOp) -> bool:
             return isinstance(node.arg, BufferArg) and node.arg.number in written
 
         pending = hold_tensors(registry.pending)
-        reading = self._without_views(reaching(list(pending), is_written))
+        reached = reaching(list(pending), is_written)
+        if not reached:
+            self._unread = asked
+            return
+        reading = self._without_views(reached)
         for value in reading:
             value.is_overwritten |= value.tensor is None
         compute([tensor for value in reading if (tensor := value.tensor) is not None])

@@ -6,8 +6,10 @@ already shares no graph that could be computed, so only the others are looked at
 
 from __future__ import annotations
 
+import itertools
+import operator
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from tinyref.algebra.constraints import is_certain
@@ -76,12 +78,15 @@ class _Entry(weakref.ref[V]):
 class Registry(Generic[V]):
     """Values by identity; `pending` are not computed yet, `showing` those of one buffer.
 
-    A buffer goes by its number, which does not keep it alive.
+    A buffer goes by its number, which does not keep it alive. pending_entered: how often a value
+    was entered that is not computed yet; while that is the same, no other ones are pending, and
+    none has another node.
     """
 
     def __init__(self) -> None:
         self._all: dict[int, _Entry[V]] = {}
         self._pending: dict[int, _Entry[V]] = {}
+        self.pending_entered = 0
         self._by_buffer: dict[int, dict[int, _Entry[V]]] = {}
 
     def add(self, value: V) -> None:
@@ -96,6 +101,7 @@ class Registry(Generic[V]):
         self._all[entry.identity] = entry
         if not is_computed(value.node):
             self._pending[entry.identity] = entry
+            self.pending_entered += 1
         for buffer in entry.buffers:
             self._add_shown(buffer, entry)
 
@@ -140,10 +146,15 @@ class Registry(Generic[V]):
         """Whether any value is not computed yet."""
         return bool(self._pending)
 
+    def any_pending(self, identities: Iterable[int]) -> bool:
+        """Whether any of these live values, by their identities, is not computed yet."""
+        return any(map(self._pending.__contains__, identities))
+
     def counts_differ(self, counts: Mapping[int, int]) -> bool:
         """Whether any BUFFER is shown by another number of values than `counts` says."""
-        shown = self._by_buffer
-        return any(len(shown.get(number, ())) != count for number, count in counts.items())
+        # Every replay asks this of all memory that it writes.
+        shown = map(self._by_buffer.get, counts, itertools.repeat(()))
+        return any(map(operator.ne, map(len, shown), counts.values()))
 
     def count_showing(self, number: int) -> int:
         """How many values show BUFFER `number`: quicker than to list them."""
