@@ -31,7 +31,7 @@ from decomposed import (
 )
 
 from tinyref.codegen.decompose import SMALL_FLOATS, fit, polynomials
-from tinyref.codegen.decompose.formats import FLOAT32, FLOAT64
+from tinyref.codegen.decompose.formats import FLOAT32, FLOAT64, Format
 from tinyref.codegen.decompose.sine import two_over_pi
 from tinyref.config import Context
 from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities, Device
@@ -332,7 +332,8 @@ def test_constants_are_those_of_mpmath() -> None:
     assert fit.two_over_pi(bits) == polynomials.TWO_OVER_PI
     # 2/pi = 0.A2F9836E 4E441529 FC2757D1 ...: Payne and Hanek's digits.
     assert polynomials.TWO_OVER_PI >> (bits - 96) == 0xA2F9836E4E441529FC2757D1
-    assert two_over_pi(FLOAT32)[1] == (polynomials.TWO_OVER_PI >> (bits - 32 - 7)) & 0xFFFFFFFF
+    # The first word has 24 zeros before the point, the second one starts with the bit 2^-9.
+    assert two_over_pi(FLOAT32)[1] == (polynomials.TWO_OVER_PI >> (bits - 32 - 8)) & 0xFFFFFFFF
     assert len(two_over_pi(FLOAT64)) * 64 <= bits
     for dtype, digits in ((dtypes.float32, 12), (dtypes.float64, 26)):
         high, low = polynomials.PI[dtype]
@@ -343,6 +344,32 @@ def test_constants_are_those_of_mpmath() -> None:
                 first, second = getattr(polynomials, name)[dtype]
                 gap = abs(value(mpmath.mpf(1)) - first - second)
                 assert gap < mpmath.mpf(2) ** -(2 * dtype.mantissa_bits)
+
+
+@pytest.mark.parametrize("form", [FLOAT32, FLOAT64], ids=lambda form: form.dtype.name)
+def test_multiples_of_the_parts_of_half_pi_are_exact(form: Format) -> None:
+    parts, ends = polynomials.HALF_PI[form.dtype], polynomials.HALF_PI_ENDS[form.dtype]
+    largest = polynomials.NEAR[form.dtype] / (math.pi / 2)
+    count_bits = {dtypes.float32: 10, dtypes.float64: 22}[form.dtype]
+    assert largest < 2**count_bits < largest * 1.01
+    with mpmath.workdps(60):
+        assert abs(mpmath.pi / 2 - sum(map(mpmath.mpf, parts))) < mpmath.mpf(2) ** (
+            ends[-1] - form.fraction_bits - 1
+        )
+    for part, end in zip(parts, ends, strict=False):
+        digits = part / 2.0**end
+        assert digits == int(digits)
+        assert int(digits).bit_length() + count_bits <= form.fraction_bits + 1
+    # Nothing below the last bit of a float just below 1 is left by the first two.
+    assert ends[1] == -(form.fraction_bits + 1)
+
+
+def test_sines_where_floats_are_reassociated() -> None:
+    device = dataclasses.replace(BASIC, reassociates_floats=True)
+    inputs = samples(Ops.SIN, 50_000)
+    inputs = [np.concatenate([inputs[0], np.linspace(0.7, 2.1, 20_000, dtype=np.float32)])]
+    got = run(call(Ops.SIN, dtypes.float32), inputs, device)
+    assert float(ulps(got, reference(Ops.SIN, inputs)).max()) <= LIMITS[Ops.SIN][0]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from tinyref.renderers.payloads import (
     runs_at_least_once,
     variable_position,
 )
+from tinyref.renderers.rare import Branch, with_branches
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg
@@ -161,12 +162,17 @@ class LlvmFunction:
         self.block = "start"
         self.counter = 0
         self.contracts = not config.integer("STRICT_FLOAT")
+        self.has_branches = False
 
     def text(self) -> str:
-        for node in self.program.uops:
-            self.print_node(node)
+        for item in with_branches(self.program.uops):
+            if isinstance(item, Branch):
+                self.print_branch(item)
+            else:
+                self.print_node(item)
         entry = entry_name(self.program.name, _LIBRARY_NAMES, "an LLVM")
-        return "\n".join([*self.definition(entry), *sorted(self.declarations), ""])
+        likely = ['!0 = !{!"branch_weights", i32 100, i32 1}'] if self.has_branches else []
+        return "\n".join([*self.definition(entry), *sorted(self.declarations), *likely, ""])
 
     def definition(self, entry: str) -> list[str]:
         """The function `entry` around the nodes that were printed."""
@@ -214,6 +220,29 @@ class LlvmFunction:
         name = printer(self, node)
         if name is not None:
             self.names[node] = name
+
+    def print_branch(self, branch: Branch) -> None:
+        """Selects of whose last operands nothing is computed unless some lane takes it."""
+        condition = branch.condition
+        everywhere = self.value(condition)
+        if condition.dtype.lanes > 1:
+            lanes = f"i{condition.dtype.lanes}"
+            bits = self.emit(f"bitcast {self.typed(condition)} to {lanes}")
+            everywhere = self.emit(f"icmp eq {lanes} {bits}, -1")
+        usual = {select: self.value(select.src[1]) for select in branch.selects}
+        label, before = self.fresh("rare")[1:], self.block
+        likely = ", !prof !0"
+        self.lines.append(f"  br i1 {everywhere}, label %{label}.end, label %{label}.do{likely}")
+        self.start_block(f"{label}.do")
+        for node in (*branch.nodes, *branch.selects):
+            self.print_node(node)
+        after = self.block
+        self.lines.append(f"  br label %{label}.end")
+        self.start_block(f"{label}.end")
+        for select in branch.selects:
+            ways = f"[ {usual[select]}, %{before} ], [ {self.names[select]}, %{after} ]"
+            self.names[select] = self.emit(f"phi {value_type(select.dtype)} {ways}")
+        self.has_branches = True
 
     def constant(self, node: UOp) -> str:
         return literal(payload_of(node, ConstArg).value, node.dtype)

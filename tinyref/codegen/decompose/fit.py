@@ -2,23 +2,25 @@
 
 `python -m tinyref.codegen.decompose.fit` makes them.
 
-Each function is interpolated at the Chebyshev points of its interval, with 60 digits. That is
-within a small factor of the best polynomial (Trefethen, "Approximation Theory and Approximation
-Practice", 2013, chapter 16). The coefficients are then rounded to the format that computes them.
-Nothing of this runs when kernels are compiled.
+Each polynomial has the least sum of squares, over many Chebyshev points of its interval, of the
+relative error that it gives the result. That is within a small factor of the best polynomial
+(Trefethen, "Approximation Theory and Approximation Practice", 2013, chapter 16). The first
+coefficients are rounded to the format that computes them one after the other, and the others then
+fitted to what is left (Brisebarre and Chevillard, "Efficient polynomial L-infinity
+approximations", 2007, have the same in mind). Nothing of this runs when kernels are compiled.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import mpmath
 
 from tinyref.arrays import np
-from tinyref.codegen.decompose.polynomials import TWO_OVER_PI_BITS
+from tinyref.codegen.decompose.polynomials import HALF_PI_ENDS, TWO_OVER_PI_BITS
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 
@@ -55,17 +57,22 @@ def _sine(z: mpmath.mpf) -> mpmath.mpf:
 
 
 def _cosine(z: mpmath.mpf) -> mpmath.mpf:
-    """(cos(r) - 1 + z / 2) / z^2 for z = r^2."""
+    """(cos(r) - 1) / z for z = r^2."""
     if z < mpmath.mpf(10) ** -20:
-        return mpmath.mpf(1) / 24 - z / 720
-    return (mpmath.cos(mpmath.sqrt(z)) - 1 + z / 2) / z**2
+        return -mpmath.mpf(1) / 2 + z / 24
+    return (mpmath.cos(mpmath.sqrt(z)) - 1) / z
+
+
+def _constant(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.mpf(1)
 
 
 @dataclass(frozen=True)
 class Fit:
     """One polynomial: its name, function, interval, and degree for float32 and for float64.
 
-    The ends of the interval are a little beyond what a rounded reduction can give.
+    The ends of the interval are a little beyond what a rounded reduction can give. weight: by how
+    much an error of the polynomial is a relative error of the result.
     """
 
     name: str
@@ -73,6 +80,7 @@ class Fit:
     low: float
     high: float
     degrees: tuple[int, int]
+    weight: Function = _constant
 
     def degree(self, dtype: DType) -> int:
         """The degree in the format `dtype`."""
@@ -82,14 +90,25 @@ class Fit:
 _ROOT = math.sqrt(0.5)
 _SLACK = 1 + 1e-6
 _LARGEST_AREA = ((math.sqrt(2) - 1) / (math.sqrt(2) + 1)) ** 2
+# Where the quotient by pi / 2 is rounded, the nearest integer may be taken for the next.
+_LARGEST_ANGLE = (math.pi / 4 + 2**-12) ** 2
 
 FITS = (
-    Fit("EXPONENTIAL", _exponential, -0.5 * _SLACK, 0.5 * _SLACK, (6, 10)),
-    Fit("LOGARITHM", _logarithm, (_ROOT - 1) * _SLACK, (2 * _ROOT - 1) * _SLACK, (10, 20)),
+    Fit(
+        *("EXPONENTIAL", _exponential, -0.5 * _SLACK, 0.5 * _SLACK, (5, 10)),
+        lambda r: abs(r) / 2**r,
+    ),
+    Fit(
+        *("LOGARITHM", _logarithm, (_ROOT - 1) * _SLACK, (2 * _ROOT - 1) * _SLACK, (9, 20)),
+        lambda f: 1 / (_logarithm(f) + mpmath.mpf(3) / 2),
+    ),
     Fit("AREA", _area, 0.0, _LARGEST_AREA * _SLACK, (3, 7)),
-    Fit("SINE", _sine, 0.0, 1.0, (3, 7)),
-    Fit("COSINE", _cosine, 0.0, (math.pi / 4) ** 2 * _SLACK, (2, 5)),
+    Fit("SINE", _sine, 0.0, _LARGEST_ANGLE, (3, 6), lambda z: z / (1 + z * _sine(z))),
+    Fit("COSINE", _cosine, 0.0, _LARGEST_ANGLE, (3, 6), lambda z: z / (1 + z * _cosine(z))),
 )
+
+# Of these many first coefficients the rounding matters.
+_ROUNDED_ONE_BY_ONE = 3
 
 
 def rounded(value: mpmath.mpf, dtype: DType) -> float:
@@ -102,24 +121,45 @@ def coefficients(fit: Fit, dtype: DType) -> tuple[float, ...]:
     """The coefficients of `fit` in `dtype`, the constant term first."""
     with mpmath.workdps(DIGITS):
         count = fit.degree(dtype) + 1
-        middle = (mpmath.mpf(fit.low) + mpmath.mpf(fit.high)) / 2
-        half = (mpmath.mpf(fit.high) - mpmath.mpf(fit.low)) / 2
-        angles = [mpmath.pi * (2 * k + 1) / (2 * count) for k in range(count)]
-        points = [middle + half * mpmath.cos(angle) for angle in angles]
-        powers = mpmath.matrix([[point**k for k in range(count)] for point in points])
-        values = mpmath.matrix([fit.function(point) for point in points])
-        solved = mpmath.lu_solve(powers, values)
-        return tuple(rounded(solved[k], dtype) for k in range(count))
+        found: list[float] = []
+        while len(found) < count:
+            solved = _least_squares(fit, found, count)
+            last = len(found) + 1 >= _ROUNDED_ONE_BY_ONE
+            found += [rounded(value, dtype) for value in (solved if last else solved[:1])]
+        return tuple(found)
+
+
+def _least_squares(fit: Fit, known: list[float], count: int) -> list[mpmath.mpf]:
+    """The coefficients that come after the `known` ones, up to `count` of them."""
+    middle = (mpmath.mpf(fit.low) + mpmath.mpf(fit.high)) / 2
+    half = (mpmath.mpf(fit.high) - mpmath.mpf(fit.low)) / 2
+    number = 6 * (count - len(known) + 1)
+    powers = range(len(known), count)
+    rows, values = [], []
+    for k in range(number):
+        x = middle + half * mpmath.cos(mpmath.pi * (2 * k + 1) / (2 * number))
+        weight = fit.weight(x)
+        rows.append([weight * x**power for power in powers])
+        values.append(weight * (fit.function(x) - _polynomial(known, x)))
+    matrix = mpmath.matrix(rows)
+    solved = mpmath.lu_solve(matrix.T * matrix, matrix.T * mpmath.matrix(values))
+    return [solved[k] for k in range(len(powers))]
+
+
+def _polynomial(found: Sequence[float], x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.fsum(mpmath.mpf(coefficient) * x**n for n, coefficient in enumerate(found))
 
 
 def largest_error(fit: Fit, found: tuple[float, ...], points: int = 400) -> float:
-    """The largest |polynomial - function| on `points` points of the interval, exactly evaluated."""
+    """The largest |polynomial - function|, times the weight, on `points` points of the interval.
+
+    All are evaluated exactly.
+    """
     with mpmath.workdps(DIGITS):
         worst = mpmath.mpf(0)
         for k in range(points):
             x = fit.low + (mpmath.mpf(fit.high) - fit.low) * k / (points - 1)
-            value = sum(mpmath.mpf(coefficient) * x**n for n, coefficient in enumerate(found))
-            worst = max(worst, abs(value - fit.function(x)))
+            worst = max(worst, abs(_polynomial(found, x) - fit.function(x)) * fit.weight(x))
         return float(worst)
 
 
@@ -139,10 +179,19 @@ def pair(value: Function, dtype: DType) -> tuple[float, float]:
 
 def leading_bits(value: Function, digits: int, dtype: DType) -> tuple[float, float]:
     """value(1), of 2 to 4, as its first `digits` bits and the rest of it rounded to `dtype`."""
+    high, low = parts(value, (2 - digits,), dtype)
+    return high, low
+
+
+def parts(value: Function, ends: Sequence[int], dtype: DType) -> tuple[float, ...]:
+    """value(1) as a sum: its bits down to 2^end for each of `ends`, and the rest in `dtype`."""
     with mpmath.workdps(DIGITS):
-        exact = value(mpmath.mpf(1))
-        high = mpmath.ldexp(mpmath.floor(mpmath.ldexp(exact, digits - 2)), 2 - digits)
-        return float(high), rounded(exact - high, dtype)
+        left = value(mpmath.mpf(1))
+        found = []
+        for end in ends:
+            found.append(float(mpmath.ldexp(mpmath.floor(mpmath.ldexp(left, -end)), end)))
+            left -= found[-1]
+        return (*found, rounded(left, dtype))
 
 
 def fit_named(name: str) -> Fit:
@@ -164,8 +213,10 @@ def main() -> None:
     """Prints every constant and table of coefficients as Python."""
     sys.stdout.write(f"TWO_OVER_PI = {two_over_pi(TWO_OVER_PI_BITS):#x}\n")
     for dtype, digits in ((dtypes.float32, 12), (dtypes.float64, 26)):
-        parts = leading_bits(lambda one: one * mpmath.pi, digits, dtype)
-        sys.stdout.write(f"PI in {dtype.name}: {parts}\n")
+        both = leading_bits(lambda one: one * mpmath.pi, digits, dtype)
+        sys.stdout.write(f"PI in {dtype.name}: {both}\n")
+        four = parts(lambda one: one * mpmath.pi / 2, HALF_PI_ENDS[dtype], dtype)
+        sys.stdout.write(f"HALF_PI in {dtype.name}: {four}\n")
         for name, value in CONSTANTS.items():
             sys.stdout.write(f"{name} in {dtype.name}: {pair(value, dtype)}\n")
     for fit in FITS:

@@ -1,0 +1,153 @@
+"""Which nodes of a program are needed only where a select takes its last operand.
+
+A select takes one of two values that are both computed. Where one of them is costly and nothing
+else needs it, a host may branch around it: `with_branches` says which nodes that are. The operand
+that may be left out is the last one, so that decompositions put there what few arguments need.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+
+# Fewer nodes than these take no longer than the branch.
+LEAST_NODES = 24
+
+# Between these a program is one straight line.
+_BOUNDARIES = frozenset({Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER})
+_PURE = frozenset({*ALU, Ops.VECTORIZE, Ops.GEP})
+# What is read of them depends on the place.
+_VARIABLES = frozenset({Ops.DEFINE_ACC, Ops.UPDATE_ACC})
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Selects of one condition, and the nodes that only their last operands need, in order."""
+
+    selects: tuple[UOp, ...]
+    nodes: tuple[UOp, ...]
+
+    @property
+    def condition(self) -> UOp:
+        return self.selects[0].src[0]
+
+
+def with_branches(nodes: Sequence[UOp]) -> list[UOp | Branch]:
+    """The nodes of a program in a legal order, costly last operands of selects as branches.
+
+    A branch stands in the place of its selects and of what only they need.
+    """
+    users = _users_of(nodes)
+    line: list[UOp] = []
+    found: list[UOp | Branch] = []
+    for node in nodes:
+        if node.op in _BOUNDARIES:
+            found += [*_branches_of_line(line, users), node]
+            line = []
+        else:
+            line.append(node)
+    return found + _branches_of_line(line, users)
+
+
+def _users_of(nodes: Sequence[UOp]) -> dict[UOp, list[UOp]]:
+    users: dict[UOp, list[UOp]] = {}
+    for node in nodes:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    return users
+
+
+def _branches_of_line(line: list[UOp], users: dict[UOp, list[UOp]]) -> list[UOp | Branch]:
+    """The same of nodes without a loop or a branch between them."""
+    items: list[UOp | Branch] = list(line)
+    places = {node: place for place, node in enumerate(line)}
+    inside: set[UOp] = set()
+    # An outer select comes after those in its operand: the last ones first.
+    for selects in sorted(_groups(line), key=lambda group: -places[group[-1]]):
+        if inside.isdisjoint(selects):
+            needed = _needed_only_by(selects, places, users)
+            moved = _with_branch(items, selects, needed) if len(needed) >= LEAST_NODES else None
+            if moved is not None:
+                items = moved
+                inside.update(needed)
+    return items
+
+
+def _groups(line: Sequence[UOp]) -> list[list[UOp]]:
+    """The selects of each condition whose last operand is computed."""
+    groups: dict[UOp, list[UOp]] = {}
+    for node in line:
+        if node.op is Ops.WHERE and node.src[2].op in _PURE:
+            groups.setdefault(node.src[0], []).append(node)
+    return list(groups.values())
+
+
+def _needed_only_by(
+    selects: Sequence[UOp], places: dict[UOp, int], users: dict[UOp, list[UOp]]
+) -> list[UOp]:
+    """The nodes that nothing but the last operands of `selects` needs, in order."""
+    needed: set[UOp] = set()
+
+    def is_exclusive(node: UOp) -> bool:
+        if node not in places or node in selects or not _may_move(node):
+            return False
+        return all(
+            user in needed or (user in selects and node not in user.src[:2]) for user in users[node]
+        )
+
+    # Later nodes first, so that the users of a node are known.
+    waiting = [(-places[node.src[2]], node.src[2]) for node in selects if node.src[2] in places]
+    seen = {node for _, node in waiting}
+    heapq.heapify(waiting)
+    while waiting:
+        _, node = heapq.heappop(waiting)
+        if is_exclusive(node):
+            needed.add(node)
+            for source in node.src:
+                if source in places and source not in seen:
+                    seen.add(source)
+                    heapq.heappush(waiting, (-places[source], source))
+    return sorted(needed, key=places.__getitem__)
+
+
+def _may_move(node: UOp) -> bool:
+    return node.op in _PURE and not any(source.op in _VARIABLES for source in node.src)
+
+
+def _with_branch(
+    items: Sequence[UOp | Branch], selects: Sequence[UOp], nodes: Sequence[UOp]
+) -> list[UOp | Branch] | None:
+    """`items` with a branch where the last select is; None where that would move what may not.
+
+    What comes between the first select and the last and depends on one of them comes after both.
+    """
+    # An earlier branch may have changed their order.
+    places = [items.index(select) for select in selects]
+    first, last = min(places), max(places)
+    dependent, moving = set(selects), set(nodes)
+    before: list[UOp | Branch] = []
+    after: list[UOp | Branch] = []
+    for item in items[first : last + 1]:
+        members = _members(item)
+        if dependent.issuperset(members) or moving.issuperset(members):
+            continue
+        if all(dependent.isdisjoint(node.src) for node in members):
+            before.append(item)
+        elif all(map(_may_move, members)):
+            after.append(item)
+            dependent.update(members)
+        else:
+            return None
+    if any(not dependent.isdisjoint(node.src) for node in (*selects, *nodes)):
+        return None
+    head = [item for item in items[:first] if not moving.issuperset(_members(item))]
+    branch = Branch(tuple(selects), tuple(nodes))
+    return [*head, *before, branch, *after, *items[last + 1 :]]
+
+
+def _members(item: UOp | Branch) -> tuple[UOp, ...]:
+    return (*item.nodes, *item.selects) if isinstance(item, Branch) else (item,)
