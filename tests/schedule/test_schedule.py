@@ -11,7 +11,7 @@ from tinyref.schedule import CopyItem, KernelItem, prepare, schedule
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import ConstArg
+from tinyref.uops.payload import ConstArg, ReduceArg
 from tinyref.verify import verify
 
 F32, I32 = dtypes.float32, dtypes.int32
@@ -180,6 +180,28 @@ def test_a_sum_of_a_constant_that_rounds(machine):
     assert node.op is Ops.REDUCE
     (result,) = (machine.run(add(node, machine.put(np.zeros(1, np.float32)))),)
     assert result[0].tolist() == [pytest.approx(1.0, rel=1e-6)]
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "value", "wanted"),
+    [
+        (Ops.MAX, dtypes.float32, 3.0, 3.0),
+        (Ops.MAX, dtypes.int32, 3, 3),
+        (Ops.MAX, dtypes.bool, True, True),
+        (Ops.MUL, dtypes.int32, 3, -808_182_895),
+        (Ops.MUL, dtypes.int64, 7, 79_792_266_297_612_001),
+        (Ops.ADD, dtypes.int8, 7, 7 * 20 - 256),
+        (Ops.ADD, dtypes.float32, 0.5, 10.0),
+    ],
+)
+def test_a_source_that_is_a_constant_by_now_is_reduced_as_any_other(
+    machine, op, dtype, value, wanted
+):
+    # What was computed takes the place of a graph without a builder.
+    constant = g.full((20,), value, dtype)
+    node = UOp(Ops.REDUCE, dtype, (constant,), ReduceArg(op, (0,)))
+    (got,) = machine.run(node)
+    assert got.tolist() == [wanted]
 
 
 def test_a_long_reduce_is_two_kernels(machine):

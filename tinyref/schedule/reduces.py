@@ -12,7 +12,7 @@ from tinyref.algebra import semantics
 from tinyref.algebra.symbolic import product
 from tinyref.dtype import as_const, dtypes
 from tinyref.lazy import graph
-from tinyref.lazy.folding import full, uniform_value
+from tinyref.lazy.folding import fold_reduce, full, uniform_value
 from tinyref.lazy.shape import shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce, one_hot_axes
 from tinyref.uops.node import UOp, node_fact, sint
@@ -60,7 +60,13 @@ def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
 
 
 def _reduce_constant(node: UOp, op: Ops, value: bool | int | float, count: int) -> UOp:
-    """The reduce of a constant that the builder left because rounding shows: rounded once here."""
+    """The reduce of a constant: where rounding shows, which the builder leaves, rounded once here.
+
+    No builder has seen a node of which a source became a constant when that was computed.
+    """
+    exact = fold_reduce(op, value, count, node.dtype)
+    if exact is not None:
+        return full(shape_of(node), exact, node.dtype)
     if op is Ops.ADD:
         return full(shape_of(node), as_const(value * count, node.dtype), node.dtype)
     try:
