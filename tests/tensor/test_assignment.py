@@ -1,5 +1,7 @@
 """Assigning to a view changes what it is a view of, or is refused: never neither."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -246,6 +248,58 @@ def test_gradients_that_would_be_lost_are_refused():
     assert weight.requires_grad
     (weight * weight).sum().backward()
     assert weight.grad.tolist() == [10.0, 14.0, 16.0]
+
+
+@pytest.mark.parametrize("is_recording", [True, False])
+def test_a_view_of_a_leaf_that_is_assigned_to_still_gives_it_a_gradient(is_recording):
+    weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    view, detached = weight[1:], weight.detach()
+    with contextlib.nullcontext() if is_recording else Tensor.no_grad():
+        weight.assign([4.0, 5.0, 6.0])
+        view.assign([7.0, 8.0])
+        without = weight[1:]
+    assert (view.tolist(), detached.tolist()) == ([7.0, 8.0], [4.0, 7.0, 8.0])
+    assert (view.requires_grad, detached.requires_grad) == (True, False)
+    assert without.requires_grad is is_recording
+    (view * view).sum().backward()
+    assert weight.grad.tolist() == [0.0, 14.0, 16.0]
+
+
+def test_a_result_that_is_assigned_to_as_a_whole_is_a_leaf_for_its_views_too():
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+    result = weight * 3
+    view = result.flip(0)
+    result.assign([5.0, 6.0])
+    (view * Tensor([1.0, 2.0])).sum().backward()
+    assert result.grad.tolist() == [2.0, 1.0]
+    assert weight.grad is None
+
+
+@pytest.mark.parametrize("realizes", [False, True])
+@pytest.mark.parametrize("see", [lambda x: x[0:2], lambda x: x.reshape(3)[0:2], lambda x: x[0:3]])
+def test_a_write_to_a_view_whose_base_is_gone_keeps_gradients(see, realizes):
+    weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    result = weight * 2
+    if realizes:
+        result.realize()
+    view, other = see(result), see(result)
+    del result
+    view[0:1] = 5.0
+    assert other.tolist()[:2] == [5.0, 4.0]
+    (view * Tensor([3.0])).sum().backward()
+    other.sum().backward()
+    assert weight.grad.tolist()[:2] == [0.0, 8.0]
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_a_whole_view_that_is_written_leaves_gradients_to_what_it_is_of(size):
+    weight = Tensor([1.0] * size, requires_grad=True)
+    result = weight * 2
+    flipped = result.flip(0)
+    result[0:size] = [3.0] * size
+    for seen, target in ((flipped, result), (flipped, weight), (result, weight)):
+        (found,) = (seen * 2).sum().gradient(target)
+        assert found.tolist() == [2.0 if target is result else 0.0] * size
 
 
 def test_a_tensor_that_moves_is_no_view_any_more():

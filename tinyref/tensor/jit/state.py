@@ -62,7 +62,7 @@ def _refresh_views(tensor: TensorCore) -> None:
     for other in tensors:
         if other is not base and not numbers.issuperset(shown_numbers(other._node)):
             assert isinstance(other, Assignment), "tensors are assigned to"
-            other._refresh(base)
+            other._refresh(base, base._value.requires_grad)
 
 
 class State:

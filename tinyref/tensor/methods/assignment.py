@@ -31,6 +31,7 @@ from tinyref.tensor.values.core import (
     Value,
     capturing,
     is_recording,
+    recording,
     registry,
     store_apart,
 )
@@ -188,7 +189,8 @@ class Assignment(Data):
             base._give(base._merge_elements(steps, value, chosen))
         else:
             with GradientSwitch():
-                base._give(base._merge_elements(steps, value, chosen))
+                merged = base._merge_elements(steps, value, chosen)
+            base._give(merged)
 
     def _shows_same(self, other: Self) -> bool:
         """Whether `other` is this tensor, or the same view of the same elements."""
@@ -236,6 +238,7 @@ class Assignment(Data):
         What shows it shows that.
         """
         with building:
+            had_gradient = self._value.requires_grad
             if is_recording() and merged._value.requires_grad:
                 self._take(replace(merged._value))
             else:
@@ -245,7 +248,7 @@ class Assignment(Data):
             tensors = () if self._view is None else self._view.storage.tensors()
             for tensor in tensors:
                 if tensor is not self:
-                    cast(Self, tensor)._refresh(self)
+                    cast(Self, tensor)._refresh(self, had_gradient)
 
     def _has_memory_alone(self) -> bool:
         """True where this base stands for a whole buffer that only its views show."""
@@ -271,10 +274,14 @@ class Assignment(Data):
             if tensor is not None and not self._shows_with(cast(Self, tensor))
         ]
 
-    def _refresh(self, base: Self) -> None:
-        """This view of `base` shows the elements that `base` has now."""
-        was = self._value
-        shown = base._through(_steps_of(self))._value
+    def _refresh(self, base: Self, had_gradient: bool) -> None:
+        """This view of `base` shows the elements that `base` has now.
+
+        Where gradients flowed to `base` before, they flow through this view as they did.
+        """
+        was, steps = self._value, _steps_of(self)
+        with recording(was.requires_grad or (is_recording() and not had_gradient)):
+            shown = (base._through(steps) if steps else base._as_view_of(base))._value
         if was.requires_grad and was.record is None:
             self._take(Value(shown.node, shown.device, None, True, was.is_frozen))
         else:
@@ -284,10 +291,9 @@ class Assignment(Data):
 
     def _base(self, name: str) -> Self:
         """The tensor that this one is a view of; one that stands for it where it is gone."""
-        steps = _steps_of(self)
-        if not steps:
+        if self._view is None:
             return self
-        assert self._view is not None, "what has steps is a view"
+        steps = _steps_of(self)
         tensors = [cast(Self, tensor) for tensor in self._view.storage.tensors()]
         alive = next((tensor for tensor in tensors if not _steps_of(tensor)), None)
         is_only = len(tensors) == 1
@@ -312,6 +318,10 @@ class Assignment(Data):
                 node = _base_node(tensor)
                 if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
                     found = self._from_node(node, self._device)
+                    was = next(filter(None, map(_recorded_base, tensors)), None)
+                    if was is not None:
+                        found._value.record = was.record
+                        found._value.requires_grad = was.requires_grad
                     # What a capture meets from outside is not made within, as this tensor was.
                     found._value.session = tensor._value.session
                     return found
@@ -428,6 +438,20 @@ class Assignment(Data):
 
 def _steps_of(tensor: TensorCore) -> Steps:
     return () if tensor._view is None else tensor._view.steps
+
+
+def _recorded_base(tensor: TensorCore) -> Value | None:
+    """The value of the whole that `tensor` was computed from as a view; None without gradients."""
+    value = tensor._value
+    for step in reversed(_steps_of(tensor)):
+        # A view of a view may be recorded that shows all of it, and is no step.
+        record = value.record
+        while record is not None and record.rule in VIEW_OPS and record.rule is not step.op:
+            record = record.parents[0].record
+        if record is None or record.rule is not step.op:
+            return None
+        value = record.parents[0]
+    return value if value.requires_grad else None
 
 
 def _base_node(tensor: TensorCore) -> UOp | None:

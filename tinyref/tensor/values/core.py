@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
@@ -158,6 +159,16 @@ class Session(Protocol):
 
 
 capturing: ContextVar[Session | None] = ContextVar("tinyref_session", default=None)
+
+
+@contextlib.contextmanager
+def recording(records: bool) -> Iterator[None]:
+    """What is computed within the block has gradients, or has none."""
+    _recording.enter(records)
+    try:
+        yield
+    finally:
+        _recording.leave()
 
 
 def is_recording() -> bool:
