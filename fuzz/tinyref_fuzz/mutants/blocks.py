@@ -24,7 +24,8 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from tinyref_fuzz.mutants.mechanical import ROOMS, MechanicalMutant, Text
+from tinyref_fuzz.mutants.mechanical import ROOMS, MechanicalMutant
+from tinyref_fuzz.mutants.operators import Text
 
 # Blocks have numbers below this; there are about ten thousand of them.
 NUMBERS = 1 << 20

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from tinyref_fuzz.mutants.mechanical import OPERATORS, Edit, Text
+from tinyref_fuzz.mutants.operators import OPERATORS, Edit, Text
 
 # A condition that an edit makes hold in fewer cases, or in more.
 _LESS, _MORE = False, True

@@ -17,14 +17,9 @@ from types import MappingProxyType
 
 from tinyref.errors import UserError
 from tinyref_fuzz.mutants.declining import declining_edits
-from tinyref_fuzz.mutants.mechanical import (
-    Edit,
-    MechanicalMutant,
-    Text,
-    mechanical_mutant,
-    source_of,
-)
+from tinyref_fuzz.mutants.mechanical import MechanicalMutant, mechanical_mutant, source_of
 from tinyref_fuzz.mutants.mutant import MutantError
+from tinyref_fuzz.mutants.operators import Edit, Text
 
 VALUE, REFUSAL, CHOICE = "value", "refusal", "choice"
 EDIT_CLASSES: Mapping[str, str] = MappingProxyType(
