@@ -193,6 +193,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "An optimisation changes how a kernel runs and nothing of what it computes.",
         OPTIMISER,
     ),
+    "kernel.simplified": (
+        "An expression that has the form of one side of a proved law costs no more than the other.",
+        OPTIMISER,
+    ),
     "kernel.regression": (
         "Kernels that found a bug once are compiled right: what was wrong stays right.",
         OPTIMISER,

@@ -20,6 +20,7 @@ from tinyref_spec.kernel import (
     ranges,
     reduces,
     regressions,
+    simplified,
     tiles,
     together,
 )
@@ -42,4 +43,5 @@ def rows() -> Iterator[Row]:
     yield from chosen.rows()
     yield from opt_tiles.rows()
     yield from features.rows()
+    yield from simplified.rows()
     yield from regressions.rows()

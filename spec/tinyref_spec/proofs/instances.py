@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from random import Random
 
+from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.rewrite import RuleSet, rewrite
+from tinyref.algebra.rules.folding import fold_constants
 from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.node import UOp, substitute
-from tinyref.uops.ops import Ops
+from tinyref.uops.node import UOp, rebuild, substitute
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind
 from tinyref_spec.proofs.law import Equation, Law
 
+FOLD = RuleSet([fold_constants], "fold")
 CONSTANTS = (0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 12, 15, 16, -1, -2, -3, -7)
 SPANS = (
     *((0, 1), (0, 2), (0, 3), (0, 6), (1, 5), (0, 13), (3, 3), (4, 7), (9, 16), (20, 40)),
@@ -48,6 +53,36 @@ def instance(law: Law, dtype: DType, source: Random) -> Equation:
         substitute(part, sums) for part in (found.left, found.right, *found.given)
     )
     return Equation(left, right, tuple(given), reads=tuple(reads))
+
+
+def folded_instance(law: Law, dtype: DType, source: Random) -> Equation | None:
+    """Such an equation, its constants folded; None for one that `dtype` cannot hold."""
+    try:
+        found = instance(law, dtype, source)
+        parts = (found.left, found.right, *found.given)
+        left, right, *given = (rewrite(part, FOLD) for part in parts)
+        has_wrapped = not all(is_exact(total) for _, total in found.reads)
+    except UserError:
+        return None
+    if has_wrapped:
+        # The law does not speak of sums that wrap: only the left side can be compared.
+        given.append(build.const(dtypes.bool, False))
+    return Equation(left, right, tuple(given))
+
+
+def is_exact(total: UOp) -> bool:
+    """True where no part of a sum leaves its type, by the ranges of its leaves."""
+    done: dict[UOp, UOp] = {}
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        if node.op in ALU:
+            return UOp(node.op, dtypes.index, src)
+        # A constant of uint64 may be more than index has, but a variable may have any bounds.
+        return build.variable(f"v{len(done)}", *bounds(node))
+
+    rebuild(total, change, done)
+    spans = ((node.dtype, *bounds(new)) for node, new in done.items())
+    return all(dtype.minimum <= low <= high <= dtype.maximum for dtype, low, high in spans)
 
 
 def _computed(total: UOp) -> UOp:

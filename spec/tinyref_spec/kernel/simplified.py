@@ -1,0 +1,62 @@
+"""Simplifications that a compiler owes: both sides of a proved law cost the same, or the left less.
+
+No value shows that a rule no longer fires; what kernels cost does. So these rows are of the
+compiler, and no kernel runs: instances of each law are simplified, the same ones on every device.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from tinyref_spec.case import Failure, Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.proofs import kept
+from tinyref_spec.proofs.law import LAWS
+from tinyref_spec.proofs.laws import laws_of
+
+# About so many instances of each rule, and one at least of each of its laws and types.
+INSTANCES = 30
+# Rules whose laws have no instance that counts, and why.
+NEVER = {
+    "fold-range": "its law is of a leaf with one value, which is a constant before",
+    "mod-bounds": "its law is of a quotient with one value, which is a constant before",
+}
+
+
+def _measure(rule: str, count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Instances of the laws of a rule, of the types for which they are proved."""
+    pairs = [(law, dtype) for law in laws_of(rule) for dtype in law.over]
+    compared = 0
+    for law, dtype in pairs:
+        for equation in kept.drawn(law, dtype, case_id, max(1, count // len(pairs))):
+            compared += 1
+            lost = kept.lost_simplification(law, equation)
+            if lost is not None:
+                details = Failure(script=lost.script())
+                return Measurement(False, lost.describe(), compared, details=details)
+    return Measurement(True, compared=compared)
+
+
+def _row(rule: str) -> Row:
+    sentence = " ".join(laws_of(rule)[0].sentence.split())
+    return make_row(
+        f"kernel.simplified.{rule}",
+        f"The left side of each law of the rule becomes no larger than the right one: {sentence}",
+        ("kernel.simplified",),
+        Rung.OPTIMISED,
+        "",
+        "",
+        "no more operations",
+        kernel_needs(),
+        lambda: [
+            Check("instances", functools.partial(_measure, rule, INSTANCES)),
+            Check("more", functools.partial(_measure, rule, 20 * INSTANCES), full_only=True),
+        ],
+    )
+
+
+def rows() -> Iterator[Row]:
+    """A row for each rule of which a law is proved."""
+    yield from (_row(rule) for rule in sorted(LAWS) if rule not in NEVER)

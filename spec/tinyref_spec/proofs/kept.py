@@ -1,0 +1,172 @@
+"""Simplifications that must not be lost: the left side of a law becomes no larger than its right.
+
+A rule that no longer fires changes no value, only what a kernel costs. A law says what is owed:
+whoever writes its left side pays for its right side, once both are simplified. Nothing is recorded:
+where the compiler improves, both sides do.
+
+An instance of a law counts where it is its rule that has to be applied: the conditions of the law
+hold for all values in the ranges of the leaves, nothing wraps, and no other rule takes away a part
+of the left side before. That the conditions hold is not asked of the compiler, which would lose its
+rules together with what it knows of ranges: all values are tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra.evaluate import evaluate_expression
+from tinyref.algebra.simplify import simplify
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.formats.text import to_text
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg, VarArg
+from tinyref_spec.proofs.instances import folded_instance, is_exact
+from tinyref_spec.proofs.law import Equation, Law
+
+# What is always written as a sum, whatever the rule of the law does.
+_SUMS = frozenset({Ops.SUB, Ops.NEG})
+# What may leave a type.
+_WRAPPING = frozenset({Ops.ADD, Ops.MUL, *_SUMS})
+_DIVISIONS, _DIVISION = frozenset({Ops.IDIV, Ops.MOD}), 8
+# With no more combinations of values than that, all of them are tried.
+_MOST_VALUES = 20_000
+# Of conditions that seldom hold, so many instances are drawn for each that counts.
+_MOST_DRAWN = 20
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A left side that became larger than the right one; both as they were before."""
+
+    law: Law
+    left: UOp
+    right: UOp
+
+    def describe(self) -> str:
+        """In one sentence."""
+        have, want = (operations(simplify(side)) for side in (self.left, self.right))
+        return (
+            f"rule {self.law.rule} no longer fires, or to no end: {self.left.dtype.name} of "
+            f"{have} operations where {self.law.sentence} leaves {want}"
+        )
+
+    def script(self) -> str:
+        """A program that shows it by itself."""
+        lines = [
+            "from tinyref.algebra.simplify import simplify",
+            "from tinyref.formats.text import from_text, to_text",
+            "",
+            f"# {self.law.label}: {self.law.sentence}",
+        ]
+        for name, side in (("left", self.left), ("right", self.right)):
+            lines += [f'{name} = simplify(from_text("""', to_text(side).rstrip(), '"""))']
+            lines += [f"print('{name} becomes')", f"print(to_text({name}))"]
+        return "\n".join(lines) + "\n"
+
+
+def operations(node: UOp) -> int:
+    """How many operations there are in an expression: a quotient or remainder is as many as eight.
+
+    What is used twice counts once.
+    """
+    return sum(_DIVISION if each.op in _DIVISIONS else 1 for each in node.toposort() if each.src)
+
+
+def lost_simplification(law: Law, equation: Equation) -> Lost | None:
+    """The loss that an instance shows, one of those that count; None where it shows none."""
+    left, right = simplify(equation.left), simplify(equation.right)
+    is_kept = left is right or operations(left) <= operations(right)
+    return None if is_kept else Lost(law, equation.left, equation.right)
+
+
+def counts(equation: Equation) -> bool:
+    """Whether it is the law's rule that has to be applied, see above."""
+    left = equation.left
+    nodes = left.toposort()
+    leaves = [node for node in toposort((left, *equation.given)) if node.op in _LEAVES]
+    parts = [node for node in nodes if node is not left and node.op is not Ops.CONST]
+    grids = _all_values(leaves)
+    if equation.given and not _holds(equation.given, grids):
+        return False
+    if any(_has_one_value(part, grids) or _is_taken_away(part) for part in parts):
+        return False
+    return not _may_wrap(left) or _is_exact(equation)
+
+
+# Leaves with numbers that are known; what is read from memory has none.
+_LEAVES = frozenset({Ops.DEFINE_VAR, Ops.RANGE})
+Grids = Mapping[UOp, npt.NDArray[np.generic]]
+
+
+def _all_values(leaves: Sequence[UOp]) -> Grids | None:
+    """All values of the leaves together; None for too many of them."""
+    spans = [_span(leaf) for leaf in leaves]
+    if math.prod(high - low + 1 for low, high in spans) > _MOST_VALUES:
+        return None
+    values = [
+        np.arange(low, high + 1).astype(numpy_dtype(leaf.dtype))
+        for leaf, (low, high) in zip(leaves, spans, strict=True)
+    ]
+    return dict(zip(leaves, np.meshgrid(*values, indexing="ij"), strict=True))
+
+
+def _span(leaf: UOp) -> tuple[int, int]:
+    if isinstance(leaf.arg, VarArg):
+        return int(leaf.arg.minimum), int(leaf.arg.maximum)
+    bound = leaf.src[0].arg
+    return 0, int(bound.value) - 1 if isinstance(bound, ConstArg) else _MOST_VALUES
+
+
+def _holds(conditions: Sequence[UOp], grids: Grids | None) -> bool:
+    if grids is None or not all(_is_expression(each) for each in conditions):
+        return False
+    return all(bool(np.all(evaluate_expression(each, grids))) for each in conditions)
+
+
+def _is_expression(node: UOp) -> bool:
+    return all(each.op in ALU or each.op in (Ops.CONST, *_LEAVES) for each in node.toposort())
+
+
+def _has_one_value(node: UOp, grids: Grids | None) -> bool:
+    if node.op in _LEAVES:
+        low, high = _span(node)
+        return low == high
+    if grids is None or not _is_expression(node):
+        return False
+    values = np.asarray(evaluate_expression(node, grids))
+    return bool(np.all(values == values.flat[0]))
+
+
+def _is_taken_away(node: UOp) -> bool:
+    """Whether another rule makes another operation of a part."""
+    return node.op in ALU and node.op not in _SUMS and simplify(node).op is not node.op
+
+
+def _may_wrap(left: UOp) -> bool:
+    nodes = left.toposort()
+    has_sum = any(node.op in _WRAPPING and node.dtype is not dtypes.index for node in nodes)
+    return has_sum and any(node.dtype.is_int for node in nodes) and _is_expression(left)
+
+
+def _is_exact(equation: Equation) -> bool:
+    # A difference of unsigned numbers is a sum with one that is close to 2**n.
+    nodes = equation.left.toposort()
+    if any(node.op in _SUMS and node.dtype.is_unsigned for node in nodes):
+        return False
+    return is_exact(equation.left) and is_exact(equation.right)
+
+
+def drawn(law: Law, dtype: DType, seed: int | str, count: int) -> Iterator[Equation]:
+    """`count` random instances of `law` that count; fewer where few do."""
+    source = Random(f"{seed} {law.label} {dtype.name}")
+    every = (folded_instance(law, dtype, source) for _ in range(_MOST_DRAWN * count))
+    counting = (each for each in every if each is not None and counts(each))
+    return itertools.islice(counting, count)
