@@ -222,6 +222,9 @@ FIRES = [
     ("cast-same", UOp(Ops.CAST, i8, (b,)), b),
     ("cast-same", UOp(Ops.BITCAST, f32, (f,)), f),
     ("cast-cast", cast(cast(b, i32), f32), cast(b, f32)),
+    # As many bits as the float has, and with a sign as many and one.
+    ("cast-cast", cast(cast(w, dtypes.bfloat16), f32), cast(w, f32)),
+    ("cast-cast", cast(cast(b, dtypes.bfloat16), f32), cast(b, f32)),
     ("cast-cast", cast(cast(f, dtypes.float64), f16), cast(f, f16)),
     ("cast-cast-wrap", cast(cast(k, dtypes.int16), i8), cast(k, i8)),
     ("cast-cast-bounds", cast(cast(x, i8), f32), cast(x, f32)),
@@ -260,6 +263,8 @@ REFUSES = [
     ("shift-left-index", raw(Ops.SHL, b, const(i8, 3))),
     ("shift-right-index", raw(Ops.SHR, z, const(index, 3))),
     ("mask-index", raw(Ops.AND, z, const(index, 7))),
+    # It is -1 at least: one less than the rule is for.
+    ("lt-first", less(mod(z, 2), 1)),
     ("max-bounds", maximum(x, z)),
     # One range ends beyond the other and begins where it is, or one before its end.
     ("max-bounds", maximum(x, y)),

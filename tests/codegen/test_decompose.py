@@ -154,6 +154,26 @@ def test_fp8e5m2_overflows_to_infinity(value: float, bits: int) -> None:
     assert got.view(np.uint8)[0] == bits
 
 
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("dtype", "encodings", "values"),
+    [
+        # One NaN of each sign and no infinity: what is below it is the largest number.
+        (dtypes.fp8e4m3, (0x7E, 0x7F, 0xFF, 0xFE), (448.0, np.nan, np.nan, -448.0)),
+        (dtypes.fp8e5m2, (0x7B, 0x7C, 0xFC, 0x7D), (57344.0, np.inf, -np.inf, np.nan)),
+        (dtypes.bfloat16, (0x7F80, 0xFF80, 0x7FC0, 0x0001), (np.inf, -np.inf, np.nan, 2.0**-133)),
+    ],
+    ids=lambda each: each.name if isinstance(each, DType) else "",
+)
+def test_the_last_encodings_of_small_floats(
+    dtype: DType, encodings: tuple[int, ...], values: tuple[float, ...]
+) -> None:
+    stored = np.array(encodings, np.uint8 if dtype.bits == 8 else np.uint16)
+    given = stored.view(numpy_dtype(dtype))
+    got = run(build.cast(load(0, dtype), dtypes.float32), [given], EMULATING)
+    np.testing.assert_array_equal(got, np.array(values, np.float32))
+
+
 def pairs(dtype: DType) -> list[Array]:
     """Random pairs of encodings, and pairs of nearby exponents, where sums are hard."""
     random = np.random.default_rng(4)

@@ -44,6 +44,7 @@ LOOPS_LEFT = {
     # An index of 0 takes a whole row, not one element of it.
     "padded_before": 1,
     "padded_nowhere": 1,
+    "transposed": 1,
 }
 
 

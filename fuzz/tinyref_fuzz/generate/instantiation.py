@@ -252,7 +252,9 @@ class _Templates:
         return build.less(left, build.add(y, d) if self.tape.below(2) else as_const(d, self.dtype))
 
     def first(self) -> UOp:
-        return build.less(build.mod(self.upto(15), self.tape.between(2, 6)), 1)
+        """x % c < 1 of an x that is natural, as the rule asks, or of any sign."""
+        x = self.upto(15) if self.tape.below(2) else self.around_zero()
+        return build.less(build.mod(x, self.tape.between(2, 6)), 1)
 
     def larger_compared(self) -> UOp:
         x = build.maximum(self.leaf(self.dtype), self.tape.between(0, 9))

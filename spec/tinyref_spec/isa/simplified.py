@@ -122,6 +122,7 @@ SIGNED: dict[str, Form] = {
     "negative_quotient_of_bits_below": lambda x, y: _less(_div(_and(x, 127), -3), -2),
     "negative_quotient_of_quotient": lambda x, y: _div(_div(x, -3), 5),
     "negative_multiple_below": lambda x, y: _less(_mul(x, -4), 8),
+    "remainder_by_two_below_one": lambda x, y: _less(_mod(x, 2), 1),
     "negative_remainder": lambda x, y: _mod(x, -3),
     "remainder_by_a_negative_multiple": lambda x, y: _mod(_mul(x, -6), -3),
     "bits_and_ones": lambda x, y: _and(x, -1),

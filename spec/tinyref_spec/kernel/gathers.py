@@ -139,6 +139,12 @@ INDICES: dict[str, Gather] = {
     "sum_of_integers": by_reduce(Ops.ADD, dtypes.int8, (1, -128, 2, 127), (-128, 127, 0)),
     "float16": by_reduce(Ops.ADD, dtypes.float16, (1.0, 0.5, 2.0, 65504.0), (0.5, 65504.0, 0.0)),
     "flipped": moved_range(lambda t: t.flip((0,)), 4, (13, 12, 11, 10, 0, 0, 0, 0, 0, 0)),
+    # The numbers of a matrix by columns: no single view shows them, and the reduce stays a loop.
+    "transposed": moved_range(
+        lambda t: shaped(3, 4).permute((1, 0)).reshape((12,)),
+        12,
+        (10, 13, 16, 19, 11, 14, 17, 20, 12, 15),
+    ),
     "part": moved_range(
         lambda t: shaped(9).shrink(((3, 7),)), 4, (0, 0, 0, 10, 11, 12, 13, 0, 0, 0)
     ),
