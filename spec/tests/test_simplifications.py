@@ -12,17 +12,20 @@ from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.build import add, idiv, less, mod, mul
+from tinyref.uops.node import UOp
 from tinyref_spec.case import Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.simplified import NEVER, rows
-from tinyref_spec.proofs import kept
+from tinyref_spec.proofs import kept, known_ranges
 from tinyref_spec.proofs.law import LAWS, Equation
 from tinyref_spec.proofs.laws import laws_of
 
 x = build.variable("x", 0, 40, dtypes.int32)
+small = build.variable("s", 0, 16, dtypes.int8)
 few = build.variable("few", 4, 7, dtypes.int32)
 any_word = build.variable("w", 0, 2**32 - 1, dtypes.uint32)
 ROWS = {row.id.removeprefix("kernel.simplified."): row for row in rows()}
+RANGES = {rule: row for rule, row in ROWS.items() if rule.startswith("kernel.known_range.")}
 # Of rules whose sides differ by more than an order; each is the only way from left to right.
 SEEN = [
     *("int-mul-mul", "div-nested", "mod-of-mod", "div-factor", "mod-from-div", "mod-join"),
@@ -82,6 +85,7 @@ COUNTED = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("equation", "wanted"), COUNTED)
 def test_which_instances_count(equation: Equation, wanted: bool) -> None:
     assert kept.counts(equation) is wanted
@@ -97,8 +101,50 @@ def test_the_larger_side_is_named() -> None:
 
 @pytest.mark.long
 def test_every_rule_with_a_law_has_a_row_that_passes() -> None:
-    assert set(ROWS) == set(LAWS) - set(NEVER)
+    assert set(ROWS) == {*(set(LAWS) - set(NEVER)), *RANGES}
     for rule in ROWS:
         found = measured(rule)
         assert found.passed, found.message
         assert found.compared >= 10, rule
+
+
+# A node, a range that might be known of it, and what is said of that one; "" where it is right.
+KNOWN = [
+    (add(few, x), (4, 47), ""),
+    (add(few, x), (4, 48), "is wider"),
+    (add(few, x), (5, 47), "leaves out"),
+    (idiv(x, few), (0, 10), ""),
+    (idiv(x, few), (0, 11), "is wider"),
+    # Of remainders and bits the whole range is not known, but their sign and number are.
+    (mod(x, few), (0, 6), ""),
+    (mod(x, few), (-1, 6), "is wider"),
+    (mod(x, few), (0, 7), "is wider"),
+    (build.both(x, few), (0, 7), ""),
+    (build.both(x, few), (0, 8), "is wider"),
+    (build.either(x, few), (0, 63), ""),
+    (build.either(x, few), (0, 64), "is wider"),
+    # 16 does not fit where products wrap.
+    (mul(small, small), (-128, 127), ""),
+    (mul(x, few), (0, 280), ""),
+    (mul(x, few), (0, 281), "is wider"),
+]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("node", "known", "said"), KNOWN)
+def test_a_range_that_leaves_out_values_or_is_too_wide_is_seen(
+    node: UOp, known: tuple[int, int], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_ranges, "bounds", lambda each: known)
+    wrong = known_ranges.wrong_range(node)
+    assert (wrong is None) is (said == "")
+    assert wrong is None or said in wrong.describe()
+    assert wrong is None or "wanted" in wrong.script()
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("row", RANGES)
+def test_what_is_known_of_the_range_of_an_op(row: str) -> None:
+    found = measured(row)
+    assert found.passed, found.message
+    assert found.compared == 240

@@ -197,6 +197,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "An expression that has the form of one side of a proved law costs no more than the other.",
         OPTIMISER,
     ),
+    "kernel.known_range": (
+        "The range that is known of a value holds it, and no more than its op can give.",
+        OPTIMISER,
+    ),
     "kernel.regression": (
         "Kernels that found a bug once are compiled right: what was wrong stays right.",
         OPTIMISER,

@@ -1,7 +1,8 @@
 """Simplifications that a compiler owes: both sides of a proved law cost the same, or the left less.
 
-No value shows that a rule no longer fires; what kernels cost does. So these rows are of the
-compiler, and no kernel runs: instances of each law are simplified, the same ones on every device.
+No value shows that a rule no longer fires, or that a range is known less well; what kernels cost
+does. So these rows are of the compiler, and no kernel runs: instances of each law are simplified,
+and ranges compared with all values, the same ones on every device.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from tinyref.uops.ops import Ops
 from tinyref_spec.case import Failure, Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.proofs import kept
+from tinyref_spec.proofs import kept, known_ranges
 from tinyref_spec.proofs.law import LAWS
 from tinyref_spec.proofs.laws import laws_of
 
 # About so many instances of each rule, and one at least of each of its laws and types.
 INSTANCES = 30
+# Of each op and type.
+RANGES = 60
 # Rules whose laws have no instance that counts, and why.
 NEVER = {
     "fold-range": "its law is of a leaf with one value, which is a constant before",
@@ -57,6 +61,34 @@ def _row(rule: str) -> Row:
     )
 
 
+def _measure_ranges(op: Ops, case_id: str, device: DeviceUnderTest) -> Measurement:
+    compared = 0
+    for dtype in known_ranges.TYPES:
+        for node in known_ranges.drawn(op, dtype, case_id, RANGES):
+            compared += 1
+            wrong = known_ranges.wrong_range(node)
+            if wrong is not None:
+                details = Failure(script=wrong.script())
+                return Measurement(False, wrong.describe(), compared, details=details)
+    return Measurement(True, compared=compared)
+
+
+def _row_of_ranges(op: Ops) -> Row:
+    name = op.name.lower()
+    return make_row(
+        f"kernel.known_range.{name}",
+        f"What is known of the range of {op.name} holds its values, and no more than it can give.",
+        ("kernel.known_range",),
+        Rung.OPTIMISED,
+        op.name,
+        "",
+        "all values, and no wider",
+        kernel_needs(),
+        lambda: [Check("instances", functools.partial(_measure_ranges, op))],
+    )
+
+
 def rows() -> Iterator[Row]:
-    """A row for each rule of which a law is proved."""
+    """A row for each rule of which a law is proved, and for each op whose range is known."""
     yield from (_row(rule) for rule in sorted(LAWS) if rule not in NEVER)
+    yield from map(_row_of_ranges, known_ranges.OPS)

@@ -1,0 +1,165 @@
+"""What the compiler knows of the range of an op, against all values of operands of small ranges.
+
+A range that leaves a value out makes wrong programs. One that is too wide costs: conditions stay
+that always hold, and wide integers are taken for small numbers. `ranges` proves the first for all
+operands; here both are asked of operands whose values can all be tried, without a solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra.bounds import bounds
+from tinyref.algebra.evaluate import evaluate_expression
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.formats.text import to_text
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import VarArg
+
+Span = tuple[int, int]
+
+# Ops whose range is that of their values: of all types, and where nothing wraps.
+EXACT = frozenset(
+    {Ops.ADD, Ops.SUB, Ops.IDIV, Ops.MAX, Ops.SHR, Ops.CMPLT, Ops.CMPNE, Ops.NEG, Ops.WHERE}
+)
+EXACT_UNWRAPPED = frozenset({Ops.MUL, Ops.SHL, Ops.CAST})
+# Ops of which only a range of all numbers with the same bits is known, or of all remainders.
+BY_BITS = frozenset({Ops.AND, Ops.OR, Ops.XOR})
+OPS = (*sorted(EXACT | EXACT_UNWRAPPED | BY_BITS | {Ops.MOD}, key=lambda op: op.name),)
+TYPES = (dtypes.index, dtypes.int8, dtypes.uint8, dtypes.int32)
+_LOWS = (0, 0, 0, 1, -1, -3, -8, 5, 7, 100)
+_SIZES = (0, 0, 1, 2, 3, 7, 8, 12, 30)
+
+
+@dataclass(frozen=True)
+class WrongRange:
+    """A range that leaves out a value, or is wider than it has to be."""
+
+    node: UOp
+    known: Span
+    wanted: Span
+
+    def describe(self) -> str:
+        """In one sentence."""
+        low, high = self.known
+        is_unsound = low > self.wanted[0] or high < self.wanted[1]
+        problem = "leaves out values" if is_unsound else "is wider than it was"
+        return (
+            f"the range {self.known} that is known of {self.node.op.name} of "
+            f"{self.node.src[-1].dtype.name} {problem}: wanted {self.wanted}"
+        )
+
+    def script(self) -> str:
+        """A program that shows it by itself."""
+        return (
+            "from tinyref.algebra.bounds import bounds\n"
+            "from tinyref.formats.text import from_text\n\n"
+            f'node = from_text("""\n{to_text(self.node)}""")\n'
+            f"print('known', bounds(node), 'wanted', {self.wanted})\n"
+        )
+
+
+def drawn(op: Ops, dtype: DType, seed: str, count: int) -> Iterator[UOp]:
+    """Nodes of an op over variables of small ranges, for which its value is specified."""
+    source = Random(f"{seed} {op.name} {dtype.name}")
+    for _ in range(count):
+        spans = [_span(source, dtype), _span(source, dtype)]
+        if op in (Ops.IDIV, Ops.MOD):
+            low, high = spans[1]
+            spans[1] = (max(low, 1), max(high, 1)) if low <= 0 <= high else (low, high)
+        if op in (Ops.SHL, Ops.SHR):
+            spans[1] = (source.randrange(3), 3)
+        yield _node(op, dtype, spans)
+
+
+def _span(source: Random, dtype: DType) -> Span:
+    low = source.choice(_LOWS)
+    low = abs(low) if dtype.is_unsigned else low
+    return low, min(low + source.choice(_SIZES), int(dtype.maximum))
+
+
+def _node(op: Ops, dtype: DType, spans: Sequence[Span]) -> UOp:
+    left, right = (
+        build.variable(name, low, high, dtype)
+        for name, (low, high) in zip("xy", spans, strict=True)
+    )
+    if op is Ops.NEG:
+        return UOp(op, dtype, (left,))
+    if op is Ops.CAST:
+        return UOp(op, dtypes.int8 if dtype is not dtypes.int8 else dtypes.uint8, (left,))
+    if op is Ops.WHERE:
+        return UOp(op, dtype, (build.variable("b", 0, 1, dtypes.bool), left, right))
+    is_comparison = op in (Ops.CMPLT, Ops.CMPNE)
+    return UOp(op, dtypes.bool if is_comparison else dtype, (left, right))
+
+
+def wrong_range(node: UOp) -> WrongRange | None:
+    """What is wrong with the range that is known of a node; None where nothing is."""
+    values = _values(node)
+    found = int(values.min()), int(values.max())
+    low, high = (int(end) for end in bounds(node))
+    least, most = _widest(node, found)
+    if least <= low <= found[0] and found[1] <= high <= most:
+        return None
+    return WrongRange(node, (low, high), found)
+
+
+def _values(node: UOp) -> npt.NDArray[np.generic]:
+    leaves = [each for each in node.toposort() if each.op is Ops.DEFINE_VAR]
+    spans = [_ends(leaf) for leaf in leaves]
+    every = [
+        np.arange(low, high + 1).astype(numpy_dtype(leaf.dtype))
+        for leaf, (low, high) in zip(leaves, spans, strict=True)
+    ]
+    grids = dict(zip(leaves, np.meshgrid(*every, indexing="ij"), strict=True))
+    return np.asarray(evaluate_expression(node, grids))
+
+
+def _ends(leaf: UOp) -> Span:
+    if not isinstance(leaf.arg, VarArg):
+        raise TypeError(f"{leaf.op.name} is no variable")
+    return int(leaf.arg.minimum), int(leaf.arg.maximum)
+
+
+def _widest(node: UOp, found: Span) -> Span:
+    """The widest range that may be known of a node whose values have the ends `found`."""
+    if node.op in EXACT:
+        return found
+    spans = [_ends(leaf) for leaf in node.src]
+    if node.op in EXACT_UNWRAPPED:
+        return found if _is_unwrapped(node, spans) else _of_type(node.dtype)
+    return _of_remainder(*spans) if node.op is Ops.MOD else _of_bits(node.op, *spans)
+
+
+def _of_type(dtype: DType) -> Span:
+    return int(dtype.minimum), int(dtype.maximum)
+
+
+def _is_unwrapped(node: UOp, spans: Sequence[Span]) -> bool:
+    low, high = _of_type(node.dtype)
+    if node.op is Ops.CAST:
+        return low <= spans[0][0] and spans[0][1] <= high
+    ends = [x * y if node.op is Ops.MUL else x << y for x in spans[0] for y in spans[1]]
+    return low <= min(ends) and max(ends) <= high
+
+
+def _of_remainder(dividend: Span, divisor: Span) -> Span:
+    """It has the sign of the dividend, and is smaller than the divisor."""
+    most = max(abs(end) for end in divisor) - 1
+    return -most if dividend[0] < 0 else 0, most if dividend[1] > 0 else 0
+
+
+def _of_bits(op: Ops, left: Span, right: Span) -> Span:
+    """All numbers with no more bits than the operands have; of AND not above a natural one."""
+    naturals = [high for low, high in (left, right) if low >= 0]
+    bits = max((end if end >= 0 else ~end).bit_length() for end in (*left, *right))
+    if op is Ops.AND and naturals:
+        return 0, min(naturals)
+    return 0 if len(naturals) == 2 else -(1 << bits), (1 << bits) - 1
