@@ -14,6 +14,7 @@ import numpy as np
 
 from tinyref.algebra import semantics
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
+from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -426,6 +427,30 @@ def all_gathers() -> dict[str, Gather]:
     return {**INDICES, **{name: make() for name, make in computed.items()}}
 
 
+LOOPS_LEFT = {
+    "constant_value": 1,
+    "beside_a_loop": 1,
+    "summed": 1,
+    "multiplied": 1,
+    "of_a_sum": 1,
+    "by_a_maximum": 1,
+    # An index of 0 takes a whole row, not one element of it.
+    "padded_before": 1,
+    "padded_nowhere": 1,
+    "transposed": 1,
+}
+"""What is left to loop over once the choices are folded: nothing, for every other gather."""
+
+
+def _folds(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The compiler leaves no more loops of a gather than it owes; nothing runs."""
+    folded = fold_ranges(all_gathers()[name].kernel)
+    loops = sum(node.op is Ops.REDUCE for node in folded.toposort())
+    most = LOOPS_LEFT.get(name, 0)
+    message = f"{loops} loops are left of the gather {name}, {most} at most are owed"
+    return Measurement(loops <= most, "" if loops <= most else message, compared=1)
+
+
 def _run(gather: Gather, case_id: str, device: DeviceUnderTest) -> Measurement:
     expected = np.array(list(gather.expected), numpy_dtype(gather.value.dtype))
     inputs = [None, *arrays_of(gather)]
@@ -490,4 +515,15 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(I32),
         lambda: [Check("add", _in_place)],
+    )
+    yield make_row(
+        "kernel.gather.loops",
+        "A reduce that chooses one term is no loop: a compiler that no longer sees it shows here.",
+        ("kernel.gather",),
+        Rung.LOOP,
+        "REDUCE",
+        "int32",
+        "no more loops",
+        kernel_needs(),
+        lambda: [Check(name, functools.partial(_folds, name)) for name in all_gathers()],
     )
