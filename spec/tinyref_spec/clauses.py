@@ -201,6 +201,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "The range that is known of a value holds it, and no more than its op can give.",
         OPTIMISER,
     ),
+    "kernel.cost": (
+        "A compiled kernel has no more accesses, loops and operations than it had.",
+        OPTIMISER,
+    ),
     "kernel.regression": (
         "Kernels that found a bug once are compiled right: what was wrong stays right.",
         OPTIMISER,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tinyref_spec.case import Row
 from tinyref_spec.kernel import (
     chosen,
+    costs,
     features,
     forms,
     gathers,
@@ -44,4 +45,5 @@ def rows() -> Iterator[Row]:
     yield from opt_tiles.rows()
     yield from features.rows()
     yield from simplified.rows()
+    yield from costs.rows()
     yield from regressions.rows()

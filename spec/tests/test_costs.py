@@ -1,0 +1,80 @@
+"""What compiled kernels may cost: more is seen, and the record is of all kernels there are."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from tinyref.codegen.expand.accesses import Accesses
+from tinyref_fuzz.judge.caches import forget
+from tinyref_spec.case import Measurement, Profile
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel.costs import Cost, compiled_cost, measurable, recorded_costs, rows
+
+LEGAL = {legal.name: legal for legal in measurable()}
+CASES = {
+    case.id.removeprefix("kernel.cost."): case
+    for row in rows()
+    for case in row.cases(Profile.QUICK)
+}
+
+
+class NoDevice:
+    """What a row of the compiler asks of a device: nothing."""
+
+    def on_rung(self, rung: object) -> NoDevice:
+        return self
+
+
+def measured(name: str) -> Measurement:
+    return CASES[name].run(cast(DeviceUnderTest, NoDevice()))
+
+
+# What a kernel costs where its record has 8 accesses, 2 loops and 40 operations, and what is said.
+EXCESSES = [
+    (Cost(8, 2, 40), ""),
+    (Cost(2, 0, 9), ""),
+    # A quarter more operations, and one.
+    (Cost(8, 2, 51), ""),
+    (Cost(8, 2, 52), "52 operations, 51 at most are owed"),
+    (Cost(9, 2, 40), "9 accesses, 8 at most are owed"),
+    (Cost(8, 3, 52), "3 loops, 2 at most are owed; 52 operations, 51 at most are owed"),
+]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("cost", "said"), EXCESSES)
+def test_what_is_too_much(cost: Cost, said: str) -> None:
+    assert cost.excess_over(Cost(8, 2, 40)) == said
+
+
+def test_a_literal_cost() -> None:
+    # Twenty-four sums by vectors of four: two loads and a store of four lanes, and no loop.
+    cost = compiled_cost(LEGAL["upcast.elementwise"])
+    assert (cost.accesses, cost.loops) == (3, 0)
+
+
+def test_vectors_and_wide_accesses_that_are_lost_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured("upcast.elementwise").passed
+    forget()
+    with monkeypatch.context() as patch:
+        patch.setattr("tinyref.codegen.expand.choose_widths", lambda *given: {})
+        found = measured("upcast.elementwise")
+    assert found.message.endswith(": 5 operations, 3 at most are owed")
+    forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(Accesses, "_is_regular", lambda *given: False)
+        found = measured("upcast.elementwise")
+    forget()
+    assert "12 accesses, 3 at most are owed" in found.message
+
+
+def test_the_record_is_of_all_kernels_and_cases_are_of_the_record() -> None:
+    assert set(recorded_costs()) == set(LEGAL)
+    assert len(CASES) == len(LEGAL) > 100
+
+
+@pytest.mark.long
+def test_every_kernel_costs_no_more_than_is_recorded() -> None:
+    assert [found.message for name in CASES if not (found := measured(name)).passed] == []
