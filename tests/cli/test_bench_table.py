@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 from tinyref.cli.app import app
 from tinyref.cli.bench import alone, table
 from tinyref.cli.bench.clock import clock_of, seconds_of_call
+from tinyref.cli.bench.first_call import first_call
 from tinyref.cli.bench.speed import ON_HOST
 from tinyref.cli.bench.table import COLD_BEFORE, Line, mean_cells, table_text
 from tinyref.cli.bench.works import MODELS, WORKS
@@ -31,9 +35,26 @@ def test_goals_of_a_row(ours: float, cold: float, goals: tuple[str, ...]) -> Non
     assert line.broken_goals == goals
 
 
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("before", "now", "goals"),
+    [
+        # In turns with an earlier version, what both take beside tinygrad does not matter.
+        (100.0, 105.0, ()),
+        (100.0, 106.0, ("cold 1.06 of before",)),
+        (None, 106.0, ("cold above 0.35 of its",)),
+    ],
+)
+def test_a_first_call_is_compared_with_an_earlier_version(
+    before: float | None, now: float, goals: tuple[str, ...]
+) -> None:
+    line = Line("op.gelu", "", 1.0, 1.0, cold=90.0, tinygrad_cold=100.0, before=before, now=now)
+    assert line.broken_goals == goals
+
+
 def test_a_row_without_peers_has_no_verdict() -> None:
     assert Line("op.gelu", "", ours=2.0, cold=50.0).cells() == (
-        *("op.gelu", "2", "-", "-", "-", "50", "-", "-"),
+        *("op.gelu", "2", "-", "-", "-", "50", "-", "-", "-", "-"),
     )
 
 
@@ -48,17 +69,21 @@ def test_the_table_as_it_is_printed() -> None:
     lines = [
         Line("op.gelu", "", 2.0, 1.0, cold=40.0, no_tinygrad="tinygrad 0.10.3 is not installed"),
         Line("op.sort", "", missing="it is wrong"),
+        Line("op.cumsum", "", 3.0, before=20.0, now=15.0),
     ]
     text = table_text(ON_HOST[0], lines)
     assert len({len(row) for row in text.splitlines() if row.startswith("|")}) == 1
     title, _, *rows, _, note = (" ".join(row.split()) for row in text.splitlines())
     assert title == "one thread, strict floats, milliseconds of processor time:"
-    assert rows[0] == "| work | ours | torch | ratio | tinygrad | ours cold | its cold | goals |"
+    assert rows[0] == (
+        "| work | ours | torch | ratio | tinygrad | ours cold | its cold | before | now | goals |"
+    )
     assert set(rows[1]) == {"|", "-"}
     assert rows[2:] == [
-        "| op.gelu | 2 | 1 | 2 | - | 40 | - | met |",
-        "| op.sort | - | - | - | - | - | - | it is wrong |",
-        "| geometric mean | | | 2 | | | | above 1.5, of 1 rows |",
+        "| op.gelu | 2 | 1 | 2 | - | 40 | - | - | - | met |",
+        "| op.sort | - | - | - | - | - | - | - | - | it is wrong |",
+        "| op.cumsum | 3 | - | - | - | - | - | 20 | 15 | - |",
+        "| geometric mean | | | 2 | | | | | | above 1.5, of 1 rows |",
     ]
     assert note == "tinygrad has no times: tinygrad 0.10.3 is not installed"
 
@@ -93,6 +118,31 @@ def test_what_one_process_lacks_all_lack() -> None:
     found = table._least([alone.Alone(9.0), alone.Alone(missing="it ended")])
     assert found == alone.Alone(missing="it ended")
     assert table._least([alone.Alone(9.0), alone.Alone(8.0)]).cold == 8.0
+
+
+@pytest.mark.long
+def test_a_first_call_by_the_python_that_is_named() -> None:
+    found = first_call(sys.executable, "op.cumsum", 1, 1)
+    assert isinstance(found, float)
+    assert found > 1.0
+    line = table._beside(Line("op.cumsum", "", 3.0), ON_HOST[0], sys.executable, 1)
+    assert line.before is not None
+    assert line.now is not None
+
+
+def test_an_earlier_version_that_is_not_there_is_said(tmp_path: Path) -> None:
+    assert first_call("/nowhere/python", "op.gelu", 1, 1) == (
+        "/nowhere/python does not run: No such file or directory"
+    )
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'ModuleNotFoundError: No module named tinyref' >&2\n")
+    python.chmod(0o755)
+    line = table._beside(Line("op.gelu", "", 3.0), ON_HOST[0], str(python), 1)
+    assert line.before is None
+    assert line.no_before == f"{python}: ModuleNotFoundError: No module named tinyref"
+    assert table_text(ON_HOST[0], [line]).endswith(
+        f"the earlier version has no times: {line.no_before}"
+    )
 
 
 @pytest.mark.long

@@ -37,6 +37,10 @@ def bench(
             envvar="TINYGRAD_PYTHON", parser=path, help="A Python that has tinygrad 0.10.3."
         ),
     ] = None,
+    before: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="For --table, a Python that has an earlier tinyref."),
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
 ) -> None:
     """Measure tinyref: lowering, interpreter, compiles, quality of code, a conformance run.
@@ -48,6 +52,7 @@ def bench(
       tinyref bench --row "interpreter.*" --json numbers.json
       tinyref bench --row "op.*"                     operations beside torch; model.*: training
       tinyref bench --table --tinygrad PYTHON        what users wait for, with goals
+      tinyref bench --table --before PYTHON          its first calls beside an earlier version's
       tinyref bench --device MINE                    its compiler, launches, copies, fuzz, conform
       tinyref bench --device my_package.backend:MyBackend --row copy
       tinyref bench --machine                        this host, for plans; MACHINE=0 forgets it
@@ -64,7 +69,7 @@ def bench(
         _measure_machine(device, repeats)
         return
     if table:
-        _print_table(row, device, repeats, json_file)
+        _print_table(row, device, repeats, json_file, before)
         return
     name = opening_device(device)
     check_gives_values(name)
@@ -98,7 +103,9 @@ def _measure_machine(device: str | None, repeats: int) -> None:
     print(f"Kept in {keep_machine(found)}: processes that start from now on plan by it.")
 
 
-def _print_table(row: str, device: str | None, repeats: int, json_file: Path | None) -> None:
+def _print_table(
+    row: str, device: str | None, repeats: int, json_file: Path | None, before: Path | None
+) -> None:
     from tinyref.cli.bench.rows import facts
     from tinyref.cli.bench.speed import ON_HOST
     from tinyref.cli.bench.table import Line, table_lines, table_text
@@ -109,7 +116,7 @@ def _print_table(row: str, device: str | None, repeats: int, json_file: Path | N
     if json_file is not None:
         _check_writable(json_file)
     lines: list[Line] = []
-    for line in table_lines(row, repeats):
+    for line in table_lines(row, repeats, None if before is None else str(before)):
         lines.append(line)
         _show_progress(f"measured {line.work}{line.variant}")
     for variant in ON_HOST:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tinyref.cli.bench.works import gelu
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
 from tinyref.device import Device
@@ -42,11 +43,6 @@ def data(*shape: int) -> Tensor:
 
 
 # These are written in methods that tensor libraries have in common, so that peers can run them.
-
-
-def gelu(x: AnyTensor) -> AnyTensor:
-    """The tanh form."""
-    return x * 0.5 * ((x * 0.7978845608 * (x * x * 0.044715 + 1)).tanh() + 1)
 
 
 def new_gelu(device: str, number: int) -> Program:

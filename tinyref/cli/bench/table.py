@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tinyref.cli.bench.alone import Alone, measured_alone
+from tinyref.cli.bench.first_call import first_call
 from tinyref.cli.bench.rows import Measured
 from tinyref.cli.bench.speed import (
     ON_HOST,
@@ -21,6 +23,8 @@ from tinyref.errors import UserError
 
 MAX_RATIO = 3.0
 MAX_MEAN = 1.5
+# The first calls of two versions, the least of each, in turns: what is within this is no slower.
+MAX_SLOWER = 1.05
 # What each work took when it was first called, by tinyref and by tinygrad 0.10.3 in the same run,
 # before its kernels were made faster: a later ratio of the two may not be larger.
 COLD_BEFORE = {
@@ -37,14 +41,19 @@ COLD_BEFORE = {
     "op.sort": (579, 1725),
     "op.cumsum": (76, 151),
 }
-HEADER = ("work", "ours", "torch", "ratio", "tinygrad", "ours cold", "its cold", "goals")
+HEADER = (
+    *("work", "ours", "torch", "ratio", "tinygrad", "ours cold", "its cold", "before", "now"),
+    "goals",
+)
 
 
 @dataclass(frozen=True)
 class Line:
     """Milliseconds of one work, the least of the repeats; None where a library has none.
 
-    missing: why there is no time of ours. no_tinygrad: why tinygrad has none.
+    before, now: first calls of an earlier version and of this one, in turns, where one was asked
+    for: then they alone say whether a first call is slower. missing: why there is no time of ours.
+    no_tinygrad, no_before: why the others have none.
     """
 
     work: str
@@ -54,8 +63,11 @@ class Line:
     tinygrad: float | None = None
     cold: float | None = None
     tinygrad_cold: float | None = None
+    before: float | None = None
+    now: float | None = None
     missing: str = ""
     no_tinygrad: str = ""
+    no_before: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -69,7 +81,10 @@ class Line:
         if self.ratio is not None and self.ratio > MAX_RATIO:
             found.append(f"above {MAX_RATIO:g}")
         ours, theirs = COLD_BEFORE[self.work]
-        if self.cold and self.tinygrad_cold and self.cold / self.tinygrad_cold > ours / theirs:
+        if self.before and self.now:
+            if self.now > MAX_SLOWER * self.before:
+                found.append(f"cold {self.now / self.before:.2f} of before")
+        elif self.cold and self.tinygrad_cold and self.cold / self.tinygrad_cold > ours / theirs:
             found.append(f"cold above {ours / theirs:.2f} of its")
         return tuple(found)
 
@@ -80,15 +95,19 @@ class Line:
         """As `HEADER` names them."""
         if self.missing:
             return (self.work, *("-",) * (len(HEADER) - 2), self.missing)
-        numbers = (self.ours, self.torch, self.ratio, self.tinygrad, self.cold, self.tinygrad_cold)
+        numbers = (
+            *(self.ours, self.torch, self.ratio, self.tinygrad, self.cold, self.tinygrad_cold),
+            *(self.before, self.now),
+        )
         goals = ", ".join(self.broken_goals) or ("met" if self.ratio else "-")
         return (self.work, *map(_short, numbers), goals)
 
 
-def table_lines(glob: str, repeats: int) -> Iterator[Line]:
+def table_lines(glob: str, repeats: int, before: str | None = None) -> Iterator[Line]:
     """A line for each of the works that match and each variant; works one after the other.
 
-    Raises `UserError` where none matches.
+    before: a Python that has an earlier version, whose first calls stand beside ours. Raises
+    `UserError` where none matches.
     """
     works = [name for name in COLD_BEFORE if fnmatch.fnmatchcase(name, glob)]
     if not works:
@@ -99,7 +118,22 @@ def table_lines(glob: str, repeats: int) -> Iterator[Line]:
     for work in works:
         peer = measured_alone("tinygrad", work, 1, 1, repeats)
         for variant in ON_HOST:
-            yield _line(work, variant, peer, repeats)
+            line = _line(work, variant, peer, repeats)
+            yield (
+                line if before is None or line.missing else _beside(line, variant, before, repeats)
+            )
+
+
+def _beside(line: Line, variant: Variant, before: str, repeats: int) -> Line:
+    """The line with the first calls of an earlier version and of this one, in turns."""
+    times: dict[str, list[float]] = {before: [], sys.executable: []}
+    for _ in range(repeats):
+        for python, found in times.items():
+            taken = first_call(python, line.work, variant.strict, variant.threads)
+            if isinstance(taken, str):
+                return replace(line, no_before=taken)
+            found.append(taken)
+    return replace(line, before=min(times[before]), now=min(times[sys.executable]))
 
 
 def _line(work: str, variant: Variant, peer: Alone, repeats: int) -> Line:
@@ -149,7 +183,9 @@ def mean_cells(lines: Sequence[Line]) -> tuple[str, ...]:
         return ("geometric mean", *("-",) * (len(HEADER) - 2), "no peer: torch is not installed")
     mean = geometric_mean(ratios)
     goals = "met" if mean <= MAX_MEAN else f"above {MAX_MEAN:g}"
-    return ("geometric mean", "", "", _short(mean), "", "", "", f"{goals}, of {len(ratios)} rows")
+    blank = [""] * len(HEADER)
+    blank[0], blank[HEADER.index("ratio")] = "geometric mean", _short(mean)
+    return (*blank[:-1], f"{goals}, of {len(ratios)} rows")
 
 
 def table_text(variant: Variant, lines: Sequence[Line]) -> str:
@@ -163,7 +199,9 @@ def table_text(variant: Variant, lines: Sequence[Line]) -> str:
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     title = f"{threads}, {floats}, milliseconds of {clock}:"
     absent = sorted({line.no_tinygrad for line in lines if line.no_tinygrad})
-    notes = (f"\ntinygrad has no times: {reason}" for reason in absent)
+    notes = [f"\ntinygrad has no times: {reason}" for reason in absent]
+    unknown = sorted({line.no_before for line in lines if line.no_before})
+    notes += [f"\nthe earlier version has no times: {reason}" for reason in unknown]
     return "\n".join((title, "", texts[0], rule, *texts[1:], *notes))
 
 

@@ -1,6 +1,7 @@
 """What users wait for, as programs of Tensor and of torch: operations, and steps of training.
 
 Sizes are given three times: for processors, for GPUs, and small ones for checks of the results.
+Of tinyref only what users see is imported: `first_call.py` runs the works of this file by others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import Tensor
-from tinyref.cli.bench.programs import gelu
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -22,6 +22,11 @@ Shapes = tuple[Shape, ...]
 # A tensor, and the module, of a library that need not be there.
 AnyTensor = Any
 AnyModule = Any
+
+
+def gelu(x: AnyTensor) -> AnyTensor:
+    """The tanh form."""
+    return x * 0.5 * ((x * 0.7978845608 * (x * x * 0.044715 + 1)).tanh() + 1)
 
 
 @dataclass(frozen=True)
