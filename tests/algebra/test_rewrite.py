@@ -339,3 +339,62 @@ def test_rules_of_a_module():
     names = [each.name for each in rules_of(casts)]
     assert "cast-cast" in names
     assert names == sorted(names)
+
+
+# --- when a pattern is compiled -----------------------------------------------------------------
+
+
+def is_compiled(made):
+    return "matcher" in vars(made)
+
+
+def test_a_pattern_is_compiled_when_a_node_has_the_ops_of_its_sources():
+    made, calls = make("test-products", match(Ops.SUB, match(Ops.MUL, x, y), z))
+    rules = RuleSet([made], "test")
+    assert rules.fire(build.sub(u, v)) is None
+    assert not is_compiled(made)
+    # Of another value than the pattern asks for, but that only the compiled pattern tells.
+    assert rules.fire(build.sub(build.mul(u, v), v)) is None
+    assert is_compiled(made)
+    assert len(calls) == 1
+    # From then on it is tried without a look before.
+    ((_, matcher),) = rules.matchers(Ops.SUB, index)
+    assert matcher is made.matcher
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("pattern", "node", "is_tried"),
+    [
+        (commute(Ops.ADD, x, match(Ops.MUL, y, z)), build.add(build.mul(u, v), u), True),
+        (match(Ops.ADD, x, match(Ops.MUL, y, z)), build.add(build.mul(u, v), u), False),
+        (match(Ops.ADD, x, y), build.add(u, v), True),
+        (match(Ops.ADD), build.add(u, v), True),
+        (match((Ops.ADD, Ops.MUL), is_const("c"), x), build.mul(u, v), False),
+        # As many sources as it has patterns.
+        (match(Ops.CAST, x, y), build.cast(u, dtypes.int32), False),
+    ],
+)
+def test_a_look_goes_as_far_as_the_ops_of_sources(pattern, node, is_tried):
+    made, _ = make("test", pattern)
+    RuleSet([made], "test").fire(node)
+    assert is_compiled(made) is is_tried
+
+
+def test_what_is_looked_at_often_is_compiled():
+    made, calls = make("test-products", match(Ops.SUB, match(Ops.MUL, x, y), z))
+    rules = RuleSet([made], "test")
+    for count in range(1, 33):
+        assert not is_compiled(made), count
+        assert rules.fire(build.sub(u, v)) is None
+    assert is_compiled(made)
+    assert not calls
+
+
+def test_rules_without_some_compile_none_for_the_others():
+    made, _ = make("test-products", match(Ops.SUB, match(Ops.MUL, x, y), z))
+    other, _ = make("test-other", match(Ops.SUB, x, y))
+    rules = RuleSet([made, other], "test")
+    with rules.without({"test-other"}):
+        rules.fire(build.sub(u, v))
+    assert [is_compiled(each) for each in (made, other)] == [False, False]

@@ -38,21 +38,23 @@ class RuleSet:
         if len(set(names)) != len(names):
             twice = sorted(name for name, count in Counter(names).items() if count > 1)
             raise UserError(f"rule set {name}: two rules are named {', '.join(twice)}")
-        self._by_root: dict[tuple[Ops, DType], tuple[tuple[str, Matcher], ...]] = {}
+        self._by_root: dict[tuple[Ops, DType], list[tuple[str, Matcher]]] = {}
 
-    def matchers(self, op: Ops, dtype: DType) -> tuple[tuple[str, Matcher], ...]:
+    def matchers(self, op: Ops, dtype: DType) -> list[tuple[str, Matcher]]:
         """The rules for a root of that op and type, in the order in which they are tried."""
         found = self._by_root.get((op, dtype))
         if found is None:
-            found = tuple(
-                (each.name, each.matcher)
+            rules = [
+                each
                 for each in self.rules
                 if op in (each.pattern.ops or ()) and each.domain.dtypes(dtype)
-            )
+            ]
             if self.seed:
                 order = random.Random(f"{self.seed} {op.name} {dtype.name}")
-                found = tuple(order.sample(found, len(found)))
-            self._by_root[op, dtype] = found
+                rules = order.sample(rules, len(rules))
+            found = self._by_root[op, dtype] = []
+            for each in rules:
+                found.append((each.name, each.first_matcher(found, len(found))))
         return found
 
     @contextlib.contextmanager

@@ -96,6 +96,23 @@ def commute(op: Ops | Iterable[Ops], left: Pattern, right: Pattern) -> Pattern:
     return Pattern(_ops(op), (left, right), any_order=True)
 
 
+def may_match(pattern: Pattern, node: UOp) -> bool:
+    """Whether the sources of `node` have ops that `pattern` asks for: it looks no further."""
+    wanted, src = pattern.sources, node.src
+    if wanted is None:
+        return True
+    if len(src) != len(wanted):
+        return False
+    return _have_ops(wanted, src) or (pattern.any_order and _have_ops(wanted, src[::-1]))
+
+
+def _have_ops(wanted: Sequence[Pattern], src: Sequence[UOp]) -> bool:
+    for pattern, source in zip(wanted, src, strict=True):
+        if pattern.ops is not None and source.op not in pattern.ops:
+            return False
+    return True
+
+
 class _Writer:
     """Writes the nested conditions of one matcher and collects the values that they mention."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ from tinyref.algebra.rewrite.pattern import (
     Matcher,
     Pattern,
     compile_pattern,
+    may_match,
 )
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
@@ -80,6 +82,10 @@ class Domain:
     needs_bounds: bool = False
 
 
+# So often a node is looked at by its sources' ops alone, before a pattern is compiled.
+LOOKS = 32
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """One rewrite: where `pattern` matches, `function` gives the replacement or None.
@@ -99,9 +105,24 @@ class Rule:
     def matcher(self) -> Matcher:
         """Takes nodes that have an op of the pattern's root and a type of the domain.
 
-        Compiled when it is first asked for: most kernels meet the roots of few rules.
+        Compiled when it is first asked for, which takes as long as hundreds of looks.
         """
         return compile_pattern(self.pattern, self.function, self.parameters)
+
+    def first_matcher(self, tried: list[tuple[str, Matcher]], place: int) -> Matcher:
+        """Does what `matcher` does, and takes its place in `tried` once a node may match it.
+
+        Most kernels have none for most rules. What is looked at often is compiled all the same.
+        """
+        looks = itertools.count(1)
+
+        def attempt(node: UOp, context: object) -> UOp | None:
+            if next(looks) < LOOKS and not may_match(self.pattern, node):
+                return None
+            tried[place] = self.name, self.matcher
+            return self.matcher(node, context)
+
+        return attempt
 
     def __call__(self, node: UOp, context: object = None) -> UOp | None:
         """The replacement of `node`, or None where the rule does not apply."""

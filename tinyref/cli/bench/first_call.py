@@ -23,7 +23,10 @@ from typing import Any
 WORKS = "tinyref_bench_works"
 DEVICE = "CPU"
 # What this version imports when it first computes, and an earlier one at once: no part of a call.
-LATE = ("tinyref.codegen.compile", "tinyref.engine.runner")
+LATE = (
+    *("tinyref.codegen.compile", "tinyref.engine.runner", "tinyref.optimise.moves"),
+    "tinyref.tensor.methods.realisation",
+)
 
 
 def _works() -> ModuleType:
