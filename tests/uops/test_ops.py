@@ -1,0 +1,41 @@
+"""The enumeration of operations: its members are found quickly, and it is an enumeration."""
+
+import copy
+import pickle
+
+import pytest
+
+from tinyref.uops.ops import MOVEMENT, Ops
+
+
+def test_members_are_attributes_and_items_and_have_their_names():
+    assert Ops.ADD is Ops["ADD"] is Ops("ADD") is Ops.__members__["ADD"]
+    assert [op.name for op in Ops] == list(Ops.__members__) == [op.value for op in Ops]
+    assert len(set(Ops)) == len(Ops)
+    assert Ops.RESHAPE in MOVEMENT
+    assert isinstance(Ops.ADD, Ops)
+
+
+def test_what_is_no_member_is_no_attribute():
+    with pytest.raises(AttributeError, match="NONE"):
+        _ = Ops.NONE
+    with pytest.raises(ValueError, match="'none' is not a valid Ops"):
+        Ops("none")
+    assert not hasattr(Ops, "add")
+
+
+def test_members_do_not_change():
+    with pytest.raises(AttributeError, match="reassign"):
+        Ops.ADD = Ops.MUL
+
+
+def test_what_a_class_has_from_others_is_found():
+    assert Ops.__name__ == "Ops"
+    assert Ops.mro()[0] is Ops
+    assert "Every operation" in Ops.__doc__
+    assert Ops._missing_("none") is None
+
+
+def test_a_member_survives_a_pickle_and_a_copy():
+    assert pickle.loads(pickle.dumps(Ops.ADD)) is Ops.ADD
+    assert copy.deepcopy([Ops.ADD])[0] is Ops.ADD
