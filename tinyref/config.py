@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -81,6 +82,11 @@ class Flag:
     minimum: int | None = None
     maximum: int | None = None
     check: Callable[[str], object] | None = None
+
+    @functools.cached_property
+    def variable(self) -> object:
+        """Its variable of the environment, as `os.environ` keeps the names."""
+        return os.environ.encodekey(f"{PREFIX}{self.name}")
 
     @property
     def effect(self) -> Effect:
@@ -250,6 +256,10 @@ def get(name: str) -> FlagValue:
     overrides = _overrides.get()
     if overrides is not None and name in overrides:
         return overrides[name]
+    # Most are not set. The mapping says so with exceptions, which take as long as all of the rest.
+    variables = getattr(os.environ, "_data", None)
+    if variables is not None and flag.variable not in variables:
+        return flag.default
     text = os.environ.get(f"TINYREF_{name}")
     return flag.default if text is None else flag.parse(text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -21,6 +22,13 @@ def test_default_environment_context_in_this_order(monkeypatch):
         with Context(VERIFY=0):
             assert config.integer("DEBUG") == 1
     assert config.integer("DEBUG") == 3
+
+
+def test_an_environment_that_is_replaced_is_read(monkeypatch):
+    """By a mapping of another kind, which says by itself what is set."""
+    monkeypatch.setattr(os, "environ", {"TINYREF_DEBUG": "4"})
+    assert config.get("DEBUG") == 4
+    assert config.get("NOOPT") == 0
 
 
 def test_a_context_ends_with_an_error_and_decorates():

@@ -20,8 +20,18 @@ def name_of(node: UOp) -> str:
 
 def give_name(node: UOp, name: str) -> None:
     """Names `node`, unless it has a name, or no sources: then it belongs to all who use it."""
-    if name and node.src:
+    if name and may_be_named(node):
         node.facts.setdefault(_NAME, name)
+
+
+def leave_unnamed(node: UOp) -> None:
+    """From now on `node` has the name that it has, be it none."""
+    node.facts.setdefault(_NAME, "")
+
+
+def may_be_named(node: UOp) -> bool:
+    """Whether `give_name` names it."""
+    return bool(node.src) and _NAME not in node.facts
 
 
 def line_of(node: UOp) -> str:

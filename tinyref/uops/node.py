@@ -323,8 +323,10 @@ class node_fact(Generic[T]):
             return found
         for source in node.src:
             if self not in source.facts:
-                self._fill(node)
-                break
+                if source.src:
+                    self._fill(node)
+                    break
+                source.facts[self] = self.function(source)
         else:
             facts[self] = self.function(node)
         result: T = facts[self]

@@ -59,6 +59,9 @@ class BufferArg:
     size: int
     number: int
 
+    def __hash__(self) -> int:
+        return self.number
+
 
 @dataclass(frozen=True, slots=True)
 class CopyArg:

@@ -9,6 +9,7 @@ from jit_calls import floats
 
 from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable
 from tinyref.errors import UserError
+from tinyref.lazy.names import name_of
 
 
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
@@ -368,3 +369,17 @@ def test_a_tensor_that_is_read_may_be_assigned_to_while_an_expanded_view_shows_i
     row[0] = 1
     assert jitted(Tensor([2])).tolist() == [True]
     assert wide.tolist() == [[1, 1, 1]]
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2), ()])
+def test_a_result_has_its_shape_and_no_functions_name(shape):
+    """It is memory, as of a plain call: kernels that read it are named by what they compute."""
+    jitted = TinyJit(lambda x: x + 1)
+    one = Tensor(np.ones(shape, np.float32)).realize()
+    for _ in range(4):
+        found = jitted(one)
+        assert found.shape == shape
+        np.testing.assert_array_equal(found.numpy(), np.full(shape, 2, np.float32))
+    assert name_of(found.node) == ""
+    (kernel,) = (found * 3).schedule().kernels
+    assert kernel.names == ("mul",)

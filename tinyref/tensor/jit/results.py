@@ -14,6 +14,7 @@ from tinyref.engine.capture import Recorder
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_like
 from tinyref.lazy.folding import uniform_value
+from tinyref.lazy.names import leave_unnamed
 from tinyref.lazy.shape import is_empty
 from tinyref.lazy.shards import Place, layout_of
 from tinyref.schedule.prepare import unbound
@@ -186,15 +187,18 @@ class Part:
             return cls(None, node.dtype, ShapeArg(shape), False, 0 if value is None else value)
         argument = buffer.arg
         assert isinstance(argument, BufferArg), "a BUFFER has a size"
-        is_whole = product(shape) == argument.size and shape != (argument.size,)
-        return cls(argument, node.dtype, ShapeArg(shape), is_whole)
+        return cls(argument, node.dtype, ShapeArg(shape), product(shape) == argument.size)
 
     def fresh(self, values: Mapping[str, int]) -> tuple[UOp, Buffer | None]:
         """A node for the result of the next replay, and its memory."""
         if self.buffer is not None and self.is_whole:
             # What `window` would build, without its checks: this is done for every replay.
             node, memory = new_buffer_like(self.buffer, self.dtype)
-            return UOp(Ops.RESHAPE, self.dtype, (node,), self.shape), memory
+            if self.shape.shape != (self.buffer.size,):
+                node = UOp(Ops.RESHAPE, self.dtype, (node,), self.shape)
+                # It is memory, as what is computed is, and no function's view of that.
+                leave_unnamed(node)
+            return node, memory
         shape = tuple(rebound(size, values) for size in self.shape.shape)
         if self.buffer is None:
             return graph.full(shape, self.value, self.dtype), None

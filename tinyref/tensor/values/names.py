@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import CodeType, FrameType
 
-from tinyref.lazy.names import give_line, give_name, name_of
+from tinyref.lazy.names import give_line, give_name, may_be_named, name_of
 from tinyref.uops.node import UOp
 
 _PACKAGE = "tinyref.tensor."
@@ -34,7 +34,7 @@ def noting_lines() -> Iterator[None]:
 
 def name_node(node: UOp) -> None:
     """Names a fresh node after the outermost function of this package that is being called."""
-    if not name_of(node):
+    if may_be_named(node):
         give_name(node, _going_back.get() or _outermost_function())
         if _noting_lines.get():
             give_line(node, _line_of_caller())

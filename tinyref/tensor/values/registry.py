@@ -20,6 +20,8 @@ from tinyref.uops.payload import BufferArg
 
 # What shows memory without changing a bit; padding is computed.
 _SHOWING = (MOVEMENT - {Ops.PAD}) | {Ops.BITCAST, Ops.DETACH}
+# Below which memory is found whose elements are shown, or overwritten.
+_REACHING = MOVEMENT | {Ops.ASSIGN, Ops.BITCAST, Ops.DETACH}
 
 
 def is_computed(node: UOp) -> bool:
@@ -39,11 +41,14 @@ def shown_node(node: UOp) -> UOp:
 
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:
     """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
-    if node.op is Ops.MULTI:
-        return tuple(base for part in node.src for base in shown_buffers(part))
-    while node.op in MOVEMENT or node.op in (Ops.ASSIGN, Ops.DETACH, Ops.BITCAST):
+    bases = [_base_of(part) for part in parts_of(node)]
+    return tuple([base for base in bases if isinstance(base.arg, BufferArg)])
+
+
+def _base_of(node: UOp) -> UOp:
+    while node.op in _REACHING:
         node = node.src[0]
-    return (node,) if node.op is Ops.BUFFER else ()
+    return node
 
 
 def parts_of(node: UOp) -> tuple[UOp, ...]:
@@ -53,8 +58,9 @@ def parts_of(node: UOp) -> tuple[UOp, ...]:
 
 def shown_numbers(node: UOp) -> tuple[int, ...]:
     """The numbers of the BUFFERs whose elements `node` shows."""
-    found = (base.arg for base in shown_buffers(node))
-    return tuple(argument.number for argument in found if isinstance(argument, BufferArg))
+    # Every replay asks, and every value that is entered.
+    arguments = [_base_of(part).arg for part in parts_of(node)]
+    return tuple([each.number for each in arguments if isinstance(each, BufferArg)])
 
 
 class HasNode(Protocol):
@@ -93,8 +99,7 @@ class Registry(Generic[V]):
         """Enters a value, or enters it anew after its node has changed."""
         entry = _Entry(value, self._forget)
         entry.identity = id(value)
-        bases = (base.arg for base in shown_buffers(value.node))
-        entry.buffers = tuple(base.number for base in bases if isinstance(base, BufferArg))
+        entry.buffers = shown_numbers(value.node)
         before = self._all.get(entry.identity)
         if before is not None:
             self._forget(before)
