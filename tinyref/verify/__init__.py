@@ -60,12 +60,11 @@ def _verify_nodes(rules: Rules, nodes: Sequence[UOp], allows_index: bool) -> Non
         graph = Graph(dialect, nodes, allows_index)
     wrong = _first_wrong_alone(rules, graph)
     graph_rules = rules.graph_rules(graph, wrong is None)
-    if graph_rules:
-        for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
-            for rule in graph_rules.get(node.op, ()):
-                finding = rule.check(node, graph, position)
-                if finding is not None:
-                    raise _error(rule, graph, position, finding)
+    for position, node in enumerate(nodes if wrong is None else nodes[: wrong[0]]):
+        for rule in graph_rules.get(node.op, ()):
+            finding = rule.check(node, graph, position)
+            if finding is not None:
+                raise _error(rule, graph, position, finding)
     if wrong is not None:
         raise wrong[1]
 

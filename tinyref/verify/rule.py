@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinyref.dtype import PtrDType
@@ -55,6 +55,8 @@ class Rules:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.all: list[VerifyRule] = []
+        # What is left to look at, by which rules a screen has answered for: few such are met.
+        self._by_op: dict[tuple[bool, ...], dict[Ops, tuple[VerifyRule, ...]]] = {}
 
     def local(self, name: str, *ops: Ops) -> Callable[[Check], Check]:
         """Decorates a check of a node and what it is made of; its docstring is the sentence."""
@@ -82,20 +84,30 @@ class Rules:
         local = [rule for rule in self.all if rule.is_local]
         return {op: tuple(rule for rule in local if rule.looks_at(op)) for op in Ops}
 
-    def graph_rules(self, graph: Graph, is_sound: bool) -> dict[Ops, tuple[VerifyRule, ...]]:
-        """The other rules by the ops of `graph`, for those ops at whose nodes some must look.
+    def graph_rules(self, graph: Graph, is_sound: bool) -> Mapping[Ops, tuple[VerifyRule, ...]]:
+        """The other rules by the ops at whose nodes they look, those that must look at `graph`.
 
         Where `is_sound`, all nodes have passed the local rules, and screens may look at them.
         """
-        rules = [rule for rule in self.all if not rule.is_local]
-        if is_sound:
-            rules = [rule for rule in rules if rule.screen is None or not rule.screen(graph)]
-        found = {}
-        for op in {node.op for node in graph.nodes}:
-            chosen = tuple(rule for rule in rules if rule.looks_at(op))
-            if chosen:
-                found[op] = chosen
+        screened = tuple(
+            is_sound and rule.screen is not None and rule.screen(graph) for rule in self._of_graphs
+        )
+        found = self._by_op.get(screened)
+        if found is None:
+            answered = zip(self._of_graphs, screened, strict=True)
+            found = _rules_by_op([rule for rule, is_right in answered if not is_right])
+            self._by_op[screened] = found
         return found
+
+    @functools.cached_property
+    def _of_graphs(self) -> tuple[VerifyRule, ...]:
+        return tuple(rule for rule in self.all if not rule.is_local)
+
+
+def _rules_by_op(rules: Sequence[VerifyRule]) -> dict[Ops, tuple[VerifyRule, ...]]:
+    """The rules that look at nodes of each op; ops at which none looks are left out."""
+    found = {op: tuple(rule for rule in rules if rule.looks_at(op)) for op in Ops}
+    return {op: chosen for op, chosen in found.items() if chosen}
 
 
 class Graph:
