@@ -22,6 +22,7 @@ from tinyref_spec.proofs.laws import laws_of
 
 x = build.variable("x", 0, 40, dtypes.int32)
 small = build.variable("s", 0, 16, dtypes.int8)
+below = build.variable("below", -8, -1, dtypes.int32)
 few = build.variable("few", 4, 7, dtypes.int32)
 any_word = build.variable("w", 0, 2**32 - 1, dtypes.uint32)
 ROWS = {row.id.removeprefix("kernel.simplified."): row for row in rows()}
@@ -123,6 +124,8 @@ KNOWN = [
     (build.both(x, few), (0, 8), "is wider"),
     (build.either(x, few), (0, 63), ""),
     (build.either(x, few), (0, 64), "is wider"),
+    (build.either(below, few), (-8, -1), ""),
+    (build.either(below, few), (-8, 0), "is wider"),
     # 16 does not fit where products wrap.
     (mul(small, small), (-128, 127), ""),
     (mul(x, few), (0, 280), ""),

@@ -80,6 +80,8 @@ def drawn(op: Ops, dtype: DType, seed: str, count: int) -> Iterator[UOp]:
 
 
 def _span(source: Random, dtype: DType) -> Span:
+    if dtype.bits == 8 and source.randrange(8) == 0:
+        return _of_type(dtype)
     low = source.choice(_LOWS)
     low = abs(low) if dtype.is_unsigned else low
     return low, min(low + source.choice(_SIZES), int(dtype.maximum))
@@ -135,7 +137,12 @@ def _widest(node: UOp, found: Span) -> Span:
     spans = [_ends(leaf) for leaf in node.src]
     if node.op in EXACT_UNWRAPPED:
         return found if _is_unwrapped(node, spans) else _of_type(node.dtype)
-    return _of_remainder(*spans) if node.op is Ops.MOD else _of_bits(node.op, *spans)
+    if node.op is Ops.MOD:
+        return _of_remainder(*spans)
+    least, most = _of_bits(node.op, *spans)
+    if node.op is not Ops.XOR and found[1] < 0:
+        most = -1
+    return least, most
 
 
 def _of_type(dtype: DType) -> Span:
