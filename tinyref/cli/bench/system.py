@@ -27,7 +27,9 @@ PLAIN_CALLS = 3
 # Microseconds a kernel of a step that is replayed, all that Python does for a call included.
 GOAL_OF_A_KERNEL = 3.0
 # The kernels of the two captures whose difference is the cost of a kernel alone.
-FEW, MANY = 10, 110
+FEW, MANY = 10, 310
+# The least of so many measurements: a difference of two is small beside what one of them varies.
+TURNS = 5
 
 
 def replay_costs() -> tuple[float, float, int]:
@@ -69,7 +71,7 @@ def _chain_microseconds(kernels: int, jit: int = 1) -> float:
         jitted = TinyJit(functools.partial(chained, kernels=kernels))
         for _ in range(3):
             jitted(x)
-        return _seconds_a_call(lambda: jitted(x), REPLAYS) * 1e6
+        return min(_seconds_a_call(lambda: jitted(x), REPLAYS) for _ in range(TURNS)) * 1e6
 
 
 def _seconds_a_call(call: Callable[[], object], count: int) -> float:
