@@ -5,11 +5,12 @@ All raise `ValueError` alone, in words that a terminal can take.
 
 from __future__ import annotations
 
+import functools
 import json
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tinyref.errors import printable
@@ -22,7 +23,7 @@ MAX_TOML = 2**22
 # A dotted key of n names costs the library n * n steps.
 LONGEST_TOML_LINE = 2**12
 
-_HINTS: dict[type, dict[str, Any]] = {}
+Check = Callable[[object], bool]
 
 
 def json_value(text: object) -> Any:
@@ -81,14 +82,15 @@ def dataclass_from(kind: type[T], members: object) -> T:
     """
     if not isinstance(members, Mapping):
         raise ValueError(f"a {type(members).__name__}, expected is an object")
-    hints = _hints(kind)
+    # mypy takes the hash of a class for that of its instances.
+    checks = _checks(kind)  # type: ignore[arg-type]
     found: dict[str, Any] = {}
     for name, value in members.items():
-        if name not in hints:
+        if name not in checks:
             raise ValueError(printable(f"there is no member {str(name)[:80]!r}"))
-        if not _fits(value, hints[name]):
+        fits, is_tuple = checks[name]
+        if not fits(value):
             raise ValueError(f"{name} is a {type(value).__name__}")
-        is_tuple = typing.get_origin(hints[name]) is tuple
         found[name] = tuple(value) if is_tuple else value
     try:
         return kind(**found)
@@ -96,23 +98,31 @@ def dataclass_from(kind: type[T], members: object) -> T:
         raise ValueError(str(error)) from None
 
 
-def _hints(kind: type) -> dict[str, Any]:
-    if kind not in _HINTS:
-        _HINTS[kind] = typing.get_type_hints(kind)
-    return _HINTS[kind]
+@functools.cache
+def _checks(kind: type) -> dict[str, tuple[Check, bool]]:
+    """Of each member: what says whether a value is of its type, and whether that is a tuple."""
+    hints = typing.get_type_hints(kind)
+    return {
+        name: (_check_of(hint), typing.get_origin(hint) is tuple) for name, hint in hints.items()
+    }
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _check_of(hint: Any) -> Check:
+    """What says whether a value is of a declared type; made once, as a report has many members."""
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
-        return any(_fits(value, option) for option in typing.get_args(hint))
+        options = [_check_of(option) for option in typing.get_args(hint)]
+        return lambda value: any(fits(value) for fits in options)
     if origin is tuple:
-        inner = typing.get_args(hint)[0]
-        return isinstance(value, list | tuple) and all(_fits(item, inner) for item in value)
+        fits_item = _check_of(typing.get_args(hint)[0])
+        return lambda value: isinstance(value, list | tuple) and all(map(fits_item, value))
     if origin is not None:
-        return isinstance(value, Mapping) or not issubclass(origin, Mapping)
+        is_mapping = issubclass(origin, Mapping)
+        return lambda value: not is_mapping or isinstance(value, Mapping)
     if hint is float or hint is int:
         # A bool is an int to Python alone.
         accepted = (int, float) if hint is float else (int,)
-        return isinstance(value, accepted) and not isinstance(value, bool)
-    return not isinstance(hint, type) or isinstance(value, hint)
+        return lambda value: isinstance(value, accepted) and not isinstance(value, bool)
+    if not isinstance(hint, type):
+        return lambda value: True
+    return lambda value: isinstance(value, hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,8 +54,7 @@ class Record:
         """Raises `ValueError` for data that no worker wrote."""
         if not isinstance(data, Mapping):
             raise ValueError("a result is an object")
-        known = {field.name for field in dataclasses.fields(Record)}
-        members = {key: value for key, value in data.items() if key in known}
+        members = {key: value for key, value in data.items() if key in Record.__dataclass_fields__}
         members["status"] = Status(members.get("status"))
         for key in ("max_ulp", "p99_ulp"):
             members[key] = number_from_json(members.get(key))
@@ -63,11 +63,22 @@ class Record:
 
 def members_to_json(result: Any) -> dict[str, Any]:
     """The members of a dataclass that are not their defaults; none of those that have none."""
+    # mypy takes the hash of a class for that of its instances.
+    defaults = _defaults(type(result))  # type: ignore[arg-type]
     return {
-        field.name: number_to_json(getattr(result, field.name))
-        for field in dataclasses.fields(result)
-        if field.default is not dataclasses.MISSING and getattr(result, field.name) != field.default
+        name: number_to_json(value)
+        for name, default in defaults
+        if (value := getattr(result, name)) != default
     }
+
+
+@functools.cache
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    """The members of a dataclass that have a default, with it."""
+    fields = dataclasses.fields(kind)
+    return tuple(
+        (field.name, field.default) for field in fields if field.default is not dataclasses.MISSING
+    )
 
 
 def with_counts(members: Mapping[str, Any]) -> dict[str, Any]:

@@ -160,8 +160,7 @@ class Worker:
             if case.id not in wanted:
                 continue
             self.send({"begin": case.id})
-            record = dataclasses.replace(self._run(case), worker=self.name)
-            record = self._with_launches(record)
+            record = self._of_this_process(self._run(case))
             self._note_passing(case, record)
             problem = "" if record.status is Status.PASS else self._health_problem()
             if problem:
@@ -176,13 +175,14 @@ class Worker:
                 leave_device()
         return {"row_done": message["row"]}
 
-    def _with_launches(self, record: Record) -> Record:
-        """With the number of launches that this process had made when the case ended."""
+    def _of_this_process(self, record: Record) -> Record:
+        """With its name, and the number of launches that it had made when the case ended."""
         self._launches_before += self._launches
         known = record.evidence or Evidence()
         count = self._launches_before
         launches = (count, None) if record.status.is_broken else (None, count)
-        return dataclasses.replace(record, evidence=dataclasses.replace(known, launches=launches))
+        evidence = dataclasses.replace(known, launches=launches)
+        return dataclasses.replace(record, worker=self.name, evidence=evidence)
 
     def _prepare(self, batch: Sequence[tuple[str, Sequence[str]]]) -> Message:
         """Compiles what the cases of some rows need in one call; how many kernels, and how long.

@@ -37,7 +37,7 @@ KERNELS_PER_LINKER = 256
 MODULES_PER_BUILDER = 64
 
 # Loop strength reduction steps addresses that the renderer has already made simple, and takes up to
-# three quarters of the emission of a long unrolled loop.
+# three quarters of the emission of a long unrolled loop. Level 0 is without it.
 _SLOW_PASSES = ("-disable-lsr",)
 _options_lock = threading.RLock()
 
@@ -75,10 +75,9 @@ class LlvmCompiler:
             module.verify()
             self._check_symbols(module, source)
             machine = _target_machine(level)
-            module.triple = machine.triple
-            module.data_layout = str(machine.target_data)
+            module.triple, module.data_layout = _target(level)
             self.optimise(module, machine, level)
-            with _options(*(_SLOW_PASSES if level < 2 else ())):
+            with _options(*(_SLOW_PASSES if level == 1 else ())):
                 binary: bytes = machine.emit_object(module)
         except RuntimeError as error:
             raise DeviceError(self.device, f"LLVM refused the source: {error}", source) from error
@@ -239,6 +238,13 @@ def _target_machine(level: int) -> Any:
         opt=level,
         jit=True,
     )
+
+
+@functools.cache
+def _target(level: int) -> tuple[str, str]:
+    """Triple and data layout of the machine: to have them printed takes as long as small passes."""
+    machine = _target_machine(level)
+    return machine.triple, str(machine.target_data)
 
 
 @contextlib.contextmanager
