@@ -37,8 +37,11 @@ KERNELS_PER_LINKER = 256
 MODULES_PER_BUILDER = 64
 
 # Loop strength reduction steps addresses that the renderer has already made simple, and takes up to
-# three quarters of the emission of a long unrolled loop. Level 0 is without it.
-_SLOW_PASSES = ("-disable-lsr",)
+# three quarters of the emission of a long unrolled loop. Instructions come from the renderer in an
+# order of few live values, and processors order them anew: the scheduler took a sixth of LLVM's
+# time, and kernels were no faster. Level 0 is without either.
+_SLOW_PASSES = ("-disable-lsr=true", "-enable-misched=false")
+_OPPOSITE = {"true": "false", "false": "true"}
 _options_lock = threading.RLock()
 
 # Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
@@ -248,19 +251,21 @@ def _target(level: int) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _options(*names: str) -> Iterator[None]:
-    """Switches options of LLVM on, one thread at a time.
+def _options(*options: str) -> Iterator[None]:
+    """Sets options of LLVM that are true or false, each the opposite of its default.
 
-    They are of the process: others that use LLVM here find them as they were.
+    One thread at a time: they are of the process, and others that use LLVM here find them as they
+    were.
     """
     with _options_lock:
-        for name in names:
-            llvm.set_option("", f"{name}=true")
+        for option in options:
+            llvm.set_option("", option)
         try:
             yield
         finally:
-            for name in names:
-                llvm.set_option("", f"{name}=false")
+            for option in options:
+                name, _, value = option.partition("=")
+                llvm.set_option("", f"{name}={_OPPOSITE[value]}")
 
 
 @functools.lru_cache(maxsize=1)
@@ -284,8 +289,8 @@ def _faulty_passes() -> tuple[str, ...]:
     An option that this LLVM does not know would end the process.
     """
     if llvm.llvm_version_info[0] < 22:
-        return ("-disable-vector-combine",)
-    return ("-disable-vector-combine", "-disable-loop-idiom-hashrecognize")
+        return ("-disable-vector-combine=true",)
+    return ("-disable-vector-combine=true", "-disable-loop-idiom-hashrecognize=true")
 
 
 def run_cheap_passes(module: Any, machine: Any) -> None:
