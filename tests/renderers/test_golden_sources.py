@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import llvmlite.binding as llvm
 import pytest
 
 from tinyref.capabilities import Capabilities
@@ -381,3 +382,54 @@ def test_declarations_of_a_block_are_seen_after_it() -> None:
         "int var_shift = variables[0];",
     ]
     assert lines[start + 4] == "for (int i1 = 0; i1 < 4; i1++) {"
+
+
+def addresses(text: str) -> list[str]:
+    """The instructions that compute addresses of elements, without their names."""
+    lines = (line.partition(" = ")[2] for line in text.splitlines())
+    return [line for line in lines if line.startswith("getelementptr inbounds")]
+
+
+def test_elements_at_constant_distances_are_offsets_from_one_pointer() -> None:
+    """Not those that may lie before the buffer, whose pointer alone would be undefined."""
+    i = loop(number(100))
+    near, far = build.mul(i, 4), build.sub(build.mul(i, 4), 4)
+    data, result = build.define_global(1, INT, 404), build.define_global(0, INT, 400)
+    first, second, third = (
+        build.load(build.index(data, build.add(near, distance))) for distance in (1, 2, 3)
+    )
+    last = build.load(build.index(data, build.add(far, 4)))
+    total = build.add(build.add(first, second), build.add(third, last))
+    nodes = closed(build.store(build.index(result, near), total))
+    text = LlvmRenderer().render(program("k", nodes, out(INT, 400), given(1, INT, 404)))
+    found = addresses(text)
+    names = {line.split("i32 ")[-1] for line in found}
+    assert len(found) == 6
+    assert {"1", "2", "3"} <= names
+    assert "4" not in names
+
+
+def test_a_pointer_is_shared_within_its_loop_or_condition_alone() -> None:
+    size, more = build.variable("n", 0, 9, INT), build.variable("m", 0, 9, INT)
+    result = build.define_global(0, INT, 20)
+    inner = loop(size)
+    opened = build.branch(build.less(more, 5))
+    writes = [
+        build.store(build.index(result, build.add(more, distance)), number(distance))
+        for distance in (1, 2, 3)
+    ]
+    parts: list[UOp] = []
+    for write, before, after in zip(
+        writes,
+        ([inner], [opened], []),
+        ([build.close(inner)], [build.close(opened)], []),
+        strict=True,
+    ):
+        known = {*parts, *before}
+        parts += [node for node in toposort([*before]) if node not in parts]
+        parts += [node for node in toposort([write]) if node not in known and node not in parts]
+        parts += after
+    text = LlvmRenderer().render(program("k", parts, out(INT, 20)))
+    # The loop may not run, nor the condition hold: each has a pointer of its own.
+    assert len(addresses(text)) == 3 + 3
+    llvm.parse_assembly(text).verify()

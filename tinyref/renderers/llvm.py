@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -143,6 +144,22 @@ def _cannot_wrap(node: UOp) -> bool:
     return minimum <= min(results) and max(results) <= maximum
 
 
+def _constant_offset(position: UOp) -> int | None:
+    """What an address adds to one before it that is in bounds if it is; None if there is none.
+
+    So LLVM need not take apart the index of each element of an unrolled loop.
+    """
+    if position.op is not Ops.ADD or not _cannot_wrap(position):
+        return None
+    first, offset = position.src[0], position.src[1].arg
+    if not isinstance(offset, ConstArg) or position.dtype.lanes > 1:
+        return None
+    # An accumulator may have changed since the sum was computed.
+    if first.op in (Ops.DEFINE_ACC, Ops.UPDATE_ACC):
+        return None
+    return int(offset.value) if offset.value >= 0 and bounds(first)[0] >= 0 else None
+
+
 class LlvmFunction:
     """The text of one function while its nodes are printed in order.
 
@@ -159,6 +176,8 @@ class LlvmFunction:
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self.names: dict[UOp, str] = {}
+        # Pointers that several addresses are offsets from, by scope: loops and conditions.
+        self.pointers: ChainMap[tuple[UOp, UOp], str] = ChainMap()
         self.block = "start"
         self.counter = 0
         self.contracts = not config.integer("STRICT_FLOAT")
@@ -310,6 +329,7 @@ class LlvmFunction:
         bound = self.value(node.src[0])
         label = name[1:]
         before = self.block
+        self.pointers = self.pointers.new_child()
         if runs_at_least_once(node):
             self.lines.append(f"  br label %{label}.body")
             self.start_block(f"{label}.body")
@@ -329,6 +349,7 @@ class LlvmFunction:
 
     def close_range(self, node: UOp) -> None:
         opened = node.src[0]
+        self.pointers = self.pointers.parents
         kind = value_type(opened.dtype)
         name = name_of_value(self.names, opened)
         label = name[1:]
@@ -347,6 +368,7 @@ class LlvmFunction:
 
     def open_if(self, node: UOp) -> str:
         label = self.fresh("if")[1:]
+        self.pointers = self.pointers.new_child()
         condition = self.value(node.src[0])
         self.lines.append(f"  br i1 {condition}, label %{label}.then, label %{label}.end")
         self.start_block(f"{label}.then")
@@ -354,16 +376,29 @@ class LlvmFunction:
 
     def close_if(self, node: UOp) -> None:
         label = name_of_value(self.names, node.src[0])
+        self.pointers = self.pointers.parents
         self.lines.append(f"  br label %{label}.end")
         self.start_block(f"{label}.end")
 
     def index(self, node: UOp) -> str:
         buffer, position = node.src
         element = memory_type(element_of(node))
-        return self.emit(
-            f"getelementptr inbounds {element}, ptr {self.value(buffer)}, {self.typed(position)}",
-            "at",
-        )
+        offset = _constant_offset(position)
+        if offset is None:
+            return self.pointer(element, buffer, position)
+        first = self.pointer(element, buffer, position.src[0])
+        kind = value_type(position.dtype)
+        return self.emit(f"getelementptr inbounds {element}, ptr {first}, {kind} {offset}", "at")
+
+    def pointer(self, element: str, buffer: UOp, position: UOp) -> str:
+        """The address of an element, once for all that are at constant distances from it."""
+        key = (buffer, position)
+        found = self.pointers.get(key)
+        if found is None:
+            place = f"ptr {self.value(buffer)}, {self.typed(position)}"
+            found = self.emit(f"getelementptr inbounds {element}, {place}", "at")
+            self.pointers[key] = found
+        return found
 
     def load(self, node: UOp) -> str:
         if len(node.src) == 1:
