@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from tinyref.codegen.decompose.formats import (
     Format,
-    horner,
     like,
+    polynomial,
     round_off,
     shift_left,
     shift_right,
@@ -93,7 +93,7 @@ def _power_of_fraction(fraction: UOp, low: UOp | None, form: Format) -> UOp:
     """2^(fraction + low) for a `fraction` of at most a half."""
     if low is not None:
         fraction = add(fraction, low)
-    return add(mul(horner(fraction, EXPONENTIAL[form.dtype]), fraction), 1.0)
+    return add(mul(polynomial(fraction, EXPONENTIAL[form.dtype]), fraction), 1.0)
 
 
 def log2(x: UOp, form: Format) -> UOp:
@@ -104,7 +104,7 @@ def log2(x: UOp, form: Format) -> UOp:
     """
     exponent, m = split_exponent(x, form)
     f = add(m, -1.0)
-    product = mul(f, horner(f, LOGARITHM[form.dtype]))
+    product = mul(f, polynomial(f, LOGARITHM[form.dtype]))
     fraction = add(f, add(mul(f, 0.5), product))
     value = add(cast(exponent, form.dtype), fraction)
     at_most_zero = where(not_equal(x, 0.0), like(x, float("nan")), float("-inf"))

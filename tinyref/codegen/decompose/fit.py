@@ -100,7 +100,8 @@ FITS = (
     ),
     Fit(
         *("LOGARITHM", _logarithm, (_ROOT - 1) * _SLACK, (2 * _ROOT - 1) * _SLACK, (9, 20)),
-        lambda f: 1 / (_logarithm(f) + mpmath.mpf(3) / 2),
+        # Above 1, where more is rounded, a little less is left to the polynomial.
+        lambda f: mpmath.sqrt(1 + f) / (_logarithm(f) + mpmath.mpf(3) / 2),
     ),
     Fit("AREA", _area, 0.0, _LARGEST_AREA * _SLACK, (3, 7)),
     Fit("SINE", _sine, 0.0, _LARGEST_ANGLE, (3, 6), lambda z: z / (1 + z * _sine(z))),

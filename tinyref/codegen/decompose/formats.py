@@ -101,12 +101,30 @@ def magnitude(x: UOp, form: Format) -> UOp:
     return bitcast(both(bitcast(x, form.word), form.sign_bit - 1), form.dtype)
 
 
+# So many coefficients are worth a square and a product more.
+_LONG = 11
+
+
 def horner(x: UOp, coefficients: tuple[float, ...]) -> UOp:
     """The polynomial with these coefficients at `x`, the constant term first."""
     total: UOp | float = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
         total = add(mul(x, total), coefficient)
     return total if isinstance(total, UOp) else like(x, total)
+
+
+def polynomial(x: UOp, coefficients: tuple[float, ...]) -> UOp:
+    """The same; what a long one adds to its constant is two sums, of every second power each.
+
+    By one chain, a processor would wait longer for each product than it has other work. Source:
+    Knuth, "The Art of Computer Programming", volume 2, section 4.6.4.
+    """
+    if len(coefficients) < _LONG:
+        return horner(x, coefficients)
+    first, *others = coefficients
+    square = mul(x, x)
+    even, odd = (horner(square, tuple(others[k::2])) for k in (0, 1))
+    return add(mul(x, add(mul(x, odd), even)), first)
 
 
 def round_off(value: UOp, count: UOp) -> UOp:

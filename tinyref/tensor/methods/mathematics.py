@@ -409,18 +409,43 @@ def _expm1_by_tanh(x: T) -> T:
     return t.mul(2).div(t.neg().add(1))
 
 
-def _error_function(x: T) -> T:
-    def positive(magnitude: T) -> T:
-        # Beyond 6 the result is 1, and e ** -x^2 is small enough not to be missed.
-        bounded = magnitude.gt(6).where(6, magnitude)
-        coefficients = tables.for_dtype(x.dtype, tables.ERF_FLOAT32, tables.ERF_FLOAT64)
-        z = bounded.square()
-        near = bounded.mul(2 / math.sqrt(math.pi)).add(
-            bounded.mul(z).mul(z._polynomial(coefficients))
-        )
-        t = bounded.mul(0.5).add(1).reciprocal()
-        complement = tables.for_dtype(x.dtype, tables.ERFC_FLOAT32, tables.ERFC_FLOAT64)
-        far = z.neg().exp().mul(t._polynomial(complement)).neg().add(1)
-        return magnitude.le(1).where(near, far)
+# From here on erf(x) is 1.
+_ERF_END = {dtypes.float32: 4, dtypes.float64: 6}
 
-    return _odd(x, positive)
+
+def _error_function(x: T) -> T:
+    """One of two polynomials, whose variable and coefficients are chosen."""
+    is_negative = x.lt(0)
+    magnitude = is_negative.where(x.neg(), x)
+    is_near = magnitude.lt(1)
+    end = _ERF_END[x.dtype]
+    far = magnitude.gt(end).where(end, magnitude).sub(1)
+    variable = is_near.where(x.square(), far)
+    near_table = tables.for_dtype(x.dtype, tables.ERF_FLOAT32, tables.ERF_FLOAT64)
+    far_table = tables.for_dtype(x.dtype, tables.ERFC_FLOAT32, tables.ERFC_FLOAT64)
+    # The even and the odd powers are two sums that a processor computes at the same time.
+    squared = variable.square()
+    even, odd = (
+        _chosen_polynomial(is_near, squared, near_table[-k::-2][::-1], far_table[-k::-2][::-1])
+        for k in (1, 2)
+    )
+    total = variable.mul(odd).add(even)
+    complement = total.square().square().square()
+    beyond = complement.neg().add(1)
+    signed = is_negative.where(beyond.neg(), beyond)
+    return is_near.where(x.add(x.mul(total)), signed)
+
+
+def _chosen_polynomial(
+    is_first: T, variable: T, first: tables.Coefficients, second: tables.Coefficients
+) -> T:
+    """The polynomial `first` or `second`, which has as many coefficients or more."""
+    longer = len(second) - len(first)
+    start: T | float = second[0]
+    if longer:
+        start = variable._polynomial(second[: longer + 1])
+    total = is_first.where(variable._constant(first[0], variable.dtype), start)
+    for one, other in zip(first[1:], second[longer + 1 :], strict=True):
+        chosen = is_first.where(variable._constant(one, variable.dtype), other)
+        total = total.mul(variable).add(chosen)
+    return total
