@@ -67,6 +67,24 @@ def test_a_measured_row_has_torch_beside_it() -> None:
     assert all(0 < value < 1e4 for value in (*found.values, *found.peer_values))
 
 
+@pytest.mark.parametrize(
+    ("goal", "words"), [(1e-6, "goal 1e-06 times torch, missed"), (1e6, "met")]
+)
+def test_a_goal_is_met_or_missed(goal: float, words: str) -> None:
+    work = dataclasses.replace(BY_NAME["op.sin"], max_ratio=goal)
+    found = speed.measure_work(work, work.small, speed.Variant("", threads=1), "CPU", 2)
+    assert found.note.endswith(words)
+    other = speed.measure_work(work, work.small, speed.Variant(".threads"), "CPU", 2)
+    assert not other.note
+
+
+def test_inputs_lie_in_the_span_of_their_work() -> None:
+    (sines,) = BY_NAME["op.sin"].inputs(((1000,),), "float32")
+    assert sines.dtype == "float32"
+    assert -3 <= sines.min() < -2.9
+    assert 2.9 < sines.max() <= 3
+
+
 def test_rows_of_processors_and_of_gpus() -> None:
     host = [row.name for row in speed.speed_rows("CPU")]
     gpu = [row.name for row in speed.speed_rows("CUDA:1")]

@@ -172,7 +172,11 @@ def measure_work(
         if peer.module:
             peer.use_threads(variant.threads)
             theirs = _torch_call(work, [peer.tensor(each) for each in data], peer)
-        return _in_turns(name, ours, theirs, peer, repeats, _clock(device, variant))
+        found = _in_turns(name, ours, theirs, peer, repeats, _clock(device, variant))
+    if work.max_ratio and theirs and device == "CPU" and not variant.suffix:
+        verdict = "met" if found.ratio <= work.max_ratio else "missed"
+        found.note = f"goal {work.max_ratio:g} times torch, {verdict}"
+    return found
 
 
 def _torch_call(work: Work, tensors: Sequence[Any], peer: Peer) -> Callable[[], None]:

@@ -36,7 +36,8 @@ class Work:
     `ours` and `torch` get the inputs, `torch` the module before them. host, gpu: the shapes of the
     inputs on processors and on GPUs; None where it is not measured there. small: for checks.
     indices: the last input has integers below this share of the first axis of the first input.
-    has_tiles: on a GPU it is measured in float16 too, for its matrix tiles.
+    has_tiles: on a GPU it is measured in float16 too, for its matrix tiles. span: between what its
+    inputs are. max_ratio: the goal on one thread of a processor, in times of torch.
     """
 
     name: str
@@ -47,11 +48,17 @@ class Work:
     gpu: Shapes | None = None
     has_indices: bool = False
     has_tiles: bool = False
+    span: tuple[float, float] = (0.0, 1.0)
+    max_ratio: float | None = None
 
     def inputs(self, shapes: Shapes, dtype: str) -> list[Array]:
         """The same numbers each time."""
         generator = np.random.default_rng(7)
-        found: list[Array] = [generator.random(shape, np.float32).astype(dtype) for shape in shapes]
+        low, high = self.span
+        found: list[Array] = [
+            (generator.random(shape, np.float32) * (high - low) + low).astype(dtype)
+            for shape in shapes
+        ]
         if self.has_indices:
             found[-1] = generator.integers(0, shapes[0][0], shapes[-1]).astype(np.int32)
         return found
@@ -79,6 +86,20 @@ def _conv(name: str, small: Shapes, stride: int, padding: int, **sizes: Shapes) 
         host=sizes.get("host"),
         gpu=sizes.get("gpu"),
         has_tiles=True,
+    )
+
+
+def _elementary(name: str, span: tuple[float, float], max_ratio: float) -> Work:
+    """A function of one variable, by half of the ratio that it had when these rows were new."""
+    return Work(
+        f"op.{name}",
+        lambda x: getattr(x, name)(),
+        lambda torch, x: getattr(torch, name)(x),
+        ((123,),),
+        host=((1 << 20,),),
+        gpu=((1 << 25,),),
+        span=span,
+        max_ratio=max_ratio,
     )
 
 
@@ -193,6 +214,10 @@ WORKS: Sequence[Work] = (
         host=((1024, 1024),),
         gpu=((8192, 8192),),
     ),
+    _elementary("exp2", (-20.0, 20.0), max_ratio=0.88),
+    _elementary("log2", (0.001, 1000.0), max_ratio=1.1),
+    _elementary("sin", (-3.0, 3.0), max_ratio=2.1),
+    _elementary("erf", (-3.0, 3.0), max_ratio=1.1),
     Work(
         "op.embedding",
         lambda table, places: table[places],
