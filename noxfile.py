@@ -113,16 +113,16 @@ def conform(session: nox.Session, device: str) -> None:
 def fuzz(session: nox.Session) -> None:
     """A short differential fuzz with a fixed seed; never flaky, at most 120 s on two cores."""
     session.install(".")
-    for device, kernels in (("PYTHON", 400), ("CPU", 300)):
-        arguments = session.posargs or ["--kernels", str(kernels), "--seed", "1", "--jobs", "2"]
+    lanes = [("PYTHON", "kernels", 400), ("PYTHON", "programs", 400)]
+    lanes += [("CPU", "kernels", 300), ("CPU", "programs", 300), ("GPU_EMU", "programs", 100)]
+    for device, subject, count in lanes:
+        if session.posargs and subject != "kernels":
+            continue
+        arguments = session.posargs or [f"--{subject}", str(count), "--seed", "1", "--jobs", "2"]
         # On a slow machine a case may take long: that is no finding of this lane.
         arguments = ["--timeout", "300", *arguments]
-        folder = REPORT / f"fuzz-{device}"
+        folder = REPORT / (f"fuzz-{device}" if subject == "kernels" else f"fuzz-programs-{device}")
         session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
-        if not session.posargs:
-            arguments[arguments.index("--kernels")] = "--programs"
-            folder = REPORT / f"fuzz-programs-{device}"
-            session.run("tinyref", "fuzz", "--device", device, "--folder", str(folder), *arguments)
 
 
 # The thorough lane: each part takes `--shard i/n`.

@@ -11,9 +11,10 @@ from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs import oracle, script
+from tinyref_fuzz.programs.exact import InexactError, UndefinedError
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge, difference
-from tinyref_fuzz.programs.oracle import InexactError, Read, UndefinedError, evaluate
+from tinyref_fuzz.programs.oracle import Read, evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, _poisoned, run
 from tinyref_fuzz.programs.script import Computing, Places, reproducer, script_lines
 from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
@@ -230,7 +231,10 @@ SYMBOLIC_ROW = (
 @pytest.mark.parametrize(
     "steps",
     [
-        (WITH_GRADIENT, Step("detach", (1,), (2,)), Step("assign_number", (2,), (), (1,))),
+        (
+            *(WITH_GRADIENT, Step("neg", (1,), (2,)), Step("detach", (2,), (3,))),
+            Step("assign_number", (3,), (), (1,)),
+        ),
         (WITH_GRADIENT, data(2, 3, 4, dtype="float32"), Step("assign", (2, 1))),
         (data(1, 1), Step("expand", (1,), (2,), ((3,),)), Step("assign_number", (2,), (), (1,))),
         (data(1, 1, 2), Step("cast", (1,), (2,), ("int32",))),

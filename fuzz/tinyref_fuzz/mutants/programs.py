@@ -9,6 +9,7 @@ from __future__ import annotations
 from tinyref_fuzz.mutants.mutant import Mutant
 
 _ASSIGNMENT = "tinyref.tensor.methods.assignment"
+_RULES = "tinyref.tensor.gradient.rules"
 _CAPTURE = "tinyref.engine.capture"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -46,6 +47,71 @@ MUTANTS: tuple[Mutant, ...] = (
         old="part if before is None else before + part",
         new="part if before is None else part",
         resembles="the gradient of a tensor that is used twice, of one use",
+        stages=("graph",),
+    ),
+    Mutant(
+        name="broadcast-gradient-not-summed",
+        kind="gradient",
+        module=_RULES,
+        old="    return (lambda: step.gradient.sum(axes, keepdim=True),)\n",
+        new="    return (lambda: step.gradient.min(axes, keepdim=True),)\n",
+        resembles="the gradient of a bias, of one row alone",
+        stages=("graph",),
+    ),
+    Mutant(
+        name="flip-gradient-not-flipped",
+        kind="gradient",
+        module=_RULES,
+        old="    return (lambda: step.gradient._flip(axes),)\n",
+        new="    return (lambda: step.gradient,)\n",
+        resembles="the gradient of a reversed view, forwards",
+        stages=("graph",),
+    ),
+    Mutant(
+        name="pad-gradient-shifted",
+        kind="gradient",
+        module=_RULES,
+        old="        (before, lower(lift(size) - lift(after)))\n",
+        new="        (before and before - 1, lower(lift(size) - lift(after) - (before and 1)))\n",
+        resembles="the gradient of a padded tensor, off by one",
+        stages=("graph",),
+    ),
+    Mutant(
+        name="where-gradients-swapped",
+        kind="gradient",
+        module=_RULES,
+        old="        lambda: condition.where(step.gradient, 0),\n"
+        "        lambda: condition.where(0, step.gradient),\n",
+        new="        lambda: condition.where(0, step.gradient),\n"
+        "        lambda: condition.where(step.gradient, 0),\n",
+        resembles="the gradient of a choice, to the side that was not chosen",
+        stages=("graph",),
+    ),
+    Mutant(
+        name="tied-maxima-get-all",
+        kind="gradient",
+        module=_RULES,
+        old="is_largest / is_largest.sum(axes, keepdim=True)",
+        new="is_largest",
+        resembles="the gradient of a maximum that several elements have, to each of them whole",
+        stages=("graph",),
+    ),
+    Mutant(
+        name="second-backward-replaces",
+        kind="gradient",
+        module="tinyref.tensor.tensor",
+        old="leaf._grad = here if leaf._grad is None else leaf._grad.add(here)",
+        new="leaf._grad = here",
+        resembles="a batch in parts of which the last alone is learnt",
+        stages=("graph",),
+    ),
+    Mutant(
+        name="view-of-written-leaf-loses-gradient",
+        kind="gradient",
+        module=_ASSIGNMENT,
+        old="with recording(was.requires_grad or ",
+        new="with recording(was.requires_grad and ",
+        resembles="a view of a weight that gets no gradient any more once the weight was set",
         stages=("graph",),
     ),
     Mutant(

@@ -20,6 +20,14 @@ FUSION = "fusion"
 HAZARDS = "hazards"
 ORDER = "order"
 _WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"})
+_GRADIENTS = frozenset({"gradient", "gradient_weighted", "backward"})
+# What computes nothing.
+_SILENT = frozenset(
+    {
+        *("read", "realize", "drop", "data", "bind", "seed", "function", "call"),
+        *("grad", "has_grad", "zero_grad"),
+    }
+)
 _LAZY = without(PLAIN, computing=Computing.LAZY)
 
 
@@ -51,14 +59,26 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
 
 
 def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Read]) -> str:
-    """Fusion, where it is right once each result has memory of its own; else hazards of writes."""
+    """Fusion, where it is right once each result has memory of its own; else hazards of writes.
+
+    Nothing where operations take several steps, of which only the last has memory of its own.
+    """
     if not judge.fails(program, wanted, without(_LAZY, computing=Computing.STORED)):
         return FUSION
-    return HAZARDS if any(step.op in _WRITES for step in program.all_steps()) else ORDER
+    ops = {step.op for step in program.all_steps()}
+    if ops & _WRITES:
+        return HAZARDS
+    return "" if ops & {*_GRADIENTS, "cumsum"} else ORDER
 
 
 def _operation(program: Program, verdict: Verdict) -> str:
-    """The last operation that computes or writes, of a program that is reduced."""
-    silent = {"read", "realize", "drop", "data", "bind", "seed", "function", "call"}
-    ops = [step.op for step in program.all_steps() if step.op not in silent]
-    return ops[-1] if ops else ""
+    """The last operation that computes or writes, of a program that is reduced.
+
+    `gradient of flip` where the gradient through the last one differs.
+    """
+    ops = [step.op for step in program.all_steps() if step.op not in _SILENT]
+    if not ops or ops[-1] not in _GRADIENTS:
+        return ops[-1] if ops else ""
+    # A sum makes of several elements the one that has a gradient.
+    through = [op for op in ops if op not in _GRADIENTS and op != "sum"]
+    return f"gradient of {through[-1]}" if through else "gradient"

@@ -18,7 +18,7 @@ def is_alike(array: Array, other: Array) -> bool:
 
 
 def may_be_written(value: Array, array: Array) -> bool:
-    """Whether `value` may go into `array`: no gradient flows through a write."""
+    """Whether `value` may go into `array` where no gradient flows through the write."""
     return is_alike(array, value) and not value.requires_grad
 
 
@@ -83,18 +83,6 @@ def may_be_argument(array: Array) -> bool:
 
 
 def has_history(array: Array) -> bool:
-    """Whether gradients flow from it to something else."""
-    return array.requires_grad and array.record is not None and not array.is_symbolic
-
-
-def sources_of(array: Array) -> set[int]:
-    """All that an array is computed from, by identity."""
-    found: set[int] = set()
-    waiting = [array]
-    while waiting:
-        each = waiting.pop()
-        for source in each.record.sources if each.record else ():
-            if id(source) not in found:
-                found.add(id(source))
-                waiting.append(source)
-    return found
+    """Whether gradients flow from it to something else, as far as the oracle knows."""
+    record = array.record
+    return record.is_certain and bool(record.sources) and not array.bound

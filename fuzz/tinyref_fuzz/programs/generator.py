@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs.arithmetic import key_of
+from tinyref_fuzz.programs.exact import InexactError, UndefinedError
 from tinyref_fuzz.programs.fitting import (
     are_operands,
     fits_into,
@@ -24,16 +26,9 @@ from tinyref_fuzz.programs.fitting import (
     may_join,
     may_multiply,
     may_replace,
-    sources_of,
 )
-from tinyref_fuzz.programs.oracle import (
-    Array,
-    Environment,
-    InexactError,
-    Store,
-    UndefinedError,
-    key_of,
-)
+from tinyref_fuzz.programs.oracle import Array, Environment, Store
+from tinyref_fuzz.programs.reverse import Record
 from tinyref_fuzz.programs.steps import Program, Step, Value
 from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
 
@@ -47,8 +42,11 @@ MAX_READS = 6
 # Reduces that are stored at once.
 TOGETHER = 4
 SHAPES = ((4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4), (7,))
-DTYPES = ("int32", "float32", "int8", "uint8", "int64", "bool", "int16", "uint32")
-_DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1)
+DTYPES = ("int32", "float32", "int8", "uint8", "int64", "bool", "int16", "uint32", "float16")
+_DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1, 1)
+FLOATS = frozenset({"float32", "float16"})
+# Operations on the way from what has gradients to a sum of it.
+MAX_WAY = 4
 _NUMBERS = (1, 2, -1, 3, 0, -2)
 _REFUSED = (InexactError, UndefinedError, KeyError, IndexError, ValueError, TypeError)
 
@@ -93,6 +91,8 @@ class _Generator:
         self.state: set[int] = set()
         self.kept: set[int] = set()
         self.variables = 0
+        # What the next steps are likely to read.
+        self.focus: int | None = None
 
     # The program as a whole
 
@@ -158,6 +158,8 @@ class _Generator:
 
     def _pick(self, fits: Callable[[Array], bool] = lambda array: True) -> int | None:
         """A tensor; late ones are picked more often, as they have more behind them."""
+        if self.focus in self.arrays and fits(self.arrays[self.focus]) and self.tape.chance(70):
+            return self.focus
         found = [number for number, array in self.arrays.items() if fits(array)]
         if not found:
             return None
@@ -172,7 +174,7 @@ class _Generator:
     def _data(self) -> int | None:
         shape = self.tape.pick(SHAPES)
         dtype = self._dtype()
-        requires_grad = dtype == "float32" and self.tape.chance(35)
+        requires_grad = dtype in FLOATS and self.tape.chance(35)
         return self._data_of(dtype, shape, self._place(), requires_grad)
 
     def _dtype(self) -> str:
@@ -189,7 +191,7 @@ class _Generator:
         if dtype == "bool":
             return tuple(bool(self.tape.below(2)) for _ in range(count))
         low, high = -4, 4
-        if dtype != "float32":
+        if dtype not in FLOATS:
             info = np.iinfo(dtype)
             low = max(low, int(info.min))
             if kind == "limits":
@@ -200,7 +202,7 @@ class _Generator:
         if kind == "order":
             first = self.tape.between(0, 3)
             return tuple(first + place for place in range(count))
-        scale = 0.5 if dtype == "float32" and kind == "limits" else 1
+        scale = 0.5 if dtype in FLOATS and kind == "limits" else 1
         return tuple(self.tape.between(low, high) * scale for _ in range(count))
 
     def _source(self) -> None:
@@ -282,8 +284,8 @@ class _Generator:
         if dtype.startswith("u") and value < 0:
             value = -value
         if op in ("idiv_number", "mod_number"):
-            return None if dtype == "float32" or value == 0 else self._make(op, (number,), value)
-        if dtype == "float32" and op == "mul_number" and self.tape.chance(20):
+            return None if dtype in FLOATS or value == 0 else self._make(op, (number,), value)
+        if dtype in FLOATS and op == "mul_number" and self.tape.chance(20):
             return self._make(op, (number,), 0.5)
         return self._make(op, (number,), value)
 
@@ -298,7 +300,7 @@ class _Generator:
         if array.dtype == "bool":
             return self._make(self.tape.pick(("and", "xor", "ne")), (first, second))
         ops = ["add", "mul", "sub", "maximum", "minimum", "lt", "ne"]
-        if array.dtype != "float32":
+        if array.dtype not in FLOATS:
             ops += ["and", "xor"]
         return self._make(self.tape.pick(ops), (first, second))
 
@@ -426,9 +428,7 @@ class _Generator:
         elif kind == "part":
             self._set_part(number, array)
         elif kind == "iadd" and not self.scope.is_function and array.dtype != "bool":
-            other = self._pick(
-                lambda each: may_be_written(each, array) and each.sizes == array.sizes
-            )
+            other = self._pick(lambda each: self._may_go_on(each, array, array.sizes))
             if other is not None:
                 self._try(Step("iadd", (number, other)))
         elif kind == "assign_number":
@@ -440,6 +440,12 @@ class _Generator:
 
     def _number_for(self, array: Array) -> Value:
         return bool(self.tape.below(2)) if array.dtype == "bool" else self.tape.between(0, 9)
+
+    def _may_go_on(self, value: Array, array: Array, sizes: tuple[int | str, ...]) -> bool:
+        """Whether `value` may be written to so much of `array`, with its gradients."""
+        is_kept = self.scope.is_function or not array.dtype.startswith("float")
+        is_alike = (value.dtype, value.place) == (array.dtype, array.place)
+        return is_alike and value.sizes == sizes and not (is_kept and value.requires_grad)
 
     def _may_write(self, array: Array) -> bool:
         is_reached = not self.scope.is_function or id(array.store) in self.scope.writable
@@ -454,10 +460,7 @@ class _Generator:
             return
         shape = places.shape
 
-        def fits(other: Array) -> bool:
-            return may_be_written(other, array) and other.sizes == shape
-
-        other = self._pick(fits)
+        other = self._pick(lambda each: self._may_go_on(each, array, shape))
         if other is None:
             other = self._data_of(array.dtype, shape, array.place)
         if other is not None:
@@ -472,7 +475,7 @@ class _Generator:
         shape = (*array.shape[:axis], 1, *array.shape[axis + 1 :])
         self.variables += 1
         bound = self._bind((f"n{self.variables}", 1, array.shape[axis]))
-        other = self._pick(lambda each: may_be_written(each, array) and each.sizes == shape)
+        other = self._pick(lambda each: self._may_go_on(each, array, shape))
         if other is None:
             other = self._data_of(array.dtype, shape, array.place)
         if bound is not None and other is not None:
@@ -495,28 +498,106 @@ class _Generator:
         if number is not None and number not in self.kept and len(self.arrays) > 2:
             self._try(Step("drop", (number,)))
 
-    def _gradient(self) -> None:
-        """The gradients of a sum of floats to some of what it is computed from."""
-        number = self._pick(has_history)
-        if number is None:
+    # Gradients
+
+    def _differentiate(self) -> None:
+        """A way of operations from what has gradients, and the gradients at its end."""
+        start = self._pick(lambda array: array.record.is_certain)
+        if start is None and not self.scope.is_function:
+            dtype = self.tape.pick(("float32", "float16"), (7, 1))
+            start = self._data_of(dtype, self.tape.pick(SHAPES), self._place(), True)
+        if start is None:
             return
-        loss = number
-        if self.arrays[number].places.ndim:
-            axes = tuple(range(self.arrays[number].places.ndim))
-            found = self._make("sum", (number,), axes, False)
+        self.focus = start
+        for _ in range(self.tape.between(1, MAX_WAY)):
+            self._grow(_WAYS)
+            last = max(self.arrays)
+            if last != self.focus and has_history(self.arrays[last]):
+                self._forget(self.focus)
+                self.focus = last
+        self._gradient()
+        self.focus = None
+
+    def _forget(self, number: int) -> None:
+        """Perhaps computes what was on the way, and drops it: what it was made of is elsewhere."""
+        if self.scope.is_function:
+            return
+        if self.tape.chance(20):
+            self._try(Step("realize", (number,)))
+        if number not in self.kept and self.tape.chance(20):
+            self._try(Step("drop", (number,)))
+
+    def _gradient(self) -> None:
+        """The gradients of a sum of floats, or of weighted ones, to what it is computed from."""
+        loss = self._pick(has_history)
+        if loss is None:
+            return
+        weights: list[int] = []
+        array = self.arrays[loss]
+        if self.tape.chance(60):
+            found = self._weights(array)
             if found is None:
                 return
-            loss = found
-        behind = sources_of(self.arrays[loss])
+            weights.append(found)
+        elif array.places.ndim:
+            total = self._make("sum", (loss,), tuple(range(array.places.ndim)), False)
+            if total is None:
+                return
+            loss = total
+        if self.tape.chance(50):
+            self._backward(loss, weights)
+        else:
+            self._targets(loss, weights)
+
+    def _weights(self, array: Array) -> int | None:
+        """What each element counts: of the same shape in the same place."""
+
+        def fits(other: Array) -> bool:
+            is_there = other.sizes == array.sizes and other.place == array.place
+            return is_there and other.dtype in (array.dtype, "int32")
+
+        found = self._pick(fits)
+        if found is None and not array.is_symbolic:
+            found = self._data_of(array.dtype, array.shape, array.place)
+        return found
+
+    def _targets(self, loss: int, weights: Sequence[int]) -> None:
+        """`gradient` to a few tensors on the way."""
+        behind = {id(record) for record in self.arrays[loss].record.history()}
         targets = [
-            each
-            for each, array in self.arrays.items()
-            if id(array) in behind and array.requires_grad
+            number
+            for number, array in self.arrays.items()
+            if id(array.record) in behind and array.is_known and array.record.is_certain
         ]
         chosen = [each for each in targets if self.tape.chance(60)][:3] or targets[:1]
         if chosen:
             made = tuple(self._new() for _ in chosen)
-            self._try(Step("gradient", (loss, *chosen), made))
+            op = "gradient_weighted" if weights else "gradient"
+            self._try(Step(op, (loss, *weights, *chosen), made))
+
+    def _backward(self, loss: int, weights: Sequence[int]) -> None:
+        """`backward`, perhaps twice, and what it left in the leaves."""
+        is_function = self.scope.is_function
+        behind = {id(record) for record in self.arrays[loss].record.history()}
+        leaves = [
+            number
+            for number, array in self.arrays.items()
+            if id(array.record) in behind and array.record.is_leaf
+        ]
+        for number in leaves:
+            if is_function or self.tape.chance(20):
+                self._try(Step("zero_grad", (number,)))
+        for _ in range(self.tape.pick((1, 2, 3), (6, 2, 1))):
+            self._try(Step("backward", (loss, *weights)))
+        for number in leaves:
+            if self.tape.chance(80):
+                self._make("grad", (number,))
+            if self.tape.chance(10):
+                self._try(Step("zero_grad", (number,)))
+        if not is_function and self.tape.chance(10):
+            leaf = self._pick(lambda array: array.record.is_leaf)
+            if leaf is not None:
+                self._make("has_grad", (leaf,), self.arrays[leaf].place)
 
     # Functions
 
@@ -537,6 +618,10 @@ class _Generator:
             bound = self._bind(size)
             if bound is not None:
                 args.append(bound)
+        like = self.arrays[first]
+        if like.dtype in FLOATS and not like.is_symbolic and self.tape.chance(50):
+            # A weight, as of a model.
+            self._data_of(like.dtype, like.shape, like.place, requires_grad=True)
         writable = self._writable_state(args)
         found = self._body(args, size, writable)
         if found is None:
@@ -561,7 +646,9 @@ class _Generator:
         used = {id(self.arrays[number].store) for number in args if number in self.arrays}
         found = self._pick(
             lambda array: (
-                id(array.store) not in used and self._may_write(array) and not array.is_symbolic
+                id(array.store) not in used
+                and self._may_write(array)
+                and not (array.is_symbolic or array.store.whole.requires_grad)
             )
         )
         if found is None or not self._try(Step("realize", (found,))):
@@ -581,12 +668,16 @@ class _Generator:
                 inside.sizes[parameter] = inside.sizes[number]
             else:
                 inside.arrays[parameter] = _as_parameter(inside.arrays[number])
+        for array in inside.arrays.values():
+            array.has_open_grad = True
         self.scope = Scope(inside, is_function=True, writable=writable)
         if size is not None:
             form = self.tape.pick(("head", "tail", "window"))
             self._make("part", (parameters[0], parameters[-1]), 0, form)
         for _ in range(self.tape.between(1, MAX_BODY)):
             self._grow(_INSIDE)
+        if self.tape.chance(40):
+            self._differentiate()
         body, made = self.scope.steps, self._results(before)
         self.scope = outer
         saved.restore(outer.environment)
@@ -648,7 +739,7 @@ class _Generator:
 
 Maker = tuple[str, int, Callable[[_Generator], object]]
 _MAKERS: tuple[Maker, ...] = (
-    ("source", 3, _Generator._source),
+    ("source", 4, _Generator._source),
     ("view", 9, _Generator._view),
     ("unary", 5, _Generator._unary),
     ("binary", 9, _Generator._binary),
@@ -663,6 +754,7 @@ _MAKERS: tuple[Maker, ...] = (
     ("drop", 1, _Generator._drop),
     ("symbolic", 2, _Generator._symbolic),
     ("gradient", 3, _Generator._gradient),
+    ("differentiate", 6, _Generator._differentiate),
     ("function", 2, _Generator._function),
     ("call", 5, _Generator._call_some),
     ("together", 1, _Generator._together),
@@ -670,10 +762,19 @@ _MAKERS: tuple[Maker, ...] = (
 _OUTSIDE = frozenset(
     {"realize", "read", "drop", "symbolic", "function", "call", "source", "together"}
 )
+# Steps through which gradients flow: views above all.
+_WAY_WEIGHTS = {
+    **{"view": 16, "unary": 5, "binary": 8, "where": 3, "reduce": 6, "compare": 3, "combine": 8},
+    **{"memory": 3, "write": 5},
+}
+_WAYS = tuple((name, _WAY_WEIGHTS[name], grow) for name, _, grow in _MAKERS if name in _WAY_WEIGHTS)
 _INSIDE = tuple(maker for maker in _MAKERS if maker[0] not in _OUTSIDE)
 # Steps that change what is there: they are undone where they are refused.
 _CHANGING = frozenset(
-    {"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part", "call", "gradient"}
+    {
+        *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
+        *("call", "gradient", "gradient_weighted", "backward"),
+    }
 )
 
 
@@ -682,11 +783,15 @@ class _Saved:
 
     def __init__(self, environment: Environment) -> None:
         self.arrays = dict(environment.arrays)
+        self.shown = [
+            (array, array.record, array.basis, array.is_known, array.grad, array.has_open_grad)
+            for array in environment.arrays.values()
+        ]
         stores: dict[int, Store] = {
             id(array.store): array.store for array in environment.arrays.values()
         }
         self.stores = [
-            (store, store.elements.copy(), store.is_written, store.is_repeated)
+            (store, store.elements.copy(), store.whole, store.overwritten, store.is_repeated)
             for store in stores.values()
         ]
         self.seed = environment.streams.seed
@@ -695,16 +800,20 @@ class _Saved:
     def restore(self, environment: Environment) -> None:
         """Everything is as it was."""
         environment.arrays = dict(self.arrays)
-        for store, elements, is_written, is_repeated in self.stores:
+        for array, record, basis, is_known, grad, has_open_grad in self.shown:
+            array.record, array.basis, array.is_known = record, basis, is_known
+            array.grad, array.has_open_grad = grad, has_open_grad
+        for store, elements, whole, overwritten, is_repeated in self.stores:
             store.elements[...] = elements
-            store.is_written, store.is_repeated = is_written, is_repeated
+            store.whole, store.overwritten, store.is_repeated = whole, overwritten, is_repeated
         environment.streams.seed = self.seed
         environment.streams.drawn.clear()
         environment.streams.drawn.update(self.drawn)
 
 
 def _as_parameter(array: Array) -> Array:
-    return Array(array.store, array.places, array.dtype, array.place, array.sizes)
+    made = Record(array.shape, array.dtype)
+    return Array(array.store, array.places, array.dtype, array.place, array.sizes, made)
 
 
 def _without_needless_seed(steps: list[Step]) -> list[Step]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
-from tinyref_fuzz.programs.oracle import Elements, InexactError, Read, UndefinedError, evaluate
+from tinyref_fuzz.programs.exact import Elements, InexactError, UndefinedError
+from tinyref_fuzz.programs.oracle import Read, evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
 from tinyref_fuzz.programs.script import Places
 from tinyref_fuzz.programs.steps import Program

@@ -15,69 +15,59 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tinyref_fuzz.programs.steps import Program, Step, Value
+from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS, compute, key_of, move, part_key
+from tinyref_fuzz.programs.exact import Elements, UndefinedError, check_exact
+from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter, unspread
+from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.oracles import threefry
 
-Elements = npt.NDArray[Any]
 Size = int | str
-# Multiples of the one below the other take 24 bits, the significand of float32 (IEEE 754).
-GRAIN = 256.0
-LIMIT = 2.0**15
 # Half a unit in the last place of float32 at 1, and a bound for what is exactly zero.
 UNIT = 2.0**-24
 TINY = 2.0**-126
 # What gives the same elements elsewhere.
 COPIES = frozenset({"contiguous", "clone", "to", "disk"})
-# The types in which sums are taken, where it is not the type itself.
-SUMS = {"bool": "int32", "int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32"}
-
-
-class InexactError(Exception):
-    """A float that rounds, or may do so in another order: the oracle has no exact value."""
-
-
-class UndefinedError(Exception):
-    """A step that does not fit what it reads."""
 
 
 @dataclass(eq=False)
 class Store:
-    """Elements that several tensors may show.
+    """Elements that several arrays may show.
 
-    is_written: since it was made. is_repeated: one is shown several times. is_lost: a tensor that
-    showed them is gone. requires_grad: gradients flow to them.
+    base: the array that they were made with. whole: how all of them were computed. leaves: what
+    that was where `backward` ended. arrays: what shows them, or did. overwritten: how often old
+    elements were lost. is_repeated: one is shown several times. is_lost: a tensor that showed them
+    is gone.
     """
 
     elements: Elements
-    is_written: bool = False
+    base: Array = field(init=False)
+    whole: Record = field(init=False)
+    leaves: list[Record] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+    overwritten: int = 0
     is_repeated: bool = False
     is_lost: bool = False
-    requires_grad: bool = False
+
+    def computed_by(self, record: Record) -> None:
+        """From now on all elements are what `record` says."""
+        self.whole = record
+        if record.is_leaf:
+            self.leaves.append(record)
 
 
-@dataclass(eq=False)
-class Record:
-    """How an array was computed: what gradients read.
-
-    back: of its gradient those of the sources; None where the oracle has no rule.
-    """
-
-    sources: tuple[Array, ...] = ()
-    back: Callable[[Elements], Sequence[Elements | None]] | None = None
-
-    @property
-    def requires_grad(self) -> bool:
-        return any(source.requires_grad for source in self.sources)
+Basis = frozenset[tuple[Store, int]]
 
 
 @dataclass(eq=False)
 class Array:
     """A tensor: `places` of a store. sizes: of the axes, a text where one is symbolic.
 
-    requires_grad: computed from what was made so. is_repeated: shows an element several times.
-    bound: how far from these elements others may be.
+    record: how it was computed. is_repeated: shows an element several times. is_detached: a view
+    through which no gradient flows. bound: how far from these elements others may be. basis: the
+    stores that it was computed from, and how often each had been overwritten. is_known: gradients
+    may be asked for it; after a write it may show elements of a tensor that only tinyref knows.
+    grad: what `backward` added up here; has_open_grad: it depends on whether a call was a replay.
     """
 
     store: Store
@@ -85,10 +75,18 @@ class Array:
     dtype: str
     place: int
     sizes: tuple[Size, ...]
-    record: Record | None = None
+    record: Record
     is_repeated: bool = False
-    requires_grad: bool = False
+    is_detached: bool = False
     bound: float = 0.0
+    basis: Basis = frozenset()
+    is_known: bool = True
+    grad: Array | None = None
+    has_open_grad: bool = False
+
+    def __post_init__(self) -> None:
+        self.store.arrays.append(self)
+        self.basis |= {(self.store, self.store.overwritten)}
 
     @classmethod
     def of(
@@ -103,17 +101,23 @@ class Array:
         if not bound:
             check_exact(elements)
         places = np.arange(elements.size).reshape(elements.shape)
-        store = Store(np.array(elements).reshape(-1))
         name = elements.dtype.name
-        array = cls(store, places, name, place, elements.shape if sizes is None else sizes, record)
+        made = Record(elements.shape, name) if record is None else record
+        store = Store(np.array(elements).reshape(-1))
+        array = cls(store, places, name, place, elements.shape if sizes is None else sizes, made)
         array.bound = bound
-        array.requires_grad = record is not None and record.requires_grad
-        store.requires_grad = array.requires_grad
+        store.base = array
+        store.computed_by(made)
         return array
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.places.shape
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to what it was computed from, or end in it."""
+        return self.record.requires_grad
 
     @property
     def is_symbolic(self) -> bool:
@@ -126,272 +130,77 @@ class Array:
 
     @property
     def is_writable(self) -> bool:
-        """Whether tinyref writes to it: not where gradients flow, or an element is seen twice."""
+        """Whether tinyref writes to it at all: not where an element is seen twice."""
         is_repeated = self.is_repeated or (self.store.is_repeated and self.store.is_lost)
-        return not (is_repeated or self.store.requires_grad or self.bound)
+        return not (is_repeated or self.bound)
 
-    def write(self, elements: Elements) -> None:
-        """Gives what it shows other elements. Raises `UndefinedError` where nothing may."""
+    def write(
+        self,
+        places: Elements,
+        elements: Elements,
+        value: Record | None = None,
+        basis: Basis = frozenset(),
+        keeps_leaf: bool = False,
+    ) -> None:
+        """Gives places of the store other elements, computed as `value` says from `basis`.
+
+        keeps_leaf: a leaf may be written, and stays one.
+        Raises `UndefinedError` where nothing may be written, or gradients would be lost.
+        """
+        store, whole = self.store, self.store.whole
+        gives = value is not None and value.requires_grad
         if not self.is_writable:
-            raise UndefinedError("a write to what is repeated, or has gradients")
-        wide = np.broadcast_to(elements, self.shape).astype(self.dtype)
-        self.store.elements[self.places] = wide.view(self.store.elements.dtype)
-        self.store.is_written = True
-
-
-def check_exact(elements: Elements) -> None:
-    """Raises `InexactError` for a float that is no small multiple of 1/256."""
-    if elements.dtype.kind == "f" and elements.size:
-        scaled = elements.astype(np.float64) * GRAIN
-        if not np.all(np.abs(scaled) <= LIMIT * GRAIN) or np.any(scaled != np.trunc(scaled)):
-            raise InexactError("a float that is no multiple of 1/256, or too large")
-
-
-def check_sum(terms: Elements, axes: tuple[int, ...]) -> None:
-    """Raises `InexactError` where a sum of `terms` rounds in some order."""
-    check_exact(terms)
-    if terms.dtype.kind == "f" and terms.size:
-        check_exact(np.asarray(np.abs(terms.astype(np.float64)).sum(axis=axes)))
-
-
-# --- movement: of elements and of places alike ---------------------------------------------------
-
-
-def key_of(key: Value) -> tuple[Any, ...]:
-    """The key of numpy that a step names."""
-    found: list[Any] = []
-    for item in key:
-        if not isinstance(item, tuple):
-            found.append(item)
-        elif item[0] == "places":
-            found.append(list(item[1]))
+            raise UndefinedError("a write to what is repeated")
+        if whole.is_leaf and not keeps_leaf and (gives or not self.is_detached):
+            raise UndefinedError("a write to a leaf")
+        if whole.requires_grad and not whole.is_leaf and (self.is_detached or whole.is_blocked):
+            raise UndefinedError("a write to what is detached of what has gradients")
+        is_merged = (whole.requires_grad or gives) and not whole.is_leaf
+        if is_merged and keeps_leaf and np.unique(places).size == store.elements.size:
+            raise UndefinedError("a result that becomes a leaf, or of which that is a part")
+        wide = np.broadcast_to(elements, places.shape).astype(self.dtype)
+        store.elements[places] = wide.view(store.elements.dtype)
+        if is_merged:
+            store.computed_by(_merged(store, places, value))
+            store.whole.is_lost = _is_overwritten(basis)
         else:
-            found.append(slice(*item))
-    return tuple(found)
+            store.overwritten += 1
+            store.computed_by(Record(whole.shape, whole.dtype, is_marked=whole.requires_grad))
+        for array in store.arrays:
+            array.record = _seen(array)
+            array.is_known = array.record.is_leaf
+            array.basis |= {*basis, (store, store.overwritten)}
 
 
-def part_key(values: Sequence[Value], size: int) -> tuple[slice, ...]:
-    """The key of numpy for the part that a size, bound to this number, cuts off."""
-    axis, form = values
-    ends = {"head": (0, size), "tail": (size - 1, None), "window": (size - 1, size)}[form]
-    return (*[slice(None)] * axis, slice(*ends))
+def _merged(store: Store, places: Elements, value: Record | None) -> Record:
+    """All elements of a store of which those at `places` are now those of `value`."""
+    whole = store.whole
+
+    def back(g: Elements) -> Sequence[Elements]:
+        rest = g.reshape(-1).copy()
+        rest[places] = 0
+        kept = rest.reshape(whole.shape)
+        if value is None:
+            return (kept,)
+        return kept, unspread(g.reshape(-1)[places], value.shape, value.dtype)
+
+    sources = (whole,) if value is None else (whole, value)
+    return Record(whole.shape, whole.dtype, sources, back)
 
 
-MOVEMENTS = frozenset(
-    {"reshape", "permute", "expand", "shrink", "flip", "index", "detach", "bitcast"}
-)
-
-
-def move(op: str, x: Elements, values: Sequence[Value]) -> Elements:
-    """The elements, or places, that a view shows."""
-    match op:
-        case "reshape":
-            return x.reshape(values[0])
-        case "permute":
-            return x.transpose(values[0])
-        case "expand":
-            return np.broadcast_to(x, values[0])
-        case "shrink":
-            return x[tuple(slice(low, high) for low, high in values[0])]
-        case "flip":
-            return np.asarray(np.flip(x, values[0]))
-        case "index":
-            return np.asarray(x[key_of(values[0])])
-        case "detach" | "bitcast":
-            return x
-    raise UndefinedError(op)
-
-
-# --- arithmetic ----------------------------------------------------------------------------------
-
-
-def _cast(x: Elements, name: str) -> Elements:
-    target = np.dtype(name)
-    if target == x.dtype:
-        raise UndefinedError("a cast that casts nothing: it gives the tensor itself")
-    if x.dtype.kind == "f" and target.kind in "iu" and x.size:
-        # What is out of range has no specified value.
-        limits = np.iinfo(target)
-        if x.min() <= limits.min - 1 or x.max() >= limits.max + 1:
-            raise InexactError("a float outside of the integers")
-    return x.astype(target)
-
-
-def _truncated(x: Elements, by: int) -> Elements:
-    """The quotient rounded towards zero, by Python's integers."""
-    found = [abs(v) // abs(by) * (1 if (v < 0) == (by < 0) else -1) for v in x.reshape(-1).tolist()]
-    limits = np.iinfo(x.dtype)
-    if any(not limits.min <= each <= limits.max for each in found):
-        raise InexactError("the smallest integer by -1, which has no specified value")
-    return np.array(found, x.dtype).reshape(x.shape)
-
-
-def _summed(x: Elements, values: Sequence[Value]) -> Elements:
-    check_sum(x, values[0])
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    return np.asarray(x.astype(wide).sum(axis=values[0], keepdims=values[1], dtype=wide))
-
-
-def _product(x: Elements, values: Sequence[Value]) -> Elements:
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    if x.dtype.kind == "f":
-        # Of the largest part of the factors, so that no order of them rounds.
-        check_exact(np.asarray(np.maximum(np.abs(x.astype(np.float64)), 1).prod(axis=values[0])))
-        if np.any(x != np.trunc(x)):
-            raise InexactError("a product of fractions")
-    return np.asarray(x.astype(wide).prod(axis=values[0], keepdims=values[1], dtype=wide))
-
-
-def _scanned(x: Elements, axis: int) -> Elements:
-    check_sum(x, (axis,))
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    return x.astype(wide).cumsum(axis=axis, dtype=wide)
-
-
-def _multiplied(x: Elements, y: Elements) -> Elements:
-    """A product of matrices, in the type of its factors."""
-    return _summed(x[..., :, :, None] * y[..., None, :, :], ((-2,), False)).astype(x.dtype)
-
-
-Operands = Sequence[Elements]
-COMPUTE: Mapping[str, Callable[[Operands, Sequence[Value]], Elements]] = {
-    "neg": lambda x, v: -x[0],
-    "relu": lambda x, v: np.maximum(x[0], 0),
-    "square": lambda x, v: x[0] * x[0],
-    "not": lambda x, v: np.logical_not(x[0]),
-    "cast": lambda x, v: _cast(x[0], v[0]),
-    "add_number": lambda x, v: x[0] + x[0].dtype.type(v[0]),
-    "mul_number": lambda x, v: x[0] * x[0].dtype.type(v[0]),
-    "max_number": lambda x, v: np.maximum(x[0], x[0].dtype.type(v[0])),
-    "idiv_number": lambda x, v: _truncated(x[0], v[0]),
-    "mod_number": lambda x, v: np.remainder(x[0], x[0].dtype.type(v[0])),
-    "lt_number": lambda x, v: x[0] < x[0].dtype.type(v[0]),
-    "add": lambda x, v: x[0] + x[1],
-    "sub": lambda x, v: x[0] - x[1],
-    "mul": lambda x, v: x[0] * x[1],
-    "maximum": lambda x, v: np.maximum(x[0], x[1]),
-    "minimum": lambda x, v: np.minimum(x[0], x[1]),
-    "lt": lambda x, v: x[0] < x[1],
-    "ne": lambda x, v: x[0] != x[1],
-    "and": lambda x, v: x[0] & x[1],
-    "xor": lambda x, v: x[0] ^ x[1],
-    "where": lambda x, v: np.where(x[0], x[1], x[2]),
-    "sum": lambda x, v: _summed(x[0], v),
-    "max": lambda x, v: np.asarray(x[0].max(axis=v[0], keepdims=v[1])),
-    "prod": lambda x, v: _product(x[0], v),
-    "cumsum": lambda x, v: _scanned(x[0], v[0]),
-    "matmul": lambda x, v: _multiplied(x[0], x[1]),
-    "cat": lambda x, v: np.concatenate(x, axis=v[0]),
-    "stack": lambda x, v: np.stack(x, axis=v[0]),
-    "pad": lambda x, v: np.pad(x[0], v[0]),
-    "take": lambda x, v: x[0][x[1]],
-    "contiguous": lambda x, v: x[0],
-    "clone": lambda x, v: x[0],
-    "to": lambda x, v: x[0],
-    "disk": lambda x, v: x[0],
-}
-
-
-# --- gradients -----------------------------------------------------------------------------------
-
-
-def _kept(g: Elements, values: Sequence[Value], shape: tuple[int, ...]) -> Elements:
-    """The gradient of a reduce, spread over what it reduced."""
-    axes, keeps = values
-    return np.broadcast_to(g if keeps else np.expand_dims(g, axes), shape)
-
-
-def _cut(g: Elements, pairs: Sequence[tuple[int, int]]) -> Elements:
-    sizes = g.shape
-    ends = zip(pairs, sizes, strict=True)
-    return g[tuple(slice(before, size - after) for (before, after), size in ends)]
-
-
-Back = Callable[[Elements, Operands, Sequence[Value]], Sequence[Elements | None]]
-BACK: Mapping[str, Back] = {
-    "neg": lambda g, x, v: (-g,),
-    "relu": lambda g, x, v: (g * (x[0] > 0),),
-    "square": lambda g, x, v: (2 * g * x[0],),
-    "add_number": lambda g, x, v: (g,),
-    "mul_number": lambda g, x, v: (g * g.dtype.type(v[0]),),
-    "add": lambda g, x, v: (g, g),
-    "sub": lambda g, x, v: (g, -g),
-    "mul": lambda g, x, v: (g * x[1], g * x[0]),
-    "where": lambda g, x, v: (None, np.where(x[0], g, 0), np.where(x[0], 0, g)),
-    "sum": lambda g, x, v: (_kept(g, v, x[0].shape),),
-    "matmul": lambda g, x, v: (_multiplied(g, x[1].swapaxes(-1, -2)),
-                               _multiplied(x[0].swapaxes(-1, -2), g)),
-    "cat": lambda g, x, v: tuple(np.split(g, [x[0].shape[v[0]]], axis=v[0])),
-    "stack": lambda g, x, v: tuple(g.take(place, axis=v[0]) for place in range(2)),
-    "pad": lambda g, x, v: (_cut(g, v[0]),),
-    "contiguous": lambda g, x, v: (g,),
-    "clone": lambda g, x, v: (g,),
-    "to": lambda g, x, v: (g,),
-}  # fmt: skip
-
-
-def _record(step: Step, sources: Sequence[Array], operands: Operands) -> Record:
-    back = BACK.get(step.op)
-    if back is None:
-        return Record(tuple(sources))
-
-    def parts(g: Elements) -> list[Elements | None]:
-        found = back(g, operands, step.values)
-        return [
-            None if part is None else _unspread(part, operand.shape)
-            for part, operand in zip(found, operands, strict=True)
-        ]
-
-    return Record(tuple(sources), parts)
-
-
-def _unspread(g: Elements, shape: tuple[int, ...]) -> Elements:
-    """The gradient of an operand that was broadcast: the sum over all places that it went to."""
-    if g.shape == shape:
-        return g
-    more = g.ndim - len(shape)
-    spread = [axis for axis, size in enumerate(shape, more) if size == 1 and g.shape[axis] != 1]
-    axes = (*range(more), *spread)
-    check_sum(g, axes)
-    return np.asarray(g.sum(axis=axes, keepdims=True)).reshape(shape)
-
-
-def _gradients(loss: Array, targets: Sequence[Array]) -> list[Elements]:
-    """d(loss)/d(target) for each. Raises `UndefinedError` for one that it does not depend on."""
-    history = _history(loss)
-    if any(array.store.is_written for array in history):
-        raise UndefinedError("gradient: what was written has other elements by now")
-    found: dict[int, Elements] = {id(loss): np.ones(loss.shape, loss.dtype)}
-    for array in reversed(history):
-        gradient = found.get(id(array))
-        if gradient is None or array.record is None:
-            continue
-        if array.record.back is None:
-            raise UndefinedError("gradient: the oracle has no rule for an operation")
-        parts = array.record.back(gradient)
-        for source, part in zip(array.record.sources, parts, strict=True):
-            if part is not None:
-                total = part if id(source) not in found else found[id(source)] + part
-                check_exact(total)
-                found[id(source)] = total.astype(source.dtype)
-    if any(id(target) not in found for target in targets):
-        raise UndefinedError("gradient: a target that is no part of the computation")
-    return [found[id(target)] for target in targets]
-
-
-def _history(last: Array) -> list[Array]:
-    """All that `last` is computed from, sources first."""
-    done: dict[int, Array] = {}
-
-    def visit(array: Array) -> None:
-        if id(array) in done:
-            return
-        for source in array.record.sources if array.record else ():
-            visit(source)
-        done[id(array)] = array
-
-    visit(last)
-    return list(done.values())
+def _seen(array: Array) -> Record:
+    """What an array shows of its store, as computed from all that is there."""
+    store = array.store
+    if array is store.base:
+        return store.whole
+    if array.is_detached:
+        return Record(array.shape, array.dtype)
+    return Record(
+        array.shape,
+        array.dtype,
+        (store.whole,),
+        lambda g: (scatter(g, array.places, store.whole.shape),),
+    )
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -431,6 +240,7 @@ class Environment:
         self.functions: dict[int, Step] = dict(outer.functions) if outer else {}
         self.streams: Streams = outer.streams if outer else Streams()
         self.reads: list[Read] = outer.reads if outer else []
+        self.is_function = outer is not None
 
     def run(self, step: Step) -> None:
         """One step. Raises `InexactError`, `UndefinedError`, and what numpy raises for neither.
@@ -452,13 +262,20 @@ class Environment:
         if bound and step.op not in COPIES:
             raise UndefinedError("arithmetic on what has a bound")
         operands = [source.elements for source in sources]
-        found = COMPUTE[step.op](operands, step.values)
+        found = compute(step.op, operands, step.values)
         place = step.values[0] if step.op in ("to", "disk") else sources[0].place
-        record = None
-        if found.dtype.kind == "f" and any(each.dtype.kind == "f" for each in operands):
-            record = _record(step, sources, operands)
+        basis = frozenset().union(*(each.basis for each in sources))
+        made = Record(found.shape, found.dtype.name)
+        if found.dtype.kind == "f":
+            made = Record(
+                *(found.shape, found.dtype.name, tuple(each.record for each in sources)),
+                rule_of(step.op, operands, step.values),
+            )
         sizes = _sizes_after(step, sources, found.shape)
-        self.arrays[step.target] = Array.of(np.asarray(found), place, sizes, record, bound)
+        array = self.arrays[step.target] = Array.of(found, place, sizes, made, bound)
+        array.basis |= basis
+        if step.op not in LINEAR:
+            made.is_lost = _is_overwritten(array.basis)
 
     def _sum_tenths(self, step: Step) -> None:
         """The sum of tenths, each rounded to float32, in float64: other orders round elsewhere."""
@@ -472,7 +289,7 @@ class Environment:
         # Higham, "Accuracy and Stability of Numerical Algorithms", 2002, 4.2; one more for storing.
         bound = (terms.size + 1) * UNIT * float(size)
         elements = found.astype(np.float32)
-        blocked = Record((array,)) if array.requires_grad else Record()
+        blocked = Record(elements.shape, "float32", (array.record,))
         made = Array.of(elements, array.place, None, blocked, bound or TINY)
         self.arrays[step.target] = made
 
@@ -493,32 +310,31 @@ class Environment:
 
     def _show(self, step: Step, source: Array, shown: Elements, sizes: tuple[Size, ...]) -> None:
         """shown: which elements of the source the view has, by their number there."""
-        shape, count = source.shape, source.places.size
-
-        def back(g: Elements) -> Sequence[Elements]:
-            total = np.zeros(count, g.dtype)
-            np.add.at(total, shown.reshape(-1), g.reshape(-1))
-            return (total.reshape(shape),)
-
-        record = None if step.op in ("detach", "bitcast") else Record((source,), back)
+        is_cut = step.op in ("detach", "bitcast")
         dtype = step.values[0] if step.op == "bitcast" else source.dtype
-        places = source.places.reshape(-1)[shown]
-        repeats = step.op == "expand" and shown.size != count
+        made = Record(shown.shape, dtype)
+        if not is_cut:
+            shape = source.shape
+            made = Record(
+                shown.shape, dtype, (source.record,), lambda g: (scatter(g, shown, shape),)
+            )
+        repeats = step.op == "expand" and shown.size != source.places.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(
-            *(source.store, places, dtype, source.place, sizes, record),
+            *(source.store, source.places.reshape(-1)[shown], dtype, source.place, sizes, made),
             is_repeated=repeats or source.is_repeated,
-            requires_grad=record is not None and source.requires_grad,
+            is_detached=is_cut or source.is_detached,
             bound=source.bound,
+            basis=source.basis,
         )
 
     # Sources of elements
 
     def _data(self, step: Step) -> None:
         dtype, shape, elements, place, requires_grad = step.values
-        array = Array.of(np.array(elements, dtype).reshape(shape), place)
-        array.requires_grad = array.store.requires_grad = requires_grad
-        self.arrays[step.target] = array
+        made = Record(tuple(shape), dtype, is_marked=requires_grad)
+        found = np.array(elements, dtype).reshape(shape)
+        self.arrays[step.target] = Array.of(found, place, None, made)
 
     def _full(self, step: Step) -> None:
         dtype, shape, number, place = step.values
@@ -551,51 +367,62 @@ class Environment:
 
     # Writes
 
-    def _value(self, number: int, target: Array | None = None) -> Elements:
+    def _value(self, number: int, target: Array | None = None) -> Array:
         """What is written, to all of `target` or to fixed places.
 
-        Raises `UndefinedError` where gradients would be lost, or where a symbolic size fits only
-        by the number that is bound now.
+        Raises `UndefinedError` where a symbolic size fits only by the number that is bound now, or
+        where a function would keep how it was computed.
         """
         value = self.arrays[number]
-        if value.requires_grad or value.bound:
-            raise UndefinedError("a write of what has gradients or a bound")
+        if value.bound or (value.requires_grad and self.is_function):
+            raise UndefinedError("a write of what has a bound, or gradients of a function")
         is_symbolic = value.is_symbolic or (target is not None and target.is_symbolic)
         if is_symbolic and (target is None or value.sizes != target.sizes):
             raise UndefinedError("a write of a symbolic size to another")
-        return value.elements
+        return value
 
     def _assign(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
-        array.write(self._value(step.args[1], array))
+        value = self._value(step.args[1], array)
+        if value.requires_grad:
+            raise UndefinedError("an assignment of what has gradients")
+        array.write(array.places, value.elements, None, value.basis, keeps_leaf=True)
 
     def _assign_number(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
-        array.write(np.array(step.values[0], array.dtype))
+        array.write(array.places, np.array(step.values[0], array.dtype), keeps_leaf=True)
 
     def _iadd(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
-        total = array.elements + self._value(step.args[1], array)
+        value = self._value(step.args[1], array)
+        operands = (array.elements, value.elements)
+        total = compute("add", operands, ())
         check_exact(total)
-        array.write(total)
+        sources = (array.record, value.record)
+        made = Record(total.shape, array.dtype, sources, rule_of("add", operands, ()))
+        array.write(array.places, total, made, value.basis | array.basis)
 
     def _setitem(self, step: Step) -> None:
-        self._write_at(step, key_of(step.values[0]), self._value(step.args[1]))
+        value = self._value(step.args[1])
+        self._write_at(step, key_of(step.values[0]), value.elements, value)
 
     def _setitem_number(self, step: Step) -> None:
         self._write_at(step, key_of(step.values[0]), np.array(step.values[1]))
 
     def _set_part(self, step: Step) -> None:
         key = part_key(step.values, self.sizes[step.args[1]][1])
-        self._write_at(step, key, self._value(step.args[2]))
+        value = self._value(step.args[2])
+        self._write_at(step, key, value.elements, value)
 
-    def _write_at(self, step: Step, key: tuple[Any, ...], elements: Elements) -> None:
+    def _write_at(
+        self, step: Step, key: tuple[Any, ...], elements: Elements, value: Array | None = None
+    ) -> None:
         array = self.arrays[step.args[0]]
-        places = array.places[key]
-        if array.is_repeated:
-            raise UndefinedError("a write to what is repeated")
-        target = Array(array.store, np.asarray(places), array.dtype, array.place, places.shape)
-        target.write(elements)
+        places = np.asarray(array.places[key])
+        if value is None:
+            array.write(places, elements)
+            return
+        array.write(places, elements, value.record, value.basis)
 
     # What changes no element
 
@@ -610,15 +437,78 @@ class Environment:
     def _drop(self, step: Step) -> None:
         self.arrays.pop(step.args[0]).store.is_lost = True
 
+    # Gradients
+
     def _gradient(self, step: Step) -> None:
         loss, *targets = (self.arrays[number] for number in step.args)
-        for number, target, found in zip(
-            step.targets, targets, _gradients(loss, targets), strict=True
-        ):
-            # They have gradients too: nothing writes to them.
-            blocked = Record((target,))
-            made = Array.of(np.asarray(found), target.place, target.sizes, blocked)
-            self.arrays[number] = made
+        self._give_gradients(step, loss, self._weights(loss), targets)
+
+    def _gradient_weighted(self, step: Step) -> None:
+        loss, weights, *targets = (self.arrays[number] for number in step.args)
+        self._give_gradients(step, loss, self._weights(loss, weights), targets)
+
+    def _give_gradients(
+        self, step: Step, loss: Array, weights: Elements, targets: Sequence[Array]
+    ) -> None:
+        if not all(target.is_known and target.record.is_certain for target in targets):
+            raise UndefinedError("gradient: a target that may have no part in it")
+        found = gradients(loss.record, weights, [target.record for target in targets])
+        for number, target, elements in zip(step.targets, targets, found, strict=True):
+            if elements is None:
+                raise UndefinedError("gradient: a target that is no part of the computation")
+            # They have gradients too, of which the oracle knows nothing.
+            blocked = Record(target.shape, target.dtype, (target.record, loss.record))
+            self.arrays[number] = Array.of(elements, target.place, target.sizes, blocked)
+
+    def _weights(self, loss: Array, weights: Array | None = None) -> Elements:
+        """What the elements of the loss count. Raises `UndefinedError` for what does not fit."""
+        if loss.bound or not loss.dtype.startswith("float"):
+            raise UndefinedError("a gradient of what rounds, or is no float")
+        if weights is None:
+            if loss.sizes:
+                raise UndefinedError("a gradient of several elements without weights")
+            return np.ones(())
+        if weights.sizes != loss.sizes or weights.place != loss.place or weights.bound:
+            raise UndefinedError("weights of another shape, or elsewhere")
+        found = weights.elements.astype(np.float64)
+        check_exact(found, loss.dtype)
+        return found
+
+    def _backward(self, step: Step) -> None:
+        loss, *weights = (self.arrays[number] for number in step.args)
+        if not loss.record.is_certain:
+            raise UndefinedError("backward: nothing may require a gradient")
+        stores = {array.store for array in self.arrays.values()}
+        leaves = {id(record): store.base for store in stores for record in store.leaves}
+        records = [record for record in loss.record.history() if record.is_leaf]
+        found = gradients(loss.record, self._weights(loss, *weights), records)
+        for record, elements in zip(records, found, strict=True):
+            leaf = leaves.get(id(record))
+            if leaf is None or elements is None:
+                continue
+            if leaf.has_open_grad:
+                raise UndefinedError("backward: what was there depends on a replay")
+            total = elements if leaf.grad is None else leaf.grad.elements + elements
+            leaf.grad = Array.of(total, leaf.place)
+
+    def _leaves(self) -> list[Array]:
+        return [array for array in self.arrays.values() if array.record.is_leaf]
+
+    def _grad(self, step: Step) -> None:
+        leaf = self.arrays[step.args[0]]
+        if leaf.grad is None or leaf.has_open_grad:
+            raise UndefinedError("grad: there is none, or it depends on a replay")
+        self.arrays[step.target] = leaf.grad
+
+    def _has_grad(self, step: Step) -> None:
+        leaf = self.arrays[step.args[0]]
+        if leaf.has_open_grad or self.is_function:
+            raise UndefinedError("grad: it depends on a replay")
+        self.arrays[step.target] = Array.of(np.array([leaf.grad is not None]), step.values[0])
+
+    def _zero_grad(self, step: Step) -> None:
+        leaf = self.arrays[step.args[0]]
+        leaf.grad, leaf.has_open_grad = None, False
 
     # Functions
 
@@ -632,16 +522,22 @@ class Environment:
             if number in self.sizes:
                 inside.sizes[parameter] = self.sizes[number]
             else:
-                inside.arrays[parameter] = replace(self.arrays[number], record=None)
+                array = self.arrays[number]
+                inside.arrays[parameter] = replace(array, record=Record(array.shape, array.dtype))
+        grads = {array: (array.grad, array.has_open_grad) for array in self._leaves()}
+        for array in grads:
+            array.has_open_grad = True
         for each in function.body:
             inside.run(each)
+        for array, before in grads.items():
+            # What a function leaves there depends on whether it is a replay.
+            array.grad, array.has_open_grad = before if array.has_open_grad else (None, True)
         for target, number in zip(step.targets, function.values[0], strict=True):
             result = inside.arrays[number]
             # Whether gradients go through depends on whether it is a replay.
-            blocked = Record() if result.dtype.startswith("float") else None
+            blocked = Record(result.shape, result.dtype, (result.record,))
             given = (result.elements, result.place, result.sizes)
-            made = Array.of(*given, blocked, result.bound)
-            self.arrays[target] = made
+            self.arrays[target] = Array.of(*given, blocked, result.bound)
 
 
 _SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
@@ -649,10 +545,16 @@ _SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
     for name in (
         *("data", "full", "arange", "rand", "randint", "seed", "bind", "part", "sum_tenths"),
         *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
-        *("realize", "read", "drop", "gradient", "function", "call"),
+        *("realize", "read", "drop", "function", "call"),
+        *("gradient", "gradient_weighted", "backward", "grad", "has_grad", "zero_grad"),
     )
 }
 OPERATIONS = frozenset({*COMPUTE, *_SPECIAL, *MOVEMENTS})
+
+
+def _is_overwritten(basis: Basis) -> Callable[[], bool]:
+    """Whether elements that something was computed from are lost by now."""
+    return lambda: any(store.overwritten != before for store, before in basis)
 
 
 def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -> tuple[Size, ...]:

@@ -176,6 +176,26 @@ def _without_parameter(steps: Steps, place: int, parameter: int) -> Steps:
     return tuple(found)
 
 
+def _fewer_targets(steps: Steps) -> Iterator[Steps]:
+    """The gradient to one tensor alone, where it was to several."""
+    for place, step in enumerate(steps):
+        if step.op not in ("gradient", "gradient_weighted") or len(step.targets) < 2:
+            continue
+        first = len(step.args) - len(step.targets)
+        for at, target in enumerate(step.targets):
+            args = (*step.args[:first], step.args[first + at])
+            changed = (*steps[:place], replace(step, args=args, targets=(target,)))
+            gone = set(step.targets) - {target}
+            rest = steps[place + 1 :]
+            lost = {n for n, each in enumerate(rest) if numbers_read(each) & gone}
+            kept = {n for n in lost if _survives(rest[n], gone)}
+            yield (*changed, *_thinned_all(_without(rest, lost - kept), gone))
+
+
+def _thinned_all(steps: Steps, gone: set[int]) -> Steps:
+    return tuple(_thinned(step, gone) for step in steps)
+
+
 def _inlined(steps: Steps) -> Iterator[Steps]:
     """A function that is not captured: its steps in the place of each call."""
     for place, function in enumerate(steps):
@@ -350,4 +370,5 @@ _CHANGES: tuple[Callable[[Steps], Iterator[Steps]], ...] = (
     _fewer_steps,
     _smaller_shapes,
     _plainer_values,
+    _fewer_targets,
 )

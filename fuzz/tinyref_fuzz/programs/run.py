@@ -23,7 +23,7 @@ from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.kernel import making_kernels
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
-from tinyref_fuzz.programs.oracle import Elements
+from tinyref_fuzz.programs.exact import Elements
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 

@@ -57,6 +57,8 @@ EXPRESSIONS: Mapping[str, str] = {
     "stack": "{a}.stack({b}, dim={v[0]!r})",
     "pad": "{a}.pad({v[0]!r})",
     "take": "{a}[{b}]",
+    # gradients
+    "grad": "{a}.grad",
     # memory
     "contiguous": "{a}.contiguous()",
     "clone": "{a}.clone()",
@@ -68,12 +70,17 @@ STATEMENTS: Mapping[str, str] = {
     "iadd": "{a} += {b}",
     "seed": "Tensor.manual_seed({v[0]!r})",
     "drop": "del {a}",
+    "zero_grad": "{a}.grad = None",
     "read": "check({a}{wanted})",
 }
 # Views as their own elements: they show memory of what they are of.
 VIEWS = frozenset(
     {"reshape", "permute", "expand", "shrink", "flip", "bitcast", "detach", "index", "part"}
 )
+# What gives a list of tensors.
+_LISTS = frozenset({"gradient", "gradient_weighted", "call"})
+# What stays the tensor that it is: it is no tensor, a list of them, or one that others have too.
+_KEPT = frozenset({"bind", "grad", *_LISTS})
 
 _HEADER = """\
 import numpy as np
@@ -185,16 +192,16 @@ class _Printer:
             yield from self._function(step)
             return
         text = self._text(step)
-        stores = self.computing is Computing.STORED and step.op not in VIEWS | {"call", "bind"}
-        if step.targets and len(step.targets) == 1 and stores and step.op != "gradient":
+        stores = self.computing is Computing.STORED and step.op not in VIEWS | _KEPT
+        if len(step.targets) == 1 and stores:
             text = f"({text}).contiguous()"
         if step.targets:
-            comma = "," if step.op in ("gradient", "call") else ""
+            comma = "," if step.op in _LISTS else ""
             text = f"{', '.join(map(name_of, step.targets))}{comma} = {text}"
         yield text
         if self.computing is Computing.AT_ONCE:
             changed = step.targets or step.args[:1]
-            if step.op not in ("bind", "drop", "read", "seed", "realize"):
+            if step.op not in ("bind", "drop", "read", "seed", "realize", "zero_grad"):
                 yield f"Tensor.realize({', '.join(map(name_of, changed))})"
 
     def _function(self, step: Step) -> Iterator[str]:
@@ -290,6 +297,19 @@ def _gradient(places: Places, names: Sequence[str], step: Step) -> str:
     return f"{names[0]}.gradient({', '.join(names[1:])})"
 
 
+def _gradient_weighted(places: Places, names: Sequence[str], step: Step) -> str:
+    loss, weights, *targets = names
+    return f"{loss}.gradient({', '.join(targets)}, gradient={weights})"
+
+
+def _backward(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"{names[0]}.backward({', '.join(names[1:])})"
+
+
+def _has_grad(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"Tensor([{names[0]}.grad is not None], device={places.name(step.values[0])!r})"
+
+
 def _call(places: Places, names: Sequence[str], step: Step) -> str:
     return f"{names[0]}({', '.join(names[1:])})"
 
@@ -310,6 +330,9 @@ _OTHERS = {
     "bind": _bind,
     "realize": _realize,
     "gradient": _gradient,
+    "gradient_weighted": _gradient_weighted,
+    "backward": _backward,
+    "has_grad": _has_grad,
     "call": _call,
 }
 OPERATIONS = frozenset({*EXPRESSIONS, *STATEMENTS, *_OTHERS, "function"})
