@@ -110,9 +110,8 @@ def long_work(name: str) -> Work:
         work = Work(kernel, iterations, min(_seconds_of(device, kernel) for _ in range(2)))
         if work.seconds >= LONG_SECONDS or iterations >= MAX_ITERATIONS:
             return work
-        # A little more than is asked for, so that the next measurement is hardly below it.
-        grown = math.ceil(1.25 * LONG_SECONDS / max(work.seconds, LONG_SECONDS / 64))
-        iterations = min(MAX_ITERATIONS, iterations * max(2, grown))
+        grown = 2.0 * LONG_SECONDS / max(work.seconds, LONG_SECONDS / 64)
+        iterations = min(MAX_ITERATIONS, iterations * max(2, int(grown)))
 
 
 def _becomes_right(device: DeviceUnderTest, kernel: Kernel, iterations: int) -> bool:
