@@ -132,6 +132,14 @@ def test_the_error_function_is_1_at_the_end_of_its_polynomial_and_never_more() -
         assert steps.min() >= -2 * np.finfo(dtype).eps
 
 
+def test_the_error_function_is_accurate_where_its_polynomials_meet() -> None:
+    x = np.linspace(0.9, 1.2, 20_000, dtype=np.float32)
+    true = np.array([math.erf(value) for value in x.tolist()])
+    # Its ULP is that of the numbers from a half to 1.
+    errors = np.abs(Tensor(x).erf().numpy().astype(np.float64) - true) * 2.0**24
+    assert 1 < errors.max() <= 2.5
+
+
 def test_halves_of_pi_are_right_to_the_last_bit() -> None:
     x = np.array([1.0, -1.0, 0.0], np.float32)
     assert np.array_equal(

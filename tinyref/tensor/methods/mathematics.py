@@ -423,13 +423,15 @@ def _error_function(x: T) -> T:
     variable = is_near.where(x.square(), far)
     near_table = tables.for_dtype(x.dtype, tables.ERF_FLOAT32, tables.ERF_FLOAT64)
     far_table = tables.for_dtype(x.dtype, tables.ERFC_FLOAT32, tables.ERFC_FLOAT64)
-    # The even and the odd powers are two sums that a processor computes at the same time.
+    # What is added to the constant is two sums, of every second power each, that a processor
+    # computes at the same time.
     squared = variable.square()
     even, odd = (
         _chosen_polynomial(is_near, squared, near_table[-k::-2][::-1], far_table[-k::-2][::-1])
-        for k in (1, 2)
+        for k in (2, 3)
     )
-    total = variable.mul(odd).add(even)
+    constant = is_near.where(x._constant(near_table[-1], x.dtype), far_table[-1])
+    total = variable.mul(variable.mul(odd).add(even)).add(constant)
     complement = total.square().square().square()
     beyond = complement.neg().add(1)
     signed = is_negative.where(beyond.neg(), beyond)
