@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tinyref.device import Device
-from tinyref.optimise import moves
+from tinyref.optimise import moves, tile
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref_fuzz.generate.candidates import is_small
@@ -83,3 +83,17 @@ def test_an_optimisation_that_fails_is_the_end_of_its_list(monkeypatch):
     assert draw_lists(AST["sum-rows"], PYTHON, Tape(seed=1), POLICIES["even"]) == ()
     assert accepted_probes(plan_of("sum-rows"), Tape(seed=1))
     assert generate(Tape(seed=3), PYTHON).opts == ()
+
+
+def test_an_optimisation_that_fails_while_recipes_are_sought_is_a_list(monkeypatch):
+    """The compiler neither applies nor refuses it: the judge is to see that, and names it."""
+
+    def fails(*given: object) -> None:
+        raise AttributeError("no such axis")
+
+    monkeypatch.setattr(tile, "_targets", fails)
+    ast = AST["matmul-float16-float32"]
+    lists = draw_lists(ast, PYTHON, Tape(seed=1), POLICIES["even"])
+    assert lists[-1] == (Opt(OptOp.TC, 0, -1, 2, 1),)
+    # A kernel without such a product has the lists that it has.
+    assert draw_lists(AST["sum-rows"], PYTHON, Tape(seed=1), POLICIES["even"])

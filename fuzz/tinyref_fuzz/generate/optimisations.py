@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from tinyref.device import Capabilities
 from tinyref.machine import FIXED
 from tinyref.optimise.heuristics import heuristic_plan
-from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text
+from tinyref.optimise.opt import KernelOptError, Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref_fuzz.generate.candidates import (
@@ -24,7 +24,12 @@ from tinyref_fuzz.generate.candidates import (
     slots_of,
 )
 from tinyref_fuzz.generate.policies import Policy
-from tinyref_fuzz.generate.probes import accepted_probes, apply_recipe, fitting_recipes
+from tinyref_fuzz.generate.probes import (
+    BrokenPlanError,
+    accepted_probes,
+    apply_recipe,
+    fitting_recipes,
+)
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Opts
 
@@ -48,14 +53,6 @@ class OptList:
     def opts(self) -> tuple[Opt, ...]:
         """What was applied, in order."""
         return self.plan.opts
-
-
-class BrokenPlanError(Exception):
-    """An optimisation that is neither applied nor refused: the list `opts` ends with it."""
-
-    def __init__(self, opts: Opts) -> None:
-        self.opts = opts
-        super().__init__(f"{opts_text(opts)} is neither applied nor refused")
 
 
 def on_fixed_machine(capabilities: Capabilities) -> Capabilities:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyref.optimise.opt import REUSED, Opt, OptOp
+from tinyref.optimise.opt import REUSED, Opt, OptOp, opts_text
 from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan
 from tinyref.optimise.reused import reused_values
 from tinyref.uops.node import UOp
@@ -68,10 +68,26 @@ HALVED = 30
 ODD_AMOUNTS = (2, 3, 4, 5, 7, 8)
 
 
+class BrokenPlanError(Exception):
+    """An optimisation that is neither applied nor refused: the list `opts` ends with it."""
+
+    def __init__(self, opts: Opts) -> None:
+        self.opts = opts
+        super().__init__(f"{opts_text(opts)} is neither applied nor refused")
+
+
+def legal_plan(plan: Plan, opt: Opt) -> Plan | None:
+    """The plan with `opt`, or None where that is refused. Raises `BrokenPlanError` for neither."""
+    try:
+        return plan.legal(opt)
+    except Exception as error:
+        raise BrokenPlanError((*plan.opts, opt)) from error
+
+
 def fitting_recipes(plan: Plan) -> tuple[list[tuple[OptOp, ...]], list[float]]:
     """The recipes whose optimisations `plan` may accept, and their weights."""
     there = axes_by_op(plan)
-    has_tile = OptOp.TC in there and plan.legal(Opt(OptOp.TC, 0, -1, 2, 1)) is not None
+    has_tile = OptOp.TC in there and legal_plan(plan, Opt(OptOp.TC, 0, -1, 2, 1)) is not None
     packs = list(_packs(plan)) if OptOp.PACK in there else []
     found, weights = [], []
     for ops, weight in RECIPES:
@@ -90,7 +106,7 @@ def apply_recipe(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
     for op in ops:
         for _ in range(TRIES):
             opt = _ingredient(plan, tape, op, target, start)
-            reached = plan.legal(opt) if opt is not None else None
+            reached = legal_plan(plan, opt) if opt is not None else None
             if opt is not None and reached is not None and is_small(reached):
                 target = plan.axes[opt.axis].target if opt.spec.has_axis else -1
                 plan = reached
@@ -133,7 +149,7 @@ def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int, start: Plan) -> 
 def _tiles(plan: Plan) -> list[int]:
     """The matrix tiles that take the kernel."""
     tiles = range(len(plan.capabilities.matrix_tiles))
-    return [tile for tile in tiles if plan.legal(Opt(OptOp.TC, 0, tile, 2, 1)) is not None]
+    return [tile for tile in tiles if legal_plan(plan, Opt(OptOp.TC, 0, tile, 2, 1)) is not None]
 
 
 def _packs(plan: Plan) -> Iterator[Opt]:
@@ -143,7 +159,7 @@ def _packs(plan: Plan) -> Iterator[Opt]:
     for axis in plan.of_kind(AxisKind.GLOBAL):
         for slot in sorted(slots):
             opt = Opt(OptOp.PACK, axis, slot)
-            if plan.legal(opt) is not None:
+            if legal_plan(plan, opt) is not None:
                 yield opt
 
 
