@@ -13,7 +13,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.build import add, idiv, less, mod, mul
 from tinyref.uops.node import UOp
-from tinyref_spec.case import Measurement, Profile
+from tinyref_spec.case import Case, Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.simplified import NEVER, rows
 from tinyref_spec.proofs import kept, known_ranges
@@ -26,6 +26,7 @@ below = build.variable("below", -8, -1, dtypes.int32)
 few = build.variable("few", 4, 7, dtypes.int32)
 any_word = build.variable("w", 0, 2**32 - 1, dtypes.uint32)
 ROWS = {row.id.removeprefix("kernel.simplified."): row for row in rows()}
+GATES = "behind_gates"
 RANGES = {rule: row for rule, row in ROWS.items() if rule.startswith("kernel.known_range.")}
 # Rules that are each the only way from left to right; of some both sides are as large.
 SEEN = [
@@ -43,7 +44,7 @@ class NoDevice:
 
 
 def measured(rule: str) -> Measurement:
-    (case,) = ROWS[rule].cases(Profile.QUICK)
+    (case, *_) = ROWS[rule].cases(Profile.QUICK)
     return case.run(cast(DeviceUnderTest, NoDevice()))
 
 
@@ -103,7 +104,7 @@ def test_the_larger_side_is_named() -> None:
 
 @pytest.mark.long
 def test_every_rule_with_a_law_has_a_row_that_passes() -> None:
-    assert set(ROWS) == {*(set(LAWS) - set(NEVER)), *RANGES}
+    assert set(ROWS) == {*(set(LAWS) - set(NEVER)), *RANGES, GATES}
     for rule in ROWS:
         found = measured(rule)
         assert found.passed, found.message
@@ -152,3 +153,20 @@ def test_what_is_known_of_the_range_of_an_op(row: str) -> None:
     found = measured(row)
     assert found.passed, found.message
     assert found.compared == 240
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("case", ROWS[GATES].cases(Profile.QUICK), ids=lambda case: case.id)
+def test_what_a_gate_says_that_is_no_longer_known_is_seen(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = cast(DeviceUnderTest, NoDevice())
+    found = case.run(device)
+    assert found.passed, found.message
+    assert found.compared >= 5
+    # Without facts nothing but the ranges of the leaves is known.
+    monkeypatch.setattr("tinyref.algebra.simplify._facts", lambda conditions: [])
+    found = case.run(device)
+    assert not found.passed
+    assert found.details is not None
+    assert "given.append" in found.details.script

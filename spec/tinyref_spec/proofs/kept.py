@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra.evaluate import evaluate_expression
-from tinyref.algebra.simplify import simplify
+from tinyref.algebra.simplify import simplify, simplify_with
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.formats.text import to_text
 from tinyref.uops.node import UOp, toposort
@@ -58,10 +58,12 @@ class Lost:
     law: Law
     left: UOp
     right: UOp
+    given: tuple[UOp, ...] = ()
 
     def describe(self) -> str:
         """In one sentence."""
-        have, want = (operations(simplify(side)) for side in (self.left, self.right))
+        sides = (simplify_with(side, self.given) for side in (self.left, self.right))
+        have, want = map(operations, sides)
         return (
             f"rule {self.law.rule} no longer fires, or to no end: {self.left.dtype.name} of "
             f"{have} operations, of which {self.law.sentence} makes another one of {want}"
@@ -70,14 +72,17 @@ class Lost:
     def script(self) -> str:
         """A program that shows it by itself."""
         lines = [
-            "from tinyref.algebra.simplify import simplify",
+            "from tinyref.algebra.simplify import simplify_with",
             "from tinyref.formats.text import from_text, to_text",
             "",
             f"# {self.law.label}: {self.law.sentence}",
+            "given = []",
         ]
+        for condition in self.given:
+            lines += ['given.append(from_text("""', to_text(condition).rstrip(), '"""))']
         for name, side in (("left", self.left), ("right", self.right)):
-            lines += [f'{name} = simplify(from_text("""', to_text(side).rstrip(), '"""))']
-            lines += [f"print('{name} becomes')", f"print(to_text({name}))"]
+            lines += [f'{name} = from_text("""', to_text(side).rstrip(), '""")']
+            lines += [f"print('{name} becomes')", f"print(to_text(simplify_with({name}, given)))"]
         return "\n".join(lines) + "\n"
 
 
@@ -102,13 +107,20 @@ def lost_simplification(law: Law, equation: Equation) -> Lost | None:
     return None
 
 
+def lost_under_conditions(law: Law, equation: Equation) -> Lost | None:
+    """The loss where the conditions of the law are those of a gate, see `drawn_gated`."""
+    left, right = (simplify_with(each, equation.given) for each in (equation.left, equation.right))
+    if left is right or operations(left) <= operations(right):
+        return None
+    return Lost(law, equation.left, equation.right, equation.given)
+
+
 def counts(equation: Equation) -> bool:
     """Whether it is the law's rule that has to be applied, see above."""
     left = equation.left
     nodes = left.toposort()
-    leaves = [node for node in toposort((left, *equation.given)) if node.op in _LEAVES]
     parts = [node for node in nodes if node is not left and node.op is not Ops.CONST]
-    grids = _all_values(leaves)
+    grids = _all_values(_leaves_of(equation))
     if equation.given and not _holds(equation.given, grids):
         return False
     if any(_has_one_value(part, grids) or _is_taken_away(part) for part in parts):
@@ -119,6 +131,11 @@ def counts(equation: Equation) -> bool:
 # Leaves with numbers that are known; what is read from memory has none.
 _LEAVES = frozenset({Ops.DEFINE_VAR, Ops.RANGE})
 Grids = Mapping[UOp, npt.NDArray[np.generic]]
+
+
+def _leaves_of(equation: Equation) -> list[UOp]:
+    every = toposort((equation.left, *equation.given))
+    return [node for node in every if node.op in _LEAVES]
 
 
 def _all_values(leaves: Sequence[UOp]) -> Grids | None:
@@ -141,9 +158,18 @@ def _span(leaf: UOp) -> tuple[int, int]:
 
 
 def _holds(conditions: Sequence[UOp], grids: Grids | None) -> bool:
+    where = _where(conditions, grids)
+    return where is not None and bool(np.all(where))
+
+
+def _where(conditions: Sequence[UOp], grids: Grids | None) -> npt.NDArray[np.bool_] | None:
+    """For which values all conditions hold; None where that is not known."""
     if grids is None or not all(_is_expression(each) for each in conditions):
-        return False
-    return all(bool(np.all(evaluate_expression(each, grids))) for each in conditions)
+        return None
+    holds = np.ones((), np.bool_)
+    for each in conditions:
+        holds = holds & np.asarray(evaluate_expression(each, grids)).astype(np.bool_)
+    return holds
 
 
 def _is_expression(node: UOp) -> bool:
@@ -185,3 +211,19 @@ def drawn(law: Law, dtype: DType, seed: int | str, count: int) -> Iterator[Equat
     every = (folded_instance(law, dtype, source) for _ in range(_MOST_DRAWN * count))
     counting = (each for each in every if each is not None and counts(each))
     return itertools.islice(counting, count)
+
+
+def drawn_gated(law: Law, dtype: DType, seed: int | str, count: int) -> Iterator[Equation]:
+    """Random instances of `law` whose conditions hold for some values of the leaves, not for all.
+
+    So they are what a gate says of what stands behind it. Up to `count` of them.
+    """
+    source = Random(f"{seed} {law.label} {dtype.name} gated")
+    every = (folded_instance(law, dtype, source) for _ in range(_MOST_DRAWN * count))
+    gated = (each for each in every if each is not None and each.given and _is_gate(each))
+    return itertools.islice(gated, count)
+
+
+def _is_gate(equation: Equation) -> bool:
+    where = _where(equation.given, _all_values(_leaves_of(equation)))
+    return where is not None and bool(where.any()) and not bool(where.all())
