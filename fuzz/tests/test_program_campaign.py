@@ -127,14 +127,14 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("name", "programs"),
-    [("OffByOneTail", 1), ("SwappedItemIndices", 2), ("WrongGroupIndex", 5), ("StaleOutput", 21)],
+    [("OffByOneTail", 1), ("SwappedItemIndices", 2), ("WrongGroupIndex", 4), ("StaleOutput", 21)],
 )
 def test_a_wrong_device_is_found_by_its_first_programs(name, programs):
     """Interpreters, and a GPU: SwappedItemIndices."""
     device = f"tinyref_conformance.faulty:{name}"
     judge = ProgramJudge(device)
     every = default_compiled_every(device)
-    found = [program_result_of(judge, 1, number, every).verdict for number in range(programs)]
+    found = [program_result_of(judge, 3, number, every).verdict for number in range(programs)]
     assert any(verdict is not None and verdict.pair is Pair.DEVICE for verdict in found)
 
 

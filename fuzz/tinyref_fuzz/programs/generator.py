@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,8 +26,8 @@ from tinyref_fuzz.programs.fitting import (
     may_multiply,
     may_replace,
 )
-from tinyref_fuzz.programs.oracle import Array, Environment, Store
-from tinyref_fuzz.programs.reverse import Record
+from tinyref_fuzz.programs.oracle import Array, Environment
+from tinyref_fuzz.programs.scope import Captured, Saved, Scope, as_parameter
 from tinyref_fuzz.programs.steps import Program, Step, Value
 from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
 
@@ -49,29 +48,6 @@ FLOATS = frozenset({"float32", "float16"})
 MAX_WAY = 4
 _NUMBERS = (1, 2, -1, 3, 0, -2)
 _REFUSED = (InexactError, UndefinedError, KeyError, IndexError, ValueError, TypeError)
-
-
-@dataclass
-class Captured:
-    """A function of the program: what its calls are given, and how many there are.
-
-    examples: the arrays of the first call; None for a bound size. size: name and bounds of that.
-    """
-
-    step: Step
-    examples: tuple[Array | None, ...]
-    size: tuple[str, int, int] | None
-    calls: int = 0
-
-
-@dataclass
-class Scope:
-    """Where steps are added: the program, or the body of a function."""
-
-    environment: Environment
-    steps: list[Step] = field(default_factory=list)
-    is_function: bool = False
-    writable: set[int] = field(default_factory=set)
 
 
 def generate(tape: Tape, places: int = 2) -> Program:
@@ -136,7 +112,7 @@ class _Generator:
     def _try(self, step: Step) -> bool:
         """Adds the step where the oracle takes it; whether it did."""
         environment = self.scope.environment
-        saved = _Saved(environment) if step.op in _CHANGING else None
+        saved = Saved(environment) if step.op in _CHANGING else None
         try:
             environment.run(step)
         except _REFUSED:
@@ -660,14 +636,14 @@ class _Generator:
     ) -> Step | None:
         """The function, made with the arguments of its first call."""
         outer, before = self.scope, dict(self.arrays)
-        saved = _Saved(outer.environment)
+        saved = Saved(outer.environment)
         inside = Environment(outer.environment)
         parameters = tuple(self._new() for _ in args)
         for parameter, number in zip(parameters, args, strict=True):
             if number in inside.sizes:
                 inside.sizes[parameter] = inside.sizes[number]
             else:
-                inside.arrays[parameter] = _as_parameter(inside.arrays[number])
+                inside.arrays[parameter] = as_parameter(inside.arrays[number])
         for array in inside.arrays.values():
             array.has_open_grad = True
         self.scope = Scope(inside, is_function=True, writable=writable)
@@ -776,44 +752,6 @@ _CHANGING = frozenset(
         *("call", "gradient", "gradient_weighted", "backward"),
     }
 )
-
-
-class _Saved:
-    """The elements of an environment, and its random numbers, as they were."""
-
-    def __init__(self, environment: Environment) -> None:
-        self.arrays = dict(environment.arrays)
-        self.shown = [
-            (array, array.record, array.basis, array.is_known, array.grad, array.has_open_grad)
-            for array in environment.arrays.values()
-        ]
-        stores: dict[int, Store] = {
-            id(array.store): array.store for array in environment.arrays.values()
-        }
-        self.stores = [
-            (store, store.elements.copy(), store.whole, store.overwritten, store.is_repeated)
-            for store in stores.values()
-        ]
-        self.seed = environment.streams.seed
-        self.drawn = dict(environment.streams.drawn)
-
-    def restore(self, environment: Environment) -> None:
-        """Everything is as it was."""
-        environment.arrays = dict(self.arrays)
-        for array, record, basis, is_known, grad, has_open_grad in self.shown:
-            array.record, array.basis, array.is_known = record, basis, is_known
-            array.grad, array.has_open_grad = grad, has_open_grad
-        for store, elements, whole, overwritten, is_repeated in self.stores:
-            store.elements[...] = elements
-            store.whole, store.overwritten, store.is_repeated = whole, overwritten, is_repeated
-        environment.streams.seed = self.seed
-        environment.streams.drawn.clear()
-        environment.streams.drawn.update(self.drawn)
-
-
-def _as_parameter(array: Array) -> Array:
-    made = Record(array.shape, array.dtype)
-    return Array(array.store, array.places, array.dtype, array.place, array.sizes, made)
 
 
 def _without_needless_seed(steps: list[Step]) -> list[Step]:
