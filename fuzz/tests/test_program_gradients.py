@@ -10,7 +10,7 @@ from torch_programs import UnsupportedError, read_by_torch
 
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arithmetic import COMPUTE
-from tinyref_fuzz.programs.exact import InexactError
+from tinyref_fuzz.programs.exact import InexactError, UndefinedError
 from tinyref_fuzz.programs.generator import _Generator
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.reverse import BACK, rule_of
@@ -98,6 +98,92 @@ def test_a_share_that_rounds_is_refused():
     largest = Step("max", (1,), (2,), ((0,), False))
     with pytest.raises(InexactError):
         evaluate(Program((three, largest, Step("backward", (2,)))))
+
+
+# --- what `backward` leaves, by literals ---------------------------------------------------------
+
+
+def data(number: int, *elements: float, grad: bool = False) -> Step:
+    return Step("data", (), (number,), ("float32", (len(elements),), elements, 0, grad))
+
+
+def reads(*steps: Step) -> list[object]:
+    return [each.elements.tolist() for each in evaluate(Program(steps))]
+
+
+LEAF = data(1, 1, 2, 3, grad=True)
+FIRST = ((0, 1, None),)
+
+
+def test_gradients_add_up_until_they_are_cleared():
+    found = reads(
+        *(LEAF, Step("has_grad", (1,), (2,), (0,)), Step("square", (1,), (3,))),
+        *(Step("backward", (3, 1)), Step("grad", (1,), (4,)), Step("backward", (3, 3))),
+        *(Step("grad", (1,), (5,)), Step("zero_grad", (1,)), Step("has_grad", (1,), (6,), (0,))),
+        *(Step("read", (number,)) for number in (2, 4, 5, 6)),
+    )
+    assert found == [[False], [2.0, 8.0, 18.0], [4.0, 24.0, 72.0], [False]]
+
+
+def test_a_write_takes_the_gradient_of_what_it_overwrites():
+    # The sum of w x with w = x as it is then: of x = [7, 4, 6] the first is no part of 2 leaf.
+    found = reads(
+        *(LEAF, data(2, 7), Step("mul_number", (1,), (3,), (2,))),
+        *(Step("setitem", (3, 2), (), (FIRST,)), Step("backward", (3, 3))),
+        *(Step("grad", (1,), (4,)), Step("read", (4,))),
+    )
+    assert found == [[0.0, 8.0, 12.0]]
+
+
+def test_what_is_written_into_has_the_gradient_of_its_source():
+    found = reads(
+        *(LEAF, data(2, 0, 0, 0, 0), Step("flip", (2,), (3,), ((0,),))),
+        *(Step("setitem", (3, 1), (), (((0, 3, None),),)), data(4, 1, 2, 3, 4)),
+        *(Step("backward", (2, 4)), Step("grad", (1,), (5,)), Step("read", (5,))),
+    )
+    assert found == [[4.0, 3.0, 2.0]]
+
+
+@pytest.mark.parametrize("op", ["neg", "square"])
+def test_only_rules_that_read_no_elements_go_back_through_what_is_lost(op):
+    steps = (
+        *(LEAF, Step(op, (1,), (2,)), Step("assign_number", (1,), (), (9,))),
+        *(Step("backward", (2, 2)), Step("grad", (1,), (3,)), Step("read", (3,))),
+    )
+    if op == "neg":
+        assert reads(*steps) == [[1.0, 2.0, 3.0]]
+        return
+    with pytest.raises(UndefinedError, match="other elements by now"):
+        reads(*steps)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ((Step("grad", (1,), (2,)),), "there is none"),
+        ((Step("setitem_number", (1,), (), (FIRST, 5)),), "a write to a leaf"),
+        ((Step("square", (1,), (2,)), Step("backward", (2,))), "without weights"),
+        (
+            (
+                Step("function", (), (9,), ((2,),), (Step("backward", (1, 1)),)),
+                Step("call", (9,), (3,)),
+            ),
+            "depends on a replay",
+        ),
+        (
+            (
+                *(Step("neg", (1,), (2,)), Step("flip", (2,), (3,), ((0,),))),
+                *(Step("setitem_number", (3,), (), (FIRST, 5)),),
+                *(Step("gradient_weighted", (3, 3, 2), (4,)),),
+            ),
+            "no part in it",
+        ),
+    ],
+    ids=["no-grad", "leaf", "no-weights", "replay", "written-target"],
+)
+def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps, words):
+    with pytest.raises(UndefinedError, match=words):
+        evaluate(Program((LEAF, *steps)))
 
 
 # --- whole programs, by torch --------------------------------------------------------------------

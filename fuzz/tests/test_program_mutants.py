@@ -70,6 +70,14 @@ def test_a_reduced_program_agrees_without_the_fault_and_is_blamed_with_it(name, 
     assert is_right(found, name), found
 
 
+def test_a_wrong_gradient_names_the_operation_that_it_goes_through(judge):
+    name = "flip-gradient-not-flipped"
+    program = load_program(FOLDER / f"{name}.json").program
+    with mutated(BY_NAME[name]):
+        found = blame(judge, program, judge.verdict(program))
+    assert (found.stage, found.cause) == ("graph", "gradient of flip")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_programs_of_a_fixed_seed_find_it_and_are_reduced(name, judge):
