@@ -13,8 +13,10 @@ from tinyref_fuzz.programs.arithmetic import COMPUTE
 from tinyref_fuzz.programs.exact import InexactError, UndefinedError
 from tinyref_fuzz.programs.generator import _Generator
 from tinyref_fuzz.programs.oracle import evaluate
+from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.reverse import BACK, rule_of
 from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 # Elements are so far apart that a step of one reaches no kink.
 X = np.array([[3.0, -4.0, 8.0], [0.0, 12.0, -9.0]])
@@ -184,6 +186,30 @@ def test_only_rules_that_read_no_elements_go_back_through_what_is_lost(op):
 def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps, words):
     with pytest.raises(UndefinedError, match=words):
         evaluate(Program((LEAF, *steps)))
+
+
+def test_a_reduced_program_asks_for_one_gradient():
+    steps = (
+        *(LEAF, Step("neg", (1,), (2,)), Step("square", (2,), (3,))),
+        *(Step("gradient_weighted", (3, 3, 1, 2), (4, 5)), Step("read", (5,))),
+    )
+    fault = Verdict(Pair.PLAIN, Symptom.VALUE, "step 4: t5: element 0", judged=1)
+
+    def fails(program: Program) -> Verdict:
+        """Wherever the second gradient is read."""
+        made = {number for step in program.steps for number in step.targets}
+        is_read = {5} <= made and any(step.op == "read" for step in program.steps)
+        return fault if is_read and evaluate(program) else Verdict(judged=1)
+
+    def judged(program: Program) -> Verdict:
+        try:
+            return fails(program)
+        except UndefinedError:
+            return Verdict()
+
+    found, _ = reduce_program(Program(steps), fault, judged, seconds=5.0)
+    (step,) = (each for each in found.steps if each.op == "gradient_weighted")
+    assert step.targets == (5,)
 
 
 # --- whole programs, by torch --------------------------------------------------------------------
