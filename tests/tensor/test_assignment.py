@@ -206,6 +206,22 @@ def test_the_same_elements_on_both_sides(write, wanted):
     assert a.tolist() == wanted
 
 
+@pytest.mark.parametrize("condition", ["itself", "another that is written"])
+def test_a_choice_between_the_same_assigned_elements_is_those(condition):
+    x = Tensor([3]).realize()
+    seen, other = x.detach(), Tensor([7]).realize()
+    is_other = seen != x
+    if condition != "itself":
+        other.assign([8])
+        is_other = other == 8
+    seen += seen
+    chosen = is_other.where(x, seen)
+    Tensor.realize(chosen, seen, x)
+    assert [each.tolist() for each in (chosen, seen, x)] == [[6], [6], [6]]
+    x.assign([1])
+    assert [each.tolist() for each in (chosen, seen, x)] == [[6], [1], [1]]
+
+
 def test_gradients_of_what_was_written_through_a_view():
     weight = Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
     middle = weight * 2

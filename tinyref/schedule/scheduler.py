@@ -389,12 +389,27 @@ class _Scheduler:
             self.results[owner] = graph.window(location.buffer, shape_of(owner))
             self.owners.setdefault(location.buffer, []).append(owner)
         else:
-            assign = owner
-            while assign.op is not Ops.ASSIGN:
-                assign = assign.src[0]
+            # A choice between the same elements, say, is those once it is prepared.
+            assign = _shown_assign(owner)
+            if assign is None:
+                assign = _shown_assign(node)
+            assert assign is not None, "what is at an assignment's place shows one"
             view = self._target_of(assign).view
             self.results[owner] = graph.reshape(view, shape_of(owner))
             self.owners.setdefault(location.version, []).append(owner)
+
+
+# Ops that show elements of their source.
+_SHOWING = MOVEMENT | {Ops.DETACH, Ops.BITCAST, Ops.CONTIGUOUS}
+
+
+def _shown_assign(node: UOp) -> UOp | None:
+    """The ASSIGN of which `node` shows elements; None where it computes."""
+    while node.op is not Ops.ASSIGN:
+        if node.op not in _SHOWING:
+            return None
+        node = node.src[0]
+    return node
 
 
 def _by_images(item: Item) -> Item:
