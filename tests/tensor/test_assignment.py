@@ -222,6 +222,15 @@ def test_a_choice_between_the_same_assigned_elements_is_those(condition):
     assert [each.tolist() for each in (chosen, seen, x)] == [[6], [1], [1]]
 
 
+def test_memory_of_a_part_of_symbolic_size_is_not_that_of_the_whole():
+    total = Tensor([3, 4]).cumsum(0)
+    part = total[: Variable("n", 1, 2).bind(1)]
+    twice = part + part
+    assert part.tolist() == [3]
+    part.assign(twice)
+    assert (total.tolist(), part.tolist()) == ([6, 7], [6])
+
+
 def test_gradients_of_what_was_written_through_a_view():
     weight = Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
     middle = weight * 2

@@ -314,6 +314,8 @@ class Assignment(Data):
     def _found_base(self, tensors: Sequence[Self]) -> Self | None:
         """The base whose last tensor is gone: its memory, or what is left of it in `tensors`."""
         for tensor in tensors:
+            if not all(isinstance(size, int) for size in tensor.shape):
+                continue  # Its own memory has room for the largest size, and looks like the whole.
             with building:
                 node = _base_node(tensor)
                 if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
