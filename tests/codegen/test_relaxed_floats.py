@@ -51,7 +51,8 @@ def test_where_nothing_is_rearranged_the_other_forms_are_as_good(op: Ops) -> Non
     found = run(call(op, dtypes.float32), inputs, REASSOCIATING)
     errors = ulps(found, reference(op, inputs))
     assert float(errors.max()) <= 1.9
-    if op in (Ops.LOG2, Ops.SIN):
+    # That of LOG2 has no other form: nothing in it may be rearranged.
+    if op is Ops.LOG2:
         assert same(found, run(call(op, dtypes.float32), inputs, BASIC))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from tinyref.device import Buffer, memory
@@ -99,3 +101,17 @@ def test_memory_goes_with_the_buffer() -> None:
     gc.collect()
     assert gone() is None
     assert memory.now["CPU"] == before
+
+
+def test_the_address_of_any_array_is_the_one_that_numpy_says() -> None:
+    fixed = np.arange(4)
+    fixed.flags.writeable = False
+    arrays = [
+        np.arange(4, dtype=np.uint8),
+        np.arange(4, dtype=ml_dtypes.bfloat16),
+        fixed,
+        np.empty(0),
+    ]
+    for array in arrays:
+        for part in (array, array[1:]):
+            assert address_of(part) == part.ctypes.data or not part.size

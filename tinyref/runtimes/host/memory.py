@@ -77,6 +77,11 @@ class HostAllocator:
 
 
 def address_of(handle: HostHandle) -> int:
-    """The address of the first byte of `handle`, an array that may be written."""
-    # A quarter of the time that numpy takes to say where an array is.
-    return ctypes.addressof(_NO_BYTES.from_buffer(handle.data))
+    """The address of the first byte of `handle`, an array of any type."""
+    try:
+        # A quarter of the time that numpy takes to say where an array is.
+        return ctypes.addressof(_NO_BYTES.from_buffer(handle.data))
+    except (TypeError, ValueError):
+        # What may not be written, or has a type of another library, is no buffer of Python's.
+        address: int = handle.__array_interface__["data"][0]
+        return address
