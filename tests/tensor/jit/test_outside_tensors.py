@@ -189,3 +189,25 @@ def test_a_tensor_that_is_about_to_get_other_memory_is_seen(is_assigned_before):
     with pytest.raises(UserError, match="has other memory by now"):
         step(Tensor([1.0]))
     assert weight.item() == (9.0 if is_assigned_before else 4.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "left"),
+    [
+        # Equal to its operand; after the first call it shows one element of an argument four times.
+        (lambda whole: whole & whole, [1, 2, 3, 4]),
+        (lambda whole: whole.clone(), [1, 2, 3, 4]),
+        # A view: what it shows is written.
+        (lambda whole: whole.reshape(2, 2).transpose().reshape(4), [40] * 4),
+    ],
+    ids=["same", "clone", "moved"],
+)
+def test_a_replay_writes_what_stands_for_no_whole_buffer(make, left):
+    whole = Tensor([1, 2, 3, 4]).realize()
+    target = make(whole)
+    jitted = TinyJit(lambda x: target.assign(x[:1].expand(4)) + 0)
+    for number in (10, 20, 30, 40):
+        result = jitted(Tensor([number, 7]).realize())
+        assert result.tolist() == [number] * 4
+        assert target.tolist() == [number] * 4
+    assert whole.tolist() == left

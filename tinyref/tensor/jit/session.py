@@ -101,6 +101,14 @@ class CaptureSession:
         with self._outside():
             _store_apart(others)
 
+    def give_memory(self, value: Value) -> None:
+        """A whole buffer for a tensor from outside that the function is about to write."""
+        if is_empty(shape_of(value.node)):
+            return
+        with self._outside():
+            _store_apart([value])
+        self.read(value)
+
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """Computes tensors from outside that read what `roots` overwrite.
 

@@ -181,6 +181,9 @@ class Assignment(Data):
             if base._value.session is not session:
                 # A replay writes where this capture does: in memory that only this base has.
                 session.separate(base._sharing())
+                if not base._has_memory_alone():
+                    # It shows an element at several places, or a part of what nobody else shows.
+                    session.give_memory(base._value)
             session.read(value._value)
         if (reads_first or steps) and base._shares_memory(value):
             value = value._read_first()

@@ -145,6 +145,10 @@ class Session(Protocol):
         """The function is about to write memory that `values` show too and keep."""
         ...
 
+    def give_memory(self, value: Value) -> None:
+        """The function is about to write `value`, which stands for no whole buffer."""
+        ...
+
     def before_compute(self, roots: Sequence[UOp]) -> None:
         """The function is about to compute `roots`."""
         ...
