@@ -433,3 +433,45 @@ def test_a_pointer_is_shared_within_its_loop_or_condition_alone() -> None:
     # The loop may not run, nor the condition hold: each has a pointer of its own.
     assert len(addresses(text)) == 3 + 3
     llvm.parse_assembly(text).verify()
+
+
+def gated_text(renderer: LlvmRenderer, dtype: DType, computed: bool = False) -> str:
+    """Two loads behind gates, whose sum is stored; their alternative is 7, or a number found."""
+    i = loop(number(100))
+    data, result = build.define_global(1, dtype, 100), build.define_global(0, dtype, 100)
+    alternative = build.const(dtype, 7)
+    if computed:
+        alternative = build.cast(i, dtype)
+    first, second = (
+        build.load(build.index(data, i), build.less(i, limit), alternative) for limit in (40, 50)
+    )
+    nodes = closed(build.store(build.index(result, i), build.binary(Ops.XOR, first, second)))
+    text = renderer.render(program("k", nodes, out(dtype, 100), given(1, dtype, 100)))
+    llvm.parse_assembly(text).verify()
+    return text
+
+
+def test_a_load_that_is_gated_off_reads_its_constant_elsewhere() -> None:
+    text = gated_text(LlvmRenderer(), INT)
+    assert text.count("select i1") == 2
+    # Both read the one 7.
+    assert text.count("store i32 7") == 1
+    assert ".do:" not in text
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("renderer", "dtype", "computed"),
+    [
+        # Another value for each iteration.
+        (LlvmRenderer(), INT, True),
+        # In memory a bool is a byte.
+        (LlvmRenderer(), dtypes.bool, False),
+        # Addresses are checked there: one that no load takes may be outside.
+        (LlvmGpuRenderer(22), INT, False),
+    ],
+)
+def test_other_gates_are_branches(renderer: LlvmRenderer, dtype: DType, computed: bool) -> None:
+    text = gated_text(renderer, dtype, computed)
+    assert text.count(".do:") == 2
+    assert "%constant" not in text

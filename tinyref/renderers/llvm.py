@@ -168,9 +168,13 @@ class LlvmFunction:
     """
 
     printers: Mapping[Ops, Callable[[Any, UOp], str | None]]
+    # Whether an address may be computed that no load takes.
+    selects_addresses = True
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        # Constants that are in memory, by their text.
+        self.constant_places: dict[str, str] = {}
         self.allocations: list[str] = []
         self.entry: list[str] = []
         self.lines: list[str] = []
@@ -404,6 +408,11 @@ class LlvmFunction:
         if len(node.src) == 1:
             return self.read(node)
         alternative, gate = self.value(node.src[1]), self.value(node.src[2])
+        if self.selects_addresses and node.src[1].op is Ops.CONST and not node.dtype.is_bool:
+            place = self.place_of(node.src[1])
+            kind, align = memory_type(node.dtype), node.dtype.scalar.itemsize
+            at = self.emit(f"select i1 {gate}, ptr {self.address(node)}, ptr {place}", "at")
+            return self.emit(f"load {kind}, ptr {at}, align {align}")
         label = self.fresh("load")[1:]
         before = self.block
         self.lines.append(f"  br i1 {gate}, label %{label}.do, label %{label}.end")
@@ -413,6 +422,17 @@ class LlvmFunction:
         self.start_block(f"{label}.end")
         kind = value_type(node.dtype)
         return self.emit(f"phi {kind} [ {value}, %{label}.do ], [ {alternative}, %{before} ]")
+
+    def place_of(self, constant: UOp) -> str:
+        """Memory that holds a constant: a load that is gated off reads it there, and no branch
+        stands between the loads of a window.
+        """
+        text = self.typed(constant)
+        if text not in self.constant_places:
+            self.constant_places[text] = name = self.fresh("constant")
+            self.allocations.append(f"  {name} = alloca {value_type(constant.dtype)}")
+            self.entry.append(f"  store {text}, ptr {name}")
+        return self.constant_places[text]
 
     def read(self, node: UOp) -> str:
         kind = memory_type(node.dtype)

@@ -164,6 +164,9 @@ def guard_bytes(nbytes: int) -> int:
 class GpuFunction(LlvmFunction):
     """One group of work-items: the nodes are printed once, in a loop or as a coroutine."""
 
+    # An address is checked where it is computed.
+    selects_addresses = False
+
     def __init__(self, program: Program, llvm_version: int, checked: bool) -> None:
         super().__init__(program)
         self.llvm_version = llvm_version

@@ -1,5 +1,6 @@
 define void @"gated_copy"(ptr %buffers, ptr %variables) nounwind {
 entry:
+  %constant6 = alloca float
   %data0.at = getelementptr ptr, ptr %buffers, i64 0
   %data0 = load ptr, ptr %data0.at
   %var1.at = getelementptr i32, ptr %variables, i64 0
@@ -7,6 +8,7 @@ entry:
   %var1 = bitcast i32 %var1.i32 to i32
   %data1.at = getelementptr ptr, ptr %buffers, i64 1
   %data1 = load ptr, ptr %data1.at
+  store float 0x8000000000000000, ptr %constant6
   %data2.at = getelementptr ptr, ptr %buffers, i64 2
   %data2 = load ptr, ptr %data2.at
   br label %start
@@ -17,12 +19,8 @@ i2.body:
   %at3 = getelementptr inbounds float, ptr %data0, i32 %i2
   %at4 = getelementptr inbounds float, ptr %data1, i32 %i2
   %v5 = icmp slt i32 %i2, 40
-  br i1 %v5, label %load6.do, label %load6.end
-load6.do:
-  %v7 = load float, ptr %at4, align 4
-  br label %load6.end
-load6.end:
-  %v8 = phi float [ %v7, %load6.do ], [ 0x8000000000000000, %i2.body ]
+  %at7 = select i1 %v5, ptr %at4, ptr %constant6
+  %v8 = load float, ptr %at7, align 4
   %at9 = getelementptr inbounds i8, ptr %data2, i32 %i2
   %v10 = load i8, ptr %at9, align 1
   %v11 = icmp ne i8 %v10, zeroinitializer
