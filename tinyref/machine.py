@@ -62,7 +62,8 @@ class Machine:
 
     def to_json(self) -> dict[str, Any]:
         """In a form that sorts and compares."""
-        return dataclasses.asdict(self) | {"levels": list(map(dataclasses.asdict, self.levels))}
+        found = dataclasses.asdict(self)
+        return found | {"levels": list(found["levels"])}
 
     @classmethod
     def from_json(cls, data: object) -> Machine:

@@ -410,9 +410,8 @@ class LlvmFunction:
         alternative, gate = self.value(node.src[1]), self.value(node.src[2])
         if self.selects_addresses and node.src[1].op is Ops.CONST and not node.dtype.is_bool:
             place = self.place_of(node.src[1])
-            kind, align = memory_type(node.dtype), node.dtype.scalar.itemsize
             at = self.emit(f"select i1 {gate}, ptr {self.address(node)}, ptr {place}", "at")
-            return self.emit(f"load {kind}, ptr {at}, align {align}")
+            return self.read_at(node, at)
         label = self.fresh("load")[1:]
         before = self.block
         self.lines.append(f"  br i1 {gate}, label %{label}.do, label %{label}.end")
@@ -435,10 +434,13 @@ class LlvmFunction:
         return self.constant_places[text]
 
     def read(self, node: UOp) -> str:
+        return self.read_at(node, self.address(node))
+
+    def read_at(self, node: UOp, at: str) -> str:
         kind = memory_type(node.dtype)
         # Buffers may start anywhere in another: only the alignment of an element is certain.
         align = node.dtype.scalar.itemsize
-        value = self.emit(f"load {kind}, ptr {self.address(node)}, align {align}")
+        value = self.emit(f"load {kind}, ptr {at}, align {align}")
         return self.to_bool(kind, value) if node.dtype.is_bool else value
 
     def store(self, node: UOp) -> None:

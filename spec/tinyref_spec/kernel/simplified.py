@@ -8,7 +8,7 @@ and ranges compared with all values, the same ones on every device.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tinyref.uops.ops import Ops
 from tinyref_spec.case import Failure, Measurement, Row, Rung
@@ -34,28 +34,31 @@ NEVER = {
 def _measure(rule: str, count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Instances of the laws of a rule, of the types for which they are proved."""
     pairs = [(law, dtype) for law in laws_of(rule) for dtype in law.over]
-    compared = 0
-    for law, dtype in pairs:
-        for equation in kept.drawn(law, dtype, case_id, max(1, count // len(pairs))):
-            compared += 1
-            lost = kept.lost_simplification(law, equation)
-            if lost is not None:
-                details = Failure(script=lost.script())
-                return Measurement(False, lost.describe(), compared, details=details)
-    return Measurement(True, compared=compared)
+    each = max(1, count // len(pairs))
+    return _first_wrong(
+        kept.lost_simplification(law, equation)
+        for law, dtype in pairs
+        for equation in kept.drawn(law, dtype, case_id, each)
+    )
 
 
 def _measure_gated(rule: str, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Laws whose conditions are those of a gate: behind it, they hold."""
+    return _first_wrong(
+        kept.lost_under_conditions(law, equation)
+        for law in laws_of(rule)
+        for dtype in law.over
+        for equation in kept.drawn_gated(law, dtype, case_id, INSTANCES // len(law.over))
+    )
+
+
+def _first_wrong(instances: Iterable[kept.Lost | known_ranges.WrongRange | None]) -> Measurement:
+    """What is wrong with the first instance that is; how many were looked at."""
     compared = 0
-    for law in laws_of(rule):
-        for dtype in law.over:
-            for equation in kept.drawn_gated(law, dtype, case_id, INSTANCES // len(law.over)):
-                compared += 1
-                lost = kept.lost_under_conditions(law, equation)
-                if lost is not None:
-                    details = Failure(script=lost.script())
-                    return Measurement(False, lost.describe(), compared, details=details)
+    for compared, wrong in enumerate(instances, 1):
+        if wrong is not None:
+            details = Failure(script=wrong.script())
+            return Measurement(False, wrong.describe(), compared, details=details)
     return Measurement(True, compared=compared)
 
 
@@ -92,15 +95,11 @@ def _row(rule: str) -> Row:
 
 
 def _measure_ranges(op: Ops, case_id: str, device: DeviceUnderTest) -> Measurement:
-    compared = 0
-    for dtype in known_ranges.TYPES:
-        for node in known_ranges.drawn(op, dtype, case_id, RANGES):
-            compared += 1
-            wrong = known_ranges.wrong_range(node)
-            if wrong is not None:
-                details = Failure(script=wrong.script())
-                return Measurement(False, wrong.describe(), compared, details=details)
-    return Measurement(True, compared=compared)
+    return _first_wrong(
+        known_ranges.wrong_range(node)
+        for dtype in known_ranges.TYPES
+        for node in known_ranges.drawn(op, dtype, case_id, RANGES)
+    )
 
 
 def _row_of_ranges(op: Ops) -> Row:

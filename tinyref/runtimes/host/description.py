@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
-import os
 import platform
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from tinyref import config
-from tinyref.errors import UserError, printable
+from tinyref.errors import DeviceError, UserError, printable
 from tinyref.folders import file_name
 from tinyref.foreign import json_value
 from tinyref.machine import FIXED, Machine
@@ -21,7 +18,7 @@ from tinyref.runtimes.cache import cache_folder
 
 SCHEMA, VERSION = "tinyref.machine", 1
 # A description has a kilobyte.
-MOST_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 
 
 def host_machine() -> Machine:
@@ -44,7 +41,7 @@ def kept_machine(path: Path) -> Machine:
     """What `path` holds; `FIXED` where there is nothing, or a warning says what."""
     try:
         with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
+            text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return FIXED
     except OSError as error:
@@ -56,8 +53,8 @@ def kept_machine(path: Path) -> Machine:
 
 
 def _machine_of(text: bytes) -> Machine:
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"more than {MOST_BYTES} bytes")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes")
     data = json_value(text)
     if not isinstance(data, dict):
         raise ValueError("no object")
@@ -80,20 +77,18 @@ def keep_machine(machine: Machine) -> Path:
 
     Raises `UserError` where the cache folder cannot be written.
     """
+    # Every process opens the host, and hardly any measures it.
+    from tinyref.runtimes.data.disk import replace_file
+
     path = machine_file()
     data: dict[str, Any] = {"schema": SCHEMA, "version": VERSION, "machine": machine.to_json()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(json.dumps(data, indent=1) + "\n")
-        try:
-            os.replace(file.name, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(file.name)
-            raise
+        replace_file(str(path), [json.dumps(data, indent=1).encode(), b"\n"])
     except OSError as error:
         raise UserError(f"machine: cannot write {path}: {error.strerror or error}") from error
+    except DeviceError as error:
+        raise UserError(f"machine: cannot write {path}: {error.message}") from error
     _kept_in.cache_clear()
     return path
 
