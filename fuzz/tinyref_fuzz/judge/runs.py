@@ -225,6 +225,11 @@ def has_float_maximum(program: Program) -> bool:
     return any(node.op is Ops.MAX and node.dtype.is_float for node in program.uops)
 
 
+def has_float_tiles(program: Program) -> bool:
+    """Whether it multiplies matrix tiles of floats, which devices round in ways of their own."""
+    return any(node.op is Ops.WMMA and node.dtype.is_float for node in program.uops)
+
+
 def is_approximate(program: Program) -> bool:
     """Whether it has functions of which devices give other last bits, and numpy in other places."""
     return any(node.op.name in ELEMENTARY_OPS for node in program.uops)

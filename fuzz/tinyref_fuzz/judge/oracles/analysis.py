@@ -25,7 +25,7 @@ from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref_fuzz.judge.oracles.arithmetic import apply, without_rounding
 from tinyref_fuzz.judge.oracles.oracle import Allowed
-from tinyref_fuzz.judge.oracles.reduces import reduce_spans, smallest_normal
+from tinyref_fuzz.judge.oracles.reduces import Additions, reduce_spans, smallest_normal
 from tinyref_fuzz.judge.oracles.span import Span, Values, either, mask_of, point, span, widen
 from tinyref_spec.bits import BoolArray
 from tinyref_spec.error_rules import ulp_limit
@@ -46,11 +46,15 @@ SUMS = ALGEBRAIC | {Ops.LOG2, Ops.REDUCE}
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a device declares of its floats; by default each operation rounds once for itself."""
+    """What a device declares of its floats; by default each operation rounds once for itself.
+
+    multiplies_tiles: of one program, whether its sums of products are those of matrix tiles.
+    """
 
     flushes: bool = False
     contracts: bool = False
     reassociates: bool = False
+    multiplies_tiles: bool = False
 
     @classmethod
     def of(cls, capabilities: Capabilities) -> Arithmetic:
@@ -69,8 +73,9 @@ class Analysis:
 
     arithmetic: what the device may do with floats. Where they are not strict, sums and products
     may be contracted. Where it reassociates, a sum or product of what is computed from others is
-    unknown: the terms that cancel need not be those that do. Raises `UserError` for a node that is
-    no part of a kernel AST.
+    unknown: the terms that cancel need not be those that do. Where tiles are multiplied, products
+    that are summed may be exact, and an addition rounds to either neighbour. Raises `UserError` for
+    a node that is no part of a kernel AST.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Analysis:
         # Nodes whose value within the span depends on how the kernel is compiled.
         self.loose: set[UOp] = set()
         self.allowed: dict[int, Allowed] = {}
+        self.products = _summed_products(ast) if arithmetic.multiplies_tiles else frozenset[UOp]()
         with np.errstate(all="ignore"):
             for node in ast.toposort():
                 self._visit(node)
@@ -125,11 +131,13 @@ class Analysis:
             return point(valid if node.op is Ops.VALID else positions.astype(np.int32), unknown)
         sources = [self.spans[source] for source in node.src]
         if isinstance(arg, ReduceArg):
-            return reduce_spans(arg.op, node.dtype, sources[0], arg.axes, self.arithmetic.flushes)
+            how = Additions(self.arithmetic.flushes, self.arithmetic.multiplies_tiles)
+            return reduce_spans(arg.op, node.dtype, sources[0], arg.axes, how)
         if node.op in ALU:
             found = apply(node.op, node.dtype, [source.dtype for source in node.src], sources)
-            rounds = node.op in CONTRACTED and node.dtype.is_float and not self.is_strict
-            return without_rounding(node.op, found, sources) if rounds else found
+            contracts = node.op in CONTRACTED and node.dtype.is_float and not self.is_strict
+            is_open = contracts or node in self.products
+            return without_rounding(node.op, found, sources) if is_open else found
         raise UserError(f"oracle: {node.op.name} does not belong in a kernel AST")
 
     def _reassociated(self, node: UOp, found: Span) -> Span:
@@ -197,6 +205,20 @@ class Analysis:
             unknown[where] = np.broadcast_to(stored.unknown, positions.shape)[valid]
         is_loose = source in self.loose and not stored.is_point
         self.allowed[slot] = Allowed(ends[0], ends[-1], unknown, is_loose)
+
+
+def _summed_products(ast: UOp) -> frozenset[UOp]:
+    """The products of floats that a sum takes, as they are or after a conversion."""
+    found = set()
+    for node in ast.toposort():
+        if not (isinstance(node.arg, ReduceArg) and node.arg.op is Ops.ADD):
+            continue
+        (source,) = node.src
+        while source.op is Ops.CAST:
+            (source,) = source.src
+        if source.op is Ops.MUL and source.dtype.is_float:
+            found.add(source)
+    return frozenset(found)
 
 
 def _at_places(

@@ -3,12 +3,15 @@
 However n floats are added, the result is within (n - 1) u sum |a| of their sum, without terms of
 higher order and for every n (Jeannerod and Rump, "Improved error bounds for inner products in
 floating-point arithmetic", 2013). A sum whose partial sums are all representable is exact in every
-order.
+order. A matrix tile adds its terms at once, to what was summed before, and may drop what does not
+fit instead of rounding it (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
+cores", 2021): each of n terms, not each of n - 1 additions, may lose 2 u.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,11 +28,22 @@ Axes = tuple[int, ...]
 MARGIN = 1 + 2.0**-10
 
 
-def reduce_spans(op: Ops, dtype: DType, x: Span, axes: Axes, flushes: bool = False) -> Span:
-    """The sum, product or maximum of `x` over `axes`, which stay as size 1.
+@dataclass(frozen=True)
+class Additions:
+    """How a device adds floats.
 
-    flushes: whether a subnormal partial sum may become zero.
+    flushes: whether a subnormal partial sum may become zero. in_tiles: whether matrix tiles add.
     """
+
+    flushes: bool = False
+    in_tiles: bool = False
+
+
+ROUNDED = Additions()
+
+
+def reduce_spans(op: Ops, dtype: DType, x: Span, axes: Axes, how: Additions = ROUNDED) -> Span:
+    """The sum, product or maximum of `x` over `axes`, which stay as size 1."""
     if not dtype.is_float:
         return _integers(op, dtype, x, axes)
     if op is Ops.MAX:
@@ -37,7 +51,7 @@ def reduce_spans(op: Ops, dtype: DType, x: Span, axes: Axes, flushes: bool = Fal
     terms = _Terms(dtype, x, axes)
     if op is Ops.MUL:
         return _product(terms)
-    return _sum(terms, smallest_normal(dtype) if flushes else 0.0)
+    return _sum(terms, smallest_normal(dtype) if how.flushes else 0.0, how.in_tiles)
 
 
 def _any(mask: BoolArray, axes: Axes) -> BoolArray:
@@ -122,14 +136,15 @@ class _Terms:
         return np.where(whole != 0, np.ldexp(last, exponent - 53), np.inf), length
 
 
-def _sum(terms: _Terms, tiny: float) -> Span:
+def _sum(terms: _Terms, tiny: float, in_tiles: bool) -> Span:
     """A sum: exact where all partial sums are, else off by (n - 1) u times the magnitudes.
 
-    tiny: what a device loses that flushes subnormals, in every addition.
+    tiny: what a device loses that flushes subnormals, in every addition. in_tiles: 2 n u instead.
     """
     largest = terms.largest if terms.all_finite else np.where(terms.finite, terms.largest, 0)
     magnitude = terms.sum(largest)
-    additions = np.maximum(terms.sum((terms.largest != 0).astype(np.float64)) - 1, 0)
+    number = terms.sum((terms.largest != 0).astype(np.float64))
+    additions = np.where(number > 1, 2 * number, 0) if in_tiles else np.maximum(number - 1, 0)
     error = additions * (terms.loss * magnitude + tiny)
     if terms.x.is_point and error.any():
         last, _ = terms.odd_parts()

@@ -1,0 +1,108 @@
+"""What a device may round in a matrix tile, and what is a fault there all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import tinyref_fuzz.judge.judge as judging
+from tinyref.dtype import dtypes
+from tinyref.optimise.opt import parse_opts
+from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.judge.oracles import STRICT, Arithmetic, oracle_for
+from tinyref_spec.bits import Array
+from tinyref_spec.kernel_case import Case, Mode, Pair
+from tinyref_spec.kernels.named import matmul
+
+TILES = Arithmetic(multiplies_tiles=True)
+# Of the last element: 1 * X + 3 * Y, as float64 rounds once, and twice.
+X, Y = 1.8572722664554366, 5.884108673321867
+FUSED, ROUNDED = 19.50959828642104, 19.509598286421035
+
+
+def product(mode: Mode = Mode.FLOAT) -> Case:
+    """A product of matrices by the tile of float64, of which the last element is two products."""
+    left, right = np.zeros((8, 4)), np.zeros((4, 8))
+    left[7, 2:] = (1.0, 3.0)
+    right[2:, 7] = (X, Y) if mode is Mode.FLOAT else (2.0, 5.0)
+    buffers = (np.zeros(64), left.reshape(-1), right.reshape(-1))
+    tile = parse_opts("TC(0, 3, level 2, mode 1)")
+    return Case(matmul(8, 8, 4, dtypes.float64), buffers, opts=(tile,), mode=mode)
+
+
+def last(value: float) -> Array:
+    """The product of which the last element is `value`."""
+    return np.append(np.zeros(63), value)
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "value", "is_right"),
+    [
+        (STRICT, ROUNDED, True),
+        (TILES, ROUNDED, True),
+        (TILES, FUSED, True),
+        # Both additions drop what does not fit, instead of rounding it.
+        (TILES, ROUNDED - 2**-48, True),
+        (TILES, ROUNDED - 2**-40, False),
+        (TILES, X, False),
+        (TILES, 3 * Y, False),
+        (TILES, np.nan, False),
+    ],
+)
+def test_products_may_be_exact_and_sums_cut_off(
+    arithmetic: Arithmetic, value: float, is_right: bool
+) -> None:
+    problem = oracle_for(product(), arithmetic).difference(0, last(value))
+    assert (problem == "") is is_right
+
+
+def test_a_sum_of_one_product_is_that_product() -> None:
+    case = product()
+    case.buffers[1][-1] = 0.0
+    oracle = oracle_for(case, TILES)
+    assert oracle.difference(0, last(X)) == ""
+    assert oracle.difference(0, last(X + 2**-45)) != ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "is_right"),
+    [
+        (Mode.FLOAT, 0.0, True),
+        (Mode.FLOAT, FUSED - ROUNDED, True),
+        (Mode.FLOAT, 2**-40, False),
+        # Where every value is exact, nothing is rounded.
+        (Mode.EXACT, 0.0, True),
+        (Mode.EXACT, 2**-45, False),
+    ],
+)
+def test_a_device_is_judged_by_that(
+    monkeypatch: pytest.MonkeyPatch, mode: Mode, change: float, is_right: bool
+) -> None:
+    """Of a program with tiles alone: what is off in the plain program is a fault."""
+    launch = judging.launch
+
+    def changed(kernel, memory, bindings) -> Mapping[int, Array]:  # type: ignore[no-untyped-def]
+        results: Mapping[int, Array] = launch(kernel, memory, bindings)
+        if any(node.op.name == "WMMA" for node in kernel.program.uops):
+            results[0][63] += change
+        return results
+
+    monkeypatch.setattr(judging, "launch", changed)
+    verdict = Judge("GPU_EMU").verdict(product(mode), thorough=False)
+    assert verdict.judged == 1 or not is_right
+    assert verdict.pair is (None if is_right else Pair.DEVICE)
+
+
+def test_a_last_bit_is_a_fault_without_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = judging.launch
+
+    def changed(kernel, memory, bindings) -> Mapping[int, Array]:  # type: ignore[no-untyped-def]
+        results: Mapping[int, Array] = launch(kernel, memory, bindings)
+        results[0][63] += FUSED - ROUNDED
+        return results
+
+    monkeypatch.setattr(judging, "launch", changed)
+    verdict = Judge("GPU_EMU").verdict(product(), thorough=False)
+    assert (verdict.pair, verdict.trial) == (Pair.DEVICE, -1)
