@@ -111,7 +111,8 @@ class Driver:
         name = self.checked("a device has no name", self.library.cuDeviceGetName(128, device))
         major = self.attribute(device, "COMPUTE_CAPABILITY_MAJOR")
         minor = self.attribute(device, "COMPUTE_CAPABILITY_MINOR")
-        return Found(number, name.rstrip(b"\0").decode(), (major, minor))
+        # It fills as much of the buffer as it likes behind the first zero.
+        return Found(number, name.partition(b"\0")[0].decode(errors="replace"), (major, minor))
 
     def attribute(self, device: Any, name: str) -> int:
         """A number that the driver knows of a device."""
