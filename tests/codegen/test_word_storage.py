@@ -228,6 +228,19 @@ def test_a_program_says_where_its_buffers_begin() -> None:
     assert all(len(node.src) == 4 for node in stores)
 
 
+def test_arrays_that_end_within_a_word_are_read_and_written_to_their_end() -> None:
+    """Of the interpreter alone: devices allocate whole words."""
+    capabilities = Capabilities(frozenset(dtypes.all), OPS, stored_in_words=WORDS)
+    doubled = build.add(load(1, dtypes.int8, shaped(5)), load(1, dtypes.int8, shaped(5)))
+    out = np.full(5, 77, np.int8)
+    program = compile_kernel(build.sink(store(0, doubled, shaped(5))), capabilities)
+    run_program(program, [out, np.array([1, -2, 3, -4, 5], np.int8)])
+    assert out.tolist() == [2, -4, 6, -8, 10]
+    written = build.sink(store(0, build.const(dtypes.int8, 1), shaped(2)))
+    run_program(compile_kernel(written, capabilities), [out])
+    assert out.tolist() == [1, 1, 6, -8, 10]
+
+
 def test_without_the_capability_memory_stays_as_it_is() -> None:
     capabilities = Capabilities(frozenset(dtypes.all), OPS)
     ast = build.sink(store(0, load(1, dtypes.int8, shaped(5)), shaped(5)))
