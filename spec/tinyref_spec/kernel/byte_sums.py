@@ -1,7 +1,8 @@
 """Sums over products and distances of bytes, for which processors have instructions of their own.
 
 Compilers look for these sums in what is unrolled: x86 has VPDPBUSD and PSADBW, GPUs DP4A. Each adds
-four or eight bytes at a time, so that it is the lanes beyond those that get lost.
+four or eight bytes at a time, so that it is the lanes beyond those that get lost. Each takes them
+out of words, so that a byte which is computed may be taken for the one that it is computed of.
 """
 
 from __future__ import annotations
@@ -29,14 +30,19 @@ def _bytes(dtype: DType, size: int, seed: int) -> Array:
     return np.where(drawn == 0, 1, drawn).astype(numpy_dtype(dtype))
 
 
+def _loaded(slot: int, row: Array) -> UOp:
+    return load(slot, from_numpy_dtype(row.dtype), row.shape)
+
+
+def _wide(byte: UOp) -> UOp:
+    return build.cast(byte, dtypes.int32)
+
+
 def _subject(
     term: Callable[[UOp, UOp], UOp], expected: Callable[[Array, Array], Array], x: Array, y: Array
 ) -> Subject:
     """The sum of `term` over two rows of bytes, widened to int32 before."""
-    a, b = (
-        build.cast(load(slot, from_numpy_dtype(row.dtype), row.shape), dtypes.int32)
-        for slot, row in ((1, x), (2, y))
-    )
+    a, b = (_wide(_loaded(slot, row)) for slot, row in ((1, x), (2, y)))
     value = expected(x.astype(np.int64), y.astype(np.int64)).sum(keepdims=True)
     return Subject(kernel_of(total(term(a, b), 0), 1), [None, x, y], [value.astype(np.int32)])
 
@@ -64,11 +70,48 @@ def distance_of_bytes(size: int, dtype: DType) -> Subject:
     return _subject(distance, lambda a, b: abs(a - b), x, y)
 
 
+def _of_one_row(term: Callable[[UOp], UOp], x: Array, expected: Array) -> Subject:
+    """The sum of `term`, an int32, over one row of bytes."""
+    value = expected.sum(keepdims=True, dtype=np.int64).astype(np.int32)
+    return Subject(kernel_of(total(term(_loaded(1, x)), 0), 1), [None, x], [value])
+
+
+def doubled_bytes(size: int, dtype: DType) -> Subject:
+    """out = the sum of x[i] * y[i], y being 2 * x as a byte, which wraps: axis reduce `size`."""
+    x = _bytes(dtype, size, 7)
+    doubled = (x.astype(np.int64) * 2).astype(x.dtype)
+    expected = x.astype(np.int64) * doubled
+    return _of_one_row(lambda a: build.mul(_wide(a), _wide(build.mul(a, 2))), x, expected)
+
+
+def negated_bytes(size: int, dtype: DType) -> Subject:
+    """out = the sum of x[i] * y[i], y being -x as a byte, by way of int16: axis reduce `size`."""
+    x = _bytes(dtype, size, 8)
+    negated = (-x.astype(np.int64)).astype(x.dtype)
+    expected = x.astype(np.int64) * negated
+
+    def term(a: UOp) -> UOp:
+        negative = build.mul(build.cast(a, dtypes.int16), -1)
+        return build.mul(_wide(a), _wide(build.cast(negative, dtype)))
+
+    return _of_one_row(term, x, expected)
+
+
+def quotient_of_bytes(size: int, dtype: DType) -> Subject:
+    """out = the sum of x[i] / -16 as a byte, towards zero: axis reduce `size`."""
+    x = _bytes(dtype, size, 9)
+    quotient = np.trunc(x / -16).astype(np.int64)
+    return _of_one_row(lambda a: _wide(build.idiv(a, -16)), x, quotient)
+
+
 def _sized(form: Callable[[int, DType], Subject], size: int) -> Callable[[DType], Subject]:
     return functools.update_wrapper(functools.partial(form, size), form)
 
 
-_FORMS = (mixed_bytes, rectified_bytes, distance_of_bytes)
+_FORMS = (
+    *(mixed_bytes, rectified_bytes, distance_of_bytes),
+    *(doubled_bytes, negated_bytes, quotient_of_bytes),
+)
 BYTE_FORMS: Mapping[str, Callable[[DType], Subject]] = {
     f"{form.__name__}_{size}": _sized(form, size) for form in _FORMS for size in SIZES
 }

@@ -199,6 +199,25 @@ def row_max(dtype: DType) -> Subject:
     return Subject(reduction(Ops.MAX, dtype, (7, 12), 1), [None, x], [as_dtype(dtype, x.max(1))])
 
 
+def _largest_multiple(factor: int, dtype: DType) -> Subject:
+    """The largest of three in any order, of either sign: GPUs have an instruction for that."""
+    numbers = [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (-3, 0, 2)]
+    x = as_dtype(dtype, np.array(numbers))
+    multiple = build.mul(load(1, dtype, x.shape), factor)
+    expected = as_dtype(dtype, x.astype(np.int64) * factor).max(1)
+    return Subject(kernel_of(largest(multiple, 1), len(numbers), 1), [None, x], [expected])
+
+
+def negated_max(dtype: DType) -> Subject:
+    """out[i] = max_k -x[i, k]: axes global 6, reduce 3."""
+    return _largest_multiple(-1, dtype)
+
+
+def scaled_max(dtype: DType) -> Subject:
+    """out[i] = max_k -2 * x[i, k]: axes global 6, reduce 3."""
+    return _largest_multiple(-2, dtype)
+
+
 def product(dtype: DType) -> Subject:
     """out[i] = prod_k x[i, k] of ones and twos: axes global 5, reduce 8."""
     x = as_dtype(dtype, np.abs(sample_values(dtype, 5, 8)) % 2 + 1)
@@ -436,6 +455,7 @@ _NAMED: dict[str, Form] = {
     for form in (
         *(add, transpose, prime, outer, padded, multi_view, two_outputs, smaller_output),
         *(in_place, symbolic_rows, row_sum, column_sum, all_sum, prime_sum, row_max, product),
+        *(negated_max, scaled_max),
         *(matmul, prime_matmul, transposed_matmul, convolution, large_product, nested),
         *(nested_sums, sibling, two_lengths),
         *(softmax, reduce_outputs, masked_sum, chosen_sum, repeated_sum, repeated_nested),

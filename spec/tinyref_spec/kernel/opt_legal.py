@@ -112,6 +112,16 @@ _UNROLL = (
     ),
     Legal("unroll.all", "all_sum", (("UNROLL(0, 32)", "reduce 2, unroll 32"),)),
     Legal("unroll.maximum", "row_max", (("UNROLL(1, 4)", "global 7, reduce 3, unroll 4"),), "int8"),
+    *(
+        Legal(
+            f"unroll.maximum_of_{form}.{dtype}",
+            f"{form}_max",
+            (("UNROLL(1, 3)", "global 6, unroll 3"),),
+            dtype,
+        )
+        for form in ("negated", "scaled")
+        for dtype in ("int32", "uint32", "int8", "int64")
+    ),
     Legal("unroll.any", "row_max", (("UNROLL(1, 0)", "global 7, unroll 12"),), "bool"),
     *(
         Legal(
@@ -125,6 +135,9 @@ _UNROLL = (
             ("mixed_bytes", ("int8", "uint8")),
             ("rectified_bytes", ("int8",)),
             ("distance_of_bytes", ("int8", "uint8")),
+            ("doubled_bytes", ("int8", "uint8")),
+            ("negated_bytes", ("int8",)),
+            ("quotient_of_bytes", ("int8",)),
         )
         for dtype in kinds
         for size in (8, 16)
