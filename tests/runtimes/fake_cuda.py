@@ -188,7 +188,8 @@ class FakeDriver:
         return OK, ordinal
 
     def cuDeviceGetName(self, length: int, dev: int) -> tuple[Any, ...]:
-        return OK, b"Fake GPU".ljust(length, b"\0")
+        # As a driver of H100 does: zeros behind the name, then other bytes.
+        return OK, b"Fake GPU\0\0".ljust(length)
 
     def cuDeviceGetAttribute(self, attrib: CUdevice_attribute, dev: int) -> tuple[Any, ...]:
         major, minor = self.capabilities[dev]
@@ -374,12 +375,13 @@ class FakeNvrtc:
     def __init__(self) -> None:
         self.options: list[bytes] = []
         self.alive = 0
+        self.version = (13, 4)
 
     def nvrtcVersion(self) -> tuple[Any, ...]:
-        return 0, 13, 0
+        return 0, *self.version
 
     def nvrtcGetSupportedArchs(self) -> tuple[Any, ...]:
-        return 0, [75, 80, 86, 89, 90, 100, 120]
+        return 0, [75, 80, 86, 89, 90, 100, 103, 120]
 
     def nvrtcGetErrorString(self, result: int) -> tuple[Any, ...]:
         return 0, b"NVRTC_ERROR"

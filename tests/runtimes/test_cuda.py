@@ -97,7 +97,7 @@ def test_limits_are_those_that_the_driver_says(fake: Any) -> None:
     assert first.versions() == {
         "device": "Fake GPU (compute capability 8.6)",
         "driver": "CUDA 13.0",
-        "compiler": "13.0",
+        "compiler": "13.4",
     }
     assert "--gpu-architecture=sm_86" in first.compiler.key
     assert "--gpu-architecture=sm_90" in second.compiler.key
@@ -355,7 +355,7 @@ def test_what_is_missing_is_said_in_one_line(
     with pytest.raises(DeviceError, match=r"compute capability 6\.1\): accepted are 7\.5 and"):
         CudaBackend()
     fake((13, 0))
-    newer = r"NVRTC 13\.0 does not compile for sm_130: accepted are sm_75 to sm_120; pip install"
+    newer = r"NVRTC 13\.4 does not compile for sm_130: accepted are sm_75 to sm_120; pip install"
     with pytest.raises(DeviceError, match=newer):
         CudaBackend()
     fake((9, 0))
@@ -363,6 +363,37 @@ def test_what_is_missing_is_said_in_one_line(
         CudaBackend(1)
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     assert "pip install 'tinyref[cuda]'" in CudaBackend.availability().reason
+
+
+@pytest.mark.parametrize(
+    ("capability", "toolkit", "is_right"),
+    [
+        ((8, 9), (13, 0), True),
+        ((9, 0), (13, 0), False),
+        ((9, 0), (13, 3), False),
+        ((9, 0), (13, 4), True),
+        ((10, 3), (13, 3), False),
+        ((10, 3), (14, 0), True),
+        ((12, 0), (13, 0), True),
+    ],
+)
+def test_a_compiler_that_loses_negations_is_refused_where_it_does(
+    fake: Any,
+    nvrtc: FakeNvrtc,
+    capability: tuple[int, int],
+    toolkit: tuple[int, int],
+    is_right: bool,
+) -> None:
+    fake(capability)
+    nvrtc.version = toolkit
+    found = CudaBackend.availability()
+    assert found.works is is_right
+    if not is_right:
+        words = f"the compiler of CUDA 13.{toolkit[1]} loses negations of integers on sm_"
+        assert found.reason.startswith(words)
+        assert "accepted are 13.4 and later: pip install --upgrade" in found.reason
+        with pytest.raises(DeviceError, match="loses negations of integers"):
+            CudaBackend()
 
 
 def test_a_library_that_is_not_there_is_no_crash(

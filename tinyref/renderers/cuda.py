@@ -54,6 +54,14 @@ _ROUNDED = {
 }
 # Of float16 and bfloat16, which have no division that rounds once.
 _HALF_FUNCTIONS = {Ops.ADD: "__hadd", Ops.SUB: "__hsub", Ops.MUL: "__hmul"}
+_BYTES = (dtypes.int8, dtypes.uint8)
+# NVRTC takes a byte that is computed for a byte of a word that was loaded (nvrtc-1 to nvrtc-3 of
+# docs/found.md). It does not look through this, which is no instruction.
+_WIDENED = "tinyref_widened"
+_WIDENED_TEXT = f"""__device__ __forceinline__ int {_WIDENED}(int byte) {{
+  asm("" : "+r"(byte));
+  return byte;
+}}"""
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _HALF_HEADERS = {dtypes.float16: "cuda_fp16.h", dtypes.bfloat16: "cuda_bf16.h"}
 _WIDEN = {dtypes.float16: "__half2float", dtypes.bfloat16: "__bfloat162float"}
@@ -156,7 +164,8 @@ class CudaRenderer(CStyleRenderer):
             wide = f"{_WIDEN[source]}({value})"
             return wide if target is dtypes.float32 else self.cast(wide, dtypes.float32, target)
         if target not in _HALVES:
-            return super().cast(value, source, target)
+            is_widened = source in _BYTES and target not in _BYTES
+            return super().cast(self._widened(value) if is_widened else value, source, target)
         self.type(target)
         narrow = _NARROW.get((source, target))
         if narrow is None:
@@ -164,6 +173,11 @@ class CudaRenderer(CStyleRenderer):
             narrow = _NARROW[dtypes.float32, target]
             value = self.cast(value, source, dtypes.float32)
         return f"{narrow}({value})"
+
+    def _widened(self, byte: str) -> str:
+        """A byte as an int of which the compiler knows nothing."""
+        self.helpers[_WIDENED] = _WIDENED_TEXT
+        return f"{_WIDENED}({byte})"
 
     def bitcast(self, value: str, source: DType, target: DType) -> str:
         """By intrinsics between a float and an integer of one sign; another is cast."""
@@ -200,7 +214,8 @@ class CudaRenderer(CStyleRenderer):
             return self._half_binary(op, left, right, dtype, is_strict)
         if dtype.is_float and is_strict:
             return f"{_rounded(op, dtype)}({left}, {right})"
-        return super().binary(op, left, right, dtype)
+        # One operand is enough for arithmetic of 32 bits; a constant, on the right, stays one.
+        return super().binary(op, self._widened(left) if dtype in _BYTES else left, right, dtype)
 
     def _half_binary(self, op: Ops, left: str, right: str, dtype: DType, is_strict: bool) -> str:
         """A quotient is rounded twice: float32 has the bits for which that is exact."""

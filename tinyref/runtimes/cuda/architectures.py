@@ -19,6 +19,8 @@ Capability = tuple[int, int]
 # The oldest for which NVRTC 13 compiles, and that in which bfloat16 and more tiles came.
 OLDEST: Capability = (7, 5)
 _AMPERE: Capability = (8, 0)
+# The first and last that have VIMNMX3.
+LARGEST_OF_THREE: tuple[Capability, Capability] = ((9, 0), (10, 3))
 # Those for which kernels are compiled where no device is.
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 # Bytes of the shared memory that arrays of fixed sizes may take in all.

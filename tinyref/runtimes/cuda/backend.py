@@ -18,8 +18,10 @@ from tinyref.device import (
 from tinyref.errors import DeviceError
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.runtimes.cuda.architectures import (
+    LARGEST_OF_THREE,
     OLDEST,
     TARGETS,
+    Capability,
     capabilities_of,
     capability_of,
     target_name,
@@ -30,6 +32,9 @@ from tinyref.runtimes.cuda.graph import CudaGraph
 from tinyref.runtimes.cuda.kernel import CudaKernel
 from tinyref.runtimes.cuda.memory import CudaAllocator
 from tinyref.runtimes.reuse import ReusingAllocator
+
+# The toolkit whose ptxas negates the second of three integers, too.
+NEGATES_ALL = (13, 4)
 
 
 class CudaBackend(Backend):
@@ -58,6 +63,7 @@ class CudaBackend(Backend):
             )
         self._compiler = self.make_compiler(self.name, target_name(self.found.capability))
         check_driver(self.name, driver.version, self.toolkit)
+        check_toolkit(self.name, self.found.capability, self.toolkit)
         self.session = Session(self.name, driver, index)
         shared_bytes = driver.attribute(self.session.device, "MAX_SHARED_MEMORY_PER_BLOCK")
         self._capabilities = capabilities_of(
@@ -74,7 +80,8 @@ class CudaBackend(Backend):
             found = Driver(cls.base).devices()
             if not found:
                 return Availability(False, "the driver finds no NVIDIA GPU")
-            cls.make_compiler(cls.base, target_name(found[0].capability))
+            compiler = cls.make_compiler(cls.base, target_name(found[0].capability))
+            check_toolkit(cls.base, found[0].capability, toolkit_of(compiler))
         except DeviceError as error:
             return Availability(False, error.message)
         return Availability(True, _listed(found))
@@ -105,8 +112,7 @@ class CudaBackend(Backend):
     @property
     def toolkit(self) -> tuple[int, int]:
         """The version of CUDA for which the compiler is."""
-        major, _, minor = self._compiler.version.partition(".")
-        return int(major), int(minor)
+        return toolkit_of(self._compiler)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -140,6 +146,27 @@ class CudaBackend(Backend):
             "driver": f"CUDA {major}.{minor}",
             "compiler": ".".join(map(str, self.toolkit)),
         }
+
+
+def toolkit_of(compiler: ToolkitCompiler) -> tuple[int, int]:
+    """The version of CUDA for which a compiler is."""
+    major, _, minor = compiler.version.partition(".")
+    return int(major), int(minor)
+
+
+def check_toolkit(name: str, capability: Capability, toolkit: tuple[int, int]) -> None:
+    """Raises `DeviceError` for a compiler that is known to give wrong values on this GPU.
+
+    Of the largest or least of three integers it does not negate the second one, where it should
+    (ptxas-1 of docs/found.md), on every GPU that has an instruction for that.
+    """
+    if LARGEST_OF_THREE[0] <= capability <= LARGEST_OF_THREE[1] and toolkit < NEGATES_ALL:
+        raise DeviceError(
+            name,
+            f"the compiler of CUDA {toolkit[0]}.{toolkit[1]} loses negations of integers on "
+            f"{target_name(capability)}: accepted are {NEGATES_ALL[0]}.{NEGATES_ALL[1]} and later: "
+            "pip install --upgrade nvidia-cuda-nvrtc nvidia-cuda-nvcc",
+        )
 
 
 def check_driver(name: str, driver: tuple[int, int], toolkit: tuple[int, int]) -> None:
