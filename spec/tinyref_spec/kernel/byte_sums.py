@@ -84,19 +84,6 @@ def doubled_bytes(size: int, dtype: DType) -> Subject:
     return _of_one_row(lambda a: build.mul(_wide(a), _wide(build.mul(a, 2))), x, expected)
 
 
-def negated_bytes(size: int, dtype: DType) -> Subject:
-    """out = the sum of x[i] * y[i], y being -x as a byte, by way of int16: axis reduce `size`."""
-    x = _bytes(dtype, size, 8)
-    negated = (-x.astype(np.int64)).astype(x.dtype)
-    expected = x.astype(np.int64) * negated
-
-    def term(a: UOp) -> UOp:
-        negative = build.mul(build.cast(a, dtypes.int16), -1)
-        return build.mul(_wide(a), _wide(build.cast(negative, dtype)))
-
-    return _of_one_row(term, x, expected)
-
-
 def quotient_of_bytes(size: int, dtype: DType) -> Subject:
     """out = the sum of x[i] / -16 as a byte, towards zero: axis reduce `size`."""
     x = _bytes(dtype, size, 9)
@@ -110,7 +97,7 @@ def _sized(form: Callable[[int, DType], Subject], size: int) -> Callable[[DType]
 
 _FORMS = (
     *(mixed_bytes, rectified_bytes, distance_of_bytes),
-    *(doubled_bytes, negated_bytes, quotient_of_bytes),
+    *(doubled_bytes, quotient_of_bytes),
 )
 BYTE_FORMS: Mapping[str, Callable[[DType], Subject]] = {
     f"{form.__name__}_{size}": _sized(form, size) for form in _FORMS for size in SIZES

@@ -136,7 +136,6 @@ _UNROLL = (
             ("rectified_bytes", ("int8",)),
             ("distance_of_bytes", ("int8", "uint8")),
             ("doubled_bytes", ("int8", "uint8")),
-            ("negated_bytes", ("int8",)),
             ("quotient_of_bytes", ("int8",)),
         )
         for dtype in kinds
