@@ -46,7 +46,7 @@ FUNCTIONS = {
     Ops.POW: "pow",
 }
 # Unsigned arithmetic wraps where signed arithmetic would be undefined.
-_WRAPPING = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
+WRAPPING = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
 
 # What functions of matrix tiles are called, before the name of the tile. An emulator defines
 # EMULATED, and these functions itself: a device has an instruction for each.
@@ -250,7 +250,7 @@ class CStyleLanguage:
             return f"{left} {symbol} {right}"
         is_narrow = dtype.bits < 32
         word = _word_type(dtype)
-        if op in _WRAPPING and dtype is not word and not (self.signed_wraps and not is_narrow):
+        if op in WRAPPING and dtype is not word and not (self.signed_wraps and not is_narrow):
             left, right = self.cast(left, dtype, word), self.cast(right, dtype, word)
             return self.cast(f"({left} {symbol} {right})", word, dtype)
         text = f"{left} {symbol} {right}"

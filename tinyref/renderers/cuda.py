@@ -20,6 +20,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.renderers import cuda_tiles
+from tinyref.renderers.c_language import WRAPPING
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import MatrixTile
@@ -214,8 +215,11 @@ class CudaRenderer(CStyleRenderer):
             return self._half_binary(op, left, right, dtype, is_strict)
         if dtype.is_float and is_strict:
             return f"{_rounded(op, dtype)}({left}, {right})"
-        # One operand is enough for arithmetic of 32 bits; a constant, on the right, stays one.
-        return super().binary(op, self._widened(left) if dtype in _BYTES else left, right, dtype)
+        if dtype in _BYTES and op not in WRAPPING:
+            # What wraps is cast. Of others one operand is enough for arithmetic of 32 bits, and a
+            # constant, which is on the right, stays one.
+            left = self._widened(left)
+        return super().binary(op, left, right, dtype)
 
     def _half_binary(self, op: Ops, left: str, right: str, dtype: DType, is_strict: bool) -> str:
         """A quotient is rounded twice: float32 has the bits for which that is exact."""
