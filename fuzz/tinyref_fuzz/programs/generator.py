@@ -6,14 +6,11 @@ program has exact values. Numbers of the tape that are cut or changed still give
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arithmetic import key_of
-from tinyref_fuzz.programs.exact import InexactError, UndefinedError
+from tinyref_fuzz.programs.draft import FLOATS, SHAPES
 from tinyref_fuzz.programs.fitting import (
     are_operands,
     fits_into,
@@ -26,6 +23,7 @@ from tinyref_fuzz.programs.fitting import (
     may_multiply,
     may_replace,
 )
+from tinyref_fuzz.programs.gradients import Gradients
 from tinyref_fuzz.programs.oracle import Array, Environment
 from tinyref_fuzz.programs.scope import Captured, Saved, Scope, as_parameter
 from tinyref_fuzz.programs.steps import Program, Step, Value
@@ -33,21 +31,14 @@ from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
 
 MIN_STEPS = 5
 MAX_STEPS = 14
-MAX_ELEMENTS = 48
-MAX_AXES = 4
 MAX_BODY = 5
 MAX_CALLS = 5
 MAX_READS = 6
 # Reduces that are stored at once.
 TOGETHER = 4
-SHAPES = ((4,), (2, 3), (6,), (3, 4), (1, 4), (5,), (2, 2, 3), (), (3, 1), (2, 4), (7,))
-DTYPES = ("int32", "float32", "int8", "uint8", "int64", "bool", "int16", "uint32", "float16")
-_DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1, 1)
-FLOATS = frozenset({"float32", "float16"})
 # Operations on the way from what has gradients to a sum of it.
 MAX_WAY = 4
 _NUMBERS = (1, 2, -1, 3, 0, -2)
-_REFUSED = (InexactError, UndefinedError, KeyError, IndexError, ValueError, TypeError)
 
 
 def generate(tape: Tape, places: int = 2) -> Program:
@@ -56,20 +47,7 @@ def generate(tape: Tape, places: int = 2) -> Program:
     return Program(tuple(steps), tuple(tape.choices))
 
 
-class _Generator:
-    def __init__(self, tape: Tape, places: int) -> None:
-        self.tape = tape
-        self.places = places
-        self.number = 0
-        self.scope = Scope(Environment())
-        self.functions: dict[int, Captured] = {}
-        # Stores that a function writes are no arguments, and tensors that it reads stay.
-        self.state: set[int] = set()
-        self.kept: set[int] = set()
-        self.variables = 0
-        # What the next steps are likely to read.
-        self.focus: int | None = None
-
+class _Generator(Gradients):
     # The program as a whole
 
     def program(self) -> list[Step]:
@@ -100,103 +78,6 @@ class _Generator:
             self._try(Step("realize", tuple(chosen)))
         for number in chosen:
             self._try(Step("read", (number,)))
-
-    @property
-    def arrays(self) -> dict[int, Array]:
-        return self.scope.environment.arrays
-
-    def _new(self) -> int:
-        self.number += 1
-        return self.number
-
-    def _try(self, step: Step) -> bool:
-        """Adds the step where the oracle takes it; whether it did."""
-        environment = self.scope.environment
-        saved = Saved(environment) if step.op in _CHANGING else None
-        try:
-            environment.run(step)
-        except _REFUSED:
-            if saved is not None:
-                saved.restore(environment)
-            return False
-        made = [environment.arrays[number] for number in step.targets if number in self.arrays]
-        if any(each.places.size > MAX_ELEMENTS or each.places.ndim > MAX_AXES for each in made):
-            for number in step.targets:
-                del environment.arrays[number]
-            return False
-        self.scope.steps.append(step)
-        return True
-
-    def _make(self, op: str, args: Sequence[int], *values: Value) -> int | None:
-        """A step that makes one tensor: its number, None where it was left out."""
-        target = self._new()
-        return target if self._try(Step(op, tuple(args), (target,), values)) else None
-
-    def _pick(self, fits: Callable[[Array], bool] = lambda array: True) -> int | None:
-        """A tensor; late ones are picked more often, as they have more behind them."""
-        if self.focus in self.arrays and fits(self.arrays[self.focus]) and self.tape.chance(70):
-            return self.focus
-        found = [number for number, array in self.arrays.items() if fits(array)]
-        if not found:
-            return None
-        late = self.tape.chance(50)
-        return found[-1 - self.tape.below(min(3, len(found)))] if late else self.tape.pick(found)
-
-    # Sources
-
-    def _place(self) -> int:
-        return self.tape.pick(range(self.places), [12, 3, 1][: self.places])
-
-    def _data(self) -> int | None:
-        shape = self.tape.pick(SHAPES)
-        dtype = self._dtype()
-        requires_grad = dtype in FLOATS and self.tape.chance(35)
-        return self._data_of(dtype, shape, self._place(), requires_grad)
-
-    def _dtype(self) -> str:
-        return self.tape.pick(DTYPES, _DTYPE_WEIGHTS)
-
-    def _data_of(
-        self, dtype: str, shape: tuple[int, ...], place: int, requires_grad: bool = False
-    ) -> int | None:
-        kind = self.tape.pick(("small", "equal", "limits", "order"), (6, 1, 2, 3))
-        elements = self._elements(kind, dtype, math.prod(shape))
-        return self._make("data", (), dtype, shape, elements, place, requires_grad)
-
-    def _elements(self, kind: str, dtype: str, count: int) -> tuple[Value, ...]:
-        if dtype == "bool":
-            return tuple(bool(self.tape.below(2)) for _ in range(count))
-        low, high = -4, 4
-        if dtype not in FLOATS:
-            info = np.iinfo(dtype)
-            low = max(low, int(info.min))
-            if kind == "limits":
-                ends = (int(info.min), int(info.max), int(info.max) - 1, int(info.min) + 1, 1)
-                return tuple(self.tape.pick(ends) for _ in range(count))
-        if kind == "equal":
-            return (self.tape.between(low, high),) * count
-        if kind == "order":
-            first = self.tape.between(0, 3)
-            return tuple(first + place for place in range(count))
-        scale = 0.5 if dtype in FLOATS and kind == "limits" else 1
-        return tuple(self.tape.between(low, high) * scale for _ in range(count))
-
-    def _source(self) -> None:
-        shape, place = self.tape.pick(SHAPES), self._place()
-        match self.tape.pick(("data", "full", "arange", "randint", "rand")):
-            case "data":
-                self._data()
-            case "full":
-                dtype = self.tape.pick(("int32", "float32"))
-                self._make("full", (), dtype, shape, self.tape.between(-2, 3), place)
-            case "arange":
-                self._make("arange", (), self.tape.between(-2, 3), self.tape.between(1, 8), place)
-            case "randint":
-                low = self.tape.between(-4, 2)
-                high = low + self.tape.between(1, 9)
-                self._make("randint", (), shape, low, high, place)
-            case "rand":
-                self._make("rand", (), shape, place)
 
     # Views
 
@@ -231,13 +112,6 @@ class _Generator:
             values = VIEW_VALUES["reshape"](self.tape, self.arrays[part])
             if values is not None:
                 self._make("reshape", (part,), *values)
-
-    def _bind(self, size: tuple[str, int, int]) -> int | None:
-        """A value at an end of the bounds, or between."""
-        _, low, high = size
-        value = self.tape.pick((high, low, self.tape.between(low, high)))
-        target = self._new()
-        return target if self._try(Step("bind", (), (target,), (*size, value))) else None
 
     # Arithmetic
 
@@ -503,78 +377,6 @@ class _Generator:
         if number not in self.kept and self.tape.chance(20):
             self._try(Step("drop", (number,)))
 
-    def _gradient(self) -> None:
-        """The gradients of a sum of floats, or of weighted ones, to what it is computed from."""
-        loss = self._pick(has_history)
-        if loss is None:
-            return
-        weights: list[int] = []
-        array = self.arrays[loss]
-        if self.tape.chance(60):
-            found = self._weights(array)
-            if found is None:
-                return
-            weights.append(found)
-        elif array.places.ndim:
-            total = self._make("sum", (loss,), tuple(range(array.places.ndim)), False)
-            if total is None:
-                return
-            loss = total
-        if self.tape.chance(50):
-            self._backward(loss, weights)
-        else:
-            self._targets(loss, weights)
-
-    def _weights(self, array: Array) -> int | None:
-        """What each element counts: of the same shape in the same place."""
-
-        def fits(other: Array) -> bool:
-            is_there = other.sizes == array.sizes and other.place == array.place
-            return is_there and other.dtype in (array.dtype, "int32")
-
-        found = self._pick(fits)
-        if found is None and not array.is_symbolic:
-            found = self._data_of(array.dtype, array.shape, array.place)
-        return found
-
-    def _targets(self, loss: int, weights: Sequence[int]) -> None:
-        """`gradient` to a few tensors on the way."""
-        behind = {id(record) for record in self.arrays[loss].record.history()}
-        targets = [
-            number
-            for number, array in self.arrays.items()
-            if id(array.record) in behind and array.is_known and array.record.is_certain
-        ]
-        chosen = [each for each in targets if self.tape.chance(60)][:3] or targets[:1]
-        if chosen:
-            made = tuple(self._new() for _ in chosen)
-            op = "gradient_weighted" if weights else "gradient"
-            self._try(Step(op, (loss, *weights, *chosen), made))
-
-    def _backward(self, loss: int, weights: Sequence[int]) -> None:
-        """`backward`, perhaps twice, and what it left in the leaves."""
-        is_function = self.scope.is_function
-        behind = {id(record) for record in self.arrays[loss].record.history()}
-        leaves = [
-            number
-            for number, array in self.arrays.items()
-            if id(array.record) in behind and array.record.is_leaf
-        ]
-        for number in leaves:
-            if is_function or self.tape.chance(20):
-                self._try(Step("zero_grad", (number,)))
-        for _ in range(self.tape.pick((1, 2, 3), (6, 2, 1))):
-            self._try(Step("backward", (loss, *weights)))
-        for number in leaves:
-            if self.tape.chance(80):
-                self._make("grad", (number,))
-            if self.tape.chance(10):
-                self._try(Step("zero_grad", (number,)))
-        if not is_function and self.tape.chance(10):
-            leaf = self._pick(lambda array: array.record.is_leaf)
-            if leaf is not None:
-                self._make("has_grad", (leaf,), self.arrays[leaf].place)
-
     # Functions
 
     def _function(self) -> None:
@@ -745,13 +547,6 @@ _WAY_WEIGHTS = {
 }
 _WAYS = tuple((name, _WAY_WEIGHTS[name], grow) for name, _, grow in _MAKERS if name in _WAY_WEIGHTS)
 _INSIDE = tuple(maker for maker in _MAKERS if maker[0] not in _OUTSIDE)
-# Steps that change what is there: they are undone where they are refused.
-_CHANGING = frozenset(
-    {
-        *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
-        *("call", "gradient", "gradient_weighted", "backward"),
-    }
-)
 
 
 def _without_needless_seed(steps: list[Step]) -> list[Step]:
