@@ -155,9 +155,13 @@ def of_all_kinds(
 def small_and_extreme(dtype: DType, count: int, seed: int, limit: int = 4) -> Array:
     """`samples.small_integers`, of which each third one is of a kind if the type is an integer.
 
-    For rows of integers that compute modulo 2^n; floats stay exact in every order.
+    For rows of integers that compute modulo 2^n; floats stay exact in every order, and every other
+    one of their zeros is negative.
     """
     small = samples.small_integers(dtype, count, seed, limit)
+    if dtype.is_float:
+        zeros = np.flatnonzero(small == 0)
+        small[zeros[::2]] = -0.0
     if not dtype.is_int:
         return small
     return np.where(np.arange(count) % 3 == 1, np.roll(of_all_kinds(dtype, count), seed), small)

@@ -466,8 +466,8 @@ def _in_place(case_id: str, device: DeviceUnderTest) -> Measurement:
     target = shaped(3, 1)
     old = load(0, I32, target)
     kernel = build.sink(store(0, build.add(old, found), target))
-    data = [np.array(x, np.int32) for x in ([1, 2, 3], [3, 0, -5], [10, 20, 30, 40])]
-    return run_exact(case_id, device, kernel, list(data), [np.array([41, 12, 3], np.int32)])
+    data = [np.array(x, np.int32) for x in ([1, 2, 3], [3, 0, -5], [10, 20, 30, 2**31 - 1])]
+    return run_exact(case_id, device, kernel, list(data), [np.array([-(2**31), 12, 3], np.int32)])
 
 
 def _checks(names: Sequence[str]) -> list[Check]:

@@ -18,10 +18,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
@@ -63,7 +63,7 @@ def _store_kernel(base: DType, value: UOp) -> UOp:
 
 
 def _data(base: DType, seed: int = 1) -> Array:
-    return samples.small_integers(base, COUNT, seed, 50).reshape(HEIGHT, COLUMNS)
+    return small_and_extreme(base, COUNT, seed, 50).reshape(HEIGHT, COLUMNS)
 
 
 def _wide(values: Array) -> Array:
@@ -134,8 +134,8 @@ def padded(base: DType) -> Subject:
 
 def products(base: DType) -> Subject:
     """Sums of products of the rows of two images."""
-    a = samples.small_integers(base, COUNT, 1, 3).reshape(HEIGHT, COLUMNS)
-    b = samples.small_integers(base, COUNT, 2, 3).reshape(HEIGHT, COLUMNS)
+    a = small_and_extreme(base, COUNT, 1, 3).reshape(HEIGHT, COLUMNS)
+    b = small_and_extreme(base, COUNT, 2, 3).reshape(HEIGHT, COLUMNS)
     sizes = (HEIGHT, HEIGHT, COLUMNS)
     rows = _read(1, base, left(*sizes))
     columns = _read(2, base, right(*sizes, is_transposed=True))

@@ -219,8 +219,12 @@ def scaled_max(dtype: DType) -> Subject:
 
 
 def product(dtype: DType) -> Subject:
-    """out[i] = prod_k x[i, k] of ones and twos: axes global 5, reduce 8."""
-    x = as_dtype(dtype, np.abs(sample_values(dtype, 5, 8)) % 2 + 1)
+    """out[i] = prod_k x[i, k]: axes global 5, reduce 8.
+
+    Of floats they are ones and twos, of integers odd, whose product keeps bits of all of them.
+    """
+    x = sample_values(dtype, 5, 8)
+    x = as_dtype(dtype, x | 1 if dtype.is_int else np.abs(x) % 2 + 1)
     return Subject(reduction(Ops.MUL, dtype, (5, 8), 1), [None, x], [as_dtype(dtype, x.prod(1))])
 
 

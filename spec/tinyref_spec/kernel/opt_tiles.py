@@ -26,6 +26,7 @@ from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.opts import keeps_value
@@ -59,8 +60,8 @@ Form = Callable[[MatrixTile], Subject]
 
 
 def _values(tile: MatrixTile, *shape: int, seed: int) -> Array:
-    generator = np.random.default_rng([seed, *shape])
-    return generator.integers(-2, 3, shape).astype(numpy_dtype(tile.dtype_in))
+    count = int(np.prod(shape))
+    return small_and_extreme(tile.dtype_in, count, seed, 2).reshape(shape)
 
 
 def _operands(

@@ -59,7 +59,8 @@ def keeps_value(
 ) -> Measurement:
     """Whether a kernel without data of its own gives what the AST evaluator gives.
 
-    The inputs are small positive integers: no zero, whose sign a maximum may choose.
+    The inputs are positive, and of each three integers one is near the largest: no zero, whose
+    sign a maximum may choose.
     """
     slots = slots_of(kernel)
     inputs = [
@@ -79,6 +80,8 @@ def keeps_value(
 
 def _positive(dtype: DType, size: int, seed: int) -> Array:
     drawn = np.abs(samples.small_integers(dtype, size, seed, 2)) + 1
+    if dtype.is_int:
+        drawn[1::3] = int(dtype.maximum) - drawn[1::3]
     return np.ascontiguousarray(drawn.astype(numpy_dtype(dtype)))
 
 

@@ -25,6 +25,7 @@ from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.data_kinds import of_all_kinds, small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.measure import refusal, run_exact
@@ -257,13 +258,14 @@ def _vector_swizzle(dtype: DType, lanes: int, case_id: str, device: DeviceUnderT
 
 
 def _vector_where(dtype: DType, lanes: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A comparison of vectors chooses lane by lane."""
+    """A comparison of vectors chooses lane by lane, among data of every kind."""
     out, x, y = (build.define_global(slot, dtype, lanes) for slot in range(3))
     first, second = (build.load(at(memory, 0), lanes=lanes) for memory in (x, y))
     chosen = build.where(build.less(first, second), second, first)
     subject = program(f"choose{lanes}", build.store(at(out, 0), chosen))
-    a, b = (samples.moderate(dtype, lanes, seed) for seed in (4, 5))
-    return run(case_id, device, subject, [None, a, b], np.maximum(a, b))
+    kinds = of_all_kinds(dtype, max(lanes, 8), "each", device.capabilities.keeps_subnormals)
+    a, b = kinds[:lanes], np.roll(kinds, 3)[:lanes].copy()
+    return run(case_id, device, subject, [None, a, b], np.where(a < b, b, a))
 
 
 def _vector_checks(dtype: DType, lanes: int) -> list[Check]:
@@ -337,7 +339,7 @@ def _tree_sum(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     total = build.load(at(shared, build.const(INT, 0)))
     steps += [first, build.store(at(out, row), total), close(first)]
     subject = program("tree", *steps, grid=(2, 1, 1), group=(size, 1, 1))
-    given = samples.small_integers(INT, 2 * size, 2, 1000)
+    given = small_and_extreme(INT, 2 * size, 2, 1000)
     expected = given.reshape(2, size).sum(1).astype(np.int32)
     return run(case_id, device, subject, [None, given], expected)
 

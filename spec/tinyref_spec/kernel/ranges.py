@@ -75,14 +75,14 @@ def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Sum of i * x[i]: a loop over the numbers."""
     numbers = iota(shaped(6))
     total = build.reduce(Ops.ADD, build.mul(load(1, dtypes.int32, (6,)), numbers), (0,))
-    data = np.array([9, 1, 0, -2, 5, 1], np.int32)
+    data = np.array([9, 1, 0, -2, 5, 2**31 - 1], np.int32)
     return run_exact(
         case_id,
         device,
         kernel_of(total, 1),
         [None, data],
-        # 1 + 0 - 6 + 20 + 5
-        [np.array([20], np.int32)],
+        # 1 + 0 - 6 + 20 + 5 * (2**31 - 1), which wraps
+        [np.array([10 - 2**31], np.int32)],
     )
 
 

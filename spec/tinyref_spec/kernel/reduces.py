@@ -57,7 +57,8 @@ def _kind_of(op: str, dtype: DType, shape: Shape, axes: Axes) -> DataKind | None
     number = SHAPES.index((shape, axes))
     if not number or int(np.prod(shape)) > MAX_EXACT:
         return None
-    kinds = (*kinds_of(dtype, op), None)
+    # First an ordinary one, so that every other line has the first kinds too.
+    kinds = (None, *kinds_of(dtype, op))
     return kinds[(number - 1) % len(kinds)]
 
 

@@ -1,0 +1,172 @@
+"""Rows of kernels that reduce, compare, select or cast what they load have data that show faults.
+
+Each row of the quick suite is asked for its kernels and data by a device that computes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.program import Program
+from tinyref_spec import catalogue, samples
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import (
+    DeviceUnderTest,
+    Inputs,
+    Optimised,
+    Runnable,
+    slots_of,
+)
+from tinyref_spec.kernel import reduces
+
+ASKED = frozenset({Ops.REDUCE, Ops.CMPLT, Ops.CMPNE, Ops.WHERE, Ops.CAST, Ops.MAX})
+# Rows that only compile.
+WITHOUT_DATA = ("kernel.simplified.", "kernel.cost.", "kernel.known_range.")
+# Rows that have other data for a reason.
+EXEMPT = {
+    "kernel.form.int32": "kernel.kinds.int32 is the same with such data: which one fails tells why",
+    "kernel.planned.form.int32": "as kernel.form.int32",
+    "kernel.gather.bool": "a bool has no other values",
+    "kernel.planned.gather.bool": "as kernel.gather.bool",
+    "kernel.opt.*.any": "a bool has no other values, and of equal ones a maximum shows nothing",
+    "kernel.program.barriers": "who of a group writes is asked, by a 1 among zeros",
+    "kernel.program.unused": "which of the parameters are read is asked",
+    "kernel.opt.padto*.sum_of_*": "small numbers that are not 0: a term that is left out shows",
+    "kernel.opt.tc.refuse.*": "floats that are positive, as the sign of a zero may be either",
+    "kernel.regression.*": "the data with which the fault was found",
+}
+
+
+class Noting(DeviceUnderTest):
+    """Computes nothing: notes what it is given, and gives zeros."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.noted: list[tuple[Runnable, Inputs]] = []
+
+    def run_ast(self, ast: UOp, inputs: Inputs, *rest: object) -> list[Array]:
+        return self._note(ast, inputs)
+
+    def run_program(self, program: Program, inputs: Inputs, *rest: object) -> list[Array]:
+        return self._note(program, inputs)
+
+    def run_optimised(self, kernel: Optimised, inputs: Inputs, *rest: object) -> list[Array]:
+        return self._note(kernel, inputs)
+
+    def forms(self, kernel: Runnable) -> tuple[str, ...]:
+        return ()
+
+    def source(self, kernel: Runnable) -> str:
+        return ""
+
+    def _note(self, kernel: Runnable, inputs: Inputs) -> list[Array]:
+        self.noted.append((kernel, inputs))
+        slots = [slot for slot in slots_of(kernel) if slot.is_written]
+        return [np.zeros(slot.size, numpy_dtype(slot.dtype)) for slot in slots]
+
+
+def is_asked(kernel: Runnable) -> bool:
+    """Whether it reduces, compares, selects or casts anything that it loads."""
+    if isinstance(kernel, Optimised):
+        kernel = kernel.ast
+    nodes = kernel.uops if isinstance(kernel, Program) else tuple(kernel.toposort())
+    loaded: set[UOp] = set()
+    for node in nodes:
+        if node.op is Ops.LOAD or not loaded.isdisjoint(node.src):
+            loaded.add(node)
+    return any(node.op in ASKED and node in loaded for node in nodes)
+
+
+def is_telling(dtype: DType, values: Array) -> bool:
+    """Whether the values of a buffer are of a kind that shows faults: see `data_kinds.KINDS`.
+
+    One number again and again, a negative zero, a NaN, a subnormal; an integer, or a large float
+    that others cancel, in whose sums the last bits count.
+    """
+    if values.size > 1 and bool((values == values[0]).all()):
+        return True
+    if dtype.is_bool:
+        return False
+    if dtype.is_int:
+        high = int(dtype.maximum) // 2
+        return any(abs(int(value)) >= high for value in (values.min(), values.max()))
+    wide = values.astype(np.float64)
+    is_special = np.isnan(wide) | (np.signbit(wide) & (wide == 0))
+    is_special |= (np.abs(wide) < 2.0 ** (1 - samples.bias(dtype))) & (wide != 0)
+    return bool(is_special.any() or (np.abs(wide) >= 2.0 ** (dtype.mantissa_bits - 6)).any())
+
+
+def rows_without(query: str) -> Mapping[str, set[str]]:
+    """The types of data of each row of which none is telling, though the row is asked for them."""
+    device = Noting("PYTHON")
+    types: dict[str, set[str]] = defaultdict(set)
+    telling: set[str] = set()
+    for case in catalogue.cases(Profile.QUICK, query):
+        if case.row.startswith(WITHOUT_DATA):
+            continue
+        device.noted.clear()
+        # Zeros are no result, of which a case may say anything.
+        with contextlib.suppress(Exception):
+            case.run(device)
+        for kernel, inputs in device.noted:
+            if not is_asked(kernel):
+                continue
+            for slot in slots_of(kernel):
+                given = inputs[slot.number]
+                if given is None or not np.size(given):
+                    continue
+                types[case.row].add(slot.dtype.name)
+                if is_telling(slot.dtype, np.asarray(given).reshape(-1)):
+                    telling.add(case.row)
+    return {row: found for row, found in types.items() if row not in telling}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        (dtypes.int32, [1, 2, -3], False),
+        (dtypes.int32, [1, 2**31 - 1], True),
+        (dtypes.int32, [5, 5], True),
+        (dtypes.uint8, [1, 126], False),
+        (dtypes.uint8, [1, 127], True),
+        (dtypes.float32, [0.0, 1.0, -2.5], False),
+        (dtypes.float32, [-0.0, 1.0], True),
+        (dtypes.float32, [1.0, float("nan")], True),
+        (dtypes.float32, [1.0, 2.0**-127], True),
+        (dtypes.float32, [2.0**17, 1.0], True),
+        (dtypes.bool, [True, False], False),
+    ],
+)
+def test_telling_data(dtype: DType, values: list[float], expected: bool) -> None:
+    assert is_telling(dtype, np.array(values, numpy_dtype(dtype))) is expected
+
+
+def test_a_row_without_such_data_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = "kernel.reduce.add.int32"
+    shapes = f"{row}.*_over_*"
+    assert rows_without(shapes) == {}
+    monkeypatch.setattr(reduces, "kinds_of", lambda *given: ())
+    assert rows_without(shapes) == {row: {"int32"}}
+
+
+@pytest.mark.long
+def test_rows_of_kernels_have_data_that_show_faults() -> None:
+    found = rows_without("kernel")
+    unexplained = {
+        row: sorted(types)
+        for row, types in found.items()
+        if not any(fnmatch.fnmatchcase(row, pattern) for pattern in EXEMPT)
+    }
+    assert unexplained == {}
+    needless = [pattern for pattern in EXEMPT if not fnmatch.filter(found, pattern)]
+    assert needless == []
