@@ -264,12 +264,38 @@ def _broadcast(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run_exact(case_id, device, kernel, [None, a, b], [expected])
 
 
+def _nested(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """The largest of some sums: what sums up starts anew in every step of the loop around it."""
+    sums = total(load(1, dtypes.int32, (3, 4, 5)), 2)
+    value = largest(build.add(sums, load(2, dtypes.int32, (3, 4, 1))), 1)
+    data = small_and_extreme(dtypes.int32, 60, 10, 100)
+    added = small_and_extreme(dtypes.int32, 12, 11, 100)
+    each = (data.reshape(3, 4, 5).sum(2) + added.reshape(3, 4)).astype(np.int32)
+    kernel = kernel_of(value, 3, 1, 1)
+    return run_exact(case_id, device, kernel, [None, data, added], [each.max(1)])
+
+
+def _in_turn(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A sum that needs a maximum of its own elements, which is used behind both loops again."""
+    x = load(1, dtypes.int32, (4, 6))
+    top = largest(x, 1)
+    kernel = kernel_of(build.add(total(build.mul(build.sub(x, top), x), 1), top), 4, 1)
+    data = small_and_extreme(dtypes.int32, 24, 12, 100)
+    rows = data.reshape(4, 6).astype(np.int64)
+    highest = rows.max(1, keepdims=True)
+    # Modulo 2^64 first, which changes nothing modulo 2^32.
+    expected = (((rows - highest) * rows).sum(1) + highest[:, 0]).astype(np.int32)
+    return run_exact(case_id, device, kernel, [None, data], [expected])
+
+
 FORMS = {
     "two_reduces": _two_reduces,
     "two_outputs": _two_outputs,
     "around": _around,
     "padded": _measure_padded_sum,
     "broadcast": _broadcast,
+    "nested": _nested,
+    "in_turn": _in_turn,
 }
 
 
@@ -299,7 +325,7 @@ def rows() -> Iterator[Row]:
             )
     yield make_row(
         "kernel.reduce.form.int32",
-        "Several reduces in one kernel, work around them, padded and broadcast inputs.",
+        "Several reduces in one kernel, nested too, work around them, padded and broadcast inputs.",
         ("isa.reduce", "kernel.accumulator"),
         Rung.LOOP,
         "REDUCE",
