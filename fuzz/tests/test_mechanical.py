@@ -94,6 +94,9 @@ def test_lanes_are_named():
 
 def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
     assert device_of("tinyref.renderers.llvm") == "CPU"
+    assert device_of("tinyref.renderers.llvm/LlvmFunction.store/off-by-one/2") == "CPU"
+    library = "tinyref_fuzz.judge.devices:Library"
+    assert device_of("tinyref.renderers.llvm/LlvmFunction.library/off-by-one/2") == library
     assert device_of("tinyref.renderers.llvm_gpu") == "GPU_EMU"
     assert device_of("tinyref.renderers.ptx.function") == "PTX"
     assert (

@@ -55,8 +55,8 @@ PROGRAM_EVERY = 2
 LANES = ("conformance", "fuzz", "room-tests", "tests")
 # The lane of those that live: it tells whether some program of a kernel differs.
 PROGRAMS = "programs"
-# The device that runs what a module makes: that of the longest beginning of its name. The
-# interpreter has every op, type, group and tile, and checks accesses and races.
+# The device that runs what a module or a function makes: that of the longest beginning of the name
+# of the edit. The interpreter has every op, type, group and tile, and checks accesses and races.
 _JUDGES = "tinyref_fuzz.judge.devices"
 _EMULATED = "tinyref.runtimes.emulated"
 DEVICES: Mapping[str, str] = {
@@ -71,6 +71,9 @@ DEVICES: Mapping[str, str] = {
     "tinyref.optimise.images": "GPU_EMU",
     "tinyref.renderers": "CLANG",
     "tinyref.renderers.llvm": "CPU",
+    # The processor's own elementary functions are made of other operations.
+    "tinyref.renderers.llvm/LlvmFunction.library": f"{_JUDGES}:Library",
+    "tinyref.renderers.llvm/LlvmFunction.call_library": f"{_JUDGES}:Library",
     "tinyref.renderers.llvm_gpu": "GPU_EMU",
     "tinyref.renderers.opencl": "OPENCL",
     "tinyref.renderers.wgsl": "WEBGPU",
@@ -83,15 +86,17 @@ DEVICES: Mapping[str, str] = {
 }
 
 
-def device_of(module: str) -> str:
-    """The device on which a fault of the module can show."""
-    names = [name for name in DEVICES if module == name or module.startswith(f"{name}.")]
+def device_of(place: str) -> str:
+    """The device on which a fault can show: of MODULE, or of MODULE/FUNCTION and what follows."""
+    names = [
+        name for name in DEVICES if place == name or place.startswith((f"{name}.", f"{name}/"))
+    ]
     return DEVICES[max(names, key=len)]
 
 
 def subject_of(mutant: MechanicalMutant, lane: str) -> Subject:
     """A mutant in a lane."""
-    device = "PYTHON" if lane.endswith("tests") else device_of(mutant.module)
+    device = "PYTHON" if lane.endswith("tests") else device_of(f"tinyref.{mutant.name}")
     name = mutant.name if lane == "fuzz" else f"{mutant.name}@{lane}"
     return Subject(
         *(name, mutant.operator, mutant.name, device, ()), lane=lane, program_every=PROGRAM_EVERY
