@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.uops import build
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
@@ -31,6 +32,8 @@ TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
 TILE_DEPTHS = (*TILE_SIDES, 32, 32, 32, 32, 32, 24, 48, 48, 64, 64, 64)
 # So many convolutions in 100 are transposed ones.
 RESIDUES = 25
+# So many choices by a count in 100 are in rows of which some are padding.
+IN_PADDING = 30
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
 # the last ones no tile takes.
 TILE_TYPES = {
@@ -206,6 +209,8 @@ def _place(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | 
 
 def choose_by_count(draw: Expressions) -> Value:
     """A sum over i of x[i] where i is a place that is loaded: one load at that place."""
+    if draw.tape.chance(IN_PADDING):
+        return _choose_in_padding(draw)
     kernel = draw.kernel
     outer = _outer(draw, 0, 2)
     size = max(1, kernel.extent())
@@ -215,18 +220,62 @@ def choose_by_count(draw: Expressions) -> Value:
     shape = kernel.shape((*outer, axis))
     place = _place(draw, kernel.shape(outer), most(there), dtype)
     numbers = build.iota(_along(shape, axis))
-    counter = build.cast(numbers, dtype)
     table = draw.load(shape, kernel.number())
     if place is None:
         return draw.reduce(table, (axis,))
-    here = Value(build.equal(counter, place.node), shape, 0, 1, 1)
+    here = build.equal(build.cast(numbers, dtype), place.node)
+    return _reduce_chosen(draw, here, table, axis)
+
+
+def _choose_in_padding(draw: Expressions) -> Value:
+    """The same where the count is padded: what is chosen is padded alike, or by fewer rows.
+
+    In a row of padding every number is 0, so that a place of 0 takes all that is not padded there.
+    """
+    kernel = draw.kernel
+    (row,) = kernel.add_axes([draw.tape.pick((4, 3, 5, 6))], outer=True)
+    (axis,) = kernel.add_axes([max(1, kernel.extent())], outer=False)
+    shape = kernel.shape((row, axis))
+    dtype = kernel.integer()
+    around = (1, 1) if most(shape[row]) > 2 else (0, 0)
+    others = ((1, 1), (1, 0), (0, 1), (0, 0)) if around[0] else ((0, 0),)
+    edges = draw.tape.pick(others, (3, 2, 2, 1)[: len(others)])
+    numbers = build.iota(_padded_rows(shape, row, around, (axis,)))
+    tracker = _padded_rows(shape, row, edges, (row,))
+    places = kernel.buffer(dtype, max(1, tracker.real_size()), (0, most(shape[axis])))
+    place = kernel.value_of_load(build.view(places, tracker), shape, True)
+    axes = draw.tape.pick(((axis,), (row, axis)))
+    table = kernel.load_through(_padded_rows(shape, row, edges, axes), kernel.number())
+    return _reduce_chosen(draw, build.equal(build.cast(numbers, dtype), place.node), table, axis)
+
+
+def _padded_rows(
+    shape: Shape, row: int, edges: tuple[int, int], axes: tuple[int, ...]
+) -> ShapeTracker:
+    """A view that varies along `axes`, with so many rows of nothing before and after the others."""
+    fewer = tuple(
+        most(size) - sum(edges) if axis == row else size for axis, size in enumerate(shape)
+    )
+    ones = tuple(size if axis in axes else 1 for axis, size in enumerate(fewer))
+    pads = tuple(edges if axis == row else (0, 0) for axis in range(len(shape)))
+    return shaped(ones).expand(fewer).pad(pads)
+
+
+def _reduce_chosen(draw: Expressions, here: UOp, table: Value, axis: int) -> Value:
+    """The reduce of `table` along the axis over where `here` holds; nothing counts elsewhere."""
+    kernel = draw.kernel
     op, idle = _idle(draw, table.dtype)
     zero = build.const(table.dtype, float(idle) if table.dtype.is_float else idle)
-    chosen = choose(draw, here, table, Value(zero, shape, idle, idle, abs(idle)))
+    chosen = choose(
+        draw,
+        Value(here, table.shape, 0, 1, 1),
+        table,
+        Value(zero, table.shape, idle, idle, abs(idle)),
+    )
     # One term alone is not idle, so that even long sums of floats are as large as it.
     node = build.reduce(op, (chosen or table).node, (axis,))
     kernel.reduces += 1
-    over = kernel.shape(outer)
+    over = tuple(1 if each == axis else size for each, size in enumerate(table.shape))
     if kernel.mode is Mode.EDGE and table.dtype.is_float:
         return Value(node, over, table.low, table.high, table.bound, True)
     low, high = min(idle, table.low), max(idle, table.high)

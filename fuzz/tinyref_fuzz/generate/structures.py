@@ -44,7 +44,7 @@ def loop_nest(draw: Expressions) -> Value:
         _empty,
         _reduce_of_copies,
     )
-    weights = (6, 5, 5, 3, 1, 20 if kernel.packs else 2)
+    weights = (6, 5, 5, 3, 3, 20 if kernel.packs else 2)
     return draw.tape.pick(structures, weights)(draw, outer)
 
 
@@ -202,11 +202,16 @@ def _reduce_of_copies(draw: Expressions, outer: tuple[int, ...]) -> Value:
 
 
 def _empty(draw: Expressions, outer: tuple[int, ...]) -> Value:
-    """The reduce of nothing at all, perhaps as a term of another one."""
+    """The reduce of nothing at all, perhaps as a term of another one, or beside it."""
     inner = draw.kernel.add_axes([0], outer=False)
-    if draw.tape.below(3) == 0:
+    structure = draw.tape.below(4)
+    if structure == 0:
         return draw.reduce(_load(draw, draw.kernel.shape((*outer, *inner))), inner)
     over = _axes(draw, 1, INNER, outer=False)
+    if structure == 3:
+        beside = draw.reduce(_term(draw, outer, over), over)
+        nothing = draw.reduce(_load(draw, draw.kernel.shape((*outer, *inner))), inner)
+        return draw.join(beside, convert(draw, nothing, beside.dtype) or beside)
     x = draw.reduce(_load(draw, draw.kernel.shape((*over, *inner))), inner)
     if draw.tape.below(3):
         x = draw.join(x, draw.kernel.load(draw.kernel.shape(outer), x.dtype))
