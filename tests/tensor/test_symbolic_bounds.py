@@ -149,6 +149,18 @@ def test_assignments_at_symbolic_places(device):
         x[:, v.bind(7) : v.bind(7) + 2] = 1.0
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_movements_and_writes_of_a_part_that_most_values_leave(device):
+    v = Variable("v", 1, 9)
+    x = tensor(np.array([1, 2, 3, 4], np.int16), device)
+    part = x[v.bind(2) - 1 :]
+    assert (part * part.flip(0)).numpy().tolist() == [8, 9, 8]
+    part += x[v.bind(2) - 1 :]
+    assert x.numpy().tolist() == [1, 4, 6, 8]
+    with pytest.raises(UserError, match=r"v is 6: accepted is v from 1 to 5"):
+        x[v.bind(6) - 1 :].flip(0)
+
+
 def test_an_element_outside_is_an_index_error():
     v = Variable("v", 0, 10)
     with pytest.raises(IndexError, match=r"index: v=8 in axis 1 .*v is 8: accepted is v"):

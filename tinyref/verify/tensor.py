@@ -7,7 +7,7 @@ import itertools
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.constraints import constraints_of, is_certain, require
 from tinyref.algebra.shape import device_of, shape_of
-from tinyref.algebra.symbolic import describe_shape
+from tinyref.algebra.symbolic import describe_shape, lift, lowest
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
@@ -65,7 +65,8 @@ def movement_is_possible(node: UOp, graph: Graph, _: int) -> Finding:
     """A movement fits the shape that it moves."""
     shape = shape_of(node.src[0])
     try:
-        if not is_certain(node):
+        # A size that some values would make negative is what the source asks of them.
+        if not is_certain(node) or any(lowest(lift(size)) < 0 for size in shape):
             require(constraints_of(node))
             return None
         apply_movement(ShapeTracker.from_shape(shape), node.op, node.arg)
