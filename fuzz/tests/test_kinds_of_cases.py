@@ -1,4 +1,7 @@
-"""Kinds of cases that survivors of mutants asked for: rows have each, and a fault that they find.
+"""Kinds of cases that survivors of mutants asked for: each is there, and a fault that it finds.
+
+Rows have them, and the fuzzer's kernels or programs where those come to such a case: that some
+work-items alone add to an accumulator, only programs written by hand ask.
 
 Devices that have such faults, for what is asked of a device alone, are in the tests of conformance:
 launches over an input that is still read, and sums of negative zeros.
@@ -6,12 +9,21 @@ launches over an input that is still read, and sums of negative zeros.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from mutated import mutated
 
+from tinyref_fuzz.campaign.cases import tape_seed
+from tinyref_fuzz.campaign.programs import program_at
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import FORMS, Policy, policy_named
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.judge.judge import Judge, verdict_of
 from tinyref_fuzz.mutants import programs
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.mutants.mutant import Mutant
+from tinyref_fuzz.programs.judge import ProgramJudge
 from tinyref_spec.case import Profile
 from tinyref_spec.catalogue import cases
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -34,8 +46,46 @@ NARROWED = Mutant(
     resembles="of two bounds of a variable the upper one is taken too low",
     stages=("schedule",),
 )
+HIDDEN = Mutant(
+    name="hidden-in-another-row",
+    kind="a choice in padding",
+    module="tinyref.optimise.fold_ranges",
+    old=" or view.mask[axis] != (begin, end):",
+    new=" or False:",
+    resembles="what one view pads was taken to be padded by all of them",
+    stages=("normal",),
+)
+ACCUMULATED = Mutant(
+    name="scalars-accumulated-as-vectors",
+    kind="accumulation",
+    module="tinyref.interpret.translate",
+    old="np.where(mask[..., None] if is_vector else mask, new, old)",
+    new="np.where(mask[..., None], new, old)",
+    resembles="an accumulator that some work-items change has lanes of others",
+    stages=("interpret",),
+)
+EMPTY = Mutant(
+    name="empty-reduce-has-an-axis",
+    kind="a reduce of nothing",
+    module="tinyref.optimise.normal_form",
+    old="and 0 in reduced_sizes(node)",
+    new="and -1 in reduced_sizes(node)",
+    resembles="a reduce of nothing gives its size to the axes of the others",
+    stages=("normal",),
+)
+CROWDED = Mutant(
+    name="gap-begins-where-the-piece-before-does",
+    kind="memory",
+    module="tinyref.schedule.memory",
+    old="gap_starts = np.concatenate(([0], ends[:-1]))",
+    new="gap_starts = np.concatenate(([0], starts[:-1]))",
+    resembles="of several results that are kept at once two share memory",
+    stages=("memory plan",),
+)
+LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
-FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED)}
+FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED, HIDDEN)}
+FAULTS |= {mutant.name: mutant for mutant in (ACCUMULATED, EMPTY, CROWDED)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
@@ -47,12 +97,31 @@ KINDS = [
     ("a choice in padding", "kernel.gather.int32.padded*", "numbers-ignore-mask"),
     ("a reshape by the bound number", "system.symbolic.*.reshaped", RESHAPED.name),
     ("two bounds of one variable", "system.symbolic.*.narrowed", NARROWED.name),
+    ("rows of a choice padded otherwise", "kernel.gather.int32.padded*", HIDDEN.name),
+    ("an accumulator of some items", "kernel.program.barriers.uniform*", ACCUMULATED.name),
+    ("a reduce of nothing beside others", "kernel.opt.unroll.beside_nothing", EMPTY.name),
+    ("loops around a node", "kernel.reduce.form", "accumulator-not-reset"),
+    ("a call of the library for each lane", "isa.vector.unary.exp2.float32", LIBRARY),
 ]
+FORMS_OF_KERNELS = [
+    ("rows of a choice padded otherwise", "choose", HIDDEN.name),
+    ("loops around a node", "looped", "accumulator-not-reset"),
+    ("a call of the library for each lane", "softmax", LIBRARY),
+]
+# And a seed whose programs show it soon.
+OF_PROGRAMS = [
+    ("a reshape by the bound number", 18, RESHAPED.name),
+    ("two bounds of one variable", 18, NARROWED.name),
+    ("several temporaries at once", 18, CROWDED.name),
+]
+# The fault of the library is one of a device that calls it.
+DEVICE = {LIBRARY: FAULTS[LIBRARY].device}
+MOST_CASES, MOST_PROGRAMS = 100, 60
 
 
-def failing(query: str) -> list[str]:
+def failing(query: str, name: str = "PYTHON") -> list[str]:
     """The cases that do not pass, errors too, on a device that has kept no kernels."""
-    device = DeviceUnderTest("PYTHON")
+    device = DeviceUnderTest(name)
     found = cases(Profile.QUICK, query)
     assert found, f"no case is of {query}"
     failed = []
@@ -68,7 +137,48 @@ def failing(query: str) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "query", "fault"), KINDS, ids=[kind for kind, _, _ in KINDS])
 def test_rows_have_the_kind_and_find_its_fault(kind: str, query: str, fault: str) -> None:
-    assert failing(query) == []
+    device = DEVICE.get(fault, "PYTHON")
+    assert failing(query, device) == []
     with mutated(FAULTS[fault]):
-        assert failing(query) != []
-    assert failing(query) == []
+        assert failing(query, device) != []
+    assert failing(query, device) == []
+
+
+def is_found(judge: Judge, policy: Policy, number: int) -> bool:
+    """Whether case `number` of the policy shows a fault."""
+    case = generate(Tape(seed=tape_seed(1, number)), judge.capabilities, policy)
+    return not verdict_of(judge, case).agrees
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "form", "fault"), FORMS_OF_KERNELS, ids=[kind for kind, _, _ in FORMS_OF_KERNELS]
+)
+def test_kernels_of_the_fuzzer_have_the_kind_and_find_its_fault(
+    kind: str, form: str, fault: str
+) -> None:
+    judge = Judge(DEVICE.get(fault, "PYTHON"))
+    only = {each: float(each == form) for each in FORMS}
+    policy = replace(policy_named("mixed"), forms=only)
+    with mutated(FAULTS[fault]):
+        found = next((each for each in range(MOST_CASES) if is_found(judge, policy, each)), None)
+    assert found is not None
+    assert not is_found(judge, policy, found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "seed", "fault"), OF_PROGRAMS, ids=[kind for kind, _, _ in OF_PROGRAMS]
+)
+def test_programs_of_the_fuzzer_have_the_kind_and_find_its_fault(
+    kind: str, seed: int, fault: str
+) -> None:
+    judge = ProgramJudge("PYTHON")
+
+    def is_found(number: int) -> bool:
+        return not judge.verdict(program_at(judge, seed, number)).agrees
+
+    with mutated(FAULTS[fault]):
+        found = next(filter(is_found, range(MOST_PROGRAMS)), None)
+    assert found is not None
+    assert not is_found(found)

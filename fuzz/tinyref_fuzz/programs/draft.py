@@ -142,9 +142,11 @@ class Draft:
             case "rand":
                 self._make("rand", (), shape, place)
 
-    def _bind(self, size: tuple[str, int, int]) -> int | None:
-        """A value at an end of the bounds, or between."""
+    def _bind(self, size: tuple[str, int, int], most: int | None = None) -> int | None:
+        """A value at an end of the bounds, or between; from 1 to `most` if that is named."""
         _, low, high = size
+        if most is not None:
+            low, high = max(low, 1), min(high, most)
         value = self.tape.pick((high, low, self.tape.between(low, high)))
         target = self._new()
         return target if self._try(Step("bind", (), (target,), (*size, value))) else None

@@ -6,10 +6,30 @@ import numpy as np
 
 from tinyref_fuzz.programs.oracle import Array
 
+# How names of variables begin whose bounds are wider than what they cut.
+WIDE = "w"
+
 
 def may_cut(size: int | str) -> bool:
     """Whether a bound size may cut off a part of an axis: it is fixed, and there are several."""
     return isinstance(size, int) and size > 1
+
+
+def is_cut_widely(array: Array) -> bool:
+    """Whether it has a size whose variable has wider bounds than what it cut.
+
+    A further axis that is cut then is refused, as the number of elements might be negative.
+    """
+    return any(isinstance(size, str) and WIDE in size for size in array.sizes)
+
+
+def axes_of_at_least(least: int, array: Array) -> list[int]:
+    """The axes of fixed size off which so many elements may be cut."""
+    return [
+        axis
+        for axis, size in enumerate(array.sizes)
+        if isinstance(size, int) and size >= max(2, least)
+    ]
 
 
 def is_alike(array: Array, other: Array) -> bool:

@@ -12,9 +12,12 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arithmetic import key_of
 from tinyref_fuzz.programs.draft import FLOATS, SHAPES
 from tinyref_fuzz.programs.fitting import (
+    WIDE,
     are_operands,
+    axes_of_at_least,
     fits_into,
     has_history,
+    is_cut_widely,
     is_index_of,
     may_be_argument,
     may_be_written,
@@ -94,24 +97,47 @@ class _Generator(Gradients):
         return None if values is None else self._make(kind, (number,), *values)
 
     def _symbolic(self) -> None:
-        """A part that a bound size cuts off."""
-        number = self._pick(lambda array: any(may_cut(size) for size in array.sizes))
+        """A part that a bound size cuts off, and perhaps another one that the same size does."""
+        number = self._pick(
+            lambda array: not is_cut_widely(array) and any(may_cut(size) for size in array.sizes)
+        )
         if number is None:
             return
         array = self.arrays[number]
         axis = self.tape.pick([a for a, size in enumerate(array.sizes) if may_cut(size)])
         self.variables += 1
-        size = (f"n{self.variables}", 1, array.shape[axis])
-        bound = self._bind(size)
+        most = array.shape[axis]
+        # Bounds that only the uses narrow: each asks for a number that there is.
+        low, high = self.tape.pick((1, 0), (3, 1)), most + self.tape.pick((0, 2), (3, 1))
+        is_wide = not array.is_symbolic and (low, high) != (1, most)
+        size = (
+            (f"{WIDE}{self.variables}", low, high) if is_wide else (f"n{self.variables}", 1, most)
+        )
+        bound = self._bind(size, most)
         if bound is None:
             return
-        form = self.tape.pick(("head", "tail", "window"))
-        part = self._make("part", (number, bound), axis, form)
+        part = self._part(number, axis, bound)
+        if self.tape.chance(40):
+            self._part_again(bound)
         if part is not None and self.tape.chance(40):
             # A shape that is right for the number that is bound now.
             values = VIEW_VALUES["reshape"](self.tape, self.arrays[part])
             if values is not None:
                 self._make("reshape", (part,), *values)
+
+    def _part_again(self, bound: int) -> None:
+        """A part of a tensor that the same size cuts off, which is no larger."""
+        size = self.scope.environment.sizes[bound][1]
+        number = self._pick(
+            lambda array: not array.is_symbolic and bool(axes_of_at_least(size, array))
+        )
+        if number is not None:
+            axes = axes_of_at_least(size, self.arrays[number])
+            self._part(number, self.tape.pick(axes), bound)
+
+    def _part(self, number: int, axis: int, bound: int) -> int | None:
+        form = self.tape.pick(("head", "tail", "window"))
+        return self._make("part", (number, bound), axis, form)
 
     # Arithmetic
 
@@ -450,8 +476,7 @@ class _Generator(Gradients):
             array.has_open_grad = True
         self.scope = Scope(inside, is_function=True, writable=writable)
         if size is not None:
-            form = self.tape.pick(("head", "tail", "window"))
-            self._make("part", (parameters[0], parameters[-1]), 0, form)
+            self._part(parameters[0], 0, parameters[-1])
         for _ in range(self.tape.between(1, MAX_BODY)):
             self._grow(_INSIDE)
         if self.tape.chance(40):
