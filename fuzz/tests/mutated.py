@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 
+from tinyref.algebra.rewrite import Rule
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref_fuzz.judge.caches import forget
 from tinyref_fuzz.mutants.mutant import Mutant
@@ -80,6 +81,7 @@ def function_named(module: ModuleType, name: str) -> FunctionType:
     for part in name.split("."):
         found = inspect.getattr_static(found, part)
     found = getattr(found, "__func__", found)
+    found = found.function if isinstance(found, Rule) else found
     unwrapped = inspect.unwrap(found)  # type: ignore[arg-type]
     assert isinstance(unwrapped, FunctionType), f"{name} is no function"
     return unwrapped

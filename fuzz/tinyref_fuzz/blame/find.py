@@ -37,7 +37,9 @@ from tinyref_fuzz.blame.stages import (
     graph_problem,
 )
 from tinyref_fuzz.generate.candidates import THREADS
+from tinyref_fuzz.generate.equivalent.laws import rule_of
 from tinyref_fuzz.judge.caches import forget
+from tinyref_fuzz.judge.cost import growth
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.limits import limit_problem
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
@@ -97,6 +99,8 @@ class _Search:
             return Blame("device", "", self.verdict.detail)
         if self.verdict.detail.startswith("evaluator:"):
             return Blame("evaluate", "", self.verdict.detail)
+        if self.verdict.symptom is Symptom.COST:
+            return self._of_cost()
         if self.verdict.symptom is Symptom.LIMIT:
             found = self._of_limit()
             if found is not None:
@@ -189,6 +193,13 @@ class _Search:
             if problem:
                 return Blame("optimise", _op_of_limit(problem, opts[:count]).value, problem)
         return None
+
+    def _of_cost(self) -> Blame:
+        """The rule that is lost, as far as the step after which the kernel is larger names one."""
+        case = self.case
+        larger = growth(case.equivalent, self.capabilities) if case.equivalent else None
+        label = larger.label if larger else ""
+        return Blame("simplify", rule_of(label) or label, self.verdict.detail)
 
     # Which stage
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tinyref.device import Capabilities
-from tinyref_fuzz.generate.equivalent import equivalents
+from tinyref_fuzz.generate.equivalent import equivalents, with_laws
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
 from tinyref_fuzz.generate.iterations import is_moderate
@@ -27,6 +27,8 @@ from tinyref_spec.kernel_case import Case, Equivalent, Mode
 MAX_STEPS = 4
 # On a device with images so many of 100 equivalent kernels get one, if it fits.
 IMAGES = 25
+# Of 100 kernels without an equivalent one so many get laws of rules, and how many at most.
+LAWS, MAX_LAWS = 20, 6
 # Most expressions that rules match, in one kernel.
 MAX_INSTANCES = 3
 # So many kernels are tried before one of at most so many positions is taken.
@@ -48,6 +50,10 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     case = replace(case, equivalent=equivalent, opts=lists)
     if lists and tape.chance(policy.mutated):
         case = mutate_case(case, tape, capabilities, policy)
+    if case.equivalent is None and policy.equivalent and tape.chance(LAWS):
+        supported = capabilities.dtypes | capabilities.emulated
+        laws = with_laws(case.ast, tape, tape.between(1, MAX_LAWS), supported)
+        case = replace(case, equivalent=laws if laws.trail else None)
     return replace(case, choices=tuple(tape.choices))
 
 

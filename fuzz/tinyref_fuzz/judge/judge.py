@@ -30,6 +30,7 @@ from tinyref.runtimes.python import TextBackend
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_fuzz.generate.candidates import THREADS
+from tinyref_fuzz.judge.cost import growth, of_laws, simplified
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
 from tinyref_fuzz.judge.oracles import STRICT, Arithmetic, Oracle, oracle_for
@@ -589,8 +590,10 @@ class _Trial:
     # Kernels that compute the same
 
     def _equivalent(self, equivalent: Equivalent) -> None:
-        """The evaluator and the device give the same for the equivalent kernel."""
+        """The evaluator and the device give the same for the equivalent kernel, at no more cost."""
         if declared_lack(equivalent.ast, self.judge.capabilities):
+            return
+        if of_laws(equivalent) and self._is_simplified_alike(equivalent):
             return
         for where, run in (("evaluator", self._evaluate), ("device", self._run_optimised)):
             problem = self._problem_of(run, equivalent.ast)
@@ -599,6 +602,23 @@ class _Trial:
                 blamed = self._first_wrong_step(equivalent, run)
                 detail = f"{where}, wrong after {blamed} in {steps}: {problem.detail}"
                 raise DisagreementError(Pair.EQUIVALENT, problem.symptom, detail)
+        self._check_cost(equivalent)
+
+    def _is_simplified_alike(self, equivalent: Equivalent) -> bool:
+        """Whether the compiler makes the same of both kernels, so that there is nothing to run."""
+        with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
+            origin, ast = (
+                simplified(each, self.judge.capabilities)
+                for each in (equivalent.origin, equivalent.ast)
+            )
+            return origin is ast
+        raise AssertionError("unreachable")
+
+    def _check_cost(self, equivalent: Equivalent) -> None:
+        with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
+            larger = growth(equivalent, self.judge.capabilities)
+        if larger is not None:
+            raise DisagreementError(Pair.EQUIVALENT, Symptom.COST, f"compiler, {larger}")
 
     def _problem_of(self, run: Callable[[UOp], Owed], ast: UOp) -> TroubleError | None:
         try:

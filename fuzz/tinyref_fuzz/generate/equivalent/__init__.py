@@ -12,6 +12,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ViewArg
 from tinyref_fuzz.generate.equivalent import arithmetic, axes, casts, images, loads, logic, reduces
+from tinyref_fuzz.generate.equivalent.laws import law_named, law_transformations
 from tinyref_fuzz.generate.equivalent.transformation import (
     TRANSFORMATIONS,
     Domain,
@@ -69,6 +70,26 @@ def equivalents(
     return Equivalent(ast, tuple(trail))
 
 
+def with_laws(
+    ast: UOp, tape: Tape, steps: int, supported: frozenset[DType] | None = None
+) -> Equivalent:
+    """The kernel `ast` after up to `steps` laws of rules, of which nothing is left when compiled.
+
+    `supported` as of `equivalents`.
+    """
+    rules = law_transformations()
+    names = sorted(rules)
+    trail: list[tuple[str, UOp]] = []
+    current = ast
+    for _ in range(steps):
+        name = tape.pick(rules[tape.pick(names)]).name
+        new = transform(current, name, tape, supported)
+        if new is not None:
+            trail.append((name, new))
+            current = new
+    return Equivalent(ast, tuple(trail))
+
+
 def transform(
     ast: UOp,
     name: str,
@@ -78,11 +99,12 @@ def transform(
     capabilities: Capabilities | None = None,
 ) -> UOp | None:
     """The kernel `ast` after the transformation `name`, or None where that fits nowhere."""
-    if TRANSFORMATIONS[name].family in MOVING and _has_computed_positions(ast):
+    found = law_named(name) or TRANSFORMATIONS[name]
+    if found.family in MOVING and _has_computed_positions(ast):
         return None
     allowed = frozenset(dtypes.all) if supported is None else supported
     draw = Draw(tape, allowed, written_slots(ast), exact_floats, capabilities)
-    new = TRANSFORMATIONS[name].rewrite(ast, draw)
+    new = found.rewrite(ast, draw)
     return None if new is ast else new
 
 

@@ -118,7 +118,7 @@ def of_node(name: str, domain: Domain, *ops: Ops) -> Callable[[Rewrite], Rewrite
 
     def declare(rewrite: Rewrite) -> Rewrite:
         def in_kernel(sink: UOp, draw: Draw) -> UOp | None:
-            return _rewrite_one(
+            return rewrite_one(
                 sink, [node for node in sink.toposort() if fits(node, draw)], draw, rewrite
             )
 
@@ -142,7 +142,7 @@ def _equation(rewrite: Rewrite) -> str:
     return (rewrite.__doc__ or "").split("\n")[0].removesuffix(".")
 
 
-def _rewrite_one(sink: UOp, sites: list[UOp], draw: Draw, rewrite: Rewrite) -> UOp | None:
+def rewrite_one(sink: UOp, sites: list[UOp], draw: Draw, rewrite: Rewrite) -> UOp | None:
     """The kernel with one of `sites` rewritten: the first that fits from a drawn place on."""
     if not sites:
         return None

@@ -1,0 +1,198 @@
+"""Lost simplifications: laws of which nothing is left, kernels that became no larger, and mutants.
+
+A mutant here loses a rule, or what rules know, and changes no value.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mutated import mutated
+
+from tinyref.device import Device
+from tinyref.dtype import DType, dtypes
+from tinyref.interpret.evaluate import evaluate
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.blame.find import find_blame
+from tinyref_fuzz.generate.equivalent import TRANSFORMATIONS, equivalents, transform, with_laws
+from tinyref_fuzz.generate.equivalent.laws import law_named, law_transformations, rule_of
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.policies import POLICIES
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.judge.cost import NORMALISED, growth, simplified
+from tinyref_fuzz.judge.judge import judge
+from tinyref_fuzz.mutants.mechanical import mechanical_mutant
+from tinyref_fuzz.reduce import node_count, reduce_case
+from tinyref_spec.kernel_case import Case, Equivalent, Pair, Symptom, Verdict
+from tinyref_spec.kernels.notation import kernel_of, load
+
+PYTHON = Device["PYTHON"].capabilities
+RULES = sorted(law_transformations())
+SIZE = 6
+SEEDS = 12
+
+
+def kernel() -> Case:
+    """Many values of one shape, so that every law has as many as it needs."""
+    numbers = [load(slot, dtypes.int32, (SIZE,)) for slot in range(1, 8)]
+    flags = [load(slot, dtypes.bool, (SIZE,)) for slot in range(8, 12)]
+    total, holds = numbers[0], flags[0]
+    for each in numbers[1:]:
+        total = build.binary(Ops.XOR, total, each)
+    for each in flags[1:]:
+        holds = build.either(holds, each)
+    draws = np.random.default_rng(3)
+    contents = [np.zeros(SIZE, np.int32)]
+    contents += [draws.integers(-(2**31), 2**31, SIZE).astype(np.int32) for _ in numbers]
+    contents += [draws.integers(0, 2, SIZE).astype(bool) for _ in flags]
+    return Case(kernel_of(build.where(holds, total, numbers[0]), SIZE), tuple(contents))
+
+
+KERNEL = kernel()
+TYPES = frozenset(dtypes.all)
+
+
+def with_law(name: str, seed: int = 0, types: frozenset[DType] = TYPES) -> Equivalent | None:
+    new = transform(KERNEL.ast, name, Tape(seed=seed), types)
+    return None if new is None else Equivalent(KERNEL.ast, ((name, new),))
+
+
+def value(ast: UOp) -> np.ndarray:
+    return evaluate(ast, dict(enumerate(KERNEL.buffers)))[0]
+
+
+# --- nothing is left of a law -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_nothing_is_left_of_a_law_but_its_value(rule):
+    found = 0
+    several = law_transformations()[rule]
+    for each in several[:: max(1, len(several) // 3)]:
+        for seed in range(SEEDS):
+            made = with_law(each.name, seed)
+            if made is None:
+                continue
+            found += 1
+            assert made.ast is not KERNEL.ast
+            assert simplified(made.ast, PYTHON) is simplified(KERNEL.ast, PYTHON), (each, seed)
+            np.testing.assert_array_equal(value(made.ast), value(KERNEL.ast))
+    assert found, "no instance"
+
+
+def test_most_rules_on_values_have_a_law():
+    assert len(RULES) > 70
+    assert {"int-add-zero", "bool-absorb-and", "lt-factor-sum", "where-bool"} <= set(RULES)
+    # Of index alone, of vectors, of memory, and whose sides are two expressions.
+    assert not {"shift-left-index", "gep-all", "load-gate-true", "int-mulacc"} & set(RULES)
+
+
+def test_a_law_is_named_by_its_rule():
+    assert rule_of("law int-add-zero.0") == "int-add-zero"
+    assert rule_of("commute") == ""
+    assert law_named("law int-add-zero.0").name == "law int-add-zero.0"
+    assert law_named("commute") is None
+    assert law_named("law int-add-zero.99") is None
+
+
+def test_laws_keep_to_the_types_of_the_device():
+    only = frozenset({dtypes.int32, dtypes.bool})
+    names = [each.name for rule in RULES[::9] for each in law_transformations()[rule][:3]]
+    made = [with_law(name, types=only) for name in names]
+    used = {node.dtype for each in made if each for node in each.ast.toposort()}
+    assert {dtype for dtype in used if dtype in TYPES} <= only
+    assert sum(each is not None for each in made) > len(names) // 3
+
+
+@pytest.mark.long
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("first", range(0, 300, 10))
+def test_kernels_of_a_healthy_compiler_grow_by_nothing(first):
+    for seed in range(first, first + 10):
+        case = generate(Tape(seed=seed), PYTHON, POLICIES["even"])
+        laws = with_laws(case.ast, Tape(seed=seed), 6, PYTHON.dtypes)
+        assert growth(laws, PYTHON) is None, seed
+        if case.mode.name == "EXACT":
+            other = equivalents(case.ast, Tape(seed=seed), 3, PYTHON.dtypes)
+            assert growth(other, PYTHON) is None, (seed, other.labels)
+
+
+def test_generated_kernels_have_laws():
+    cases = [generate(Tape(seed=seed), PYTHON) for seed in range(60)]
+    laws = [each.equivalent for each in cases if each.equivalent is not None]
+    assert 3 <= sum(bool(rule_of(each.labels[0])) for each in laws) <= 20
+
+
+# --- what counts --------------------------------------------------------------------------------
+
+
+def test_transformations_that_keep_the_size_are_known():
+    assert set(TRANSFORMATIONS) > NORMALISED
+
+
+def larger(ast: UOp) -> UOp:
+    """The kernel with a quotient on top, which nothing takes away."""
+    view, stored = ast.src[0].src
+    return build.sink(build.store(view, build.idiv(stored, 7)))
+
+
+def test_the_step_after_which_a_kernel_is_larger_is_named():
+    once = larger(KERNEL.ast)
+    found = growth(Equivalent(KERNEL.ast, (("commute", KERNEL.ast), ("not-twice", once))), PYTHON)
+    assert found is not None
+    assert str(found) == "larger after not-twice: 44 operations instead of 36"
+
+
+def test_steps_that_may_make_a_kernel_larger_end_the_comparison():
+    once = larger(KERNEL.ast)
+    assert growth(Equivalent(KERNEL.ast, (("distribute", once), ("commute", once))), PYTHON) is None
+    assert growth(Equivalent(KERNEL.ast, ()), PYTHON) is None
+
+
+def test_the_judge_says_what_a_kernel_costs():
+    case = Case(KERNEL.ast, KERNEL.buffers, equivalent=with_law("law int-mul-one.0"))
+    assert judge(case, "PYTHON").agrees
+
+
+# --- mutants ------------------------------------------------------------------------------------
+
+LOST = [
+    ("algebra.rules.boolean/_absorbs/domain/3", "law bool-absorb-and.0"),
+    ("algebra.rules.select/where_bool/condition/1", "law where-bool.0"),
+    ("algebra.rules.comparison/lt_factor_sum/comparison/3", "law lt-factor-sum.0"),
+    ("algebra.rules.integer/mul_regroup/domain/0", "law int-mul-regroup.0"),
+]
+
+
+def judged_with(mutant: str, equivalents_of: list[Equivalent | None]) -> tuple[Case, Verdict]:
+    for each in equivalents_of:
+        if each is not None:
+            case = Case(KERNEL.ast, KERNEL.buffers, equivalent=each)
+            verdict = judge(case, "PYTHON", thorough=False)
+            if not verdict.agrees:
+                return case, verdict
+    raise AssertionError(f"{mutant} lives")
+
+
+@pytest.mark.parametrize(("name", "law"), LOST)
+def test_a_lost_rule_is_found_and_blamed(name, law):
+    made = [with_law(law, seed) for seed in range(SEEDS)]
+    with mutated(mechanical_mutant(name)):
+        case, verdict = judged_with(name, made)
+        assert (verdict.pair, verdict.symptom) == (Pair.EQUIVALENT, Symptom.COST)
+        assert f"compiler, larger after {law}: " in verdict.detail
+        blame = find_blame(case, verdict, "PYTHON")
+    assert (blame.stage, blame.cause) == ("simplify", rule_of(law))
+
+
+@pytest.mark.long
+def test_a_lost_rule_is_reduced():
+    made = [with_law("law where-bool.0", seed) for seed in range(SEEDS)]
+    with mutated(mechanical_mutant("algebra.rules.select/where_bool/condition/1")):
+        case, verdict = judged_with("where-bool", made)
+        found = reduce_case(case, verdict, "PYTHON", 20.0)
+    assert found.verdict.symptom is Symptom.COST
+    assert found.case.equivalent.labels == ("law where-bool.0",)
+    assert node_count(found.case.ast) < node_count(case.ast)
