@@ -370,6 +370,18 @@ def test_a_constant_gate_of_a_copy_is_decided() -> None:
         assert len([0 for node in root.src if node.src[0].src[0].arg.slot == 0]) == 1
 
 
+def test_a_gate_of_an_element_by_itself_is_decided() -> None:
+    """The value that chooses the place is another one in each lane; the gate holds in the first."""
+    u = upcast(2, 0)
+    place = build.cast(build.load(at(memory(1, 2), u)), dtypes.index)
+    x = build.load(build.index(memory(2, 4), place), build.less(u, 1), 7)
+    root = build.sink(build.store(at(memory(0, 2), u), x))
+    buffers = [zeros(2), np.array([3, 1], np.int32), np.array([5, 6, 7, 8], np.int32)]
+    for expanded in agree(root, buffers, {0: [8, 7]}).values():
+        loads = [node for node in expanded.toposort() if node.op is LOADS]
+        assert all(len(node.src) == 1 for node in loads)
+
+
 # --- neighbours ----------------------------------------------------------------------------------
 
 

@@ -195,11 +195,13 @@ class _Search:
         return None
 
     def _of_cost(self) -> Blame:
-        """The rule that is lost, as far as the step after which the kernel is larger names one."""
-        case = self.case
+        """The stage that wastes something, or the rule that is lost, where the step names one."""
+        case, detail = self.case, self.verdict.detail
+        if self.verdict.pair is not Pair.EQUIVALENT:
+            return Blame(detail.partition(":")[0], "", detail)
         larger = growth(case.equivalent, self.capabilities) if case.equivalent else None
         label = larger.label if larger else ""
-        return Blame("simplify", rule_of(label) or label, self.verdict.detail)
+        return Blame("simplify", rule_of(label) or label, detail)
 
     # Which stage
 

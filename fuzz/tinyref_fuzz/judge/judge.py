@@ -50,6 +50,7 @@ from tinyref_fuzz.judge.runs import (
     load_kernel,
 )
 from tinyref_fuzz.judge.unwaited import Measured, Unwaited
+from tinyref_fuzz.judge.waste import waste_of
 from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
 
 Results = Mapping[int, Array]
@@ -362,6 +363,10 @@ class _Trial:
             return results
         results = self._judged_value(pair, program, differs)
         self.known[program.program] = results
+        with between(pair), errors_from(lambda: "waste"):
+            waste = waste_of(program.program, self.judge.capabilities)
+            if waste is not None:
+                raise TroubleError(Symptom.COST, f"{waste.stage}: {waste.text}")
         return results
 
     def _judged_value(

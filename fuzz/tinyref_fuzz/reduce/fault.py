@@ -12,7 +12,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 # Words without digits and underscores: sizes, types and names of kernels change on the way.
 _WORD = re.compile(r"(?<![\w.%$])[A-Za-z]{3,}(?![\w])")
 _WORDS = 5
-_WITH_WORDS = frozenset({Symptom.ERROR, Symptom.LIMIT})
+_WITH_WORDS = frozenset({Symptom.ERROR, Symptom.LIMIT, Symptom.COST})
 
 
 def error_words(detail: str) -> str:

@@ -90,7 +90,7 @@ class Symptom(Enum):
     RACE = "a race, or a barrier that not all work-items reach"
     RED_ZONE = "bytes changed next to a buffer, or one that is only read"
     LIMIT = "more than the device declares"
-    COST = "more operations than an equal kernel takes"
+    COST = "something done for nothing, or more than an equal kernel does"
     UNSTABLE = "another value in a second run"
     CRASH = "the process died"
     HANG = "no end in sight"

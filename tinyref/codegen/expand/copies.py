@@ -229,13 +229,18 @@ class Expansion:
         """One element by itself: its position or gate is another value in each lane."""
         position = self._scalar(node, skip_after(node.src[0]).src[1], copy, lane)
         address = self._address(node.src[0], position)
-        if len(node.src) == 1:
+        gate = self._gate_alone(node, copy, lane)
+        if gate is None:
             return build.load(address)
         alternative = self._scalar(node, node.src[1], copy, lane)
+        return alternative if is_false(gate) else build.load(address, gate, alternative)
+
+    def _gate_alone(self, node: UOp, copy: int, lane: int) -> UOp | None:
+        """The gate of one element by itself: None where it is always open."""
+        if len(node.src) < 3:
+            return None
         gate = self._scalar(node, node.src[2], copy, lane)
-        if is_false(gate):
-            return alternative
-        return build.load(address, gate, alternative)
+        return None if isinstance(gate.arg, ConstArg) and gate.arg.value else gate
 
     def _store(self, node: UOp) -> Copies:
         rows = self.accesses.rows.get(node)
@@ -245,7 +250,7 @@ class Expansion:
         stores = []
         for copy in range(self.numbering.count(mask)):
             for lane in range(self.numbering.lanes(mask)):
-                gate = self._scalar(node, node.src[2], copy, lane) if len(node.src) == 3 else None
+                gate = self._gate_alone(node, copy, lane)
                 if is_false(gate):
                     continue
                 position = self._scalar(node, skip_after(node.src[0]).src[1], copy, lane)

@@ -1,0 +1,153 @@
+"""What a program does for nothing: each law broken by a program made for it, and by mutants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from judged import case_of
+from mutated import mutated
+
+from tinyref.codegen.compile import compile_kernel
+from tinyref.device import Device
+from tinyref.dtype import dtypes
+from tinyref.optimise.opt import parse_opts
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
+from tinyref.uops.program import Program
+from tinyref_fuzz.blame.find import find_blame
+from tinyref_fuzz.judge.judge import judge
+from tinyref_fuzz.judge.waste import waste_of
+from tinyref_fuzz.mutants.mechanical import mechanical_mutant
+from tinyref_spec.kernel_case import Pair, Symptom
+from tinyref_spec.kernels.corpus import corpus_kernels
+
+PYTHON = Device["PYTHON"].capabilities
+CORPUS = corpus_kernels()
+I32 = dtypes.int32
+
+
+def program_of(name: str, opts: str = "") -> Program:
+    return compile_kernel(CORPUS[name].ast, PYTHON, opts=parse_opts(opts))
+
+
+PLAIN = program_of("multiply-add-int32")
+
+
+def with_nodes(*roots: UOp) -> Program:
+    """A program of the nodes below `roots`, whatever their order."""
+    return replace(PLAIN, uops=tuple(build.sink(*roots).toposort()))
+
+
+def memory(slot: int = 1) -> UOp:
+    return build.define_global(slot, I32, 64)
+
+
+def at(position: UOp | int, slot: int = 1) -> UOp:
+    return build.index(memory(slot), build.operand(position, I32))
+
+
+def loop(extent: int = 4) -> UOp:
+    return UOp(Ops.RANGE, I32, (build.const(I32, extent),), build.counter(2, 0, AxisKind.LOOP).arg)
+
+
+def stored(value: UOp, position: UOp | int = 0) -> UOp:
+    return build.store(at(position, 0), value)
+
+
+def wide(position: UOp | int, lanes: int = 4) -> UOp:
+    return build.load(at(position), None, 0, lanes)
+
+
+PLACE = build.mul(loop(), 4)
+
+
+@pytest.mark.parametrize("opts", ["", "UPCAST(0, 4)", "UPCAST(0, 2)", "LOCAL(0, 4)"])
+@pytest.mark.parametrize("name", ["multiply-add-int32", "sum-float16", "sum-rows"])
+def test_healthy_programs_waste_nothing(name, opts):
+    assert waste_of(program_of(name, opts), PYTHON) is None
+
+
+@pytest.mark.parametrize(
+    ("roots", "stage", "text"),
+    [
+        ((stored(build.load(at(build.mul(loop(1), 2)))),), "lower", "a RANGE of one iteration"),
+        (
+            (stored(UOp(Ops.GEP, I32, (wide(0, 1),), build.gep(wide(0), 0).arg)),),
+            "expand",
+            "scalar",
+        ),
+        ((stored(build.gep(build.vectorize(wide(0, 1), wide(8, 1)), 1)),), "expand", "VECTORIZE"),
+        ((stored(build.gep(build.gep(wide(0), 1, 2), 0)),), "expand", "a lane of GEP"),
+        (
+            (stored(build.gep(wide(0), 0, 1, 2, 3)),),
+            *("expand", "all lanes of a vector in their order"),
+        ),
+        (
+            (stored(build.where(build.const(dtypes.bool, True), wide(0, 1), wide(9, 1))),),
+            *("expand", "a choice by a constant"),
+        ),
+        (
+            (build.store(at(0, 0), wide(0, 1), build.const(dtypes.bool, True)),),
+            *("expand", "a constant gate of a STORE"),
+        ),
+        (
+            (stored(wide(PLACE)), stored(wide(build.add(PLACE, 3), 1), 8)),
+            *("expand", "an element that two LOADs have"),
+        ),
+        (
+            (stored(wide(PLACE, 1)), stored(wide(build.add(PLACE, 1), 1), 8)),
+            *("expand", "two LOADs of neighbours"),
+        ),
+        ((stored(wide(0, 1), 2), stored(wide(4, 1), 3)), "expand", "two STOREs of neighbours"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_done_for_nothing(roots, stage, text):
+    found = waste_of(with_nodes(*roots), PYTHON)
+    assert found is not None
+    assert found.stage == stage
+    assert text in found.text
+
+
+@pytest.mark.parametrize(
+    "roots",
+    [
+        # An odd place, another stride, another gate: no vector of two begins there.
+        (stored(wide(build.add(PLACE, 1), 1)), stored(wide(build.add(PLACE, 2), 1), 8)),
+        (stored(wide(loop(), 1)), stored(wide(build.add(loop(), 1), 1), 8)),
+        (
+            stored(build.load(at(PLACE), build.less(loop(), 3), 0)),
+            stored(build.load(at(build.add(PLACE, 1)), build.less(loop(), 2), 0), 8),
+        ),
+        # Another output, and places that are read from memory.
+        (build.store(at(0, 0), wide(4, 1)), build.store(at(1, 2), wide(8, 1))),
+        (stored(wide(wide(4, 1), 1)), stored(wide(build.add(wide(4, 1), 1), 1), 8)),
+        # What is read may have been written in between.
+        (stored(build.load(at(4, 0)), 6), stored(build.load(at(5, 0)), 9)),
+    ],
+)
+def test_what_has_to_be_is_no_waste(roots):
+    assert waste_of(with_nodes(*roots), PYTHON) is None
+
+
+def test_a_device_that_joins_nothing_may_have_neighbours_apart():
+    program = with_nodes(stored(wide(PLACE, 1)), stored(wide(build.add(PLACE, 1), 1), 8))
+    assert waste_of(program, replace(PYTHON, vector_lanes=(1,))) is None
+    assert waste_of(program, replace(PYTHON, has_grid=False)) is None
+
+
+# --- a mutant ------------------------------------------------------------------------------------
+
+
+def test_what_is_lost_is_found_and_blamed():
+    case = case_of("multiply-add-int32", "UPCAST(0, 4)")
+    assert judge(case, "PYTHON").agrees
+    with mutated(mechanical_mutant("codegen.expand.accesses/Accesses.__init__/statement/5")):
+        verdict = judge(case, "PYTHON", thorough=False)
+        assert (verdict.pair, verdict.symptom) == (Pair.OPTIMISED, Symptom.COST)
+        assert verdict.detail == "expand: two LOADs of neighbours"
+        blame = find_blame(case, verdict, "PYTHON")
+    assert (blame.stage, blame.cause) == ("expand", "")
