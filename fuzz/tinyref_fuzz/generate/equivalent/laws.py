@@ -7,6 +7,7 @@ or what the rule believes, the kernel is larger. No value tells that.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
 from types import MappingProxyType
@@ -33,10 +34,12 @@ _PREFIX = "law "
 # Of conditions that seldom hold, so many instances are drawn for one that counts.
 _TRIES = 12
 # The first and the last values of narrow leaves: what a mask leaves, and the same beyond a bit, of
-# which rules know more than a range; so it is for laws about ranges that do not meet.
+# which rules know more than a range; so it is for laws about ranges without 0 or that do not meet.
 _RANGES = ((0, 1), (0, 3), (0, 3), (0, 7), (0, 7), (0, 15), (0, 31))
 _BEYOND = (*_RANGES, (4, 7), (16, 31))
-_APART = frozenset({"div-variable", "mod-variable", "max-bounds"})
+_APART = frozenset({"div-same", "div-variable", "mod-variable", "max-bounds"})
+# So many bits lie between those of two leaves that one value gives.
+_APART_BITS = 7
 # Leaves of a wider range have any value of their type.
 _WIDEST = 127
 _VALUES = ALU | {Ops.LOAD, Ops.REDUCE, Ops.IOTA}
@@ -150,25 +153,27 @@ def _is_narrow(leaf: UOp) -> bool:
 def _with(equation: Equation, node: UOp, draw: Draw) -> UOp | None:
     """`node`, and the law over values of its shape below it."""
     shape = kernel_shape(node)
-    free = [each for each in node.toposort() if _is_operand(each) and kernel_shape(each) == shape]
+    below = [each for each in node.toposort() if _is_operand(each) and kernel_shape(each) == shape]
+    uses: Counter[UOp] = Counter()
     values: dict[UOp, UOp] = {}
     for leaf in _leaves(equation):
-        fitting = [each for each in free if _fits(leaf, each)]
+        fitting = [each for each in below if _fits(leaf, each, uses[each])]
         if not fitting:
             return None
         chosen = draw.tape.pick(fitting)
-        free.remove(chosen)
-        values[leaf] = _value(leaf, chosen)
+        values[leaf] = _value(leaf, chosen, uses[chosen])
+        uses[chosen] += 1
     left, right = (substitute(side, values) for side in (equation.left, equation.right))
     nothing = build.binary(Ops.XOR, left, right)
     return build.binary(Ops.XOR, node, build.cast(nothing, node.dtype))
 
 
-def _fits(leaf: UOp, value: UOp) -> bool:
-    """Whether rules know no more of `value` than of the leaf."""
+def _fits(leaf: UOp, value: UOp, uses: int) -> bool:
+    """Whether rules know no more of `value` than of the leaf, nor of its other uses."""
     if _is_narrow(leaf):
-        return not value.dtype.is_bool
-    return value.dtype is leaf.dtype or leaf.dtype.is_bool
+        bits = min(value.dtype.bits, leaf.dtype.bits)
+        return not value.dtype.is_bool and _APART_BITS * (uses + 1) <= bits
+    return uses == 0 and (value.dtype is leaf.dtype or leaf.dtype.is_bool)
 
 
 def _leaves(equation: Equation) -> list[UOp]:
@@ -176,11 +181,13 @@ def _leaves(equation: Equation) -> list[UOp]:
     return [node for node in found if node.op is Ops.DEFINE_VAR]
 
 
-def _value(leaf: UOp, value: UOp) -> UOp:
-    """`value` in the type and the range of a leaf."""
+def _value(leaf: UOp, value: UOp, uses: int) -> UOp:
+    """`value` in the type and the range of a leaf: other bits of it each time."""
     found = build.cast(value, leaf.dtype)
     if isinstance(leaf.arg, VarArg) and _is_narrow(leaf):
         low = leaf.arg.minimum
+        if uses:
+            found = build.binary(Ops.SHR, found, as_const(_APART_BITS * uses, leaf.dtype))
         found = build.both(found, as_const(leaf.arg.maximum - low, leaf.dtype))
         return build.either(found, as_const(low, leaf.dtype)) if low else found
     return found
