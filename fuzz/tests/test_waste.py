@@ -1,4 +1,4 @@
-"""What a program does for nothing: each law broken by a program made for it, and by mutants."""
+"""What a kernel does for nothing: each law broken by a kernel made for it, and by a mutant."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import pytest
 from judged import case_of
 from mutated import mutated
 
-from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Device
+from tinyref.device import Capabilities, Device
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
-from tinyref.uops.program import Program
 from tinyref_fuzz.blame.find import find_blame
-from tinyref_fuzz.judge.judge import judge
+from tinyref_fuzz.judge.judge import Judge, judge
+from tinyref_fuzz.judge.runs import compile_checked
 from tinyref_fuzz.judge.waste import waste_of
 from tinyref_fuzz.mutants.mechanical import mechanical_mutant
 from tinyref_spec.kernel_case import Pair, Symptom
@@ -29,16 +28,8 @@ CORPUS = corpus_kernels()
 I32 = dtypes.int32
 
 
-def program_of(name: str, opts: str = "") -> Program:
-    return compile_kernel(CORPUS[name].ast, PYTHON, opts=parse_opts(opts))
-
-
-PLAIN = program_of("multiply-add-int32")
-
-
-def with_nodes(*roots: UOp) -> Program:
-    """A program of the nodes below `roots`, whatever their order."""
-    return replace(PLAIN, uops=tuple(build.sink(*roots).toposort()))
+def expanded(name: str, opts: str = "", capabilities: Capabilities = PYTHON) -> UOp:
+    return compile_checked(CORPUS[name].ast, capabilities, parse_opts(opts)).expanded
 
 
 def memory(slot: int = 1) -> UOp:
@@ -66,8 +57,14 @@ PLACE = build.mul(loop(), 4)
 
 @pytest.mark.parametrize("opts", ["", "UPCAST(0, 4)", "UPCAST(0, 2)", "LOCAL(0, 4)"])
 @pytest.mark.parametrize("name", ["multiply-add-int32", "sum-float16", "sum-rows"])
-def test_healthy_programs_waste_nothing(name, opts):
-    assert waste_of(program_of(name, opts), PYTHON) is None
+def test_healthy_kernels_waste_nothing(name, opts):
+    assert waste_of(expanded(name, opts), PYTHON) is None
+
+
+def test_what_a_device_lacks_is_no_waste():
+    words = Judge("tinyref_fuzz.judge.devices:Words").capabilities
+    for name in ("sum-float16", "divide-by-powers-int16"):
+        assert waste_of(expanded(name, capabilities=words), words) is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +103,7 @@ def test_healthy_programs_waste_nothing(name, opts):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_done_for_nothing(roots, stage, text):
-    found = waste_of(with_nodes(*roots), PYTHON)
+    found = waste_of(build.sink(*roots), PYTHON)
     assert found is not None
     assert found.stage == stage
     assert text in found.text
@@ -130,13 +127,13 @@ def test_what_is_done_for_nothing(roots, stage, text):
     ],
 )
 def test_what_has_to_be_is_no_waste(roots):
-    assert waste_of(with_nodes(*roots), PYTHON) is None
+    assert waste_of(build.sink(*roots), PYTHON) is None
 
 
 def test_a_device_that_joins_nothing_may_have_neighbours_apart():
-    program = with_nodes(stored(wide(PLACE, 1)), stored(wide(build.add(PLACE, 1), 1), 8))
-    assert waste_of(program, replace(PYTHON, vector_lanes=(1,))) is None
-    assert waste_of(program, replace(PYTHON, has_grid=False)) is None
+    kernel = build.sink(stored(wide(PLACE, 1)), stored(wide(build.add(PLACE, 1), 1), 8))
+    assert waste_of(kernel, replace(PYTHON, vector_lanes=(1,))) is None
+    assert waste_of(kernel, replace(PYTHON, has_grid=False)) is None
 
 
 # --- a mutant ------------------------------------------------------------------------------------

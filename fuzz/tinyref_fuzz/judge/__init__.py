@@ -3,5 +3,6 @@
 In: a `Case` and a device. Out: a `Verdict`.
 
 `judge.py` compares, `runs.py` has the single steps, `guard.py` the guarded memory, `limits.py` what
-a program may take of the device, `oracles/` the exact results where rounding makes two right ones.
+a program may take of the device, `cost.py` what an equivalent kernel may cost, `waste.py` what no
+kernel does for nothing, `oracles/` the exact results where rounding makes two right ones.
 """

@@ -364,7 +364,7 @@ class _Trial:
         results = self._judged_value(pair, program, differs)
         self.known[program.program] = results
         with between(pair), errors_from(lambda: "waste"):
-            waste = waste_of(program.program, self.judge.capabilities)
+            waste = waste_of(program.expanded, self.judge.capabilities)
             if waste is not None:
                 raise TroubleError(Symptom.COST, f"{waste.stage}: {waste.text}")
         return results

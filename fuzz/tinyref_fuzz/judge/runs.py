@@ -71,26 +71,30 @@ def _first_line(error: Exception) -> str:
 
 @dataclass
 class Stages:
-    """Notes how far the compiler came; `graph` is what it linearised."""
+    """Notes how far the compiler came, what it linearised (`graph`), and what `expand` gave."""
 
     checks_bounds: bool = False
     reached: str = "nothing"
     graph: UOp | None = None
+    expanded: UOp | None = None
 
     def __call__(self, stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
         self.reached = stage
         if stage == "linearise":
             self.graph = before
+        if stage == "expand" and isinstance(after, UOp):
+            self.expanded = after
         if stage == "decompose" and self.checks_bounds and isinstance(after, UOp):
             check_index_bounds(after)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program, the graph that it was linearised from, and the optimisations that made it."""
+    """A program, the graph that it was linearised from, what `expand` gave, and its opts."""
 
     program: Program
     graph: UOp
+    expanded: UOp
     opts: tuple[Opt, ...] | None
 
     def shuffle(self, seed: int) -> Program:
@@ -109,9 +113,11 @@ def compile_checked(
     with errors_from(lambda: f"compiler, {stages.reached} reached"):
         with listening(stages=stages):
             program = compile_kernel(ast, capabilities, opts=opts)
-        if stages.graph is None:
+        if stages.graph is None or stages.expanded is None:
             raise TypeError("the compiler linearised no graph")
-        return Compiled(program, stages.graph, None if opts is None else tuple(opts))
+        return Compiled(
+            program, stages.graph, stages.expanded, None if opts is None else tuple(opts)
+        )
     raise AssertionError("unreachable")
 
 

@@ -1,7 +1,8 @@
-"""What a finished program does for nothing, by its own nodes alone.
+"""What an expanded kernel does for nothing, by its own nodes alone.
 
 No value tells that accesses are no longer joined, or that lanes are taken and put together again.
-Each law holds for every program of a healthy compiler, whatever was optimised.
+Each law holds for every kernel of a healthy compiler, whatever was optimised. What comes after
+`expand` makes other operations for what a device lacks, of which nothing is said.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg
-from tinyref.uops.program import Program
 
 # The widest access that neighbours are joined into, whatever lanes they are of.
 _BYTES = 16
@@ -32,15 +32,15 @@ class Waste:
     text: str
 
 
-def waste_of(program: Program, capabilities: Capabilities) -> Waste | None:
-    """The first waste of a program for a device with these capabilities; None without any."""
-    return next(_every(program, capabilities), None)
+def waste_of(expanded: UOp, capabilities: Capabilities) -> Waste | None:
+    """The first waste of a kernel for a device with these capabilities; None without any."""
+    return next(_every(expanded, capabilities), None)
 
 
-def _every(program: Program, capabilities: Capabilities) -> Iterator[Waste]:
+def _every(expanded: UOp, capabilities: Capabilities) -> Iterator[Waste]:
     counted: set[UOp] = set()
     runs: dict[tuple[object, ...], _Run] = {}
-    for node in program.uops:
+    for node in expanded.toposort():
         if node.op in _COUNTERS or (node.op in ALU and counted.issuperset(node.src)):
             counted.add(node)
         if node.op in (Ops.RANGE, Ops.SPECIAL):
