@@ -122,7 +122,7 @@ def test_kernels_of_a_healthy_compiler_grow_by_nothing(first):
 def test_generated_kernels_have_laws():
     cases = [generate(Tape(seed=seed), PYTHON) for seed in range(60)]
     laws = [each.equivalent for each in cases if each.equivalent is not None]
-    assert 10 <= sum(bool(rule_of(each.labels[0])) for each in laws) <= 30
+    assert 3 <= sum(bool(rule_of(each.labels[0])) for each in laws) <= 20
 
 
 # --- what counts --------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ MAX_STEPS = 4
 # On a device with images so many of 100 equivalent kernels get one, if it fits.
 IMAGES = 25
 # Of 100 kernels without an equivalent one so many get laws of rules, and how many at most.
-LAWS, MAX_LAWS = 45, 6
+LAWS, MAX_LAWS = 25, 6
 # Most expressions that rules match, in one kernel.
 MAX_INSTANCES = 3
 # So many kernels are tried before one of at most so many positions is taken.
