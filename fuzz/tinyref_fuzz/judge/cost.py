@@ -50,10 +50,13 @@ class Growth:
         return f"larger after {self.label}: {self.got} operations instead of {self.had}"
 
 
-def growth(equivalent: Equivalent, capabilities: Capabilities) -> Growth | None:
+def growth(
+    equivalent: Equivalent, capabilities: Capabilities, origin: UOp | None = None
+) -> Growth | None:
     """Of the first steps that have to keep the size the first that does not; None without one.
 
     Kernels whose sums may be folded are left out: what they fold depends on how they are written.
+    `origin` is the first kernel as it is simplified, where that is known.
     """
     steps = []
     for label, ast in equivalent.trail:
@@ -62,7 +65,7 @@ def growth(equivalent: Equivalent, capabilities: Capabilities) -> Growth | None:
         steps.append((label, ast))
     if not steps or folds_reduces(equivalent.origin):
         return None
-    had = operations(simplified(equivalent.origin, capabilities))
+    had = operations(simplified(equivalent.origin, capabilities) if origin is None else origin)
     if operations(simplified(steps[-1][1], capabilities)) <= had:
         return None
     for label, ast in steps:

@@ -201,6 +201,8 @@ class _Trial:
         self.judged = 0
         self.may_reverse: bool | None = None
         self.earlier: Measured | None = None
+        # The kernel as it is simplified without optimisations, once that is known.
+        self.simplified: UOp | None = None
         # What the programs gave of which interpreter and device agree.
         self.known: dict[Program, Results] = {}
 
@@ -227,6 +229,7 @@ class _Trial:
             program = self._plain()
             if program is None:
                 return
+            self.simplified = program.simplified
             plain = self._value(Pair.PLAIN, program, self._differs_from_evaluator)
             for number, opts in enumerate(self._trials()):
                 self.number = number
@@ -612,16 +615,18 @@ class _Trial:
     def _is_simplified_alike(self, equivalent: Equivalent) -> bool:
         """Whether the compiler makes the same of both kernels, so that there is nothing to run."""
         with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
-            origin, ast = (
-                simplified(each, self.judge.capabilities)
-                for each in (equivalent.origin, equivalent.ast)
-            )
-            return origin is ast
+            return self._origin(equivalent) is simplified(equivalent.ast, self.judge.capabilities)
         raise AssertionError("unreachable")
+
+    def _origin(self, equivalent: Equivalent) -> UOp:
+        """What the equivalent kernel was made of, as it is simplified."""
+        if self.simplified is None or equivalent.origin is not self.case.ast:
+            return simplified(equivalent.origin, self.judge.capabilities)
+        return self.simplified
 
     def _check_cost(self, equivalent: Equivalent) -> None:
         with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
-            larger = growth(equivalent, self.judge.capabilities)
+            larger = growth(equivalent, self.judge.capabilities, self._origin(equivalent))
         if larger is not None:
             raise DisagreementError(Pair.EQUIVALENT, Symptom.COST, f"compiler, {larger}")
 

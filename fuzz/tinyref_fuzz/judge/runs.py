@@ -71,17 +71,20 @@ def _first_line(error: Exception) -> str:
 
 @dataclass
 class Stages:
-    """Notes how far the compiler came, what it linearised (`graph`), and what `expand` gave."""
+    """Notes how far the compiler came, what it linearised (`graph`), and what others gave."""
 
     checks_bounds: bool = False
     reached: str = "nothing"
     graph: UOp | None = None
+    simplified: UOp | None = None
     expanded: UOp | None = None
 
     def __call__(self, stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
         self.reached = stage
         if stage == "linearise":
             self.graph = before
+        if stage == "simplify" and isinstance(after, UOp):
+            self.simplified = after
         if stage == "expand" and isinstance(after, UOp):
             self.expanded = after
         if stage == "decompose" and self.checks_bounds and isinstance(after, UOp):
@@ -90,10 +93,11 @@ class Stages:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program, the graph that it was linearised from, what `expand` gave, and its opts."""
+    """A program with its optimisations, and graphs on the way to it: `graph` was linearised."""
 
     program: Program
     graph: UOp
+    simplified: UOp
     expanded: UOp
     opts: tuple[Opt, ...] | None
 
@@ -113,11 +117,11 @@ def compile_checked(
     with errors_from(lambda: f"compiler, {stages.reached} reached"):
         with listening(stages=stages):
             program = compile_kernel(ast, capabilities, opts=opts)
-        if stages.graph is None or stages.expanded is None:
+        graph, simplified, expanded = stages.graph, stages.simplified, stages.expanded
+        if graph is None or simplified is None or expanded is None:
             raise TypeError("the compiler linearised no graph")
-        return Compiled(
-            program, stages.graph, stages.expanded, None if opts is None else tuple(opts)
-        )
+        given = None if opts is None else tuple(opts)
+        return Compiled(program, graph, simplified, expanded, given)
     raise AssertionError("unreachable")
 
 
