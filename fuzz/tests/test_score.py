@@ -155,6 +155,8 @@ def test_a_crash_or_a_hang_of_the_process_is_a_kill(death, symptom, seconds):
     alive = {"at": 3, "seconds": 2.5, "wall": 5.0}
     run = run_of({"begun": True}, {"ready": True}, alive, death=death)
     assert (run.killed, run.symptom, run.seconds, run.wall) == (True, symptom, seconds, 7.0)
+    # The case under way is the one that found it.
+    assert run.cases == 4
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,7 @@ def test_a_crash_or_a_hang_of_the_process_is_a_kill(death, symptom, seconds):
 def test_a_compiler_that_dies_as_it_is_imported_is_killed(death, symptom, seconds):
     run = run_of({"begun": True}, death=death)
     assert (run.killed, run.symptom, run.seconds, run.problem) == (True, symptom, seconds, "")
+    assert run.cases == 0
 
 
 def test_what_somebody_else_killed_is_no_run():

@@ -160,7 +160,7 @@ class Scoring:
                 f"score: {self.file} is another one (then -> now): {'; '.join(changes)}: go on "
                 "with --resume --restart to begin anew, which keeps that file beside"
             )
-        names, runs = _names_and_runs(self.file, data)
+        names, runs = names_and_runs(self.file, data)
         self.subjects = _with_those_of(self.file, self.known(), self.chosen, names)
         self.runs = {(run.subject, run.seed): run for run in runs if not run.problem}
         if more := len(self.subjects) - len(self.chosen):
@@ -397,12 +397,15 @@ def _run_of_death(run: Run, process: ScoreProcess, death: Death, ended: float) -
     """
     symptom = SYMPTOMS.get(death.cause, Symptom.CRASH)
     alive = [message["seconds"] for message in process.messages if "at" in message]
+    cases = [message["at"] + 1 for message in process.messages if "at" in message]
     began = process.started if process.ready_at is None else process.ready_at
     return replace(
         run,
         killed=True,
         triggered=True,
         reached=1,
+        # The case under way; one that is not said to begin, as heartbeats are rare, is not counted.
+        cases=max(cases, default=0),
         # A hang is noticed after the silence, whatever the process does in it.
         seconds=max(alive, default=0.0) + (SILENCE_SECONDS if symptom is Symptom.HANG else 0.0),
         wall=ended - began,
@@ -450,7 +453,7 @@ def read_score(file: Path) -> Mapping[str, Any]:
     return data
 
 
-def _names_and_runs(file: Path, data: Mapping[str, Any]) -> tuple[set[str], list[Run]]:
+def names_and_runs(file: Path, data: Mapping[str, Any]) -> tuple[set[str], list[Run]]:
     """The subjects and the runs of a score. Raises `UserError` where they are damaged."""
     try:
         names = {str(row["name"]) for row in data["mutants"]}
@@ -489,7 +492,7 @@ def _set_aside(file: Path) -> Path | None:
     if not target.exists() or not target.stat().st_size:
         return None
     try:
-        _, runs = _names_and_runs(file, read_score(file))
+        _, runs = names_and_runs(file, read_score(file))
     except UserError as error:
         raise UserError(f"{error}: move it away, or name another file") from error
     if all(run.problem for run in runs):

@@ -72,6 +72,10 @@ def score(
         Path | None,
         typer.Option(parser=path, help="With --mechanical: the page, with its .json beside it."),
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="Only compare the score in --json with an earlier one."),
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
 ) -> None:
     """Score the fuzzer by compilers and devices that are broken on purpose.
@@ -85,6 +89,9 @@ def score(
     With --mechanical the mutants are edits that operators make in every function of the compiler,
     of which a sample takes each lane: the quick suite of conformance, the fuzzer, the quick tests.
     """
+    if compare is not None:
+        _compare(compare, json)
+        return
     if mechanical:
         from tinyref.cli.fuzz.score_mechanical import Asked, score_mechanically
 
@@ -118,6 +125,18 @@ def score(
         raise typer.Exit(_run_scoring(scoring))
     command = resume_command(only, settings, json)
     raise typer.Exit(until_stopped(lambda: _run_scoring(scoring), "scored", lambda: command))
+
+
+def _compare(before: Path, after: Path | None) -> None:
+    """Prints how much sooner the second score finds what either finds."""
+    from tinyref_fuzz.mutants.comparison import compare_files
+
+    if after is None:
+        raise UserError("score: --compare needs the --json file of the later score")
+    found = compare_files(before, after)
+    print(f"{len(found[0].ratios)} mutants under their seeds, found by one score or both")
+    for each in found:
+        print(each)
 
 
 def _run_scoring(scoring: Scoring) -> int:
