@@ -28,7 +28,7 @@ from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
-from tinyref_fuzz.generate.policies import Policy, policy_named
+from tinyref_fuzz.generate.policies import Policy, opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
@@ -110,7 +110,7 @@ def case_at(
     Raises `UserError` for an unknown policy.
     """
     tape = Tape(seed=tape_seed(seed, number))
-    chosen = replace(apply_guide(policy_named(policy), guide), kernels=kernels)
+    chosen = replace(apply_guide(opening(policy_named(policy), number), guide), kernels=kernels)
     return generate(tape, judge.capabilities, chosen)
 
 

@@ -25,7 +25,7 @@ from tinyref_fuzz.programs.examine import (
     examine_program,
     finding_lines,
 )
-from tinyref_fuzz.programs.generator import generate
+from tinyref_fuzz.programs.generator import generate, opening_steps
 from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_crash
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
@@ -35,7 +35,8 @@ from tinyref_spec.kernel_case import Symptom
 
 def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
     """Program `number`, for the devices of the judge."""
-    return generate(Tape(seed=tape_seed(seed, number)), len(judge.places.names))
+    tape = Tape(seed=tape_seed(seed, number))
+    return generate(tape, len(judge.places.names), opening_steps(number))
 
 
 def program_result_of(

@@ -45,7 +45,7 @@ class Kernel:
     space: the sizes of all axes; values have these or 1. outer: the axes that outputs have.
     inputs: contents by slot. loads: values that may be used again. bindings: of variables. signs:
     how often the contents of a buffer are of the signs `SIGNS`. packs: whether the device copies
-    what is read again and again into scratch memory.
+    what is read again and again into scratch memory. buffers: most that the device takes.
     """
 
     tape: Tape
@@ -61,6 +61,7 @@ class Kernel:
     is_symbolic: bool = False
     signs: tuple[int, ...] = (6, 1, 1)
     packs: bool = False
+    buffers: int = FIRST_INPUT
 
     @classmethod
     def draw(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> Kernel:
@@ -70,6 +71,7 @@ class Kernel:
         mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
         kernel = cls(tape, policy, mode, supported)
         kernel.is_symbolic = tape.chance(policy.symbolic)
+        kernel.buffers = capabilities.buffer_limit
         kernel.packs = bool(capabilities.shared_bytes) and not capabilities.has_groups
         return kernel
 

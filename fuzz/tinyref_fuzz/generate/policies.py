@@ -48,10 +48,10 @@ class Policy:
     the iteration space. depth: of expressions. moves: most movements of one view. wide_data:
     percent of the integer buffers that hold any value of their type. symbolic, outputs, in_place,
     equivalent: percent of the kernels with a variable, more outputs, a load of an output, an
-    equivalent kernel. lists: the least and the most lists of optimisations. mutated: percent of the
-    cases with such lists whose kernel and lists are then mutated together. kernels: what the form
-    `real` takes, those that come with the fuzzer where it is empty. mixes: where it is not empty,
-    each kernel is drawn by one of these policies.
+    equivalent kernel. lists: the least and the most lists of optimisations; those of a mix bound
+    those of its parts. mutated: percent of the cases with such lists whose kernel and lists are
+    then mutated together. kernels: what the form `real` takes, those that come with the fuzzer
+    where it is empty. mixes: where it is not empty, each kernel is drawn by one of these policies.
     """
 
     name: str
@@ -108,7 +108,8 @@ class Policy:
             return self
         names = sorted(self.mixes)
         part = POLICIES[tape.pick(names, [self.mixes[name] for name in names])]
-        return replace(part, kernels=self.kernels).scale(
+        lists = tuple(map(min, self.lists, part.lists))
+        return replace(part, kernels=self.kernels, lists=(lists[0], lists[1])).scale(
             forms=self.forms,
             dtypes=self.dtypes,
             ops=self.ops,
@@ -122,6 +123,22 @@ def _times(weights: Weights[K], factors: Weights[K] | None) -> Weights[K]:
         return weights
     keys = [*weights, *(key for key in factors if key not in weights)]
     return MappingProxyType({key: weights.get(key, 1) * factors.get(key, 1) for key in keys})
+
+
+def opening(policy: Policy, number: int) -> Policy:
+    """The policy of case `number` of a campaign, which finds soon what is easily found.
+
+    A mix begins with kernels of each of its parts, in the order of `OPENING`, with few lists of
+    optimisations, of which later ones have more and more: another kernel reaches more of a compiler
+    than one more list of the same one. Other policies, and cases late enough, are as they are.
+    """
+    most = OPENING_LISTS + number // len(OPENING)
+    if not policy.mixes or most >= policy.lists[1]:
+        return policy
+    mixes = policy.mixes
+    if number < len(OPENING):
+        mixes = MappingProxyType({name: float(name == OPENING[number]) for name in mixes})
+    return replace(policy, mixes=mixes, lists=(most, most))
 
 
 def policy_named(name: str) -> Policy:
@@ -251,11 +268,21 @@ _ALL = (
 )
 # How often the default draws a kernel by each of them; 1 for the others.
 SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 14.0, "groups": 2.0}
+# The parts of the default in the order in which a campaign begins with them: first those whose
+# kernels reach most blocks of the compiler that those before them do not reach; every third has
+# many outputs, as rewriting rules are more than what one kernel can try.
+OPENING = (
+    *("plans", "rules", "mixed", "rules", "matmul", "groups", "rules", "index", "small", "rules"),
+    *("wide", "reduces", "rules", "vectors", "real", "rules", "edges", "floats"),
+)
+# What the heuristics choose, and two more.
+OPENING_LISTS = 3
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
         # The default: a mix of all others, evenly but for those that cost more.
         "even": Policy(
             "even",
+            lists=max(policy.lists for policy in _ALL),
             mixes=MappingProxyType({policy.name: SHARES.get(policy.name, 1.0) for policy in _ALL}),
         ),
         **{policy.name: policy for policy in _ALL},

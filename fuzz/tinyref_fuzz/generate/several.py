@@ -18,7 +18,7 @@ from tinyref_fuzz.generate.values import Shape, Value, value_in_range
 
 # Elements of each output, enough for some to be an extreme of their type.
 LENGTHS = (48, 64, 30, 17)
-LEAST, MOST = 10, 18
+LEAST, MOST = 20, 32
 # Of the outputs this many in 100 are instances of rules, of the others so many questions about the
 # range of a number; the rest are operations.
 INSTANCES = 60
@@ -39,7 +39,9 @@ def several(draw: Expressions) -> list[Value]:
     kernel.make_symbolic()
     shape = kernel.shape(axes)
     values = _of_nothing(draw, axes, inner) if inner else []
-    for _ in range(draw.tape.between(LEAST, MOST)):
+    # A device of few buffers needs some of them for inputs.
+    most = max(1, min(MOST, kernel.buffers // 2))
+    for _ in range(draw.tape.between(min(LEAST, most), most)):
         is_instance = draw.tape.chance(INSTANCES)
         found = instance_of(draw, lambda dtype: _leaf(draw, shape, dtype)) if is_instance else None
         if found is None and draw.tape.chance(QUESTIONS):

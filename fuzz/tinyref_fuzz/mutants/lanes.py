@@ -205,8 +205,11 @@ class Fuzz(Lane):
     """The numbered cases of a seed, kernels and tensor programs."""
 
     def __init__(self) -> None:
-        for module in ("campaign.cases", "judge.judge", "programs.generator", "programs.judge"):
+        for module in ("campaign.cases", "judge.judge", "campaign.programs"):
             importlib.import_module(f"tinyref_fuzz.{module}")
+        # Of others, what the first cases would import, in each fork again.
+        for module in ("numpy.ma", "numpy.random", "llvmlite.binding"):
+            importlib.import_module(module)
 
     def begin(self, request: Request) -> None:
         """The seed's cases on the device."""

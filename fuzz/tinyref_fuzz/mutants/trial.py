@@ -77,9 +77,15 @@ class Request:
     code: str = ""
 
 
-def is_program(number: int, every: int) -> bool:
-    """Whether a case is a tensor program, where one in `every` is."""
-    return every > 0 and number % every == every - 1
+def turn_of(number: int, every: int) -> tuple[bool, int]:
+    """Whether case `number` is a tensor program, and the how many-th of its kind it is.
+
+    The last of each `every` cases is; none for 0.
+    """
+    if not every:
+        return False, number
+    programs = number // every
+    return (True, programs) if number % every == every - 1 else (False, number - programs)
 
 
 class Trial:
@@ -135,29 +141,27 @@ class Trial:
 
     def judge_case(self, judge: Judge, number: int) -> tuple[Case | None, Verdict]:
         """A case and its verdict; no case of a program, and where nothing can draw its plans."""
-        if is_program(number, self.request.program_every):
-            return None, self.judge_program(number)
+        is_program, rank = turn_of(number, self.request.program_every)
+        if is_program:
+            return None, self.judge_program(rank)
         from tinyref_fuzz.campaign.cases import case_at
         from tinyref_fuzz.judge.judge import verdict_of
         from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
         try:
-            case = case_at(judge, self.request.seed, number)
+            case = case_at(judge, self.request.seed, rank)
         except Exception as error:  # what the generator raises gives a mutant away as well
             return None, Verdict(Pair.PLAIN, Symptom.ERROR, f"{type(error).__name__}: {error}")
         return case, verdict_of(judge, case)
 
     def judge_program(self, number: int) -> Verdict:
         """The verdict on a tensor program, which goes through the scheduler too."""
-        from tinyref_fuzz.campaign.cases import tape_seed
-        from tinyref_fuzz.generate.tape import Tape
-        from tinyref_fuzz.programs.generator import generate
+        from tinyref_fuzz.campaign.programs import program_at
         from tinyref_fuzz.programs.judge import ProgramJudge
 
         if self._programs is None:
             self._programs = ProgramJudge(self.request.device)
-        tape = Tape(seed=tape_seed(self.request.seed, number))
-        return self._programs.verdict(generate(tape, len(self._programs.places.names)))
+        return self._programs.verdict(program_at(self._programs, self.request.seed, number))
 
     def beat(self, number: int, clock: Clock) -> None:
         """Sends that it lives, now and then."""

@@ -32,8 +32,12 @@ from tinyref_fuzz.programs.scope import Captured, Saved, Scope, as_parameter
 from tinyref_fuzz.programs.steps import Program, Step, Value
 from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
 
-MIN_STEPS = 5
-MAX_STEPS = 14
+# How many steps a program has, at least and at most: some come to several, some to none.
+STEPS = (5, 14)
+# So many programs at the beginning of a campaign have more: most of what is easily found is found
+# by the first one then, and by no more seconds of them.
+OPENING = 6
+OPENING_STEPS = (20, 28)
 MAX_BODY = 5
 MAX_CALLS = 5
 MAX_READS = 6
@@ -44,19 +48,24 @@ MAX_WAY = 4
 _NUMBERS = (1, 2, -1, 3, 0, -2)
 
 
-def generate(tape: Tape, places: int = 2) -> Program:
-    """The program of a tape, for so many devices."""
-    steps = _Generator(tape, places).program()
+def opening_steps(number: int) -> tuple[int, int]:
+    """How many steps program `number` of a campaign has, at least and at most."""
+    return OPENING_STEPS if number < OPENING else STEPS
+
+
+def generate(tape: Tape, places: int = 2, count: tuple[int, int] = STEPS) -> Program:
+    """The program of a tape, for so many devices and of so many steps, at least and at most."""
+    steps = _Generator(tape, places).program(count)
     return Program(tuple(steps), tuple(tape.choices))
 
 
 class _Generator(Gradients):
     # The program as a whole
 
-    def program(self) -> list[Step]:
+    def program(self, least_and_most: tuple[int, int]) -> list[Step]:
         """Its steps."""
         self._try(Step("seed", values=(self.tape.below(1000),)))
-        count = self.tape.between(MIN_STEPS, MAX_STEPS)
+        count = self.tape.between(*least_and_most)
         self._data()
         for _ in range(count):
             self._grow(_MAKERS)
