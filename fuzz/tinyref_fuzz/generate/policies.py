@@ -132,7 +132,7 @@ def opening(policy: Policy, number: int) -> Policy:
     optimisations, of which later ones have more and more: another kernel reaches more of a compiler
     than one more list of the same one. Other policies, and cases late enough, are as they are.
     """
-    most = OPENING_LISTS + number // len(OPENING)
+    most = OPENING_LISTS + number // CASES_OF_A_LIST
     if not policy.mixes or most >= policy.lists[1]:
         return policy
     mixes = policy.mixes
@@ -275,8 +275,9 @@ OPENING = (
     *("plans", "rules", "mixed", "rules", "matmul", "groups", "rules", "index", "small", "rules"),
     *("wide", "reduces", "rules", "vectors", "real", "rules", "edges", "floats"),
 )
-# What the heuristics choose, and two more.
+# What the heuristics choose, and two more; and after how many cases one more.
 OPENING_LISTS = 3
+CASES_OF_A_LIST = 9
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {
         # The default: a mix of all others, evenly but for those that cost more.
