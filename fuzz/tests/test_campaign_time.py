@@ -67,7 +67,19 @@ def test_a_slow_device_shows_progress_and_ends_in_time(tmp_path: Path, jobs: int
     counts = [progress.cases for progress in noting.seen]
     assert counts == sorted(counts)
     assert counts[-1] == summary.cases
+    # With the first kernel there is something to see, and no batch is waited for.
+    assert 0 < next(filter(None, counts)) <= jobs
     assert any(progress.rate > 0 for progress in noting.seen)
+
+
+@pytest.mark.long
+def test_a_campaign_prints_a_line_with_its_first_kernel(tmp_path: Path) -> None:
+    out = io.StringIO()
+    request = Request("campaign_devices:Slow", tmp_path, seed=11, policy="small", jobs=1, kernels=3)
+    # No line is due for its time.
+    assert run(request, Lines(out, seconds=1000.0)).cases == 3
+    assert out.getvalue().startswith("1 kernels, ")
+    assert len(out.getvalue().splitlines()) == 1
 
 
 @pytest.mark.long
