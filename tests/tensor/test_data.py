@@ -301,10 +301,10 @@ def test_an_interrupted_assignment_runs_once(monkeypatch, error) -> None:
     total = count.contiguous().sum()
     working = runner._run_kernel
 
-    def run_kernel(item, kernel, bindings):
+    def run_kernel(kernel, buffers, bindings):
         if kernel.name.startswith("r_"):
             raise error
-        working(item, kernel, bindings)
+        return working(kernel, buffers, bindings)
 
     with monkeypatch.context() as patch:
         patch.setattr(runner, "_run_kernel", run_kernel)

@@ -131,19 +131,18 @@ class Recorder:
     constraints: dict[Constraint, None] = field(default_factory=dict)
     known: dict[int, Known] = field(default_factory=dict)
 
-    def add_kernel(self, item: KernelItem, kernel: Kernel, bindings: Bindings) -> None:
-        """Notes a kernel that is about to run."""
+    def kernel_step(self, item: KernelItem, kernel: Kernel, bindings: Bindings) -> Step:
+        """The step of a kernel that is about to run; it is among the `steps` when it has run."""
         outputs = written_by(item)
         numbers = self._meet(item.buffers, outputs)
         written = tuple(
             number for number, node in zip(numbers, item.buffers, strict=True) if node in outputs
         )
-        self.steps.append(KernelStep(kernel, item.ast, numbers, dict(bindings), written))
+        return KernelStep(kernel, item.ast, numbers, dict(bindings), written)
 
-    def add_copy(self, item: CopyItem) -> None:
-        """Notes a copy that is about to run."""
-        numbers = self._meet((item.target, item.source), (item.target,))
-        self.steps.append(CopyStep(*numbers))
+    def copy_step(self, item: CopyItem) -> Step:
+        """The step of a copy that is about to be made, as `kernel_step`."""
+        return CopyStep(*self._meet((item.target, item.source), (item.target,)))
 
     def makes(self, number: int) -> bool:
         """Whether the steps fill BUFFER `number`, which held nothing before."""

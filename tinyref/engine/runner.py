@@ -9,17 +9,18 @@ from tinyref import config
 from tinyref.codegen.compile import kernel_name
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
-from tinyref.engine.capture import Recorder, active_recorder, copy_buffer
+from tinyref.engine.capture import Recorder, Step, active_recorder, copy_buffer
 from tinyref.engine.chosen import chosen_opts
 from tinyref.engine.report import is_timed, report, report_kernel
 from tinyref.engine.watch import active_watcher
-from tinyref.errors import DeviceError
+from tinyref.errors import DeviceError, TinyrefError, describe_error
 from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer
 from tinyref.lazy.shards import Place
 from tinyref.profile import span
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
-from tinyref.schedule.memory import Lifetime, plan_arena, temporaries
+from tinyref.schedule.memory import Lifetime, buffers_of, plan_arena, temporaries
+from tinyref.schedule.recovery import left_of
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 
@@ -48,7 +49,7 @@ class RealizeError(DeviceError):
 def realize(
     outputs: Sequence[tuple[UOp, Place]],
     live: Iterable[tuple[UOp, Place]] = (),
-    completed: dict[UOp, UOp] | None = None,
+    broken: dict[UOp, UOp] | None = None,
     held: Iterable[UOp] | None = None,
 ) -> dict[UOp, UOp]:
     """Computes `outputs`, each a node and the device it goes to, and says where they are now.
@@ -62,39 +63,62 @@ def realize(
 
     Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
     `DeviceError`, naming the kernel, when compiling fails, both before anything has run. When
-    allocating, launching or copying fails, `RealizeError` says what was computed before that; and
-    `completed` is filled with it as it is computed, so it is known after an interrupt too.
+    allocating, launching or copying fails, `RealizeError` says what was computed before that. Then,
+    and after an interrupt too, `broken` says the same, and what becomes of nodes whose sources
+    were overwritten (see `schedule.recovery`): rewrite the graphs by it.
     """
     with span("schedule", f"schedule of {len(outputs)}"):
         planned = schedule(outputs, live, held)
     watcher = active_watcher()
     if watcher is not None:
         watcher.scheduled(outputs, planned)
-    run(planned, completed)
+    run(planned, broken)
     return planned.results
 
 
-def run(planned: Schedule, completed: dict[UOp, UOp] | None = None) -> None:
+def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
     """Runs all items of a schedule in order; an intermediate buffer dies after its last user.
 
-    Compiles all kernels before it runs the first. Raises as `realize` does; the items are gone
-    afterwards.
+    Compiles all kernels before it runs the first. Raises, and fills `broken`, as `realize` does;
+    the items are gone afterwards.
     """
     items = deque((item, _compile_item(item)) for item in planned.items)
     if config.integer("MEMORY_PLAN"):
         _share_memory(planned)
     planned.items.clear()
-    completed = {} if completed is None else completed
+    completed: dict[UOp, UOp] = {}
     recorder = active_recorder()
     if recorder is not None:
         recorder.constraints.update(dict.fromkeys(planned.constraints))
-    while items:
-        item, kernel = items.popleft()
-        try:
-            _run_item(item, kernel, planned.bindings, recorder)
-        except DeviceError as error:
+    # Whether the first item may have written something.
+    is_begun = False
+    try:
+        while items:
+            item, kernel = items[0]
+            step = None if recorder is None else _step_of(item, kernel, planned, recorder)
+            buffers = _allocate(item, kernel)
+            is_begun = True
+            seconds = _run_item(item, kernel, buffers, planned.bindings)
+            completed.update({node: planned.results[node] for node in item.completes})
+            items.popleft()
+            is_begun = False
+            if recorder is not None and step is not None:
+                recorder.steps.append(step)
+            _report_item(item, kernel, buffers, planned.bindings, seconds)
+    except BaseException as error:
+        left = [item for item, _ in items]
+        if broken is not None:
+            broken.update(completed)
+            broken.update(left_of(planned, completed, left, is_begun, _words_of(error)))
+        if isinstance(error, DeviceError):
             raise RealizeError(error.device, error.message, error.source, completed) from error
-        completed.update((node, planned.results[node]) for node in item.completes)
+        raise
+
+
+def _words_of(error: BaseException) -> str:
+    if isinstance(error, TinyrefError):
+        return str(error)
+    return describe_error(error).removesuffix(": ")
 
 
 def _share_memory(planned: Schedule) -> None:
@@ -125,38 +149,63 @@ def _compile_item(item: Item) -> Kernel | None:
         raise DeviceError(error.device, message, error.source) from error
 
 
-def _run_item(
-    item: Item, kernel: Kernel | None, bindings: Mapping[str, int], recorder: Recorder | None
-) -> None:
+def _step_of(
+    item: Item, kernel: Kernel | None, planned: Schedule, recorder: Recorder
+) -> Step | None:
     if isinstance(item, CopyItem):
-        if recorder is not None:
-            recorder.add_copy(item)
-        _run_copy(item)
-    elif kernel is not None:
-        if recorder is not None:
-            recorder.add_kernel(item, kernel, bindings)
-        _run_kernel(item, kernel, bindings)
+        return recorder.copy_step(item)
+    return None if kernel is None else recorder.kernel_step(item, kernel, planned.bindings)
 
 
-def _run_copy(item: CopyItem) -> None:
-    source = buffer_of(item.source)
-    target = buffer_of(item.target)
-    copy_buffer(target, source)
-    if config.integer("DEBUG") >= 1:
-        report(f"copy {source.nbytes:,} bytes {source.device} -> {target.device}")
-
-
-def _run_kernel(item: KernelItem, kernel: Kernel, bindings: Mapping[str, int]) -> None:
+def _allocate(item: Item, kernel: Kernel | None) -> list[Buffer]:
+    """The memory that an item touches, what it writes first; a copy allocates for itself."""
+    if kernel is None:
+        return [buffer_of(node) for node in buffers_of(item)]
     try:
-        buffers = [buffer_of(node).allocate() for node in item.buffers]
-        seconds = kernel(buffers, bindings, wait=is_timed())
-    except DeviceError as error:
+        return [buffer_of(node).allocate() for node in buffers_of(item)]
+    except (DeviceError, MemoryError) as error:
+        raise _error_of(kernel, error) from error
+
+
+def _run_item(
+    item: Item, kernel: Kernel | None, buffers: Sequence[Buffer], bindings: Mapping[str, int]
+) -> float | None:
+    if kernel is not None:
+        return _run_kernel(kernel, buffers, bindings)
+    copy_buffer(*buffers)
+    return None
+
+
+def _run_kernel(
+    kernel: Kernel, buffers: Sequence[Buffer], bindings: Mapping[str, int]
+) -> float | None:
+    try:
+        return kernel(buffers, bindings, wait=is_timed())
+    except (DeviceError, MemoryError) as error:
+        raise _error_of(kernel, error) from error
+
+
+def _error_of(kernel: Kernel, error: DeviceError | MemoryError) -> DeviceError:
+    """The same error, which says of what kernel it is."""
+    if isinstance(error, DeviceError):
         message = f"kernel {kernel.name}: {error.message}"
-        raise DeviceError(error.device, message, error.source or kernel.source) from error
-    except MemoryError as error:
-        message = f"kernel {kernel.name}: out of memory: {error}"
-        raise DeviceError(item.device, message, kernel.source) from error
-    report_kernel(item.ast, kernel, bindings, seconds, item.names)
+        return DeviceError(error.device, message, error.source or kernel.source)
+    message = f"kernel {kernel.name}: out of memory: {error}"
+    return DeviceError(kernel.device, message, kernel.source)
+
+
+def _report_item(
+    item: Item,
+    kernel: Kernel | None,
+    buffers: Sequence[Buffer],
+    bindings: Mapping[str, int],
+    seconds: float | None,
+) -> None:
+    if isinstance(item, KernelItem) and kernel is not None:
+        report_kernel(item.ast, kernel, bindings, seconds, item.names)
+    elif config.integer("DEBUG") >= 1:
+        target, source = buffers
+        report(f"copy {source.nbytes:,} bytes {source.device} -> {target.device}")
 
 
 def synchronize() -> None:

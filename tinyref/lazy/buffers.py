@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+from weakref import WeakKeyDictionary, WeakSet
 
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType
-from tinyref.errors import UserError, UserTypeError
-from tinyref.uops.node import UOp
+from tinyref.errors import UserError, UserStateError, UserTypeError
+from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
 _memory: WeakKeyDictionary[UOp, Buffer] = WeakKeyDictionary()
+_lost: WeakSet[UOp] = WeakSet()
 _numbers = itertools.count()
 
 
@@ -68,6 +71,54 @@ def set_buffer(node: UOp, memory: Buffer) -> None:
     if have != want:
         raise UserError(f"set_buffer: memory is {have}, the node is {want}: they must be equal")
     _memory[node] = memory
+
+
+@dataclass(eq=False)
+class LostBuffer(Buffer):
+    """Memory whose contents nobody has any more: it is refused to whoever asks for it.
+
+    why: what became of the elements, in words that go on from them.
+    """
+
+    why: str = ""
+
+    def allocate(self) -> NoReturn:
+        """Raises `UserStateError`."""
+        raise UserStateError(
+            f"tensor: {self.size} elements of {self.dtype.name} on {self.device} are lost: they "
+            f"{self.why}: give the tensor new ones with assign()"
+        )
+
+
+def lost_buffer_like(node: UOp, why: str) -> UOp:
+    """A fresh BUFFER that stands for the contents of another, which are lost: see `LostBuffer`."""
+    assert isinstance(node.arg, BufferArg), "a BUFFER has a size"
+    lost, memory = new_buffer_like(node.arg, node.dtype)
+    _memory[lost] = LostBuffer(memory.device, memory.size, memory.dtype, why=why)
+    _lost.add(lost)
+    return lost
+
+
+def refuse_lost(roots: Iterable[UOp]) -> None:
+    """Raises `UserStateError` for graphs that need contents which are lost."""
+    for node in toposort(roots) if _lost else ():
+        if node in _lost:
+            buffer_of(node).allocate()
+
+
+def is_lost(node: UOp) -> bool:
+    """Whether a node cannot be computed, as it needs contents that are lost."""
+    return node in lost_below([node])
+
+
+def lost_below(roots: Iterable[UOp]) -> set[UOp]:
+    """Those nodes of graphs that cannot be computed, as they need contents that are lost."""
+    found: set[UOp] = set()
+    # There are hardly ever any.
+    for node in toposort(roots) if _lost else ():
+        if node in _lost or not found.isdisjoint(node.src):
+            found.add(node)
+    return found
 
 
 def has_memory(node: UOp) -> bool:

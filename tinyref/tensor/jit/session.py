@@ -119,7 +119,7 @@ class CaptureSession:
         assigned = {assigned_buffer(node) for node in nodes if node.op is Ops.ASSIGN}
         if not assigned:
             return
-        pending = hold_tensors(registry.pending)
+        pending = hold_tensors(registry.computable)
         others = [value for value in pending if value.session is not self]
         read = reaching(others, assigned.__contains__)
         with self._outside():

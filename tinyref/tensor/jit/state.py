@@ -248,7 +248,7 @@ class State:
         def is_written(node: UOp) -> bool:
             return isinstance(node.arg, BufferArg) and node.arg.number in written
 
-        pending = hold_tensors(registry.pending)
+        pending = hold_tensors(registry.computable)
         reached = reaching(list(pending), is_written)
         if not reached:
             self._unread = asked

@@ -16,6 +16,7 @@ from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
+from tinyref.lazy.buffers import is_lost
 from tinyref.lazy.multi import assign, build
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
@@ -262,7 +263,7 @@ class Assignment(Data):
         node = base_of(part)
         while node.op is Ops.ASSIGN:
             node = base_of(node.src[0])
-        if not isinstance(node.arg, BufferArg):
+        if not isinstance(node.arg, BufferArg) or is_lost(node):
             return False
         others = (value.tensor for value in registry.showing(node.arg.number))
         return all(other is None or self._shows_with(cast(Self, other)) for other in others)

@@ -11,7 +11,7 @@ from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
 from tinyref.errors import UserError, UserTypeError, printable
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import buffer_of
+from tinyref.lazy.buffers import buffer_of, refuse_lost
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shards import (
     Place,
@@ -50,6 +50,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     for tensor in tensors:
         if not isinstance(tensor, TensorCore):
             raise UserTypeError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
+    refuse_lost([tensor._node for tensor in tensors])
     waiting = [tensor for tensor in tensors if not is_computed(tensor._node)]
     if not waiting:
         return

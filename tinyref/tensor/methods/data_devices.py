@@ -37,7 +37,7 @@ def write_held(node: UOp, elements: Callable[[], Array], name: str, compute: Com
 
 def _keep_old(device: str | None, compute: Compute) -> None:
     """Computes what is to be computed from bytes of `device`; its views show the new ones."""
-    for value in registry.pending():
+    for value in registry.computable():
         if shown_buffers(value.node) or not _reads_device(value.node, device):
             continue
         if value.tensor is None:

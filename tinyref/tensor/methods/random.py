@@ -19,7 +19,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tinyref.arrays import np
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, round_float, to_dtype
-from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.errors import UserError, UserStateError, UserTypeError, argument_error
+from tinyref.lazy.buffers import is_lost
 from tinyref.lazy.shards import Place, canonical_place, first_device
 from tinyref.tensor.arguments import fixed, integer, shape_argument
 from tinyref.tensor.literals import is_scalar
@@ -54,6 +55,11 @@ class Streams:
         with self._turn():
             device = first_device(place)
             stream = self._of.get(device) or self._open(maker, device)
+            if is_lost(stream.counter._node):
+                raise UserStateError(
+                    f"random numbers: how many {device} has drawn is lost, as what drew them broke "
+                    f"off: begin anew with manual_seed()"
+                )
             bits: T = self._words(stream, count, place)
             # No other tensor shows the counter here, so it is written where captures found it.
             stream.counter.assign(stream.counter.add(count))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tinyref.engine import realize
 from tinyref.lazy import graph
+from tinyref.lazy.buffers import is_lost, lost_below
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.shards import Place, first_device
 from tinyref.schedule import Schedule, schedule
@@ -68,12 +69,13 @@ def _parts_to_compute_first(
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
     outputs = [(_assigned_below(tensor._node), tensor._device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
-    completed: dict[UOp, UOp] = {}
+    broken: dict[UOp, UOp] = {}
     try:
-        realised = realize(outputs, watched.graphs(), completed, watched.held())
+        realised = realize(outputs, watched.graphs(), broken, watched.held())
     except BaseException:
-        # An assignment that did run must not run again with the next attempt.
-        _substitute_everywhere(watched, tensors, completed)
+        # An assignment that did run must not run again with the next attempt, nor may what it
+        # has overwritten be computed from.
+        _substitute_everywhere(watched, tensors, broken)
         raise
     _substitute_everywhere(watched, tensors, realised)
 
@@ -112,7 +114,7 @@ class _Watched:
         self.outputs = outputs
 
     def graphs(self) -> Iterator[tuple[UOp, Place]]:
-        """The graphs of tensors that may be computed later; asked for only where it matters.
+        """The graphs of tensors that can be computed later; asked for only where it matters.
 
         Another thread may go on from a tensor that it drops then: as no node is built meanwhile,
         either the tensor is there or what was made of it is.
@@ -121,7 +123,8 @@ class _Watched:
             found = [
                 (value.node, value.device) for value in self.values(()) if value.tensor is not None
             ]
-        yield from found
+        lost = lost_below([node for node, _ in found])
+        yield from (pair for pair in found if pair[0] not in lost)
 
     def held(self) -> Iterator[UOp]:
         """The graphs of all values that are not computed yet, those of records too."""
@@ -157,7 +160,11 @@ def _substitute_everywhere(
     Assignments alone are run for all.
     """
     here = capturing.get()
-    assigns = {node: result for node, result in realised.items() if node.op is Ops.ASSIGN}
+    assigns = {
+        node: result
+        for node, result in realised.items()
+        if node.op is Ops.ASSIGN or is_lost(result)
+    }
     with building:
         by_session: dict[Session | None, list[Value]] = {}
         for value in watched.values(tensors):
@@ -186,7 +193,11 @@ def _substitute_on_devices(values: Sequence[Value], realised: dict[UOp, UOp]) ->
 
 def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
     """Puts the realised nodes into graphs, and marks those whose memory was overwritten."""
-    overwritten = {assigned_buffer(node) for node in realised if node.op is Ops.ASSIGN}
+    overwritten = {
+        assigned_buffer(node)
+        for node, result in realised.items()
+        if node.op is Ops.ASSIGN and is_computed(result)
+    }
     done = dict(realised)
     lost: set[UOp] = set(overwritten - realised.keys())
 
@@ -205,7 +216,7 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
             registry.add(value)
         value.is_overwritten |= was in lost
         # A computed tensor is a leaf, unless gradients have to go through it.
-        if was in realised and not value.requires_grad:
+        if was in realised and not value.requires_grad and is_computed(value.node):
             value.record = None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from tinyref.algebra.constraints import is_certain
+from tinyref.lazy.buffers import lost_below
 from tinyref.lazy.folding import shows_constant
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
@@ -141,6 +142,12 @@ class Registry(Generic[V]):
     def pending(self) -> list[V]:
         """The live values that are not computed yet."""
         return _alive(self._pending)
+
+    def computable(self) -> list[V]:
+        """The pending values that can be computed: they need nothing that is lost."""
+        found = self.pending()
+        lost = lost_below([value.node for value in found])
+        return [value for value in found if value.node not in lost]
 
     def showing(self, number: int) -> list[V]:
         """The live values that show BUFFER `number`, or what will be assigned to it."""
