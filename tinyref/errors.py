@@ -118,6 +118,13 @@ def describe_error(error: BaseException) -> str:
     return printable(f"{type(error).__name__}: {words}")
 
 
+def words_of(error: BaseException) -> str:
+    """What an error says, in a message of another one: its class too, if nobody raised it here."""
+    if isinstance(error, TinyrefError):
+        return str(error)
+    return describe_error(error).removesuffix(": ")
+
+
 def explain_error(error: BaseException) -> str:
     """The error in words; one that nobody raised on purpose comes with its last frames."""
     if isinstance(error, TinyrefError):

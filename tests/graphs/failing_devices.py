@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,8 @@ from tinyref.uops.program import Program
 # What may fail: `launch` before it has done anything, `launched` when all of it is done.
 KINDS = ("allocate", "compile", "copy in", "copy out", "launch", "launched")
 
+Fault = BaseException | Callable[[], None] | None
+
 
 class Faults:
     """Which event fails, with what."""
@@ -24,11 +26,14 @@ class Faults:
     def __init__(self) -> None:
         self._kind = ""
         self._left = 0
-        self._error: BaseException | None = None
+        self._error: Fault = None
 
     @contextmanager
-    def at(self, kind: str, number: int, error: BaseException | None = None) -> Iterator[None]:
-        """Within the block event number `number` of `kind`, from 0, raises, and no other."""
+    def at(self, kind: str, number: int, error: Fault = None) -> Iterator[None]:
+        """Within the block event number `number` of `kind`, from 0, raises, and no other.
+
+        error: what it raises, a `DeviceError` where none is given; or what it calls.
+        """
         self._kind, self._left = kind, number
         self._error = error
         try:
@@ -43,7 +48,10 @@ class Faults:
         self._left -= 1
         if self._left < 0:
             self._kind = ""
-            raise self._error or DeviceError(device, f"{kind} fails as a test wants it")
+            if callable(self._error):
+                self._error()
+            else:
+                raise self._error or DeviceError(device, f"{kind} fails as a test wants it")
 
 
 FAULTS = Faults()

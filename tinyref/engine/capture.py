@@ -246,6 +246,8 @@ class Replay:
         self._find_uses = _find_uses(self.steps, exchanged)
         self._work = _Work([step for step in self.steps if isinstance(step, KernelStep)])
         self._launches = self._to_launch()
+        # Whether the last run broke off when it may have written something.
+        self.is_begun = False
 
     @property
     def kernels(self) -> int:
@@ -311,23 +313,30 @@ class Replay:
     def run(self, exchanged: Mapping[int, Buffer], bindings: Bindings) -> None:
         """Runs all steps, with other memory for the exchanged BUFFERs and values for variables.
 
-        Raises `UserError` for memory that a kernel does not take, `DeviceError` as a launch does.
+        Raises `UserError` for memory that a kernel does not take, `DeviceError` as a launch does;
+        `is_begun` says whether anything was launched before that, and not all.
         """
+        self.is_begun = False
         for number, buffer in exchanged.items():
             if self.memory.get(number) is not buffer:
-                self.memory[number] = buffer
+                # Until all uses have it none counts as bound: one may be refused.
+                self.memory.pop(number, None)
                 for place, slot in self._find_uses[number]:
                     self._bound[place].rebind(slot, buffer)
+                self.memory[number] = buffer
         if any(self.bindings.get(name) != value for name, value in bindings.items()):
             self._vary(bindings)
+        self.is_begun = True
         if is_told():
             self._run_aloud()
+            self.is_begun = False
             return
         try:
             for launch in self._launches:
                 launch()
         except DeviceError as error:
             raise DeviceError(error.device, f"replay: {error.message}", error.source) from error
+        self.is_begun = False
         self._work.count(self.bindings)
 
     def check(self, bindings: Bindings) -> None:
@@ -338,15 +347,19 @@ class Replay:
                 constraint.check(values)
 
     def _vary(self, bindings: Bindings) -> None:
-        self.bindings.update(bindings)
+        values = {**self.bindings, **bindings}
+        # Until all kernels have them none counts as bound: one may be refused.
+        for name in bindings:
+            self.bindings.pop(name, None)
         is_other = False
         for bound in self._bound:
             if isinstance(bound, BoundKernel) and bound.has_variables:
                 was_empty = bound.is_empty
-                bound.vary(self.bindings)
+                bound.vary(values)
                 is_other |= bound.is_empty != was_empty
         if is_other:
             self._launches = self._to_launch()
+        self.bindings.update(values)
 
     def _run_aloud(self) -> None:
         """The same, each kernel called for itself, so that it can be timed and reported."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 from tinyref import config
 from tinyref.codegen.compile import kernel_name
@@ -11,9 +12,10 @@ from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.engine.capture import Recorder, Step, active_recorder, copy_buffer
 from tinyref.engine.chosen import chosen_opts
+from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.engine.report import is_timed, report, report_kernel
 from tinyref.engine.watch import active_watcher
-from tinyref.errors import DeviceError, TinyrefError, describe_error
+from tinyref.errors import DeviceError, words_of
 from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer
 from tinyref.lazy.shards import Place
 from tinyref.profile import span
@@ -22,6 +24,7 @@ from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
 from tinyref.schedule.memory import Lifetime, buffers_of, plan_arena, temporaries
 from tinyref.schedule.recovery import left_of
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
 
@@ -86,7 +89,8 @@ def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
     if config.integer("MEMORY_PLAN"):
         _share_memory(planned)
     planned.items.clear()
-    completed: dict[UOp, UOp] = {}
+    # Filled as it goes, so that it is known after an interrupt at any time.
+    completed = {} if broken is None else broken
     recorder = active_recorder()
     if recorder is not None:
         recorder.constraints.update(dict.fromkeys(planned.constraints))
@@ -97,28 +101,27 @@ def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
             item, kernel = items[0]
             step = None if recorder is None else _step_of(item, kernel, planned, recorder)
             buffers = _allocate(item, kernel)
-            is_begun = True
-            seconds = _run_item(item, kernel, buffers, planned.bindings)
-            completed.update({node: planned.results[node] for node in item.completes})
-            items.popleft()
-            is_begun = False
+            with InterruptsHeld() if _assigns(item) else nullcontext():
+                is_begun = True
+                seconds = _run_item(item, kernel, buffers, planned.bindings)
+                completed.update({node: planned.results[node] for node in item.completes})
+                items.popleft()
+                is_begun = False
             if recorder is not None and step is not None:
                 recorder.steps.append(step)
             _report_item(item, kernel, buffers, planned.bindings, seconds)
     except BaseException as error:
+        found = dict(completed)
         left = [item for item, _ in items]
         if broken is not None:
-            broken.update(completed)
-            broken.update(left_of(planned, completed, left, is_begun, _words_of(error)))
+            broken.update(left_of(planned, found, left, is_begun, words_of(error)))
         if isinstance(error, DeviceError):
-            raise RealizeError(error.device, error.message, error.source, completed) from error
+            raise RealizeError(error.device, error.message, error.source, found) from error
         raise
 
 
-def _words_of(error: BaseException) -> str:
-    if isinstance(error, TinyrefError):
-        return str(error)
-    return describe_error(error).removesuffix(": ")
+def _assigns(item: Item) -> bool:
+    return any(node.op is Ops.ASSIGN for node in item.completes)
 
 
 def _share_memory(planned: Schedule) -> None:

@@ -133,10 +133,12 @@ class BoundKernel:
             problem = self.kernel.misfit(place, buffer)
             if problem:
                 raise UserError(f"{self.kernel.name}: buffer {place}: {problem}")
+        # Memory that is not there yet is allocated here: that may fail, and changes nothing then.
+        handle = None if self._bound is None else self.kernel.handle(place, buffer)
         is_shifted = buffer.offset != self.buffers[place].offset
         self.buffers[place] = buffer
         if self._bound is not None:
-            self._bound.rebind(place, self.kernel.handle(place, buffer))
+            self._bound.rebind(place, handle)
         if is_shifted and self.kernel.has_words:
             self.vary(self.bindings)
 

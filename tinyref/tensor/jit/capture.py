@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from tinyref.device import Buffer
 from tinyref.engine.capture import Recorder, Replay, recording
-from tinyref.errors import UserError, UserStateError
+from tinyref.engine.interrupts import InterruptsHeld
+from tinyref.errors import UserError, UserStateError, words_of
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import join_parts
@@ -32,6 +33,7 @@ from tinyref.tensor.jit.results import Output, Result, fill_template
 from tinyref.tensor.jit.session import CaptureSession, capture_session
 from tinyref.tensor.jit.state import State
 from tinyref.tensor.methods.data import compute
+from tinyref.tensor.methods.realisation import lose
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.values.core import TensorCore
 from tinyref.tensor.values.locks import TurnLock, computing
@@ -114,6 +116,8 @@ class Capture:
         self.replayed = replayed
         self.state = state
         self.locks = locks
+        # Why a replay broke off that had begun to write state.
+        self.broken = ""
 
     @classmethod
     def of(
@@ -188,6 +192,11 @@ class Capture:
 
     def _run(self, given: Arguments) -> object:
         with computing:
+            if self.broken:
+                raise UserStateError(
+                    f"TinyJit: a replay broke off, and what the function assigns to is lost: "
+                    f"{self.broken}: assign() to those tensors, and capture anew after reset()"
+                )
             tensors = given.tensors
             nodes = list(map(in_memory, tensors, given.tensor_paths))
             if self.written or self.state.written:
@@ -203,11 +212,29 @@ class Capture:
             results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
             overwritten = [n for place in self.written for n in numbers_behind(nodes[place])]
             self.state.before_replay(compute, overwritten)
-            self.replayed.run(exchanged, given.values)
+            self._replay(exchanged, given.values, overwritten)
             for place in self.written:
                 if tensors[place]._node is not nodes[place]:
                     hand_over(tensors[place], nodes[place])
             return fill_template(self.template, results, tensors)
+
+    def _replay(
+        self, exchanged: Mapping[int, Buffer], values: Mapping[str, int], arguments: Sequence[int]
+    ) -> None:
+        """Runs the steps; where that breaks off, what they assign to is lost.
+
+        arguments: the BUFFERs of arguments that are assigned to.
+        """
+        written = self.state.written.union(arguments)
+        try:
+            with InterruptsHeld() if written else contextlib.nullcontext():
+                self.replayed.run(exchanged, values)
+        except BaseException as error:
+            if written and self.replayed.is_begun:
+                why = words_of(error)
+                lose(written, f"were being assigned to by a replay: {why}")
+                self.broken = why if self.state.written else ""
+            raise
 
     def _check_memory(self, given: Arguments) -> None:
         """Raises `UserError` where an argument shares memory that the function assigns to."""

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.engine.capture import not_recording
-from tinyref.errors import TinyrefError, UserStateError
+from tinyref.errors import UserError, UserStateError, VerifyError
 from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.schedule.hazards import assigned_buffer
@@ -59,8 +59,8 @@ class CaptureSession:
     def read(self, value: Value) -> None:
         """Gives a tensor from outside memory of its own, unless it is in some.
 
-        A tensor that cannot be computed, and a constant above `LARGEST_CONSTANT` elements, stays
-        as it is.
+        A tensor whose graph cannot be computed, and a constant above `LARGEST_CONSTANT` elements,
+        stays as it is. Raises `DeviceError` where computing it fails.
         """
         for lock in self.locks:
             lock.last_use = time.monotonic()
@@ -70,7 +70,7 @@ class CaptureSession:
             is_constant = _is_constant(value.node)
             if is_constant and largest_size(shape_of(value.node)) > LARGEST_CONSTANT:
                 return
-            with self._outside(), contextlib.suppress(TinyrefError):
+            with self._outside(), contextlib.suppress(UserError, VerifyError):
                 if is_constant:
                     store_apart(value)
                 compute([TensorCore._peek(value)])

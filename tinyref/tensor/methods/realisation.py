@@ -5,11 +5,12 @@ The scheduler and the compiler are imported with this module, when a tensor is f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tinyref.engine import realize
+from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import is_lost, lost_below
+from tinyref.lazy.buffers import is_lost, lost_below, lost_buffer_like
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.shards import Place, first_device
 from tinyref.schedule import Schedule, schedule
@@ -24,7 +25,7 @@ from tinyref.tensor.values.core import (
     store_apart,
 )
 from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import is_computed, parts_of, shown_node
+from tinyref.tensor.values.registry import is_computed, parts_of, shown_buffers, shown_node
 from tinyref.uops.node import UOp, rebuild, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg, ShapeArg
@@ -70,14 +71,19 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
     outputs = [(_assigned_below(tensor._node), tensor._device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     broken: dict[UOp, UOp] = {}
+    is_done = False
     try:
         realised = realize(outputs, watched.graphs(), broken, watched.held())
+        with InterruptsHeld():
+            _substitute_everywhere(watched, tensors, realised)
+            is_done = True
     except BaseException:
         # An assignment that did run must not run again with the next attempt, nor may what it
         # has overwritten be computed from.
-        _substitute_everywhere(watched, tensors, broken)
+        with InterruptsHeld():
+            if not is_done:
+                _substitute_everywhere(watched, tensors, broken)
         raise
-    _substitute_everywhere(watched, tensors, realised)
 
 
 def _assigned_below(node: UOp) -> UOp:
@@ -218,6 +224,20 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
         # A computed tensor is a leaf, unless gradients have to go through it.
         if was in realised and not value.requires_grad and is_computed(value.node):
             value.record = None
+
+
+def lose(numbers: Collection[int], why: str) -> None:
+    """Nobody knows any more what these BUFFERs hold: what shows them, or reads them, refuses."""
+    with building:
+        showing = [value for number in numbers for value in registry.showing(number)]
+        shown = {buffer for value in showing for buffer in shown_buffers(value.node)}
+        lost = {
+            buffer: lost_buffer_like(buffer, why)
+            for buffer in shown
+            if isinstance(buffer.arg, BufferArg) and buffer.arg.number in numbers
+        }
+        values = {id(value): value for value in (*showing, *registry.pending())}
+        _substitute_on_devices(list(values.values()), lost)
 
 
 def _on_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
