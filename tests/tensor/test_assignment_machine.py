@@ -1,16 +1,19 @@
 """Tensors, their views and assignments in any order, beside arrays of numpy that share memory."""
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from failing_devices import DEVICES, FAULTS, KINDS
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from state_machines import run_machine
 
 from tinyref import Tensor
-from tinyref.errors import UserError
+from tinyref.engine import runner
+from tinyref.errors import DeviceError, UserError, UserStateError
 from tinyref.tensor.values.core import TensorCore
 
 SHAPES = [(6,), (2, 3), (12,), (3, 4)]
@@ -259,8 +262,63 @@ class Assignments(RuleBasedStateMachine):
             pair.check()
 
 
-def run(device, examples, *phases):
-    machine = type(f"AssignmentsOn{device}", (Assignments,), {"device": device})
+class Failures(Assignments):
+    """Each tensor has its elements, or refuses them as they are lost."""
+
+    device = DEVICES[0]
+
+    def read(self, pair):
+        """What is lost may be refused; nothing else."""
+        try:
+            elements = pair.tensor.numpy()
+        except UserStateError as refusal:
+            if "are lost: they were being assigned to" not in str(refusal):
+                raise
+            return
+        np.testing.assert_array_equal(elements, pair.elements)
+
+    @precondition(lambda self: self.pairs)
+    @rule(
+        numbers=st.lists(PLACE, min_size=1, max_size=4),
+        by=NUMBER,
+        kind=st.sampled_from(KINDS),
+        event=st.integers(0, 4),
+        is_interrupt=st.booleans(),
+    )
+    def fail(self, numbers, by, kind, event, is_interrupt):
+        """One of them is written after two kernels are to read it; then all are computed."""
+        pair = self.pick(numbers[0])
+        if pair.places.ndim and pair.places.size and not self.is_refused(pair):
+            elements = pair.elements
+            below = pair.tensor.max().expand(3) * 2
+            self.add(Pair.of(below, np.full(3, elements.max() * 2)))
+            tensor = pair.tensor
+            tensor += by
+            pair.memory[pair.places] = elements + by
+        pairs = [pair, *self.pairs[-1:], *map(self.pick, numbers)]
+        error = KeyboardInterrupt() if is_interrupt else None
+        refused = (DeviceError, KeyboardInterrupt, UserStateError)
+        with contextlib.suppress(*refused), FAULTS.at(kind, event, error):
+            pairs[0].tensor.realize(*(other.tensor for other in pairs[1:]))
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE, other=PLACE)
+    def realize(self, number, other):
+        with contextlib.suppress(UserStateError):
+            self.pick(number).tensor.realize(self.pick(other).tensor)
+
+    @precondition(lambda self: self.pairs)
+    @rule(number=PLACE)
+    def check(self, number):
+        self.read(self.pick(number))
+
+    def teardown(self):
+        for pair in self.pairs:
+            self.read(pair)
+
+
+def run(device, examples, *phases, base=Assignments):
+    machine = type(f"{base.__name__}On{device}", (base,), {"device": device})
     others = {"suppress_health_check": list(HealthCheck)}
     run_machine(machine, examples, STEPS, *phases, **others)
 
@@ -285,3 +343,24 @@ def test_a_lost_assignment_is_found(monkeypatch):
     monkeypatch.setattr(TensorCore, "_show", lambda self, source, step: None)
     with pytest.raises(AssertionError):
         run("CPU", 30, Phase.generate)
+
+
+@pytest.mark.hypothesis
+@pytest.mark.long
+def test_no_tensor_is_wrong_after_failures():
+    run(DEVICES[0], 8, base=Failures)
+
+
+@pytest.mark.hypothesis
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_tensor_is_wrong_in_many_steps_with_failures(device):
+    run(device, 200, base=Failures)
+
+
+@pytest.mark.hypothesis
+@pytest.mark.long
+def test_an_output_that_is_computed_from_what_was_assigned_is_found(monkeypatch):
+    monkeypatch.setattr(runner, "left_of", lambda *_: dict[str, str]())
+    with pytest.raises(AssertionError):
+        run(DEVICES[0], 60, Phase.generate, base=Failures)
