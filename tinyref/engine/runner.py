@@ -105,8 +105,8 @@ def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
                 is_begun = True
                 seconds = _run_item(item, kernel, buffers, planned.bindings)
                 completed.update({node: planned.results[node] for node in item.completes})
-                items.popleft()
                 is_begun = False
+                items.popleft()
             if recorder is not None and step is not None:
                 recorder.steps.append(step)
             _report_item(item, kernel, buffers, planned.bindings, seconds)

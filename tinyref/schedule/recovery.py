@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import lost_buffer_like
+from tinyref.lazy.buffers import is_lost, lost_buffer_like
 from tinyref.lazy.shape import shape_of
 from tinyref.schedule.hazards import assigned_buffer
-from tinyref.schedule.items import Item, KernelItem, Schedule
+from tinyref.schedule.items import Item, Schedule
 from tinyref.schedule.memory import buffers_of, written_by
 from tinyref.schedule.prepare import peel
-from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild, substitute, toposort
 from tinyref.uops.ops import Ops
 
@@ -32,29 +31,56 @@ def left_of(
     the first of them may have, in part or as a whole. A node becomes what there still is to compute
     of it; what nobody can compute any more a BUFFER whose contents are lost, for the reason `why`.
     """
-    begun = items[0] if is_begun else None
+    begun = items[0].completes if is_begun and items else ()
     # Prepared graphs do not say which values their variables have, so nothing goes on from those.
     goes_on = not planned.bindings
-    found: dict[UOp, UOp] = {}
-    if isinstance(begun, KernelItem) and not (goes_on and _runs_again(begun)):
-        found.update(_lost_with(begun, planned.results, why))
-    overwritten = (*completed, *(() if begun is None else begun.completes))
-    for assign in (_assign_of(planned.prepared[owner]) for owner in overwritten):
-        base = None if assign is None else assigned_buffer(assign)
-        if base is not None and base not in found:
-            text = f"were assigned to before all was computed from them: {why}"
-            found[base] = lost_buffer_like(base, text)
-    if not found:
+    lost = _overwritten(planned, completed, begun, why)
+    if not lost:
         return {}
-    found.update(completed)
+    # What is being assigned to holds no version of before for certain.
+    unsure = {assigned_buffer(node) for node in _targets(planned, begun, is_prepared=True)}
+    gone = {base: new for base, new in lost.items() if base in unsure}
+    found = {**lost, **{owner: substitute(view, gone) for owner, view in completed.items()}}
     done = {**found, **_in_memory(planned, found, items)} if goes_on else dict(found)
-    for assign, target in _assigned_again(planned, begun, found).items():
-        done[assign] = assign.replace(src=(target, rebuild(assign.src[1], _unchanged, done)))
+    for assign, target in _targets(planned, begun, is_prepared=goes_on).items():
+        again = assign.replace(src=(target, rebuild(assign.src[1], _unchanged, done)))
+        # An ASSIGN that runs again must find what it found when it ran.
+        is_possible = goes_on and not is_lost(again)
+        done[assign] = again if is_possible else substitute(target, lost)
     for owner, prepared in planned.prepared.items():
         root = prepared if goes_on else owner
         if owner not in found and rebuild(root, _unchanged, done) is not root:
             found[owner] = graph.reshape(done[root], shape_of(owner))
-    return {node: new for node, new in found.items() if node not in completed}
+    return {node: new for node, new in found.items() if completed.get(node) is not new}
+
+
+def _overwritten(
+    planned: Schedule, completed: Nodes, begun: Sequence[UOp], why: str
+) -> dict[UOp, UOp]:
+    """The BUFFERs that were assigned to, or may have been, and what stands for their old contents.
+
+    begun: what the item completes of which nobody knows how far it ran.
+    """
+    found: dict[UOp, UOp] = {}
+    for owner in (*begun, *completed):
+        assign = _assign_of(planned.prepared[owner])
+        base = None if assign is None else assigned_buffer(assign)
+        if base is not None and base not in found:
+            text = "were being assigned to"
+            if owner in completed:
+                text = "were assigned to before all was computed from them"
+            found[base] = lost_buffer_like(base, f"{text}: {why}")
+    return found
+
+
+def _targets(planned: Schedule, begun: Sequence[UOp], is_prepared: bool) -> dict[UOp, UOp]:
+    """The ASSIGNs among what an item completes, sources first, and the views that they write."""
+    found: dict[UOp, UOp] = {}
+    for owner in begun:
+        assign = _assign_of(planned.prepared[owner] if is_prepared else owner)
+        if assign is not None:
+            found[assign] = graph.reshape(planned.results[owner], shape_of(assign))
+    return {node: found[node] for node in toposort(found) if node in found}
 
 
 def _assign_of(prepared: UOp) -> UOp | None:
@@ -82,34 +108,6 @@ def _in_memory(planned: Schedule, found: Nodes, items: Sequence[Item]) -> dict[U
             below = peel(node)
             there[below] = graph.reshape(found[owner], shape_of(below))
     return there
-
-
-def _lost_with(item: KernelItem, results: Nodes, why: str) -> dict[UOp, UOp]:
-    """What is lost where nobody knows how far `item` ran."""
-    text = f"were being assigned to: {why}"
-    lost = {buffer: lost_buffer_like(buffer, text) for buffer in written_by(item)}
-    return {**lost, **{owner: substitute(results[owner], lost) for owner in item.completes}}
-
-
-def _runs_again(item: KernelItem) -> bool:
-    """Whether a kernel that has run, in part or as a whole, finds what it found when it ran."""
-    written = {slot_of(store) for store in item.ast.src}
-    loads = (node for node in item.ast.toposort() if node.op is Ops.LOAD)
-    return written.isdisjoint(map(slot_of, loads))
-
-
-def _assigned_again(planned: Schedule, begun: Item | None, found: Nodes) -> dict[UOp, UOp]:
-    """The ASSIGNs that an item runs again, and the views of memory that they write.
-
-    Sources first. Their targets stay, though nothing else may read what those have held.
-    """
-    owners = () if begun is None else [owner for owner in begun.completes if owner not in found]
-    targets = {
-        assign: graph.reshape(planned.results[owner], shape_of(assign))
-        for owner in owners
-        if (assign := _assign_of(planned.prepared[owner])) is not None
-    }
-    return {node: targets[node] for node in toposort(targets) if node in targets}
 
 
 def _unchanged(node: UOp, src: tuple[UOp, ...]) -> None:
