@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import signal
+# What `signal` wraps: its enumerations take ten times as long, which a replay would notice.
+import _signal as signal  # type: ignore[import-not-found]
 import threading
 from types import FrameType, TracebackType
 
@@ -20,7 +21,7 @@ class InterruptsHeld:
     def __enter__(self) -> None:
         self._is_pending = False
         self._holds = (
-            threading.current_thread() is threading.main_thread()
+            threading.get_ident() == threading.main_thread().ident
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
         )
         if self._holds:
