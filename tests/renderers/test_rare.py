@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -95,6 +96,37 @@ def test_an_outer_branch_has_all_of_an_inner_one() -> None:
     (found,) = branches(store(outer))
     assert found.selects == (outer,)
     assert inner in found.nodes
+
+
+def test_a_branch_takes_no_select_out_of_another_one() -> None:
+    # Only `between` needs `first`, which shares a branch with `second`.
+    first = build.where(IS_NEAR, X, costly(build.mul(X, 3.0)))
+    between = build.where(build.less(X, 0.5), X, costly(first))
+    second = build.where(IS_NEAR, build.mul(X, 2.0), costly(build.mul(X, 4.0)))
+    shared, single = branches(store(build.add(between, second)))
+    assert (shared.selects, len(shared.nodes)) == ((first, second), 50)
+    assert (single.selects, len(single.nodes)) == ((between,), 24)
+
+
+def random_sum(draw: random.Random) -> UOp:
+    """A sum of values that are computed of each other, by selects of few conditions."""
+    conditions = [build.less(X, float(limit)) for limit in range(3)]
+    values = [X]
+    for number in range(draw.randrange(4, 24)):
+        first, second = draw.choice(values), build.mul(draw.choice(values), float(number))
+        is_select = draw.random() < 0.5
+        values.append(
+            build.where(draw.choice(conditions), first, build.mul(second, 2.0))
+            if is_select
+            else build.add(first, second)
+        )
+    return build.add(build.add(values[-1], values[-2]), build.add(values[-3], values[-4]))
+
+
+def test_branches_of_any_selects_are_in_a_legal_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rare, "LEAST_NODES", 1)
+    found = [len(branches(store(random_sum(random.Random(seed))))) for seed in range(300)]
+    assert sum(found) > 300
 
 
 def test_nothing_moves_into_a_loop_or_past_an_accumulator() -> None:

@@ -65,15 +65,15 @@ def _branches_of_line(line: list[UOp], users: dict[UOp, list[UOp]]) -> list[UOp 
     """The same of nodes without a loop or a branch between them."""
     items: list[UOp | Branch] = list(line)
     places = {node: place for place, node in enumerate(line)}
-    inside: set[UOp] = set()
+    taken: set[UOp] = set()
     # An outer select comes after those in its operand: the last ones first.
     for selects in sorted(_groups(line), key=lambda group: -places[group[-1]]):
-        if inside.isdisjoint(selects):
-            needed = _needed_only_by(selects, places, users)
+        if taken.isdisjoint(selects):
+            needed = _needed_only_by(selects, places, users, taken)
             moved = _with_branch(items, selects, needed) if len(needed) >= LEAST_NODES else None
             if moved is not None:
                 items = moved
-                inside.update(needed)
+                taken.update(selects, needed)
     return items
 
 
@@ -87,13 +87,19 @@ def _groups(line: Sequence[UOp]) -> list[list[UOp]]:
 
 
 def _needed_only_by(
-    selects: Sequence[UOp], places: dict[UOp, int], users: dict[UOp, list[UOp]]
+    selects: Sequence[UOp],
+    places: dict[UOp, int],
+    users: dict[UOp, list[UOp]],
+    taken: set[UOp],
 ) -> list[UOp]:
-    """The nodes that nothing but the last operands of `selects` needs, in order."""
+    """The nodes that nothing but the last operands of `selects` needs, in order.
+
+    Those of other branches, `taken`, stay there: their last select is not among them.
+    """
     needed: set[UOp] = set()
 
     def is_exclusive(node: UOp) -> bool:
-        if node not in places or node in selects or not _may_move(node):
+        if node not in places or node in selects or node in taken or not _may_move(node):
             return False
         return all(
             user in needed or (user in selects and node not in user.src[:2]) for user in users[node]
