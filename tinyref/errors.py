@@ -126,8 +126,8 @@ def words_of(error: BaseException) -> str:
 
 
 def explain_error(error: BaseException) -> str:
-    """The error in words; one that nobody raised on purpose comes with its last frames."""
-    if isinstance(error, TinyrefError):
+    """The error in words; one without, or that nobody raised on purpose, with its last frames."""
+    if isinstance(error, TinyrefError) and str(error).strip():
         return printable(str(error))
     frames = "".join(traceback.format_tb(error.__traceback__)[-_LAST_FRAMES:])
     return printable(f"{describe_error(error)}\n{frames}".rstrip())

@@ -238,6 +238,22 @@ def test_the_commands_on_a_file(tmp_path, capsys):
     assert "there is nothing to reduce" in capsys.readouterr().err
 
 
+@pytest.mark.long
+def test_replay_of_a_program_that_fails_names_the_fault(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    file = save_program(tmp_path, ProgramRecord(ADDED, "a note"))
+    assert tinyref("replay", file, "--device", WRONG) == 1
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.splitlines() == [
+        "note: a note",
+        f"{WRONG}: between the interpreter and the device: another value",
+        "  step 2: t2: element 0 of 2 is 5 instead of 4",
+        "  blame: kernel",
+    ]
+
+
 def test_a_file_chooses_no_code(tmp_path, capsys):
     file = save_program(tmp_path, ProgramRecord(ADDED, device="os.path:join"))
     assert tinyref("replay", file) == 2

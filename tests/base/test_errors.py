@@ -21,6 +21,7 @@ from tinyref.errors import (
     UserStateError,
     UserTypeError,
     VerifyError,
+    explain_error,
 )
 from tinyref.nn.state import load_state_dict, safe_load, safe_save
 
@@ -231,6 +232,18 @@ def test_no_error_and_no_repr_has_control_characters(tmp_path: Path) -> None:
     path = tmp_path / "a\x1b[2J"
     path.write_bytes(b"x")
     assert "a\\x1b[2J" in repr(Tensor(path))
+
+
+def test_an_error_without_words_is_explained_by_where_it_was_raised() -> None:
+    def raised(words: str) -> UserError:
+        with pytest.raises(UserError) as caught:
+            raise UserError(words)
+        return caught.value
+
+    first, place, _ = explain_error(raised("")).split("\n")
+    assert first.rstrip() == "UserError:"
+    assert place.endswith("in raised")
+    assert explain_error(raised("shape: too large")) == "shape: too large"
 
 
 @pytest.mark.parametrize("kind", OWN.values())

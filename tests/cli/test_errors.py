@@ -202,4 +202,6 @@ def test_an_error_without_words_has_its_class(
 
     monkeypatch.setattr(config, "check_environment", silent)
     assert run(["devices"]) == 2
-    assert capsys.readouterr().err == "tinyref: error: UserError\n"
+    assert capsys.readouterr().err == (
+        "tinyref: error: UserError without words\ntinyref: TINYREF_TRACEBACK=1 shows all of it\n"
+    )

@@ -93,10 +93,10 @@ def _report_error(error: TinyrefError) -> int:
     if _wants_traceback():
         traceback.print_exception(error)
         return EXIT_USAGE
-    # An error without words has its class at least.
-    first, _, rest = (str(error).strip() or type(error).__name__).partition("\n")
-    print(f"tinyref: error: {first}", file=sys.stderr)
-    if rest:
+    words = str(error).strip()
+    first, _, rest = words.partition("\n")
+    print(f"tinyref: error: {first or f'{type(error).__name__} without words'}", file=sys.stderr)
+    if rest or not words:
         print("tinyref: TINYREF_TRACEBACK=1 shows all of it", file=sys.stderr)
     return EXIT_USAGE
 

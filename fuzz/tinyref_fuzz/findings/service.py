@@ -48,9 +48,12 @@ class JudgeService:
             answer = self._service.ask(request, Limits(seconds, usable_memory()))
         except OpeningError as error:
             raise UserError(f"device: {self.device} does not open: {error}") from error
-        if not isinstance(answer, Death) and "problem" in answer:
-            raise UserError(answer["problem"])
-        return answer
+        if isinstance(answer, Death):
+            return answer
+        if "failure" in answer:
+            raise UserError(answer["failure"])
+        reply: Message = answer["reply"]
+        return reply
 
 
 def serve_judge(
@@ -63,9 +66,9 @@ def serve_judge(
 
         def answer(request: Message) -> Message:
             try:
-                return reply(judge, request)
+                return {"reply": reply(judge, request)}
             except Exception as error:  # what a broken compiler raises ends this request alone
-                return {"problem": explain_error(error)}
+                return {"failure": explain_error(error)}
 
         return None, answer
 
