@@ -316,6 +316,116 @@ def test_a_write_to_a_view_whose_base_is_gone_keeps_gradients(see, realizes):
     assert weight.grad.tolist()[:2] == [0.0, 8.0]
 
 
+def in_part(view):
+    view[0:1] = 8.0
+
+
+def in_place(view):
+    view += 1.0
+
+
+def in_place_and_whole(view):
+    view += 1.0
+    view.assign(8.0)
+
+
+def without_gradient(view):
+    with Tensor.no_grad():
+        view.assign(8.0)
+
+
+PART = [lambda x: x[1:3], lambda x: x[1:4][0:2], lambda x: x.reshape(2, 2).flip(0).reshape(4)[1:3]]
+WHOLE = [lambda x: x.flip(0), lambda x: x.reshape(2, 2)]
+GONE = [(False, "nothing"), *((True, computed) for computed in ("nothing", "base", "view"))]
+
+
+def view_of(base, see, is_gone, computed):
+    """A view of what `base` gives, which is gone or is returned as well."""
+    whole = base()
+    if computed == "base":
+        whole.realize()
+    view = see(whole)
+    if computed == "view":
+        view.realize()
+    return view, None if is_gone else whole
+
+
+@pytest.mark.parametrize(("is_gone", "computed"), GONE)
+@pytest.mark.parametrize(
+    ("write", "sees", "elements", "gradient"),
+    [
+        (lambda view: view.assign(8.0), PART, [8.0, 8.0], [0.0, 0.0, 0.0, 0.0]),
+        (in_place_and_whole, PART, [8.0, 8.0], [0.0, 0.0, 0.0, 0.0]),
+        (in_part, PART[:2], [8.0, 6.0], [0.0, 0.0, 24.0, 0.0]),
+        (in_place, PART[:2], [5.0, 7.0], [0.0, 20.0, 28.0, 0.0]),
+        (in_place, WHOLE, None, [12.0, 20.0, 28.0, 36.0]),
+        # What `assign` gives all elements is a leaf, and depends on nothing that it was before.
+        (lambda view: view.assign(8.0), WHOLE, None, None),
+        (without_gradient, [*PART, *WHOLE], None, None),
+    ],
+)
+def test_a_gradient_does_not_depend_on_whether_the_base_is_gone(
+    write, sees, elements, gradient, is_gone, computed
+):
+    for see in sees:
+        weight = Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+        view, whole = view_of(lambda of=weight: of * 2, see, is_gone, computed)
+        write(view)
+        assert elements in (None, view.tolist())
+        assert view.requires_grad
+        total = (view * view).sum()
+        if gradient is None:
+            with pytest.raises(UserError, match="is not part of the computation"):
+                total.gradient(weight)
+        else:
+            assert total.gradient(weight)[0].tolist() == gradient
+        zeros = [0.0, 0.0, 0.0, 0.0]
+        (found,) = total.gradient(weight, materialize_grads=True)
+        assert found.tolist() == (zeros if gradient is None else gradient)
+        total.backward()
+        assert view.grad is None
+        assert (whole is not None and whole.grad is not None) is (gradient is None and not is_gone)
+
+
+@pytest.mark.parametrize(("is_gone", "computed"), GONE)
+def test_a_view_of_a_leaf_is_one_whether_the_leaf_is_gone(is_gone, computed):
+    for make in (
+        lambda: Tensor.full((4,), 2.0, requires_grad=True),
+        lambda: Tensor([2.0] * 4, requires_grad=True),
+    ):
+        for see in (*PART, *WHOLE):
+            view, _whole = view_of(make, see, is_gone, computed)
+            for _ in range(2):
+                with pytest.raises(UserError, match="leaf that requires grad"):
+                    view += 1.0
+                view.assign(8.0)
+                assert view.requires_grad
+                view.sum().backward()
+                assert view.grad is None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_detached_view_takes_no_gradient_from_another_one(order):
+    weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    result = weight * 2
+    sees = [lambda x: x[0:2], lambda x: x.detach()][::order]
+    views = {see(result).requires_grad: see(result) for see in sees}
+    del result
+    views[True][0:1] = 5.0
+    assert views[False].tolist() == [5.0, 4.0, 6.0]
+    assert views[True].sum().gradient(weight)[0].tolist() == [0.0, 2.0, 0.0]
+
+
+def test_a_part_of_a_symbolic_part_does_not_show_what_its_memory_has_room_for():
+    total = Tensor([1, 2, 3, 4, 5]) + 1
+    part = total[: Variable("n", 1, 5).bind(3)]
+    other = total.detach()
+    part.realize()
+    del total
+    part[0:1] = 8
+    assert (part.tolist(), other.tolist()) == ([8, 3, 4], [8, 3, 4, 5, 6])
+
+
 @pytest.mark.parametrize("size", [0, 2])
 def test_a_whole_view_that_is_written_leaves_gradients_to_what_it_is_of(size):
     weight = Tensor([1.0] * size, requires_grad=True)

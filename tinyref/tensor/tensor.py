@@ -102,8 +102,9 @@ class Tensor(Saving):
         """d(self)/d(target) for each target, as tensors that have gradients themselves.
 
         None of them is a view: what is written to one is in no other, and not in `gradient`.
-        Targets need not require grad. Raises `UserError` for a target that this tensor does not
-        depend on, unless `materialize_grads` asks for zeros there.
+        Targets need not require grad; what required none is, once it is assigned to, no longer
+        computed from them. Raises `UserError` for a target that this tensor does not depend on,
+        unless `materialize_grads` asks for zeros there.
 
         Examples:
             >>> x = Tensor([2.0, 3.0])

@@ -63,8 +63,10 @@ class Assignment(Data):
 
         Every view of the same elements shows the new ones; whatever was computed from them before
         keeps what it had. Memory that nothing else holds is written in place. Gradients do not
-        flow through an assignment. Raises `UserError` where type or device differ, `x` has
-        gradients to lose, or this tensor shows one element at several places.
+        flow through an assignment: a tensor that is given all of its elements is a leaf from then
+        on, and through a part of one the gradient is zero, whether that tensor is still there or
+        not. Raises `UserError` where type or device differ, `x` has gradients to lose, or this
+        tensor shows one element at several places.
 
         Examples:
             >>> x = Tensor([1, 2]).contiguous().realize()
@@ -316,33 +318,47 @@ class Assignment(Data):
         return found
 
     def _found_base(self, tensors: Sequence[Self]) -> Self | None:
-        """The base whose last tensor is gone: its memory, or what is left of it in `tensors`."""
+        """The base whose last tensor is gone: its memory, or what is left of it in `tensors`.
+
+        Gradients go back from it as they did, so that it is not seen whether that tensor is gone.
+        None where it had none and `tensors` has only this one, which may take its place.
+        """
+        was = next(filter(None, map(_recorded_base, tensors)), None)
+        found = self._found_memory(tensors)
+        if found is None:
+            if was is None and len(tensors) == 1:
+                return None
+            found = self._merge_views(tensors)
+        if was is not None and (was.record is None or not found._value.requires_grad):
+            found._value.record = was.record
+            found._value.requires_grad = was.requires_grad
+        return found
+
+    def _found_memory(self, tensors: Sequence[Self]) -> Self | None:
+        """The memory of the base of which `tensors` are views, if one of them shows it."""
         for tensor in tensors:
-            if not all(isinstance(size, int) for size in tensor.shape):
-                continue  # Its own memory has room for the largest size, and looks like the whole.
             with building:
                 node = _base_node(tensor)
                 if node is not None and base_of(node).op in (Ops.BUFFER, Ops.ASSIGN):
                     found = self._from_node(node, self._device)
-                    was = next(filter(None, map(_recorded_base, tensors)), None)
-                    if was is not None:
-                        found._value.record = was.record
-                        found._value.requires_grad = was.requires_grad
                     # What a capture meets from outside is not made within, as this tensor was.
                     found._value.session = tensor._value.session
                     return found
-        if len(tensors) == 1:
-            return None
+        return None
+
+    def _merge_views(self, tensors: Sequence[Self]) -> Self:
+        """The base of which all these are views: their elements, zero where none shows any."""
         if any(is_cut_after_expand(_steps_of(tensor)) for tensor in tensors):
             raise UserError(
                 "assign: the tensor that this one is a view of is gone, and part of an expanded "
                 "view of it is left: keep that tensor, or clone() the expanded view"
             )
-        first = _steps_of(self)[0]
-        found = self._constant(0, first.dtype)._broadcast_to(first.shape)
-        for tensor in tensors:
+        # Of those that show an element gradients go back through the last one.
+        ordered = sorted(tensors, key=lambda tensor: _recorded_base(tensor) is not None)
+        found = ordered[0]._place_in_base(_steps_of(ordered[0]))
+        for tensor in ordered[1:]:
             found = found._merge_elements(_steps_of(tensor), tensor, None)
-        return found._same() if found is self else found
+        return found._same() if any(found is tensor for tensor in tensors) else found
 
     def _through(self, steps: Steps) -> Self:
         """This base, seen through `steps`."""
@@ -466,6 +482,9 @@ def _base_node(tensor: TensorCore) -> UOp | None:
     first = steps[0]
     if any(step.dtype.itemsize != step.result.itemsize for step in steps):
         return None
+    sizes = (*tensor.shape, *(size for step in steps for size in step.shape))
+    if not all(isinstance(size, int) for size in sizes):
+        return None  # Memory of a symbolic size has room for the largest, and looks like the whole.
     node = tensor._node
     while True:
         if node.dtype is first.dtype and product(shape_of(node)) == product(first.shape):
