@@ -258,6 +258,20 @@ def test_what_is_overwritten_whole_has_a_gradient_of_zero():
         assert value.grad.tolist() == [4.0]
 
 
+@pytest.mark.parametrize("size", [0, 2])
+@pytest.mark.parametrize("see", [lambda x: x, lambda x: x.flip(0), lambda x: x.reshape(-1, 1)])
+def test_what_a_whole_is_overwritten_with_has_a_gradient(see, size):
+    leaf = Tensor([2.0] * size, requires_grad=True)
+    for value in (leaf, leaf + 0.5, leaf * 1.0):
+        before = value.tolist()
+        target = Tensor([1.0] * size)
+        see(target)[:] = see(value)
+        (found,) = (target * Tensor([3.0] * size)).sum().gradient(value)
+        assert found.tolist() == [3.0] * size
+        target[0:1] = 5.0
+        assert value.tolist() == before
+
+
 def test_gradients_that_would_be_lost_are_refused():
     weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     with pytest.raises(UserError, match=r"leaf that requires grad"):

@@ -334,6 +334,13 @@ def add_tensor(x: Tensor) -> None:
     x += Tensor([6.0, 0.0])
 
 
+def test_a_gradient_that_is_the_seed_is_computed_from_it() -> None:
+    x, seed = Tensor([0.0, 0.0]), Tensor([3.0, 4.0])
+    (first,) = (x + 1).gradient(x, gradient=seed)
+    (second,) = (first * Tensor([5.0, 6.0])).sum().gradient(seed)
+    assert second.tolist() == [5.0, 6.0]
+
+
 WRITES = [put_number, add_tensor, lambda x: x.assign(Tensor([9.0, 4.0]))]
 
 

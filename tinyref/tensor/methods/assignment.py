@@ -379,11 +379,11 @@ class Assignment(Data):
                 bits = bits._merge_elements(steps[number + 1 :], value, chosen).contiguous()
                 return self._merge_elements(steps[:number], bits.bitcast(step.dtype), None)
         placed = value._place_in_base(steps)
-        is_detached_leaf = value._value.requires_grad and value._value.record is None
         # What is overwritten whole still has a gradient: it is zero.
         has_gradient = is_recording() and self._value.requires_grad
-        if chosen is None and is_whole(steps) and not (is_detached_leaf or has_gradient):
-            return placed
+        if chosen is None and is_whole(steps) and not has_gradient:
+            # Gradients may be asked for the value: it is computed from, not taken over.
+            return placed._apart_from(value) if value._value.requires_grad else placed
         if chosen is None:
             chosen = self._constant(True, dtypes.bool)._broadcast_to(value.shape)
         return chosen._place_in_base(steps).where(placed, self)

@@ -7,7 +7,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 from tinyref.algebra.symbolic import product
@@ -223,9 +223,12 @@ class TensorCore:
             return self._from_node(self._node, self._device)
 
     def _independent(self) -> Self:
-        """Another tensor of this value, gradients included; what is written to one is its own."""
-        with building:
-            return self._of(replace(self._value))
+        """Another tensor of these elements, computed from this one; what is written to one is its
+        own.
+        """
+        result = self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
+        result._leave()
+        return result
 
     @classmethod
     def _of(cls, value: Value) -> Self:
@@ -443,11 +446,7 @@ class TensorCore:
 
         So an operator in place on a function's result never changes what the function was given.
         """
-        if not self._shows_with(source):
-            return self
-        result = self._apply(Ops.RESHAPE, arg=ShapeArg(self.shape))
-        result._leave()
-        return result
+        return self._independent() if self._shows_with(source) else self
 
     def _as_view_of(self, source: Self) -> Self:
         """This view of `source`; where it is `source` itself another tensor that shows it."""
