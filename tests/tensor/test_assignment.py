@@ -349,7 +349,7 @@ def without_gradient(view):
 
 
 PART = [lambda x: x[1:3], lambda x: x[1:4][0:2], lambda x: x.reshape(2, 2).flip(0).reshape(4)[1:3]]
-WHOLE = [lambda x: x.flip(0), lambda x: x.reshape(2, 2)]
+WHOLE = [lambda x: x.flip(0), lambda x: x.reshape(2, 2), lambda x: x.reshape(1, 4)[::-2]]
 GONE = [(False, "nothing"), *((True, computed) for computed in ("nothing", "base", "view"))]
 
 

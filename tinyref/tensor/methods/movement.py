@@ -527,6 +527,8 @@ class Movement(Rounding):
         if step == 1:
             return self
         length = fixed((self.shape[axis],), "slice")[0]
+        if length <= 1:
+            return self  # All of it, and so no part of it.
         count = -(-length // step)
         bounds: list[tuple[sint, sint]] = [(0, 0)] * self.ndim
         bounds[axis] = (0, count * step - length)
