@@ -146,25 +146,6 @@ def test_what_is_written_into_has_the_gradient_of_its_source():
     assert found == [[4.0, 3.0, 2.0]]
 
 
-def test_what_is_assigned_to_as_a_whole_is_a_leaf():
-    found = reads(
-        *(LEAF, data(2, 1, 2, 3), Step("neg", (1,), (3,)), Step("flip", (3,), (4,), ((0,),))),
-        *(Step("assign_number", (4,), (), (5,)), Step("backward", (4, 2))),
-        *(Step("grad", (3,), (5,)), Step("has_grad", (1,), (6,), (0,))),
-        *(Step("read", (5,)), Step("read", (6,))),
-    )
-    assert found == [[3.0, 2.0, 1.0], [False]]
-
-
-def test_a_part_of_symbolic_size_is_a_part_whatever_is_bound():
-    found = reads(
-        *(LEAF, data(2, 1, 2, 3), Step("neg", (1,), (3,)), Step("bind", (), (4,), ("n", 1, 3, 3))),
-        *(Step("part", (3, 4), (5,), (0, "head")), Step("assign_number", (5,), (), (6,))),
-        *(Step("backward", (3, 2)), Step("grad", (1,), (7,)), Step("read", (7,))),
-    )
-    assert found == [[0.0, 0.0, 0.0]]
-
-
 @pytest.mark.parametrize("op", ["neg", "square"])
 def test_only_rules_that_read_no_elements_go_back_through_what_is_lost(op):
     steps = (

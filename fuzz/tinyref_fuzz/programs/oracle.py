@@ -64,11 +64,10 @@ class Array:
     """A tensor: `places` of a store. sizes: of the axes, a text where one is symbolic.
 
     record: how it was computed. is_repeated: shows an element several times. is_detached: a view
-    through which no gradient flows. is_bound_part: of a symbolic size, a part whatever is bound.
-    bound: how far from these elements others may be. basis: the stores that it was computed from,
-    and how often each had been overwritten. is_known: gradients may be asked for it; after a write
-    it may show elements of a tensor that only tinyref knows. grad: what `backward` added up here;
-    has_open_grad: it depends on whether a call was a replay.
+    through which no gradient flows. bound: how far from these elements others may be. basis: the
+    stores that it was computed from, and how often each had been overwritten. is_known: gradients
+    may be asked for it; after a write it may show elements of a tensor that only tinyref knows.
+    grad: what `backward` added up here; has_open_grad: it depends on whether a call was a replay.
     """
 
     store: Store
@@ -79,7 +78,6 @@ class Array:
     record: Record
     is_repeated: bool = False
     is_detached: bool = False
-    is_bound_part: bool = False
     bound: float = 0.0
     basis: Basis = frozenset()
     is_known: bool = True
@@ -146,8 +144,7 @@ class Array:
     ) -> None:
         """Gives places of the store other elements, computed as `value` says from `basis`.
 
-        keeps_leaf: a leaf may be written, and stays one; a result that is given all of its
-        elements becomes one.
+        keeps_leaf: a leaf may be written, and stays one.
         Raises `UndefinedError` where nothing may be written, or gradients would be lost.
         """
         store, whole = self.store, self.store.whole
@@ -159,10 +156,8 @@ class Array:
         if whole.requires_grad and not whole.is_leaf and (self.is_detached or whole.is_blocked):
             raise UndefinedError("a write to what is detached of what has gradients")
         is_merged = (whole.requires_grad or gives) and not whole.is_leaf
-        if is_merged and keeps_leaf and not self.is_bound_part:
-            if not store.elements.size:
-                raise UndefinedError("whether all of nothing is assigned to, or a part of it")
-            is_merged = np.unique(places).size != store.elements.size
+        if is_merged and keeps_leaf and np.unique(places).size == store.elements.size:
+            raise UndefinedError("a result that becomes a leaf, or of which that is a part")
         wide = np.broadcast_to(elements, places.shape).astype(self.dtype)
         store.elements[places] = wide.view(store.elements.dtype)
         if is_merged:
@@ -329,7 +324,6 @@ class Environment:
             *(source.store, source.places.reshape(-1)[shown], dtype, source.place, sizes, made),
             is_repeated=repeats or source.is_repeated,
             is_detached=is_cut or source.is_detached,
-            is_bound_part=step.op == "part" or source.is_bound_part,
             bound=source.bound,
             basis=source.basis,
         )

@@ -65,8 +65,9 @@ class Assignment(Data):
         keeps what it had. Memory that nothing else holds is written in place. Gradients do not
         flow through an assignment: a tensor that is given all of its elements is a leaf from then
         on, and through a part of one the gradient is zero, whether that tensor is still there or
-        not. Raises `UserError` where type or device differ, `x` has gradients to lose, or this
-        tensor shows one element at several places.
+        not. Where it is gone, the only view that is left of all of it takes its place. Raises
+        `UserError` where type or device differ, `x` has gradients to lose, or this tensor shows one
+        element at several places.
 
         Examples:
             >>> x = Tensor([1, 2]).contiguous().realize()
@@ -321,12 +322,16 @@ class Assignment(Data):
         """The base whose last tensor is gone: its memory, or what is left of it in `tensors`.
 
         Gradients go back from it as they did, so that it is not seen whether that tensor is gone.
-        None where it had none and `tensors` has only this one, which may take its place.
+        None where `tensors` has only this one, which takes its place: it had no gradients, or this
+        shows all of it, as the results of many functions do of what they were computed in.
         """
         was = next(filter(None, map(_recorded_base, tensors)), None)
+        is_computed_whole = was is not None and was.record is not None and is_whole(_steps_of(self))
+        if len(tensors) == 1 and is_computed_whole:
+            return None
         found = self._found_memory(tensors)
         if found is None:
-            if was is None and len(tensors) == 1:
+            if len(tensors) == 1 and was is None:
                 return None
             found = self._merge_views(tensors)
         if was is not None and (was.record is None or not found._value.requires_grad):
