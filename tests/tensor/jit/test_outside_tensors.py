@@ -211,3 +211,23 @@ def test_a_replay_writes_what_stands_for_no_whole_buffer(make, left):
         assert result.tolist() == [number] * 4
         assert target.tolist() == [number] * 4
     assert whole.tolist() == left
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        lambda x: (x, x.detach()),
+        lambda x: (x.detach(), x.contiguous(), x.clone()),
+        lambda x: (x, x.detach(), x, x.detach().detach()),
+    ],
+    ids=["detached", "copied", "four"],
+)
+def test_results_that_come_to_the_same_elements_have_each_its_memory(returned) -> None:
+    outside = Tensor([0, 0]).contiguous().realize()
+    jitted = TinyJit(lambda: returned(outside))
+    for number in range(5):
+        outside.assign([number, number + 1]).realize()
+        results = jitted()
+        assert [each.tolist() for each in results] == [[number, number + 1]] * len(results)
+    results[0].assign([7, 7])
+    assert results[1].tolist() == [4, 5]

@@ -81,32 +81,31 @@ class Result:
         the host, is copied by a step of its own.
         """
         compute([*self.tensors, *others])
-        mine = {id(tensor._value) for tensor in self.tensors}
-        copies: list[TensorCore] = []
-        seen: set[int] = set()
-        copied: set[UOp] = set()
-        for place, tensor in enumerate(self.tensors):
-            if not _is_private(tensor, mine, own, seen) or not _is_made(tensor, own, recorder):
-                with building:
-                    nodes = [UOp(Ops.CONTIGUOUS, p.dtype, (p,)) for p in parts_of(tensor._node)]
-                    node = tensor._node.replace(src=tuple(nodes)) if _is_multi(tensor) else nodes[0]
-                    if node in copied:
-                        # Equal nodes are one, in one memory: of the same elements one is enough.
-                        compute(copies)
-                        copies.clear()
-                        copied.clear()
-                    copied.add(node)
-                    self.tensors[place] = type(tensor)._from_node(node, tensor._device)
-                copies.append(self.tensors[place])
-        compute(copies)
+        # What comes to equal nodes is one, in one memory: the first of these has it after a round.
+        for _ in self.tensors:
+            mine = {id(tensor._value) for tensor in self.tensors}
+            seen: set[int] = set()
+            copies: list[TensorCore] = []
+            for place, tensor in enumerate(self.tensors):
+                if not _is_private(tensor, mine, own, seen) or not _is_made(tensor, own, recorder):
+                    self.tensors[place] = _copied(tensor)
+                    copies.append(self.tensors[place])
+            if not copies:
+                return
+            compute(copies)
 
     def build(self, given: Sequence[TensorCore]) -> object:
         """The returned value of a call with the tensors `given`."""
         return fill_template(self.template, self.tensors, given)
 
 
-def _is_multi(tensor: TensorCore) -> bool:
-    return tensor._node.op is Ops.MULTI
+def _copied(tensor: TensorCore) -> TensorCore:
+    """A tensor of the same elements, which has memory of its own when it is computed."""
+    with building:
+        node = tensor._node
+        parts = tuple(UOp(Ops.CONTIGUOUS, part.dtype, (part,)) for part in parts_of(node))
+        copied = node.replace(src=parts) if node.op is Ops.MULTI else parts[0]
+        return type(tensor)._from_node(copied, tensor._device)
 
 
 def _is_private(tensor: TensorCore, mine: set[int], own: Sequence[int], seen: set[int]) -> bool:
