@@ -225,13 +225,14 @@ class Capture:
 
         arguments: the BUFFERs of arguments that are assigned to.
         """
-        written = self.state.written.union(arguments)
+        is_written = bool(self.state.written or arguments)
         try:
-            with InterruptsHeld() if written else contextlib.nullcontext():
+            with InterruptsHeld() if is_written else contextlib.nullcontext():
                 self.replayed.run(exchanged, values)
         except BaseException as error:
-            if written and self.replayed.is_begun:
+            if is_written and self.replayed.is_begun:
                 why = words_of(error)
+                written = self.state.written.union(arguments)
                 lose(written, f"were being assigned to by a replay: {why}")
                 self.broken = why if self.state.written else ""
             raise
