@@ -127,7 +127,7 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("name", "programs"),
-    [("OffByOneTail", 1), ("SwappedItemIndices", 2), ("WrongGroupIndex", 4), ("StaleOutput", 21)],
+    [("OffByOneTail", 1), ("SwappedItemIndices", 2), ("WrongGroupIndex", 6), ("StaleOutput", 21)],
 )
 def test_a_wrong_device_is_found_by_its_first_programs(name, programs):
     """Interpreters, and a GPU: SwappedItemIndices."""

@@ -363,4 +363,4 @@ def test_no_tensor_is_wrong_in_many_steps_with_failures(device):
 def test_an_output_that_is_computed_from_what_was_assigned_is_found(monkeypatch):
     monkeypatch.setattr(runner, "left_of", lambda *_: dict[str, str]())
     with pytest.raises(AssertionError):
-        run(DEVICES[0], 60, Phase.generate, base=Failures)
+        run(DEVICES[0], 300, Phase.generate, base=Failures)

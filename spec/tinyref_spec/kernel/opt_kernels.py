@@ -202,6 +202,7 @@ def row_max(dtype: DType) -> Subject:
 def _largest_multiple(factor: int, dtype: DType) -> Subject:
     """The largest of three in any order, of either sign: GPUs have an instruction for that."""
     numbers = [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (-3, 0, 2)]
+    numbers.append((-5, int(dtype.maximum), 7))
     x = as_dtype(dtype, np.array(numbers))
     multiple = build.mul(load(1, dtype, x.shape), factor)
     expected = as_dtype(dtype, x.astype(np.int64) * factor).max(1)
@@ -209,12 +210,12 @@ def _largest_multiple(factor: int, dtype: DType) -> Subject:
 
 
 def negated_max(dtype: DType) -> Subject:
-    """out[i] = max_k -x[i, k]: axes global 6, reduce 3."""
+    """out[i] = max_k -x[i, k]: axes global 7, reduce 3."""
     return _largest_multiple(-1, dtype)
 
 
 def scaled_max(dtype: DType) -> Subject:
-    """out[i] = max_k -2 * x[i, k]: axes global 6, reduce 3."""
+    """out[i] = max_k -2 * x[i, k]: axes global 7, reduce 3."""
     return _largest_multiple(-2, dtype)
 
 

@@ -116,7 +116,7 @@ _UNROLL = (
         Legal(
             f"unroll.maximum_of_{form}.{dtype}",
             f"{form}_max",
-            (("UNROLL(1, 3)", "global 6, unroll 3"),),
+            (("UNROLL(1, 3)", "global 7, unroll 3"),),
             dtype,
         )
         for form in ("negated", "scaled")
