@@ -15,12 +15,15 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.generate.equivalent import TRANSFORMATIONS, equivalents, transform, with_laws
 from tinyref_fuzz.generate.equivalent.laws import law_named, law_transformations, rule_of
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.judge import cost
 from tinyref_fuzz.judge.cost import NORMALISED, growth, simplified
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.mutants.mechanical import mechanical_mutant
@@ -149,6 +152,21 @@ def test_steps_that_may_make_a_kernel_larger_end_the_comparison():
     once = larger(KERNEL.ast)
     assert growth(Equivalent(KERNEL.ast, (("distribute", once), ("commute", once))), PYTHON) is None
     assert growth(Equivalent(KERNEL.ast, ()), PYTHON) is None
+
+
+def test_a_law_over_what_is_a_constant_is_not_asked(monkeypatch):
+    """Of a choice between false and a number another rule makes an AND, before the law's rule."""
+    nothing = ShapeTracker((View((4,), (1,), 0, ((0, 0),)),))
+    p, q, r = (load(slot, dtypes.bool, (4,)) for slot in (1, 2, 3))
+    hidden = load(4, dtypes.bool, nothing)
+    left = build.where(p, build.where(p, hidden, q), r)
+    law = build.binary(Ops.XOR, left, build.where(p, hidden, r))
+    value = build.binary(Ops.XOR, build.binary(Ops.AND, q, hidden), p)
+    changed = kernel_of(build.binary(Ops.XOR, value, law), 4)
+    equivalent = Equivalent(kernel_of(value, 4), (("law where-again-left.0", changed),))
+    assert growth(equivalent, PYTHON) is None
+    monkeypatch.setattr(cost, "_has_constant", lambda *_: False)
+    assert growth(equivalent, PYTHON) is not None
 
 
 def test_the_judge_says_what_a_kernel_costs():

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.lower import lower_ast
 from tinyref.device import Capabilities
 from tinyref.uops.node import UOp
-from tinyref_fuzz.generate.equivalent.laws import folds_reduces, rule_of
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.generate.equivalent.laws import folds_reduces, is_operand, rule_of
 from tinyref_spec.kernel_case import Equivalent
+from tinyref_spec.kernels.notation import kernel_of
 from tinyref_spec.proofs.kept import operations
 
 # Transformations whose kernels became no larger on thousands of kernels of a healthy compiler.
 NORMALISED = frozenset(
     {
         *("add-and-subtract", "add-by-negation", "bool-by-number", "bool-by-select"),
-        *("bool-or-as-max", "bool-xor-as-compare", "commute", "commute-max", "constant-as-sum"),
+        *("bool-or-as-max", "bool-xor-as-compare", "commute", "constant-as-sum"),
         *("drop-axis", "insert-axis", "max-of-itself", "negate-twice", "not-twice"),
         *("reassociate", "reorder-stores", "select-flipped", "select-same", "xor-twice"),
     }
@@ -56,7 +59,8 @@ def growth(
     """Of the first steps that have to keep the size the first that does not; None without one.
 
     Kernels whose sums may be folded are left out: what they fold depends on how they are written.
-    `origin` is the first kernel as it is simplified, where that is known.
+    So are those with a load or a reduce that is a constant, as of no element: another rule may take
+    that first. `origin` is the first kernel as it is simplified, where that is known.
     """
     steps = []
     for label, ast in equivalent.trail:
@@ -71,5 +75,15 @@ def growth(
     for label, ast in steps:
         got = operations(simplified(ast, capabilities))
         if got > had:
-            return Growth(label, had, got)
+            is_known = _has_constant(equivalent.origin, capabilities)
+            return None if is_known else Growth(label, had, got)
     return None
+
+
+def _has_constant(ast: UOp, capabilities: Capabilities) -> bool:
+    """Whether a load or a reduce of a kernel comes to a constant."""
+    for node in filter(is_operand, ast.toposort()):
+        alone = simplified(kernel_of(node, *kernel_shape(node)), capabilities)
+        if any(each.op is Ops.STORE and each.src[1].op is Ops.CONST for each in alone.toposort()):
+            return True
+    return False

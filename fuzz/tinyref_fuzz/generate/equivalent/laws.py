@@ -106,8 +106,8 @@ def _is_site(node: UOp) -> bool:
     return node.op in _VALUES and Domain.BITS.admits(node.dtype, exact_floats=False)
 
 
-def _is_operand(node: UOp) -> bool:
-    """Whether it is a value of which rules know no more than its type."""
+def is_operand(node: UOp) -> bool:
+    """Whether it is a value of which rules know no more than its type, unless it is a constant."""
     return node.op in _OPAQUE and _is_site(node)
 
 
@@ -153,7 +153,7 @@ def _is_narrow(leaf: UOp) -> bool:
 def _with(equation: Equation, node: UOp, draw: Draw) -> UOp | None:
     """`node`, and the law over values of its shape below it."""
     shape = kernel_shape(node)
-    below = [each for each in node.toposort() if _is_operand(each) and kernel_shape(each) == shape]
+    below = [each for each in node.toposort() if is_operand(each) and kernel_shape(each) == shape]
     uses: Counter[UOp] = Counter()
     values: dict[UOp, UOp] = {}
     for leaf in _leaves(equation):
