@@ -15,6 +15,8 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.judge.judge import Judge, judge
 from tinyref_fuzz.judge.runs import compile_checked
@@ -22,6 +24,7 @@ from tinyref_fuzz.judge.waste import waste_of
 from tinyref_fuzz.mutants.mechanical import mechanical_mutant
 from tinyref_spec.kernel_case import Pair, Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
+from tinyref_spec.kernels.notation import kernel_of, load
 
 PYTHON = Device["PYTHON"].capabilities
 CORPUS = corpus_kernels()
@@ -137,6 +140,18 @@ def test_a_device_that_joins_nothing_may_have_neighbours_apart():
 
 
 # --- a mutant ------------------------------------------------------------------------------------
+
+
+def test_neighbours_that_a_kernel_reads_for_themselves_may_be_apart():
+    """What is at even places and what is at odd ones: two views, of which each has its lanes."""
+    parts = (View((4,), (2,), offset) for offset in (0, 1))
+    even, odd = (load(1, I32, ShapeTracker((part,)), 8) for part in parts)
+    twice = kernel_of(build.add(even, odd), 4)
+    found = compile_checked(twice, PYTHON, ()).expanded
+    assert waste_of(found, PYTHON, twice) is None
+    waste = waste_of(found, PYTHON, kernel_of(even, 4))
+    assert waste is not None
+    assert waste.text == "two LOADs of neighbours"
 
 
 def test_what_is_lost_is_found_and_blamed():

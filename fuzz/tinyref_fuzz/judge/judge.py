@@ -367,7 +367,7 @@ class _Trial:
         results = self._judged_value(pair, program, differs)
         self.known[program.program] = results
         with between(pair), errors_from(lambda: "waste"):
-            waste = waste_of(program.expanded, self.judge.capabilities)
+            waste = waste_of(program.expanded, self.judge.capabilities, self.case.ast)
             if waste is not None:
                 raise TroubleError(Symptom.COST, f"{waste.stage}: {waste.text}")
         return results

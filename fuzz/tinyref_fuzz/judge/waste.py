@@ -8,6 +8,7 @@ Each law holds for every kernel of a healthy compiler, whatever was optimised. W
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from tinyref.dtype import ImageDType
 from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ConstArg, GepArg
+from tinyref.uops.payload import ConstArg, GepArg, SlotArg
 
 # The widest access that neighbours are joined into, whatever lanes they are of.
 _BYTES = 16
@@ -32,12 +33,31 @@ class Waste:
     text: str
 
 
-def waste_of(expanded: UOp, capabilities: Capabilities) -> Waste | None:
-    """The first waste of a kernel for a device with these capabilities; None without any."""
-    return next(_every(expanded, capabilities), None)
+def waste_of(expanded: UOp, capabilities: Capabilities, ast: UOp | None = None) -> Waste | None:
+    """The first waste of a kernel for a device with these capabilities; None without any.
+
+    ast: what was expanded. Of a buffer that it reads, or writes, in several places, neighbours may
+    be apart: the lanes of one access are joined.
+    """
+    return next(_every(expanded, capabilities, _several(ast)), None)
 
 
-def _every(expanded: UOp, capabilities: Capabilities) -> Iterator[Waste]:
+def _several(ast: UOp | None) -> set[tuple[Ops, int]]:
+    """The slots that more than one LOAD, or STORE, of a kernel accesses."""
+    nodes = [] if ast is None else ast.toposort()
+    counts = Counter(
+        (node.op, memory.arg.slot)
+        for node in nodes
+        if node.op in (Ops.LOAD, Ops.STORE)
+        for memory in node.src[0].src
+        if isinstance(memory.arg, SlotArg)
+    )
+    return {access for access, count in counts.items() if count > 1}
+
+
+def _every(
+    expanded: UOp, capabilities: Capabilities, several: set[tuple[Ops, int]]
+) -> Iterator[Waste]:
     counted: set[UOp] = set()
     runs: dict[tuple[object, ...], _Run] = {}
     for node in expanded.toposort():
@@ -57,7 +77,7 @@ def _every(expanded: UOp, capabilities: Capabilities) -> Iterator[Waste]:
     for run in runs.values():
         # The order of other reads of what a kernel writes is not known.
         if run.op is Ops.STORE or run.waits or run.memory not in written:
-            yield from run.wastes(capabilities)
+            yield from run.wastes(capabilities, several)
 
 
 def _single(counter: UOp) -> Iterator[Waste]:
@@ -88,7 +108,7 @@ class _Run:
     itemsize: int
     places: list[tuple[int, int]] = field(default_factory=list)
 
-    def wastes(self, capabilities: Capabilities) -> Iterator[Waste]:
+    def wastes(self, capabilities: Capabilities, several: set[tuple[Ops, int]]) -> Iterator[Waste]:
         self.places.sort()
         name = self.op.name
         for (place, lanes), (other, _) in zip(self.places, self.places[1:], strict=False):
@@ -96,7 +116,9 @@ class _Run:
                 yield Waste("expand", f"an element that two {name}s have")
         # Elsewhere scalars may be better.
         joins = capabilities.has_grid and 2 in capabilities.vector_lanes
-        if not joins or self.memory.op is not Ops.DEFINE_GLOBAL:
+        if not joins or not isinstance(self.memory.arg, SlotArg):
+            return
+        if (self.op, self.memory.arg.slot) in several:
             return
         if self.divisor % 2 or 2 * self.itemsize > _BYTES:
             return
