@@ -405,6 +405,20 @@ def test_the_second_interrupt_does_not_wait(interrupt):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupt_while_it_is_found_what_is_left_waits(interrupt, monkeypatch):
+    finding = runner.left_of
+
+    def interrupted(*arguments):
+        interrupt()
+        return finding(*arguments)
+
+    monkeypatch.setattr(runner, "left_of", interrupted)
+    for number in range(len(UNSURE)):
+        found = computed_with_a_fault(assigns_to_a_leaf, DEVICES[0], "launch", number, interrupt)
+        assert found is not None
+        check(found, found, may_be_lost=False)
+
+
 def test_a_handler_of_the_program_is_left_alone(interrupt):
     seen = []
     signal.signal(signal.SIGINT, lambda *_: seen.append(signal.getsignal(signal.SIGINT)))
@@ -520,6 +534,24 @@ def test_an_interrupt_waits_for_a_replay_with_state(interrupt):
     with FAULTS.at("launch", 1, interrupt), pytest.raises(KeyboardInterrupt):
         step(x)
     assert (w.tolist(), v.tolist()) == (w_after.tolist(), v_after.tolist())
+
+
+def test_an_interrupt_waits_for_what_a_replay_gives_to_an_argument(interrupt):
+    w = memory([0, 0], DEVICES[0])
+
+    @TinyJit
+    def step(x):
+        w.assign(w + 1)
+        x += 1
+        return x.sum()
+
+    for _ in range(3):
+        step(memory([0, 0], DEVICES[0]))
+    x = memory([5, 6], DEVICES[0])
+    copy = x.clone()  # In the same memory, so the replay writes to another one.
+    with FAULTS.at("launch", 0, interrupt), pytest.raises(KeyboardInterrupt):
+        step(x)
+    assert (w.tolist(), x.tolist(), copy.tolist()) == ([4, 4], [6, 7], [5, 6])
 
 
 @pytest.mark.parametrize("kind", ["allocate", "launch"])

@@ -114,7 +114,9 @@ def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
         found = dict(completed)
         left = [item for item, _ in items]
         if broken is not None:
-            broken.update(left_of(planned, found, left, is_begun, words_of(error)))
+            # Without this graphs are computed from what was overwritten, so the next interrupt waits.
+            with InterruptsHeld():
+                broken.update(left_of(planned, found, left, is_begun, words_of(error)))
         if isinstance(error, DeviceError):
             raise RealizeError(error.device, error.message, error.source, found) from error
         raise

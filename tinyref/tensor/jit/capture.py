@@ -199,7 +199,7 @@ class Capture:
                 )
             tensors = given.tensors
             nodes = list(map(in_memory, tensors, given.tensor_paths))
-            if self.written or self.state.written:
+            if self._writes:
                 self._check_memory(given)
             for place in self.written:
                 if not is_alone(tensors[place], nodes[place]):
@@ -212,11 +212,21 @@ class Capture:
             results = [self._result(output, nodes, given, exchanged) for output in self.outputs]
             overwritten = [n for place in self.written for n in numbers_behind(nodes[place])]
             self.state.before_replay(compute, overwritten)
-            self._replay(exchanged, given.values, overwritten)
-            for place in self.written:
-                if tensors[place]._node is not nodes[place]:
-                    hand_over(tensors[place], nodes[place])
+            # An interrupt that has waited for the replay waits for what it gives to arguments, too.
+            with self._interrupts_held():
+                self._replay(exchanged, given.values, overwritten)
+                for place in self.written:
+                    if tensors[place]._node is not nodes[place]:
+                        hand_over(tensors[place], nodes[place])
             return fill_template(self.template, results, tensors)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether a replay assigns to memory that is not its own."""
+        return bool(self.written or self.state.written)
+
+    def _interrupts_held(self) -> contextlib.AbstractContextManager[None]:
+        return InterruptsHeld() if self._writes else contextlib.nullcontext()
 
     def _replay(
         self, exchanged: Mapping[int, Buffer], values: Mapping[str, int], arguments: Sequence[int]
@@ -225,12 +235,10 @@ class Capture:
 
         arguments: the BUFFERs of arguments that are assigned to.
         """
-        is_written = bool(self.state.written or arguments)
         try:
-            with InterruptsHeld() if is_written else contextlib.nullcontext():
-                self.replayed.run(exchanged, values)
+            self.replayed.run(exchanged, values)
         except BaseException as error:
-            if is_written and self.replayed.is_begun:
+            if self._writes and self.replayed.is_begun:
                 why = words_of(error)
                 written = self.state.written.union(arguments)
                 lose(written, f"were being assigned to by a replay: {why}")
