@@ -15,6 +15,7 @@ from failing_devices import DEVICES, FAULTS, KINDS
 
 from tinyref import Context, Tensor, TinyJit, Variable, nn
 from tinyref.engine import runner
+from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.engine.watch import watching
 from tinyref.errors import DeviceError, UserStateError
 from tinyref.runtimes.kernel import forget_kernels
@@ -402,6 +403,14 @@ def test_the_second_interrupt_does_not_wait(interrupt):
     found = computed_with_a_fault(adds_in_place, DEVICES[0], "launch", 2, twice)
     with pytest.raises(UserStateError, match=r"are lost: they were being assigned to: Keyboard"):
         found["x"][0].tolist()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_two_interrupts_while_a_block_is_entered_leave_no_handler(interrupt):
+    InterruptsHeld().__enter__()
+    interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

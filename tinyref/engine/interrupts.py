@@ -29,6 +29,8 @@ class InterruptsHeld:
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self._is_pending:
+            # It may come where the block is entered or left, and `__exit__` is not reached.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.default_int_handler(number, frame)
         self._is_pending = True
 
