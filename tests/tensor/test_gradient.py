@@ -341,6 +341,21 @@ def test_a_gradient_that_is_the_seed_is_computed_from_it() -> None:
     assert second.tolist() == [5.0, 6.0]
 
 
+@pytest.mark.parametrize("write", [put_number, add_tensor, lambda x: x.to_("PYTHON")])
+def test_a_leaf_that_was_assigned_to_is_one_target(write: Callable[[Tensor], object]) -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    with Tensor.no_grad():
+        write(x)
+    assert y.sum().gradient(x)[0].tolist() == [3.0, 3.0]
+    total = x.to("CPU").sum() + 2 * y.sum()
+    (found,) = total.gradient(x)
+    assert (found.tolist(), found.device) == ([7.0, 7.0], x.device)
+    total.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [7.0, 7.0]
+
+
 WRITES = [put_number, add_tensor, lambda x: x.assign(Tensor([9.0, 4.0]))]
 
 

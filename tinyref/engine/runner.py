@@ -114,7 +114,7 @@ def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
         found = dict(completed)
         left = [item for item, _ in items]
         if broken is not None:
-            # Without this graphs are computed from what was overwritten, so the next interrupt waits.
+            # Without this graphs would read what was overwritten, so the next interrupt waits.
             with InterruptsHeld():
                 broken.update(left_of(planned, found, left, is_begun, words_of(error)))
         if isinstance(error, DeviceError):

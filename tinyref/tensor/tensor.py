@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Self, cast
+import functools
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import Self, TypeVar, cast
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
+from tinyref.lazy.shape import shape_of
 from tinyref.tensor.gradient import gradients, history
 from tinyref.tensor.methods.saving import Saving
-from tinyref.tensor.values.core import GradientSwitch
+from tinyref.tensor.values.core import GradientSwitch, Value
 
 
 class Tensor(Saving):
     """An array of elements of one type on one device, computed when its elements are asked for.
 
     Operations build a graph at once and check their arguments at once; `realize`, `numpy`,
-    `tolist`, `item` and `data` compute it. A tensor is a value: no operation on one tensor
-    changes another.
+    `tolist`, `item` and `data` compute it. What is written to a tensor is seen by its views and by
+    what it is a view of; no other tensor changes.
     """
 
     __slots__ = ()
@@ -102,9 +107,10 @@ class Tensor(Saving):
         """d(self)/d(target) for each target, as tensors that have gradients themselves.
 
         None of them is a view: what is written to one is in no other, and not in `gradient`.
-        Targets need not require grad; what required none is, once it is assigned to, no longer
-        computed from them. Raises `UserError` for a target that this tensor does not depend on,
-        unless `materialize_grads` asks for zeros there.
+        Targets need not require grad. A leaf that requires grad and was assigned to is one target
+        with what it was before, as for `backward`; what requires none is, once it is assigned to,
+        no longer computed from any target. Raises `UserError` for a target that this tensor does
+        not depend on, unless `materialize_grads` asks for zeros there.
 
         Examples:
             >>> x = Tensor([2.0, 3.0])
@@ -117,7 +123,13 @@ class Tensor(Saving):
                 raise UserTypeError(f"gradient: target {place} is a {name}, accepted are Tensors")
         seed = self._seed(gradient, "gradient")
         order = history(self)
-        found = gradients(self, seed, [target._value for target in targets], order)
+        leaves = [value for value in order if value.requires_grad and value.record is None]
+        values = [[target._value, *_earlier(target, leaves)] for target in targets]
+        parts = iter(gradients(self, seed, list(itertools.chain(*values)), order))
+        found = [
+            _total_at(target, [next(parts) for _ in each])
+            for target, each in zip(targets, values, strict=True)
+        ]
         for place, part in enumerate(found):
             if part is None and not materialize_grads:
                 raise UserError(
@@ -126,8 +138,7 @@ class Tensor(Saving):
                 )
         pairs = zip(targets, found, strict=True)
         return [
-            target.zeros_like() if part is None else part._placed_like(target)._independent()
-            for target, part in pairs
+            target.zeros_like() if part is None else part._independent() for target, part in pairs
         ]
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
@@ -167,3 +178,22 @@ class Tensor(Saving):
             [False, True]
         """
         return self._cast(dtypes.bool)
+
+
+T = TypeVar("T", bound=Tensor)
+
+
+def _earlier(target: Tensor, leaves: Sequence[Value]) -> list[Value]:
+    """Those of `leaves` that `target` was before it was assigned to."""
+    return [
+        value
+        for value in leaves
+        if value.maker is target and value is not target._value
+        if shape_of(value.node) == target.shape
+    ]
+
+
+def _total_at(target: T, parts: Sequence[T | None]) -> T | None:
+    """The sum of gradients, where `target` is; None where there is none."""
+    placed = [part._placed_like(target) for part in parts if part is not None]
+    return functools.reduce(operator.add, placed) if placed else None
