@@ -547,6 +547,20 @@ def test_a_loop_that_may_not_run_is_tested_first(extent: int | None, tests: int)
         assert lines[-1] == "end_loop1:"
 
 
+MET = ("st.shared", "bar.sync 0", "ld.shared", "st.global")
+
+
+def test_a_group_meets_between_what_it_writes_and_what_it_reads() -> None:
+    """No machine of the tests runs the items of a group apart: the text alone tells."""
+    item, shared = build.special("item", 0, 8, INT), build.define_local("shared", INT, 8)
+    put = build.store(build.index(shared, item), item)
+    took = build.load(build.index(shared, item))
+    out = build.store(build.index(build.define_global(0, INT, 8), item), took)
+    lines = body(programs.program("k", put, build.barrier(put), took, out, group=(8, 1, 1)))
+    places = [lines.index(next(line for line in lines if line.startswith(word))) for word in MET]
+    assert places == sorted(places)
+
+
 # Matrix tiles: instruction, and how many registers D, A, B and C take.
 MMA = {
     "nvidia_m16n8k16_float16_float32": ("m16n8k16", "f32.f16.f16.f32", (4, 4, 2, 4)),
