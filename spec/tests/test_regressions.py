@@ -68,6 +68,13 @@ def test_the_files_are_small(name):
     assert (regressions.FOLDER / f"{name}.json").stat().st_size < 16_000
 
 
+@each_case
+def test_what_was_found_is_one_line(name):
+    """The trace of a crash has the paths of the machine that it was found on."""
+    for found in (RECORDS[name].verdict, RECORDS[name].blame):
+        assert found is None or "\n" not in found.detail
+
+
 class Wrong(DeviceUnderTest):
     """A device on which the last bit of every result is another."""
 

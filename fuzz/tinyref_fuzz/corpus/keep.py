@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import TypeVar
 
 from tinyref.errors import UserError
 from tinyref_fuzz.findings.isolated import MAX_SECONDS
@@ -13,11 +14,12 @@ from tinyref_fuzz.programs.isolated import judge_isolated as judge_program
 from tinyref_fuzz.programs.judge import wanted_reads
 from tinyref_fuzz.programs.record import load_program, save_program
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import Verdict
+from tinyref_spec.kernel_case import Blame, Verdict
 from tinyref_spec.kernel_case.files import load_record, save_record
 
 # Tensor programs that found real bugs; those of kernels are rows of the spec suite.
 PROGRAMS = Path(__file__).parent / "programs"
+_Found = TypeVar("_Found", Verdict, Verdict | None, Blame | None)
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
 
 
@@ -32,7 +34,11 @@ def keep_regression(case: Path, name: str, note: str, folder: Path | None = None
     # The tape is of a larger case, and of a generator that changes.
     record = load_record(case)
     record = dataclasses.replace(
-        record, case=dataclasses.replace(record.case, choices=()), note=note.strip()
+        record,
+        case=dataclasses.replace(record.case, choices=()),
+        note=note.strip(),
+        verdict=_in_one_line(record.verdict),
+        blame=_in_one_line(record.blame),
     )
     if problem := regressions.problem_of(record):
         raise UserError(f"keep: {case}: {problem}")
@@ -45,7 +51,13 @@ def keep_program(file: Path, name: str, note: str, folder: Path | None = None) -
     target = _target(folder or PROGRAMS, name)
     record = load_program(file)
     program = record.program.with_steps(record.program.steps)
-    record = dataclasses.replace(record, program=program, note=note.strip())
+    record = dataclasses.replace(
+        record,
+        program=program,
+        note=note.strip(),
+        verdict=_in_one_line(record.verdict),
+        blame=_in_one_line(record.blame),
+    )
     if problem := regressions.problem_of_note(record.note):
         raise UserError(f"keep: {file}: {problem}")
     if not wanted_reads(program):
@@ -53,6 +65,13 @@ def keep_program(file: Path, name: str, note: str, folder: Path | None = None) -
     judged = judge_program(record, "PYTHON", MAX_SECONDS)
     _check_agrees(file, judged.verdict or Verdict())
     return save_program(target, record)
+
+
+def _in_one_line(found: _Found) -> _Found:
+    """Without the trace of a crash, whose paths are those of the machine that it was found on."""
+    if found is None:
+        return found
+    return dataclasses.replace(found, detail=found.detail.partition("\n")[0])
 
 
 def _target(folder: Path, name: str) -> Path:
@@ -69,5 +88,5 @@ def _target(folder: Path, name: str) -> Path:
 
 def _check_agrees(file: Path, verdict: Verdict) -> None:
     if verdict.pair is not None:
-        detail = verdict.detail.partition("\n")[0]
+        detail = _in_one_line(verdict).detail
         raise UserError(f"keep: {file} still fails, between {verdict.pair.value}: {detail}")
