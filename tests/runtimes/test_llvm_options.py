@@ -134,3 +134,27 @@ def test_the_largest_of_powers_compiles_at_every_level() -> None:
             check=True,
         )
         assert done.stdout == "9.0\n"
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_items_that_store_the_same_compile_at_every_level(level: int) -> None:
+    """Of a loop that becomes lanes LLVM 22 asks shared operands again and again: llvm-4."""
+    text = (
+        "from tinyref.codegen.compile import compile_kernel\n"
+        "from tinyref.device import Device\n"
+        "from tinyref.runtimes.kernel import compile_program\n"
+        "from tinyref_spec.kernel.regressions import records\n"
+        "ast = records()['random-bits-beside-a-choice'].case.ast\n"
+        "program = compile_kernel(ast, Device['GPU_EMU'].capabilities, opts=())\n"
+        "print(compile_program('GPU_EMU', program).device)\n"
+    )
+    environment = {**os.environ, "TINYREF_CPU_LEVEL": str(level), "TINYREF_CACHE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == "GPU_EMU\n"

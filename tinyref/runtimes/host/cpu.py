@@ -274,9 +274,12 @@ def _linker(number: int) -> Any:
     return llvm.create_lljit_compiler(_target_machine(0), suppress_errors=True)
 
 
-def run_all_passes(module: Any, machine: Any, level: int) -> None:
-    """The pipeline of LLVM for `level`; at level 0 what must be done, coroutines among it."""
-    builder = _pass_builder(machine, level)
+def run_all_passes(module: Any, machine: Any, level: int, vectorises: bool = True) -> None:
+    """The pipeline of LLVM for `level`; at level 0 what must be done, coroutines among it.
+
+    vectorises: whether LLVM may make iterations of a loop lanes.
+    """
+    builder = _pass_builder(machine, level, vectorises)
     # Made anew for each module: it does not run twice.
     with _options(*_faulty_passes()):
         builder.getModulePassManager().run(module, builder)
@@ -310,8 +313,10 @@ def _cheap_passes(machine: Any, number: int) -> tuple[Any, Any]:
     return passes, _pass_builder(machine, 1)
 
 
-def _pass_builder(machine: Any, level: int) -> Any:
+def _pass_builder(machine: Any, level: int, vectorises: bool = True) -> Any:
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    if not vectorises:
+        tuning.loop_vectorization = False
     return llvm.create_pass_builder(machine, tuning)
 
 
