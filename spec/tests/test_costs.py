@@ -23,7 +23,7 @@ CASES = {
 class NoDevice:
     """What a row of the compiler asks of a device: nothing."""
 
-    def on_rung(self, rung: object) -> NoDevice:
+    def on_rung(self, *given: object) -> NoDevice:
         return self
 
 

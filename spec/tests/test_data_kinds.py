@@ -91,7 +91,7 @@ class FaultyBackend(TextBackend):
 
     loads: Callable[[Array], Array] | None = None
     adds: Callable[[DType, Sequence[Array], Array], Array] | None = None
-    is_aligned_down = False
+    launch: type[InterpretedKernel] | None = None
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
@@ -99,8 +99,8 @@ class FaultyBackend(TextBackend):
 
     def load(self, entry: str, binary: bytes) -> InterpretedKernel:
         kernel = super().load(entry, binary)
-        made = _Aligned(self.name, kernel.program) if self.is_aligned_down else kernel
         kind = type(self)
+        made = kind.launch(self.name, kernel.program) if kind.launch else kernel
         hooks = Hooks(load=lambda access: _loaded(kind, access)) if kind.loads else Hooks()
         overrides = {Ops.ADD: _added(kind)} if kind.adds else {}
         made.interpreter = Interpreter(kernel.program, overrides, hooks)
@@ -112,6 +112,23 @@ class _Aligned(InterpretedKernel):
 
     def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
         taken = [_aligned_down(each) for each in buffers]
+        return super().__call__(taken, grid, group, variables, wait)
+
+
+class _AlignedStores(InterpretedKernel):
+    """Takes so what it stores vectors to, and nothing else."""
+
+    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
+        stored = {
+            node.src[0].src[0].arg.slot
+            for node in self.program.uops
+            if node.op is Ops.STORE and node.src[1].dtype.lanes > 1
+        }
+        slots = [each.slot for each in self.program.parameters]
+        taken = [
+            _aligned_down(each) if slot in stored else each
+            for slot, each in zip(slots, buffers, strict=True)
+        ]
         return super().__call__(taken, grid, group, variables, wait)
 
 
@@ -214,7 +231,13 @@ class EqualOnce(FaultyBackend):
 class AlignedDown(FaultyBackend):
     """Buffers are taken to begin at multiples of 16 bytes."""
 
-    is_aligned_down = True
+    launch = _Aligned
+
+
+class StoresAligned(FaultyBackend):
+    """Vectors are stored by an instruction that needs multiples of 16 bytes."""
+
+    launch = _AlignedStores
 
 
 def shapes(op: str, dtype: str) -> str:
@@ -257,9 +280,28 @@ def test_a_device_that_needs_aligned_buffers_is_seen(monkeypatch: pytest.MonkeyP
     where = f"{__name__}:AlignedDown"
     query = "kernel.form.int32"
     with monkeypatch.context() as patch:
-        patch.setattr(device_under_test, "_is_unaligned", lambda *given: False)
+        patch.setattr(device_under_test, "_unaligned_slots", lambda *given: frozenset())
         assert failed(query, where) == []
     assert failed(query, where)
+
+
+@pytest.mark.long
+def test_vectors_that_need_an_alignment_are_seen_in_every_row_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = f"{__name__}:StoresAligned"
+    query = "kernel.opt.upcast"
+    right = device_under_test._unaligned_slots
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            device_under_test,
+            "_unaligned_slots",
+            lambda slots, kernel, every: right(slots, kernel, False),
+        )
+        before = failed(query, where)
+    after = failed(query, where)
+    assert set(before) < set(after)
+    assert (len(before), len(after)) == (10, 21)
 
 
 # --- forms of kernels and programs ----------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Rows of kernels that reduce, compare, select or cast what they load have data that show faults.
 
-Each row of the quick suite is asked for its kernels and data by a device that computes nothing.
+And each row of kernels has a case in which no buffer begins where vectors are aligned. Each row of
+the quick suite is asked for its kernels and data by a device that computes nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 import pytest
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
-from tinyref_spec import catalogue, samples
+from tinyref_spec import catalogue, checks, device_under_test, samples
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Profile
+from tinyref_spec.case import Profile, Rung
 from tinyref_spec.device_under_test import (
     DeviceUnderTest,
     Inputs,
@@ -28,6 +30,7 @@ from tinyref_spec.device_under_test import (
     slots_of,
 )
 from tinyref_spec.kernel import reduces
+from tinyref_spec.kernels.named import elementwise
 
 ASKED = frozenset({Ops.REDUCE, Ops.CMPLT, Ops.CMPNE, Ops.WHERE, Ops.CAST, Ops.MAX})
 # Rows that only compile.
@@ -53,6 +56,7 @@ class Noting(DeviceUnderTest):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.noted: list[tuple[Runnable, Inputs]] = []
+        self.begins: list[bool] = []
 
     def run_ast(self, ast: UOp, inputs: Inputs, *rest: object) -> list[Array]:
         return self._note(ast, inputs)
@@ -71,6 +75,7 @@ class Noting(DeviceUnderTest):
 
     def _note(self, kernel: Runnable, inputs: Inputs) -> list[Array]:
         self.noted.append((kernel, inputs))
+        self.begins.append(self.all_unaligned)
         slots = [slot for slot in slots_of(kernel) if slot.is_written]
         return [np.zeros(slot.size, numpy_dtype(slot.dtype)) for slot in slots]
 
@@ -131,6 +136,20 @@ def rows_without(query: str) -> Mapping[str, set[str]]:
     return {row: found for row, found in types.items() if row not in telling}
 
 
+def aligned_rows(name: str, query: str) -> list[str]:
+    """The rows with launches, of those that the device owes, of which none is all unaligned."""
+    device = Noting(name)
+    begins: dict[str, list[bool]] = defaultdict(list)
+    for case in catalogue.cases(Profile.QUICK, query):
+        if case.row.startswith(WITHOUT_DATA) or case.needs.unmet(device.capabilities):
+            continue
+        device.begins.clear()
+        with contextlib.suppress(Exception):
+            case.run(device)
+        begins[case.row] += device.begins
+    return [row for row, found in begins.items() if found and not any(found)]
+
+
 @pytest.mark.parametrize(
     ("dtype", "values", "expected"),
     [
@@ -170,3 +189,40 @@ def test_rows_of_kernels_have_data_that_show_faults() -> None:
     assert unexplained == {}
     needless = [pattern for pattern in EXEMPT if not fnmatch.filter(found, pattern)]
     assert needless == []
+
+
+def test_which_cases_of_a_row_are_unaligned() -> None:
+    # crc32 of "a" is odd, of "d" even.
+    assert checks.unaligned_cases("a", [None] * 5) == {1, 3}
+    assert checks.unaligned_cases("d", [None] * 5) == {0, 2, 4}
+    assert checks.unaligned_cases("a", [None, "groups", None, None]) == {1, 2}
+    assert checks.unaligned_cases("a", [None]) == {0}
+    assert checks.unaligned_cases("a", []) == set()
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_where_the_buffers_of_a_case_begin(every: bool) -> None:
+    slots = [device_under_test.Slot(number, dtypes.float32, 8, number == 0) for number in range(3)]
+    slots.append(device_under_test.Slot(3, dtypes.float32, 8, False, is_image=True))
+    device = DeviceUnderTest("PYTHON").on_rung(Rung.LOOP, every)
+    source = elementwise(build.add, (dtypes.float32, dtypes.float32), 8)
+    loaded = device._load(source)
+    starts = [loaded.buffers[number].middle.start % 16 for number in range(3)]
+    assert starts == ([4, 4, 4] if every else [0, 4, 0])
+    found = device_under_test._unaligned_slots(slots, loaded.kernel, every)
+    assert found == ({0, 1, 2} if every else {1})
+
+
+def test_a_row_whose_buffers_are_not_all_unaligned_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    query = "kernel.reduce.add.int32"
+    assert aligned_rows("PYTHON", query) == []
+    monkeypatch.setattr(Noting, "all_unaligned", property(lambda _: False, lambda *_: None))
+    assert aligned_rows("PYTHON", query) == [query]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["PYTHON", "CPU", "GPU_EMU"])
+def test_rows_of_kernels_have_a_case_in_which_no_buffer_is_aligned(name: str) -> None:
+    assert aligned_rows(name, "kernel") == []

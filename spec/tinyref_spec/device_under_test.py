@@ -82,14 +82,17 @@ def _buffer_of(address: UOp) -> UOp:
 class _Loaded:
     """A kernel with its guarded buffers, ready to launch again and again."""
 
-    def __init__(self, device: str, source: Runnable, kernel: Kernel) -> None:
+    def __init__(
+        self, device: str, source: Runnable, kernel: Kernel, all_unaligned: bool = False
+    ) -> None:
         self.kernel = kernel
         self.slots = slots_of(source)
+        unaligned = _unaligned_slots(self.slots, kernel, all_unaligned)
         self.buffers = {
-            slot.number: GuardedBuffer(device, slot.dtype, slot.size, _is_unaligned(slot, kernel))
+            slot.number: GuardedBuffer(device, slot.dtype, slot.size, slot.number in unaligned)
             for slot in self.slots
         }
-        self.forms = forms_of(kernel.program, any(_is_unaligned(s, kernel) for s in self.slots))
+        self.forms = forms_of(kernel.program, bool(unaligned))
 
     def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
         for slot in self.slots:
@@ -116,12 +119,15 @@ def _check_data(data: Array, slot: Slot) -> Array:
     return flat
 
 
-def _is_unaligned(slot: Slot, kernel: Kernel) -> bool:
-    """Whether a buffer begins at an element that vectors are not aligned by: every other one does.
+def _unaligned_slots(slots: Sequence[Slot], kernel: Kernel, every: bool) -> frozenset[int]:
+    """The buffers that begin at an element that vectors are not aligned by: every, or each second.
 
-    Which ones is by the length of the program: inputs of some kernels, outputs of others.
+    Which of two is by the length of the program: inputs of some kernels, outputs of others. In
+    cases of `unaligned_cases` of `checks` it is every one. Images begin where their device says.
     """
-    return not slot.is_image and (slot.number + len(kernel.program.uops)) % 2 == 1
+    first = (len(kernel.program.uops) + 1) % 2
+    found = (slot.number for slot in slots if not slot.is_image)
+    return frozenset(number for number in found if every or number % 2 == first)
 
 
 Announce = Callable[[Callable[[], Failure]], None]
@@ -135,28 +141,31 @@ class DeviceUnderTest:
     """One device by name; keeps the kernels of the rows that ran last.
 
     style: how much of the device the kernels of ASTs use; see `on_rung`. second: the other device
-    of rows that take two, if not the next of its kind. announce: called with each launch before it
-    is made, and before anything is compiled for it, by a function that says what a report would
-    show.
+    of rows that take two, if not the next of its kind. all_unaligned: every buffer of a kernel
+    begins at an element that vectors are not aligned by, and not every other one. announce: called
+    with each launch before it is made, and before anything is compiled for it, by a function that
+    says what a report would show.
     """
 
     announce: Announce = staticmethod(_ignore)
+    all_unaligned = False
 
     def __init__(self, name: str, style: Style | None = None, second: str | None = None) -> None:
         self.name = name
         self.style = style
         self._second = second
-        self._loaded: OrderedDict[tuple[Runnable, Style], _Loaded] = OrderedDict()
+        self._loaded: OrderedDict[tuple[Runnable, Style, bool], _Loaded] = OrderedDict()
 
-    def on_rung(self, rung: Rung) -> DeviceUnderTest:
+    def on_rung(self, rung: Rung, all_unaligned: bool = False) -> DeviceUnderTest:
         """This device, whose kernels use what the rungs up to `rung` have shown.
 
-        A device that has a style keeps it.
+        A device that has a style keeps it, and how its buffers begin.
         """
         if self.style is not None:
             return self
         found = copy.copy(self)
         found.style = style_of(rung)
+        found.all_unaligned = all_unaligned
         return found
 
     @property
@@ -254,7 +263,8 @@ class DeviceUnderTest:
 
     def run_kernel(self, kernel: Kernel, inputs: Inputs, poison: int = POISONS[0]) -> list[Array]:
         """Runs a kernel that is loaded already; as `run_ast`."""
-        return _Loaded(self.name, kernel.program, kernel).launch(inputs, {}, poison)
+        loaded = _Loaded(self.name, kernel.program, kernel, self.all_unaligned)
+        return loaded.launch(inputs, {}, poison)
 
     def source(self, kernel: Runnable) -> str:
         """The source text that the device compiled; empty when it did not come that far."""
@@ -282,12 +292,13 @@ class DeviceUnderTest:
 
     def _load(self, kernel: Runnable) -> _Loaded:
         style = self.style or Style.FULL
-        key = (kernel, style)
+        key = (kernel, style, self.all_unaligned)
         found = self._loaded.get(key)
         if found is not None:
             self._loaded.move_to_end(key)
             return found
-        loaded = _Loaded(self.name, kernel, compile_for(self.name, kernel, style))
+        compiled = compile_for(self.name, kernel, style)
+        loaded = _Loaded(self.name, kernel, compiled, self.all_unaligned)
         self._loaded[key] = loaded
         while len(self._loaded) > _KEPT_KERNELS:
             self._loaded.popitem(last=False)

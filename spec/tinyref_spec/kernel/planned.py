@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 
 from tinyref_spec.case import Case, Measurement, Profile, Row, Rung
+from tinyref_spec.checks import unaligned_cases
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.ladder import foundations
 
@@ -20,15 +21,17 @@ QUICK_DTYPES = frozenset({"int32", "float32", "uint8", "float16"})
 _PROGRAMS = ("kernel.program.", "kernel.launch.", "memory.order", "memory.wait")
 
 
-def _run(run: Callable[[DeviceUnderTest], Measurement], device: DeviceUnderTest) -> Measurement:
-    return run(device.on_rung(Rung.OPTIMISED))
+def _run(
+    run: Callable[[DeviceUnderTest], Measurement], all_unaligned: bool, device: DeviceUnderTest
+) -> Measurement:
+    return run(device.on_rung(Rung.OPTIMISED, all_unaligned))
 
 
 def _planned_id(name: str) -> str:
     return f"kernel.planned.{name.removeprefix('kernel.')}"
 
 
-def _planned_case(case: Case) -> Case:
+def _planned_case(case: Case, all_unaligned: bool) -> Case:
     return dataclasses.replace(
         case,
         id=_planned_id(case.id),
@@ -36,16 +39,24 @@ def _planned_case(case: Case) -> Case:
         level="kernel",
         rung=Rung.OPTIMISED,
         depends_on=foundations(Rung.OPTIMISED, case.dtype),
-        run=functools.partial(_run, case.run),
+        run=functools.partial(_run, case.run, all_unaligned),
     )
 
 
 def _cases(row: Row, profile: Profile) -> list[Case]:
-    found = [_planned_case(case) for case in row.cases(profile)]
-    if profile is Profile.FULL:
-        return found
+    quick = row.cases(Profile.QUICK)[::2]
     is_quick = row.rung is not Rung.INDEX or row.dtype in QUICK_DTYPES
-    return found[::2] if is_quick else []
+    if profile is Profile.QUICK and not is_quick:
+        return []
+    names = {case.id for case in quick}
+    cases = row.cases(profile)
+    kinds = [(case.id in names, case.needs) for case in cases]
+    unaligned = unaligned_cases(_planned_id(row.id), kinds)
+    return [
+        _planned_case(case, number in unaligned)
+        for number, case in enumerate(cases)
+        if profile is Profile.FULL or case.id in names
+    ]
 
 
 def rows_of(plain: Iterable[Row]) -> Iterator[Row]:

@@ -55,7 +55,7 @@ class SubjectDevice:
     def versions(self) -> dict[str, str]:
         return dict(self.subject.versions())
 
-    def on_rung(self, rung: Rung) -> SubjectDevice:
+    def on_rung(self, rung: Rung, all_unaligned: bool = False) -> SubjectDevice:
         """The same: there are no kernels to make simpler."""
         return self
 
