@@ -5,8 +5,9 @@ import pytest
 from tinyref.cli.bench.schedules import SCHEDULE_GROWTHS
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
+from tinyref.lazy.buffers import assigned_buffer
 from tinyref.schedule import kernel_ast, schedule
-from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
+from tinyref.schedule.hazards import Versions, needing_old_contents
 from tinyref.schedule.order import Ordering
 from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary, WeakSet
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserStateError, UserTypeError
-from tinyref.uops.node import UOp, toposort
-from tinyref.uops.ops import Ops
+from tinyref.uops.node import UOp, node_fact, toposort
+from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
 
 _memory: WeakKeyDictionary[UOp, Buffer] = WeakKeyDictionary()
@@ -104,6 +104,23 @@ def refuse_lost(roots: Iterable[UOp]) -> None:
     for node in toposort(roots) if _lost else ():
         if node in _lost:
             buffer_of(node).allocate()
+
+
+def assigned_buffer(node: UOp) -> UOp:
+    """The BUFFER that an ASSIGN writes, or that a view of one shows."""
+    found = node if node.op is Ops.BUFFER else shown_buffer(node)
+    if found is None:
+        raise TypeError(f"{node.op.name} shows no buffer")
+    return found
+
+
+@node_fact
+def shown_buffer(node: UOp) -> UOp | None:
+    """The BUFFER below views and ASSIGNs; None for a BUFFER, which would keep itself alive."""
+    if node.op is not Ops.ASSIGN and node.op not in MOVEMENT:
+        return None
+    below = node.src[0]
+    return below if below.op is Ops.BUFFER else shown_buffer(below)
 
 
 def is_lost(node: UOp) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref.errors import UserError
+from tinyref.lazy.buffers import assigned_buffer, shown_buffer
 from tinyref.lazy.graph import backing
 from tinyref.schedule.prepare import peel
-from tinyref.uops.node import UOp, node_fact, toposort
-from tinyref.uops.ops import MOVEMENT, Ops
+from tinyref.uops.node import UOp, toposort
+from tinyref.uops.ops import Ops
 
 
 class CycleError(UserError):
@@ -35,28 +36,11 @@ def parts_to_read_first(roots: Sequence[UOp]) -> list[UOp]:
             after.add(node)
         elif not after.isdisjoint(node.src):
             after.add(node)
-            parts = (part for part in node.src if part in before and _shown_buffer(part) is None)
+            parts = (part for part in node.src if part in before and shown_buffer(part) is None)
             found.update(dict.fromkeys(parts))
         elif not before.isdisjoint(node.src) or not assigned.isdisjoint(node.src):
             before.add(node)
     return list(found)
-
-
-def assigned_buffer(node: UOp) -> UOp:
-    """The BUFFER that an ASSIGN writes, or that a view of one shows."""
-    found = node if node.op is Ops.BUFFER else _shown_buffer(node)
-    if found is None:
-        raise TypeError(f"{node.op.name} shows no buffer")
-    return found
-
-
-@node_fact
-def _shown_buffer(node: UOp) -> UOp | None:
-    """The BUFFER below views and ASSIGNs; None for a BUFFER, which would keep itself alive."""
-    if node.op is not Ops.ASSIGN and node.op not in MOVEMENT:
-        return None
-    below = node.src[0]
-    return below if below.op is Ops.BUFFER else _shown_buffer(below)
 
 
 class Versions:

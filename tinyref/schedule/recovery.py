@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import is_lost, lost_buffer_like
+from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_buffer_like
 from tinyref.lazy.shape import shape_of
-from tinyref.schedule.hazards import assigned_buffer
 from tinyref.schedule.items import Item, Schedule
 from tinyref.schedule.memory import buffers_of, written_by
 from tinyref.schedule.prepare import peel

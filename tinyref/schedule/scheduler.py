@@ -14,7 +14,7 @@ from tinyref.errors import UserError
 from tinyref.formats.dump import dump_after
 from tinyref.garbage import collection_paused
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import new_buffer_node
+from tinyref.lazy.buffers import assigned_buffer, new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.names import line_of, name_of
 from tinyref.lazy.shape import (
@@ -27,7 +27,7 @@ from tinyref.lazy.shape import (
 )
 from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
-from tinyref.schedule.hazards import Versions, assigned_buffer, needing_old_contents
+from tinyref.schedule.hazards import Versions, needing_old_contents
 from tinyref.schedule.images import with_images
 from tinyref.schedule.items import Item, KernelItem, Schedule
 from tinyref.schedule.join import Draft

@@ -97,9 +97,10 @@ def assigns_one_shape(node: UOp, graph: Graph, _: int) -> Finding:
 def assigns_to_a_buffer(node: UOp, graph: Graph, _: int) -> Finding:
     """The target of an ASSIGN is a BUFFER that is moved, but neither repeated nor padded."""
     base = node.src[0]
-    while base.op is Ops.ASSIGN or (base.op in MOVEMENT and base.op not in (Ops.EXPAND, Ops.PAD)):
+    while base.op in MOVEMENT and base.op not in (Ops.EXPAND, Ops.PAD):
         base = base.src[0]
-    if base.op is Ops.BUFFER:
+    # Of an ASSIGN to an ASSIGN the other one is looked at too.
+    if base.op in (Ops.BUFFER, Ops.ASSIGN):
         return None
     return "a BUFFER under RESHAPE, PERMUTE, SHRINK or FLIP", base.op.name
 

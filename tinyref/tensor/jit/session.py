@@ -18,9 +18,9 @@ from weakref import WeakSet
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.engine.capture import not_recording
 from tinyref.errors import UserError, UserStateError, VerifyError
+from tinyref.lazy.buffers import assigned_buffer
 from tinyref.lazy.folding import shows_constant
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
-from tinyref.schedule.hazards import assigned_buffer
 from tinyref.tensor.methods.data import compute
 from tinyref.tensor.values.core import (
     TensorCore,

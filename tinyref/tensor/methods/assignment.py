@@ -7,7 +7,8 @@ computed from any of them before keeps what it had.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -16,7 +17,7 @@ from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import is_lost
+from tinyref.lazy.buffers import assigned_buffer, is_lost
 from tinyref.lazy.multi import assign, build
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
@@ -48,7 +49,7 @@ from tinyref.tensor.values.views import (
     is_detached,
     is_whole,
 )
-from tinyref.uops.node import UOp, toposort
+from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, ShapeArg
 
@@ -206,8 +207,7 @@ class Assignment(Data):
     def _shares_memory(self, other: Self) -> bool:
         """Whether `other` is computed from a buffer that this tensor shows."""
         shown = set(shown_numbers(self._node))
-        read = (node.arg for node in toposort([other._node]) if isinstance(node.arg, BufferArg))
-        return bool(shown) and any(argument.number in shown for argument in read)
+        return bool(shown) and _reads_any(other._node, shown)
 
     def _read_first(self) -> Self:
         """The elements that are there now, in memory that no other tensor shows."""
@@ -263,10 +263,8 @@ class Assignment(Data):
         return bool(parts) and all(self._is_alone(part) for part in parts)
 
     def _is_alone(self, part: UOp) -> bool:
-        node = base_of(part)
-        while node.op is Ops.ASSIGN:
-            node = base_of(node.src[0])
-        if not isinstance(node.arg, BufferArg) or is_lost(node):
+        node = part if part.op is Ops.BUFFER else _whole_buffer(part)
+        if node is None or not isinstance(node.arg, BufferArg) or is_lost(node):
             return False
         others = (value.tensor for value in registry.showing(node.arg.number))
         return all(other is None or self._shows_with(cast(Self, other)) for other in others)
@@ -479,6 +477,29 @@ def _recorded_base(tensor: TensorCore) -> Value | None:
             return None
         value = record.parents[0]
     return value if value.requires_grad else None
+
+
+@node_fact
+def _whole_buffer(node: UOp) -> UOp | None:
+    """The BUFFER that reshapes and ASSIGNs show all of; None for a BUFFER itself."""
+    if node.op not in (Ops.RESHAPE, Ops.ASSIGN):
+        return None
+    below = node.src[0]
+    return below if below.op is Ops.BUFFER else _whole_buffer(below)
+
+
+def _reads_any(root: UOp, numbers: Container[int]) -> bool:
+    """Whether a graph reads one of the BUFFERs with these numbers: what is near is seen first."""
+    waiting, seen = deque([root]), {root}
+    while waiting:
+        node = waiting.popleft()
+        memory = assigned_buffer(node) if node.op is Ops.ASSIGN else node
+        if isinstance(memory.arg, BufferArg) and memory.arg.number in numbers:
+            return True
+        fresh = [source for source in node.src if source not in seen]
+        seen.update(fresh)
+        waiting.extend(fresh)
+    return False
 
 
 def _base_node(tensor: TensorCore) -> UOp | None:

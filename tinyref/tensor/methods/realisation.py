@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 from tinyref.engine import realize
 from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import is_lost, lost_below, lost_buffer_like
+from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_below, lost_buffer_like
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.shards import Place, first_device
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
-from tinyref.schedule.hazards import CycleError, assigned_buffer, parts_to_read_first
+from tinyref.schedule.hazards import CycleError, parts_to_read_first
 from tinyref.tensor.values.core import (
     Session,
     TensorCore,

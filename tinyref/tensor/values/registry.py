@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from tinyref.algebra.constraints import is_certain
-from tinyref.lazy.buffers import lost_below
+from tinyref.lazy.buffers import assigned_buffer, lost_below
 from tinyref.lazy.folding import shows_constant
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import MOVEMENT, Ops
@@ -48,6 +48,8 @@ def shown_buffers(node: UOp) -> tuple[UOp, ...]:
 
 def _base_of(node: UOp) -> UOp:
     while node.op in _REACHING:
+        if node.op is Ops.ASSIGN:  # of which there may be thousands, one below the other
+            return assigned_buffer(node)
         node = node.src[0]
     return node
 
