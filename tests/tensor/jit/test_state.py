@@ -274,3 +274,52 @@ def test_a_tensor_that_shared_its_memory_and_left_it_is_refused(alias):
     assert (other.tolist(), x.tolist()) == ([1], [5])
     doubled.reset()
     assert [doubled().tolist() for _ in range(3)] == [[10]] * 3
+
+
+def in_memory():
+    return Tensor([1.0, 2.0]).realize()
+
+
+def assigned_to(x):
+    x.assign(in_memory().detach() * 1)
+    return x
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        in_memory,
+        lambda: in_memory().detach(),
+        lambda: assigned_to(in_memory()),
+        lambda: Tensor([1.0, 2.0], requires_grad=True),
+    ],
+    ids=["in memory", "detached", "assigned to", "a leaf"],
+)
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_tensor_that_is_assigned_what_is_computed_from_it_detached(make, factor):
+    """Guards times 1, which is no computation: it left a tensor that was not all of a buffer."""
+    weight = make()
+
+    @TinyJit
+    def step():
+        weight.assign(weight.detach() * factor)
+        return weight.detach() + 1
+
+    wanted = [[factor**i + 1.0, 2.0 * factor**i + 1] for i in range(1, 6)]
+    assert [step().tolist() for _ in range(5)] == wanted
+    assert weight.tolist() == [factor**5, 2 * factor**5]
+    weight.assign(weight.detach() + 1)
+    assert step().tolist() == [factor * (factor**5 + 1) + 1, factor * (2 * factor**5 + 1) + 1]
+
+
+def test_a_part_of_memory_that_is_read_and_then_assigned_to_is_refused():
+    """Its elements are read where the capture found them; the assignment needs memory for each."""
+    weight = Tensor([1.0]).realize().expand(2)
+    step = TinyJit(lambda: weight.assign(weight.detach() * 1) is None)
+    step()
+    with pytest.raises(UserError, match=r"reads a float32 tensor of shape \(2,\) and then assigns"):
+        step()
+    weight.replace(weight.contiguous().realize())
+    for _ in range(3):
+        step()
+    assert weight.tolist() == [1.0, 1.0]

@@ -43,12 +43,14 @@ class CaptureSession:
     """The tensors that a function meets while it is captured.
 
     before: the BUFFERs that tensors from outside showed when they were read, with descriptions.
+    left: those that a tensor showed which was then given memory of its own, to be assigned to.
     is_over: the function has returned, and all that it computes has run. locks: held until then,
     and by each replay.
     """
 
     def __init__(self) -> None:
         self.before: dict[int, str] = {}
+        self.left: set[int] = set()
         self.is_over = False
         self.thread = threading.get_ident()
         self._is_disturbed = False
@@ -105,6 +107,7 @@ class CaptureSession:
         """A whole buffer for a tensor from outside that the function is about to write."""
         if is_empty(shape_of(value.node)):
             return
+        self.left.update(shown_numbers(value.node))
         with self._outside():
             _store_apart([value])
         self.read(value)

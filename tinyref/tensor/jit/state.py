@@ -138,6 +138,13 @@ class State:
         values = {value: tensor for value, tensor in shown.items() if tensor is not None}
         if known.existed and number in before:
             self._needed[number] = before[number]
+            if not values and number in session.left:
+                raise UserStateError(
+                    f"TinyJit: the function reads a {before[number]} and then assigns to it, which "
+                    f"is not all of the memory that it shows: replays would read that memory, and "
+                    f"not what was assigned; before the capture give it memory of its own, as in "
+                    f"x.replace(x.contiguous().realize())"
+                )
             if not values:
                 raise UserStateError(
                     f"TinyJit: a {before[number]} that the function reads was replaced in it: "

@@ -250,7 +250,7 @@ class Assignment(Data):
                 self._take(replace(merged._value))
             else:
                 in_place = self._has_memory_alone()
-                node = assign(self._node, merged._node) if in_place else merged._node
+                node = assign(self._node, merged._node) if in_place else _attached(merged._node)
                 self._become(node, self._device)
             tensors = () if self._view is None else self._view.storage.tensors()
             for tensor in tensors:
@@ -477,6 +477,15 @@ def _recorded_base(tensor: TensorCore) -> Value | None:
             return None
         value = record.parents[0]
     return value if value.requires_grad else None
+
+
+def _attached(node: UOp) -> UOp:
+    """The node below DETACH: a base without gradients holds none back, and may be all of memory."""
+    if node.op is Ops.MULTI:
+        return node.replace(src=tuple(map(_attached, node.src)))
+    while node.op is Ops.DETACH:
+        node = node.src[0]
+    return node
 
 
 @node_fact
