@@ -262,3 +262,26 @@ def test_outputs_may_bind_one_variable_to_values_of_their_own() -> None:
     doubled = [part + part for part in parts]
     Tensor.realize(*doubled)
     assert [part[:1].tolist() for part in doubled] == [[[2, 4]], [[6, 8]]]
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        (lambda x: x.sum().item(), {1: 9, 2: 20, 3: 21}),
+        (lambda x: (x + 1).tolist(), {1: [[1], [4], [7]], 2: [[4, 5], [7, 8]], 3: [[7, 8, 9]]}),
+        (lambda x: x.reshape(-1).max().item(), {1: 6, 2: 7, 3: 8}),
+    ],
+    ids=["sum", "each", "flattened"],
+)
+@pytest.mark.parametrize(("low", "high"), [(1, 3), (0, 3), (0, 9)])
+def test_two_sizes_whose_product_may_be_negative_for_other_values(low, high, form, wanted):
+    """(4 - n) * n elements: where n may be 0 or 9 it is not known that they are 0 or more."""
+    n = Variable("n", low, high)
+    x = Tensor([[0, 1, 2], [3, 4, 5], [6, 7, 8]]).realize()
+    assert {k: form(x[n.bind(k) - 1 :][:, : n.bind(k)]) for k in wanted} == wanted
+    if low == 0:
+        with pytest.raises(UserError, match="n is 0: accepted is n from 1 to"):
+            form(x[n.bind(0) - 1 :])
+    jitted = TinyJit(lambda x, k: (x[k - 1 :][:, :k] * 2).sum())
+    doubled = [jitted(x, n.bind(k)).item() for k in (3, 2, 1, 2, 3)]
+    assert doubled == [42, 40, 18, 40, 42]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyref.algebra.kernel_shape import is_one, kernel_shape
-from tinyref.algebra.symbolic import product
+from tinyref.algebra.symbolic import lift, lowest, product
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.build import tracker_of
@@ -65,7 +65,11 @@ def _stays_simple(tracker: ShapeTracker, runs: Runs, axis: int) -> bool:
     # A value that varies along one of the axes alone would need a size between the two.
     if is_one(tracker.shape[axis - 1]) != is_one(tracker.shape[axis]):
         return False
-    return len(tracker.reshape(_merged_shape(tracker, runs)).views) <= len(tracker.views)
+    merged = _merged_shape(tracker, runs)
+    # Of sizes that are never negative a product may be one of which that is not proved.
+    if any(lowest(lift(size)) < 0 for size in merged):
+        return False
+    return len(tracker.reshape(merged).views) <= len(tracker.views)
 
 
 def _with_runs(ast: UOp, runs: Runs) -> UOp:
