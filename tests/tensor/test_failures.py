@@ -330,6 +330,17 @@ def test_lost_elements_are_refused_with_the_reason():
     assert "float32" in repr(x)
 
 
+def test_what_is_lost_says_so_where_it_is_shown():
+    x = lost_tensor()
+    assert repr(x) == f"<Tensor (6,) float32 on {DEVICES[0]}, lost>"
+    assert repr(x[:2]) == f"<Tensor (2,) float32 on {DEVICES[0]}, lost>"
+    assert repr(x + 1) == f"<Tensor (6,) float32 on {DEVICES[0]}, lost>"
+    assert "lost" in x._repr_html_()
+    assert repr(Tensor([2.0]).realize()) == "<Tensor (1,) float32 on CPU, in memory: [2.]>"
+    x.assign(7)
+    assert "lost" not in repr(x)
+
+
 def test_a_lost_tensor_is_given_new_elements():
     x = lost_tensor()
     view = x.reshape(2, 3)

@@ -11,7 +11,7 @@ from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
 from tinyref.errors import UserError, UserTypeError, printable
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import buffer_of, refuse_lost
+from tinyref.lazy.buffers import buffer_of, is_lost, refuse_lost
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shards import (
     Place,
@@ -67,6 +67,8 @@ def compute(tensors: Sequence[TensorCore]) -> None:
 def _state(node: UOp) -> str:
     if graph.device_of(node) is None:
         return "constant"
+    if is_lost(node):
+        return "lost"
     while node.op in MOVEMENT:
         node = node.src[0]
     return "in memory" if node.op is Ops.BUFFER else f"not computed yet ({node.op.name})"
