@@ -433,6 +433,54 @@ def test_a_result_that_is_assigned_to_is_a_leaf_whatever_it_was_computed_in():
             result += 1.0
 
 
+# Functions whose results are views of what they were computed in, and one of which it is not.
+RESULTS = {
+    "computed": lambda x: x * 2,
+    "sum": lambda x: x.sum(0, keepdim=True),
+    "product": lambda x: x @ x,
+    "transposed": lambda x: (x * 2).T,
+    "flipped": lambda x: (x + 1).flip(0),
+    "sorted": lambda x: x.sort()[0],
+    "reshaped": lambda x: (x * 2).reshape(4),
+}
+VIEWS_OF_RESULTS = {
+    "all": lambda x: x.reshape(-1),
+    "part": lambda x: x.reshape(-1)[:1],
+    "flipped": lambda x: x.flip(0),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS_OF_RESULTS)
+@pytest.mark.parametrize("compute", RESULTS)
+def test_a_result_with_views_is_a_leaf_where_it_is_assigned_to(compute, view):
+    for is_through_view in (False, True):
+        x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        result = RESULTS[compute](x)
+        shown = VIEWS_OF_RESULTS[view](result)
+        (shown if is_through_view else result).assign(5.0)
+        assert shown.reshape(-1)[0].item() == 5.0
+        (result.sum() + shown.sum()).backward()
+        assert shown.grad is None
+        if view == "part" and is_through_view:
+            # Through what was overwritten the gradient is zero, through the others as it was.
+            assert result.grad is None
+            assert x.grad is not None
+        else:
+            assert result.grad.sum().item() == result.numel() + shown.numel()
+            assert x.grad is None
+
+
+def test_a_result_stays_what_its_views_were_taken_from_when_a_write_is_refused():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    result = x @ x
+    row = result[0]
+    with pytest.raises(UserError, match="this detached tensor shows elements of one"):
+        row.detach().assign(0.0)
+    row.assign([0.0, 0.0])
+    assert result.tolist() == [[0.0, 0.0], [15.0, 22.0]]
+    assert result.sum().gradient(x)[0].tolist() == [[3.0, 3.0], [7.0, 11.0]]
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_detached_view_takes_no_gradient_from_another_one(order):
     weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)

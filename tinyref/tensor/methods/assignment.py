@@ -66,7 +66,8 @@ class Assignment(Data):
         keeps what it had. Memory that nothing else holds is written in place. Gradients do not
         flow through an assignment: a tensor that is given all of its elements is a leaf from then
         on, and through a part of one the gradient is zero, whether that tensor is still there or
-        not. Where it is gone, the only view that is left of all of it takes its place. Raises
+        not. Where it is gone, a view of all of it takes its place from which all others were taken
+        that are left, as the result of a function is. Raises
         `UserError` where type or device differ, `x` has gradients to lose, or this tensor shows one
         element at several places.
 
@@ -313,20 +314,28 @@ class Assignment(Data):
         if found is None:
             self._leave()
             return self
-        found._view = View(self._view.storage)
+        storage = self._view.storage
+        if any(found is tensor for tensor in tensors):
+            # It takes the place of the base, and the others were taken from it.
+            taken = len(_steps_of(found))
+            for tensor in tensors:
+                tensor._view = View(storage, _steps_of(tensor)[taken:])
+        found._view = View(storage)
         return found
 
     def _found_base(self, tensors: Sequence[Self]) -> Self | None:
         """The base whose last tensor is gone: its memory, or what is left of it in `tensors`.
 
         Gradients go back from it as they did, so that it is not seen whether that tensor is gone.
-        None where `tensors` has only this one, which takes its place: it had no gradients, or this
-        shows all of it, as the results of many functions do of what they were computed in.
+        One of `tensors` takes its place that shows all of it, and from which the others were taken,
+        as is the result of many a function of what it was computed in. None where there is only
+        this one, and no gradients.
         """
         was = next(filter(None, map(_recorded_base, tensors)), None)
-        is_computed_whole = was is not None and was.record is not None and is_whole(_steps_of(self))
-        if len(tensors) == 1 and is_computed_whole:
-            return None
+        if was is not None and was.record is not None:
+            result = next((each for each in tensors if _is_whole_of(each, tensors)), None)
+            if result is not None:
+                return result
         found = self._found_memory(tensors)
         if found is None:
             if len(tensors) == 1 and was is None:
@@ -463,6 +472,12 @@ class Assignment(Data):
 
 def _steps_of(tensor: TensorCore) -> Steps:
     return () if tensor._view is None else tensor._view.steps
+
+
+def _is_whole_of(tensor: TensorCore, others: Sequence[TensorCore]) -> bool:
+    """Whether it shows all of its base, and each of `others` is a view of what it shows."""
+    steps = _steps_of(tensor)
+    return is_whole(steps) and all(_steps_of(each)[: len(steps)] == steps for each in others)
 
 
 def _recorded_base(tensor: TensorCore) -> Value | None:
