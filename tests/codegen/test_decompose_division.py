@@ -9,9 +9,15 @@ import pytest
 from decomposed import Array, decomposed, evaluate, every, load, run
 
 from tinyref.codegen.decompose import constant_division
-from tinyref.codegen.decompose.constant_division import Multiplier, multiplier
+from tinyref.codegen.decompose.constant_division import (
+    Multiplier,
+    divide_by_constants,
+    multiplier,
+)
+from tinyref.codegen.narrow import narrow_index
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.ops import ALU, Ops
 
@@ -119,6 +125,22 @@ def test_vectors_divide_lane_by_lane() -> None:
     values = np.arange(-32, 32, dtype=np.int32).reshape(4, -1)
     value = build.mod(load(0, dtypes.int32, 4), -7)
     assert (run(value, [values], SLOW) == np.fmod(values, -7)).all()
+
+
+@pytest.mark.parametrize("dtype", [dtypes.uint64, dtypes.int64, dtypes.uint32])
+def test_a_remainder_is_an_index_of_what_it_can_be(dtype: DType) -> None:
+    """Guards x % 5 of uint64, which was refused as an index that may be beyond int64."""
+    value = build.cast(build.mod(load(0, dtype), 5), dtypes.index)
+    found = narrow_index(divide_by_constants(value, SLOW), SLOW)
+    assert found.dtype is dtypes.int32
+    values = np.array([0, 4, 5, 2**31 - 1, int(dtype.maximum)], numpy_dtype(dtype))
+    assert evaluate(found, [values]).tolist() == [0, 4, 0, 2, int(dtype.maximum) % 5]
+
+
+def test_an_index_that_may_be_beyond_int64_is_refused() -> None:
+    quotient = build.cast(build.idiv(load(0, dtypes.uint64), 1), dtypes.index)
+    with pytest.raises(UserError, match="from 0 to 18446744073709551615 is beyond int64"):
+        narrow_index(divide_by_constants(quotient, SLOW), SLOW)
 
 
 def test_divisions_stay_where_they_are_not_slow_or_not_by_a_constant() -> None:

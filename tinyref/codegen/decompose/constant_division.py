@@ -15,7 +15,7 @@ from tinyref.codegen.decompose.formats import exclusive_or, like, shift_right
 from tinyref.codegen.decompose.products import multiply_high
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, Kind, dtypes
-from tinyref.uops.build import add, bitcast, both, mul, sub
+from tinyref.uops.build import add, bitcast, both, cast, mul, sub
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
@@ -63,6 +63,8 @@ def divide_by_constants(root: UOp, capabilities: Capabilities) -> UOp:
     """
 
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if node.op is Ops.CAST and node.dtype.scalar is dtypes.index:
+            return _position(node.src[0], src[0], capabilities)
         if node.op not in (Ops.IDIV, Ops.MOD) or node.dtype.scalar is dtypes.index:
             return None
         divisor = src[1]
@@ -78,6 +80,19 @@ def divide_by_constants(root: UOp, capabilities: Capabilities) -> UOp:
         return like(src[0], 0) if abs(value) == 1 else _remainder(src[0], value, quotient)
 
     return rebuild(root, transform)
+
+
+def _position(before: UOp, value: UOp, capabilities: Capabilities) -> UOp | None:
+    """`value`, which is what `before` was, as an index: by a type that holds what that can be.
+
+    The products and sums of a division may be anything of their type, as far as ranges tell.
+    """
+    low, high = bounds(before)
+    for dtype in (dtypes.int32, dtypes.int64):
+        if dtype in capabilities.dtypes and dtype.minimum <= low and high <= dtype.maximum:
+            fits = bounds(value) == (low, high)
+            return None if fits else cast(cast(value, dtype), dtypes.index)
+    return None
 
 
 def _remainder(x: UOp, divisor: int, quotient: UOp) -> UOp:
