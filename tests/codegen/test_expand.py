@@ -396,6 +396,18 @@ def test_neighbours_of_several_copies_are_loaded_once() -> None:
     assert widths(expanded["fours"], LOADS) == [4, 4]
 
 
+@pytest.mark.parametrize(("op", "combined"), [(Ops.MAX, 1), (Ops.ADD, 3)])
+def test_a_maximum_of_equal_values_is_one_of_them(op: Ops, combined: int) -> None:
+    """Two iterations for each of two elements: of the four values two are the same."""
+    w = unroll(4, 0)
+    x = build.load(at(memory(1, 2), build.idiv(w, 2)))
+    root = build.sink(build.store(at(memory(0, 1)), build.reduce_over(op, x, w)))
+    values = np.array([-3, -5], np.int32)
+    agree(root, [zeros(1), values], {0: [-3 if op is Ops.MAX else -16]})
+    found = expand(simplify(root), SCALARS)
+    assert ops(found).count(op) == combined
+
+
 def test_nothing_is_loaded_that_the_kernel_does_not_load() -> None:
     w = unroll(7, 0)
     root = build.sink(

@@ -207,6 +207,13 @@ def mask(x: UOp, c: UOp) -> Equation:
     return Equation(raw(Ops.AND, x, c), x, given=(_is_mask(c), within(0, x, c)))
 
 
+@law("bit-disjoint", constants="c m")
+def disjoint(x: UOp, c: UOp, m: UOp) -> Equation:
+    """x & c == 0 where 0 <= x <= m, m is 2**n - 1 and c & m == 0."""
+    given = (_is_mask(m), within(0, x, m), equal(raw(Ops.AND, c, m), 0))
+    return Equation(raw(Ops.AND, x, c), constant(x, 0), given=given)
+
+
 @law("shift-zero")
 def shift_left_zero(x: UOp) -> Equation:
     """x << 0 == x."""

@@ -169,6 +169,16 @@ def mask(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return x if low >= 0 and high <= ones else None
 
 
+@rule("bit-disjoint", match(Ops.AND, x, c), when=integer, needs_bounds=True)
+def disjoint(node: UOp, x: UOp, c: UOp) -> UOp | None:
+    """x & c == 0 where 0 <= x < 2**n and c is a multiple of 2**n."""
+    bits = constant_of(c)
+    low, high = bounds(x)
+    if bits is None or low < 0 or bits & ((1 << high.bit_length()) - 1) != 0:
+        return None
+    return build.const(node.dtype, 0)
+
+
 @rule("shift-zero", match({Ops.SHL, Ops.SHR}, x, constant(0)), when=integer)
 def shift_zero(x: UOp) -> UOp:
     """x << 0 == x and x >> 0 == x."""

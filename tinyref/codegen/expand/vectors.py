@@ -51,7 +51,12 @@ def join(pieces: Sequence[Piece]) -> UOp:
 
 
 def combine(op: Ops, values: Sequence[UOp]) -> UOp:
-    """All `values` by `op`, as a balanced tree in their order; at least one value."""
+    """All `values` by `op`, as a balanced tree in their order; at least one value.
+
+    Of equal ones a maximum needs one.
+    """
+    if op is Ops.MAX:
+        values = tuple(dict.fromkeys(values))
     if op is Ops.ADD and len(values) > 1 and all(map(_is_product, values)):
         return _summed_products(values)
     while len(values) > 1:
