@@ -19,7 +19,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.views import shape_tracker, view
-from tinyref_spec import data_kinds, device_under_test
+from tinyref_spec import catalogue, data_kinds, device_under_test
 from tinyref_spec.bits import Array
 from tinyref_spec.data_kinds import KINDS, kinds_of, of_all_kinds, small_and_extreme
 from tinyref_spec.isa import constants
@@ -283,6 +283,10 @@ def test_a_device_that_needs_aligned_buffers_is_seen(monkeypatch: pytest.MonkeyP
         patch.setattr(device_under_test, "_unaligned_slots", lambda *given: frozenset())
         assert failed(query, where) == []
     assert failed(query, where)
+    case = catalogue.find(f"{query}.two_outputs")
+    details = case.run(device_under_test.DeviceUnderTest(where)).details
+    assert details is not None
+    assert "inputs, {}, unaligned=[0, 1, 2, 3])" in details.script
 
 
 @pytest.mark.long
@@ -296,7 +300,7 @@ def test_vectors_that_need_an_alignment_are_seen_in_every_row_with_them(
         patch.setattr(
             device_under_test,
             "_unaligned_slots",
-            lambda slots, kernel, every: right(slots, kernel, False),
+            lambda slots, program, every: right(slots, program, False),
         )
         before = failed(query, where)
     after = failed(query, where)

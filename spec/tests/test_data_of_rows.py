@@ -209,7 +209,7 @@ def test_where_the_buffers_of_a_case_begin(every: bool) -> None:
     loaded = device._load(source)
     starts = [loaded.buffers[number].middle.start % 16 for number in range(3)]
     assert starts == ([4, 4, 4] if every else [0, 4, 0])
-    found = device_under_test._unaligned_slots(slots, loaded.kernel, every)
+    found = device_under_test._unaligned_slots(slots, loaded.kernel.program, every)
     assert found == ({0, 1, 2} if every else {1})
 
 

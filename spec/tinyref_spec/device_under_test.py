@@ -87,7 +87,7 @@ class _Loaded:
     ) -> None:
         self.kernel = kernel
         self.slots = slots_of(source)
-        unaligned = _unaligned_slots(self.slots, kernel, all_unaligned)
+        unaligned = _unaligned_slots(self.slots, kernel.program, all_unaligned)
         self.buffers = {
             slot.number: GuardedBuffer(device, slot.dtype, slot.size, slot.number in unaligned)
             for slot in self.slots
@@ -119,13 +119,13 @@ def _check_data(data: Array, slot: Slot) -> Array:
     return flat
 
 
-def _unaligned_slots(slots: Sequence[Slot], kernel: Kernel, every: bool) -> frozenset[int]:
+def _unaligned_slots(slots: Sequence[Slot], program: Program, every: bool) -> frozenset[int]:
     """The buffers that begin at an element that vectors are not aligned by: every, or each second.
 
     Which of two is by the length of the program: inputs of some kernels, outputs of others. In
     cases of `unaligned_cases` of `checks` it is every one. Images begin where their device says.
     """
-    first = (len(kernel.program.uops) + 1) % 2
+    first = (len(program.uops) + 1) % 2
     found = (slot.number for slot in slots if not slot.is_image)
     return frozenset(number for number in found if every or number % 2 == first)
 
@@ -285,6 +285,10 @@ class DeviceUnderTest:
         if isinstance(kernel, Optimised):
             return compile_kernel(kernel.ast, capabilities, opts=kernel.opts)
         return styled_program(kernel, capabilities, self.style or Style.FULL)
+
+    def unaligned_slots(self, kernel: Runnable, program: Program) -> frozenset[int]:
+        """The buffers that begin where no vector is aligned; `program` is that of `kernel`."""
+        return _unaligned_slots(slots_of(kernel), program, self.all_unaligned)
 
     def guarded(self, dtype: DType, size: int) -> GuardedBuffer:
         """Device memory between red zones."""

@@ -288,7 +288,8 @@ def _describe_failure(
         return failure
     if wanted:
         flat = [None if data is None else data.reshape(-1) for data in experiment.inputs]
-        launch = Launch(device.name, program, flat, experiment.bindings)
+        unaligned = device.unaligned_slots(experiment.kernel, program)
+        launch = Launch(device.name, program, flat, experiment.bindings, unaligned)
         failure.script = reproducer.kernel_script(experiment.case_id, launch, wanted)
     return failure
 

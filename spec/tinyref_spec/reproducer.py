@@ -113,7 +113,8 @@ def kernel_script(case_id: str, launch: Launch, items: Sequence[Wanted]) -> str:
         "inputs = [",
         *listed,
         "]",
-        f"launch = Launch({launch.device!r}, program, inputs, {dict(launch.bindings)!r})",
+        f"launch = Launch({launch.device!r}, program, inputs, {dict(launch.bindings)!r}, "
+        f"unaligned={sorted(launch.unaligned)})",
         f"wanted = [{', '.join(map(_wanted_text, items))}]",
         "run(lambda: check(launch, wanted))",
     ]

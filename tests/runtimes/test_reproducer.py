@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -12,6 +13,7 @@ from tinyref.algebra import semantics
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
 from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks, Interpreter
 from tinyref.interpret.translate import Override
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
@@ -58,6 +60,20 @@ class Silent(Altered):
     hooks = Hooks(store=_dropped)
 
 
+class _AlignedKernel(InterpretedKernel):
+    def __call__(self, buffers, *rest):  # type: ignore[no-untyped-def]
+        if any(buffer.ctypes.data % 16 for buffer in buffers):
+            raise DeviceError(self.device, "a buffer begins between two vectors")
+        return super().__call__(buffers, *rest)
+
+
+class NeedsAlignment(Altered):
+    """Refuses buffers that begin where vectors are not aligned."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        return _AlignedKernel(self.name, super().load(entry, binary).program)
+
+
 @pytest.fixture(autouse=True)
 def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, "altered", sys.modules[__name__])
@@ -99,6 +115,14 @@ def test_the_first_wrong_node_is_named_with_its_place() -> None:
 def test_heuristics_change_where_a_node_runs_and_not_which_is_wrong() -> None:
     problem = check(Launch("altered:WrongMul", sum_of_products(None), INPUTS), WANTED)
     assert "the first node that differs is MUL int32" in problem
+
+
+@pytest.mark.parametrize("unaligned", [(0,), (1, 2)])
+def test_buffers_begin_where_they_did(unaligned: tuple[int, ...]) -> None:
+    launch = Launch("altered:NeedsAlignment", sum_of_products(), INPUTS)
+    assert check(launch, WANTED) == ""
+    problem = check(dataclasses.replace(launch, unaligned=unaligned), WANTED)
+    assert "a buffer begins between two vectors" in problem
 
 
 def test_a_device_that_stores_nothing() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,13 +32,15 @@ IN_THIS_PROCESS = "--in-this-process"
 class Launch:
     """One launch of `program` on `device`.
 
-    inputs: per slot, flat, None for an output.
+    inputs: per slot, flat, None for an output. unaligned: the slots of buffers that begin where
+    vectors are not aligned.
     """
 
     device: str
     program: Program
     inputs: Sequence[Array | None]
     bindings: Mapping[str, int] = field(default_factory=dict)
+    unaligned: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,13 @@ def check(launch: Launch, wanted: Sequence[Wanted]) -> str:
 
 
 def _first_difference(launch: Launch) -> str:
-    return first_difference(launch.device, launch.program, launch.inputs, launch.bindings)
+    place = launch.device, launch.program, launch.inputs, launch.bindings
+    return first_difference(*place, launch.unaligned)
 
 
 def _launch(launch: Launch, poison: int) -> list[Array]:
-    return values_of(launch.device, launch.program, launch.inputs, launch.bindings, poison)
+    place = launch.device, launch.program, launch.inputs, launch.bindings
+    return values_of(*place, poison, launch.unaligned)
 
 
 def _problem(launch: Launch, wanted: Sequence[Wanted], poison: int) -> str:
@@ -147,4 +151,4 @@ def _problem(launch: Launch, wanted: Sequence[Wanted], poison: int) -> str:
 def _with_other_inputs(launch: Launch) -> Launch:
     """The launch with each input turned by one element: the same values in other places."""
     turned = [None if data is None else np.roll(data, 1) for data in launch.inputs]
-    return Launch(launch.device, launch.program, turned, launch.bindings)
+    return replace(launch, inputs=turned)

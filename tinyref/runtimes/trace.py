@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,13 +45,18 @@ def values_of(
     inputs: Sequence[Array | None],
     bindings: Mapping[str, int],
     poison: int = POISONS[0],
+    unaligned: Collection[int] = (),
 ) -> list[Array]:
     """The buffers after one launch on `device`, by parameter; outputs without input are poisoned.
 
+    unaligned: the slots of buffers that begin where vectors are not aligned.
     Raises `MemoryDamageError` for a write outside of the outputs, else as the device raises.
     """
     kernel = compile_program(device, program)
-    buffers = [GuardedBuffer(device, item.dtype, item.size) for item in program.parameters]
+    buffers = [
+        GuardedBuffer(device, item.dtype, item.size, item.slot in unaligned)
+        for item in program.parameters
+    ]
     for parameter, buffer in zip(program.parameters, buffers, strict=True):
         data = inputs[parameter.slot]
         buffer.fill(poison if data is None else data.view(numpy_dtype(parameter.dtype)))
@@ -81,16 +86,25 @@ def interpreted_values(
 
 
 def first_difference(
-    device: str, program: Program, inputs: Sequence[Array | None], bindings: Mapping[str, int]
+    device: str,
+    program: Program,
+    inputs: Sequence[Array | None],
+    bindings: Mapping[str, int],
+    unaligned: Collection[int] = (),
 ) -> str:
-    """A sentence that names the first node of `program` with another value on `device`."""
+    """A sentence that names the first node of `program` with another value on `device`.
+
+    unaligned: as of `values_of`.
+    """
     end = time.monotonic() + MAX_SECONDS
     for traced in _traced_programs(program, bindings):
         if time.monotonic() > end:
             return f"no node differs up to {node_text(traced.node)}; looked no further"
         try:
             wanted = interpreted_values(traced.program, [*inputs, None], bindings)[-1]
-            found = values_of(device, traced.program, [*inputs, None], bindings)[-1]
+            found = values_of(
+                *(device, traced.program, [*inputs, None], bindings), unaligned=unaligned
+            )[-1]
         except TinyrefError as error:
             return f"no node differs before {node_text(traced.node)}; storing that fails: {error}"
         wrong = _wrong(traced.node, found, wanted)
