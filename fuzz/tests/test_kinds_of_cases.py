@@ -82,10 +82,94 @@ CROWDED = Mutant(
     resembles="of several results that are kept at once two share memory",
     stages=("memory plan",),
 )
+TWO_NUMBERS = Mutant(
+    name="second-number-bounds-the-wrong-end",
+    kind="symbolic",
+    module="tinyref.schedule.variables",
+    old="if factor == 1 else smallest(own, others)",
+    new="",
+    resembles="of two numbers that cut one axis the second one is bounded from below",
+    stages=("schedule",),
+)
+BROKEN_OFF = Mutant(
+    name="broken-off-and-forgotten",
+    kind="recovery",
+    module="tinyref.schedule.recovery",
+    old="    if not lost:",
+    new="    if True:",
+    resembles="what is left of a schedule that broke off reads what it has overwritten",
+    stages=("schedule",),
+)
+REPEATED = Mutant(
+    name="repeated-elements-counted-once",
+    kind="a reduce of elements that are equal",
+    module="tinyref.schedule.reduces",
+    old="if argument.op is not Ops.MAX and not",
+    new="if argument.op is Ops.MAX and not",
+    resembles="a sum over an axis that was expanded is one of its elements",
+    stages=("schedule",),
+)
+LONG = Mutant(
+    name="long-maximum-padded-with-zeros",
+    kind="a long reduce",
+    module="tinyref.schedule.reduces",
+    old="    if op is not Ops.ADD:",
+    new="    if op is Ops.MUL:",
+    resembles="the last part of a long maximum is padded with zeros",
+    stages=("schedule",),
+)
+OF_TWO_VALUES = Mutant(
+    name="two-values-are-refused",
+    kind="symbolic",
+    module="tinyref.schedule.bindings",
+    old="if not _is_consistent(bound[node]):",
+    new="if False:",
+    resembles="a graph that binds one variable to two values is refused",
+    stages=("schedule",),
+)
+OVERTAKEN = Mutant(
+    name="iterations-that-meet-go-unseen",
+    kind="memory between iterations",
+    module="tinyref.interpret.shadow",
+    old="(past != NOBODY) & (past != items)",
+    new="(past != NOBODY) & (past == items)",
+    resembles="iterations run at once although they read what others write",
+    stages=("interpret",),
+)
+SCRATCH = Mutant(
+    name="iterations-have-too-little-scratch",
+    kind="memory between iterations",
+    module="tinyref.interpret.machine",
+    old="size = copies * self.size",
+    new="size = copies + self.size",
+    resembles="iterations that run at once have less of a shared array than each of them fills",
+    stages=("interpret",),
+)
+READ_BEFORE = Mutant(
+    name="readers-of-before-a-barrier-stay",
+    kind="barriers",
+    module="tinyref.interpret.shadow",
+    old="(self.reader_epoch.take(index) != epoch)",
+    new="(self.reader_epoch.take(index) == epoch)",
+    resembles="who read before a barrier is taken to race with who writes after it",
+    stages=("interpret",),
+)
+UNMASKED = Mutant(
+    name="sum-in-a-branch-of-all",
+    kind="accumulation",
+    module="tinyref.interpret.loops",
+    old="        if mask is not None:\n            for fold, start",
+    new="        if False:\n            for fold, start",
+    resembles="who does not take a branch adds up what its loop does",
+    stages=("interpret",),
+)
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
 FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED, HIDDEN)}
 FAULTS |= {mutant.name: mutant for mutant in (ACCUMULATED, EMPTY, CROWDED)}
+FAULTS |= {mutant.name: mutant for mutant in (TWO_NUMBERS, BROKEN_OFF, REPEATED, LONG)}
+FAULTS |= {mutant.name: mutant for mutant in (OF_TWO_VALUES, OVERTAKEN, SCRATCH)}
+FAULTS |= {mutant.name: mutant for mutant in (READ_BEFORE, UNMASKED)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
@@ -101,6 +185,15 @@ KINDS = [
     ("an accumulator of some items", "kernel.program.barriers.uniform*", ACCUMULATED.name),
     ("a reduce of nothing beside others", "kernel.opt.unroll.beside_nothing", EMPTY.name),
     ("loops around a node", "kernel.reduce.form", "accumulator-not-reset"),
+    ("two numbers of one part", "system.symbolic.*.two_numbers", TWO_NUMBERS.name),
+    ("a schedule that breaks off", "system.schedule.*.broken_off", BROKEN_OFF.name),
+    ("equal elements reduced", "system.schedule.*.repeated", REPEATED.name),
+    ("a long maximum", "system.schedule.*.long", LONG.name),
+    ("one variable of two values", "system.schedule.*.one_number_twice", OF_TWO_VALUES.name),
+    ("iterations that read others' results", "kernel.program.loop.memory*", OVERTAKEN.name),
+    ("scratch memory of an iteration", "kernel.program.group.scratch", SCRATCH.name),
+    ("a reader before a barrier", "kernel.program.group.passed_on*", READ_BEFORE.name),
+    ("a sum in a branch", "kernel.program.barriers.sum_in_branch*", UNMASKED.name),
     ("a call of the library for each lane", "isa.vector.unary.exp2.float32", LIBRARY),
 ]
 FORMS_OF_KERNELS = [

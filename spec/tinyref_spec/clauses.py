@@ -260,6 +260,11 @@ _TENSOR: dict[str, tuple[str, str]] = {
         "Buffers that are in use together never share memory.",
         "scheduling, step 5",
     ),
+    "system.schedule": (
+        "Whatever of a graph is folded, split, stored in between or computed after a failure, its "
+        "values stay.",
+        HARNESS,
+    ),
     "system.transfer": ("Values arrive unchanged on every device that they are sent to.", HARNESS),
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
     "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),

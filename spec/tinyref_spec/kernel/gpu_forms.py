@@ -164,6 +164,25 @@ def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measu
     return programs.run(case_id, device, subject, [None], np.array(expected, np.int32))
 
 
+def _sum_in_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Every other work-item adds up a row, the others keep what they began with."""
+    count = 20
+    out, data = build.define_global(0, INT, size), build.define_global(1, INT, count)
+    item = item_index(size)
+    total, k = accumulator("total", build.mul(item, 1000)), loop(count, 0)
+    odd = branch(build.equal(build.mod(item, 2), 1))
+    new = update(total, build.add(total, build.add(build.mul(build.load(at(data, k)), item), k)))
+    final = build.store(at(out, item), total)
+    subject = program(
+        *("in_branch", item, total, odd, k, new, close(k), close(odd), final), group=(size, 1, 1)
+    )
+    given = samples.small_integers(INT, count, size, 100)
+    numbers = np.arange(size, dtype=np.int32)
+    added = numbers * given.sum(dtype=np.int32) + count * (count - 1) // 2
+    expected = numbers * 1000 + np.where(numbers % 2, added, 0)
+    return programs.run(case_id, device, subject, [None, given], expected.astype(np.int32))
+
+
 def _extremes(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Least and greatest of each of two groups, by a tree in two shared arrays."""
     out, data = build.define_global(0, dtype, 4), build.define_global(1, dtype, 2 * size)
@@ -356,6 +375,7 @@ def _group_checks() -> list[Check]:
         *(_check(f"uniform_branch:{size}", _uniform_branch, size) for size in (8, 24)),
         *(_check(f"uniform_loop:{size}", _uniform_loop, size) for size in (8, 24)),
         *(_check(f"divergent_beside:{size}", _divergent_beside, size) for size in (7, 32)),
+        _check("sum_in_branch:9", _sum_in_branch, 9),
     ]
 
 

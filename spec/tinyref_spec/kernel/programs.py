@@ -187,6 +187,33 @@ def _two_accumulators(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [None], np.array([6765, 10946], dtype=np.int32))
 
 
+def _in_memory(reads: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Each iteration reads what the one before it has written, or what the next one will write."""
+    count = 40
+    out, data = build.define_global(0, INT, count + 2), build.define_global(1, INT, count)
+    i = loop(count, 0)
+    taken = build.load(at(out, build.add(i, 1 + reads)))
+    store = build.store(
+        at(out, build.add(i, 1)), build.add(build.mul(taken, 3), build.load(at(data, i)))
+    )
+    subject = program("in_memory", i, taken, store, close(i))
+    given = samples.small_integers(INT, count, 4, 9)
+    old = np.arange(count + 2, dtype=np.int32) - 5
+    expected = old.copy()
+    with np.errstate(over="ignore"):
+        for number in range(count):
+            expected[number + 1] = expected[number + 1 + reads] * np.int32(3) + given[number]
+    return run(case_id, device, subject, [old, given], expected)
+
+
+def _overwritten(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Of the iterations that write one element the last one is seen."""
+    out = build.define_global(0, INT, 4)
+    i = loop(38, 0)
+    subject = program("again", i, build.store(at(out, build.mod(i, 4)), i), close(i))
+    return run(case_id, device, subject, [None], np.array([36, 37, 34, 35], np.int32))
+
+
 def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Odd elements are written twice, even ones keep the first value."""
     out = build.define_global(0, INT, 9)
@@ -203,6 +230,19 @@ def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     )
     expected = [-i if i % 2 else i * 10 for i in range(9)]
     return run(case_id, device, subject, [None], np.array(expected, dtype=np.int32))
+
+
+def _no_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A branch that is never taken reads and writes nothing, gigabytes away."""
+    out = build.define_global(0, INT, 4)
+    i = loop(4, 0)
+    taken = branch(build.less(i, 0))
+    far = at(out, build.add(i, 2**30))
+    subject = program(
+        *("never", i, build.store(at(out, i), build.mul(i, 10)), taken),
+        *(build.store(far, build.load(far)), close(taken), close(i)),
+    )
+    return run(case_id, device, subject, [None], np.array([0, 10, 20, 30], np.int32))
 
 
 def _gated_load(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -315,6 +355,55 @@ def _rotate(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [None], np.roll(np.arange(size, dtype=np.int32), -3))
 
 
+def _passed_on(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Everyone reads its neighbour's element, and after a barrier reads and writes its own."""
+    out, shared = build.define_global(0, INT, size), build.define_local("shared", INT, size)
+    lane = item_index(size)
+    put = build.store(at(shared, lane), build.mul(lane, 5))
+    other = build.load(at(shared, build.mod(build.add(lane, 1), size)))
+    # A load of its own: what it reads is of another time.
+    mine = build.load(at(shared, build.mod(lane, size)))
+    again = build.store(at(shared, lane), build.add(build.mul(mine, 100), other))
+    last = build.load(at(shared, subtract(size - 1, lane)))
+    subject = program(
+        *("passed", put, barrier(), other, barrier(), mine, again, barrier()),
+        build.store(at(out, lane), last),
+        group=(size, 1, 1),
+    )
+    numbers = np.arange(size, dtype=np.int32) * 5
+    expected = (numbers * 100 + np.roll(numbers, -1))[::-1]
+    return run(case_id, device, subject, [None], np.ascontiguousarray(expected))
+
+
+def _scratch(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """One work-item fills a shared array anew in each iteration, and reads it backwards."""
+    out, data = build.define_global(0, INT, 24), build.define_global(1, INT, 24)
+    held = build.define_local("held", INT, 4)
+    i, j, k = loop(6, 0), loop(4, 1), loop(4, 2)
+    row = build.mul(i, 4)
+    put = build.store(at(held, j), build.load(at(data, build.add(row, j))))
+    took = build.load(at(held, subtract(3, k)))
+    final = build.store(at(out, build.add(row, k)), build.mul(took, 3))
+    subject = program("scratch", i, j, put, close(j), k, took, final, close(k), close(i))
+    given = samples.small_integers(INT, 24, 6, 1000)
+    expected = np.ascontiguousarray(given.reshape(6, 4)[:, ::-1] * 3).reshape(-1)
+    return run(case_id, device, subject, [None, given], expected)
+
+
+def _handed_on(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """An iteration reads in a shared array what the one before has put there."""
+    out, held = build.define_global(0, INT, 9), build.define_local("held", INT, 2)
+    i = loop(9, 0)
+    start = build.store(at(held, 0), build.const(INT, 1))
+    took = build.load(at(held, build.mod(i, 2)))
+    put = build.store(at(held, build.mod(build.add(i, 1), 2)), build.add(build.mul(took, 3), i))
+    subject = program("handed_on", start, i, took, put, build.store(at(out, i), took), close(i))
+    expected = [1]
+    for number in range(8):
+        expected.append(expected[-1] * 3 + number)
+    return run(case_id, device, subject, [None], np.array(expected, np.int32))
+
+
 def _tree_sum(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """A group sums its values in shared memory, halving the number of active items."""
     out, data = build.define_global(0, INT, 2), build.define_global(1, INT, 2 * size)
@@ -383,12 +472,15 @@ def _group_checks() -> list[Check]:
         "reverse": reverse,
         "rotate": _rotate,
         "tree_sum": _tree_sum,
+        "passed_on": _passed_on,
     }
     found = [
         Check(f"{name}:{size}", functools.partial(form, size))
         for name, form in forms.items()
         for size in sizes
     ]
+    forms_of_one = {"scratch": _scratch, "handed_on": _handed_on}
+    found += [Check(name, form) for name, form in forms_of_one.items()]
     return [*found, Check("tiles", _group_2d), Check("after", _after)]
 
 
@@ -444,8 +536,8 @@ def rows() -> Iterator[Row]:
     )
     yield make_row(
         "kernel.program.loop",
-        "Loops nest, accumulators start again, an empty loop does nothing, a branch skips; a loop "
-        "may have 100,003 iterations.",
+        "Loops nest, accumulators start again, an empty loop does nothing, a branch skips; what an "
+        "iteration writes others read, and a loop may have 100,003 iterations.",
         ("kernel.range", "kernel.accumulator", "kernel.if"),
         Rung.LOOP,
         "RANGE",
@@ -457,6 +549,10 @@ def rows() -> Iterator[Row]:
             Check("empty", _empty_loop),
             Check("fibonacci", _two_accumulators),
             Check("branch", _branch),
+            Check("no_branch", _no_branch),
+            Check("memory:before", functools.partial(_in_memory, -1)),
+            Check("memory:ahead", functools.partial(_in_memory, 1)),
+            Check("memory:again", _overwritten),
             Check("long", _long_loop),
         ],
     )

@@ -19,7 +19,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-from tinyref_spec.system import images, replays, sharding, state, transfers
+from tinyref_spec.system import images, replays, schedules, sharding, state, transfers
 
 EXACT = "Equal in every bit: small integers."
 
@@ -137,6 +137,34 @@ def _reshaped_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
             yield f"{rows} rows in one", flat.numpy(), (whole * 2).reshape(-1)[::-1]
 
     return judge_pairs(pairs())
+
+
+def _two_numbers(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Parts between two numbers, of which each may be any; those that are asked for fit."""
+    from tinyref import Tensor, TinyJit, Variable
+    from tinyref.uops.node import UOp
+
+    whole = integers(3, 8)
+    x = Tensor(whole, device=device.name).realize()
+    variables = Variable("begin", 0, 8), Variable("end", 0, 8), Variable("half", 0, 4)
+
+    @TinyJit
+    def parts(begin: UOp, end: UOp, half: UOp) -> list[Tensor]:
+        return [x[:, begin:end].sum(1), x[:, 8 - end : 8 - begin] * 2, x[:, begin : half * 2] + 1]
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
+        for begin, end, half in ((1, 4, 3), (0, 8, 4), (3, 5, 2), (5, 6, 4), (2, 8, 2)):
+            wanted = [
+                whole[:, begin:end].sum(1),
+                whole[:, 8 - end : 8 - begin] * 2,
+                whole[:, begin : half * 2] + 1,
+            ]
+            numbers = zip(variables, (begin, end, half), strict=True)
+            for number, found in enumerate(parts(*(each.bind(value) for each, value in numbers))):
+                yield f"part {number} from {begin} to {end}", found.numpy(), wanted[number]
+
+    with Context(JIT=jit):
+        return judge_pairs(pairs())
 
 
 def _cache(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -325,6 +353,8 @@ def rows() -> Iterator[Row]:
                 Check("computed.replay", functools.partial(_computed_sizes, 1)),
                 Check("narrowed", functools.partial(_narrowed_sizes, 0)),
                 Check("narrowed.replay", functools.partial(_narrowed_sizes, 1)),
+                Check("two_numbers", functools.partial(_two_numbers, 0)),
+                Check("two_numbers.replay", functools.partial(_two_numbers, 1)),
                 Check("reshaped", _reshaped_sizes),
                 Check("cache", functools.partial(_cache, 0)),
                 Check("cache.replay", functools.partial(_cache, 1)),
@@ -342,6 +372,7 @@ def rows() -> Iterator[Row]:
     for name, sentence, cited, dtype, checks in tables:
         row_id = f"system.{name}.{dtype}"
         yield make_row(row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks)
+    yield from schedules.rows()
     yield from transfers.rows()
     yield from sharding.rows()
     yield from images.rows()

@@ -1,0 +1,257 @@
+"""Graphs that a schedule cannot take as they are: it folds, splits, stores or goes on from parts.
+
+Sums over elements that are all equal, long reduces whose length divides badly, reduces of reduces,
+more inputs and outputs than a kernel has, parts that need what an assignment overwrites, one number
+with several values, and schedules of which only the first items ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinyref.dtype import dtypes
+from tinyref_spec.bits import Array
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.samples import integers
+
+if TYPE_CHECKING:
+    from tinyref import Tensor
+
+EXACT = "Equal in every bit: small integers."
+Pairs = Iterator[tuple[str, object, object]]
+# A prime above the length from which a reduce is split in two: it divides into no equal parts.
+LONG = 32_771
+# More than many devices bind to one kernel, and more results than are written together.
+INPUTS, OUTPUTS = 40, 12
+
+
+# --- reduces --------------------------------------------------------------------------------------
+
+
+def _repeated(device: DeviceUnderTest) -> Pairs:
+    """Reduces over axes along which all elements are equal, by themselves and beside others."""
+    from tinyref import Tensor
+
+    whole, other = integers(3, 4), integers(3, 5, 4, seed=1)
+    x = Tensor(whole, device=device.name).realize()
+    spread, wide = x.reshape(3, 1, 4).expand(3, 5, 4), np.repeat(whole[:, None], 5, 1)
+    yield "a sum, and one of others", spread.sum((1, 2)), wide.sum((1, 2))
+    yield "turned", spread.permute(1, 2, 0).flip(0).sum(0), whole.T * 5
+    columns = spread.pad(((1, 0), (0, 2), (0, 0)))
+    highest = np.pad(np.maximum(whole, 0), ((1, 0), (0, 0)))
+    yield "padded beside and along it", columns.max(1), highest
+    mixed = spread * Tensor(other, device=device.name)
+    yield "with others", mixed.sum(1), (wide * other).sum(1)
+    is_odd = spread.int() % 2 != 0
+    yield "numbers of truth", is_odd.sum(1), (whole % 2 != 0) * 5
+
+
+def _long(device: DeviceUnderTest) -> Pairs:
+    """Long reduces whose last part is padded with what changes no result."""
+    from tinyref import Tensor
+
+    whole = integers(LONG)
+    x = Tensor(whole, device=device.name).realize()
+    yield "a sum", x.sum(), whole.sum()
+    yield "a maximum below zero", (x - 9).max(), whole.max() - 9
+    yield "a product", (x < 0).where(-1, 1).prod(), (-1) ** int((whole < 0).sum())
+
+
+def _reduced_twice(device: DeviceUnderTest) -> Pairs:
+    """Reduces of reduces with movement between, which become one or stay two."""
+    from tinyref import Tensor
+
+    whole = integers(4, 3, 2)
+    x = Tensor(whole, device=device.name).realize()
+    yield "turned around", x.sum(2).flip(0).sum(1), whole.sum((1, 2))[::-1]
+    yield "repeated", x.sum(2).reshape(1, 4, 3).expand(2, 4, 3).sum(2), [whole.sum((1, 2))] * 2
+    part = x.sum(2).permute(1, 0)[1:3]
+    yield "a part, turned", part.sum(0), whole.sum(2).T[1:3].sum(0)
+    padded = np.pad(whole.sum(2), ((0, 0), (1, 1)))
+    yield "padded", x.sum(2).pad(((0, 0), (1, 1))).sum(1), padded.sum(1)
+    yield "a maximum, padded", (x - 9).max(2).pad(((0, 0), (1, 0))).max(1), np.zeros(4)
+
+
+# --- inputs, outputs, assignments -----------------------------------------------------------------
+
+
+def _many(device: DeviceUnderTest) -> Pairs:
+    """More inputs than a kernel may have, and more outputs than are written together."""
+    from tinyref import Tensor
+
+    arrays = [integers(3, 4, seed=number) for number in range(INPUTS)]
+    given = [Tensor(array, device=device.name).realize() for array in arrays]
+    total = functools.reduce(lambda x, y: y - x, given)
+    wanted = functools.reduce(lambda x, y: y - x, arrays)
+    yield "all inputs", total.sum(1), wanted.sum(1)
+    outputs = [given[0] + number for number in range(OUTPUTS)]
+    Tensor.realize(*outputs)
+    for number, output in enumerate(outputs):
+        yield f"output {number}", output, arrays[0] + number
+
+
+def _old_and_new(device: DeviceUnderTest) -> Pairs:
+    """What is computed of elements before an assignment, used with what is computed afterwards."""
+    from tinyref import Tensor
+
+    whole = integers(4, 3)
+    x = Tensor(whole, device=device.name).realize()
+    both, sums = x.pad(((2, 0), (0, 0))), x.sum(1, keepdim=True)
+    both[1:5].assign(x)
+    x.assign(x + 10)
+    both[:4].assign(x)
+    after = x.flip(1) - sums
+    wanted = whole + 10
+    yield "old and new", both, np.concatenate([wanted, whole[3:], whole[3:]])
+    yield "a sum of old ones, and new", after, wanted[:, ::-1] - whole.sum(1, keepdims=True)
+    yield "the new ones", x, wanted
+
+
+def _one_number_twice(device: DeviceUnderTest) -> Pairs:
+    """A cache is written at one place after the other before anybody reads any of it."""
+    from tinyref import Tensor, Variable
+
+    lines, wanted = integers(4, 3), np.zeros((6, 3), np.float32)
+    cache = Tensor(wanted, device=device.name).realize()
+    place = Variable("place", 0, 5)
+    for at, line in zip((2, 0, 5, 2), lines, strict=True):
+        bound = place.bind(at)
+        cache[bound : bound + 1] = Tensor(line[None], device=device.name)
+        wanted[at] = line
+    yield "the cache", cache, wanted
+    x = Tensor(lines, device=device.name).realize()
+    size = Variable("size", 1, 4)
+    sums = [x[: size.bind(number)].sum(0) for number in (3, 1, 4)]
+    wanted = lines[:3].sum(0) + lines[0] * lines.sum(0)
+    yield "sums of several sizes", sums[0] + sums[1] * sums[2], wanted
+
+
+# --- what broke off -------------------------------------------------------------------------------
+
+Given = Mapping[str, tuple["Tensor", object]]
+
+
+class _BrokenOffError(Exception):
+    """Ends a schedule after one of its items."""
+
+
+class _Breaking:
+    """Raises once so many kernels have run."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def scheduled(self, outputs: object, planned: object) -> None:
+        """Nothing has run."""
+
+    def ran(self, ast: object, kernel: object, bindings: object, seconds: object) -> None:
+        """One more has run."""
+        self.left -= 1
+        if self.left < 0:
+            raise _BrokenOffError
+
+    def copied(self, target: object, source: object, seconds: float) -> None:
+        """Copies go on."""
+
+
+def _crosswise(x: Tensor, y: Tensor, a: Array, b: Array) -> Given:
+    """Each of two gets what was computed of both, and one of them twice."""
+    most, total = x.max(), (y - y.max()).sum()
+    x.assign((x + y).contiguous())
+    y.assign((y * most).contiguous())
+    x.assign(x + y.sum())
+    wanted = b * a.max()
+    return {
+        "x": (x, a + b + wanted.sum()),
+        "y": (y, wanted),
+        "total": (total, (b - b.max()).sum()),
+    }
+
+
+def _in_part(x: Tensor, y: Tensor, a: Array, b: Array) -> Given:
+    """Some rows get what was computed of others, and views show what there is then."""
+    row, total = x[1], x.max(1).sum()
+    before = (row * total).sum() + y.sum()
+    x[1:3] = x[2:4] + total
+    wanted, number = a.copy(), a.max(1).sum()
+    wanted[1:3] = a[2:4] + number
+    return {
+        "before": (before, (a[1] * number).sum() + b.sum()),
+        "x": (x, wanted),
+        "row": (row, wanted[1]),
+        "after": (row.sum() + y, wanted[1].sum() + b),
+    }
+
+
+_BROKEN_OFF = (_crosswise, _in_part)
+
+
+def _broken_off(device: DeviceUnderTest) -> Pairs:
+    """Schedules break off after each of their kernels, and what is left is computed afterwards."""
+    from tinyref import Tensor
+    from tinyref.engine.watch import watching
+
+    a, b = integers(4, 5), integers(4, 5, seed=1)
+    for build in _BROKEN_OFF:
+        for number in itertools.count():
+            x, y = (Tensor(array, device=device.name).realize() for array in (a, b))
+            given = build(x, y, a, b)
+            tensors = [tensor for tensor, _ in given.values()]
+            try:
+                with watching(_Breaking(number)):
+                    Tensor.realize(*tensors)
+            except _BrokenOffError:
+                is_broken = True
+            else:
+                is_broken = False
+            # What is asked for first is computed first.
+            for name in sorted(given, reverse=number % 2 == 1):
+                what = f"{build.__name__[1:]}, broken off after kernel {number}: {name}"
+                yield what, *given[name]
+            if not is_broken:
+                break
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+FORMS: Mapping[str, Callable[[DeviceUnderTest], Pairs]] = {
+    "repeated": _repeated,
+    "long": _long,
+    "reduced_twice": _reduced_twice,
+    "many": _many,
+    "old_and_new": _old_and_new,
+    "one_number_twice": _one_number_twice,
+    "broken_off": _broken_off,
+}
+
+
+def _measure(
+    form: Callable[[DeviceUnderTest], Pairs], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """The tensors of a form, as arrays, against what numpy gives."""
+    return judge_pairs(
+        (what, found.numpy() if hasattr(found, "numpy") else found, wanted)
+        for what, found, wanted in form(device)
+    )
+
+
+def rows() -> Iterator[Row]:
+    """One row: a case for each kind of graph."""
+    yield make_row(
+        "system.schedule.float32",
+        "Graphs that are folded, split, stored in between or broken off have their values.",
+        ("system.schedule",),
+        Rung.JIT,
+        "schedule",
+        "float32",
+        EXACT,
+        kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool),
+        lambda: [Check(name, functools.partial(_measure, form)) for name, form in FORMS.items()],
+    )
