@@ -265,6 +265,10 @@ _TENSOR: dict[str, tuple[str, str]] = {
         "values stay.",
         HARNESS,
     ),
+    "system.cost": (
+        "A schedule has no more kernels, copies, accesses, iterations and memory than it had.",
+        "scheduling",
+    ),
     "system.transfer": ("Values arrive unchanged on every device that they are sent to.", HARNESS),
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
     "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),

@@ -19,7 +19,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-from tinyref_spec.system import images, replays, schedules, sharding, state, transfers
+from tinyref_spec.system import costs, images, replays, schedules, sharding, state, transfers
 
 EXACT = "Equal in every bit: small integers."
 
@@ -373,6 +373,7 @@ def rows() -> Iterator[Row]:
         row_id = f"system.{name}.{dtype}"
         yield make_row(row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks)
     yield from schedules.rows()
+    yield from costs.rows()
     yield from transfers.rows()
     yield from sharding.rows()
     yield from images.rows()
