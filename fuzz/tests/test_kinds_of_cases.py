@@ -91,15 +91,6 @@ TWO_NUMBERS = Mutant(
     resembles="of two numbers that cut one axis the second one is bounded from below",
     stages=("schedule",),
 )
-BROKEN_OFF = Mutant(
-    name="broken-off-and-forgotten",
-    kind="recovery",
-    module="tinyref.schedule.recovery",
-    old="    if not lost:",
-    new="    if True:",
-    resembles="what is left of a schedule that broke off reads what it has overwritten",
-    stages=("schedule",),
-)
 REPEATED = Mutant(
     name="repeated-elements-counted-once",
     kind="a reduce of elements that are equal",
@@ -163,11 +154,12 @@ UNMASKED = Mutant(
     resembles="who does not take a branch adds up what its loop does",
     stages=("interpret",),
 )
+BROKEN_OFF = "broken-off-and-forgotten"
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
 FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED, HIDDEN)}
 FAULTS |= {mutant.name: mutant for mutant in (ACCUMULATED, EMPTY, CROWDED)}
-FAULTS |= {mutant.name: mutant for mutant in (TWO_NUMBERS, BROKEN_OFF, REPEATED, LONG)}
+FAULTS |= {mutant.name: mutant for mutant in (TWO_NUMBERS, REPEATED, LONG)}
 FAULTS |= {mutant.name: mutant for mutant in (OF_TWO_VALUES, OVERTAKEN, SCRATCH)}
 FAULTS |= {mutant.name: mutant for mutant in (READ_BEFORE, UNMASKED)}
 # The kind, the rows that have it, and a fault.
@@ -186,7 +178,7 @@ KINDS = [
     ("a reduce of nothing beside others", "kernel.opt.unroll.beside_nothing", EMPTY.name),
     ("loops around a node", "kernel.reduce.form", "accumulator-not-reset"),
     ("two numbers of one part", "system.symbolic.*.two_numbers", TWO_NUMBERS.name),
-    ("a schedule that breaks off", "system.schedule.*.broken_off", BROKEN_OFF.name),
+    ("a schedule that breaks off", "system.schedule.*.broken_off", BROKEN_OFF),
     ("equal elements reduced", "system.schedule.*.repeated", REPEATED.name),
     ("a long maximum", "system.schedule.*.long", LONG.name),
     ("one variable of two values", "system.schedule.*.one_number_twice", OF_TWO_VALUES.name),
@@ -206,6 +198,9 @@ OF_PROGRAMS = [
     ("a reshape by the bound number", 18, RESHAPED.name),
     ("two bounds of one variable", 18, NARROWED.name),
     ("several temporaries at once", 18, CROWDED.name),
+    ("a schedule that breaks off", 4, BROKEN_OFF),
+    ("equal elements reduced", 1, REPEATED.name),
+    ("one variable of two values", 7, OF_TWO_VALUES.name),
 ]
 # The fault of the library is one of a device that calls it.
 DEVICE = {LIBRARY: FAULTS[LIBRARY].device}

@@ -285,3 +285,21 @@ def test_two_sizes_whose_product_may_be_negative_for_other_values(low, high, for
     jitted = TinyJit(lambda x, k: (x[k - 1 :][:, :k] * 2).sum())
     doubled = [jitted(x, n.bind(k)).item() for k in (3, 2, 1, 2, 3)]
     assert doubled == [42, 40, 18, 40, 42]
+
+
+def test_parts_of_which_each_would_have_to_be_first_are_refused_with_advice():
+    """The rows are written for one number each, and what they add is overwritten in between."""
+    size, row = Variable("size", 1, 3), Variable("row", 1, 2)
+    x = (Tensor([[1, 2], [3, 4], [5, 6]]).realize() + 1)[: size.bind(2)].reshape(1, 4)
+    added = Tensor([[10]])
+    x[:, 3:] = added
+    added.assign(20)
+    y = (x + added).reshape(2, 2)
+    for number in (1, 2):
+        y[row.bind(number) - 1 : row.bind(number)] = Tensor([[number, number]])
+    with pytest.raises(
+        UserError, match=r"call realize\(\) on the tensors that it is computed from"
+    ):
+        y.realize()
+    assert x.tolist() == [[2, 3, 4, 10]]
+    assert y.tolist() == [[1, 1], [2, 2]]

@@ -26,7 +26,7 @@ from tinyref_fuzz.programs.fitting import (
     may_multiply,
     may_replace,
 )
-from tinyref_fuzz.programs.gradients import Gradients
+from tinyref_fuzz.programs.late import Late
 from tinyref_fuzz.programs.oracle import Array, Environment
 from tinyref_fuzz.programs.scope import Captured, Saved, Scope, as_parameter
 from tinyref_fuzz.programs.steps import Program, Step, Value
@@ -59,7 +59,7 @@ def generate(tape: Tape, places: int = 2, count: tuple[int, int] = STEPS) -> Pro
     return Program(tuple(steps), tuple(tape.choices))
 
 
-class _Generator(Gradients):
+class _Generator(Late):
     # The program as a whole
 
     def program(self, least_and_most: tuple[int, int]) -> list[Step]:
@@ -72,6 +72,9 @@ class _Generator(Gradients):
         for function in self.functions.values():
             while function.calls < 3 and self._call(function):
                 pass
+        # After all other draws, which stay what they are without it.
+        if self.tape.chance(45):
+            self.grow_late()
         self._read_all()
         return _without_needless_seed(self.scope.steps)
 

@@ -19,6 +19,7 @@ import numpy as np
 from tinyref import Tensor, TinyJit, Variable
 from tinyref.config import Context
 from tinyref.device import Allocator, Device
+from tinyref.engine.watch import watching
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.kernel import making_kernels
@@ -26,12 +27,17 @@ from tinyref_fuzz.programs.evaluated import evaluated_kernel
 from tinyref_fuzz.programs.exact import Elements
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
+from tinyref_spec.system.schedules import BreakingOff, BrokenOffError
 
+# How often what a read needs is given up at most, before it is computed.
+MAX_BROKEN_OFF = 3
 _FILE = "<program>"
 _POISON = 0x5B
-# What tinyref says that it does not do: to order writes that need each other's old elements, and to
-# replay a function that keeps a tensor in other memory than it had.
+# What tinyref says that it does not do: to order writes that need each other's old elements, also
+# where one variable has two values, and to replay a function that keeps a tensor in other memory
+# than it had.
 REFUSALS = (
+    "call realize() on the tensors that it is computed from",
     "call contiguous() on the value",
     "replays would read the old one",
     "is gone, or has other memory by now",
@@ -46,16 +52,19 @@ class Way:
     """How a program is run: `NORMAL` is what everybody does, `PLAIN` has everything switched off.
 
     evaluates: kernels are evaluated with numpy, as the schedule has them; nothing is compiled.
+    breaks_off: every other read is begun before, and given up after some kernels. Not in programs
+    with bound sizes, of which nothing goes on.
     """
 
     computing: Computing = Computing.LAZY
     evaluates: bool = False
     plans_memory: bool = True
     replays: bool = True
+    breaks_off: bool = True
 
 
 NORMAL = Way()
-PLAIN = Way(Computing.AT_ONCE, evaluates=True, plans_memory=False, replays=False)
+PLAIN = Way(Computing.AT_ONCE, evaluates=True, plans_memory=False, replays=False, breaks_off=False)
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,11 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
     code = compile("\n".join(line.text for line in lines), _FILE, "exec", dont_inherit=True)
     reads: list[Elements] = []
 
+    may_break = way.breaks_off and all(step.op != "bind" for step in program.all_steps())
+
     def check(tensor: Tensor) -> None:
+        if may_break and len(reads) % 2 == 0:
+            _break_off(tensor)
         reads.append(np.array(tensor.numpy()))
 
     names: dict[str, Any] = {
@@ -106,6 +119,17 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
         names.clear()
         del check
     return outcome
+
+
+def _break_off(tensor: Tensor) -> None:
+    """Begins to compute a tensor a few times, and each time ends after one kernel more."""
+    for kernels in range(MAX_BROKEN_OFF):
+        try:
+            with watching(BreakingOff(kernels)):
+                tensor.realize()
+        except BrokenOffError:
+            continue
+        return
 
 
 @contextlib.contextmanager

@@ -138,12 +138,12 @@ def _one_number_twice(device: DeviceUnderTest) -> Pairs:
 Given = Mapping[str, tuple["Tensor", object]]
 
 
-class _BrokenOffError(Exception):
+class BrokenOffError(Exception):
     """Ends a schedule after one of its items."""
 
 
-class _Breaking:
-    """Raises once so many kernels have run."""
+class BreakingOff:
+    """A watcher that raises `BrokenOffError` once so many kernels have run, and one more."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -155,7 +155,7 @@ class _Breaking:
         """One more has run."""
         self.left -= 1
         if self.left < 0:
-            raise _BrokenOffError
+            raise BrokenOffError
 
     def copied(self, target: object, source: object, seconds: float) -> None:
         """Copies go on."""
@@ -205,9 +205,9 @@ def _broken_off(device: DeviceUnderTest) -> Pairs:
             given = build(x, y, a, b)
             tensors = [tensor for tensor, _ in given.values()]
             try:
-                with watching(_Breaking(number)):
+                with watching(BreakingOff(number)):
                     Tensor.realize(*tensors)
-            except _BrokenOffError:
+            except BrokenOffError:
                 is_broken = True
             else:
                 is_broken = False

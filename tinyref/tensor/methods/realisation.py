@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from tinyref.engine import realize
 from tinyref.engine.interrupts import InterruptsHeld
+from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_below, lost_buffer_like
 from tinyref.lazy.names import keep_name
@@ -31,8 +32,12 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg, ShapeArg
 
 
-def compute_graphs(tensors: Sequence[TensorCore]) -> None:
-    """Each of `tensors` is computed; what no schedule can hold at once is computed in parts."""
+def compute_graphs(tensors: Sequence[TensorCore], begun: tuple[Sequence[UOp], ...] = ()) -> None:
+    """Each of `tensors` is computed; what no schedule can hold at once is computed in parts.
+
+    begun: parts that `tensors` are computed for. Raises `ConflictError` and `CycleError` for graphs
+    that no parts help, `UserError` for parts of which each would have to be first.
+    """
     before: Sequence[UOp] = ()
     while tensors:
         try:
@@ -42,16 +47,23 @@ def compute_graphs(tensors: Sequence[TensorCore]) -> None:
             if isinstance(error, ConflictError) and not error.apart and len(tensors) > 1:
                 # Each of them may bind a variable to a value of its own.
                 for tensor in tensors:
-                    compute_graphs([tensor])
+                    compute_graphs([tensor], begun)
                 return
             roots = [tensor._node for tensor in tensors]
             first = _parts_to_compute_first(error, roots)
             if not first or first == before:
                 raise
+            if first in begun:
+                # A part overwrites what a live graph needs that needs the part itself.
+                raise UserError(
+                    f"{error}; a part of it overwrites what is still needed: call realize() on the "
+                    "tensors that it is computed from first"
+                ) from error
             if isinstance(error, ConflictError) and error.apart:
-                _compute_live(roots, first)
+                _compute_live(roots, first, (*begun, first))
             else:
-                _compute_below(first, first_device(tensors[0]._device))
+                device = first_device(tensors[0]._device)
+                _compute_below(first, device, (*begun, first))
             before = first
             # What shows memory now needs no value of a variable before somebody reads it.
             tensors = [tensor for tensor in tensors if not is_computed(tensor._node)]
@@ -92,7 +104,9 @@ def _assigned_below(node: UOp) -> UOp:
     return base if base.op is Ops.ASSIGN else node
 
 
-def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:
+def _compute_live(
+    roots: Sequence[UOp], nodes: Sequence[UOp], begun: tuple[Sequence[UOp], ...]
+) -> None:
     """Computes the live tensors that stand for `nodes`, one by one, before `roots` overwrite what
     they show: each gets memory of its own.
     """
@@ -100,14 +114,14 @@ def _compute_live(roots: Sequence[UOp], nodes: Sequence[UOp]) -> None:
         tensor = value.tensor
         if tensor is not None and any(part in nodes for part in parts_of(value.node)):
             store_apart(value)
-            compute_graphs([tensor])
+            compute_graphs([tensor], begun)
 
 
-def _compute_below(nodes: Sequence[UOp], device: str) -> None:
+def _compute_below(nodes: Sequence[UOp], device: str, begun: tuple[Sequence[UOp], ...]) -> None:
     """Computes parts of graphs before the rest."""
     places = [graph.device_of(node) or device for node in nodes]
     pairs = zip(nodes, places, strict=True)
-    compute_graphs([TensorCore._from_node(node, place) for node, place in pairs])
+    compute_graphs([TensorCore._from_node(node, place) for node, place in pairs], begun)
 
 
 class _Watched:
