@@ -101,6 +101,10 @@ INVISIBLE = [
     # The first letters of a label.
     ("label = a[1:]", "1 -> 2", "1 -> (0)"),
     ("value = a[1:]", None, "1 -> 2"),
+    # Whether all are as long.
+    ("c = zip(a, b, strict=True)", "True -> False", None),
+    ("c = zip(a, b, strict=False)", None, "False -> True"),
+    ("c = pair(a, b, strict=True)", None, "True -> False"),
 ]
 
 

@@ -265,8 +265,7 @@ class Memory:
         if active is not None:
             value = np.where(active if width == 1 else active[..., None], value, alternative)
         if machine.hooks.load is not None:
-            access = Access(node, self.name, self.size, index, active, value)
-            value = machine.hooks.load(access)
+            return self._broken_load(machine.hooks.load, node, index, active, value)
         return value
 
     def _elements(
@@ -292,6 +291,42 @@ class Memory:
         number = (places[0] * columns + places[1]) * TEXEL
         return np.where(inside, number, -TEXEL)
 
+    # What simulated devices, which are broken on purpose, do to accesses
+
+    def _broken_load(
+        self,
+        hook: Callable[[Access], Array],
+        node: UOp,
+        index: Array,
+        active: Array | None,
+        value: Array,
+    ) -> Array:
+        return hook(Access(node, self.name, self.size, index, active, value))
+
+    def _broken_store(
+        self,
+        hook: Callable[[Access], Access | None],
+        node: UOp,
+        index: Array,
+        gate: Array | None,
+        value: Array,
+    ) -> Access | None:
+        return hook(Access(node, self.name, self.size, index, gate, value))
+
+    def _clipped(self, index: Array, width: int) -> Array:
+        """Loads outside of the memory, which nothing reports, are of its ends."""
+        return np.clip(index, 0, max(self.size - width, 0))
+
+    def _inside_alone(
+        self, index: Array, active: Array | None, width: int
+    ) -> tuple[Array, Array | None]:
+        """Stores outside of the memory, which nothing reports, write nothing."""
+        inside = (index >= 0) & (index <= self.size - width)
+        if inside.all():
+            return index, active
+        active = inside if active is None else active & inside
+        return np.where(active, index, 0), active
+
     def _report_texel(
         self, machine: Machine, node: UOp, name: str, place: Array, count: int, outside: Array
     ) -> None:
@@ -308,7 +343,7 @@ class Memory:
     ) -> Array:
         """Where a load takes its elements in `array`, after all checks."""
         if not machine.sanitize:
-            index = np.clip(index, 0, max(self.size - width, 0))
+            index = self._clipped(index, width)
         elif not self._is_inside(index, width):
             self._report_outside(machine, node, index, active, width)
         if self.is_local:
@@ -411,16 +446,27 @@ class Memory:
         def report(conflict: npt.NDArray[np.bool_], others: npt.NDArray[np.int64]) -> None:
             if machine.may_widen:
                 raise OrderMattersError
-            first = int(np.flatnonzero(conflict)[0])
-            position = int(elements[first]) % max(self.size, 1)
-            other = int(others[first])
-            met = machine.name_item(other) if other > 0 else "several work-items"
-            verb = "reads" if node.op.name == "LOAD" else "writes"
-            message = f"{verb} element {position} of {self.name}, which {met} touches unordered,"
-            who = machine.name_item(int(items[first]))
-            raise SanitizerError(Fault.RACE, node_text(node), message, self.name, position, who)
+            self._report_race(machine, node, elements, items, conflict, others)
 
         return report
+
+    def _report_race(
+        self,
+        machine: Machine,
+        node: UOp,
+        elements: Array,
+        items: Array,
+        conflict: npt.NDArray[np.bool_],
+        others: npt.NDArray[np.int64],
+    ) -> None:
+        first = int(np.flatnonzero(conflict)[0])
+        position = int(elements[first]) % max(self.size, 1)
+        other = int(others[first])
+        met = machine.name_item(other) if other > 0 else "several work-items"
+        verb = "reads" if node.op.name == "LOAD" else "writes"
+        message = f"{verb} element {position} of {self.name}, which {met} touches unordered,"
+        who = machine.name_item(int(items[first]))
+        raise SanitizerError(Fault.RACE, node_text(node), message, self.name, position, who)
 
     def store(
         self,
@@ -438,8 +484,7 @@ class Memory:
         """
         index = self._elements(machine, node, position, gate)
         if machine.hooks.store is not None:
-            access = Access(node, self.name, self.size, index, gate, value)
-            changed = machine.hooks.store(access)
+            changed = self._broken_store(machine.hooks.store, node, index, gate, value)
             if changed is None:
                 return
             index, value, gate = changed.index, changed.value, changed.gate
@@ -449,10 +494,7 @@ class Memory:
                 return
             index = np.where(active, index, 0)
         if not machine.sanitize:
-            inside = (index >= 0) & (index <= self.size - width)
-            if not inside.all():
-                active = inside if active is None else active & inside
-                index = np.where(active, index, 0)
+            index, active = self._inside_alone(index, active, width)
         elif not self._is_inside(index, width):
             self._report_outside(machine, node, index, active, width)
         if self.is_local:

@@ -7,7 +7,8 @@ Each rule looks at the text of one place, and is right whatever the rest of the 
 * the operands of a builder whose op is commutative, and of `min` and `max`, that change places;
 * that a node has the payload of its op, where the op is asked for before in the same condition: it
   is said for the checker of types, and the verifier refuses any other graph;
-* a label that loses one more of its first letters, which name nothing but a place in a text.
+* a label that loses one more of its first letters, which name nothing but a place in a text;
+* a `zip` that no longer looks whether all it goes over is as long: an assertion of another form.
 """
 
 from __future__ import annotations
@@ -106,6 +107,13 @@ def _shorter_label(node: ast.AST, text: Text) -> Found:
             yield "off-by-one", text.replace(lower, str(first + 1))
 
 
+def _unchecked_lengths(node: ast.AST, text: Text) -> Found:
+    match node:
+        case ast.Call(func=ast.Name(id="zip"), keywords=[ast.keyword("strict", value)]):
+            if isinstance(value, ast.Constant) and value.value is True:
+                yield from (("constant", edit) for edit in OPERATORS["constant"](value, text))
+
+
 _RULES: Sequence[Callable[[ast.AST, Text], Found]] = (
-    *(_other_end, _commuted, _payload_of_op, _shorter_label),
+    *(_other_end, _commuted, _payload_of_op, _shorter_label, _unchecked_lengths),
 )

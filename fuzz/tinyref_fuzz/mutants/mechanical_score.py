@@ -69,6 +69,12 @@ DEVICES: Mapping[str, str] = {
     "tinyref.codegen.decompose.word_storage": f"{_JUDGES}:Words",
     "tinyref.optimise.heuristics_loops": "CPU",
     "tinyref.optimise.images": "GPU_EMU",
+    # Scratch memory of a single work-item, which devices with groups do not have.
+    "tinyref.optimise.reused": "CPU",
+    "tinyref.optimise.moves/_pack": "CPU",
+    "tinyref.optimise.moves/_pack_reused": "CPU",
+    "tinyref.optimise.plan/Plan.lanes_of_reused": "CPU",
+    "tinyref.optimise.plan/Plan._bytes_reused": "CPU",
     "tinyref.renderers": "CLANG",
     "tinyref.renderers.llvm": "CPU",
     # The processor's own elementary functions are made of other operations.
