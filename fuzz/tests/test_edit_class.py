@@ -99,6 +99,21 @@ def test_what_is_declared_comes_before_the_form_of_the_source():
     assert declared_class("m.n/f/operator/0", [of_module]) is None
 
 
+def test_a_call_of_what_is_declared_to_report_is_a_refusal_and_its_condition_is_none():
+    source = "def f(a, b):\n    if a < 1:\n        report(a, b)\n    b = keep(b, a)\n    return b\n"
+    reporting = Declaration("m", "refusal", "it reports", ("C.report",))
+
+    def classes(declarations):
+        mutants = mutants_of("tinyref.m", source)
+        return {each.describe(): class_of(each, source, declarations) for each in mutants}
+
+    found = classes([reporting])
+    refused = {edit for edit, name in found.items() if name == "refusal"}
+    assert refused == {"report(a, b) -> pass", "a, b -> b, a"}
+    assert found["a < 1 -> True"] == found["b, a -> a, b"] == "value"
+    assert set(classes([]).values()) == {"value"}
+
+
 # Functions of the compiler, and what their edits can change.
 DECLARED = [
     ("optimise.heuristics_groups/_matvec", "choice"),

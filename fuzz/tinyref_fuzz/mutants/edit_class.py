@@ -103,7 +103,7 @@ def class_of(
     declining = _declining_edits(source, _of_form(mutant.name, declarations))
     if declining.get(mutant.at) is not None:
         return declining[mutant.at]
-    places = _refusing_places(source)
+    places = _refusing_places(source, _reporting(mutant.name, declarations))
     is_refusal = any(start <= mutant.at.start < end for start, end in places)
     return REFUSAL if is_refusal else VALUE
 
@@ -115,6 +115,17 @@ def declared_class(name: str, declarations: Sequence[Declaration] | None = None)
     module, function = name.split("/")[:2]
     found = (each for each in declarations if not each.declines and each.is_of(module, function))
     return next((each.edit_class for each in found), None)
+
+
+def _reporting(name: str, declarations: Sequence[Declaration]) -> frozenset[str]:
+    """The functions of a mutant's module that are declared to refuse or report, by their names."""
+    module = name.split("/")[0]
+    return frozenset(
+        function.rpartition(".")[2]
+        for each in declarations
+        if each.module == module and each.edit_class == REFUSAL
+        for function in each.functions
+    )
 
 
 def _of_form(name: str, declarations: Sequence[Declaration]) -> tuple[Declaration, ...]:
@@ -167,12 +178,11 @@ def class_of_named(name: str, edit: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _refusing_places(source: str) -> tuple[tuple[int, int], ...]:
-    """From where to where the text does nothing but refuse."""
-    text = Text(source)
-    return tuple(
-        (text.start(first), text.end(last)) for first, last in _refusals(ast.parse(source))
-    )
+def _refusing_places(source: str, reporting: frozenset[str]) -> tuple[tuple[int, int], ...]:
+    """From where to where the text does nothing but refuse, or call one that does."""
+    text, tree = Text(source), ast.parse(source)
+    found = (*_refusals(tree), *_reports(tree, reporting))
+    return tuple((text.start(first), text.end(last)) for first, last in found)
 
 
 Place = tuple[ast.expr | ast.stmt, ast.expr | ast.stmt]
@@ -191,6 +201,15 @@ def _refusals(tree: ast.AST) -> Iterator[Place]:
             yield node.orelse[0], node.orelse[-1]
         if isinstance(node, ast.match_case | ast.ExceptHandler) and _refuses(node.body):
             yield node.body[0], node.body[-1]
+
+
+def _reports(tree: ast.AST, reporting: frozenset[str]) -> Iterator[Place]:
+    """Statements that do nothing but call a function that refuses or reports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = node.value.func
+            if getattr(called, "attr", getattr(called, "id", "")) in reporting:
+                yield node, node
 
 
 def _refuses_at_most(block: Sequence[ast.stmt]) -> bool:
