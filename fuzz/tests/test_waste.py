@@ -90,6 +90,10 @@ def test_what_a_device_lacks_is_no_waste():
             *("expand", "a choice by a constant"),
         ),
         (
+            (stored(UOp(Ops.ADD, I32, (build.const(I32, 2), build.const(I32, 3)))),),
+            *("expand", "ADD of constants"),
+        ),
+        (
             (build.store(at(0, 0), wide(0, 1), build.const(dtypes.bool, True)),),
             *("expand", "a constant gate of a STORE"),
         ),

@@ -6,11 +6,20 @@ from typing import cast
 
 import pytest
 
+from tinyref.codegen.expand import copies, vectors
 from tinyref.codegen.expand.accesses import Accesses
 from tinyref_fuzz.judge.caches import forget
 from tinyref_spec.case import Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.costs import Cost, compiled_cost, measurable, recorded_costs, rows
+from tinyref_spec.kernel.costs import (
+    Cost,
+    cost_of,
+    measurable,
+    names_of,
+    programs_of,
+    recorded_costs,
+    rows,
+)
 
 LEGAL = {legal.name: legal for legal in measurable()}
 CASES = {
@@ -51,8 +60,9 @@ def test_what_is_too_much(cost: Cost, said: str) -> None:
 
 def test_a_literal_cost() -> None:
     # Twenty-four sums by vectors of four: two loads and a store of four lanes, and no loop.
-    cost = compiled_cost(LEGAL["upcast.elementwise"])
-    assert (cost.accesses, cost.loops) == (3, 0)
+    name, text, program = next(programs_of(LEGAL["upcast.elementwise"]))
+    assert (name, text) == ("upcast.elementwise", "UPCAST(0, 4)")
+    assert (cost_of(program).accesses, cost_of(program).loops) == (3, 0)
 
 
 def test_vectors_and_wide_accesses_that_are_lost_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +80,21 @@ def test_vectors_and_wide_accesses_that_are_lost_are_seen(monkeypatch: pytest.Mo
     assert "12 accesses, 3 at most are owed" in found.message
 
 
-def test_the_record_is_of_all_kernels_and_cases_are_of_the_record() -> None:
-    assert set(recorded_costs()) == set(LEGAL)
-    assert len(CASES) == len(LEGAL) > 100
+def test_what_constants_decide_and_is_left_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes of a padded row that are outside of it have 0 for an element, to which 1 is added."""
+    forget()
+    with monkeypatch.context() as patch:
+        for place in (copies, vectors):
+            patch.setattr(place, "tidy", lambda node: node)
+        found = measured("upcast.masked")
+    forget()
+    assert found.message == "padded with UPCAST(0, 0): constants decide ADD"
+
+
+def test_the_record_is_of_all_lists_and_cases_are_of_the_record() -> None:
+    names = [name for legal in LEGAL.values() for name in names_of(legal)]
+    assert set(recorded_costs()) == set(names)
+    assert len(names) > len(LEGAL) == len(CASES) > 100
 
 
 @pytest.mark.long

@@ -69,6 +69,8 @@ def _every(
             yield from _taken(node, node.arg)
         elif node.op is Ops.WHERE and node.src[0].op is Ops.CONST:
             yield Waste("expand", "a choice by a constant")
+        elif node.op in ALU and all(source.op is Ops.CONST for source in node.src):
+            yield Waste("expand", f"{node.op.name} of constants")
         elif node.op in (Ops.LOAD, Ops.STORE):
             if len(node.src) > 2 and node.src[2].op is Ops.CONST:
                 yield Waste("expand", f"a constant gate of a {node.op.name}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinyref.algebra.semantics import reduce_identity
-from tinyref.algebra.simplify import simplify
 from tinyref.codegen.expand.accesses import Accesses, Cell, Row, Run, is_false
 from tinyref.codegen.expand.dependence import (
     Dependence,
@@ -15,12 +14,12 @@ from tinyref.codegen.expand.dependence import (
     is_lane_range,
 )
 from tinyref.codegen.expand.positions import Positions, shift
-from tinyref.codegen.expand.vectors import Piece, combine, combine_lanes, join, repeat, take
+from tinyref.codegen.expand.vectors import Piece, combine, combine_lanes, join, repeat, take, tidy
 from tinyref.device import Capabilities
 from tinyref.uops import build
 from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, GepArg, ReduceArg
 
 Copies = list[UOp]
@@ -120,7 +119,7 @@ class Expansion:
         copies = []
         for src in zip(*columns, strict=True):
             copy = UOp(node.op, dtype, src, node.arg)
-            copies.append(_tidy(copy) if src[0].op is Ops.CONST else copy)
+            copies.append(tidy(copy) if src[0].op is Ops.CONST else copy)
         return copies
 
     def _reduce(self, node: UOp) -> Copies:
@@ -284,19 +283,10 @@ class Expansion:
         return stores
 
 
-def _tidy(node: UOp) -> UOp:
-    """`node` without what constants decide; anything more would cost more than it gives."""
-    if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
-        return node.src[1] if node.src[0].arg.value else node.src[2]
-    if node.op in ALU and all(source.op is Ops.CONST for source in node.src):
-        return simplify(node)
-    return node
-
-
 def _from_identity(op: Ops, total: UOp) -> UOp:
     """A sum of floats as an accumulator would have it, that starts at 0.0: never -0.0."""
     if op is Ops.ADD and total.dtype.is_float:
-        return build.add(total, reduce_identity(op, total.dtype))
+        return tidy(build.add(total, reduce_identity(op, total.dtype)))
     return total
 
 

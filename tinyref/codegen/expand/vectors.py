@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tinyref.algebra.simplify import simplify
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg
 
 # A lane of a vector; of a scalar, lane 0.
@@ -50,6 +51,19 @@ def join(pieces: Sequence[Piece]) -> UOp:
     return build.vectorize(*scalars)
 
 
+def tidy(node: UOp) -> UOp:
+    """`node` without what constants decide; anything more would cost more than it gives."""
+    if node.op is Ops.WHERE and isinstance(node.src[0].arg, ConstArg):
+        return node.src[1] if node.src[0].arg.value else node.src[2]
+    if node.op in ALU and all(source.op is Ops.CONST for source in node.src):
+        return simplify(node)
+    return node
+
+
+def _of_two(op: Ops, x: UOp, y: UOp) -> UOp:
+    return tidy(UOp(op, x.dtype, (x, y)))
+
+
 def combine(op: Ops, values: Sequence[UOp]) -> UOp:
     """All `values` by `op`, as a balanced tree in their order; at least one value.
 
@@ -60,7 +74,7 @@ def combine(op: Ops, values: Sequence[UOp]) -> UOp:
     if op is Ops.ADD and len(values) > 1 and all(map(_is_product, values)):
         return _summed_products(values)
     while len(values) > 1:
-        paired = [UOp(op, x.dtype, (x, y)) for x, y in zip(values[::2], values[1::2], strict=False)]
+        paired = [_of_two(op, x, y) for x, y in zip(values[::2], values[1::2], strict=False)]
         values = [*paired, values[-1]] if len(values) % 2 else paired
     return values[0]
 
@@ -88,5 +102,5 @@ def combine_lanes(op: Ops, vector: UOp, widths: Collection[int]) -> UOp:
         if half not in widths:
             return combine(op, [take(vector, lane) for lane in lanes])
         halves = take(vector, *lanes[:half]), take(vector, *lanes[half:])
-        vector = UOp(op, halves[0].dtype, halves)
+        vector = _of_two(op, *halves)
     return vector
