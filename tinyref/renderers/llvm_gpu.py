@@ -494,15 +494,15 @@ class GpuFunction(LlvmFunction):
 def _parameter_info(program: Program, position: int) -> MemoryInfo:
     """What is known of a parameter: the elements are those that kernels count, such as texels."""
     parameter = program.parameters[position]
-    elements, itemsize = parameter.size, parameter.dtype.itemsize
-    for node in program.uops:
-        if node.op is not Ops.DEFINE_GLOBAL or payload_of(node, SlotArg).slot != parameter.slot:
-            continue
-        if isinstance(node.dtype, PtrDType):
-            elements, itemsize = node.dtype.size, node.dtype.base.itemsize
-        if isinstance(node.dtype, ImageDType):
-            elements, itemsize = elements // TEXEL, itemsize * TEXEL
-    return MemoryInfo(f"data{parameter.slot}", elements, itemsize, parameter.is_written)
+    is_image = any(
+        node.op is Ops.DEFINE_GLOBAL
+        and isinstance(node.dtype, ImageDType)
+        and payload_of(node, SlotArg).slot == parameter.slot
+        for node in program.uops
+    )
+    each = TEXEL if is_image else 1
+    name, itemsize = f"data{parameter.slot}", each * parameter.dtype.itemsize
+    return MemoryInfo(name, parameter.size // each, itemsize, parameter.is_written)
 
 
 def _texel_lane(memory: DType) -> str:
