@@ -143,9 +143,23 @@ def expressions(tile: MatrixTile) -> Subject:
     products = multiplied(build.add(first, 1), negative, within=tile.dtype_out)
     most = largest(load(3, tile.dtype_in, left(*sizes)), 2)
     value = build.add(products, build.cast(most, tile.dtype_out))
-    expected = _result(tile, (_wide(a) + 1) @ -_wide(b) + _wide(x).max(1, keepdims=True))
+    # In the type of the operands, where integers wrap.
+    product = _wide(a + a.dtype.type(1)) @ _wide(-b)
+    expected = _result(tile, product + _wide(x).max(1, keepdims=True))
     kernel = kernel_of(value, m, 2 * n, 1)
     return Subject(kernel, (a, b, x), expected)
+
+
+def numbered(tile: MatrixTile) -> Subject:
+    """Products of a plus the numbers of its columns, an IOTA, and b: a factor that is no load."""
+    m, n, k = sizes = tile.dims
+    a, b = _values(tile, m, k, seed=1), _values(tile, k, n, seed=2)
+    first, second = _operands(tile, sizes)
+    numbers = build.cast(build.iota(shaped(1, 1, k).expand(sizes)), tile.dtype_in)
+    value = multiplied(build.add(first, numbers), second, within=tile.dtype_out)
+    # In the type of the operands, where integers wrap.
+    expected = _result(tile, _wide(a + np.arange(k).astype(a.dtype)) @ _wide(b))
+    return Subject(kernel_of(value, m, n, 1), (a, b), expected)
 
 
 def repeated(tile: MatrixTile) -> Subject:
@@ -216,6 +230,14 @@ MORE = (
     Use(padded, 2, 1, "UPCAST(0, 2) UPCAST(0, 2)"),
     Use(padded, 2, 1, "", 1),
     Use(repeated, 1, 1),
+    Use(numbered, 1, 1),
+    Use(numbered, 1, 3),
+)
+# Of those a quick run has these on one tile, which is small.
+SMALL = (
+    Use(single, 0, 3),
+    Use(plain, 0, 1, "UNROLL(U, 2)"),
+    Use(numbered, 1, 1),
 )
 
 
@@ -536,7 +558,7 @@ def _checks(tiles: list[MatrixTile]) -> list[Check]:
     for number, tile in enumerate(tiles):
         needs = kernel_needs(tile.dtype_in, tile.dtype_out, features=(f"tile:{tile.name}",))
         for use in (*QUICK, *EVERY, *(MORE if number == 0 else ())):
-            is_quick = number == 0 and use in QUICK
+            is_quick = (number == 0 and use in QUICK) or (tile is _TILE and use in SMALL)
             run = functools.partial(legal_use, tile, use)
             found.append(Check(f"{tile.name}:{use.name}", run, not is_quick, needs))
         if _is_honest(tile):
