@@ -162,7 +162,7 @@ def test_a_probe_ends_before_the_units_do():
 
 
 LATE = """
-import os, sys
+import gc, os, sys
 from pathlib import Path
 from tinyref_fuzz.mutants.blocks import record_into
 from tinyref_fuzz.mutants.mechanical import mutants_of, source_of
@@ -184,6 +184,8 @@ if late:
         print(call(), flush=True)
         os._exit(0)
     os.waitpid(healthy, 0)
+    # As pytest does after it has collected.
+    gc.freeze()
     reached = plant_late(mutant)
     print(call(), reached.count)
 """

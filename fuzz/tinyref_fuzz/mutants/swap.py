@@ -44,7 +44,7 @@ def plant_late(mutant: MechanicalMutant) -> Reached | None:
     edited, line = mutant.edit(source)
     code = compile(probed(edited, line), path, "exec", dont_inherit=True)
     new = {each.co_firstlineno: each for each in _codes(code) if each.co_qualname == block.function}
-    found = [each for each in gc.get_objects() if _is_of(each, path, block)]
+    found = [each for each in _all_objects() if _is_of(each, path, block)]
     for each in found:
         replacement = new.get(each.__code__.co_firstlineno)
         if replacement is None or len(replacement.co_freevars) != len(each.__code__.co_freevars):
@@ -52,6 +52,16 @@ def plant_late(mutant: MechanicalMutant) -> Reached | None:
     for each in found:
         each.__code__ = new[each.__code__.co_firstlineno]
     return reached if found else None
+
+
+def _all_objects() -> list[object]:
+    """All that the collector knows, also what is frozen, as pytest's collected tests are."""
+    is_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    found = gc.get_objects()
+    if is_frozen:
+        gc.freeze()
+    return found
 
 
 def _is_of(value: object, path: str, block: Block) -> bool:
