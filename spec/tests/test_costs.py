@@ -6,8 +6,12 @@ from typing import cast
 
 import pytest
 
+from tinyref.codegen.decompose import missing
 from tinyref.codegen.expand import copies, vectors
 from tinyref.codegen.expand.accesses import Accesses
+from tinyref.codegen.linearise.order import BlockOrder
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge.caches import forget
 from tinyref_spec.case import Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -16,10 +20,11 @@ from tinyref_spec.kernel.costs import (
     cost_of,
     measurable,
     names_of,
-    programs_of,
+    of_legal,
     recorded_costs,
     rows,
 )
+from tinyref_spec.kernel.lacking import DEVICES, lacking
 
 LEGAL = {legal.name: legal for legal in measurable()}
 CASES = {
@@ -40,29 +45,39 @@ def measured(name: str) -> Measurement:
     return CASES[name].run(cast(DeviceUnderTest, NoDevice()))
 
 
-# What a kernel costs where its record has 8 accesses, 2 loops and 40 operations, and what is said.
+RECORD = Cost(8, 2, 40, 6, 5)
+# What a kernel costs, and what is said of it.
 EXCESSES = [
-    (Cost(8, 2, 40), ""),
-    (Cost(2, 0, 9), ""),
+    (RECORD, ""),
+    (Cost(2, 0, 9, 0, 1), ""),
     # A quarter more operations, and one.
-    (Cost(8, 2, 51), ""),
-    (Cost(8, 2, 52), "52 operations, 51 at most are owed"),
-    (Cost(9, 2, 40), "9 accesses, 8 at most are owed"),
-    (Cost(8, 3, 52), "3 loops, 2 at most are owed; 52 operations, 51 at most are owed"),
+    (Cost(8, 2, 51, 6, 5), ""),
+    (Cost(8, 2, 52, 6, 5), "52 operations, 51 at most are owed"),
+    (Cost(9, 2, 40, 6, 5), "9 accesses, 8 at most are owed"),
+    (Cost(8, 3, 52, 6, 5), "3 loops, 2 at most are owed; 52 operations, 51 at most are owed"),
+    (Cost(8, 2, 40, 7, 5), "7 lanes taken or joined, 6 at most are owed"),
+    (Cost(8, 2, 40, 6, 6), "6 values at a time, 5 at most are owed"),
 ]
 
 
 @pytest.mark.table
 @pytest.mark.parametrize(("cost", "said"), EXCESSES)
 def test_what_is_too_much(cost: Cost, said: str) -> None:
-    assert cost.excess_over(Cost(8, 2, 40)) == said
+    assert cost.excess_over(RECORD) == said
+
+
+def test_of_a_single_op_no_more_operations_are_accepted() -> None:
+    more = Cost(8, 2, 41, 6, 5)
+    assert more.excess_over(RECORD, is_exact=True) == "41 operations, 40 at most are owed"
+    assert RECORD.excess_over(RECORD, is_exact=True) == ""
 
 
 def test_a_literal_cost() -> None:
     # Twenty-four sums by vectors of four: two loads and a store of four lanes, and no loop.
-    name, text, program = next(programs_of(LEGAL["upcast.elementwise"]))
-    assert (name, text) == ("upcast.elementwise", "UPCAST(0, 4)")
-    assert (cost_of(program).accesses, cost_of(program).loops) == (3, 0)
+    costed = next(of_legal(LEGAL["upcast.elementwise"]))
+    assert (costed.name, costed.what) == ("upcast.elementwise", "add with UPCAST(0, 4)")
+    # Both vectors wait for the sum.
+    assert cost_of(costed.program) == Cost(accesses=3, loops=0, operations=2, lanes=0, live=2)
 
 
 def test_vectors_and_wide_accesses_that_are_lost_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +86,7 @@ def test_vectors_and_wide_accesses_that_are_lost_are_seen(monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr("tinyref.codegen.expand.choose_widths", lambda *given: {})
         found = measured("upcast.elementwise")
-    assert found.message.endswith(": 5 operations, 3 at most are owed")
+    assert ": 5 operations, 3 at most are owed" in found.message
     forget()
     with monkeypatch.context() as patch:
         patch.setattr(Accesses, "_is_regular", lambda *given: False)
@@ -91,10 +106,42 @@ def test_what_constants_decide_and_is_left_is_seen(monkeypatch: pytest.MonkeyPat
     assert found.message == "padded with UPCAST(0, 0): constants decide ADD"
 
 
-def test_the_record_is_of_all_lists_and_cases_are_of_the_record() -> None:
-    names = [name for legal in LEGAL.values() for name in names_of(legal)]
-    assert set(recorded_costs()) == set(names)
-    assert len(names) > len(LEGAL) == len(CASES) > 100
+def _last_first(order: BlockOrder) -> list[int]:
+    """A legal order: of what may come next, what stands last in the graph."""
+    return [order.members[place] for place in order.sorted(lambda place: -place)]
+
+
+def test_an_order_that_keeps_more_values_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockOrder, "best", _last_first)
+        found = measured("upcast.matmul")
+    forget()
+    assert "values at a time" in found.message
+
+
+def test_an_operation_more_for_an_op_that_a_device_lacks_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twice -1: the value is the same."""
+    forget()
+    with monkeypatch.context() as patch:
+        negated = {Ops.NEG: lambda src, capabilities: build.mul(build.mul(src[0], -1), 1.0)}
+        patch.setattr(missing, "DECOMPOSITIONS", {**missing.DECOMPOSITIONS, **negated})
+        found = measured("lacking.core.neg")
+    forget()
+    assert found.message.startswith("an op of lacking.core.neg.float32: 2 operations")
+
+
+def test_the_record_is_of_all_programs_and_cases_are_of_the_record() -> None:
+    legal = [name for each in LEGAL.values() for name in names_of(each)]
+    lacked = [each.name for device in DEVICES for each in lacking(device)]
+    assert sorted(recorded_costs()) == sorted([*legal, *lacked])
+    assert len(legal) > len(LEGAL) > 100
+    assert len(set(lacked)) == len(lacked) > 90
+    of_ops = [name for name in CASES if name.startswith("lacking.")]
+    assert len(CASES) == len(LEGAL) + len(of_ops)
+    assert len(of_ops) > 20
 
 
 @pytest.mark.long
