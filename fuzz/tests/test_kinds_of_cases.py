@@ -155,6 +155,25 @@ UNMASKED = Mutant(
     stages=("interpret",),
 )
 BROKEN_OFF = "broken-off-and-forgotten"
+ROUNDED_TWICE = Mutant(
+    name="large-negative-integers-round-twice",
+    kind="rounding",
+    module="tinyref.codegen.decompose.small_floats",
+    old="less(value, -(1 << threshold))",
+    new="less(value, -(2 << threshold))",
+    resembles="an integer of more digits than a float32 has is rounded there, then to a half",
+    stages=("decompose",),
+    device="tinyref_fuzz.judge.devices:Core",
+)
+CHAINED = Mutant(
+    name="products-on-top-of-the-first",
+    kind="tiles",
+    module="tinyref.codegen.expand.vectors",
+    old="    for value in values[1:]:\n        total = value.replace(",
+    new="    for value in values[2:]:\n        total = value.replace(",
+    resembles="of several products of tiles that are summed one is left out",
+    stages=("expand",),
+)
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
 FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED, HIDDEN)}
@@ -162,6 +181,7 @@ FAULTS |= {mutant.name: mutant for mutant in (ACCUMULATED, EMPTY, CROWDED)}
 FAULTS |= {mutant.name: mutant for mutant in (TWO_NUMBERS, REPEATED, LONG)}
 FAULTS |= {mutant.name: mutant for mutant in (OF_TWO_VALUES, OVERTAKEN, SCRATCH)}
 FAULTS |= {mutant.name: mutant for mutant in (READ_BEFORE, UNMASKED)}
+FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
@@ -187,6 +207,8 @@ KINDS = [
     ("a reader before a barrier", "kernel.program.group.passed_on*", READ_BEFORE.name),
     ("a sum in a branch", "kernel.program.barriers.sum_in_branch*", UNMASKED.name),
     ("a call of the library for each lane", "isa.vector.unary.exp2.float32", LIBRARY),
+    ("an integer beside a tie", "isa.cast.int32.to_bfloat16", ROUNDED_TWICE.name),
+    ("products of tiles in a sum", "kernel.opt.tc.apple", CHAINED.name),
 ]
 FORMS_OF_KERNELS = [
     ("rows of a choice padded otherwise", "choose", HIDDEN.name),
@@ -202,8 +224,8 @@ OF_PROGRAMS = [
     ("equal elements reduced", 1, REPEATED.name),
     ("one variable of two values", 7, OF_TWO_VALUES.name),
 ]
-# The fault of the library is one of a device that calls it.
-DEVICE = {LIBRARY: FAULTS[LIBRARY].device}
+# Faults of a device that calls the library, and of one that has no halves.
+DEVICE = {name: FAULTS[name].device for name in (LIBRARY, ROUNDED_TWICE.name)}
 MOST_CASES, MOST_PROGRAMS = 100, 60
 
 

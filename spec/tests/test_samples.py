@@ -32,6 +32,18 @@ def test_integer_edges(dtype: DType) -> None:
     assert {0, 1, int(dtype.minimum), int(dtype.maximum)} <= found
 
 
+def test_ties_between_two_values_of_a_smaller_float() -> None:
+    halves = {int(bits) for bits in to_bits(samples.ties_between(dtypes.float32, dtypes.float16))}
+    # 1 + 2^-11 and its neighbours, -(65504 + 16), above which all is infinite, and 2^-25.
+    assert {0x3F800FFF, 0x3F801000, 0x3F801001, 0xC77FF000, 0x33000000} <= halves
+    # float32 has neither: it has 24 bits, and a value halfway in bfloat16 is what is left.
+    integers = {int(value) for value in samples.ties_between(dtypes.int32, dtypes.bfloat16)}
+    assert {2**24 + 2**16 + 1, -(2**24) - 2**16 - 1, 2**30 + 2**22 - 1} <= integers
+    assert {int(value) for value in samples.ties_between(dtypes.int16, dtypes.float16)} >= {2049}
+    for source, target in ((dtypes.int8, dtypes.float32), (dtypes.bfloat16, dtypes.float32)):
+        assert len(samples.ties_between(source, target)) == 0
+
+
 @pytest.mark.parametrize("dtype", dtypes.all)
 def test_random_bits_repeat_and_differ_by_seed(dtype: DType) -> None:
     first = to_bits(samples.random_bits(dtype, 500, 7))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
-from tinyref_spec.bits import Array, bits_dtype, from_bits
+from tinyref_spec.bits import Array, bits_dtype, from_bits, to_bits
 
 
 # As in the compiler's emulation of small floats, which the rows judge: the two must not share.
@@ -94,6 +94,50 @@ def ties(dtype: DType) -> Array:
     found |= {-value for value in found}
     kept = sorted(value for value in found if int(dtype.minimum) <= value <= int(dtype.maximum))
     return np.array(kept, dtype=numpy_dtype(dtype))
+
+
+@functools.cache
+def ties_between(source: DType, target: DType) -> Array:
+    """Of `source` what lies halfway between values of the float `target`, and what is beside it.
+
+    A unit in the last place of the source tells the sides: a conversion by way of another type, or
+    one that loses a bit, goes wrong. Both signs; none where the source has no value in between.
+    """
+    if source.is_bool or not target.is_float:
+        return edges(source)[:0]
+    if source.is_float:
+        bits = _float_tie_bits(source, target)
+        sign = 1 << (source.bits - 1)
+        return from_bits([*bits, *(each | sign for each in bits)], source)
+    found = set()
+    for power in range(target.mantissa_bits + 1, source.bits):
+        ulp = 1 << (power - target.mantissa_bits)
+        # Where the even neighbour is below, and where it is above.
+        ties = [(1 << power) + odd * ulp + ulp // 2 for odd in (0, 1)]
+        found |= {sign * (tie + step) for tie in ties for step in (-1, 0, 1) for sign in (-1, 1)}
+    kept = sorted(each for each in found if int(source.minimum) <= each <= int(source.maximum))
+    return np.array(kept, dtype=numpy_dtype(source))
+
+
+def _float_tie_bits(source: DType, target: DType) -> list[int]:
+    """The bits of positive ties and their neighbours: normal, subnormal and largest results."""
+    dropped = source.mantissa_bits - target.mantissa_bits
+    if dropped <= 0:
+        return []
+    half, ulp, ones = 1 << (dropped - 1), 1 << dropped, (1 << source.mantissa_bits) - (1 << dropped)
+    least, most = 1 - bias(target), bias(target)
+    ties = [
+        ((exponent + bias(source)) << source.mantissa_bits) + mantissa + half
+        for exponent in (least, least + 1, -3, 0, 1, 5, most - 1, most)
+        if 0 < exponent + bias(source) < 2 * bias(source) + 1
+        for mantissa in (0, ulp, ones)
+    ]
+    smallest = least - target.mantissa_bits
+    if smallest - 1 > 1 - bias(source):
+        # Between two subnormals: each is a normal number of the source.
+        values = np.ldexp(np.array([0.5, 1.5, 2.5, 3.5]), smallest).astype(numpy_dtype(source))
+        ties += to_bits(values).tolist()
+    return sorted({tie + step for tie in ties for step in (-1, 0, 1)})
 
 
 def pairs(left: Array, right: Array) -> tuple[Array, Array]:

@@ -244,7 +244,7 @@ def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
     if kind == "exhaustive":
         return _table(sources, number)
     if kind == "edge":
-        return _edge_batch(sources, number)
+        return _cast_batch(operation) if operation.op == "CAST" else _edge_batch(sources, number)
     if operation.op in ("SHL", "SHR"):
         return _shift_batch(sources[0], number, kind)
     maker = {"random": samples.random_bits, "moderate": samples.moderate}.get(kind)
@@ -284,6 +284,14 @@ def _patterns(dtype: DType, numbers: Array) -> Array:
 
 def _all(dtype: DType) -> Array:
     return samples.table(dtype)
+
+
+def _cast_batch(operation: Operation) -> tuple[Array, ...]:
+    """The edge grid, and the ties of what a cast rounds to."""
+    (source,) = operation.sources
+    grid = np.concatenate([samples.edges(source), samples.ties_between(source, operation.result)])
+    assert len(grid) <= LANES, "one batch has all of them"
+    return samples.fit_columns([grid], LANES)
 
 
 def _edge_batch(sources: tuple[DType, ...], number: int) -> tuple[Array, ...]:
