@@ -80,6 +80,7 @@ ARITHMETIC = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("op", ARITHMETIC, ids=lambda op: op.name)
 def test_halves_are_computed_by_functions_that_round_once(op: Ops) -> None:
     dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else F16
@@ -99,6 +100,7 @@ UNARY = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("op", "dtype"), UNARY, ids=str)
 def test_functions_of_halves(op: Ops, dtype: DType) -> None:
     assert value_text(UOp(op, dtype, (loaded(1, dtype),))) == UNARY[op, dtype]
@@ -147,14 +149,19 @@ BITCASTS = {
     (I16, BF16): "__ushort_as_bfloat16((unsigned short)v1)",
     (BF16, F16): "__ushort_as_half((unsigned short)__bfloat16_as_ushort(v1))",
     (F32, I32): "(int)__float_as_int(v1)",
+    (dtypes.uint32, F32): "__int_as_float((int)v1)",
+    (F64, dtypes.uint64): "(unsigned long long)__double_as_longlong(v1)",
+    (dtypes.uint64, F64): "__longlong_as_double((long long)v1)",
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("source", "target"), BITCASTS, ids=str)
 def test_bits_of_halves(source: DType, target: DType) -> None:
     assert value_text(UOp(Ops.BITCAST, target, (loaded(1, source),))) == BITCASTS[source, target]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [
@@ -185,6 +192,7 @@ def test_what_a_device_lacks_is_no_type_of_its_texts() -> None:
 # Vectors
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("dtype", "lanes", "name"),
     [
@@ -249,6 +257,7 @@ def product_and_sum(dtype: DType) -> UOp:
     return build.add(build.mul(a, b), c)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("dtype", "strict", "relaxed"),
     [

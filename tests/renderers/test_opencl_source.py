@@ -92,6 +92,18 @@ def test_division_that_is_not_exact_goes_through_float64() -> None:
     assert "(float)sqrt((double)v3)" in text
 
 
+def test_of_vectors_only_division_that_is_not_exact_goes_lane_by_lane() -> None:
+    inexact = OpenCLRenderer(
+        Capabilities(frozenset(dtypes.all), C_STYLE_OPS, vector_lanes=(1, 4)), exact_division=False
+    )
+    x = build.load(build.index(build.define_global(1, F32, 4), number(0)), lanes=4)
+    for value, count in ((build.add(x, x), 0), (build.binary(Ops.FDIV, x, x), 4)):
+        store = build.store(build.index(build.define_global(0, F32, 4), number(0)), value)
+        text = inexact.render(Program("lanes", tuple(toposort([store])), (OUT, IN)))
+        assert text.count("(double)") == 2 * count
+        assert ("v1 + v1" in text) == (count == 0)
+
+
 def test_an_index_of_a_fourth_dimension_is_refused() -> None:
     index = UOp(Ops.SPECIAL, dtypes.int32, (number(4),), SpecialArg("group", 3))
     store = build.store(build.index(build.define_global(0, F32, 4), index), build.const(F32, 1.0))

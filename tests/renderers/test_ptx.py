@@ -97,6 +97,7 @@ def test_integers_of_8_bits_stay_extended(op: Ops) -> None:
     assert opcodes(applied(op, U8)) == [unsigned] + ["cvt.u16.u8"] * (not keeps)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("op", "wide", "half"),
     [
@@ -185,6 +186,7 @@ def test_bools_are_predicates() -> None:
     assert computed(applied(Ops.CMPLT, BOOL)) == [*head, *less]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("dtype", "left", "right"),
     [
@@ -215,6 +217,7 @@ def test_shifts(dtype: DType, left: list[str], right: list[str]) -> None:
         assert opcodes(UOp(Ops.SHR, dtype, (value, count))) == [*resized, *right]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("dtype", "word", "sign"),
     [
@@ -356,6 +359,7 @@ def test_a_choice_of_bools() -> None:
     assert computed(value)[-3:-1] == ["mov.pred %p4, %p3", "@%p1 mov.pred %p4, %p2"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("flag", "rounding"), [(1, ".rn"), (0, "")])
 def test_only_what_the_flag_allows_may_be_contracted(flag: int, rounding: str) -> None:
     x = loaded(1, FLOAT)
@@ -436,6 +440,7 @@ def test_a_gated_bool_is_a_byte_until_it_is_loaded() -> None:
     assert re.match(rf"setp\.ne\.u16 %p3, {register}, %rs", lines[load + 1])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("dtype", "accesses"),
     [
@@ -530,6 +535,7 @@ def test_lanes_of_an_accumulator_are_copied_before_it_changes() -> None:
     assert [registers[target] for target in targets] == [2, 1]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("extent", "tests"), [(8, 1), (None, 2)])
 def test_a_loop_that_may_not_run_is_tested_first(extent: int | None, tests: int) -> None:
     bound = extent or UOp(Ops.DEFINE_VAR, INT, (), VarArg("n", 0, 9))
@@ -656,6 +662,7 @@ def test_fragments_of_8_bits_are_four_the_first_in_the_low_byte() -> None:
 # Frame
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("architecture", [75, 80, 100, 121])
 def test_the_head_names_the_architecture(architecture: int) -> None:
     text = PtxRenderer(architecture).render(stored(applied(Ops.ADD, INT)))

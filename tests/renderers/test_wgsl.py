@@ -116,6 +116,7 @@ def test_constants_that_are_errors_where_they_are_written_plainly(
         assert found in RENDERER.render(subject)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -136,6 +137,7 @@ def test_floats(value, text: str) -> None:  # type: ignore[no-untyped-def]
         assert f" = {text};" in RENDERER.render(stored(result, FLOAT, FLOAT))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("op", "dtype", "count", "text"),
     [

@@ -1,0 +1,91 @@
+"""What a renderer for LLVM promises of integers and calls; word for word.
+
+The literals are those of the LLVM Language Reference Manual: "Binary Operations", "Conversion
+Operations", "call Instruction".
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tinyref.dtype import DType, dtypes
+from tinyref.renderers.llvm import LlvmRenderer
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.programs import at
+
+I8, I32, U32, I64, F32, F64 = (
+    *(dtypes.int8, dtypes.int32, dtypes.uint32, dtypes.int64),
+    *(dtypes.float32, dtypes.float64),
+)
+
+
+def loaded(slot: int, dtype: DType, lanes: int = 1) -> UOp:
+    return build.load(at(build.define_global(slot, dtype, 64), 0), lanes=lanes)
+
+
+def text_of(value: UOp) -> str:
+    out = build.define_global(0, value.dtype.scalar, 64)
+    return LlvmRenderer().render(programs.program("sample", build.store(at(out, 0), value)))
+
+
+def counter(extent: int) -> UOp:
+    """A number from 0 to `extent` - 1."""
+    return UOp(Ops.MOD, U32, (loaded(1, U32), build.const(U32, extent)))
+
+
+def small(extent: int) -> UOp:
+    return build.cast(counter(extent), I32)
+
+
+# What LLVM may take for granted: a result that no operands within their ranges take out of the type.
+RANGES = [
+    ("sum", build.add(small(1000), small(1000)), "add nsw i32"),
+    ("wrapping sum", build.add(loaded(1, I32), small(1000)), "add i32"),
+    ("difference", UOp(Ops.SUB, I32, (small(1000), small(1000))), "sub nsw i32"),
+    ("product", build.mul(small(1000), small(1000)), "mul nsw i32"),
+    # The difference of these operands stays in the type, their product does not.
+    ("wrapping product", build.mul(small(1 << 20), small(1 << 20)), "mul i32"),
+    ("square", build.mul(small(1 << 15), small(1 << 15)), "mul nsw i32"),
+    ("unsigned sum", build.add(counter(1000), counter(1000)), "add i32"),
+]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("value", "words"), [each[1:] for each in RANGES], ids=[r[0] for r in RANGES])
+def test_only_what_stays_in_its_type_is_said_not_to_wrap(value: UOp, words: str) -> None:
+    found = re.findall(r"= ((?:add|sub|mul)(?: nsw)? \w+)", text_of(value))
+    assert found == [words]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_the_library_is_called_once_for_each_lane(lanes: int) -> None:
+    text = text_of(UOp(Ops.EXP2, F32.vec(lanes), (loaded(1, F32, lanes),)))
+    assert len(re.findall(r"call float @exp2f\(float %\w+\) nobuiltin", text)) == lanes
+    # Of a vector each lane is taken and put back.
+    assert len(re.findall("extractelement", text)) == (0 if lanes == 1 else lanes)
+    assert len(re.findall("insertelement", text)) == (0 if lanes == 1 else lanes)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("have", "want", "words"),
+    [
+        (F32, F64, "fpext float"),
+        (F64, F32, "fptrunc double"),
+        (I32, F32, "sitofp i32"),
+        (U32, F32, "uitofp i32"),
+        (I32, I64, "sext i32"),
+        (U32, I64, "zext i32"),
+        (I64, I8, "trunc i64"),
+    ],
+    ids=str,
+)
+def test_casts(have: DType, want: DType, words: str) -> None:
+    found = re.findall(r"= (\w+ \w+) %\w+ to", text_of(build.cast(loaded(1, have), want)))
+    assert found == [words]
