@@ -6,11 +6,15 @@ from typing import cast
 
 import pytest
 
+from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import missing
 from tinyref.codegen.expand import copies, vectors
 from tinyref.codegen.expand.accesses import Accesses
 from tinyref.codegen.linearise.order import BlockOrder
+from tinyref.device import Device
+from tinyref.dtype import dtypes
 from tinyref.uops import build
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge.caches import forget
 from tinyref_spec.case import Measurement, Profile
@@ -23,8 +27,10 @@ from tinyref_spec.kernel.costs import (
     of_legal,
     recorded_costs,
     rows,
+    unspecified_in,
 )
 from tinyref_spec.kernel.lacking import DEVICES, lacking
+from tinyref_spec.kernels.notation import kernel_of, load
 
 LEGAL = {legal.name: legal for legal in measurable()}
 CASES = {
@@ -147,3 +153,12 @@ def test_the_record_is_of_all_programs_and_cases_are_of_the_record() -> None:
 @pytest.mark.long
 def test_every_kernel_costs_no_more_than_is_recorded() -> None:
     assert [found.message for name in CASES if not (found := measured(name)).passed] == []
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("count", "said"), [(31, ""), (32, "int32 is shifted by 32 bits")])
+def test_a_shift_by_all_bits_is_seen(count: int, said: str) -> None:
+    source = load(1, dtypes.int32, (4,))
+    shifted = UOp(Ops.SHR, dtypes.int32, (source, build.const(dtypes.int32, count)))
+    capabilities = Device["PYTHON"].capabilities
+    assert unspecified_in(compile_kernel(kernel_of(shifted, 4), capabilities, opts=())) == said

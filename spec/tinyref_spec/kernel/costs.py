@@ -24,6 +24,7 @@ from tinyref.device import Device
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.payload import ConstArg
 from tinyref.uops.program import Program
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
@@ -107,6 +108,19 @@ def _is_decided(node: UOp) -> bool:
     return all(source.op is Ops.CONST for source in node.src)
 
 
+def unspecified_in(program: Program) -> str:
+    """The first shift by a constant that is as many bits as there are, in words; "" without one.
+
+    What it gives is another value on another device, and the same as a smaller one on some.
+    """
+    for node in program.uops:
+        if node.op in (Ops.SHL, Ops.SHR) and isinstance(node.src[1].arg, ConstArg):
+            count = node.src[1].arg.value
+            if not 0 <= count < node.dtype.scalar.bits:
+                return f"{node.dtype.name} is shifted by {count} bits"
+    return ""
+
+
 @dataclass(frozen=True)
 class Costed:
     """A program whose cost is recorded, by its name there. what: the kernel in words."""
@@ -118,10 +132,10 @@ class Costed:
 
     def excess(self) -> str:
         """What is more than is owed, in words; "" where nothing is."""
-        # What is made of single ops leaves constants to the device.
-        decided = "" if self.is_exact else decided_in(self.program)
+        # What is made of single ops leaves constants to the device, and nothing to chance.
+        problem = unspecified_in(self.program) if self.is_exact else decided_in(self.program)
         recorded = recorded_costs()[self.name]
-        return decided or cost_of(self.program).excess_over(recorded, self.is_exact)
+        return problem or cost_of(self.program).excess_over(recorded, self.is_exact)
 
 
 def names_of(legal: Legal) -> list[str]:
