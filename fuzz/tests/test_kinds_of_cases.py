@@ -174,6 +174,15 @@ CHAINED = Mutant(
     resembles="of several products of tiles that are summed one is left out",
     stages=("expand",),
 )
+NARROW = Mutant(
+    name="positions-are-int32-whatever-they-come-to",
+    kind="index",
+    module="tinyref.codegen.narrow",
+    old="dtypes.int32.minimum <= least and most <= dtypes.int32.maximum",
+    new="dtypes.int32.minimum <= least",
+    resembles="a position wraps on its way, though every element is near",
+    stages=("narrow",),
+)
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
 FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED, HIDDEN)}
@@ -182,6 +191,7 @@ FAULTS |= {mutant.name: mutant for mutant in (TWO_NUMBERS, REPEATED, LONG)}
 FAULTS |= {mutant.name: mutant for mutant in (OF_TWO_VALUES, OVERTAKEN, SCRATCH)}
 FAULTS |= {mutant.name: mutant for mutant in (READ_BEFORE, UNMASKED)}
 FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED)}
+FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED, NARROW)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
@@ -208,6 +218,7 @@ KINDS = [
     ("a sum in a branch", "kernel.program.barriers.sum_in_branch*", UNMASKED.name),
     ("a call of the library for each lane", "isa.vector.unary.exp2.float32", LIBRARY),
     ("an integer beside a tie", "isa.cast.int32.to_bfloat16", ROUNDED_TWICE.name),
+    ("a position beyond 32 bits", "kernel.far.int32", NARROW.name),
     ("products of tiles in a sum", "kernel.opt.tc.apple", CHAINED.name),
 ]
 FORMS_OF_KERNELS = [

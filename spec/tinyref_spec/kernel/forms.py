@@ -411,6 +411,21 @@ def _valid(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run_exact(case_id, device, kernel, [None, data], [expected])
 
 
+def _far(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Of rows that repeat one element 2^29 + 2 times, elements that are 2^30 + 1 apart.
+
+    A position on the way is beyond 32 bits, though every number in the kernel and every element is
+    not. Laid side by side, x[i] is at i * (2^29 + 2).
+    """
+    width, step = (1 << 29) + 2, (1 << 30) + 1
+    repeated = shaped(8, 1).expand((8, width)).reshape((8 * width,))
+    tracker = repeated.shrink(((0, 4 * step),)).reshape((4, step)).shrink(((0, 4), (0, 1)))
+    data = samples.small_integers(dtypes.int32, 8, 11, 100)
+    kernel = kernel_of(load(1, dtypes.int32, tracker, 8), 4, 1)
+    # (2^30 + 1) / (2^29 + 2) is less than 2.
+    return run_exact(case_id, device, kernel, [None, data], [data[[0, 1, 3, 5]]])
+
+
 OTHER_FORMS = {
     "valid": _valid,
     "two_outputs": _two_outputs,
@@ -526,6 +541,17 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(dtypes.int32, dtypes.float32),
         lambda: [Check(name, run) for name, run in OTHER_FORMS.items()],
+    )
+    yield make_row(
+        "kernel.far.int32",
+        "Positions that take more than 32 bits on their way lead to the right elements.",
+        ("kernel.view", "kernel.index"),
+        Rung.INDEX,
+        "FORM",
+        "int32",
+        EXACT,
+        kernel_needs(dtypes.int32, features=("native:int64",)),
+        lambda: [Check("repeated", _far)],
     )
     yield make_row(
         "kernel.launch.int32",
