@@ -205,8 +205,7 @@ class Lowering:
         """The number that an IOTA has, by the index arithmetic of its view."""
         position, valid = self._shown(view, positions, done)
         number = build.cast(position, view.dtype)
-        is_there = simplify(self._valid(axes_of(view), valid, positions))
-        return number if _is_const(is_there, True) else build.where(is_there, number, 0)
+        return build.where(self._valid(axes_of(view), valid, positions), number, 0)
 
     def _valid(self, targets: Iterable[int], valid: UOp, positions: tuple[UOp, ...]) -> UOp:
         """`valid`, and not at a position that only padding has added to one of the AST axes."""
@@ -288,8 +287,7 @@ class Lowering:
         # The copy is the same all along a repeated axis, but what is added to a reduce is 0.
         owners = self.plan.form.owners
         added = [axis for axis in axes_of(node) - changes(node) if owners[axis] != OUTPUT]
-        is_there = simplify(self._valid(added, TRUE, self.positions))
-        return copied if _is_const(is_there, True) else build.where(is_there, copied, 0)
+        return build.where(self._valid(added, TRUE, self.positions), copied, 0)
 
     def _kept(self, node: UOp, value: Reused) -> UOp:
         """A value that is needed again, from scratch memory with one for every position."""
