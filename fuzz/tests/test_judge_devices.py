@@ -17,10 +17,13 @@ from tinyref.interpret import Interpreter
 from tinyref.runtimes.host.memory import address_of
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge import guard
 from tinyref_fuzz.judge import judge as judging
+from tinyref_fuzz.judge.devices import Core
 from tinyref_fuzz.judge.judge import judge
+from tinyref_spec.kernel import programs
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
 
@@ -313,3 +316,36 @@ def test_a_device_that_needs_aligned_buffers_is_found_without_the_thorough_check
     assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
     monkeypatch.setattr(guard, "_is_unaligned", lambda slot, shifted: shifted)
     assert judge(case, device, thorough=False).agrees
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("op", "x", "y", "wanted"),
+    [
+        (Ops.IDIV, 7, -2, -3),
+        (Ops.IDIV, 7, 0, None),
+        (Ops.MOD, 7, 0, None),
+        (Ops.IDIV, -(2**31), -1, None),
+        (Ops.SHR, -8, 1, -4),
+        # By 33 as by 1.
+        (Ops.SHR, -8, 33, -4),
+        (Ops.SHL, 3, 32, 3),
+    ],
+    ids=str,
+)
+def test_a_processor_traps_and_takes_counts_by_the_width(
+    op: Ops, x: int, y: int, wanted: int | None
+) -> None:
+    """Of a program that leaves that to the device: the compiler makes none."""
+    sources = [build.load(programs.at(build.define_global(k, dtypes.int32, 1), 0)) for k in (1, 2)]
+    value = UOp(op, dtypes.int32, tuple(sources))
+    store = build.store(programs.at(build.define_global(0, dtypes.int32, 1), 0), value)
+    device = Core()
+    text = device.renderer.render(programs.program("k", store)).encode()
+    buffers = [np.array([each], np.int32).view(np.uint8) for each in (0, x, y)]
+    if wanted is None:
+        with pytest.raises(DeviceError, match="of int32 traps: a divisor is not guarded"):
+            device.load("k", text)(buffers)
+    else:
+        device.load("k", text)(buffers)
+        assert buffers[0].view(np.int32).tolist() == [wanted]

@@ -28,6 +28,7 @@ from tinyref_spec.case import Profile
 from tinyref_spec.catalogue import cases
 from tinyref_spec.device_under_test import DeviceUnderTest
 
+CORE = "tinyref_fuzz.judge.devices:Core"
 RESHAPED = Mutant(
     name="reshaped-from-the-second-element",
     kind="symbolic",
@@ -163,7 +164,7 @@ ROUNDED_TWICE = Mutant(
     new="less(value, -(2 << threshold))",
     resembles="an integer of more digits than a float32 has is rounded there, then to a half",
     stages=("decompose",),
-    device="tinyref_fuzz.judge.devices:Core",
+    device=CORE,
 )
 CHAINED = Mutant(
     name="products-on-top-of-the-first",
@@ -183,6 +184,26 @@ NARROW = Mutant(
     resembles="a position wraps on its way, though every element is near",
     stages=("narrow",),
 )
+UNGUARDED = Mutant(
+    name="division-by-what-may-be-zero-unguarded",
+    kind="division",
+    module="tinyref.codegen.decompose.division",
+    old="    if not may_be_zero and not may_overflow:",
+    new="    if not may_overflow:",
+    resembles="a division that traps is not guarded",
+    stages=("decompose",),
+    device=CORE,
+)
+SHIFTED = Mutant(
+    name="sign-by-a-shift-of-all-bits",
+    kind="what is left open",
+    module="tinyref.codegen.decompose.int64_emulation",
+    old="bitcast(shift_right(wide, 31), WORD)",
+    new="bitcast(shift_right(wide, 32), WORD)",
+    resembles="a shift by all bits gives what a processor gives",
+    stages=("decompose",),
+    device=CORE,
+)
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
 FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED, HIDDEN)}
@@ -192,6 +213,7 @@ FAULTS |= {mutant.name: mutant for mutant in (OF_TWO_VALUES, OVERTAKEN, SCRATCH)
 FAULTS |= {mutant.name: mutant for mutant in (READ_BEFORE, UNMASKED)}
 FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED)}
 FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED, NARROW)}
+FAULTS |= {mutant.name: mutant for mutant in (UNGUARDED, SHIFTED)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
@@ -219,6 +241,8 @@ KINDS = [
     ("a call of the library for each lane", "isa.vector.unary.exp2.float32", LIBRARY),
     ("an integer beside a tie", "isa.cast.int32.to_bfloat16", ROUNDED_TWICE.name),
     ("a position beyond 32 bits", "kernel.far.int32", NARROW.name),
+    ("a divisor that is not guarded", "isa.binary.mod.uint8", UNGUARDED.name),
+    ("a shift that is left open", "isa.cast.int32.to_int64", SHIFTED.name),
     ("products of tiles in a sum", "kernel.opt.tc.apple", CHAINED.name),
 ]
 FORMS_OF_KERNELS = [
@@ -235,8 +259,9 @@ OF_PROGRAMS = [
     ("equal elements reduced", 1, REPEATED.name),
     ("one variable of two values", 7, OF_TWO_VALUES.name),
 ]
-# Faults of a device that calls the library, and of one that has no halves.
-DEVICE = {name: FAULTS[name].device for name in (LIBRARY, ROUNDED_TWICE.name)}
+# Faults of a device that calls the library, and of one that has little but a processor's ways.
+ON_OTHERS = (LIBRARY, ROUNDED_TWICE.name, UNGUARDED.name, SHIFTED.name)
+DEVICE = {name: FAULTS[name].device for name in ON_OTHERS}
 MOST_CASES, MOST_PROGRAMS = 100, 60
 
 

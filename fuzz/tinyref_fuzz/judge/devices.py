@@ -8,21 +8,62 @@ and checked, by the interpreter.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 
+from tinyref.algebra.semantics import kernel_for
 from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
-from tinyref.dtype import dtypes
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import DeviceError
+from tinyref.interpret import Interpreter
 from tinyref.renderers.llvm import LLVM_OPS
 from tinyref.runtimes.host.cpu import CpuBackend
-from tinyref.runtimes.python import TextBackend
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
+from tinyref.uops.ops import Ops
 from tinyref.uops.words import STORABLE_IN_WORDS
 from tinyref_fuzz.generate.optimisations import with_small_limits
+from tinyref_spec.bits import Array
 
 NARROW_INTEGERS = frozenset({dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16})
 
 
-class Core(TextBackend):
+def _divided(op: Ops, dtype: DType, operands: list[Array], sources: Sequence[DType]) -> Array:
+    """What a processor gives: no value where it traps."""
+    x, y = operands
+    if dtype.is_int:
+        overflows = (x == dtype.minimum) & (y == -1) if not dtype.is_unsigned else False
+        if ((y == 0) | overflows).any():
+            raise DeviceError(
+                "PYTHON", f"{op.name} of {dtype.name} traps: a divisor is not guarded"
+            )
+    return kernel_for(op, dtype, sources)(x, y)
+
+
+def _shifted(op: Ops, dtype: DType, operands: list[Array], sources: Sequence[DType]) -> Array:
+    """As processors do: by as many bits of the count as the width has."""
+    x, count = operands
+    return kernel_for(op, dtype, sources)(x, count & count.dtype.type(dtype.bits - 1))
+
+
+class Processor(TextBackend):
+    """The interpreter that does as processors do where the specification leaves a value open.
+
+    So what the compiler makes of other ops is seen to leave nothing open.
+    """
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = super().load(entry, binary)
+        divisions = (Ops.IDIV, Ops.MOD) if self.capabilities.division_traps else ()
+        overrides = {
+            **{op: functools.partial(_divided, op) for op in divisions},
+            **{op: functools.partial(_shifted, op) for op in (Ops.SHL, Ops.SHR)},
+        }
+        kernel.interpreter = Interpreter(kernel.program, overrides)
+        return kernel
+
+
+class Core(Processor):
     """The least that an accelerator must bring: core ops, 32 bits, loops, no vectors, no groups."""
 
     @functools.cached_property
@@ -37,7 +78,7 @@ class Core(TextBackend):
         )
 
 
-class SlowDivision(TextBackend):
+class SlowDivision(Processor):
     """Divides by constants with products and shifts, and guards other divisions."""
 
     @functools.cached_property
@@ -67,7 +108,7 @@ class Cramped(TextBackend):
         )
 
 
-class Words(TextBackend):
+class Words(Processor):
     """Memory is words of 32 bits, and so are integers: smaller ones are parts of words."""
 
     @functools.cached_property
