@@ -14,6 +14,7 @@ from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter
+from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.host.memory import address_of
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
@@ -23,9 +24,13 @@ from tinyref_fuzz.judge import guard
 from tinyref_fuzz.judge import judge as judging
 from tinyref_fuzz.judge.devices import Core
 from tinyref_fuzz.judge.judge import judge
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
 from tinyref_spec.kernel import programs
+from tinyref_spec.kernel.opt_legal import LEGAL, Legal
+from tinyref_spec.kernel.opts import subject_of
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
+from tinyref_spec.measure import run_exact
 
 # --- the device is wrong --------------------------------------------------------------------------
 
@@ -349,3 +354,17 @@ def test_a_processor_traps_and_takes_counts_by_the_width(
     else:
         device.load("k", text)(buffers)
         assert buffers[0].view(np.int32).tolist() == [wanted]
+
+
+HOST = "tinyref_fuzz.judge.devices:Host"
+PACKED = [legal for legal in LEGAL if "PACK(" in legal.uses[0][0]]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("legal", PACKED, ids=lambda legal: legal.name)
+def test_copies_in_scratch_memory_hold_what_is_read_from_them(legal: Legal) -> None:
+    subject = subject_of(legal.kernel, legal.dtype)
+    for text, _ in legal.uses:
+        kernel = Optimised(subject.kernel, parse_opts(text))
+        given = (kernel, subject.inputs, subject.expected, subject.bindings)
+        assert run_exact(legal.name, DeviceUnderTest(HOST), *given).passed, text

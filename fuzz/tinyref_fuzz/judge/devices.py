@@ -123,6 +123,22 @@ class Words(Processor):
         )
 
 
+class Host(Processor):
+    """A processor whose loops are no grid: threads, and scratch memory for copies in a loop."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return replace(
+            super().capabilities,
+            has_grid=False,
+            has_groups=False,
+            images=False,
+            matrix_tiles=(),
+            threads=4,
+            division_traps=True,
+        )
+
+
 class Library(CpuBackend):
     """The processor, whose elementary functions are those of the C library, lane by lane."""
 

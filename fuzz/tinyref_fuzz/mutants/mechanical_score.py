@@ -67,11 +67,11 @@ DEVICES: Mapping[str, str] = {
     "tinyref.codegen.decompose.products": f"{_JUDGES}:SlowDivision",
     "tinyref.codegen.decompose.small_integers": f"{_JUDGES}:Words",
     "tinyref.codegen.decompose.word_storage": f"{_JUDGES}:Words",
-    # Copies and values that are kept in scratch memory: the interpreter has none.
-    "tinyref.codegen.lower/Lowering._packed": "CPU",
-    "tinyref.codegen.lower/Lowering._kept": "CPU",
-    "tinyref.codegen.lower/Lowering._fill": "CPU",
-    "tinyref.codegen.lower/Lowering._place_of": "CPU",
+    # Copies and values that are kept in scratch memory, which a device with groups has not.
+    "tinyref.codegen.lower/Lowering._packed": f"{_JUDGES}:Host",
+    "tinyref.codegen.lower/Lowering._kept": f"{_JUDGES}:Host",
+    "tinyref.codegen.lower/Lowering._fill": f"{_JUDGES}:Host",
+    "tinyref.codegen.lower/Lowering._place_of": f"{_JUDGES}:Host",
     "tinyref.optimise.heuristics_loops": "CPU",
     "tinyref.optimise.images": "GPU_EMU",
     # Scratch memory of a single work-item, which devices with groups do not have.

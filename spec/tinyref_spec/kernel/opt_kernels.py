@@ -381,6 +381,14 @@ def repeated_nested(dtype: DType) -> Subject:
     return Subject(kernel, [None, x, y], [as_dtype(dtype, y.sum(1) * x.sum())])
 
 
+def repeated_twice(dtype: DType) -> Subject:
+    """out[i] = sum_jk x[k], repeated along two axes: global 4, reduce 6, reduce 8."""
+    x = sample_values(dtype, 8)
+    value = total(load(1, dtype, shaped(1, 1, 8).expand((4, 6, 8))), 1, 2)
+    expected = as_dtype(dtype, np.full(4, 6 * x.sum()))
+    return Subject(kernel_of(value, 4, 1, 1), [None, x], [expected])
+
+
 def shifted_sum(dtype: DType) -> Subject:
     """out[i] = sum_k (x[i, k] + 1), terms that are not 0 where x is: axes global 5, reduce 11."""
     x = sample_values(dtype, 5, 11)
@@ -464,6 +472,7 @@ _NAMED: dict[str, Form] = {
         *(matmul, prime_matmul, transposed_matmul, convolution, large_product, nested),
         *(nested_sums, sibling, two_lengths),
         *(softmax, reduce_outputs, masked_sum, chosen_sum, repeated_sum, repeated_nested),
+        repeated_twice,
         *(sum_beside_nothing, sum_of_nothing),
         *(shifted_sum, scaled_sum, sum_in_place, square, symbolic_row_sums, symbolic_columns),
         *(symbolic_repeated, gathered_product),

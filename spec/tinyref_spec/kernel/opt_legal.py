@@ -628,6 +628,12 @@ _TOGETHER = (
             ),
         ),
     ),
+    # What is added to an axis along which the copy is the same counts nothing.
+    Legal(
+        "together.pad_repeated_and_pack",
+        "repeated_twice",
+        (("PADTO(1, 4) PACK(0, 1)", "global 4, reduce 8, reduce 8"),),
+    ),
     Legal(
         "together.group_of_lanes",
         "matmul",
