@@ -20,6 +20,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
+from tinyref.renderers.hip import HipRenderer
 from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.runtimes.cuda.bindings import header_folder
 from tinyref.runtimes.cuda.compilers import NvrtcCompiler
@@ -86,6 +87,18 @@ def test_halves_are_computed_by_functions_that_round_once(op: Ops) -> None:
     dtype = dtypes.bool if op in (Ops.CMPLT, Ops.CMPNE) else F16
     value = UOp(op, dtype, (loaded(1, F16), loaded(2, F16)))
     assert value_text(value) == ARITHMETIC[op]
+
+
+def test_quotients_of_bfloat16_are_of_float32_and_rounded_once() -> None:
+    wide = "__fdiv_rn(__bfloat162float(v1), __bfloat162float(v2))"
+    quotient = UOp(Ops.FDIV, BF16, (loaded(1, BF16), loaded(2, BF16)))
+    assert value_text(quotient) == f"__float2bfloat16_rn({wide})"
+
+
+def test_the_sign_of_bfloat16_is_a_bit_in_hip() -> None:
+    """There it is held as its bits."""
+    negative = value_text(UOp(Ops.NEG, BF16, (loaded(1, BF16),)), HipRenderer())
+    assert "^ 0x8000" in negative
 
 
 UNARY = {

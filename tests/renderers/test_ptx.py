@@ -687,6 +687,19 @@ def test_parameters_are_all_buffers_then_all_variables() -> None:
     assert any(line.startswith("cvt.s64.s32") for line in lines)
 
 
+@pytest.mark.table
+@pytest.mark.parametrize(("dtype", "words"), [(INT, []), (I64, ["cvt.s64.s32", "cvt.u64.u32"])])
+def test_what_a_launch_gives_is_widened_where_it_is_taken_as_64_bits(
+    dtype: DType, words: list[str]
+) -> None:
+    variable = UOp(Ops.DEFINE_VAR, dtype, (), VarArg("n", 0, 9))
+    item = UOp(Ops.SPECIAL, dtype, (build.const(dtype, 8),), SpecialArg("item", 0))
+    store = build.store(build.index(build.define_global(0, dtype, 64), item), variable)
+    program = programs.program("k", store, group=(8, 1, 1))
+    lines = body(dataclasses.replace(program, variables=(variable,)))
+    assert sorted(line.split()[0] for line in lines if line.startswith("cvt.")) == words
+
+
 def test_golden_text(golden: Callable[[str, str], None]) -> None:
     golden("gated.ptx", PtxRenderer(90).render(gated(F16, lanes=4)))
     golden(

@@ -7,7 +7,7 @@ that are compiled for the least of devices and for devices that lack one thing; 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -86,6 +86,13 @@ _CORE_CASTS = (
     (dtypes.float32, dtypes.float16),
     (dtypes.float16, dtypes.fp8e4m3),
 )
+_WORDS_CASTS = (
+    (dtypes.bool, dtypes.int8),
+    (dtypes.int8, dtypes.int16),
+    (dtypes.int32, dtypes.uint8),
+    (dtypes.float32, dtypes.int16),
+    (dtypes.uint16, dtypes.float32),
+)
 # By constants, where division is slow.
 _DIVISORS = (3, 7, 8, 10, 641, -5)
 
@@ -94,15 +101,14 @@ def _of_core() -> Iterator[Lacking]:
     for op, several in _CORE.items():
         for dtype in several:
             yield _of_op("core", _core(), op, dtype)
-    for source, target in _CORE_CASTS:
-        name = f"lacking.core.cast.{source.name}.{target.name}"
-        yield Lacking(name, functools.partial(_cast_kernel, source, target), _core())
+    yield from _casts("core", _core(), _CORE_CASTS)
 
 
 def _of_words() -> Iterator[Lacking]:
     for op in (Ops.ADD, Ops.MAX, Ops.SHR):
         for dtype in _SMALL_INTEGERS:
             yield _of_op("words", _words(), op, dtype)
+    yield from _casts("words", _words(), _WORDS_CASTS)
 
 
 def _of_slow_division() -> Iterator[Lacking]:
@@ -124,6 +130,14 @@ DEVICES = tuple(_KERNELS)
 def lacking(device: str) -> list[Lacking]:
     """The kernels for one of `DEVICES`."""
     return list(_KERNELS[device]())
+
+
+def _casts(
+    lacked: str, capabilities: Capabilities, pairs: Iterable[tuple[DType, DType]]
+) -> Iterator[Lacking]:
+    for source, target in pairs:
+        name = f"lacking.{lacked}.cast.{source.name}.{target.name}"
+        yield Lacking(name, functools.partial(_cast_kernel, source, target), capabilities)
 
 
 def _of_op(lacked: str, capabilities: Capabilities, op: Ops, dtype: DType) -> Lacking:
