@@ -20,6 +20,7 @@ from tinyref_fuzz.judge.caches import forget
 from tinyref_spec.case import Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.costs import (
+    TILED,
     Cost,
     cost_of,
     measurable,
@@ -142,11 +143,12 @@ def test_an_operation_more_for_an_op_that_a_device_lacks_is_seen(
 def test_the_record_is_of_all_programs_and_cases_are_of_the_record() -> None:
     legal = [name for each in LEGAL.values() for name in names_of(each)]
     lacked = [each.name for device in DEVICES for each in lacking(device)]
-    assert sorted(recorded_costs()) == sorted([*legal, *lacked])
+    tiles = [f"tc.{use.name}" for use in TILED]
+    assert sorted(recorded_costs()) == sorted([*legal, *tiles, *lacked])
     assert len(legal) > len(LEGAL) > 100
     assert len(set(lacked)) == len(lacked) > 90
     of_ops = [name for name in CASES if name.startswith("lacking.")]
-    assert len(CASES) == len(LEGAL) + len(of_ops)
+    assert len(CASES) == len(LEGAL) + len(tiles) + len(of_ops)
     assert len(of_ops) > 20
 
 

@@ -31,12 +31,15 @@ from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import REFERENCE, DeviceUnderTest
 from tinyref_spec.kernel.lacking import DEVICES, Lacking, lacking
 from tinyref_spec.kernel.opt_legal import LEGAL, Legal
+from tinyref_spec.kernel.opt_tiles import SMALL, SMALL_TILE, Use, plain, planned_on
 from tinyref_spec.kernel.opts import features_of, subject_of
 
 PATH = Path(__file__).with_name("costs.json")
 # Of a kernel with optimisations another order of a sum is no loss: a quarter more operations are
 # accepted, and few. What is made of a single op is what it is.
 SLACK, FEW = 4, 1
+# Products on a tile, in a loop and without one.
+TILED = (Use(plain), *SMALL)
 # What takes no register: it is constant, an address that the access computes, or nothing at all.
 _FREE = frozenset({Ops.CONST, Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC}) | {
     *(Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.BARRIER, Ops.END)
@@ -152,6 +155,14 @@ def of_legal(legal: Legal) -> Iterator[Costed]:
         yield Costed(name, f"{legal.kernel} with {text}", program)
 
 
+def of_tile(use: Use) -> Iterator[Costed]:
+    """What a use of a small tile compiles to."""
+    capabilities = Device[REFERENCE].capabilities
+    plan = planned_on(SMALL_TILE, use, capabilities)
+    program = compile_kernel(plan.form.ast, capabilities, opts=plan.opts)
+    yield Costed(f"tc.{use.name}", f"{use.name} on {SMALL_TILE.name}", program, is_exact=True)
+
+
 def of_lacking(each: Lacking) -> Iterator[Costed]:
     """What the kernel of an op compiles to on a device that lacks it."""
     program = compile_kernel(each.kernel(), each.capabilities, opts=())
@@ -206,6 +217,8 @@ def rows() -> Iterator[Row]:
             f"Kernels with {group} have no more accesses, loops and operations than is recorded."
         )
         yield _row(group, sentence, functools.partial(_checks, several))
+    sentence = "Kernels on a matrix tile cost no more than is recorded."
+    yield _row("tc", sentence, _checks_of_tiles)
     for device in DEVICES:
         sentence = f"What is made of ops for a device of {device} costs no more than is recorded."
         yield _row(f"lacking.{device}", sentence, functools.partial(_checks_of_ops, device))
@@ -221,6 +234,13 @@ def _checks(several: list[Legal]) -> list[Check]:
     ]
 
 
+def _checks_of_tiles() -> list[Check]:
+    return [
+        Check(use.name, functools.partial(_measure, [functools.partial(of_tile, use)]))
+        for use in TILED
+    ]
+
+
 def _checks_of_ops(device: str) -> list[Check]:
     by_op: dict[str, list[Callable[[], Iterator[Costed]]]] = {}
     for each in lacking(device):
@@ -233,6 +253,8 @@ def all_costed() -> Iterator[Costed]:
     """Every program whose cost is recorded."""
     for legal in measurable():
         yield from of_legal(legal)
+    for use in TILED:
+        yield from of_tile(use)
     for device in DEVICES:
         for each in lacking(device):
             yield from of_lacking(each)

@@ -251,9 +251,9 @@ def _opts(plan: Plan, text: str) -> Plan:
     return plan
 
 
-def _number(tile: MatrixTile, device: DeviceUnderTest) -> int:
-    """The number of the tile among those of the device; one too many if it is not there."""
-    tiles = device.capabilities.matrix_tiles
+def _number(tile: MatrixTile, capabilities: Capabilities) -> int:
+    """The number of the tile among those of a device; one too many if it is not there."""
+    tiles = capabilities.matrix_tiles
     return tiles.index(tile) if tile in tiles else len(tiles)
 
 
@@ -262,15 +262,19 @@ def _subject(form: Form, tile: MatrixTile) -> Subject:
     return form(tile)
 
 
+def planned_on(tile: MatrixTile, use: Use, capabilities: Capabilities) -> Plan:
+    """The plan of a use. Raises `KernelOptError` where the device refuses it."""
+    opt = Opt(OptOp.TC, use.choice, _number(tile, capabilities), use.level, use.mode)
+    return _opts(Plan.of(_subject(use.form, tile).kernel, capabilities).apply(opt), use.then)
+
+
 def legal_use(tile: MatrixTile, use: Use, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The kernel on the tile gives exactly what it must."""
     subject = _subject(use.form, tile)
-    number = _number(tile, device)
-    opt = Opt(OptOp.TC, use.choice, number, use.level, use.mode)
     # A tile that rounds its inputs is for those who do not ask for strict floats.
     with config.Context(STRICT_FLOAT=0 if tile.rounds_in is not None else 1):
         try:
-            plan = _opts(Plan.of(subject.kernel, device.capabilities).apply(opt), use.then)
+            plan = planned_on(tile, use, device.capabilities)
         except KernelOptError as error:
             return Measurement(False, f"a legal use was refused: {error}", compared=1)
         kernel, inputs = Optimised(subject.kernel, plan.opts), [subject.old, *subject.inputs]
@@ -294,7 +298,7 @@ def honest(tile: MatrixTile, case_id: str, device: DeviceUnderTest) -> Measureme
     a = generator.standard_normal((rows, inner)).astype(dtype)
     b = generator.standard_normal((inner, columns)).astype(dtype)
     expected, norm, rule = expected_product(a, b, tile.dtype_in)
-    number = _number(tile, device)
+    number = _number(tile, device.capabilities)
     kernel = matmul(
         rows, columns, inner, tile.dtype_in, accumulator_of(tile.dtype_in), tile.dtype_in
     )
@@ -306,7 +310,7 @@ def honest(tile: MatrixTile, case_id: str, device: DeviceUnderTest) -> Measureme
 # --- refusals -------------------------------------------------------------------------------------
 
 _F32 = dtypes.float32
-_TILE = TILES["apple_m8n8k8_float32_float32"]
+SMALL_TILE = TILES["apple_m8n8k8_float32_float32"]
 _NARROW = TILES["nvidia_m16n8k16_float16_float32"]
 _ROUNDS = TILES["nvidia_m16n8k8_tf32_float32"]
 # Every element of C is held twice.
@@ -394,7 +398,7 @@ class Refused:
     opt: str = _TC
     form: Form = plain
     before: str = ""
-    tile: MatrixTile = _TILE
+    tile: MatrixTile = SMALL_TILE
     change: Callable[[Capabilities], Capabilities] = lambda capabilities: capabilities
     is_strict: bool = True
 
@@ -514,7 +518,7 @@ def _as_if(capabilities: Capabilities, refused: Refused) -> Capabilities:
 
 def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The refusal names the optimisation and the reason, and leaves the plan as it was."""
-    subject = refused.form(_TILE if refused.tile is _NARROW else refused.tile)
+    subject = refused.form(SMALL_TILE if refused.tile is _NARROW else refused.tile)
     capabilities = _as_if(device.capabilities, refused)
     (opt,) = parse_opts(refused.opt)
     with config.Context(STRICT_FLOAT=int(refused.is_strict)):
@@ -558,7 +562,7 @@ def _checks(tiles: list[MatrixTile]) -> list[Check]:
     for number, tile in enumerate(tiles):
         needs = kernel_needs(tile.dtype_in, tile.dtype_out, features=(f"tile:{tile.name}",))
         for use in (*QUICK, *EVERY, *(MORE if number == 0 else ())):
-            is_quick = (number == 0 and use in QUICK) or (tile is _TILE and use in SMALL)
+            is_quick = (number == 0 and use in QUICK) or (tile is SMALL_TILE and use in SMALL)
             run = functools.partial(legal_use, tile, use)
             found.append(Check(f"{tile.name}:{use.name}", run, not is_quick, needs))
         if _is_honest(tile):
