@@ -11,6 +11,7 @@ import gc
 import sys
 from collections.abc import Container, Iterator
 from types import CodeType, FunctionType
+from typing import Any
 
 from tinyref_fuzz.mutants.blocks import Block, find_block
 from tinyref_fuzz.mutants.mechanical import MechanicalMutant, source_of
@@ -54,7 +55,7 @@ def plant_late(mutant: MechanicalMutant) -> Reached | None:
     return reached if found else None
 
 
-def _all_objects() -> list[object]:
+def _all_objects() -> list[Any]:
     """All that the collector knows, also what is frozen, as pytest's collected tests are."""
     is_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
