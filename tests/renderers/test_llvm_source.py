@@ -42,7 +42,7 @@ def small(extent: int) -> UOp:
     return build.cast(counter(extent), I32)
 
 
-# What LLVM may take for granted: a result that no operands within their ranges take out of the type.
+# What LLVM may take for granted: results that no operands within their ranges take out of the type.
 RANGES = [
     ("sum", build.add(small(1000), small(1000)), "add nsw i32"),
     ("wrapping sum", build.add(loaded(1, I32), small(1000)), "add i32"),
@@ -56,7 +56,9 @@ RANGES = [
 
 
 @pytest.mark.table
-@pytest.mark.parametrize(("value", "words"), [each[1:] for each in RANGES], ids=[r[0] for r in RANGES])
+@pytest.mark.parametrize(
+    ("value", "words"), [each[1:] for each in RANGES], ids=[r[0] for r in RANGES]
+)
 def test_only_what_stays_in_its_type_is_said_not_to_wrap(value: UOp, words: str) -> None:
     found = re.findall(r"= ((?:add|sub|mul)(?: nsw)? \w+)", text_of(value))
     assert found == [words]
@@ -89,3 +91,24 @@ def test_the_library_is_called_once_for_each_lane(lanes: int) -> None:
 def test_casts(have: DType, want: DType, words: str) -> None:
     found = re.findall(r"= (\w+ \w+) %\w+ to", text_of(build.cast(loaded(1, have), want)))
     assert found == [words]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (build.add(small(50), 3), "ptr %at5, i32 3"),
+        # What may be negative is no neighbour, and nothing is known of a sum that may wrap.
+        (build.add(small(50), -3), "ptr %data2, i32 %v7"),
+        (build.add(build.cast(loaded(1, U32), I32), 3), "ptr %data2, i32 %v7"),
+    ],
+    ids=["three on", "three back", "anywhere"],
+)
+def test_a_neighbour_is_addressed_from_the_first(position: UOp, words: str) -> None:
+    """So LLVM need not take apart the index of each element of an unrolled loop."""
+    memory = build.define_global(2, F32, 64)
+    first, second = (build.load(build.index(memory, each)) for each in (small(50), position))
+    text = text_of(build.add(first, second))
+    places = re.findall(r"getelementptr inbounds float, (ptr %\w+, i32 %?\w+)", text)
+    assert words in places
+    assert places.count("ptr %data2, i32 %v4") == 1
