@@ -21,8 +21,8 @@ from tinyref.uops.program import Program
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import random_opts
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge import judge as judging
 from tinyref_fuzz.judge import runs
+from tinyref_fuzz.judge import trial as judging
 from tinyref_fuzz.judge.judge import Judge, judge
 from tinyref_spec.kernel_case import Case, Equivalent, Pair, Symptom
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store

@@ -21,7 +21,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge import guard
-from tinyref_fuzz.judge import judge as judging
+from tinyref_fuzz.judge import trial as judging
 from tinyref_fuzz.judge.devices import Core
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised

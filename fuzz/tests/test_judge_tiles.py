@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-import tinyref_fuzz.judge.judge as judging
+import tinyref_fuzz.judge.trial as judging
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.judge.judge import Judge

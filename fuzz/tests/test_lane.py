@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinyref_fuzz import __main__ as lane
-from tinyref_fuzz.judge import judge as judging
+from tinyref_fuzz.judge import trial as judging
 
 SMALL = ["--device", "PYTHON", "--policy", "small", "--seed", "5"]
 

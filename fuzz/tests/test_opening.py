@@ -12,7 +12,8 @@ from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import OPENING, POLICIES, opening
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.judge import has_many_outputs, judge_of, verdict_of
+from tinyref_fuzz.judge.judge import judge_of, verdict_of
+from tinyref_fuzz.judge.trial import has_many_outputs
 from tinyref_fuzz.mutants.trial import turn_of
 from tinyref_fuzz.programs.generator import opening_steps
 from tinyref_fuzz.programs.judge import ProgramJudge

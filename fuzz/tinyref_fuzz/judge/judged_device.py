@@ -1,0 +1,55 @@
+"""A device under judgement: what it declares, and which programs of a case are judged on it."""
+
+from __future__ import annotations
+
+import functools
+
+from tinyref import config
+from tinyref.codegen.compile import plan_for
+from tinyref.device import Device
+from tinyref.runtimes.python import TextBackend
+from tinyref_fuzz.generate.candidates import THREADS
+from tinyref_fuzz.judge.oracles import Arithmetic
+from tinyref_spec.kernel_case import Case, Opts
+
+ALL_LEVELS = (0, 1, 2, 3)
+
+
+class JudgedDevice:
+    """One device, as all judging on it sees it.
+
+    `capabilities` are those with which programs are compiled: the same on a machine with other
+    cores. Raises `UserError` for an unknown device, `DeviceError` for one that does not work here.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = Device.canonical(device)
+        self.backend = Device[self.device]
+        with config.Context(THREADS=THREADS):
+            self.capabilities = self.backend.capabilities
+        # What the device may do with floats; the interpreter, which runs its programs, may not.
+        self.arithmetic = Arithmetic.of(self.capabilities)
+        # The device is the interpreter itself: a program runs there once, read from its text.
+        self.is_reference = (
+            isinstance(self.backend, TextBackend) and type(self.backend).load is TextBackend.load
+        )
+
+    @functools.cached_property
+    def has_levels(self) -> bool:
+        """Whether LLVM compiles for the device, in another way at each of its levels."""
+        with config.Context(CPU_LEVEL=ALL_LEVELS[-1]):
+            hardest = self.backend.compiler.key
+        with config.Context(CPU_LEVEL=ALL_LEVELS[0]):
+            return self.backend.compiler.key != hardest
+        raise AssertionError("unreachable")
+
+    def trials(self, case: Case) -> tuple[Opts, ...]:
+        """The lists of optimisations that are judged: the case's, else the heuristics' one.
+
+        `Verdict.trial` is a number of this tuple.
+        """
+        if case.opts:
+            return case.opts
+        with config.Context(THREADS=THREADS):
+            chosen = plan_for(case.ast, self.capabilities).opts
+        return (chosen,) if chosen else ()

@@ -1,0 +1,587 @@
+"""One case on its way through the judge: what is compiled, run and compared, in order.
+
+Each value is computed once, and compared with the one before it, so that the first pair that
+differs names the stage. On the way every program is checked against what the device declares, and
+every launch by red zones, poison and the interpreter's sanitizer. Whatever is no agreement, no
+refusal of what the device declares to lack, and no `KernelOptError`, is a fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref import config
+from tinyref.codegen.compile import plan_for
+from tinyref.dtype import ImageDType
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import KernelOptError, Opt, opts_text
+from tinyref.runtimes.kernel import Kernel
+from tinyref.uops.node import UOp
+from tinyref.uops.program import Program
+from tinyref_fuzz.judge.cost import growth, of_laws, simplified
+from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
+from tinyref_fuzz.judge.judged_device import JudgedDevice
+from tinyref_fuzz.judge.limits import declared_lack, limit_problem
+from tinyref_fuzz.judge.oracles import STRICT, Oracle, oracle_for
+from tinyref_fuzz.judge.oracles.reference import evaluator_fault, semantics_fault
+from tinyref_fuzz.judge.runs import (
+    Compiled,
+    Replayed,
+    TroubleError,
+    compile_checked,
+    differing_bits,
+    errors_from,
+    has_float_maximum,
+    has_float_tiles,
+    interpret,
+    is_approximate,
+    launch,
+    load_kernel,
+)
+from tinyref_fuzz.judge.unwaited import Measured, Unwaited
+from tinyref_fuzz.judge.waste import waste_of
+from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
+
+Results = Mapping[int, Array]
+# What ran gave, and what it owed.
+Owed = tuple[Results, Oracle]
+
+# One program of so many gets the checks that cost as much as all others together. Programs of one
+# case are alike: another case tells more than another program of the same.
+THOROUGH_SHARE = 6
+# All programs of one case of so many if it has more outputs than these.
+SELDOM_SHARE = 16
+MANY_OUTPUTS = 4
+# How a verdict ends that shows at a level of LLVM which is not the flag's.
+AT_LEVEL = "at CPU_LEVEL="
+# Of `linearise`: any number gives a legal order.
+SHUFFLE = 1
+
+
+def has_many_outputs(case: Case) -> bool:
+    """Whether the kernel is one that tries many values, rather than axes, orders and launches."""
+    return len(case.ast.src) > MANY_OUTPUTS
+
+
+def case_number(case: Case) -> int:
+    """A number of the case that is the same on any machine."""
+    ops = ",".join(node.op.name for node in case.ast.toposort())
+    return zlib.crc32(f"{case.choices} {ops}".encode())
+
+
+class DisagreementError(Exception):
+    """Ends the judging of a case: what does not agree."""
+
+    def __init__(self, pair: Pair, symptom: Symptom, detail: str) -> None:
+        self.verdict = Verdict(pair, symptom, detail)
+        super().__init__(detail)
+
+
+@contextlib.contextmanager
+def between(pair: Pair) -> Iterator[None]:
+    """A `TroubleError` inside is a disagreement of `pair`."""
+    try:
+        yield
+    except TroubleError as trouble:
+        raise DisagreementError(pair, trouble.symptom, trouble.detail) from trouble
+
+
+class Trial:
+    """One case on its way; `number` is the list of optimisations at work.
+
+    lot: a number of the case that decides which of its programs get all checks.
+    """
+
+    def __init__(
+        self,
+        judge: JudgedDevice,
+        case: Case,
+        lot: int,
+        thorough: bool | None,
+        levels: tuple[int, ...],
+    ) -> None:
+        self.judge = judge
+        self.case = case
+        self.lot = lot
+        self.thorough = thorough
+        self.levels = levels
+        self.number = -1
+        self.is_quick = thorough is None and has_many_outputs(case) and not self.everything
+        self.judged = 0
+        self.may_reverse: bool | None = None
+        self.earlier: Measured | None = None
+        # The kernel as it is simplified without optimisations, once that is known.
+        self.simplified: UOp | None = None
+        # What the programs gave of which interpreter and device agree.
+        self.known: dict[Program, Results] = {}
+
+    @property
+    def everything(self) -> bool:
+        """Whether the program at work gets all checks."""
+        if self.thorough is not None:
+            return self.thorough
+        if has_many_outputs(self.case):
+            return self.lot % SELDOM_SHARE == 0
+        return (self.lot + self.number) % THOROUGH_SHARE == 0
+
+    def run(self) -> None:
+        """Raises `DisagreementError` where two values differ."""
+        case = self.case
+        with between(Pair.PLAIN), errors_from(lambda: "evaluator"):
+            self.oracle = oracle_for(case)
+            arithmetic = self.judge.arithmetic
+            is_strict = arithmetic == STRICT
+            self.device_oracle = self.oracle if is_strict else oracle_for(case, arithmetic)
+            self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
+            self._check_evaluator()
+        if not self._is_right_optimised():
+            program = self._plain()
+            if program is None:
+                return
+            self.simplified = program.simplified
+            plain = self._value(Pair.PLAIN, program, self._differs_from_evaluator)
+            for number, opts in enumerate(self._trials()):
+                self.number = number
+                with contextlib.suppress(KernelOptError):
+                    self._judge_optimised(opts, plain)
+            self.number = -1
+        if case.equivalent is not None:
+            self._equivalent(case.equivalent)
+
+    def _check_evaluator(self) -> None:
+        """The semantics of the ops and, of some cases, the evaluator, by the spec's references."""
+        case = self.case
+        fault = semantics_fault(case.ast.toposort())
+        if fault is None and self.everything:
+            fault = evaluator_fault(case.ast, case.buffers, case.bindings)
+        if fault is not None:
+            raise TroubleError(Symptom.VALUE, f"evaluator: {fault.detail}")
+
+    def _is_right_optimised(self) -> bool:
+        """Whether a case of many values is right in its only optimised program.
+
+        Then the plain one has little to add. Where it is wrong all are judged, in their order.
+        """
+        if not self.is_quick or len(self.case.opts) != 1:
+            return False
+        try:
+            self._judge_optimised(self.case.opts[0])
+        except (DisagreementError, KernelOptError):
+            return False
+        return self.judged > 0
+
+    def _trials(self) -> tuple[Opts, ...]:
+        if self.is_quick and not self.case.opts:
+            # The same values again: another kernel of many outputs tells more in that time.
+            return ()
+        with between(Pair.OPTIMISED), errors_from(lambda: "heuristics"):
+            try:
+                return self.judge.trials(self.case)
+            except KernelOptError as error:
+                raise TroubleError(Symptom.ERROR, f"heuristics: {error}") from error
+
+    def _plain(self) -> Compiled | None:
+        """The program without optimisations, or None where the device may refuse the kernel."""
+        try:
+            with between(Pair.PLAIN):
+                return self._compile(self.case.ast, ())
+        except DisagreementError as found:
+            if self._may_refuse(found.verdict):
+                return None
+            raise
+
+    def _may_refuse(self, verdict: Verdict) -> bool:
+        """Whether it is due that the compiler fails, or the program has more than is declared.
+
+        So it is where the kernel itself needs what the device lacks.
+        """
+        lacks = declared_lack(self.case.ast, self.judge.capabilities)
+        return verdict.symptom in (Symptom.ERROR, Symptom.LIMIT) and lacks != ""
+
+    def _judge_optimised(self, opts: Opts, plain: Results | None = None) -> None:
+        """Judges one list. Raises `KernelOptError` where this device refuses it.
+
+        `plain` is what the program without optimisations gave, if it ran.
+        """
+        try:
+            with between(Pair.OPTIMISED):
+                program = self._compile(self.case.ast, opts)
+                self._check_applied(opts)
+        except DisagreementError as found:
+            # A plan may need a longer index than the kernel alone does.
+            if self._may_refuse(found.verdict):
+                return
+            raise
+
+        def differs(slot: int, actual: Array) -> str:
+            against = None if plain is None else plain[slot]
+            return self.oracle.difference(slot, actual, against=against)
+
+        self._value(Pair.OPTIMISED, program, differs)
+        self.judged += 1
+
+    def _check_applied(self, opts: Opts) -> None:
+        """The plan of `opts` says of itself that they were applied, and nothing else."""
+        if not self.everything:
+            return
+        with errors_from(lambda: "plan"):
+            applied = plan_for(self.case.ast, self.judge.capabilities, opts).opts
+        if applied != opts:
+            applied_text = opts_text(applied) or "none"
+            raise TroubleError(
+                Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {applied_text}"
+            )
+
+    def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
+        """A program that takes no more than the device declares. Raises `TroubleError`."""
+        # The interpreter sees all accesses of this launch; with variables there are others. Without
+        # them it is the check itself that is tried, on one program of a case.
+        checks_bounds = bool(self.case.bindings) or (self.everything and opts == ())
+        made = compile_checked(ast, self.judge.capabilities, opts, checks_bounds)
+        with errors_from(lambda: "limits"):
+            problem = limit_problem(
+                made.program, self.judge.capabilities, opts or (), self.case.bindings
+            )
+        if problem:
+            raise TroubleError(Symptom.LIMIT, problem)
+        return made
+
+    def _differs_from_evaluator(self, slot: int, actual: Array) -> str:
+        return self.oracle.difference(slot, actual)
+
+    def _device_oracle(self, program: Program) -> Oracle:
+        """What a program may give on the device, by what that declares of its floats."""
+        return self._tile_oracle if has_float_tiles(program) else self.device_oracle
+
+    @functools.cached_property
+    def _tile_oracle(self) -> Oracle:
+        arithmetic = replace(self.judge.arithmetic, multiplies_tiles=True)
+        return oracle_for(self.case, arithmetic)
+
+    # One program
+
+    def _value(
+        self, pair: Pair, program: Compiled, differs: Callable[[int, Array], str]
+    ) -> Results:
+        """What the interpreter gives for a program, once it and the device agree.
+
+        Where the interpreter is the device, some programs go through their text, too. Lists of
+        optimisations that come to one program are judged once, but for those with all checks.
+        """
+        if not self.everything and program.program in self.known:
+            results = self.known[program.program]
+            with between(pair):
+                self._compare(results, differs)
+            return results
+        results = self._judged_value(pair, program, differs)
+        self.known[program.program] = results
+        with between(pair), errors_from(lambda: "waste"):
+            waste = waste_of(program.expanded, self.judge.capabilities, self.case.ast)
+            if waste is not None:
+                raise TroubleError(Symptom.COST, f"{waste.stage}: {waste.text}")
+        return results
+
+    def _judged_value(
+        self, pair: Pair, program: Compiled, differs: Callable[[int, Array], str]
+    ) -> Results:
+        fault = None
+        if self.judge.is_reference and self.everything:
+            try:
+                with between(pair):
+                    results = self._launch(program.program)
+                    self._compare(results, differs)
+                    self._check_orders(program, results)
+                    return results
+            except DisagreementError as found:
+                fault = found.verdict
+        with between(pair):
+            results = interpret(program.program, self._memory(), self.case.bindings)
+            self._compare(results, differs)
+            self._check_orders(program, results)
+        if fault is not None and fault.symptom is not None:
+            # The program is right, so that its text, or the reading of it, is not.
+            raise DisagreementError(Pair.DEVICE, fault.symptom, fault.detail)
+        if self.everything or not self.judge.is_reference:
+            self._check_device(pair, program.program, results)
+        return results
+
+    def _compare(self, results: Results, differs: Callable[[int, Array], str]) -> None:
+        for slot, actual in results.items():
+            problem = differs(slot, actual)
+            if problem:
+                raise TroubleError(Symptom.VALUE, problem)
+
+    def _memory(
+        self,
+        pattern: int = 0,
+        shifted: bool = False,
+        reverses: bool = False,
+        outputs: Outputs | None = None,
+    ) -> Guarded:
+        return Guarded(
+            self._contents(reverses),
+            outputs or self.outputs,
+            PATTERNS[pattern],
+            shifted,
+            self.judge.capabilities.view_alignment,
+        )
+
+    def _contents(self, reverses: bool) -> tuple[Array, ...]:
+        contents = self.case.buffers
+        if not reverses:
+            return contents
+        read = set(range(len(contents))) - set(self.outputs.masks)
+        return reversed_contents(contents, read)
+
+    def _launch(self, program: Program) -> Results:
+        """What the device gives, after a compile of its own."""
+        kernel = load_kernel(self.judge.backend, self.judge.device, program)
+        return launch(kernel, self._memory(), self.case.bindings)
+
+    # Two runs of one program
+
+    def _check_same(
+        self,
+        program: Program,
+        actual: Results,
+        wanted: Results,
+        symptom: Symptom,
+        how: str = "",
+        judged_as: Mapping[int, int] | None = None,
+    ) -> None:
+        """Two runs of one program gave the same. Raises `TroubleError`.
+
+        judged_as: which slot has the values of another one.
+        """
+        if is_approximate(program) or not config.integer("STRICT_FLOAT"):
+            # Only the evaluator decides, for which the caller's data need not be.
+            return
+        zeros_differ = not has_float_maximum(program)
+        for slot, values in actual.items():
+            differs = differing_bits(values, wanted[slot], zeros_differ)
+            allowed = self.oracle.allowed[(judged_as or {}).get(slot, slot)]
+            numbers = np.flatnonzero(allowed.where_known(differs))
+            if numbers.size:
+                raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))
+
+    def _check_orders(self, made: Compiled, results: Results) -> None:
+        """The same on the interpreter with other poison, and in other orders."""
+        if not self.everything:
+            return
+        with errors_from(lambda: "another order of the nodes"):
+            shuffled = made.shuffle(SHUFFLE)
+        how = "with other poison around, in other orders of nodes and work-items"
+        try:
+            # All at once, as it seldom matters; one by one where it does.
+            again = interpret(shuffled, self._memory(1), self.case.bindings, backward=True)
+            self._check_same(made.program, again, results, Symptom.VALUE, how)
+        except TroubleError:
+            self._check_each_order(made.program, shuffled, results)
+            raise
+
+    def _check_each_order(self, program: Program, shuffled: Program, results: Results) -> None:
+        """Raises `TroubleError` for the first change alone that matters."""
+        bindings = self.case.bindings
+        again = interpret(program, self._memory(1), bindings)
+        self._check_same(program, again, results, Symptom.ACCESS, "with other poison around")
+        again = interpret(program, self._memory(1), bindings, backward=True)
+        self._check_same(program, again, results, Symptom.RACE, "with work-items in reverse order")
+        again = interpret(shuffled, self._memory(), bindings)
+        self._check_same(program, again, results, Symptom.VALUE, "in another order of the nodes")
+
+    # The device
+
+    def _check_device(self, pair: Pair, program: Program, results: Results) -> None:
+        """The device gives what the interpreter gave."""
+        reversed_results = self._reversed_results(pair, program)
+        with between(Pair.DEVICE):
+            for level in self.levels:
+                try:
+                    self._check_at_level(level, program, results, reversed_results)
+                except TroubleError as trouble:
+                    self._check_own_level(level, program, results, reversed_results, trouble)
+
+    def _check_at_level(
+        self, level: int, program: Program, results: Results, reversed_results: Results | None
+    ) -> None:
+        """The device gives what the interpreter gave, where LLVM optimises at `level`."""
+        with config.Context(CPU_LEVEL=level):
+            kernel = load_kernel(self.judge.backend, self.judge.device, program)
+            measured = launch(kernel, self._memory(), self.case.bindings)
+            if self.judge.arithmetic == STRICT and not has_float_tiles(program):
+                self._check_same(program, measured, results, Symptom.VALUE)
+            self._compare(measured, self._device_oracle(program).difference)
+            if self.everything and level == self.levels[-1]:
+                self._check_replay(kernel, measured, reversed_results)
+                self._check_unwaited(Measured(kernel, measured, reversed_results))
+
+    def _check_own_level(
+        self,
+        level: int,
+        program: Program,
+        results: Results,
+        reversed_results: Results | None,
+        trouble: TroubleError,
+    ) -> None:
+        """Raises the trouble of `level`, which it names where the flag's own level has none.
+
+        Who repeats the finding with the flags as they are would not see it.
+        """
+        own = config.integer("CPU_LEVEL")
+        if level != own and self.judge.has_levels:
+            self._check_at_level(own, program, results, reversed_results)
+            raise TroubleError(trouble.symptom, f"{trouble.detail}, {AT_LEVEL}{level}")
+        raise trouble
+
+    def _check_replay(self, kernel: Kernel, measured: Results, other: Results | None) -> None:
+        """A launch that is prepared once is right on other data and with other poison.
+
+        The buffers lie elsewhere each time, and start at any element.
+        """
+        program = kernel.program
+        shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
+        replayed = Replayed(kernel, self._memory(), self.case.bindings)
+        if other is not None:
+            again = replayed.run(self._memory(1, shifts, reverses=True))
+            self._check_other_data(kernel, again, other)
+        again = replayed.run(self._memory(1, shifts))
+        self._check_same(program, again, measured, Symptom.UNSTABLE, "in another launch")
+
+    def _check_unwaited(self, measured: Measured) -> None:
+        """The same where the launch is not waited for, with launches of an earlier program between.
+
+        One act, which the case itself chooses; all of them where every check is made.
+        """
+        if self.judge.is_reference:
+            return
+        other, self.earlier = self.earlier or measured, measured
+        number = None
+        if self.thorough is None:
+            number = self.lot // THOROUGH_SHARE + self.number
+        launches = Unwaited(measured, other, self._memory, self.case.bindings)
+        for how, found in launches.acts(number):
+            how = f"in a launch without a wait, {how}"
+            actual, wanted = found.actual, found.wanted
+            program = measured.kernel.program
+            self._check_same(program, actual, wanted, Symptom.UNSTABLE, how, found.judged_as)
+
+    def _reversed_results(self, pair: Pair, program: Program) -> Results | None:
+        """What the interpreter gives where each input is reversed; None where that may not be.
+
+        Other data may meet what has no value, or be written to one place; small integers that are
+        written to places of their own, and have a value everywhere, do not.
+        """
+        if not self.everything or self.judge.arithmetic != STRICT or not self._may_reverse():
+            return None
+        with between(pair):
+            return interpret(program, self._memory(reverses=True), self.case.bindings)
+        raise AssertionError("unreachable")
+
+    def _may_reverse(self) -> bool:
+        """Whether every element is specified where each input is reversed; decided once a case."""
+        if self.may_reverse is None:
+            self.may_reverse = (
+                self.case.mode is Mode.EXACT
+                and not self.outputs.is_scattered
+                and _all_known(self.oracle)
+                and _all_known(self._reversed_oracle())
+            )
+        return self.may_reverse
+
+    def _reversed_oracle(self) -> Oracle:
+        with between(Pair.PLAIN), errors_from(lambda: "evaluator, inputs reversed"):
+            return oracle_for(replace(self.case, buffers=self._contents(reverses=True)))
+        raise AssertionError("unreachable")
+
+    def _check_other_data(self, kernel: Kernel, again: Results, wanted: Results) -> None:
+        """Right on other data; where it is wrong, a kernel that never ran before may be right."""
+        program = kernel.program
+        try:
+            self._check_same(program, again, wanted, Symptom.UNSTABLE, "with inputs reversed")
+        except TroubleError as trouble:
+            fresh = load_kernel(self.judge.backend, self.judge.device, program)
+            alone = launch(fresh, self._memory(reverses=True), self.case.bindings)
+            self._check_same(program, alone, wanted, Symptom.VALUE, "with inputs reversed")
+            raise trouble
+
+    # Kernels that compute the same
+
+    def _equivalent(self, equivalent: Equivalent) -> None:
+        """The evaluator and the device give the same for the equivalent kernel, at no more cost."""
+        if declared_lack(equivalent.ast, self.judge.capabilities):
+            return
+        if of_laws(equivalent) and self._is_simplified_alike(equivalent):
+            return
+        for where, run in (("evaluator", self._evaluate), ("device", self._run_optimised)):
+            problem = self._problem_of(run, equivalent.ast)
+            if problem is not None:
+                steps = " ".join(equivalent.labels)
+                blamed = self._first_wrong_step(equivalent, run)
+                detail = f"{where}, wrong after {blamed} in {steps}: {problem.detail}"
+                raise DisagreementError(Pair.EQUIVALENT, problem.symptom, detail)
+        self._check_cost(equivalent)
+
+    def _is_simplified_alike(self, equivalent: Equivalent) -> bool:
+        """Whether the compiler makes the same of both kernels, so that there is nothing to run."""
+        with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
+            return self._origin(equivalent) is simplified(equivalent.ast, self.judge.capabilities)
+        raise AssertionError("unreachable")
+
+    def _origin(self, equivalent: Equivalent) -> UOp:
+        """What the equivalent kernel was made of, as it is simplified."""
+        if self.simplified is None or equivalent.origin is not self.case.ast:
+            return simplified(equivalent.origin, self.judge.capabilities)
+        return self.simplified
+
+    def _check_cost(self, equivalent: Equivalent) -> None:
+        with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
+            larger = growth(equivalent, self.judge.capabilities, self._origin(equivalent))
+        if larger is not None:
+            raise DisagreementError(Pair.EQUIVALENT, Symptom.COST, f"compiler, {larger}")
+
+    def _problem_of(self, run: Callable[[UOp], Owed], ast: UOp) -> TroubleError | None:
+        try:
+            results, oracle = run(ast)
+            self._compare(results, oracle.difference)
+        except TroubleError as trouble:
+            return trouble
+        return None
+
+    def _first_wrong_step(self, equivalent: Equivalent, run: Callable[[UOp], Owed]) -> str:
+        """The label of the first transformation after which the value is another."""
+        for label, ast in equivalent.trail:
+            if self._problem_of(run, ast) is not None:
+                return label
+        return "no step"
+
+    def _evaluate(self, ast: UOp) -> Owed:
+        with errors_from(lambda: "evaluator"):
+            results = evaluate(ast, dict(enumerate(self.case.buffers)), self.case.bindings)
+            return results, self.oracle
+        raise AssertionError("unreachable")
+
+    def _run_optimised(self, ast: UOp) -> Owed:
+        with errors_from(lambda: "heuristics"), config.Context(CPU_LEVEL=self.levels[0]):
+            program = self._compile(ast, None).program
+            return self._launch(program), self._device_oracle(program)
+        raise AssertionError("unreachable")
+
+
+def _all_known(oracle: Oracle) -> bool:
+    return all(allowed.unknown is None for allowed in oracle.allowed.values())
+
+
+def _sentence(
+    slot: int, numbers: npt.NDArray[np.intp], actual: Array, wanted: Array, how: str
+) -> str:
+    """What differs first."""
+    at = int(numbers[0])
+    text = f"slot {slot}: element {at} of {actual.size} is {actual[at]!s} instead of {wanted[at]!s}"
+    return f"{text} {how}".rstrip()
