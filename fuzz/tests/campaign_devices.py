@@ -68,6 +68,18 @@ class HangingAll(Slow):
         time.sleep(1000)
 
 
+class HangingLater(TextBackend):
+    """Hangs in its fortieth kernel, and in all that follow."""
+
+    loaded = 0
+
+    def load(self, entry: str, binary: bytes) -> Any:
+        HangingLater.loaded += 1
+        if HangingLater.loaded >= 40:
+            time.sleep(1000)
+        return super().load(entry, binary)
+
+
 class Crashing(Faulty):
     def fault(self) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)

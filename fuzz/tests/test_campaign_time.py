@@ -8,12 +8,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tinyref_fuzz.campaign import campaign as campaigns
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
+from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.progress import Lines, Progress, Reporter
-from tinyref_fuzz.campaign.task import CHUNK
+from tinyref_fuzz.campaign.report import text
+from tinyref_fuzz.campaign.task import CHUNK, Done, Executor, Task
 
 HERE = Path(__file__).parent
 # A case of the slow device takes some compilations of half a second; what machines may be late by.
@@ -112,3 +116,113 @@ def test_a_log_has_a_line_with_the_first_kernel() -> None:
         for cases in (0, 0, 1, 1, 2):
             lines.update(Progress(cases=cases))
     assert [line.split(",")[0] for line in out.getvalue().splitlines()] == ["1 kernels"]
+
+
+# --- the clock, by a clock of our own -------------------------------------------------------------
+
+OPENING = 4.0
+
+
+class Clocked(Executor):
+    """Opens after `OPENING` seconds and judges a case a second, but for the third, which hangs."""
+
+    def __init__(self, is_awaited: bool, hangs_from: int = 2) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.is_awaited = is_awaited
+        self.hangs_from = hangs_from
+        self.task: Task | None = None
+        self.judged = 0
+        self.done: list[Done] = []
+        self.identity = {}
+
+    @property
+    def capacity(self) -> int:
+        return 1
+
+    @property
+    def busy(self) -> int:
+        return (self.task is not None) + len(self.done)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.now >= 100.0 + OPENING
+
+    @property
+    def cases_under_way(self) -> int:
+        return self.judged if self.task is not None else 0
+
+    def recall(self) -> list[Task]:
+        return []
+
+    def cut(self) -> list[Task]:
+        if self.task is None:
+            return []
+        results = tuple(CaseResult(number, 1.0) for number in range(self.judged))
+        self.done = [Done(Task(0, self.judged), results)]
+        self.task = None
+        self.unfinished = {self.judged: 6.0}
+        return []
+
+    def submit(self, task: Task) -> None:
+        self.task = task
+
+    def finished_tasks(self, seconds: float) -> list[Done]:
+        self.now += 1.0
+        if self.is_ready and self.judged < self.hangs_from:
+            self.judged += 1
+        done, self.done = self.done, []
+        return done
+
+    def close(self) -> None:
+        return
+
+
+def clocked(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, executor: Clocked, began: float | None = None
+) -> tuple[float, Summary]:
+    """How many seconds a campaign of ten took by the clock of the executor, and its summary."""
+    monkeypatch.setattr(campaigns, "executor_of", lambda request, setup: executor)
+    monkeypatch.setattr(campaigns, "time", SimpleNamespace(monotonic=lambda: executor.now))
+    summary = run(Request("PYTHON", folder, seed=1, seconds=10.0, began=began))
+    return executor.now - 100.0, summary
+
+
+def test_the_start_of_workers_and_a_last_case_are_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seconds, summary = clocked(monkeypatch, tmp_path, Clocked(is_awaited=False))
+    # A second of it is the tick of the clock.
+    assert (seconds, summary.cases, summary.incomplete) == (12.0, 2, "")
+    assert "kernel 2 was not waited for: it had taken 6 s" in text(summary)
+
+
+def test_the_time_begins_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seconds, _ = clocked(monkeypatch, tmp_path, Clocked(is_awaited=False), began=97.0)
+    assert seconds == 9.0
+
+
+def test_workers_that_others_start_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seconds, _ = clocked(monkeypatch, tmp_path, Clocked(is_awaited=True))
+    assert seconds == 12.0 + OPENING
+
+
+def test_one_case_is_judged_however_short_the_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    executor = Clocked(is_awaited=False)
+    monkeypatch.setattr(campaigns, "executor_of", lambda request, setup: executor)
+    monkeypatch.setattr(campaigns, "time", SimpleNamespace(monotonic=lambda: executor.now))
+    summary = run(Request("PYTHON", tmp_path, seed=1, seconds=1.0))
+    assert summary.cases == 1
+
+
+@pytest.mark.long
+def test_a_case_that_hangs_is_not_waited_for_once_the_time_is_up(tmp_path: Path) -> None:
+    seconds, _, summary = timed(tmp_path, "HangingLater", 1, timeout=200.0, seconds=6.0)
+    assert seconds < 6.0 + SLACK_SECONDS
+    assert summary.cases > 0
+    assert summary.findings == 0
+    assert list(summary.unfinished) == [summary.cases]

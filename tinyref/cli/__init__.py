@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
+# When the command began, for those that are given seconds.
+BEGAN = time.monotonic()
 # They compute where they run; all other commands have workers for that.
 ATTACHED = (["bench"], ["explain"], ["spec", "rules"])
 

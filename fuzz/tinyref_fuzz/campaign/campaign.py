@@ -49,6 +49,10 @@ DEFAULT_SECONDS = 60.0
 HARVESTED_POLICY = "real"
 DEFAULT_TIMEOUT = 30.0
 TICK_SECONDS = 0.2
+# What a case under way may still take once the time is up.
+LAST_CASE_SECONDS = 0.5
+# What has taken so long then may be a hang, of which the summary says that it was not waited for.
+SUSPICIOUS_SECONDS = 3.0
 # What the examinations that are left may take once the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
 # Of the seconds that were asked for, where there are some; one examination has its time anyway.
@@ -66,8 +70,9 @@ class Request:
     """What is asked for.
 
     folder: where the database and the reproducers go. seed: drawn where it is None. kernels,
-    seconds: whichever is reached first ends the campaign; a minute where neither is given. jobs:
-    worker processes, one a core where it is 0. corpus: the folder for reproducers, shared perhaps.
+    seconds: whichever is reached first ends the campaign; a minute where neither is given. began:
+    when the seconds begin, by `time.monotonic`; with the campaign where it is None. jobs: worker
+    processes, one a core where it is 0. corpus: the folder for reproducers, shared perhaps.
     cluster: the address of a Dask scheduler, empty for this machine. timeout: seconds that a case
     may take. memory: bytes that a worker may hold, a fair share of its machine where it is None.
     harvested: the text of a collection of kernels to draw from, instead of those that come with the
@@ -97,6 +102,7 @@ class Request:
     used: float = 0.0
     subject: str = KERNELS
     compiled_every: int | None = None
+    began: float | None = None
 
     @property
     def workers(self) -> int:
@@ -108,7 +114,8 @@ class Summary:
     """What a campaign came to. incomplete: why it did not do what was asked, empty if it did.
 
     settings: the flags that were not at their default, and the environment of the backend.
-    subject: what the cases are.
+    subject: what the cases are. unfinished: the numbers of cases that had taken suspiciously long
+    when the time was up, with how many seconds; none is among the `cases`.
     """
 
     device: str
@@ -126,6 +133,7 @@ class Summary:
     incomplete: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     subject: str = KERNELS
+    unfinished: dict[int, float] = field(default_factory=dict)
 
 
 def run(
@@ -330,7 +338,7 @@ class Campaign:
         self._ranges: Iterator[tuple[int, int]] = gaps(done, request.kernels)
         self._next = next(self._ranges, None)
         self._recent: deque[tuple[float, int]] = deque()
-        self._is_bound = False
+        self._is_bound = self._has_judged = False
 
     def run(self) -> Summary:
         """The summary; lets `KeyboardInterrupt` out."""
@@ -345,10 +353,11 @@ class Campaign:
             subject=self.request.subject,
             compiled_every=self.request.compiled_every or 0,
         )
-        self._began = time.monotonic()
+        self._began = self.request.began or time.monotonic()
         self._ready: float | None = None
         incomplete = ""
         executor = executor_of(self.request, setup)
+        self._is_awaited = executor.is_awaited
         try:
             with self.reporter.showing():
                 self._work(executor)
@@ -360,7 +369,7 @@ class Campaign:
             if self._is_bound:
                 with contextlib.suppress(CampaignError):
                     self.database.remember({"used": used})
-        return self.summary(incomplete)
+        return replace(self.summary(incomplete), unfinished=_slow(executor.unfinished))
 
     def summary(self, incomplete: str = "") -> Summary:
         """What the database has, in numbers."""
@@ -395,6 +404,7 @@ class Campaign:
         while True:
             if self._ready is None and executor.is_ready:
                 self._ready = time.monotonic()
+            self._has_judged = self._cases > self._cases_before or executor.cases_under_way > 0
             if self._is_late():
                 self._drop_what_is_too_late(executor)
             self._queue_examinations()
@@ -451,9 +461,11 @@ class Campaign:
             executor.submit(task)
 
     def _is_late(self) -> bool:
-        """Whether the time is up; it begins when the first worker is ready."""
+        """Whether the time is up; one case is judged in any case, if there was time at all."""
         seconds = self.request.seconds
-        return seconds is not None and self._seconds_used() >= seconds
+        if seconds is None or self._seconds_used() < seconds:
+            return False
+        return self._has_judged or self.request.used >= seconds
 
     @property
     def _last_examinations_seconds(self) -> float:
@@ -465,9 +477,12 @@ class Campaign:
 
     def _seconds_used(self) -> float:
         """How many of the seconds are gone, in this run and in those before that it resumes."""
-        return self.request.used + self._seconds_elapsed()
+        if self._is_awaited:
+            return self.request.used + self._seconds_elapsed()
+        return self.request.used + time.monotonic() - self._began
 
     def _seconds_elapsed(self) -> float:
+        """How long there was somebody to work."""
         return time.monotonic() - self._ready if self._ready is not None else 0.0
 
     def _drop_what_is_too_late(self, executor: Executor) -> None:
@@ -476,6 +491,9 @@ class Campaign:
                 executor.submit(task)
             else:
                 self._chunks -= 1
+        seconds = self.request.seconds
+        if seconds is not None and self._seconds_used() >= seconds + LAST_CASE_SECONDS:
+            self._chunks -= len(executor.cut())
 
     def _next_chunk(self) -> Task | None:
         """The next range with its guide; None for now where the guide is not known yet."""
@@ -582,6 +600,10 @@ class Campaign:
             if left is None or by_kernels < left:
                 fraction, left = self._cases / self.request.kernels, by_kernels
         return min(fraction, 1.0), left
+
+
+def _slow(unfinished: Mapping[int, float]) -> dict[int, float]:
+    return {number: took for number, took in unfinished.items() if took >= SUSPICIOUS_SECONDS}
 
 
 def _size(found: Examination) -> tuple[bool, int, int, int]:

@@ -111,6 +111,7 @@ class ClusterExecutor(Executor):
     """
 
     def __init__(self, setup: Setup, address: str) -> None:
+        super().__init__()
         try:
             from distributed import Client
         except ImportError as error:
@@ -133,6 +134,8 @@ class ClusterExecutor(Executor):
         self._pending: dict[Future, _Pending] = {}
         self._suspects: deque[_Pending] = deque()
         self._deserted_since: float | None = None
+
+    is_awaited = True
 
     @property
     def capacity(self) -> int:

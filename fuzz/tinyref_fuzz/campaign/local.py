@@ -71,6 +71,7 @@ class LocalExecutor(Executor):
     """
 
     def __init__(self, setup: Setup, jobs: int) -> None:
+        super().__init__()
         self.setup = setup
         self.jobs = jobs
         self.memory = share_of_memory(setup, jobs)
@@ -116,6 +117,22 @@ class LocalExecutor(Executor):
         self._done += [work.done() for work in waiting if work.is_over]
         self._waiting = deque(work for work in waiting if not work.is_over)
         return recalled
+
+    def cut(self) -> list[Task]:
+        dropped = []
+        for worker in self._supervisor.busy:
+            work = worker.task
+            if work is None or work.task.is_examination:
+                continue
+            if worker.item is not None:
+                self.unfinished[worker.item] = worker.silence()
+            worker.task = None
+            worker.kill(Cause.DISMISSED)
+            if work.results:
+                self._done.append(work.done())
+            else:
+                dropped.append(work.task)
+        return dropped
 
     @property
     def cases_under_way(self) -> int:

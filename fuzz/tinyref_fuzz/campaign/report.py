@@ -52,6 +52,12 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield "not examined, as they look like others, or for lack of time:"
         for name, count in summary.unexamined.most_common(MAX_BUCKETS):
             yield clip(f"{count:7,}  {name}", WIDTH)
+    for case, seconds in summary.unfinished.items():
+        yield ""
+        yield (
+            f"{summary.subject.removesuffix('s')} {case} was not waited for: it had taken "
+            f"{seconds:.0f} s when the time was up, and may hang"
+        )
     if summary.incomplete:
         yield ""
         yield f"INCOMPLETE: {summary.incomplete}"

@@ -144,10 +144,16 @@ class CampaignError(Exception):
 class Executor(ABC):
     """Where tasks are carried out. Raises `CampaignError` where none can be any more.
 
-    identity: what the device is, known at the latest with the first task that is done.
+    identity: what the device is, known at the latest with the first task that is done. is_awaited:
+    whether others start its workers, so that the clock of a campaign stands until they are there.
     """
 
     identity: Mapping[str, str] | None = None
+    is_awaited = False
+
+    def __init__(self) -> None:
+        # The cases that `cut` ended, with the seconds that each had taken.
+        self.unfinished: dict[int, float] = {}
 
     @property
     @abstractmethod
@@ -162,7 +168,7 @@ class Executor(ABC):
     @property
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether anybody is there to work: until then the clock of a campaign stands."""
+        """Whether anybody is there to work."""
 
     def open(self) -> None:
         """Opens the device before there is a task, where it is of this machine."""
@@ -179,6 +185,13 @@ class Executor(ABC):
 
         Of those that are begun the case under way is the last: they come back shorter.
         """
+
+    def cut(self) -> list[Task]:
+        """Ends the cases under way at once, as far as that can be done, and no examination.
+
+        What their tasks have come to is done; tasks of which no case is judged come back.
+        """
+        return []
 
     @abstractmethod
     def submit(self, task: Task) -> None:

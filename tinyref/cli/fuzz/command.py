@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
+from tinyref.cli import BEGAN
 from tinyref.cli.fuzz.case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz.score import score
 from tinyref.cli.options import (
@@ -71,7 +72,7 @@ def fuzz(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Judge for so long: 60 if --kernels is not given either."),
+        typer.Option(min=0.1, help="End after so long: 60 if --kernels is not given either."),
     ] = None,
     kernels: Annotated[int | None, typer.Option(min=1, help="Judge so many kernels.")] = None,
     programs: Annotated[
@@ -176,6 +177,7 @@ def fuzz(
         harvested=collection_text(harvested) if harvested is not None else None,
         subject=PROGRAMS if programs is not None else KERNELS,
         compiled_every=compiled_every,
+        began=BEGAN,
     )
     say_bounded(jobs, request.workers)
     raise typer.Exit(_fuzz(request))
