@@ -20,10 +20,11 @@ from tinyref.workers import supervisor
 from tinyref_fuzz.__main__ import main as lane
 from tinyref_fuzz.campaign import database as databases
 from tinyref_fuzz.campaign.campaign import Campaign, Request, Summary, run
-from tinyref_fuzz.campaign.cases import Guide, case_at, code_version, judge_cases
+from tinyref_fuzz.campaign.cases import case_at, judge_cases
 from tinyref_fuzz.campaign.database import NAME, Database
 from tinyref_fuzz.campaign.progress import Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
+from tinyref_fuzz.campaign.results import Guide, code_version
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer
 from tinyref_fuzz.judge.judge import judge_of

@@ -19,9 +19,10 @@ from tinyref.errors import UserError
 from tinyref_fuzz.campaign import cluster as clusters
 from tinyref_fuzz.campaign import local
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
-from tinyref_fuzz.campaign.cases import CaseResult, judge_cases
+from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.campaign.report import exit_code
+from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CampaignError, Done, Setup, Task
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 

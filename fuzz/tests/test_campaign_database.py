@@ -15,8 +15,8 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign import database as databases
-from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.database import NAME, Database, Lock
+from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -19,17 +21,16 @@ from tinyref.uops.ops import Ops
 from tinyref.views import shape_tracker
 from tinyref.views.build import tracker_of
 from tinyref_fuzz.campaign.cases import (
-    CaseResult,
-    code_version,
     judge_cases,
     pairs_of,
     result_of,
     tape_seed,
 )
 from tinyref_fuzz.campaign.database import StoredFinding
-from tinyref_fuzz.campaign.examination import signature
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
+from tinyref_fuzz.campaign.results import CaseResult, code_version
 from tinyref_fuzz.campaign.task import Done, Examination, Task
+from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_fuzz.generate import mutate, rule_instances
 from tinyref_fuzz.judge.caches import forget, forget_case
 from tinyref_fuzz.judge.judge import judge_of
@@ -225,3 +226,18 @@ def test_the_version_changes_with_all_that_cases_depend_on(
     assert code_version.__wrapped__() == before
     path.write_text("2")
     assert code_version.__wrapped__() != before
+
+
+def test_who_gives_out_the_cases_does_not_wait_for_what_judges_them():
+    """Half of what a command takes until its first worker starts."""
+    script = (
+        "import sys, tinyref_fuzz.campaign.campaign, tinyref_fuzz.campaign.local\n"
+        "rooms = {name.rpartition('.')[0] for name in sys.modules}\n"
+        "assert 'tinyref_fuzz.campaign' in rooms\n"
+        "rooms &= {'tinyref_fuzz.judge.oracles', 'tinyref_fuzz.reduce', 'tinyref_fuzz.blame',\n"
+        "          'tinyref.codegen', 'tinyref.interpret', 'tinyref_fuzz.generate.equivalent'}\n"
+        "assert not rooms, rooms\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

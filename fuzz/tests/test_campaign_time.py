@@ -14,9 +14,9 @@ import pytest
 
 from tinyref_fuzz.campaign import campaign as campaigns
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
-from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.progress import Lines, Progress, Reporter
 from tinyref_fuzz.campaign.report import text
+from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CHUNK, Done, Executor, Task
 
 HERE = Path(__file__).parent

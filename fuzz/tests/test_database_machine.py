@@ -20,8 +20,8 @@ from hypothesis.stateful import (
 from state_machines import run_machine
 
 from tinyref_fuzz.campaign import database as database_module
-from tinyref_fuzz.campaign.cases import CaseResult
 from tinyref_fuzz.campaign.database import Database
+from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
 

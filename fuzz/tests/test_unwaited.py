@@ -8,7 +8,8 @@ from itertools import islice
 import pytest
 from judged import ELEMENTWISE, case_of, found
 
-from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, judge_cases, no_guide
+from tinyref_fuzz.campaign.cases import judge_cases, no_guide
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel_case import Pair, Symptom
 

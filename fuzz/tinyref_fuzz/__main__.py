@@ -19,9 +19,10 @@ from typing import Any
 from tinyref import reproduce
 from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, judge_cases, no_guide
+from tinyref_fuzz.campaign.cases import judge_cases, no_guide
 from tinyref_fuzz.campaign.database import Database, contradictions
 from tinyref_fuzz.campaign.plan import epoch_of
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY, Guide
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_spec.kernel_case import Case, Verdict

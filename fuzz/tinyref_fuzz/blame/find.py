@@ -65,7 +65,7 @@ _LANES = (OptOp.TC, OptOp.UNROLL, OptOp.UPCAST)
 _MAX_OF_EXPAND = (*_LANES, *(op for op in _MAX_OF_LOWER if op not in _LANES))
 _OF_LOCAL_MEMORY = (OptOp.GROUP, OptOp.GROUPTOP, OptOp.TC, OptOp.PACK)
 # Without a wrong value in the compile: who else it may be. Of a plain program every graph was right
-# then, and the order of its nodes is left: so this is not `examine.STAGE_OF`.
+# then, and the order of its nodes is left: so this is not `pair.STAGE_OF`.
 _OF_PAIR = {
     Pair.PLAIN: "linearise",
     Pair.OPTIMISED: "optimise",

@@ -15,7 +15,6 @@ from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref.runtimes.identity import differences, settings_of
 from tinyref.workers.machine import bounded_jobs
-from tinyref_fuzz.campaign.cases import DEFAULT_POLICY, Guide, code_version, known_rules
 from tinyref_fuzz.campaign.database import (
     NAME,
     ChangedError,
@@ -28,6 +27,7 @@ from tinyref_fuzz.campaign.database import (
 from tinyref_fuzz.campaign.guide import guidance, missing_coverage
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
 from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY, Guide, code_version, known_rules
 from tinyref_fuzz.campaign.task import (
     KERNELS,
     PROGRAMS,

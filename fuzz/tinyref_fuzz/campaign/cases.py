@@ -1,4 +1,4 @@
-"""The numbered cases of a campaign, and what is kept of each once it is judged.
+"""The numbered cases of a campaign, made and judged.
 
 Case `number` of `seed` is one tape, so it can be made again from these two, the device, the policy,
 its guide and the version of the code; nothing else of another case goes into it.
@@ -6,25 +6,21 @@ its guide and the version of the code; nothing else of another case goes into it
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, count
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import tinyref
-import tinyref_fuzz
-import tinyref_spec
 from tinyref.algebra.rewrite import counting_rules
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
@@ -32,33 +28,9 @@ from tinyref_fuzz.generate.policies import Policy, opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
-from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
-# Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
-Guide = Mapping[str, Mapping[str, float]]
-DEFAULT_POLICY = "even"
 Made = TypeVar("Made")
-
-# What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
-_SOURCES = (
-    (tinyref, "*.py"),
-    (tinyref_fuzz, "*.py"),
-    (tinyref_fuzz, "*.json"),
-    (tinyref_spec, "*.py"),
-)
-
-
-@functools.cache
-def code_version() -> str:
-    """The version and a hash of the sources: cases of other sources may be other cases."""
-    digest = hashlib.blake2b(digest_size=8)
-    for package, pattern in _SOURCES:
-        folder = Path(str(package.__file__)).parent
-        for path in sorted(folder.rglob(pattern)):
-            digest.update(path.relative_to(folder).as_posix().encode())
-            digest.update(path.read_bytes())
-    return f"{tinyref.__version__}-{digest.hexdigest()}"
 
 
 def tape_seed(seed: int, number: int) -> int:
@@ -140,31 +112,6 @@ def judge_cases(
         yield number, case, verdict, time.perf_counter() - began
 
 
-@dataclass(frozen=True)
-class CaseResult:
-    """What is kept of one case.
-
-    judged: optimised programs that were compared. rules: how often each rule fired. pairs: how
-    often two kinds of optimisation, in this order, were in one list. verdict: None where all agree.
-    """
-
-    number: int
-    seconds: float
-    judged: int = 0
-    rules: Mapping[str, int] = field(default_factory=dict)
-    pairs: Mapping[str, int] = field(default_factory=dict)
-    verdict: Verdict | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        verdict = verdict_to_json(self.verdict) if self.verdict is not None else None
-        return {**vars(self), "verdict": verdict}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> CaseResult:
-        verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
-        return CaseResult(**{**data, "verdict": verdict})
-
-
 def result_of(
     judge: Judge,
     seed: int,
@@ -217,10 +164,3 @@ def pairs_of(lists: Sequence[Opts]) -> Counter[str]:
         ops = [opt.op.name for opt in opts]
         found.update({f"{first} {second}" for first, second in combinations(ops, 2)})
     return found
-
-
-def known_rules() -> int:
-    """How many rules there are to fire."""
-    from tinyref.algebra.simplify import ALL_RULES
-
-    return len(ALL_RULES.rules)

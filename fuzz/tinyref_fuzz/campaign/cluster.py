@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from tinyref.errors import UserError
 from tinyref.runtimes.identity import differences
-from tinyref_fuzz.campaign.cases import CaseResult
-from tinyref_fuzz.campaign.examination import without_case
 from tinyref_fuzz.campaign.local import LocalExecutor, share_of_memory
+from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CampaignError, Done, Executor, Setup, Task
+from tinyref_fuzz.campaign.unexamined import without_case
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 if TYPE_CHECKING:

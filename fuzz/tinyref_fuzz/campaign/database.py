@@ -22,9 +22,9 @@ from tinyref.errors import UserError, printable
 from tinyref.folders import set_aside
 from tinyref.foreign import json_value
 from tinyref.runtimes.identity import differences
-from tinyref_fuzz.campaign.cases import code_version
-from tinyref_fuzz.campaign.examination import signature
+from tinyref_fuzz.campaign.results import code_version
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
+from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_spec.kernel_case import Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 from tinyref_spec.kernel_case.members import read_object

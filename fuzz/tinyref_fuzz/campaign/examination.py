@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from tinyref import reproduce
@@ -11,7 +10,8 @@ from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.history import dependence
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
-from tinyref_fuzz.findings.examine import Finding, blame_of_pair, examine
+from tinyref_fuzz.campaign.unexamined import without_case
+from tinyref_fuzz.findings.examine import Finding, examine
 from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_crash
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.judge.judge import Judge
@@ -19,22 +19,6 @@ from tinyref_fuzz.reduce import node_count, opt_count
 from tinyref_spec.kernel_case import Case, CaseRecord, Symptom, Verdict
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
-
-MAX_WORDS = 12
-
-
-def signature(verdict: Verdict) -> str:
-    """What can be said of a finding before it is examined: pair, symptom, and the error's words.
-
-    Numbers, names of kernels and quoted names are left out of the words, and values have none.
-    """
-    pair = verdict.pair.name if verdict.pair else ""
-    symptom = verdict.symptom.name if verdict.symptom else ""
-    if verdict.symptom in (Symptom.VALUE, Symptom.UNSTABLE, Symptom.RED_ZONE):
-        return f"{pair} {symptom}"
-    line = verdict.detail.strip().partition("\n")[0]
-    words = re.sub(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\b[er](_\w+)*\b|\d+", "*", line).split()
-    return " ".join([pair, symptom, *words[:MAX_WORDS]])
 
 
 def examine_task(
@@ -97,14 +81,6 @@ def _as_it_is(setup: Setup, task: Task, case: Case, problem: str) -> Examination
         opts=opt_count(case),
         lines=_lines(case, verdict),
     )
-
-
-def without_case(task: Task, problem: str) -> Examination:
-    """What is known of a finding without making its case."""
-    verdict = task.verdict
-    assert verdict is not None, "an examination has a verdict"
-    blame = blame_of_pair(verdict)
-    return Examination(task.first, signature(verdict), blame, verdict.detail, problem=problem)
 
 
 def note_of(setup: Setup, case: str) -> str:

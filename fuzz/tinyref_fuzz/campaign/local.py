@@ -13,9 +13,9 @@ from tinyref.workers.machine import usable_memory
 from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Message, Pool
 from tinyref.workers.service import FatalError, OpeningError
 from tinyref.workers.supervisor import Supervisor, Tries
-from tinyref_fuzz.campaign.cases import CaseResult
-from tinyref_fuzz.campaign.examination import without_case
+from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Executor, Setup, Task
+from tinyref_fuzz.campaign.unexamined import without_case
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 
 # Device libraries leak: a worker is replaced after so many cases, or with this share of its limit.

@@ -11,10 +11,12 @@ from collections import Counter
 from dataclasses import replace
 
 from tinyref.errors import explain_error
-from tinyref_fuzz.campaign.cases import CaseResult, counted_result, tape_seed
-from tinyref_fuzz.campaign.examination import note_of, signature
+from tinyref_fuzz.campaign.cases import counted_result, tape_seed
+from tinyref_fuzz.campaign.examination import note_of
 from tinyref_fuzz.campaign.history import dependence
+from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
+from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.findings.isolated import HOPELESS
 from tinyref_fuzz.generate.tape import Tape

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref.foreign import dataclass_from
-from tinyref_fuzz.campaign.cases import CaseResult, Guide, code_version
+from tinyref_fuzz.campaign.results import CaseResult, Guide, code_version
 from tinyref_spec.kernel_case import Blame, Verdict
 from tinyref_spec.kernel_case.document import (
     blame_from_json,

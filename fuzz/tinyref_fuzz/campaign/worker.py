@@ -14,8 +14,9 @@ from tinyref.runtimes.health import Health
 from tinyref.runtimes.identity import identity
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
-from tinyref_fuzz.campaign.cases import CaseResult, code_version, kernels_for, result_of
+from tinyref_fuzz.campaign.cases import kernels_for, result_of
 from tinyref_fuzz.campaign.examination import examine_task
+from tinyref_fuzz.campaign.results import CaseResult, code_version
 from tinyref_fuzz.campaign.task import PROGRAMS, Examination, Setup, Task
 from tinyref_fuzz.judge.caches import forget_case
 from tinyref_fuzz.judge.judge import judge_of

@@ -8,20 +8,12 @@ from dataclasses import dataclass
 
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.findings.bucket import Bucket, bucket_of
+from tinyref_fuzz.findings.pair import blame_of_pair
 from tinyref_fuzz.reduce import node_count, opt_count, reduce_case
 from tinyref_fuzz.reduce.search import JudgeFunction
-from tinyref_spec.kernel_case import Blame, Case, Pair, Verdict
+from tinyref_spec.kernel_case import Blame, Case, Verdict
 
 BlameFunction = Callable[[Case, Verdict, str], Blame]
-
-# The stage that a pair of values is about as a whole, where nothing more can be said. Blame, which
-# has looked at every stage, says something else of a plain program.
-STAGE_OF = {
-    Pair.PLAIN: "lower",
-    Pair.OPTIMISED: "optimise",
-    Pair.DEVICE: "device",
-    Pair.EQUIVALENT: "evaluate",
-}
 
 
 @dataclass(frozen=True)
@@ -84,8 +76,3 @@ def blame_or_pair(
         # It runs a compiler that is broken: a finding without a cause is still one.
         why = f"blame failed: {type(error).__name__}: {error}".split("\n")[0]
         return Blame(blame_of_pair(verdict).stage, "", why)
-
-
-def blame_of_pair(verdict: Verdict) -> Blame:
-    """The stage that the pair of values is about, without a look at the case."""
-    return Blame(STAGE_OF[verdict.pair] if verdict.pair is not None else "")

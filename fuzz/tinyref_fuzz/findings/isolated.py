@@ -14,7 +14,8 @@ from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.optimise.opt import opts_text, parse_opts
 from tinyref.workers.processes import Death, Message
-from tinyref_fuzz.findings.examine import Finding, blame_of_pair, blame_or_pair, examine
+from tinyref_fuzz.findings.examine import Finding, blame_or_pair, examine
+from tinyref_fuzz.findings.pair import blame_of_pair
 from tinyref_fuzz.findings.reproducer import reproducer
 from tinyref_fuzz.findings.service import JudgeService, judge_in_fork, serve_judge
 from tinyref_fuzz.findings.show import outline, side_by_side

@@ -440,7 +440,7 @@ def _binding(data: Mapping[str, Any]) -> dict[str, str]:
 
 def code_version() -> str:
     """What the result is of; another version may give another one."""
-    from tinyref_fuzz.campaign.cases import code_version as version
+    from tinyref_fuzz.campaign.results import code_version as version
 
     return version()
 

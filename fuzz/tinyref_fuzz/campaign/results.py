@@ -1,0 +1,75 @@
+"""What is kept of each case of a campaign once it is judged, and of which sources it is.
+
+It imports nothing that judges: whoever only gives out cases and keeps what comes back starts soon.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tinyref
+import tinyref_fuzz
+import tinyref_spec
+from tinyref_spec.kernel_case import Verdict
+from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
+
+# Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
+Guide = Mapping[str, Mapping[str, float]]
+DEFAULT_POLICY = "even"
+
+# What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
+_SOURCES = (
+    (tinyref, "*.py"),
+    (tinyref_fuzz, "*.py"),
+    (tinyref_fuzz, "*.json"),
+    (tinyref_spec, "*.py"),
+)
+
+
+@functools.cache
+def code_version() -> str:
+    """The version and a hash of the sources: cases of other sources may be other cases."""
+    digest = hashlib.blake2b(digest_size=8)
+    for package, pattern in _SOURCES:
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob(pattern)):
+            digest.update(path.relative_to(folder).as_posix().encode())
+            digest.update(path.read_bytes())
+    return f"{tinyref.__version__}-{digest.hexdigest()}"
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What is kept of one case.
+
+    judged: optimised programs that were compared. rules: how often each rule fired. pairs: how
+    often two kinds of optimisation, in this order, were in one list. verdict: None where all agree.
+    """
+
+    number: int
+    seconds: float
+    judged: int = 0
+    rules: Mapping[str, int] = field(default_factory=dict)
+    pairs: Mapping[str, int] = field(default_factory=dict)
+    verdict: Verdict | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        verdict = verdict_to_json(self.verdict) if self.verdict is not None else None
+        return {**vars(self), "verdict": verdict}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> CaseResult:
+        verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
+        return CaseResult(**{**data, "verdict": verdict})
+
+
+def known_rules() -> int:
+    """How many rules there are to fire."""
+    from tinyref.algebra.simplify import ALL_RULES
+
+    return len(ALL_RULES.rules)

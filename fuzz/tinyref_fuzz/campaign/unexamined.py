@@ -1,0 +1,33 @@
+"""What can be said of a finding without its case."""
+
+from __future__ import annotations
+
+import re
+
+from tinyref_fuzz.campaign.task import Examination, Task
+from tinyref_fuzz.findings.pair import blame_of_pair
+from tinyref_spec.kernel_case import Symptom, Verdict
+
+MAX_WORDS = 12
+
+
+def signature(verdict: Verdict) -> str:
+    """What can be said of a finding before it is examined: pair, symptom, and the error's words.
+
+    Numbers, names of kernels and quoted names are left out of the words, and values have none.
+    """
+    pair = verdict.pair.name if verdict.pair else ""
+    symptom = verdict.symptom.name if verdict.symptom else ""
+    if verdict.symptom in (Symptom.VALUE, Symptom.UNSTABLE, Symptom.RED_ZONE):
+        return f"{pair} {symptom}"
+    line = verdict.detail.strip().partition("\n")[0]
+    words = re.sub(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\b[er](_\w+)*\b|\d+", "*", line).split()
+    return " ".join([pair, symptom, *words[:MAX_WORDS]])
+
+
+def without_case(task: Task, problem: str) -> Examination:
+    """What is known of a finding without making its case."""
+    verdict = task.verdict
+    assert verdict is not None, "an examination has a verdict"
+    blame = blame_of_pair(verdict)
+    return Examination(task.first, signature(verdict), blame, verdict.detail, problem=problem)
