@@ -15,7 +15,6 @@ from tinyref.runtimes.identity import identity
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_fuzz.campaign.cases import kernels_for, result_of
-from tinyref_fuzz.campaign.examination import examine_task
 from tinyref_fuzz.campaign.results import CaseResult, code_version
 from tinyref_fuzz.campaign.task import PROGRAMS, Examination, Setup, Task
 from tinyref_fuzz.judge.caches import forget_case
@@ -57,6 +56,9 @@ class Kernels:
 
     def examine(self, task: Task, attempt: int) -> Examination:
         """Reduces and blames the case of the task."""
+        # Most workers find nothing, and all would wait for the import.
+        from tinyref_fuzz.campaign.examination import examine_task
+
         return examine_task(self.setup, self.judge, self.kernels, task, attempt)
 
 
