@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 
+from tinyref.algebra.rules import boolean
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
 from tinyref.uops import build
@@ -25,8 +27,9 @@ small = build.variable("s", 0, 16, dtypes.int8)
 below = build.variable("below", -8, -1, dtypes.int32)
 few = build.variable("few", 4, 7, dtypes.int32)
 any_word = build.variable("w", 0, 2**32 - 1, dtypes.uint32)
+huge = build.variable("h", 0, 2**64 - 1, dtypes.uint64)
 ROWS = {row.id.removeprefix("kernel.simplified."): row for row in rows()}
-GATES = "behind_gates"
+GATES, EXPRESSIONS = "behind_gates", "expressions"
 RANGES = {rule: row for rule, row in ROWS.items() if rule.startswith("kernel.known_range.")}
 # Rules that are each the only way from left to right; of some both sides are as large.
 SEEN = [
@@ -71,6 +74,59 @@ def test_a_script_shows_the_loss_by_itself() -> None:
     assert left.removeprefix("left becomes\n") == right
 
 
+def forgetting_lower_limits(
+    part: UOp, bound_of: Callable[[UOp], tuple[UOp, int, bool] | None] = boolean._bound_of
+) -> tuple[UOp, int, bool] | None:
+    """Of x >= c what is known of x < c."""
+    found = bound_of(part)
+    return None if found is None else (found[0], found[1], False)
+
+
+@pytest.mark.parametrize("row", ["bool-join", EXPRESSIONS])
+def test_a_simplification_that_changes_a_value_is_seen(
+    row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boolean, "_bound_of", forgetting_lower_limits)
+    found = measured(row)
+    assert not found.passed
+    assert "once it is simplified" in found.message
+    assert found.details is not None
+    assert "simplify(node)" in found.details.script
+
+
+# An expression, what it is believed to be, and what is said of that; "" where it is right.
+BELIEVED = [
+    (add(x, few), add(few, x), ""),
+    (add(x, few), add(x, 4), "an expression of int32 gives 4 instead of 5 for x = 0, few = 5"),
+    # The ends of a range of which not all values are tried.
+    (mod(any_word, 256), any_word, "instead of"),
+    (less(any_word, 2**32 - 1), build.const(dtypes.bool, True), "for w = 4294967295"),
+    # Where an index has no such value, nothing is owed.
+    (build.cast(huge, dtypes.index), build.const(dtypes.index, 0), ""),
+]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("node", "simple", "said"), BELIEVED)
+def test_the_values_of_an_expression_are_compared(
+    node: UOp, simple: UOp, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "simplify", lambda each: simple)
+    found = kept.changed_value(node, "an expression")
+    assert (found is None) is (said == "")
+    assert found is None or said in found.describe()
+
+
+def test_a_range_that_leaves_out_values_of_an_expression_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert kept.changed_value(mul(add(x, few), 2), "an expression") is None
+    monkeypatch.setattr(kept, "bounds", lambda node: (9, 94))
+    found = kept.changed_value(mul(add(x, few), 2), "an expression")
+    assert found is not None
+    assert "leaves out values: wanted (8, 94)" in found.describe()
+
+
 # What an instance is, and whether its rule owes anything.
 COUNTED = [
     (Equation(idiv(idiv(x, 3), 5), idiv(x, 15)), True),
@@ -104,7 +160,7 @@ def test_the_larger_side_is_named() -> None:
 
 @pytest.mark.long
 def test_every_rule_with_a_law_has_a_row_that_passes() -> None:
-    assert set(ROWS) == {*(set(LAWS) - set(NEVER)), *RANGES, GATES}
+    assert set(ROWS) == {*(set(LAWS) - set(NEVER)), *RANGES, GATES, EXPRESSIONS}
     for rule in ROWS:
         found = measured(rule)
         assert found.passed, found.message
@@ -131,6 +187,9 @@ KNOWN = [
     # 16 does not fit where products wrap.
     (mul(small, small), (-128, 127), ""),
     (mul(x, few), (0, 280), ""),
+    (build.cast(few, dtypes.bool), (1, 1), ""),
+    (build.cast(few, dtypes.bool), (0, 1), "is wider"),
+    (build.cast(x, dtypes.bool), (1, 1), "leaves out"),
     (mul(x, few), (0, 281), "is wider"),
 ]
 

@@ -182,7 +182,7 @@ def ast_rows(*levels: str) -> list[Row]:
     )
     # What the compiler makes, without values: test_simplifications.py, test_costs.py, and
     # tests/optimise/test_fold_ranges.py have their faults.
-    made = ("kernel.simplified", "kernel.known_range", "kernel.cost", "kernel.gather.loops")
+    made = ("kernel.simplified", "kernel.known_", "kernel.cost", "kernel.gather.loops")
     own += (*made, "kernel.planned.gather.loops")
     return [
         row

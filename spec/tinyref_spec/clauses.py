@@ -194,11 +194,16 @@ _KERNEL: dict[str, tuple[str, str]] = {
         OPTIMISER,
     ),
     "kernel.simplified": (
-        "An expression that has the form of one side of a proved law costs no more than the other.",
+        "An expression that has the form of one side of a proved law costs no more than the other, "
+        "and keeps its values.",
         OPTIMISER,
     ),
     "kernel.known_range": (
         "The range that is known of a value holds it, and no more than its op can give.",
+        OPTIMISER,
+    ),
+    "kernel.known_view": (
+        "What is known of views through views is so, and two are one where one shows the same.",
         OPTIMISER,
     ),
     "kernel.cost": (

@@ -1,4 +1,4 @@
-"""What an expanded kernel does for nothing, by its own nodes alone.
+"""What an expanded kernel does for nothing, by its own nodes alone, and the views that it had.
 
 No value tells that accesses are no longer joined, or that lanes are taken and put together again.
 Each law holds for every kernel of a healthy compiler, whatever was optimised. What comes after
@@ -7,6 +7,7 @@ Each law holds for every kernel of a healthy compiler, whatever was optimised. W
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from tinyref.dtype import ImageDType
 from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ConstArg, GepArg, SlotArg
+from tinyref.uops.payload import ConstArg, GepArg, SlotArg, ViewArg
+from tinyref_spec.proofs.known_views import views_apart
 
 # The widest access that neighbours are joined into, whatever lanes they are of.
 _BYTES = 16
@@ -37,9 +39,18 @@ def waste_of(expanded: UOp, capabilities: Capabilities, ast: UOp | None = None) 
     """The first waste of a kernel for a device with these capabilities; None without any.
 
     ast: what was expanded. Of a buffer that it reads, or writes, in several places, neighbours may
-    be apart: the lanes of one access are joined.
+    be apart: the lanes of one access are joined. Its views are joined where one shows two.
     """
-    return next(_every(expanded, capabilities, _several(ast)), None)
+    every = itertools.chain(_apart(ast), _every(expanded, capabilities, _several(ast)))
+    return next(every, None)
+
+
+def _apart(ast: UOp | None) -> Iterator[Waste]:
+    """Views through views that one view shows, each chain of views looked at once."""
+    nodes = [] if ast is None else ast.toposort()
+    for views in dict.fromkeys(node.arg.tracker for node in nodes if isinstance(node.arg, ViewArg)):
+        if len(views.views) > 1 and (found := views_apart(views)) is not None:
+            yield Waste("lower", found.describe())
 
 
 def _several(ast: UOp | None) -> set[tuple[Ops, int]]:

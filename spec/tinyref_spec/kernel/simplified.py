@@ -2,19 +2,21 @@
 
 No value shows that a rule no longer fires, or that a range is known less well; what kernels cost
 does. So these rows are of the compiler, and no kernel runs: instances of each law are simplified,
-and ranges compared with all values, the same ones on every device.
+and ranges compared with all values, the same ones on every device. What is simplified keeps its
+values, in forms that few kernels have.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 
 from tinyref.uops.ops import Ops
 from tinyref_spec.case import Failure, Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.proofs import kept, known_ranges
+from tinyref_spec.proofs import expressions, kept, known_ranges, known_views
 from tinyref_spec.proofs.law import LAWS
 from tinyref_spec.proofs.laws import laws_of
 
@@ -22,6 +24,10 @@ from tinyref_spec.proofs.laws import laws_of
 INSTANCES = 30
 # Rules that a gate makes fire whenever their conditions are among what it says.
 GATED = ("bit-mask", "div-reduce", "fold-range", "mask-index", "shift-right-index")
+# Expressions that are drawn without any law.
+EXPRESSIONS = 1000
+# Chains of movements.
+VIEWS = 120
 # Of each op and type.
 RANGES = 60
 # Rules whose laws have no instance that counts, and why.
@@ -35,11 +41,17 @@ def _measure(rule: str, count: int, case_id: str, device: DeviceUnderTest) -> Me
     """Instances of the laws of a rule, of the types for which they are proved."""
     pairs = [(law, dtype) for law in laws_of(rule) for dtype in law.over]
     each = max(1, count // len(pairs))
-    return _first_wrong(
+    changed = (
+        kept.changed_value(left, f"the left side of the law {law.label}")
+        for law, dtype in pairs
+        for left in kept.drawn_left(law, dtype, case_id, each)
+    )
+    lost = (
         kept.lost_simplification(law, equation)
         for law, dtype in pairs
         for equation in kept.drawn(law, dtype, case_id, each)
     )
+    return _first_wrong(itertools.chain(changed, lost))
 
 
 def _measure_gated(rule: str, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -52,7 +64,12 @@ def _measure_gated(rule: str, case_id: str, device: DeviceUnderTest) -> Measurem
     )
 
 
-def _first_wrong(instances: Iterable[kept.Lost | known_ranges.WrongRange | None]) -> Measurement:
+_Wrong = (
+    kept.Lost | kept.Changed | known_ranges.WrongRange | known_views.WrongView | known_views.Apart
+)
+
+
+def _first_wrong(instances: Iterable[_Wrong | None]) -> Measurement:
     """What is wrong with the first instance that is; how many were looked at."""
     compared = 0
     for compared, wrong in enumerate(instances, 1):
@@ -60,6 +77,30 @@ def _first_wrong(instances: Iterable[kept.Lost | known_ranges.WrongRange | None]
             details = Failure(script=wrong.script())
             return Measurement(False, wrong.describe(), compared, details=details)
     return Measurement(True, compared=compared)
+
+
+def _measure_expressions(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Expressions that were drawn without looking at any law."""
+    drawn = expressions.drawn(case_id, count)
+    return _first_wrong(kept.changed_value(each, "an expression") for each in drawn)
+
+
+def _row_of_expressions() -> Row:
+    measure = functools.partial(functools.partial, _measure_expressions)
+    return make_row(
+        "kernel.simplified.expressions",
+        "Random expressions keep their values, and what is known of their ranges holds these.",
+        ("kernel.simplified", "kernel.known_range"),
+        Rung.OPTIMISED,
+        "",
+        "",
+        "the same values",
+        kernel_needs(),
+        lambda: [
+            Check("drawn", measure(EXPRESSIONS)),
+            Check("more", measure(20 * EXPRESSIONS), full_only=True),
+        ],
+    )
 
 
 def _row_of_gates() -> Row:
@@ -117,8 +158,37 @@ def _row_of_ranges(op: Ops) -> Row:
     )
 
 
+def _measure_views(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Trackers of random movements, most of them seen through other ones."""
+    return _first_wrong(
+        known_views.wrong_view(tracker, elements)
+        for tracker, elements in known_views.drawn(case_id, count)
+    )
+
+
+def _row_of_views() -> Row:
+    measure = functools.partial(functools.partial, _measure_views)
+    return make_row(
+        "kernel.known_view.chains",
+        "Views through views show their elements, by one view where one does, and by their index; "
+        "how far they reach and how they move along their axes is known.",
+        ("kernel.known_view",),
+        Rung.OPTIMISED,
+        "",
+        "",
+        "the same elements, and no more views",
+        kernel_needs(),
+        lambda: [
+            Check("drawn", measure(VIEWS)),
+            Check("more", measure(20 * VIEWS), full_only=True),
+        ],
+    )
+
+
 def rows() -> Iterator[Row]:
-    """A row for each rule of which a law is proved, one of gates, and one for each range."""
+    """A row for each rule of which a law is proved, of expressions, gates, ranges and views."""
     yield from (_row(rule) for rule in sorted(LAWS) if rule not in NEVER)
+    yield _row_of_expressions()
     yield _row_of_gates()
     yield from map(_row_of_ranges, known_ranges.OPS)
+    yield _row_of_views()

@@ -1,5 +1,8 @@
 """Simplifications that must not be lost: the left side of a law becomes no larger than its right.
 
+And none may be wrong: where the conditions of a law do not hold, its left side, which has the form
+that the rule looks for, keeps its values as well.
+
 A rule that no longer fires changes no value, only what a kernel costs. A law says what is owed:
 whoever writes its left side pays for its right side, once both are simplified, and a left side that
 is another expression of the same size is not left as it was. Nothing is recorded: where the
@@ -22,6 +25,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import evaluate_expression
 from tinyref.algebra.simplify import simplify, simplify_with
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -30,6 +34,7 @@ from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, VarArg
 from tinyref_spec.proofs.instances import folded_instance, is_exact
+from tinyref_spec.proofs.known_ranges import WrongRange
 from tinyref_spec.proofs.law import Equation, Law
 
 # What is always written as a sum, whatever the rule of the law does.
@@ -86,6 +91,38 @@ class Lost:
         return "\n".join(lines) + "\n"
 
 
+@dataclass(frozen=True)
+class Changed:
+    """An expression that has another value once it is simplified.
+
+    what: what it is, in words.
+    """
+
+    what: str
+    node: UOp
+    leaves: Mapping[UOp, int]
+    wanted: int
+    got: int
+
+    def describe(self) -> str:
+        """In one sentence."""
+        where = ", ".join(f"{_name(leaf)} = {value}" for leaf, value in self.leaves.items())
+        return (
+            f"{self.what} of {self.node.dtype.name} gives {self.got} instead of {self.wanted} "
+            f"for {where}, once it is simplified"
+        )
+
+    def script(self) -> str:
+        """A program that shows it by itself."""
+        return (
+            "from tinyref.algebra.simplify import simplify\n"
+            "from tinyref.formats.text import from_text, to_text\n\n"
+            f"# {self.describe()}\n"
+            f'node = from_text("""\n{to_text(self.node)}""")\n'
+            "print(to_text(simplify(node)))\n"
+        )
+
+
 def operations(node: UOp) -> int:
     """How many operations there are in an expression: a quotient or remainder is as many as eight.
 
@@ -115,6 +152,49 @@ def lost_under_conditions(law: Law, equation: Equation) -> Lost | None:
     return Lost(law, equation.left, equation.right, equation.given)
 
 
+def changed_value(node: UOp, what: str) -> Changed | WrongRange | None:
+    """Values of the leaves, among some, for which `node` is another number once it is simplified.
+
+    Or a range that is known of it, and leaves out values. None for neither, and for what is no
+    expression of integers over leaves with numbers. `what` says in words what the node is.
+    """
+    simple = simplify(node)
+    nodes = toposort((node, simple))
+    if not node.src or not all(_has_numbers(each) for each in nodes):
+        return None
+    leaves = [each for each in nodes if each.op in _LEAVES]
+    grids = _grid([_some_values(leaf, len(leaves)) for leaf in leaves], leaves)
+    values = np.asarray(evaluate_expression(node, grids))
+    found = int(values.min()), int(values.max())
+    low, high = bounds(node)
+    if low > found[0] or found[1] > high:
+        return WrongRange(node, (low, high), found)
+    if simple is node:
+        return None
+    got, wanted = np.broadcast_arrays(evaluate_expression(simple, grids), values)
+    if np.array_equal(got, wanted):
+        return None
+    place = tuple(np.argwhere(got != wanted)[0])
+    numbers = {leaf: int(np.broadcast_to(grid, got.shape)[place]) for leaf, grid in grids.items()}
+    return Changed(what, node, numbers, int(wanted[place]), int(got[place]))
+
+
+def _has_numbers(node: UOp) -> bool:
+    if not (node.dtype.is_int or node.dtype.is_bool) or node.dtype.lanes > 1:
+        return False
+    if node.dtype is dtypes.index and not _is_index(*bounds(node)):
+        return False  # what an index may not be: how it wraps is not specified
+    return node.op in ALU or node.op in (Ops.CONST, *_LEAVES)
+
+
+def _is_index(low: int, high: int) -> bool:
+    return dtypes.index.minimum <= low and high <= dtypes.index.maximum
+
+
+def _name(leaf: UOp) -> str:
+    return leaf.arg.name if isinstance(leaf.arg, VarArg) else "counter"
+
+
 def counts(equation: Equation) -> bool:
     """Whether it is the law's rule that has to be applied, see above."""
     left = equation.left
@@ -131,6 +211,8 @@ def counts(equation: Equation) -> bool:
 # Leaves with numbers that are known; what is read from memory has none.
 _LEAVES = frozenset({Ops.DEFINE_VAR, Ops.RANGE})
 Grids = Mapping[UOp, npt.NDArray[np.generic]]
+# So many values of all leaves together are tried where those of one instance are compared.
+_SOME_VALUES = 400
 
 
 def _leaves_of(equation: Equation) -> list[UOp]:
@@ -143,11 +225,25 @@ def _all_values(leaves: Sequence[UOp]) -> Grids | None:
     spans = [_span(leaf) for leaf in leaves]
     if math.prod(high - low + 1 for low, high in spans) > _MOST_VALUES:
         return None
-    values = [
-        np.arange(low, high + 1).astype(numpy_dtype(leaf.dtype))
-        for leaf, (low, high) in zip(leaves, spans, strict=True)
-    ]
-    return dict(zip(leaves, np.meshgrid(*values, indexing="ij"), strict=True))
+    return _grid([range(low, high + 1) for low, high in spans], leaves)
+
+
+def _grid(values: Sequence[Sequence[int]], leaves: Sequence[UOp]) -> Grids:
+    arrays = (
+        np.array(each, numpy_dtype(leaf.dtype)) for leaf, each in zip(leaves, values, strict=True)
+    )
+    return dict(zip(leaves, np.meshgrid(*arrays, indexing="ij", sparse=True), strict=True))
+
+
+def _some_values(leaf: UOp, count: int) -> Sequence[int]:
+    """All values of a leaf where `count` such leaves have few, else the ends, zero, and others."""
+    low, high = _span(leaf)
+    most = max(int(_SOME_VALUES ** (1 / count)), 4)
+    if high - low < most:
+        return range(low, high + 1)
+    known = {low, low + 1, -1, 0, 1, high - 1, high}
+    spread = range(low, high + 1, -(-(high - low) // most))
+    return sorted(value for value in {*known, *spread} if low <= value <= high)
 
 
 def _span(leaf: UOp) -> tuple[int, int]:
@@ -203,6 +299,13 @@ def _is_exact(equation: Equation) -> bool:
     if any(node.op in _SUMS and node.dtype.is_unsigned for node in nodes):
         return False
     return is_exact(equation.left) and is_exact(equation.right)
+
+
+def drawn_left(law: Law, dtype: DType, seed: int | str, count: int) -> Iterator[UOp]:
+    """Left sides of `count` random instances of `law`, whether its conditions hold or not."""
+    source = Random(f"{seed} {law.label} {dtype.name}")
+    every = (folded_instance(law, dtype, source) for _ in range(count))
+    return (equation.left for equation in every if equation is not None)
 
 
 def drawn(law: Law, dtype: DType, seed: int | str, count: int) -> Iterator[Equation]:

@@ -95,7 +95,9 @@ def _node(op: Ops, dtype: DType, spans: Sequence[Span]) -> UOp:
     if op is Ops.NEG:
         return UOp(op, dtype, (left,))
     if op is Ops.CAST:
-        return UOp(op, dtypes.int8 if dtype is not dtypes.int8 else dtypes.uint8, (left,))
+        narrow = dtypes.int8 if dtype is not dtypes.int8 else dtypes.uint8
+        # Whether a number is not 0 is known of ranges that hold 0, and of others.
+        return UOp(op, narrow if spans[1][1] % 3 else dtypes.bool, (left,))
     if op is Ops.WHERE:
         return UOp(op, dtype, (build.variable("b", 0, 1, dtypes.bool), left, right))
     is_comparison = op in (Ops.CMPLT, Ops.CMPNE)
@@ -132,7 +134,7 @@ def _ends(leaf: UOp) -> Span:
 
 def _widest(node: UOp, found: Span) -> Span:
     """The widest range that may be known of a node whose values have the ends `found`."""
-    if node.op in EXACT:
+    if node.op in EXACT or node.dtype.is_bool:
         return found
     spans = [_ends(leaf) for leaf in node.src]
     if node.op in EXACT_UNWRAPPED:

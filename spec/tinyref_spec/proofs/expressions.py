@@ -1,0 +1,120 @@
+"""Random expressions of integers and bools, small enough that their values can be compared.
+
+An instance of a law has the form of one rule. In an expression that is drawn without looking at any
+law rules meet others' results, and conditions that nobody thought of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from tinyref.dtype import DType, as_const, dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import AxisKind
+
+TYPES = (
+    *(dtypes.index, dtypes.index, dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.uint32),
+    *(dtypes.int64, dtypes.uint64, dtypes.int16),
+)
+_SPANS = ((0, 1), (0, 3), (0, 3), (0, 7), (0, 11), (1, 4), (4, 7), (-3, 3), (-8, -1), (-1, 5))
+_NUMBERS = (0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16, 24, -1, -1, -2, -3, -4, -8)
+_DIVISORS = (1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16, -1, -2, -3)
+_ARITHMETIC = (
+    *(Ops.ADD, Ops.ADD, Ops.ADD, Ops.SUB, Ops.MUL, Ops.MUL, Ops.IDIV, Ops.IDIV, Ops.MOD, Ops.MOD),
+    *(Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.NEG, Ops.WHERE, Ops.CAST),
+)
+# `index` has neither shifts nor bits where it may be negative.
+_OF_INDEX = tuple(op for op in _ARITHMETIC if op not in (Ops.AND, Ops.OR, Ops.XOR, Ops.CAST))
+# So many operations are made one of the other, each of the last ones most of the time.
+_MOST_OPERATIONS = 7
+
+
+def drawn(seed: str, count: int) -> Iterator[UOp]:
+    """`count` expressions of integers, and of comparisons of them, over up to three leaves."""
+    source = Random(seed)
+    for _ in range(count):
+        yield _Expression(source, source.choice(TYPES)).draw()
+
+
+class _Expression:
+    """Values of one type, and comparisons of them, that are put together."""
+
+    def __init__(self, source: Random, dtype: DType) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.values = [self.leaf(name) for name in "xyz"[: source.randrange(1, 4)]]
+        self.flags: list[UOp] = []
+
+    def draw(self) -> UOp:
+        for _ in range(self.source.randrange(2, _MOST_OPERATIONS + 1)):
+            if self.source.randrange(4):
+                self.values.append(self.value())
+            else:
+                self.flags.append(self.flag())
+        return (self.flags if self.flags and self.source.randrange(3) == 0 else self.values)[-1]
+
+    def leaf(self, name: str) -> UOp:
+        """A variable of few values, a counter, or a variable of all values of a type."""
+        low, high = self.source.choice(_SPANS)
+        if self.dtype is dtypes.index:
+            if low == 0 and self.source.randrange(3) == 0:
+                return build.counter(high + 1, ord(name), AxisKind.LOOP)
+        elif self.source.randrange(6) == 0:
+            low, high = int(self.dtype.minimum), int(self.dtype.maximum)
+        elif self.dtype.is_unsigned and low < 0:
+            low, high = 0, high - low
+        return build.variable(name, low, high, self.dtype)
+
+    def operand(self) -> UOp:
+        """One of the values, mostly of the last ones."""
+        return self.values[-1 - min(self.source.randrange(4), len(self.values) - 1)]
+
+    def number(self, numbers: tuple[int, ...] = _NUMBERS) -> UOp:
+        number = self.source.choice(numbers)
+        return as_number(abs(number) if self.dtype.is_unsigned else number, self.dtype)
+
+    def other(self) -> UOp:
+        return self.number() if self.source.randrange(2) else self.operand()
+
+    def value(self) -> UOp:
+        op = self.source.choice(_OF_INDEX if self.dtype is dtypes.index else _ARITHMETIC)
+        x = self.operand()
+        if op is Ops.NEG:
+            return UOp(op, self.dtype, (x,))
+        if op is Ops.CAST:
+            narrow = self.source.choice((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.bool))
+            return build.cast(build.cast(x, narrow), self.dtype)
+        if op is Ops.WHERE:
+            flag = self.flags[-1] if self.flags else self.flag()
+            return UOp(op, self.dtype, (flag, x, self.other()))
+        if op in (Ops.SHL, Ops.SHR):
+            return UOp(op, self.dtype, (x, as_number(self.source.randrange(4), self.dtype)))
+        if op is Ops.MUL:
+            return UOp(op, self.dtype, (x, self.number()))
+        if op in (Ops.IDIV, Ops.MOD):
+            return UOp(op, self.dtype, (x, self.number(_DIVISORS)))
+        return UOp(op, self.dtype, (x, self.other()))
+
+    def flag(self) -> UOp:
+        """A comparison, or flags that are joined."""
+        choice = self.source.randrange(6) if self.flags else 0
+        if choice == 5:
+            return build.logical_not(self.flags[-1])
+        compared = UOp(
+            self.source.choice((Ops.CMPLT, Ops.CMPLT, Ops.CMPNE)),
+            dtypes.bool,
+            (self.operand(), self.other()),
+        )
+        if self.source.randrange(3) == 0:
+            compared = build.logical_not(compared)
+        if choice < 3:
+            return compared
+        return UOp(self.source.choice((Ops.AND, Ops.OR)), dtypes.bool, (self.flags[-1], compared))
+
+
+def as_number(value: int, dtype: DType) -> UOp:
+    """A constant that wraps into the type."""
+    return build.const(dtype, as_const(value, dtype))

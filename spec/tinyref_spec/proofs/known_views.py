@@ -1,0 +1,287 @@
+"""Views through views: what is known of them, against all of the elements that they show.
+
+Two views where one does cost a division and a remainder for each access, and no value tells. So
+whether one view shows what two neighbours do is found by trial, from the elements that they show,
+without asking the compiler how it joins views. What is wrong shows itself in values too, but few
+kernels have such views.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from tinyref.algebra.evaluate import evaluate_expression
+from tinyref.uops import build
+from tinyref.uops.payload import AxisKind
+from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
+
+Elements = npt.NDArray[np.int64]
+Shape = tuple[int, ...]
+Span = tuple[int, int]
+
+# Views of more positions than that are not tried.
+MOST_POSITIONS = 1 << 14
+# Shapes with more positions are not made larger.
+_MANY = 300
+_MOST_MOVES = 4
+_SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 5, 6)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two neighbouring views of a tracker, and the view that shows the same."""
+
+    tracker: ShapeTracker
+    inner: View
+    outer: View
+    one: View
+
+    def describe(self) -> str:
+        """In one sentence."""
+        return (
+            f"views stay two, {self.inner} and {self.outer}, where one shows the same: {self.one}"
+        )
+
+    def script(self) -> str:
+        """A program that shows it by itself."""
+        views = ", ".join(map(repr, self.tracker.views))
+        return (
+            "from tinyref.views.shape_tracker import ShapeTracker\n"
+            "from tinyref.views.view import View\n\n"
+            f"tracker = ShapeTracker(({views},)).simplify()\n"
+            f"print('views', len(tracker.views), 'of which two are', {self.one!r})\n"
+        )
+
+
+def views_apart(tracker: ShapeTracker) -> Apart | None:
+    """The first two neighbours that stayed two although one view shows them; None for none.
+
+    Symbolic views and those of many positions owe nothing.
+    """
+    for inner, outer in itertools.pairwise(tracker.views):
+        if not all(_is_small(view) for view in (inner, outer)):
+            continue
+        one = one_view(shown(ShapeTracker((inner, outer))))
+        if one is not None and _is_straight(inner, outer):
+            return Apart(tracker, inner, outer, one)
+    return None
+
+
+@dataclass(frozen=True)
+class WrongView:
+    """What is known of a tracker, and is not so."""
+
+    tracker: ShapeTracker
+    what: str
+
+    def describe(self) -> str:
+        """In one sentence."""
+        return f"{self.what} of {self.tracker!r}"
+
+    def script(self) -> str:
+        """A program that shows what is known."""
+        views = ", ".join(map(repr, self.tracker.views))
+        return (
+            "from tinyref.formats.text import to_text\n"
+            "from tinyref.views.shape_tracker import ShapeTracker\n"
+            "from tinyref.views.view import View\n\n"
+            f"tracker = ShapeTracker(({views},))\n"
+            f"# {self.what}\n"
+            "print(*tracker.numpy_indices(), tracker.reach(), tracker.real_strides())\n"
+            "for node in tracker.index_and_valid():\n"
+            "    print(to_text(node))\n"
+        )
+
+
+def wrong_view(tracker: ShapeTracker, elements: Elements) -> WrongView | Apart | None:
+    """What is wrong with a tracker of fixed sizes that is to show `elements`; None for nothing."""
+    if not np.array_equal(shown(tracker), elements):
+        return WrongView(tracker, "the elements are other ones")
+    if elements.size and not np.array_equal(_shown_by_index(tracker, elements.shape), elements):
+        return WrongView(tracker, "the index gives other elements")
+    touched = elements[elements >= 0]
+    reach = tracker.reach()
+    if touched.size and not _is_reach(tracker, reach, (int(touched.min()), int(touched.max()))):
+        return WrongView(tracker, f"it reaches {touched.min()} to {touched.max()}, not {reach}")
+    for axis, stride in enumerate(tracker.real_strides()):
+        steps = _steps(elements, axis)
+        if not (steps <= {stride} or (stride is None and len(tracker.views) > 1)):
+            return WrongView(tracker, f"axis {axis} has the steps {steps}, not {stride}")
+    return views_apart(tracker)
+
+
+def _is_reach(tracker: ShapeTracker, reach: Span | None, wanted: Span) -> bool:
+    """Exact for one view, else no less."""
+    if reach is None or len(tracker.views) == 1:
+        return reach == wanted
+    return reach[0] <= wanted[0] and wanted[1] <= reach[1]
+
+
+def _steps(elements: Elements, axis: int) -> set[int]:
+    """By how much a step along an axis moves, where both elements are there."""
+    along = np.moveaxis(elements, axis, 0)
+    before, after = along[:-1], along[1:]
+    return set((after - before)[(before >= 0) & (after >= 0)].tolist())
+
+
+def _shown_by_index(tracker: ShapeTracker, shape: Shape) -> Elements:
+    """As `shown`, by the expressions that kernels get."""
+    counters = [build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(shape)]
+    places = np.ix_(*map(np.arange, shape))
+    leaves = dict(zip(counters, places, strict=True))
+    index, valid = (evaluate_expression(e, leaves) for e in tracker.index_and_valid(counters))
+    return np.broadcast_to(np.where(valid, index, -1), shape)
+
+
+def _is_small(view: View) -> bool:
+    is_fixed = all(isinstance(number, int) for number in view.numbers())
+    return is_fixed and math.prod(_fixed(view.shape)) <= MOST_POSITIONS
+
+
+def shown(tracker: ShapeTracker) -> Elements:
+    """The element at each position of a tracker of fixed sizes, -1 where there is none."""
+    elements, valid = tracker.numpy_indices()
+    return np.where(valid, elements, -1)
+
+
+def one_view(elements: Elements) -> View | None:
+    """By trial: the view that shows these elements; None where there is none."""
+    shape, rank = elements.shape, elements.ndim
+    where = np.argwhere(elements >= 0)
+    if not rank:
+        return View((), (), int(elements)) if elements >= 0 else None
+    if not where.size:
+        return View(shape, (0,) * rank, 0, ((0, 0),) * rank)
+    low, high = where.min(0), where.max(0) + 1
+    box = elements[tuple(itertools.starmap(slice, zip(low, high, strict=True)))]
+    if (box < 0).any():
+        return None
+    corner = int(box[(0,) * rank])
+    strides = [
+        int(np.moveaxis(box, axis, 0)[(1, *(0,) * (rank - 1))]) - corner if size > 1 else 0
+        for axis, size in enumerate(box.shape)
+    ]
+    mask = tuple((int(begin), int(end)) for begin, end in zip(low, high, strict=True))
+    offset = corner - int(np.dot(low, strides))
+    view = View(shape, tuple(strides), offset, mask)
+    return view if np.array_equal(shown(ShapeTracker((view,))), elements) else None
+
+
+def _is_straight(inner: View, outer: View) -> bool:
+    """Whether `outer` walks through `inner` in steps, also where the mask of `inner` hides it.
+
+    A mask may hide all but one of the elements of a crooked walk: nobody looks behind it. Axes that
+    repeat elements are walked through as well.
+    """
+    flat, valid = outer.numpy_indices({})
+    if not valid.any():
+        return True
+    places = np.unravel_index(np.where(valid, flat, 0), _fixed(inner.shape)) if inner.shape else ()
+    elements = inner.numpy_indices_at(places, {})[0]
+    walks = [elements - elements[valid].min(), *_masked_runs(inner, places)]
+    return all(one_view(np.where(valid, walk, -1)) is not None for walk in walks)
+
+
+def _masked_runs(view: View, places: Sequence[Elements]) -> Iterator[Elements]:
+    """The position along each axis that a mask cuts, together with the whole axes after it."""
+    run: Elements | None = None
+    sizes = _fixed(view.shape)
+    for place, size, (_, _, bounds) in zip(places, sizes, view.axes(), strict=True):
+        if bounds != (0, size):
+            if run is not None:
+                yield run
+            run = place
+        elif run is not None:
+            run = run * size + place
+    if run is not None:
+        yield run
+
+
+def _fixed(shape: Sequence[object]) -> Shape:
+    return tuple(size for size in shape if isinstance(size, int))
+
+
+# --- drawn chains ---------------------------------------------------------------------------------
+
+
+def drawn(seed: str, count: int) -> Iterator[tuple[ShapeTracker, Elements]]:
+    """Trackers of movements, most of them seen through others, and what numpy says they show."""
+    source = Random(seed)
+    for _ in range(count):
+        shape = tuple(source.randrange(1, 6) for _ in range(source.randrange(1, 4)))
+        tracker, elements = _moved(source, shape)
+        if source.randrange(4):
+            second, places = _moved(source, elements.shape)
+            tracker = tracker.followed_by(second)
+            if elements.size:
+                elements = np.where(places < 0, -1, elements.reshape(-1)[np.maximum(places, 0)])
+            else:
+                elements = places
+        yield tracker, elements
+
+
+def _moved(source: Random, shape: Shape) -> tuple[ShapeTracker, Elements]:
+    tracker = ShapeTracker.from_shape(shape)
+    elements: Elements = np.arange(int(np.prod(shape))).reshape(shape)
+    for _ in range(source.randrange(1, _MOST_MOVES + 1)):
+        tracker, elements = source.choice(_MOVES)(source, tracker, elements)
+    return tracker, elements
+
+
+Moved = tuple[ShapeTracker, Elements]
+
+
+def _reshape(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
+    shape: list[int] = []
+    rest = elements.size
+    while rest > 1 and len(shape) < 3:
+        shape.append(source.choice([size for size in range(2, rest + 1) if rest % size == 0]))
+        rest //= shape[-1]
+    shape += [rest] * (rest != 1) + [1] * source.randrange(2)
+    source.shuffle(shape)
+    return tracker.reshape(shape), elements.reshape(shape)
+
+
+def _permute(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
+    order = list(range(elements.ndim))
+    source.shuffle(order)
+    return tracker.permute(order), elements.transpose(order)
+
+
+def _pad(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
+    if elements.size > _MANY or not elements.ndim:
+        return tracker, elements
+    edges = [(source.randrange(3), source.randrange(3)) for _ in elements.shape]
+    return tracker.pad(edges), np.pad(elements, edges, constant_values=-1)
+
+
+def _shrink(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
+    bounds = []
+    for size in elements.shape:
+        begin = source.randrange(min(size, 3) or 1)
+        is_emptied = source.randrange(40) == 0
+        end = size - source.randrange(min(size - begin, 3) or 1)
+        bounds.append((begin, begin if is_emptied else end))
+    return tracker.shrink(bounds), elements[tuple(slice(*pair) for pair in bounds)]
+
+
+def _flip(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
+    axes = [axis for axis in range(elements.ndim) if source.randrange(2)]
+    return tracker.flip(axes), np.flip(elements, tuple(axes))
+
+
+def _expand(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
+    is_small = elements.size <= _MANY
+    shape = [source.randrange(1, 4) if n == 1 and is_small else n for n in elements.shape]
+    return tracker.expand(shape), np.broadcast_to(elements, shape)
+
+
+_MOVES = (_reshape, _permute, _pad, _shrink, _flip, _expand)
