@@ -203,6 +203,43 @@ SHIFTED = Mutant(
     resembles="a shift by all bits gives what a processor gives",
     stages=("decompose",),
     device=CORE,
+TURNED = Mutant(
+    name="masks-met-backwards-one-too-few",
+    kind="views",
+    module="tinyref.views.composition",
+    old="split(high - run.begin, -step)[0] + 1",
+    new="split(high - run.begin, -step)[0]",
+    resembles="a mask that is met through steps back leaves two views where one shows the same",
+    stages=("lower",),
+)
+LIMITED = Mutant(
+    name="the-loosest-of-lower-limits",
+    kind="conditions",
+    module="tinyref.algebra.rules.boolean",
+    old="(-limit if is_lower else limit)",
+    new="(limit if is_lower else limit)",
+    resembles="of two lower limits the one that does not decide was kept",
+    stages=("simplify",),
+    causes=("bool-join",),
+)
+UPPER = Mutant(
+    name="every-limit-is-an-upper-one",
+    kind="conditions",
+    module="tinyref.algebra.rules.boolean",
+    old="limit, inner is not None)",
+    new="limit, False)",
+    resembles="what is known of x < c was taken for what is known of x >= c",
+    stages=("simplify",),
+    causes=("bool-join",),
+)
+NEVER_ZERO = Mutant(
+    name="a-bool-of-what-holds-zero",
+    kind="ranges",
+    module="tinyref.algebra.bounds",
+    old="return (0 if holds_zero else 1)",
+    new="return (1 if holds_zero else 0)",
+    resembles="the range of a number as a bool, which no rule asked for",
+    stages=("simplify",),
 )
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
@@ -214,6 +251,7 @@ FAULTS |= {mutant.name: mutant for mutant in (READ_BEFORE, UNMASKED)}
 FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED)}
 FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED, NARROW)}
 FAULTS |= {mutant.name: mutant for mutant in (UNGUARDED, SHIFTED)}
+FAULTS |= {mutant.name: mutant for mutant in (TURNED, LIMITED, UPPER, NEVER_ZERO)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
@@ -244,6 +282,10 @@ KINDS = [
     ("a divisor that is not guarded", "isa.binary.mod.uint8", UNGUARDED.name),
     ("a shift that is left open", "isa.cast.int32.to_int64", SHIFTED.name),
     ("products of tiles in a sum", "kernel.opt.tc.apple", CHAINED.name),
+    ("views met through steps back", "kernel.known_view.chains", TURNED.name),
+    ("the values of the form of a rule", "kernel.simplified.bool-join", LIMITED.name),
+    ("the values of any expression", "kernel.simplified.expressions", UPPER.name),
+    ("the range of a number as a bool", "kernel.known_range.cast", NEVER_ZERO.name),
 ]
 FORMS_OF_KERNELS = [
     ("rows of a choice padded otherwise", "choose", HIDDEN.name),

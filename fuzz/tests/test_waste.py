@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from judged import case_of
 from mutated import mutated
@@ -22,7 +23,7 @@ from tinyref_fuzz.judge.judge import Judge, judge
 from tinyref_fuzz.judge.runs import compile_checked
 from tinyref_fuzz.judge.waste import waste_of
 from tinyref_fuzz.mutants.mechanical import mechanical_mutant
-from tinyref_spec.kernel_case import Pair, Symptom
+from tinyref_spec.kernel_case import Case, Pair, Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.notation import kernel_of, load
 
@@ -167,3 +168,22 @@ def test_what_is_lost_is_found_and_blamed():
         assert verdict.detail == "expand: two LOADs of neighbours"
         blame = find_blame(case, verdict, "PYTHON")
     assert (blame.stage, blame.cause) == ("expand", "")
+
+
+def padded_rows() -> ShapeTracker:
+    """Two rows of three in a row of twelve: one view, whose mask is made of that of the rows."""
+    rows = ShapeTracker.from_shape((2, 3)).pad(((1, 1), (0, 0)))
+    return rows.reshape((12,))
+
+
+def test_views_that_stay_two_are_found_and_blamed():
+    def case() -> Case:
+        buffers = np.zeros(12, np.int32), np.arange(6, dtype=np.int32)
+        return Case(kernel_of(load(1, I32, padded_rows(), 6), 12), buffers)
+
+    assert judge(case(), "PYTHON").agrees
+    with mutated(mechanical_mutant("views.composition/_box_of_masks/condition/19")):
+        verdict = judge(case(), "PYTHON", thorough=False)
+        assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, Symptom.COST)
+        assert verdict.detail.startswith("lower: views stay two, View((4, 3)")
+        assert find_blame(case(), verdict, "PYTHON").stage == "lower"

@@ -19,6 +19,7 @@ from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg, ViewArg
+from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec.proofs.known_views import views_apart
 
 # The widest access that neighbours are joined into, whatever lanes they are of.
@@ -48,8 +49,10 @@ def waste_of(expanded: UOp, capabilities: Capabilities, ast: UOp | None = None) 
 def _apart(ast: UOp | None) -> Iterator[Waste]:
     """Views through views that one view shows, each chain of views looked at once."""
     nodes = [] if ast is None else ast.toposort()
-    for views in dict.fromkeys(node.arg.tracker for node in nodes if isinstance(node.arg, ViewArg)):
-        if len(views.views) > 1 and (found := views_apart(views)) is not None:
+    trackers = (node.arg.tracker for node in nodes if isinstance(node.arg, ViewArg))
+    for views in dict.fromkeys(trackers):
+        found = views_apart(views) if isinstance(views, ShapeTracker) else None
+        if found is not None:
             yield Waste("lower", found.describe())
 
 

@@ -50,11 +50,11 @@ class _Expression:
 
     def draw(self) -> UOp:
         for _ in range(self.source.randrange(2, _MOST_OPERATIONS + 1)):
-            if self.source.randrange(4):
+            if self.source.randrange(3):
                 self.values.append(self.value())
             else:
                 self.flags.append(self.flag())
-        return (self.flags if self.flags and self.source.randrange(3) == 0 else self.values)[-1]
+        return (self.flags if self.flags and self.source.randrange(2) else self.values)[-1]
 
     def leaf(self, name: str) -> UOp:
         """A variable of few values, a counter, or a variable of all values of a type."""
@@ -99,18 +99,15 @@ class _Expression:
         return UOp(op, self.dtype, (x, self.other()))
 
     def flag(self) -> UOp:
-        """A comparison, or flags that are joined."""
-        choice = self.source.randrange(6) if self.flags else 0
-        if choice == 5:
+        """A comparison, mostly joined to those before, or what is not so before."""
+        if self.flags and self.source.randrange(8) == 0:
             return build.logical_not(self.flags[-1])
-        compared = UOp(
-            self.source.choice((Ops.CMPLT, Ops.CMPLT, Ops.CMPNE)),
-            dtypes.bool,
-            (self.operand(), self.other()),
-        )
-        if self.source.randrange(3) == 0:
+        op = self.source.choice((Ops.CMPLT, Ops.CMPLT, Ops.CMPNE))
+        x = self.values[0] if self.source.randrange(3) == 0 else self.operand()
+        compared = UOp(op, dtypes.bool, (x, self.other()))
+        if self.source.randrange(2):
             compared = build.logical_not(compared)
-        if choice < 3:
+        if not self.flags or self.source.randrange(4) == 0:
             return compared
         return UOp(self.source.choice((Ops.AND, Ops.OR)), dtypes.bool, (self.flags[-1], compared))
 
