@@ -169,21 +169,6 @@ def test_followed_by() -> None:
     assert first.followed_by(shape(3, 2).permute((1, 0))) is shape(2, 3)
 
 
-def test_invert() -> None:
-    assert shape(2, 3).permute((1, 0)).invert((2, 3)) is shape(3, 2).permute((1, 0))
-    assert shape(4).flip((0,)).invert((4,)) is shape(4).flip((0,))
-    assert shape(4).shrink(((1, 3),)).invert((4,)) is shape(2).pad(((1, 1),))
-    assert shape(4).pad(((1, 1),)).invert((4,)) is shape(6).shrink(((1, 5),))
-    every_other = ShapeTracker((View((2,), (2,)),)).invert((4,))
-    assert every_other is not None
-    assert rows(every_other) == [0, None, 1, None]
-    assert shape(1).expand((3,)).invert((1,)) is None
-    assert ShapeTracker((View((2, 2), (1, 1)),)).invert((4,)) is None
-    assert ShapeTracker((View((2, 2), (5, 2)),)).invert((8,)) is None
-    assert shape(3).shrink(((1, 1),)).invert((3,)) is not None
-    assert rows(shape(3).shrink(((1, 1),)).invert((3,))) == [None, None, None]
-
-
 def test_real_strides() -> None:
     assert shape(2, 1, 3).real_strides() == (3, 0, 1)
     assert shape(2, 1, 3).flip((0,)).expand((2, 5, 3)).real_strides() == (-3, 0, 1)
@@ -284,8 +269,6 @@ def test_wrong_views_are_refused() -> None:
         ShapeTracker((View.contiguous((3,)), View((3,), (1,), -1)))
     with pytest.raises(UserError, match="reaches elements 0 to 5"):
         shape(2).followed_by(shape(6))
-    with pytest.raises(UserError, match="reaches elements 0 to 5"):
-        shape(6).invert((2,))
     with pytest.raises(UserError, match=r"mask \(\(2, 1\),\) leaves|mask"):
         View((3,), (1,), 0, ((-1, 2),))
     with pytest.raises(UserError, match="1 sizes against 2 bounds"):
@@ -338,25 +321,15 @@ def test_symbolic_views_merge() -> None:
     assert shape(4).shrink(((b.variable("a", 0, 2), 4),)).real_size() == 4
 
 
-def test_what_cannot_be_proved_takes_a_second_view_or_has_no_inverse() -> None:
+def test_what_cannot_be_proved_takes_a_second_view() -> None:
     z = b.variable("z", -2, 2)
     swaying = View((3,), (z,), 4)
     assert swaying.reach() == (-2, 10)
     assert swaying.ends() is not None
     assert compose(View((2,), (1,), 1), swaying) is View((2,), (z,), b.add(z, 4))
-    assert ShapeTracker((View((2, 2), (M, 1)),)).invert((8,)) is None
-    assert ShapeTracker((View((2, 2), (N, 1)),)).invert((8,)) is None
-    assert ShapeTracker((View((2, 2), (b.add(N, 2), 2)),)).invert((16,)) is None
-    assert ShapeTracker((View((2,), (1,), N),)).invert((b.add(M, 3),)) is None
     assert len(shape(6, N).permute((1, 0)).reshape((b.mul(N, 3), 2)).views) == 2
     assert len(shape(6, N).permute((1, 0)).reshape((N, 3, 2)).views) == 1
     assert len(shape(N, M).permute((1, 0)).reshape((b.mul(N, M),)).views) == 2
-
-
-def test_the_gap_after_the_last_element_is_left_out() -> None:
-    back = ShapeTracker((View((2,), (3,), 1),)).invert((5,))
-    assert back is not None
-    assert rows(back) == [None, 0, None, None, 1]
 
 
 def test_wording() -> None:
@@ -370,11 +343,6 @@ def test_symbolic_padding() -> None:
     assert tracker.shape == (5,)
     assert tracker.shrink(((1, b.add(N, 1)),)) is shape(N)
     assert tracker.variables() == (N,)
-
-
-def test_an_inverse_of_symbolic_size() -> None:
-    back = shape(N, 3).permute((1, 0)).invert((N, 3))
-    assert back is shape(3, N).permute((1, 0))
 
 
 def test_substitute() -> None:

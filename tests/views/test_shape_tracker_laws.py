@@ -140,21 +140,6 @@ def test_followed_by_is_composition(first: Chain, data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @LAW
-@given(chains(5))
-def test_inversion(chain: Chain) -> None:
-    back = chain.tracker.invert(chain.base)
-    places = chain.array.reshape(-1)
-    touched = places[places >= 0]
-    if back is None:
-        return
-    expected = np.full(int(np.prod(chain.base)), -1)
-    expected[touched] = np.flatnonzero(places >= 0)
-    assert len(set(touched.tolist())) == len(touched)
-    np.testing.assert_array_equal(shown(back), expected.reshape(chain.base))
-
-
-@pytest.mark.slow
-@LAW
 @given(chains())
 def test_real_strides(chain: Chain) -> None:
     for axis, stride in enumerate(chain.tracker.real_strides()):
@@ -201,7 +186,6 @@ def test_the_laws_hold_on_thousands_of_chains(chain: Chain) -> None:
     for law in (
         test_numpy_indices_agree_with_numpy,
         test_index_and_valid_agree_with_numpy,
-        test_inversion,
         test_real_strides,
         test_reach_and_contiguity,
         test_simplify_finds_the_one_view_if_there_is_one,

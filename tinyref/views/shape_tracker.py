@@ -14,17 +14,12 @@ from tinyref.algebra.simplify import simplify
 from tinyref.algebra.symbolic import (
     Extent,
     Polynomial,
-    Undecided,
     as_node,
-    at_most,
     describe,
     describe_shape,
     is_known,
     lift,
     lower,
-    lowest,
-    product,
-    split,
     variables_of,
 )
 from tinyref.arrays import np, npt
@@ -138,16 +133,6 @@ class ShapeTracker:
     def simplify(self) -> ShapeTracker:
         """The same mapping with neighbouring views merged where one view can say both."""
         return self if len(self.views) == 1 else _simplify(self)
-
-    def invert(self, shape: Sequence[sint]) -> ShapeTracker | None:
-        """The way back: a tracker of `shape` over a buffer in this tracker's row-major order.
-
-        `shape` is what this tracker shows a buffer of. `t.invert(s)` maps each element of the
-        buffer to the position in `t` that shows it, and is invalid at elements that none shows.
-        None where several positions show one element, or where no views can say it. Raises
-        `UserError` if this tracker reaches outside `shape`.
-        """
-        return _invert(self, tuple(shape))
 
     # --- facts ----------------------------------------------------------------------------------
 
@@ -344,103 +329,6 @@ def _reach(tracker: ShapeTracker) -> tuple[int, int] | None:
     if any(view.touches_nothing for view in tracker.views):
         return None
     return tracker.simplify().views[0].reach()
-
-
-# --- inversion ----------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=CACHE)
-def _invert(tracker: ShapeTracker, shape: Shape) -> ShapeTracker | None:
-    base = View.contiguous(shape)
-    views = (base, *tracker.views)
-    _check_chain(views)
-    way_back = ShapeTracker.from_shape(tracker.shape)
-    for number in range(len(views) - 1, 0, -1):
-        inner = views[number - 1]
-        step = _invert_view(way_back, views[number], inner.shape)
-        if step is None:
-            return None
-        way_back = step
-    return way_back
-
-
-def _invert_view(start: ShapeTracker, view: View, shape: Shape) -> ShapeTracker | None:
-    """`start` has the shape of `view`: moved so that it has `shape`, which `view` shows."""
-    rank = len(view.shape)
-    if view.touches_nothing:
-        return _all_invalid(start, shape)
-    if view.mask is not None:
-        start = start.shrink(view.mask)
-    backwards = [axis for axis in range(rank) if not at_most(0, lift(view.strides[axis]))]
-    steps = [lift(stride) for stride in view.strides]
-    low = lift(view.offset)
-    for axis in range(rank):
-        begin = 0 if view.mask is None else lift(view.mask[axis][0])
-        low = low + steps[axis] * begin
-    for axis in backwards:
-        low = low + steps[axis] * (lift(start.shape[axis]) - 1)
-        steps[axis] = -steps[axis]
-    kept = [axis for axis in range(rank) if start.shape[axis] != 1]
-    if any(steps[axis] == 0 for axis in kept):
-        return None
-    by_step = functools.cmp_to_key(functools.partial(_by_step, steps))
-    order = sorted(kept, key=by_step)
-    moved = start.flip(backwards).permute((*order, *(a for a in range(rank) if a not in kept)))
-    flat = _spread(moved, [steps[axis] for axis in order])
-    return None if flat is None else _moved_to_element(flat, low, shape)
-
-
-def _by_step(steps: list[Extent], left: int, right: int) -> int:
-    if steps[left] == steps[right]:
-        return 0
-    return -1 if at_most(steps[right], steps[left]) else 1
-
-
-def _spread(moved: ShapeTracker, steps: list[Extent]) -> ShapeTracker | None:
-    """One axis in which the element of position p is at `sum(p[i] * steps[i])`, others invalid."""
-    count = len(steps)
-    shape = (*moved.shape[:count], 1)
-    tracker = moved.reshape(shape)
-    bounds: list[tuple[sint, sint]] = [(0, 0)] if count else []
-    for axis in range(1, count + 1):
-        below = steps[axis] if axis < count else 1
-        if lowest(below) < 1:
-            return None
-        try:
-            room, rest = split(steps[axis - 1], below)
-        except Undecided:
-            return None
-        if rest != 0 or not at_most(lift(shape[axis]), room):
-            return None
-        bounds.append((0, lower(room - lift(shape[axis]))))
-    if count:
-        tracker = tracker.pad(bounds)
-    return tracker.reshape((product(tracker.shape),))
-
-
-def _moved_to_element(flat: ShapeTracker, low: Extent, shape: Shape) -> ShapeTracker | None:
-    """`flat` moved to start at element `low` of a row of all elements of `shape`."""
-    total = lift(product(shape))
-    length = lift(flat.shape[0])
-    if lowest(low) < 0:
-        return None
-    if not at_most(low + length, total):
-        # The gap after the last element is no part of the buffer.
-        if not at_most(low, total):
-            return None
-        length = total - low
-        flat = flat.shrink(((0, lower(length)),))
-    padded = flat.pad(((lower(low), lower(total - low - length)),))
-    return padded.reshape(shape)
-
-
-def _all_invalid(start: ShapeTracker, shape: Shape) -> ShapeTracker:
-    """A tracker of `shape` over the buffer of `start` that has no valid position."""
-    total = product(shape)
-    empty = start.shrink(((0, 0),) * len(start.shape)) if start.shape else None
-    if empty is None:
-        empty = start.reshape((1,)).shrink(((0, 0),))
-    return empty.reshape((0,)).pad(((0, total),)).reshape(shape)
 
 
 # --- movement ops -------------------------------------------------------------------------------

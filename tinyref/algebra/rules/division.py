@@ -311,7 +311,7 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
         if modulus is None:
             continue
         whole = _quotient(term.src[0], modulus)
-        if whole is None or total.terms.get(whole) != times * modulus:
+        if total.terms.get(whole) != times * modulus:
             continue
         rest = total.plus(Linear({term: times, whole: times * modulus}, 0), -1)
         return linear.to_node(node.dtype, rest.plus(Linear({term.src[0]: 1}, 0), times))
@@ -341,7 +341,7 @@ def mod_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
     return None
 
 
-def _quotient(x: UOp, divisor: int) -> UOp | None:
+def _quotient(x: UOp, divisor: int) -> UOp:
     """The normal form of x // divisor as one node: (a // b) // divisor is a // (b * divisor)."""
     if x.op is Ops.IDIV:
         inner = positive(x.src[1])
