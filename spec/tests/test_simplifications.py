@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from tinyref.algebra import linear
 from tinyref.algebra.rules import boolean
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
@@ -29,7 +30,7 @@ few = build.variable("few", 4, 7, dtypes.int32)
 any_word = build.variable("w", 0, 2**32 - 1, dtypes.uint32)
 huge = build.variable("h", 0, 2**64 - 1, dtypes.uint64)
 ROWS = {row.id.removeprefix("kernel.simplified."): row for row in rows()}
-GATES, EXPRESSIONS = "behind_gates", "expressions"
+GATES, EXPRESSIONS, SIZES = "behind_gates", "expressions", "kernel.known_range.size"
 RANGES = {rule: row for rule, row in ROWS.items() if rule.startswith("kernel.known_range.")}
 # Rules that are each the only way from left to right; of some both sides are as large.
 SEEN = [
@@ -47,7 +48,7 @@ class NoDevice:
 
 
 def measured(rule: str) -> Measurement:
-    (case, *_) = ROWS[rule].cases(Profile.QUICK)
+    *_, case = ROWS[rule].cases(Profile.QUICK)
     return case.run(cast(DeviceUnderTest, NoDevice()))
 
 
@@ -94,6 +95,16 @@ def test_a_simplification_that_changes_a_value_is_seen(
     assert "simplify(node)" in found.details.script
 
 
+def test_a_sum_that_wraps_unseen_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    (case, _) = ROWS[EXPRESSIONS].cases(Profile.QUICK)
+    device = cast(DeviceUnderTest, NoDevice())
+    assert case.run(device).passed
+    monkeypatch.setattr(linear, "_does_not_wrap", lambda node: True)
+    found = case.run(device)
+    assert not found.passed
+    assert "a sum taken apart of" in found.message
+
+
 # An expression, what it is believed to be, and what is said of that; "" where it is right.
 BELIEVED = [
     (add(x, few), add(few, x), ""),
@@ -125,6 +136,24 @@ def test_a_range_that_leaves_out_values_of_an_expression_is_seen(
     found = kept.changed_value(mul(add(x, few), 2), "an expression")
     assert found is not None
     assert "leaves out values: wanted (8, 94)" in found.describe()
+
+
+n, m = build.variable("n", 2, 9), build.variable("m", 1, 4)
+
+
+def test_another_end_of_a_size_is_seen() -> None:
+    assert known_ranges.wrong_end(add(mul(n, m), -2), (0, 34)) is None
+    for ends in ((-1, 34), (1, 34), (0, 35), (0, 33)):
+        found = known_ranges.wrong_end(add(mul(n, m), -2), ends)
+        assert found is not None
+        assert found.describe() == f"(0, 34) are known for the ends of n*m+-2: wanted {ends}"
+        assert "known" in found.script()
+
+
+def test_the_ends_of_drawn_sizes_are_those_of_all_their_values() -> None:
+    for size, ends in known_ranges.drawn_sizes("sizes", 40):
+        values = known_ranges._values(size)
+        assert (values.min(), values.max()) == ends
 
 
 # What an instance is, and whether its rule owes anything.
@@ -211,7 +240,7 @@ def test_a_range_that_leaves_out_values_or_is_too_wide_is_seen(
 def test_what_is_known_of_the_range_of_an_op(row: str) -> None:
     found = measured(row)
     assert found.passed, found.message
-    assert found.compared == 240
+    assert found.compared == (60 if row == SIZES else 240)
 
 
 @pytest.mark.table

@@ -25,7 +25,7 @@ INSTANCES = 30
 # Rules that a gate makes fire whenever their conditions are among what it says.
 GATED = ("bit-mask", "div-reduce", "fold-range", "mask-index", "shift-right-index")
 # Expressions that are drawn without any law.
-EXPRESSIONS = 1000
+EXPRESSIONS = 800
 # Chains of movements.
 VIEWS = 120
 # Of each op and type.
@@ -44,7 +44,7 @@ def _measure(rule: str, count: int, case_id: str, device: DeviceUnderTest) -> Me
     changed = (
         kept.changed_value(left, f"the left side of the law {law.label}")
         for law, dtype in pairs
-        for left in kept.drawn_left(law, dtype, case_id, each)
+        for left in kept.drawn_left(law, dtype, case_id, max(1, each // 2))
     )
     lost = (
         kept.lost_simplification(law, equation)
@@ -64,9 +64,8 @@ def _measure_gated(rule: str, case_id: str, device: DeviceUnderTest) -> Measurem
     )
 
 
-_Wrong = (
-    kept.Lost | kept.Changed | known_ranges.WrongRange | known_views.WrongView | known_views.Apart
-)
+_Known = known_ranges.WrongRange | known_ranges.WrongEnd | known_views.WrongView | known_views.Apart
+_Wrong = kept.Lost | kept.Changed | _Known
 
 
 def _first_wrong(instances: Iterable[_Wrong | None]) -> Measurement:
@@ -85,6 +84,11 @@ def _measure_expressions(count: int, case_id: str, device: DeviceUnderTest) -> M
     return _first_wrong(kept.changed_value(each, "an expression") for each in drawn)
 
 
+def _measure_wrapping(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """Sums that just wrap, or just do not."""
+    return _first_wrong(kept.changed_value(e, "a sum taken apart") for e in expressions.wrapping())
+
+
 def _row_of_expressions() -> Row:
     measure = functools.partial(functools.partial, _measure_expressions)
     return make_row(
@@ -97,6 +101,7 @@ def _row_of_expressions() -> Row:
         "the same values",
         kernel_needs(),
         lambda: [
+            Check("wrapping", _measure_wrapping),
             Check("drawn", measure(EXPRESSIONS)),
             Check("more", measure(20 * EXPRESSIONS), full_only=True),
         ],
@@ -158,6 +163,27 @@ def _row_of_ranges(op: Ops) -> Row:
     )
 
 
+def _measure_sizes(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    return _first_wrong(
+        known_ranges.wrong_end(size, ends)
+        for size, ends in known_ranges.drawn_sizes(case_id, count)
+    )
+
+
+def _row_of_sizes() -> Row:
+    return make_row(
+        "kernel.known_range.size",
+        "The ends that are known of a symbolic size are those that it has at its variables' ends.",
+        ("kernel.known_range",),
+        Rung.OPTIMISED,
+        "",
+        "",
+        "the least and the greatest value",
+        kernel_needs(),
+        lambda: [Check("instances", functools.partial(_measure_sizes, RANGES))],
+    )
+
+
 def _measure_views(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Trackers of random movements, most of them seen through other ones."""
     return _first_wrong(
@@ -191,4 +217,5 @@ def rows() -> Iterator[Row]:
     yield _row_of_expressions()
     yield _row_of_gates()
     yield from map(_row_of_ranges, known_ranges.OPS)
+    yield _row_of_sizes()
     yield _row_of_views()

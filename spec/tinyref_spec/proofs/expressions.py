@@ -28,6 +28,9 @@ _ARITHMETIC = (
 )
 # `index` has neither shifts nor bits where it may be negative.
 _OF_INDEX = tuple(op for op in _ARITHMETIC if op not in (Ops.AND, Ops.OR, Ops.XOR, Ops.CAST))
+# What just wraps is of any width alike.
+_WRAPPING = (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32)
+_FACTORS = (-2, 2, 3, 16)
 # So many operations are made one of the other, each of the last ones most of the time.
 _MOST_OPERATIONS = 7
 
@@ -39,6 +42,34 @@ def drawn(seed: str, count: int) -> Iterator[UOp]:
         yield _Expression(source, source.choice(TYPES)).draw()
 
 
+def wrapping() -> Iterator[UOp]:
+    """Quotients, remainders and comparisons of sums that just wrap, or just do not.
+
+    Their factors are what divides or compares them, so that rules take them apart where they may.
+    """
+    for dtype in _WRAPPING:
+        for factor in _FACTORS if not dtype.is_unsigned else _FACTORS[1:]:
+            # The last number of which the multiple does not wrap, with a rest or without, and more.
+            last = int(dtype.maximum) // abs(factor)
+            spans = [(0, last - 1), (0, last), (0, last + 1)]
+            if factor < 0:
+                spans = [(-high, low) for low, high in spans]
+            for low, high in (*spans, (int(dtype.minimum), int(dtype.maximum))):
+                x = build.variable("x", low, high, dtype)
+                multiple = UOp(Ops.MUL, dtype, (x, as_number(factor, dtype)))
+                rest = build.variable("r", 0, abs(factor) - 1, dtype)
+                for total in (multiple, UOp(Ops.ADD, dtype, (multiple, rest))):
+                    yield from _taken_apart(total, as_number(abs(factor), dtype), dtype)
+
+
+def _taken_apart(total: UOp, by: UOp, dtype: DType) -> Iterator[UOp]:
+    yield UOp(Ops.IDIV, dtype, (total, by))
+    yield UOp(Ops.MOD, dtype, (total, by))
+    yield UOp(Ops.CMPLT, dtypes.bool, (total, by))
+    yield UOp(Ops.CMPNE, dtypes.bool, (total, by))
+    yield UOp(Ops.MAX, dtype, (total, UOp(Ops.ADD, dtype, (total, by))))
+
+
 class _Expression:
     """Values of one type, and comparisons of them, that are put together."""
 
@@ -47,6 +78,7 @@ class _Expression:
         self.dtype = dtype
         self.values = [self.leaf(name) for name in "xyz"[: source.randrange(1, 4)]]
         self.flags: list[UOp] = []
+        self.last = 0
 
     def draw(self) -> UOp:
         for _ in range(self.source.randrange(2, _MOST_OPERATIONS + 1)):
@@ -62,7 +94,7 @@ class _Expression:
         if self.dtype is dtypes.index:
             if low == 0 and self.source.randrange(3) == 0:
                 return build.counter(high + 1, ord(name), AxisKind.LOOP)
-        elif self.source.randrange(6) == 0:
+        elif self.source.randrange(4) == 0:
             low, high = int(self.dtype.minimum), int(self.dtype.maximum)
         elif self.dtype.is_unsigned and low < 0:
             low, high = 0, high - low
@@ -73,7 +105,10 @@ class _Expression:
         return self.values[-1 - min(self.source.randrange(4), len(self.values) - 1)]
 
     def number(self, numbers: tuple[int, ...] = _NUMBERS) -> UOp:
-        number = self.source.choice(numbers)
+        """A constant, often the one before: rules look for what divides, and for what wraps."""
+        if not self.last or self.source.randrange(5) > 1:
+            self.last = self.source.choice(numbers)
+        number = self.last
         return as_number(abs(number) if self.dtype.is_unsigned else number, self.dtype)
 
     def other(self) -> UOp:

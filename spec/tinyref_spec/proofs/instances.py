@@ -27,7 +27,11 @@ SPANS = (
 )
 
 
-def instance(law: Law, dtype: DType, source: Random) -> Equation:
+# How many leaves may have any value of their type.
+WIDEST = 0.1
+
+
+def instance(law: Law, dtype: DType, source: Random, widest: float = WIDEST) -> Equation:
     """The equation at random constants and ranges, what it reads in the place of the leaves.
 
     Its `reads` are the sums with nothing left to replace. Raises `UserError` for constants that
@@ -40,7 +44,7 @@ def instance(law: Law, dtype: DType, source: Random) -> Equation:
         elif name in law.flags or dtype.is_bool or dtype.is_float or name in law.sums:
             leaves[name] = law.leaf(name, dtype)
         else:
-            leaves[name] = _variable(name, dtype, source)
+            leaves[name] = _variable(name, dtype, source, widest)
     found = law.equation(leaves)
     if not found.reads:
         return found
@@ -55,10 +59,12 @@ def instance(law: Law, dtype: DType, source: Random) -> Equation:
     return Equation(left, right, tuple(given), reads=tuple(reads))
 
 
-def folded_instance(law: Law, dtype: DType, source: Random) -> Equation | None:
+def folded_instance(
+    law: Law, dtype: DType, source: Random, widest: float = WIDEST
+) -> Equation | None:
     """Such an equation, its constants folded; None for one that `dtype` cannot hold."""
     try:
-        found = instance(law, dtype, source)
+        found = instance(law, dtype, source, widest)
         parts = (found.left, found.right, *found.given)
         left, right, *given = map(_folded, parts)
         has_wrapped = not all(is_exact(total) for _, total in found.reads)
@@ -107,12 +113,12 @@ def _constant(law: Law, name: str, dtype: DType, source: Random) -> UOp:
     )
 
 
-def _variable(name: str, dtype: DType, source: Random) -> UOp:
+def _variable(name: str, dtype: DType, source: Random, widest: float) -> UOp:
     low, high = source.choice(SPANS)
     if dtype.is_unsigned and low < 0:
         low, high = 0, high - low
     if low == 0 and dtype is dtypes.index and source.random() < 0.2:
         return build.counter(high + 1, len(name) + ord(name[0]), AxisKind.LOOP)
-    if source.random() < 0.1 and dtype is not dtypes.index:
+    if source.random() < widest and dtype is not dtypes.index:
         low, high = int(dtype.minimum), int(dtype.maximum)
     return build.variable(name, low, high, dtype)

@@ -203,11 +203,14 @@ def counts(equation: Equation) -> bool:
     grids = _all_values(_leaves_of(equation))
     if equation.given and not _holds(equation.given, grids):
         return False
-    if any(_has_one_value(part, grids) or _is_taken_away(part) for part in parts):
+    known = dict(grids or {})
+    if any(_has_one_value(part, known) or _is_taken_away(part) for part in parts):
         return False
     return not _may_wrap(left) or _is_exact(equation)
 
 
+# Of the leaves of a left side whose conditions need not hold, so many have any value.
+_WIDEST = 0.4
 # Leaves with numbers that are known; what is read from memory has none.
 _LEAVES = frozenset({Ops.DEFINE_VAR, Ops.RANGE})
 Grids = Mapping[UOp, npt.NDArray[np.generic]]
@@ -272,13 +275,15 @@ def _is_expression(node: UOp) -> bool:
     return all(each.op in ALU or each.op in (Ops.CONST, *_LEAVES) for each in node.toposort())
 
 
-def _has_one_value(node: UOp, grids: Grids | None) -> bool:
+def _has_one_value(node: UOp, known: dict[UOp, npt.NDArray[np.generic]]) -> bool:
+    """Whether a node is always one number; its values are added to those of its sources."""
     if node.op in _LEAVES:
         low, high = _span(node)
         return low == high
-    if grids is None or not _is_expression(node):
+    sources = (source for source in node.src if source.op is not Ops.CONST)
+    if node.op not in ALU or not all(source in known for source in sources):
         return False
-    values = np.asarray(evaluate_expression(node, grids))
+    values = known[node] = np.asarray(evaluate_expression(node, known))
     return bool(np.all(values == values.flat[0]))
 
 
@@ -302,9 +307,12 @@ def _is_exact(equation: Equation) -> bool:
 
 
 def drawn_left(law: Law, dtype: DType, seed: int | str, count: int) -> Iterator[UOp]:
-    """Left sides of `count` random instances of `law`, whether its conditions hold or not."""
-    source = Random(f"{seed} {law.label} {dtype.name}")
-    every = (folded_instance(law, dtype, source) for _ in range(count))
+    """Left sides of `count` random instances of `law`, whether its conditions hold or not.
+
+    Many of their leaves have any value of their type, so that sums and products wrap.
+    """
+    source = Random(f"{seed} {law.label} {dtype.name} left")
+    every = (folded_instance(law, dtype, source, _WIDEST) for _ in range(count))
     return (equation.left for equation in every if equation is not None)
 
 

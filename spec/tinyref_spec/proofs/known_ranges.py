@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import evaluate_expression
+from tinyref.algebra.symbolic import describe, highest, lift, lowest
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.formats.text import to_text
 from tinyref.uops import build
@@ -34,6 +35,8 @@ EXACT_UNWRAPPED = frozenset({Ops.MUL, Ops.SHL, Ops.CAST})
 BY_BITS = frozenset({Ops.AND, Ops.OR, Ops.XOR})
 OPS = (*sorted(EXACT | EXACT_UNWRAPPED | BY_BITS | {Ops.MOD}, key=lambda op: op.name),)
 TYPES = (dtypes.index, dtypes.int8, dtypes.uint8, dtypes.int32)
+# Of so many variables a size is measured from both ends, of further ones from the least alone.
+_MEASURED = 4
 _LOWS = (0, 0, 0, 1, -1, -3, -8, 5, 7, 100)
 _SIZES = (0, 0, 1, 2, 3, 7, 8, 12, 30)
 
@@ -102,6 +105,77 @@ def _node(op: Ops, dtype: DType, spans: Sequence[Span]) -> UOp:
         return UOp(op, dtype, (build.variable("b", 0, 1, dtypes.bool), left, right))
     is_comparison = op in (Ops.CMPLT, Ops.CMPNE)
     return UOp(op, dtypes.bool if is_comparison else dtype, (left, right))
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrongEnd:
+    """A least or greatest value that is known of a symbolic size, and is another one."""
+
+    size: UOp
+    known: Span
+    wanted: Span
+
+    def describe(self) -> str:
+        """In one sentence."""
+        return f"{self.known} are known for the ends of {describe(self.size)}: wanted {self.wanted}"
+
+    def script(self) -> str:
+        """A program that shows it by itself."""
+        return (
+            "from tinyref.algebra.symbolic import highest, lift, lowest\n"
+            "from tinyref.formats.text import from_text\n\n"
+            f'size = lift(from_text("""\n{to_text(self.size)}"""))\n'
+            f"print('known', (lowest(size), highest(size)), 'wanted', {self.wanted})\n"
+        )
+
+
+def drawn_sizes(seed: str, count: int) -> Iterator[tuple[UOp, Span]]:
+    """Symbolic sizes that are one number at a corner of the ranges, and elsewhere no smaller.
+
+    With that number and the greatest one, at the opposite corner: of sums of products of how far
+    each variable is from there, and of the larger of two such sums.
+    """
+    source = Random(seed)
+    for _ in range(count):
+        ways: list[tuple[UOp, int]] = []
+        for name in "abcde"[: source.randrange(1, 6)]:
+            low, length = source.randrange(-3, 9), source.randrange(1, 7)
+            variable = build.variable(name, low, low + length)
+            is_last = source.randrange(2) and len(ways) < _MEASURED
+            away = build.sub(low + length, variable) if is_last else build.sub(variable, low)
+            ways.append((away, length))
+        size, span = _sum_of(source, ways)
+        if source.randrange(4) == 0:
+            other, ends = _sum_of(source, ways)
+            size = build.maximum(size, other)
+            span = max(span[0], ends[0]), max(span[1], ends[1])
+        yield size, span
+
+
+def _sum_of(source: Random, ways: Sequence[tuple[UOp, int]]) -> tuple[UOp, Span]:
+    """A constant, and multiples of one of the ways, or of the product of two."""
+    low = high = source.randrange(-9, 30)
+    total = build.const(dtypes.index, low)
+    for _ in range(source.randrange(1, 4)):
+        (first, most), (second, more) = source.choice(ways), source.choice(ways)
+        factor = source.randrange(1, 5)
+        if first is second or source.randrange(2):
+            part, greatest = first, most
+        else:
+            part, greatest = build.mul(first, second), most * more
+        total = build.add(total, build.mul(part, factor))
+        high += factor * greatest
+    return total, (low, high)
+
+
+def wrong_end(size: UOp, wanted: Span) -> WrongEnd | None:
+    """What is wrong with the ends that are known of a size; None where nothing is."""
+    extent = lift(size)
+    found = lowest(extent), highest(extent)
+    return None if found == wanted else WrongEnd(size, found, wanted)
 
 
 def wrong_range(node: UOp) -> WrongRange | None:
