@@ -241,6 +241,15 @@ NEVER_ZERO = Mutant(
     resembles="the range of a number as a bool, which no rule asked for",
     stages=("simplify",),
 )
+BY_ONE = Mutant(
+    name="broken-by-one-is-kept",
+    kind="symbolic",
+    module="tinyref.algebra.constraints",
+    old="if lowest(found.margin) < 0)",
+    new="if lowest(found.margin) < -1)",
+    resembles="a number that may be larger than the axis that it cuts, by one, was not looked at",
+    stages=("schedule",),
+)
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS)}
 FAULTS |= {mutant.name: mutant for mutant in (RESHAPED, NARROWED, HIDDEN)}
@@ -252,6 +261,7 @@ FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED)}
 FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED, NARROW)}
 FAULTS |= {mutant.name: mutant for mutant in (UNGUARDED, SHIFTED)}
 FAULTS |= {mutant.name: mutant for mutant in (TURNED, LIMITED, UPPER, NEVER_ZERO)}
+FAULTS |= {mutant.name: mutant for mutant in (TURNED, LIMITED, UPPER, NEVER_ZERO, BY_ONE)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
@@ -282,6 +292,7 @@ KINDS = [
     ("a divisor that is not guarded", "isa.binary.mod.uint8", UNGUARDED.name),
     ("a shift that is left open", "isa.cast.int32.to_int64", SHIFTED.name),
     ("products of tiles in a sum", "kernel.opt.tc.apple", CHAINED.name),
+    ("a bound that is missed by one", "system.symbolic.*.narrowed.by_one", BY_ONE.name),
     ("views met through steps back", "kernel.known_view.chains", TURNED.name),
     ("the values of the form of a rule", "kernel.simplified.bool-join", LIMITED.name),
     ("the values of any expression", "kernel.simplified.expressions", UPPER.name),

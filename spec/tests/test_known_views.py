@@ -84,6 +84,14 @@ def test_other_steps_are_seen(
     assert f"axis 1 has the steps {{3}}, not {strides[1]}" in said
 
 
+def test_a_view_of_no_elements_that_is_not_the_plain_one_is_seen() -> None:
+    nothing = np.zeros((0, 3), np.int64)
+    assert wrong_view(ShapeTracker.from_shape((0, 3)), nothing) is None
+    found = wrong_view(ShapeTracker((ROW, View((0, 3), (3, 1)))), nothing)
+    assert found is not None
+    assert "without elements it is not the plain view" in found.describe()
+
+
 def test_what_is_drawn_has_every_kind() -> None:
     every = list(drawn("kinds", 300))
     assert any(elements.size == 0 for _, elements in every)

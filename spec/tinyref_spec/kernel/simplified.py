@@ -27,7 +27,7 @@ GATED = ("bit-mask", "div-reduce", "fold-range", "mask-index", "shift-right-inde
 # Expressions that are drawn without any law.
 EXPRESSIONS = 800
 # Chains of movements.
-VIEWS = 120
+VIEWS = 240
 # Of each op and type.
 RANGES = 60
 # Rules whose laws have no instance that counts, and why.

@@ -107,6 +107,8 @@ def wrong_view(tracker: ShapeTracker, elements: Elements) -> WrongView | Apart |
         return WrongView(tracker, "the elements are other ones")
     if elements.size and not np.array_equal(_shown_by_index(tracker, elements.shape), elements):
         return WrongView(tracker, "the index gives other elements")
+    if not elements.size and not tracker.is_contiguous:
+        return WrongView(tracker, "without elements it is not the plain view")
     touched = elements[elements >= 0]
     reach = tracker.reach()
     if touched.size and not _is_reach(tracker, reach, (int(touched.min()), int(touched.max()))):
@@ -218,13 +220,15 @@ def drawn(seed: str, count: int) -> Iterator[tuple[ShapeTracker, Elements]]:
     for _ in range(count):
         shape = tuple(source.randrange(1, 6) for _ in range(source.randrange(1, 4)))
         tracker, elements = _moved(source, shape)
-        if source.randrange(4):
+        views = tracker.views
+        for _ in range(source.randrange(3)):
             second, places = _moved(source, elements.shape)
-            tracker = tracker.followed_by(second)
+            views += second.views
             if elements.size:
                 elements = np.where(places < 0, -1, elements.reshape(-1)[np.maximum(places, 0)])
             else:
                 elements = places
+        tracker = ShapeTracker(views).simplify()
         yield tracker, elements
 
 
@@ -259,15 +263,21 @@ def _permute(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved
 def _pad(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
     if elements.size > _MANY or not elements.ndim:
         return tracker, elements
-    edges = [(source.randrange(3), source.randrange(3)) for _ in elements.shape]
+    edges = [
+        (source.randrange(3), source.randrange(3)) if source.randrange(2) else (0, 0)
+        for _ in elements.shape
+    ]
     return tracker.pad(edges), np.pad(elements, edges, constant_values=-1)
 
 
 def _shrink(source: Random, tracker: ShapeTracker, elements: Elements) -> Moved:
     bounds = []
     for size in elements.shape:
+        if source.randrange(2):
+            bounds.append((0, size))
+            continue
         begin = source.randrange(min(size, 3) or 1)
-        is_emptied = source.randrange(40) == 0
+        is_emptied = source.randrange(20) == 0
         end = size - source.randrange(min(size - begin, 3) or 1)
         bounds.append((begin, begin if is_emptied else end))
     return tracker.shrink(bounds), elements[tuple(slice(*pair) for pair in bounds)]

@@ -94,14 +94,16 @@ def _computed_sizes(jit: int, case_id: str, device: DeviceUnderTest) -> Measurem
         return judge_pairs(pairs())
 
 
-def _narrowed_sizes(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _narrowed_sizes(
+    jit: int, least: int, most: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
     """A number that may be larger than the axis that it cuts, from above and from below."""
     from tinyref import Tensor, TinyJit, Variable
     from tinyref.uops.node import UOp
 
     whole = integers(3, 8)
     x = Tensor(whole, device=device.name).realize()
-    n = Variable("n", 0, 12)
+    n = Variable("n", least, most)
 
     @TinyJit
     def parts(size: UOp) -> list[Tensor]:
@@ -351,8 +353,9 @@ def rows() -> Iterator[Row]:
                 Check("forms.replay", functools.partial(_symbolic, 1)),
                 Check("computed", functools.partial(_computed_sizes, 0)),
                 Check("computed.replay", functools.partial(_computed_sizes, 1)),
-                Check("narrowed", functools.partial(_narrowed_sizes, 0)),
-                Check("narrowed.replay", functools.partial(_narrowed_sizes, 1)),
+                Check("narrowed", functools.partial(_narrowed_sizes, 0, 0, 12)),
+                Check("narrowed.replay", functools.partial(_narrowed_sizes, 1, 0, 12)),
+                Check("narrowed.by_one", functools.partial(_narrowed_sizes, 0, 1, 9)),
                 Check("two_numbers", functools.partial(_two_numbers, 0)),
                 Check("two_numbers.replay", functools.partial(_two_numbers, 1)),
                 Check("reshaped", _reshaped_sizes),
