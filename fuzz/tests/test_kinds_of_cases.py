@@ -203,6 +203,7 @@ SHIFTED = Mutant(
     resembles="a shift by all bits gives what a processor gives",
     stages=("decompose",),
     device=CORE,
+)
 TURNED = Mutant(
     name="masks-met-backwards-one-too-few",
     kind="views",
@@ -257,10 +258,8 @@ FAULTS |= {mutant.name: mutant for mutant in (ACCUMULATED, EMPTY, CROWDED)}
 FAULTS |= {mutant.name: mutant for mutant in (TWO_NUMBERS, REPEATED, LONG)}
 FAULTS |= {mutant.name: mutant for mutant in (OF_TWO_VALUES, OVERTAKEN, SCRATCH)}
 FAULTS |= {mutant.name: mutant for mutant in (READ_BEFORE, UNMASKED)}
-FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED)}
 FAULTS |= {mutant.name: mutant for mutant in (ROUNDED_TWICE, CHAINED, NARROW)}
 FAULTS |= {mutant.name: mutant for mutant in (UNGUARDED, SHIFTED)}
-FAULTS |= {mutant.name: mutant for mutant in (TURNED, LIMITED, UPPER, NEVER_ZERO)}
 FAULTS |= {mutant.name: mutant for mutant in (TURNED, LIMITED, UPPER, NEVER_ZERO, BY_ONE)}
 # The kind, the rows that have it, and a fault.
 KINDS = [
