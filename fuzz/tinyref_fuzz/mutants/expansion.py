@@ -138,16 +138,16 @@ REDUCES = (
     _reduce(
         name="max-of-lanes-as-sum",
         kind="MAX collapsed as ADD",
-        old="        paired = [UOp(op, x.dtype, (x, y)) ",
+        old="        paired = [_of_two(op, x, y) ",
         new="        op = Ops.ADD if op is Ops.MAX and not values[0].dtype.is_bool else op\n"
-        "        paired = [UOp(op, x.dtype, (x, y)) ",
+        "        paired = [_of_two(op, x, y) ",
         resembles="whatever was reduced over unrolled lanes was added up",
     ),
     _reduce(
         name="product-of-lanes-as-sum",
         kind="MAX collapsed as ADD",
-        old="        vector = UOp(op, halves[0].dtype, halves)",
-        new="        vector = UOp(Ops.MAX if op is Ops.ADD else op, halves[0].dtype, halves)",
+        old="        vector = _of_two(op, *halves)",
+        new="        vector = _of_two(Ops.MAX if op is Ops.ADD else op, *halves)",
         resembles="halves of a vector were combined by another operation than their lanes",
     ),
     _reduce(

@@ -66,8 +66,7 @@ LOADS = (
     _load(
         name="numbers-ignore-mask",
         kind="a gate lost",
-        old="        return number if _is_const(is_there, True) else "
-        "build.where(is_there, number, 0)",
+        old="        return build.where(self._valid(axes_of(view), valid, positions), number, 0)",
         new="        return number",
         resembles="numbers of elements went on into the padding around them",
     ),
@@ -149,8 +148,7 @@ PACKS = (
     _pack(
         name="packed-copy-ungated",
         kind="padding unmasked",
-        old="        return copied if _is_const(is_there, True) else "
-        "build.where(is_there, copied, 0)",
+        old="        return build.where(self._valid(added, TRUE, self.positions), copied, 0)",
         new="        return copied",
         resembles="what padding adds to a reduce was read from the copy as if it were there",
         causes=("PACK", "PADTO"),
