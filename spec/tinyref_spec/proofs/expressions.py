@@ -52,8 +52,10 @@ def wrapping() -> Iterator[UOp]:
             # The last number of which the multiple does not wrap, with a rest or without, and more.
             last = int(dtype.maximum) // abs(factor)
             spans = [(0, last - 1), (0, last), (0, last + 1)]
+            if not dtype.is_unsigned:
+                spans.append((-last - 2, 0))  # and at the other end
             if factor < 0:
-                spans = [(-high, low) for low, high in spans]
+                spans = [(-high, -low) for low, high in spans]
             for low, high in (*spans, (int(dtype.minimum), int(dtype.maximum))):
                 x = build.variable("x", low, high, dtype)
                 multiple = UOp(Ops.MUL, dtype, (x, as_number(factor, dtype)))
