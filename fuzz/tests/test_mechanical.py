@@ -97,6 +97,11 @@ def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
     assert device_of("tinyref.renderers.llvm/LlvmFunction.store/off-by-one/2") == "CPU"
     library = "tinyref_fuzz.judge.devices:Library"
     assert device_of("tinyref.renderers.llvm/LlvmFunction.library/off-by-one/2") == library
+    # Quotients of floats are made where there is no FDIV, as those by constants where IDIV is slow.
+    core = "tinyref_fuzz.judge.devices:Core"
+    assert device_of("tinyref.codegen.decompose.quotient/_root_digits/arguments/1") == core
+    slow = "tinyref_fuzz.judge.devices:SlowDivision"
+    assert device_of("tinyref.codegen.decompose.constant_division") == slow
     # Scratch memory is something that processors alone have.
     host = "tinyref_fuzz.judge.devices:Host"
     assert device_of("tinyref.codegen.lower/Lowering._packed/off-by-one/1") == host

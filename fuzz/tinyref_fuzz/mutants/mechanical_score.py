@@ -63,8 +63,6 @@ DEVICES: Mapping[str, str] = {
     "tinyref": "PYTHON",
     "tinyref.codegen.decompose": f"{_JUDGES}:Core",
     "tinyref.codegen.decompose.constant_division": f"{_JUDGES}:SlowDivision",
-    "tinyref.codegen.decompose.quotient": f"{_JUDGES}:SlowDivision",
-    "tinyref.codegen.decompose.products": f"{_JUDGES}:SlowDivision",
     "tinyref.codegen.decompose.small_integers": f"{_JUDGES}:Words",
     "tinyref.codegen.decompose.word_storage": f"{_JUDGES}:Words",
     # Copies and values that are kept in scratch memory, which a device with groups has not.
