@@ -152,6 +152,12 @@ def test_the_record_is_of_all_programs_and_cases_are_of_the_record() -> None:
     assert len(of_ops) > 20
 
 
+@pytest.mark.table
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("lacking.")])
+def test_what_is_made_of_an_op_costs_no_more_than_is_recorded(name: str) -> None:
+    assert measured(name).message == ""
+
+
 @pytest.mark.long
 def test_every_kernel_costs_no_more_than_is_recorded() -> None:
     assert [found.message for name in CASES if not (found := measured(name)).passed] == []
