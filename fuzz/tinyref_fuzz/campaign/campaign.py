@@ -51,8 +51,6 @@ DEFAULT_TIMEOUT = 30.0
 TICK_SECONDS = 0.2
 # What a case under way may still take once the time is up.
 LAST_CASE_SECONDS = 0.5
-# What has taken so long then may be a hang, of which the summary says that it was not waited for.
-SUSPICIOUS_SECONDS = 3.0
 # What the examinations that are left may take once the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
 # Of the seconds that were asked for, where there are some; one examination has its time anyway.
@@ -369,7 +367,7 @@ class Campaign:
             if self._is_bound:
                 with contextlib.suppress(CampaignError):
                     self.database.remember({"used": used})
-        return replace(self.summary(incomplete), unfinished=_slow(executor.unfinished))
+        return replace(self.summary(incomplete), unfinished=executor.suspicious_cases)
 
     def summary(self, incomplete: str = "") -> Summary:
         """What the database has, in numbers."""
@@ -600,10 +598,6 @@ class Campaign:
             if left is None or by_kernels < left:
                 fraction, left = self._cases / self.request.kernels, by_kernels
         return min(fraction, 1.0), left
-
-
-def _slow(unfinished: Mapping[int, float]) -> dict[int, float]:
-    return {number: took for number, took in unfinished.items() if took >= SUSPICIOUS_SECONDS}
 
 
 def _size(found: Examination) -> tuple[bool, int, int, int]:

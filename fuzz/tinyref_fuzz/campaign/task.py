@@ -22,6 +22,8 @@ from tinyref_spec.kernel_case.members import read_object
 CHUNK = 20
 # Cases between two milestones: the guide of an epoch knows what was covered before the last one.
 EPOCH = 1000
+# What has taken so long when the time is up may be a hang: the summary says that it was cut.
+SUSPICIOUS_SECONDS = 3.0
 # What the cases of a campaign are.
 KERNELS = "kernels"
 PROGRAMS = "programs"
@@ -178,6 +180,12 @@ class Executor(ABC):
     def cases_under_way(self) -> int:
         """How many cases are judged of tasks that are not done, as far as that is known."""
         return 0
+
+    @property
+    def suspicious_cases(self) -> dict[int, float]:
+        """Those of `unfinished` that had taken so long that they may hang."""
+        found = self.unfinished.items()
+        return {number: took for number, took in found if took >= SUSPICIOUS_SECONDS}
 
     @abstractmethod
     def recall(self) -> list[Task]:
