@@ -69,13 +69,13 @@ class HangingAll(Slow):
 
 
 class HangingLater(TextBackend):
-    """Hangs in its fortieth kernel, and in all that follow."""
+    """Hangs in its tenth kernel, and in all that follow."""
 
     loaded = 0
 
     def load(self, entry: str, binary: bytes) -> Any:
         HangingLater.loaded += 1
-        if HangingLater.loaded >= 40:
+        if HangingLater.loaded >= 10:
             time.sleep(1000)
         return super().load(entry, binary)
 
