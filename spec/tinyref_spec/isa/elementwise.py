@@ -244,7 +244,9 @@ def columns(operation: Operation, kind: str, number: int) -> tuple[Array, ...]:
     if kind == "exhaustive":
         return _table(sources, number)
     if kind == "edge":
-        return _cast_batch(operation) if operation.op == "CAST" else _edge_batch(sources, number)
+        # An expression that ends in a cast has operands of its own.
+        is_cast = operation.op == "CAST" and len(sources) == 1
+        return _cast_batch(operation) if is_cast else _edge_batch(sources, number)
     if operation.op in ("SHL", "SHR"):
         return _shift_batch(sources[0], number, kind)
     maker = {"random": samples.random_bits, "moderate": samples.moderate}.get(kind)
