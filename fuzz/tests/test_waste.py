@@ -176,6 +176,14 @@ def padded_rows() -> ShapeTracker:
     return rows.reshape((12,))
 
 
+def test_a_kernel_may_have_two_views_that_the_compiler_would_join():
+    """Generated kernels do: of the first 174 of a seed one was reported."""
+    views = View((6,), (1,), 0, None), View((12,), (0,), 2, None)
+    load_twice = load(1, I32, ShapeTracker(views), 6)
+    buffers = np.zeros(12, np.int32), np.arange(6, dtype=np.int32)
+    assert judge(Case(kernel_of(load_twice, 12), buffers), "PYTHON").agrees
+
+
 def test_views_that_stay_two_are_found_and_blamed():
     def case() -> Case:
         buffers = np.zeros(12, np.int32), np.arange(6, dtype=np.int32)

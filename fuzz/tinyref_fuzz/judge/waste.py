@@ -47,11 +47,14 @@ def waste_of(expanded: UOp, capabilities: Capabilities, ast: UOp | None = None) 
 
 
 def _apart(ast: UOp | None) -> Iterator[Waste]:
-    """Views through views that one view shows, each chain of views looked at once."""
+    """Views through views that one view shows, each chain of views looked at once.
+
+    A kernel may have any views: what the compiler joins of them is looked at.
+    """
     nodes = [] if ast is None else ast.toposort()
     trackers = (node.arg.tracker for node in nodes if isinstance(node.arg, ViewArg))
     for views in dict.fromkeys(trackers):
-        found = views_apart(views) if isinstance(views, ShapeTracker) else None
+        found = views_apart(views.simplify()) if isinstance(views, ShapeTracker) else None
         if found is not None:
             yield Waste("lower", found.describe())
 
