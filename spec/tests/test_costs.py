@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from no_device import NoDevice
 
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import missing
@@ -39,13 +40,6 @@ CASES = {
     for row in rows()
     for case in row.cases(Profile.QUICK)
 }
-
-
-class NoDevice:
-    """What a row of the compiler asks of a device: nothing."""
-
-    def on_rung(self, *given: object) -> NoDevice:
-        return self
 
 
 def measured(name: str) -> Measurement:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
+from no_device import NoDevice
 
 from tinyref_spec.case import Case, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -18,13 +19,6 @@ from tinyref_spec.system.costs import (
     rows,
     scheduled_cost,
 )
-
-
-class NoDevice:
-    """What a row of the scheduler asks of a device: nothing."""
-
-    def on_rung(self, rung: object) -> NoDevice:
-        return self
 
 
 @functools.cache

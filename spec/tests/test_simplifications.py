@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
+from no_device import NoDevice
 
 from tinyref.algebra import linear
 from tinyref.algebra.rules import boolean
@@ -38,13 +39,6 @@ SEEN = [
     *("shift-left-index", "int-sub", "int-neg", "bool-xor", "lt-div"),
     *("lt-sum", "ne-div", "bit-mask", "where-again-left", "cast-cast-wrap", "bool-absorb-and"),
 ]
-
-
-class NoDevice:
-    """What a row of the compiler asks of a device: nothing."""
-
-    def on_rung(self, *given: object) -> NoDevice:
-        return self
 
 
 def measured(rule: str) -> Measurement:
