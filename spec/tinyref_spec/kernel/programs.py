@@ -384,7 +384,7 @@ def _scratch(case_id: str, device: DeviceUnderTest) -> Measurement:
     put = build.store(at(held, j), build.load(at(data, build.add(row, j))))
     took = build.load(at(held, subtract(3, k)))
     final = build.store(at(out, build.add(row, k)), build.mul(took, 3))
-    subject = program("scratch", i, j, put, close(j), k, took, final, close(k), close(i))
+    subject = program("scratch", i, row, j, put, close(j), k, took, final, close(k), close(i))
     given = samples.small_integers(INT, 24, 6, 1000)
     expected = np.ascontiguousarray(given.reshape(6, 4)[:, ::-1] * 3).reshape(-1)
     return run(case_id, device, subject, [None, given], expected)
