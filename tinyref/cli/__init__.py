@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-# When the command began, for those that are given seconds.
-BEGAN = time.monotonic()
 # They compute where they run; all other commands have workers for that.
 ATTACHED = (["bench"], ["explain"], ["spec", "rules"])
 
@@ -16,7 +13,9 @@ def main() -> None:
     import gc
     import signal
     import sys
+    import time
 
+    began = time.monotonic()
     from tinyref.cli.entry import EXIT_INTERRUPTED, run
     from tinyref.workers.machine import GARBAGE_THRESHOLD
 
@@ -24,7 +23,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     try:
         is_attached = any(arguments[: len(words)] == words for words in ATTACHED)
-        code = _run_attached(arguments) if is_attached else run(arguments)
+        code = _run_attached(arguments) if is_attached else run(arguments, began)
     except KeyboardInterrupt:
         # Asked once more while it was leaving already.
         code = EXIT_INTERRUPTED

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,15 +25,20 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Runs the command and returns its exit code; prints errors, never a traceback unasked."""
+def run(arguments: Sequence[str], began: float | None = None) -> int:
+    """Runs the command and returns its exit code; prints errors, never a traceback unasked.
+
+    began: when the command did, by `time.monotonic`, for those that are given seconds; else now.
+    """
+    if began is None:
+        began = time.monotonic()
     with plain_streams():
-        return _run_command(arguments)
+        return _run_command(arguments, began)
 
 
-def _run_command(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str], began: float) -> int:
     try:
-        return _run(arguments)
+        return _run(arguments, began)
     except BrokenPipeError:
         # The reader has had enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -52,7 +58,7 @@ def _run_command(arguments: Sequence[str]) -> int:
         return _report_bug(error, arguments)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], began: float) -> int:
     import typer
 
     from tinyref.cli.app import app
@@ -64,7 +70,7 @@ def _run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     usage_errors = _usage_errors()
     try:
-        code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False)
+        code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False, obj=began)
     except SystemExit as error:
         # Not standalone, typer leaves so where it completes for a shell, and else for one reason:
         # nobody reads the output any more.

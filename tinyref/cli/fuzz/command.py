@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli import BEGAN
 from tinyref.cli.fuzz.case import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz.score import score
 from tinyref.cli.options import (
@@ -177,7 +176,7 @@ def fuzz(
         harvested=collection_text(harvested) if harvested is not None else None,
         subject=PROGRAMS if programs is not None else KERNELS,
         compiled_every=compiled_every,
-        began=BEGAN,
+        began=context.obj,
     )
     say_bounded(jobs, request.workers)
     raise typer.Exit(_fuzz(request))
