@@ -323,3 +323,52 @@ def test_a_part_of_memory_that_is_read_and_then_assigned_to_is_refused():
     for _ in range(3):
         step()
     assert weight.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("view", "seen", "left"),
+    [
+        (lambda x: x[1:], [[6.0, 8.0]], [[2.0, 4.0], [9.0, 11.0]]),
+        (lambda x: x[:, 1:], [[4.0], [8.0]], [[2.0, 7.0], [6.0, 11.0]]),
+        (lambda x: x.permute(1, 0), [[2.0, 6.0], [4.0, 8.0]], [[5.0, 7.0], [9.0, 11.0]]),
+        (lambda x: x.flip(0), [[6.0, 8.0], [2.0, 4.0]], [[5.0, 7.0], [9.0, 11.0]]),
+    ],
+    ids=["row", "column", "permuted", "flipped"],
+)
+def test_a_view_of_what_is_not_computed_yet_is_read_and_assigned_to(view, seen, left):
+    """Guards computing it by itself, in memory that an assignment to it does not write."""
+    whole = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize() * 2
+    part = view(whole)
+
+    @TinyJit
+    def step(by):
+        before = (part + 0 * by).realize()
+        part.assign(part.detach() + by)
+        return before
+
+    for i in range(3):
+        found = step(Tensor([1.0]).realize()).tolist()
+        assert found == [[value + i for value in row] for row in seen]
+    assert whole.tolist() == left
+
+
+def test_a_view_that_a_replay_reads_may_be_assigned_to_between_two():
+    whole = Tensor([1.0, 2.0]).realize() * 2
+    part = whole[1:]
+    step = TinyJit(lambda by: (part + by).realize())
+    found = []
+    for _ in range(4):
+        found += step(Tensor([1.0]).realize()).tolist()
+        whole.assign(whole.detach() + 10)
+    assert found == [5.0, 15.0, 25.0, 35.0]
+
+
+def test_a_graph_that_is_a_constant_once_it_is_computed_has_memory():
+    """Guards a constant in the capture: replays had the zeros that were there before."""
+    state = Tensor.zeros(2)
+    part = state[1:]
+    part.assign(part.detach() * 1)
+    step = TinyJit(lambda by: (state + by).realize())
+    assert [step(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[1.0, 1.0]] * 3
+    state.assign(Tensor([5.0, 6.0]))
+    assert step(Tensor([1.0]).realize()).tolist() == [6.0, 7.0]

@@ -20,6 +20,7 @@ from tinyref.engine.capture import not_recording
 from tinyref.errors import UserError, UserStateError, VerifyError
 from tinyref.lazy.buffers import assigned_buffer
 from tinyref.lazy.folding import shows_constant
+from tinyref.lazy.multi import build
 from tinyref.lazy.shape import is_empty, largest_size, shape_of
 from tinyref.tensor.methods.data import compute
 from tinyref.tensor.values.core import (
@@ -30,7 +31,7 @@ from tinyref.tensor.values.core import (
     registry,
     store_apart,
 )
-from tinyref.tensor.values.locks import TurnLock
+from tinyref.tensor.values.locks import TurnLock, building
 from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
@@ -69,17 +70,50 @@ class CaptureSession:
         if value.session is self or is_empty(shape_of(value.node)):
             return
         if not _is_in_memory(value.node):
-            is_constant = _is_constant(value.node)
-            if is_constant and largest_size(shape_of(value.node)) > LARGEST_CONSTANT:
-                return
-            with self._outside(), contextlib.suppress(UserError, VerifyError):
-                if is_constant:
-                    store_apart(value)
-                compute([TensorCore._peek(value)])
+            self._compute_whole(value)
+        if not _is_in_memory(value.node) and not self._compute(value):
+            return
         self._read.add(value)
         if value.tensor is not None:
             for number in shown_numbers(value.node):
                 self.before.setdefault(number, description_of(value.tensor))
+
+    def _compute(self, value: Value) -> bool:
+        """Whether a tensor from outside is no constant that is too large for memory, or has some.
+
+        Raises `DeviceError`.
+        """
+        with self._outside(), contextlib.suppress(UserError, VerifyError):
+            if not is_computed(value.node):
+                compute([TensorCore._peek(value)])
+            # That a graph is a constant is seen of some only when they are computed.
+            if is_computed(value.node) and not _is_in_memory(value.node):
+                if largest_size(shape_of(value.node)) > LARGEST_CONSTANT:
+                    return False
+                store_apart(value)
+                compute([TensorCore._peek(value)])
+        return True
+
+    def _compute_whole(self, value: Value) -> None:
+        """Computes what `value` is a view of: by itself it would be in memory of its own.
+
+        What is assigned to it is written where it is a view, and a replay would not read that.
+        """
+        view = None if value.tensor is None else value.tensor._view
+        if view is None or not view.steps:
+            return
+        views = ((tensor, tensor._view) for tensor in view.storage.tensors())
+        whole = next((tensor for tensor, its in views if its is not None and not its.steps), None)
+        if whole is None:
+            return
+        self.read(whole._value)
+        if _is_in_memory(whole._node):
+            with building:
+                node = whole._node
+                for step in view.steps:
+                    node = build(step.op, step.arg, step.result, (node,))
+                value.node = node
+                registry.add(value)
 
     def has_read(self, value: Value) -> bool:
         """Whether the function reads this value from outside."""
@@ -204,10 +238,6 @@ def _store_apart(values: Sequence[Value]) -> None:
     for value in values:
         store_apart(value)
     compute([tensor for value in values if (tensor := value.tensor) is not None])
-
-
-def _is_constant(node: UOp) -> bool:
-    return all(shows_constant(part) for part in parts_of(node))
 
 
 def _is_in_memory(node: UOp) -> bool:

@@ -141,9 +141,9 @@ class State:
             if not values and number in session.left:
                 raise UserStateError(
                     f"TinyJit: the function reads a {before[number]} and then assigns to it, which "
-                    f"is not all of the memory that it shows: replays would read that memory, and "
-                    f"not what was assigned; before the capture give it memory of its own, as in "
-                    f"x.replace(x.contiguous().realize())"
+                    f"shows a part of memory, or in another order: replays would read that memory, "
+                    f"and not what was assigned; before the capture give it memory of its own, as "
+                    f"in x.replace(x.contiguous().realize())"
                 )
             if not values:
                 raise UserStateError(
