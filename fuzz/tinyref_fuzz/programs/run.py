@@ -40,6 +40,7 @@ REFUSALS = (
     "call realize() on the tensors that it is computed from",
     "call contiguous() on the value",
     "replays would read the old one",
+    "replays would read that memory",
     "is gone, or has other memory by now",
     "is a tensor that the function assigns to as well",
     "shares memory with",

@@ -372,3 +372,32 @@ def test_a_graph_that_is_a_constant_once_it_is_computed_has_memory():
     assert [step(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[1.0, 1.0]] * 3
     state.assign(Tensor([5.0, 6.0]))
     assert step(Tensor([1.0]).realize()).tolist() == [6.0, 7.0]
+
+
+def test_a_constant_that_is_too_large_for_memory_and_assigned_to_is_refused(monkeypatch):
+    """Guards replays with the zeros that are part of the capture."""
+    monkeypatch.setattr("tinyref.tensor.jit.session.LARGEST_CONSTANT", 2)
+    state = Tensor.zeros(3)
+    step = TinyJit(lambda by: (state[:1] + by).realize())
+    assert [step(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[1.0]] * 3
+    state.assign(Tensor([5.0, 6.0, 7.0]))
+    with pytest.raises(UserError, match=r"float32 tensor of shape \(3,\) .* was a constant"):
+        step(Tensor([1.0]).realize())
+    step.reset()
+    assert [step(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[6.0]] * 3
+
+
+def test_a_constant_that_the_function_reads_and_assigns_to_is_refused(monkeypatch):
+    monkeypatch.setattr("tinyref.tensor.jit.session.LARGEST_CONSTANT", 2)
+    state = Tensor.zeros(3)
+
+    @TinyJit
+    def step(by):
+        before = (state + by).realize()
+        state.assign(state + by)
+        return before
+
+    assert step(Tensor([1.0]).realize()).tolist() == [1.0] * 3
+    state.replace(Tensor.zeros(3))
+    with pytest.raises(UserError, match="was a constant"):
+        step(Tensor([1.0]).realize())

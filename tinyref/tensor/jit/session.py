@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.engine.capture import not_recording
@@ -45,6 +45,8 @@ class CaptureSession:
 
     before: the BUFFERs that tensors from outside showed when they were read, with descriptions.
     left: those that a tensor showed which was then given memory of its own, to be assigned to.
+    constants: tensors that were constants too large for memory, and the nodes of these, which are
+    part of the capture.
     is_over: the function has returned, and all that it computes has run. locks: held until then,
     and by each replay.
     """
@@ -52,6 +54,7 @@ class CaptureSession:
     def __init__(self) -> None:
         self.before: dict[int, str] = {}
         self.left: set[int] = set()
+        self.constants: list[tuple[ref[TensorCore], UOp]] = []
         self.is_over = False
         self.thread = threading.get_ident()
         self._is_disturbed = False
@@ -89,6 +92,8 @@ class CaptureSession:
             # That a graph is a constant is seen of some only when they are computed.
             if is_computed(value.node) and not _is_in_memory(value.node):
                 if largest_size(shape_of(value.node)) > LARGEST_CONSTANT:
+                    if value.tensor is not None:
+                        self.constants.append((ref(value.tensor), value.node))
                     return False
                 store_apart(value)
                 compute([TensorCore._peek(value)])

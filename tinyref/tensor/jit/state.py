@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
-from tinyref.tensor.jit.session import CaptureSession, reaching
+from tinyref.tensor.jit.session import CaptureSession, description_of, reaching
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, store_apart
 from tinyref.tensor.values.locks import building
@@ -91,6 +91,8 @@ class State:
             ]
         )
         self._counts = {number: registry.count_showing(number) for number in self.written}
+        self._constants = list(session.constants)
+        self._check_constants()
 
     @classmethod
     def from_saved(
@@ -100,6 +102,7 @@ class State:
         state = object.__new__(cls)
         state.written = written
         state._needed = needed
+        state._constants = []
         state._hold(
             [
                 _Holder(weakref.ref(tensor), tensor._value, shown_numbers(tensor._node))
@@ -164,14 +167,27 @@ class State:
         """Makes sure that a replay does what a call would do to the tensors outside.
 
         `inputs` are the BUFFERs of arguments that are written.
-        Raises `UserError` where a tensor that the function reads has other memory by now.
+        Raises `UserError` where a tensor that the function reads has other memory by now, or was a
+        constant.
         """
+        self._check_constants()
         if self._has_stale():
             self._renew(compute)
         if registry.counts_differ(self._counts):
             self._keep_copies(compute)
         if registry.has_pending:
             self._keep_results(compute, frozenset(inputs))
+
+    def _check_constants(self) -> None:
+        """Raises `UserStateError` where a constant that is part of the capture was assigned to."""
+        for held, node in self._constants:
+            tensor = held()
+            if tensor is not None and tensor._node is not node:
+                raise UserStateError(
+                    f"TinyJit: a {description_of(tensor)} that the function reads was a constant, "
+                    f"too large for memory unasked, and was assigned to: give it memory before the "
+                    f"capture, as in x.replace(x.contiguous().realize())"
+                )
 
     def _has_stale(self) -> bool:
         """Whether a tensor was assigned to, or is gone."""
