@@ -535,6 +535,25 @@ def test_without_the_sanitizer_nothing_is_raised() -> None:
     run_program(_reverse_through_local(4, with_barrier=False), [zeros(8), zeros(8)], sanitize=False)
 
 
+def test_without_the_sanitizer_a_right_program_reaches_both_ends_of_its_memory() -> None:
+    out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 4)
+    lane = item(4)
+    copy = program(build.store(at(out, lane), build.load(at(data, lane))), group=(4, 1, 1))
+    result = zeros(4)
+    run_program(copy, [result, np.array([5, 6, 7, 8], np.int32)], sanitize=False)
+    assert list(result) == [5, 6, 7, 8]
+
+
+def test_without_the_sanitizer_a_store_outside_leaves_what_its_gate_does() -> None:
+    out = build.define_global(0, i32, 4)
+    lane = item(8)
+    place = at(out, build.sub(lane, 2))
+    gated = build.store(place, build.add(lane, 1), build.less(lane, 4))
+    result = zeros(4)
+    run_program(program(gated, group=(8, 1, 1)), [result], sanitize=False)
+    assert list(result) == [3, 4, 0, 0]
+
+
 def test_errors_travel_between_processes() -> None:
     out = build.define_global(0, i32, 1)
     found = faults(program(build.store(at(out, 5), build.const(i32, 1))), [zeros(1)])

@@ -313,6 +313,8 @@ class Memory:
     ) -> Access | None:
         return hook(Access(node, self.name, self.size, index, gate, value))
 
+    # What is done without the sanitizer
+
     def _clipped(self, index: Array, width: int) -> Array:
         """Loads outside of the memory, which nothing reports, are of its ends."""
         return np.clip(index, 0, max(self.size - width, 0))
