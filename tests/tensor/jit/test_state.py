@@ -401,3 +401,23 @@ def test_a_constant_that_the_function_reads_and_assigns_to_is_refused(monkeypatc
     state.replace(Tensor.zeros(3))
     with pytest.raises(UserError, match="was a constant"):
         step(Tensor([1.0]).realize())
+
+
+def test_an_assignment_to_no_elements_leaves_what_replays_read():
+    """Guards a capture that took the base for its own: what was written later was not seen."""
+    whole = Tensor.ones(2, 3)
+    row, nothing, every = whole[1:], whole[1:][1:], whole.detach()
+    del whole
+
+    @TinyJit
+    def step(by):
+        nothing.assign(by.sum())
+        nothing.assign(3.0)
+        return (row + by).realize()
+
+    assert step(Tensor([1.0]).realize()).tolist() == [[2.0] * 3]
+    every[0] = 0.0
+    assert [step(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[[2.0] * 3]] * 3
+    row += 6.0
+    with pytest.raises(UserError, match="has other memory by now"):
+        step(Tensor([1.0]).realize())

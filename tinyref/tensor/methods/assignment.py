@@ -176,6 +176,8 @@ class Assignment(Data):
         """
         if chosen is None and self._shows_same(value):
             return
+        if _steps_of(self) and is_empty(shape_of(self._node)) and not value._value.requires_grad:
+            return  # Nothing of the base is written: it stays what it is.
         if only_holds_data(self._node):
             write_held(self._node, value.numpy, name, compute)
             return
