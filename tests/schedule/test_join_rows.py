@@ -132,3 +132,10 @@ def test_gradients_of_a_norm():
         found.append(x.grad.numpy())
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
     assert x.grad.dtype is dtypes.float32
+
+
+def test_a_reduce_of_a_reduce_that_another_row_kernel_holds_keeps_its_axis():
+    """Guards a value that replaced a load and had not its axis: the sum had one term of two."""
+    data = Tensor([1.0, 1.0]).realize()
+    spread = data.sum().reshape(1).expand(2).pad(((1, 0),))
+    assert ((spread + 1)[1:].sum() * data).tolist() == [6.0, 6.0]

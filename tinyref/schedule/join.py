@@ -111,7 +111,9 @@ def join_rows(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     )
     names = tuple(dict.fromkeys((*first.names, *second.names)))
     lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
-    return Draft(root, tuple(joiner.buffers), reads, second.outer, (), names, lines)
+    joined = Draft(root, tuple(joiner.buffers), reads, second.outer, (), names, lines)
+    # `second` may have got reduces of its own, by an earlier one of these.
+    return joined if _reduces_in_full(joined) else None
 
 
 class _Joiner:
