@@ -51,6 +51,10 @@ def _repeated(device: DeviceUnderTest) -> Pairs:
     yield "with others", mixed.sum(1), (wide * other).sum(1)
     is_odd = spread.int() % 2 != 0
     yield "numbers of truth", is_odd.sum(1), (whole % 2 != 0) * 5
+    # Loops that reduce one row after the other are joined, which the outer sum is not along.
+    row = Tensor(whole[0], device=device.name).realize()
+    again = (row.sum().reshape(1).expand(4).pad(((1, 0),)) + 1)[1:].sum()
+    yield "of a sum, times what it sums", again * row, (whole[0].sum() + 1) * 4 * whole[0]
 
 
 def _long(device: DeviceUnderTest) -> Pairs:
