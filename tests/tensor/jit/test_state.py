@@ -421,3 +421,45 @@ def test_an_assignment_to_no_elements_leaves_what_replays_read():
     row += 6.0
     with pytest.raises(UserError, match="has other memory by now"):
         step(Tensor([1.0]).realize())
+
+
+@pytest.mark.parametrize("begin", ["rows", "sum", "column"])
+def test_a_tensor_that_was_assigned_to_may_take_its_own_elements_from_other_places(begin):
+    """What shows them is copied first; the function wrote other memory then, and was refused."""
+    found = []
+    for capture in (TinyJit, lambda function: function):
+        held = Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]).realize()
+
+        def function(x, held=held):
+            if begin == "rows":
+                held[0] = x
+            elif begin == "sum":
+                held += x
+            else:
+                held[:, 1] = x.sum()
+            held[1:] = held[:-1] * 1
+            return held.sum(0).realize()
+
+        called = capture(function)
+        results = [called(Tensor([float(n), 1.0]).realize()).tolist() for n in range(4)]
+        found.append((results, held.tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("other", [lambda w: w[0:1], lambda w: w[0:1].expand(2, 3)])
+def test_views_of_a_tensor_that_is_gone_and_was_not_computed_are_state(other):
+    """What they are views of is made of them in the capture, and was taken for the function's."""
+    whole = Tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]).realize() * 2
+    turned, part = whole.flip(0), other(whole)
+    del whole
+
+    @TinyJit
+    def function(x):
+        turned.assign(7.0)
+        return x.sum().realize()
+
+    for number in range(4):
+        function(Tensor([float(number)]).realize())
+        assert turned.tolist() == [[7.0] * 3] * 2
+        assert part.tolist() == [[7.0] * 3] * part.shape[0]
+        turned.assign(3.0)

@@ -186,12 +186,11 @@ class Assignment(Data):
         session = capturing.get()
         if session is not None:
             session.read(base._value)
-            if base._value.session is not session:
-                # A replay writes where this capture does: in memory that only this base has.
-                session.separate(base._sharing())
-                if not base._has_memory_alone():
-                    # It shows an element at several places, or a part of what nobody else shows.
-                    session.give_memory(base._value)
+            # A replay writes where this capture does: in memory that only this base has.
+            session.separate(base._sharing())
+            if base._value.session is not session and not base._has_memory_alone():
+                # It shows an element at several places, or a part of what nobody else shows.
+                session.give_memory(base._value)
             session.read(value._value)
         if (reads_first or steps) and base._shares_memory(value):
             value = value._read_first()
@@ -343,6 +342,9 @@ class Assignment(Data):
             if len(tensors) == 1 and was is None:
                 return None
             found = self._merge_views(tensors)
+            sessions = [tensor._value.session for tensor in tensors]
+            # As above: it is given memory, in which replays write.
+            found._value.session = next((s for s in sessions if s is not capturing.get()), None)
         if was is not None and (was.record is None or not found._value.requires_grad):
             found._value.record = was.record
             found._value.requires_grad = was.requires_grad
