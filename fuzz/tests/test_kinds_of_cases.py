@@ -10,11 +10,13 @@ launches over an input that is still read, and sums of negative zeros.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from faults_of_kinds import FAULTS_OF_KINDS
 from mutated import mutated
 
+from tinyref.uops.program import Program
 from tinyref_fuzz.campaign.cases import tape_seed
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.generate.generate import generate
@@ -24,6 +26,7 @@ from tinyref_fuzz.judge.judge import Judge, verdict_of
 from tinyref_fuzz.mutants import programs
 from tinyref_fuzz.mutants.catalogue import MUTANTS
 from tinyref_fuzz.programs.judge import ProgramJudge
+from tinyref_spec.bits import Array
 from tinyref_spec.case import Profile
 from tinyref_spec.catalogue import cases
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -201,3 +204,21 @@ def test_programs_of_the_fuzzer_have_the_kind_and_find_its_fault(
         found = next(filter(is_found, range(MOST_PROGRAMS)), None)
     assert found is not None
     assert not is_found(found)
+
+
+@pytest.mark.long
+def test_a_fault_is_found_whatever_kept_the_programs_of_before() -> None:
+    """What a launch has shown of a program that is still there hid a fault of the interpreter."""
+    query, fault = "kernel.program.loop.memory*", "iterations-that-meet-go-unseen"
+    kept: list[Program] = []
+
+    class Keeping(DeviceUnderTest):
+        def run_program(self, program: Program, *arguments: Any, **named: Any) -> list[Array]:
+            kept.append(program)
+            return super().run_program(program, *arguments, **named)
+
+    device = Keeping("PYTHON")
+    assert all(case.run(device).passed for case in cases(Profile.QUICK, query))
+    with mutated(FAULTS[fault]):
+        assert failing(query) != []
+    assert len(kept) > 0

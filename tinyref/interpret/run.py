@@ -230,6 +230,11 @@ def _translate(program: Program, overrides: Mapping[Ops, Override] | None) -> Tr
     return found
 
 
+def forget_translations() -> None:
+    """Drops what was translated, and what launches have shown of it: whether it may be widened."""
+    _translations.clear()
+
+
 def _boxes(machine: Machine) -> Iterable[tuple[Extents, Extents]]:
     """The boxes of groups that run one after the other."""
     if not machine.backward:

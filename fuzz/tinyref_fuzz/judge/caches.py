@@ -6,6 +6,7 @@ import functools
 import sys
 
 from tinyref.dtype import dtypes
+from tinyref.interpret.run import forget_translations
 from tinyref.uops.node import forget_facts
 
 # Types are equal where they are the same: one that is made again would be another one.
@@ -30,6 +31,7 @@ def forget() -> None:
     """
     for cache in _caches(len(sys.modules)):
         cache.cache_clear()
+    forget_translations()
 
 
 def forget_case() -> None:
