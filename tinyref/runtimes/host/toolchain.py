@@ -36,10 +36,13 @@ _NATIVE = (*_PLAIN, "-march=native")
 # Of clang alone, whose instructions for sums over bytes leave out lanes that this pass has
 # combined (docs/found.md#llvm-1).
 _CLANG = (*_NATIVE, "-mllvm", "-disable-vector-combine")
+# Of gcc alone, which in 12.2 takes wrong lanes for some loops (docs/found.md#gcc-1): kernels have
+# vectors of their own.
+_GCC = (*_NATIVE, "-fexcess-precision=16", "-fno-tree-loop-vectorize")
 _FLAG_SETS: tuple[tuple[str, ...], ...] = (
-    # Of gcc alone, which in 12.2 takes wrong lanes for some loops (docs/found.md#gcc-1): kernels
-    # have vectors of their own.
-    (*_NATIVE, "-fexcess-precision=16", "-fno-tree-loop-vectorize"),
+    # Where gcc knows of instructions for float16, its assembler refuses some of them (gcc-2).
+    (*_GCC, "-mno-avx512fp16"),
+    _GCC,
     (*_CLANG, "-Xclang", "-ffloat16-excess-precision=none"),
     _CLANG,
     _NATIVE,
@@ -145,7 +148,7 @@ def _probe(command: tuple[str, ...], contraction: str) -> Toolchain:
             continue
         has_half = _passes(full, _PROBE_HALF)
         # Without half there may be a later set that has it, but for the last ones.
-        if has_half or flags in _FLAG_SETS[2:]:
+        if has_half or flags in _FLAG_SETS[3:]:
             accepted = C_DTYPES if has_half else plain
             lanes = _VECTOR_LANES if _passes(full, _PROBE_VECTORS) else (1,)
             return Toolchain(full, _version(command), accepted, lanes, _target(full))
