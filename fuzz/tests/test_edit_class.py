@@ -121,7 +121,7 @@ DECLARED = [
     ("schedule.materialise/Work.exceeds", "choice"),
     ("algebra.typing_rules/variable", "refusal"),
     ("interpret.machine/Memory._report_outside", "refusal"),
-    ("interpret.machine/Memory._broken_store", "refusal"),
+    ("interpret.machine/Memory._report_race", "refusal"),
     ("schedule.scheduler/_Scheduler._named_nodes", "refusal"),
     ("optimise.moves/_swap", "value"),
     # Which order is legal is no choice, nor whether a race was seen: values hang on both.

@@ -265,7 +265,7 @@ class Memory:
         if active is not None:
             value = np.where(active if width == 1 else active[..., None], value, alternative)
         if machine.hooks.load is not None:
-            return self._broken_load(machine.hooks.load, node, index, active, value)
+            value = machine.hooks.load(Access(node, self.name, self.size, index, active, value))
         return value
 
     def _elements(
@@ -290,28 +290,6 @@ class Memory:
             inside = inside & within
         number = (places[0] * columns + places[1]) * TEXEL
         return np.where(inside, number, -TEXEL)
-
-    # What simulated devices, which are broken on purpose, do to accesses
-
-    def _broken_load(
-        self,
-        hook: Callable[[Access], Array],
-        node: UOp,
-        index: Array,
-        active: Array | None,
-        value: Array,
-    ) -> Array:
-        return hook(Access(node, self.name, self.size, index, active, value))
-
-    def _broken_store(
-        self,
-        hook: Callable[[Access], Access | None],
-        node: UOp,
-        index: Array,
-        gate: Array | None,
-        value: Array,
-    ) -> Access | None:
-        return hook(Access(node, self.name, self.size, index, gate, value))
 
     # What is done without the sanitizer
 
@@ -486,7 +464,7 @@ class Memory:
         """
         index = self._elements(machine, node, position, gate)
         if machine.hooks.store is not None:
-            changed = self._broken_store(machine.hooks.store, node, index, gate, value)
+            changed = machine.hooks.store(Access(node, self.name, self.size, index, gate, value))
             if changed is None:
                 return
             index, value, gate = changed.index, changed.value, changed.gate
