@@ -12,7 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.node import sint
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_spec.proofs.known_views import drawn, one_view, shown, views_apart, wrong_view
+from tinyref_spec.proofs.known_views import drawn, one_view, shown, unjoined_views, wrong_view
 
 ROW = View((6,), (1,))
 TURNED = ShapeTracker.from_shape((2, 3)).permute((1, 0)).flip((0,))
@@ -41,7 +41,7 @@ PAIRS: list[tuple[View, View, View | None]] = [
 @pytest.mark.table
 @pytest.mark.parametrize(("inner", "outer", "one"), PAIRS)
 def test_views_that_stay_two_are_seen(inner: View, outer: View, one: View | None) -> None:
-    found = views_apart(ShapeTracker((inner, outer)))
+    found = unjoined_views(ShapeTracker((inner, outer)))
     assert (found.one if found else None) == one
     if found is not None:
         assert "views stay two" in found.describe()

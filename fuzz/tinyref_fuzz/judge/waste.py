@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref.device import Capabilities
@@ -20,7 +20,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_spec.proofs.known_views import views_apart
+from tinyref_spec.proofs.known_views import unjoined_views
 
 # The widest access that neighbours are joined into, whatever lanes they are of.
 _BYTES = 16
@@ -42,26 +42,25 @@ def waste_of(expanded: UOp, capabilities: Capabilities, ast: UOp | None = None) 
     ast: what was expanded. Of a buffer that it reads, or writes, in several places, neighbours may
     be apart: the lanes of one access are joined. Its views are joined where one shows two.
     """
-    every = itertools.chain(_apart(ast), _every(expanded, capabilities, _several(ast)))
+    nodes = () if ast is None else ast.toposort()
+    every = itertools.chain(_unjoined(nodes), _every(expanded, capabilities, _several(nodes)))
     return next(every, None)
 
 
-def _apart(ast: UOp | None) -> Iterator[Waste]:
+def _unjoined(nodes: Sequence[UOp]) -> Iterator[Waste]:
     """Views through views that one view shows, each chain of views looked at once.
 
     A kernel may have any views: what the compiler joins of them is looked at.
     """
-    nodes = [] if ast is None else ast.toposort()
     trackers = (node.arg.tracker for node in nodes if isinstance(node.arg, ViewArg))
     for views in dict.fromkeys(trackers):
-        found = views_apart(views.simplify()) if isinstance(views, ShapeTracker) else None
+        found = unjoined_views(views.simplify()) if isinstance(views, ShapeTracker) else None
         if found is not None:
             yield Waste("lower", found.describe())
 
 
-def _several(ast: UOp | None) -> set[tuple[Ops, int]]:
+def _several(nodes: Sequence[UOp]) -> set[tuple[Ops, int]]:
     """The slots that more than one LOAD, or STORE, of a kernel accesses."""
-    nodes = [] if ast is None else ast.toposort()
     counts = Counter(
         (node.op, memory.arg.slot)
         for node in nodes

@@ -64,7 +64,9 @@ def _measure_gated(rule: str, case_id: str, device: DeviceUnderTest) -> Measurem
     )
 
 
-_Known = known_ranges.WrongRange | known_ranges.WrongEnd | known_views.WrongView | known_views.Apart
+_Known = (
+    known_ranges.WrongRange | known_ranges.WrongEnd | known_views.WrongView | known_views.Unjoined
+)
 _Wrong = kept.Lost | kept.Changed | _Known
 
 

@@ -36,7 +36,7 @@ _SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 5, 6)
 
 
 @dataclass(frozen=True)
-class Apart:
+class Unjoined:
     """Two neighbouring views of a tracker, and the view that shows the same."""
 
     tracker: ShapeTracker
@@ -61,7 +61,7 @@ class Apart:
         )
 
 
-def views_apart(tracker: ShapeTracker) -> Apart | None:
+def unjoined_views(tracker: ShapeTracker) -> Unjoined | None:
     """The first two neighbours that stayed two although one view shows them; None for none.
 
     Symbolic views and those of many positions owe nothing.
@@ -71,7 +71,7 @@ def views_apart(tracker: ShapeTracker) -> Apart | None:
             continue
         one = one_view(shown(ShapeTracker((inner, outer))))
         if one is not None and _is_straight(inner, outer):
-            return Apart(tracker, inner, outer, one)
+            return Unjoined(tracker, inner, outer, one)
     return None
 
 
@@ -101,7 +101,7 @@ class WrongView:
         )
 
 
-def wrong_view(tracker: ShapeTracker, elements: Elements) -> WrongView | Apart | None:
+def wrong_view(tracker: ShapeTracker, elements: Elements) -> WrongView | Unjoined | None:
     """What is wrong with a tracker of fixed sizes that is to show `elements`; None for nothing."""
     if not np.array_equal(shown(tracker), elements):
         return WrongView(tracker, "the elements are other ones")
@@ -117,7 +117,7 @@ def wrong_view(tracker: ShapeTracker, elements: Elements) -> WrongView | Apart |
         steps = _steps(elements, axis)
         if not (steps <= {stride} or (stride is None and len(tracker.views) > 1)):
             return WrongView(tracker, f"axis {axis} has the steps {steps}, not {stride}")
-    return views_apart(tracker)
+    return unjoined_views(tracker)
 
 
 def _is_reach(tracker: ShapeTracker, reach: Span | None, wanted: Span) -> bool:
