@@ -16,9 +16,8 @@ import pytest
 from mutated import mutated
 
 import tinyref
-from tinyref.device import Capabilities, Device
+from tinyref.device import Device
 from tinyref.errors import TinyrefError
-from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import FORMS, POLICIES
 from tinyref_fuzz.generate.tape import Tape
@@ -34,23 +33,7 @@ HEADER = "| form | rows | generator | mutant |"
 MAX_KERNELS = 120
 
 
-class Host(TextBackend):
-    """A host's loops, vectors and scratch memory, played by the interpreter."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        return replace(
-            super().capabilities,
-            has_grid=False,
-            has_groups=False,
-            threads=2,
-            vector_lanes=(1, 2, 4, 8, 16),
-            shared_bytes=1 << 19,
-            matrix_tiles=(),
-        )
-
-
-HOST = f"{__name__}:Host"
+HOST = "tinyref_fuzz.judge.devices:Host"
 
 
 @dataclass(frozen=True)
