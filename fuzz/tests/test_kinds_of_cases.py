@@ -130,14 +130,6 @@ OF_PROGRAMS = [
     ("equal elements reduced", 1, "repeated-elements-counted-once"),
     ("one variable of two values", 7, "two-values-are-refused"),
 ]
-# Faults of a device that calls the library, and of one that has little but a processor's ways.
-ON_OTHERS = (
-    LIBRARY,
-    "large-negative-integers-round-twice",
-    "division-by-what-may-be-zero-unguarded",
-    "sign-by-a-shift-of-all-bits",
-)
-DEVICE = {name: FAULTS[name].device for name in ON_OTHERS}
 MOST_CASES, MOST_PROGRAMS = 100, 60
 
 
@@ -159,7 +151,7 @@ def failing(query: str, name: str = "PYTHON") -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "query", "fault"), KINDS, ids=[kind for kind, _, _ in KINDS])
 def test_rows_have_the_kind_and_find_its_fault(kind: str, query: str, fault: str) -> None:
-    device = DEVICE.get(fault, "PYTHON")
+    device = FAULTS[fault].device
     assert failing(query, device) == []
     with mutated(FAULTS[fault]):
         assert failing(query, device) != []
@@ -179,7 +171,7 @@ def is_found(judge: Judge, policy: Policy, number: int) -> bool:
 def test_kernels_of_the_fuzzer_have_the_kind_and_find_its_fault(
     kind: str, form: str, fault: str
 ) -> None:
-    judge = Judge(DEVICE.get(fault, "PYTHON"))
+    judge = Judge(FAULTS[fault].device)
     only = {each: float(each == form) for each in FORMS}
     policy = replace(policy_named("mixed"), forms=only)
     with mutated(FAULTS[fault]):
