@@ -308,7 +308,8 @@ def test_a_lane_of_tests_kills_by_a_test_that_the_healthy_compiler_passes():
     scoring, run = scored(SURE, "room-tests")
     assert run.killed
     assert run.symptom == "TEST"
-    assert len(scoring.passed["room-tests", "PYTHON"]) == 1
+    # A slow machine records the whole lane, a fast one confirms this one test.
+    assert run.detail.partition(": ")[0] in scoring.passed["room-tests", "PYTHON"]
 
 
 @pytest.mark.slow
