@@ -139,3 +139,12 @@ def test_a_reduce_of_a_reduce_that_another_row_kernel_holds_keeps_its_axis():
     data = Tensor([1.0, 1.0]).realize()
     spread = data.sum().reshape(1).expand(2).pad(((1, 0),))
     assert ((spread + 1)[1:].sum() * data).tolist() == [6.0, 6.0]
+
+
+def test_a_reduce_of_a_constant_that_is_stored_beside_it_keeps_its_axis():
+    """Guards a constant in the place of a load: it has no axes to ask for a size."""
+    number = Tensor(np.ones((), np.float32)).realize()
+    number.assign(3.0)
+    power = number.expand((2, 1)).prod(0)
+    Tensor.realize(power, number)
+    assert (power.tolist(), number.tolist()) == ([9.0], 3.0)

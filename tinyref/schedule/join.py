@@ -195,11 +195,14 @@ def _buffers_read(draft: Draft) -> set[UOp]:
 
 
 def _reduces_in_full(draft: Draft) -> bool:
-    """Whether every reduce still loops: a value that replaced a load may lack the axes R."""
+    """Whether every reduce still loops: a value that replaced a load may lack the axes R.
+
+    A constant that did has no shape at all.
+    """
     for node in draft.root.toposort():
         if isinstance(node.arg, ReduceArg):
             shape = kernel_shape(node.src[0])
-            if any(shape[axis] == 1 for axis in node.arg.axes):
+            if any(axis >= len(shape) or shape[axis] == 1 for axis in node.arg.axes):
                 return False
     return True
 

@@ -55,6 +55,11 @@ def _repeated(device: DeviceUnderTest) -> Pairs:
     row = Tensor(whole[0], device=device.name).realize()
     again = (row.sum().reshape(1).expand(4).pad(((1, 0),)) + 1)[1:].sum()
     yield "of a sum, times what it sums", again * row, (whole[0].sum() + 1) * 4 * whole[0]
+    number = Tensor(np.ones((), np.float32), device=device.name).realize()
+    number.assign(3.0)
+    power = number.expand(2, 1).prod(0)
+    Tensor.realize(power, number)
+    yield "of a constant that is written beside it", power, np.full(1, 9, np.float32)
 
 
 def _long(device: DeviceUnderTest) -> Pairs:
