@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,18 @@ def test_an_idx_file_of_impossible_size_is_refused(tmp_path: Path, sizes: tuple[
     path.write_bytes(header + b"x" * (sizes == (1, 0, 5)))
     with pytest.raises(UserError, match="shape"):
         read_idx(path, 3)
+
+
+def test_a_small_packed_file_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "images.gz"
+    header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (2, 3, 4))
+    path.write_bytes(gzip.compress(header + bytes(24)))
+    tracemalloc.start()
+    try:
+        assert read_idx(path, 3).shape == (2, 3, 4)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_any_damage_to_an_idx_file_is_an_error_or_an_array(tmp_path: Path, damaged: Any) -> None:

@@ -23,6 +23,7 @@ PathLike = str | os.PathLike[str]
 IDX_BYTES = 0x08
 # More than any data set of images: what unpacks to more is no data set.
 MAX_BYTES = 4 * 2**30
+PIECE_BYTES = 2**20
 
 CIFAR_IMAGE = (3, 32, 32)
 
@@ -97,7 +98,7 @@ def _contents(path: Path) -> bytes:
             file.seek(0)
             if not is_packed:
                 return file.read()
-            data = gzip.GzipFile(fileobj=file).read(MAX_BYTES + 1)
+            data = _unpacked(gzip.GzipFile(fileobj=file))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: broken gzip data: {error}") from error
     except OSError as error:
@@ -105,6 +106,17 @@ def _contents(path: Path) -> bytes:
     if len(data) > MAX_BYTES:
         raise UserError(f"{path}: unpacks to more than {MAX_BYTES} bytes")
     return data
+
+
+def _unpacked(file: gzip.GzipFile) -> bytes:
+    """What the file holds, of more than `MAX_BYTES` the begin.
+
+    A read of so many bytes takes memory for all of them, however few come.
+    """
+    data = bytearray()
+    while len(data) <= MAX_BYTES and (piece := file.read(PIECE_BYTES)):
+        data += piece
+    return bytes(data)
 
 
 def cifar10(path: PathLike) -> tuple[Tensor, Tensor, Tensor, Tensor]:
