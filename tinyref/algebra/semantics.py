@@ -150,8 +150,6 @@ def through_float64(name: str) -> Semantics:
 
     def kernel_for(dtype: DType, sources: Sequence[DType]) -> Kernel:
         function: Kernel = getattr(np, name)
-        if dtype is dtypes.float64:
-            return function
         to_dtype = narrow(dtype)
         if len(sources) == 1:
             return lambda x: to_dtype(function(x.astype(np.float64)))

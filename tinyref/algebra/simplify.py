@@ -47,8 +47,6 @@ def simplify_with(node: UOp, conditions: Iterable[UOp]) -> UOp:
     """
     root = simplify(node)
     facts = _facts(conditions)
-    if not facts:
-        return root
     root = simplify(substitute(root, _truths(facts)))
     constraints = [found for fact in facts for found in _constraints(fact)]
     ranges = _narrow(constraints)

@@ -133,7 +133,7 @@ def _gather(
     subgroups = math.prod(machine.lanes) // layout.threads
     fragments = np.broadcast_to(value, lanes).reshape(subgroups, layout.threads * registers)
     copies = np.ascontiguousarray(fragments.T)[holders(tile, operand)]
-    if machine.sanitize and layout.copies > 1:
+    if machine.sanitize:
         _check_copies(machine, node, tile, operand, copies, arriving)
     return np.asarray(copies[0])
 

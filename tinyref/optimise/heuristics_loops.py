@@ -344,8 +344,6 @@ def _with_short_loops(plan: Plan) -> Plan:
 def _with_threads(plan: Plan) -> Plan:
     """Large kernels are shared among threads along their outermost axis that divides."""
     threads, machine = plan.capabilities.threads, plan.capabilities.machine
-    if threads < 2:
-        return plan
     if machine.nanoseconds(operations_of(plan), _bytes(plan)) < THREADS_PAY * machine.thread_ns:
         return plan
     for amount in range(threads, 1, -1):

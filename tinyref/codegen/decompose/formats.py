@@ -61,7 +61,7 @@ class Format:
     @property
     def subnormal_scale(self) -> int:
         """The power of two that makes every subnormal normal: an even one."""
-        return self.fraction_bits + 1 + (self.fraction_bits + 1) % 2
+        return self.fraction_bits + self.fraction_bits % 2
 
     def supported(self, capabilities: Capabilities) -> bool:
         """True where the device has the format and the words that hold its bits.

@@ -160,8 +160,6 @@ def _elementary(function: Elementary) -> Decomposition:
         form = FORMATS.get(scalar, FLOAT32)
         if not form.supported(capabilities):
             return None
-        if form.dtype is scalar:
-            return function(src, form, capabilities)
         wide = tuple(cast(source, form.dtype) for source in src)
         return cast(function(wide, form, capabilities), scalar)
 

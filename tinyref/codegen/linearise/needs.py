@@ -206,8 +206,8 @@ def _order_accesses(needs: Needs, accesses: list[int], counts: list[int]) -> Non
                 found = stores[block]
                 found[member] = max(found.get(member, count), count)
     for block, reading in loads.items():
-        writing = stores.get(block, {})
-        if len({*reading, *writing}) > 1 and writing:
+        writing = stores.get(block)
+        if writing:
             alone = {member: count for member, count in reading.items() if member not in writing}
             _gates(needs, block, alone, writing)
             # A loop that reads and writes stands before what only writes; among several such
