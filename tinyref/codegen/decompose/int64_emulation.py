@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinyref.codegen.decompose.formats import exclusive_or, like, shift_left, shift_right
 from tinyref.codegen.decompose.products import multiply_high
 from tinyref.device import Capabilities
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import dtypes
 from tinyref.uops.build import (
     add,
     binary,
@@ -257,8 +257,3 @@ def _one(x: Words) -> UOp:
 def _rough(x: Words) -> UOp:
     """`x` as a float32 that is off by at most 2^-23 of it."""
     return add(mul(cast(x[1], dtypes.float32), _TURN), cast(x[0], dtypes.float32))
-
-
-def is_wide(dtype: DType) -> bool:
-    """True for the types that these pairs stand for."""
-    return dtype.scalar in (dtypes.int64, dtypes.uint64)
