@@ -6,6 +6,7 @@ over all values of small ranges; test_rules_proofs.py proves instances with an S
 
 import pytest
 
+from tinyref.algebra.rules import casts
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
 from tinyref.uops import build
@@ -120,6 +121,7 @@ FIRES = [
     ("shift-left-index", raw(Ops.SHL, z, const(index, 3)), mul(z, 8)),
     ("shift-right-index", raw(Ops.SHR, x, const(index, 3)), idiv(x, 8)),
     ("mask-index", raw(Ops.AND, x, const(index, 7)), mod(x, 8)),
+    ("mask-index", raw(Ops.AND, x, const(index, 0)), mod(x, 1)),
     ("max-same", maximum(f, f), f),
     ("max-bounds", maximum(x, sub(t, 2)), x),
     ("max-bounds", maximum(sub(t, 3), y), y),
@@ -154,6 +156,7 @@ FIRES = [
     ("mod-one", mod(b, 1), const(i8, 0)),
     ("div-minus-one", idiv(b, -1), mul(b, -1)),
     ("div-same", idiv(add(x, 1), add(x, 1)), const(index, 1)),
+    ("div-same", idiv(sub(y, 7), sub(y, 7)), const(index, 1)),
     ("mod-same", mod(b, b), const(i8, 0)),
     ("mod-bounds", mod(y, 7), y),
     ("mod-bounds", mod(add(y, 10), 10), add(add(y, 10), -10)),
@@ -270,6 +273,8 @@ REFUSES = [
     ("shift-left-index", raw(Ops.SHL, b, const(i8, 3))),
     ("shift-right-index", raw(Ops.SHR, z, const(index, 3))),
     ("mask-index", raw(Ops.AND, z, const(index, 7))),
+    ("mask-index", raw(Ops.AND, x, const(index, 5))),
+    ("mask-index", raw(Ops.AND, x, const(index, -1))),
     # It is -1 at least: one less than the rule is for.
     ("lt-first", less(mod(z, 2), 1)),
     ("max-bounds", maximum(x, z)),
@@ -281,12 +286,14 @@ REFUSES = [
     ("max-offset", maximum(b, add(b, 2))),
     ("bool-less", less(x, y)),
     ("div-same", idiv(x, x)),
+    ("div-same", idiv(sub(y, 6), sub(y, 6))),
     ("mod-bounds", mod(y, 6)),
     ("mod-bounds", mod(b, 0)),
     ("mod-variable", mod(r, add(n, -1))),
     ("mod-variable", mod(add(r, 1), n)),
     ("div-nested", idiv(idiv(b, 16), 16)),
     ("div-nested", idiv(idiv(z, 3), -5)),
+    ("div-nested", idiv(idiv(z, -3), 5)),
     ("div-of-mod", idiv(mod(x, 12), 5)),
     ("div-of-mod", idiv(mod(z, -12), 4)),
     ("mod-of-mod", mod(mod(z, 12), 5)),
@@ -360,6 +367,46 @@ def test_fires(name, node, gives):
 @pytest.mark.parametrize(("name", "node"), REFUSES, ids=[each[0] for each in REFUSES])
 def test_refuses(name, node):
     assert RULES[name](node) is None
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("source", "target", "is_lossless"),
+    [
+        (i8, dtypes.int16, True),
+        (i8, i8, True),
+        (i8, u8, False),
+        (u8, i8, False),
+        (u8, dtypes.int16, True),
+        (dtypes.int16, i8, False),
+        (i64, dtypes.uint64, False),
+        (truth, u8, True),
+        (truth, f32, True),
+        (u8, truth, False),
+        (f32, i64, False),
+        (f32, truth, False),
+        # 24 bits of a significand, and 11.
+        (dtypes.int16, f32, True),
+        (i32, f32, False),
+        (i32, dtypes.float64, True),
+        (i64, dtypes.float64, False),
+        (i8, f16, True),
+        (dtypes.uint16, f16, False),
+        (u8, dtypes.bfloat16, True),
+        (dtypes.int16, dtypes.bfloat16, False),
+        (f16, f32, True),
+        (f32, f16, False),
+        (dtypes.bfloat16, f32, True),
+        (f16, dtypes.bfloat16, False),
+        (dtypes.bfloat16, f16, False),
+        (dtypes.fp8e5m2, f16, True),
+        (dtypes.fp8e4m3, f16, True),
+        (dtypes.fp8e4m3, dtypes.fp8e5m2, False),
+    ],
+    ids=lambda each: each if isinstance(each, bool) else each.name,
+)
+def test_what_a_type_holds_of_another(source, target, is_lossless):
+    assert casts.is_lossless(source, target) is is_lossless
 
 
 def test_every_rule_fires_here():
