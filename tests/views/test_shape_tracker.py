@@ -58,6 +58,12 @@ def test_equal_trackers_are_one_object() -> None:
     assert View((3,), (1,), 0, ((0, 3),)) is View((3,), (1,))
     assert View((3, 1), (1, 7)) is View((3, 1), (1, 0))
     assert View((0, 3), (9, 9), 5) is View.contiguous((0, 3))
+    assert View((0, 3), (0, 0), 0, ((0, 0), (0, 0))) is View.contiguous((0, 3))
+    # An axis of which one position is shown has no stride; one that shows nothing has nothing.
+    assert View((4, 2), (1, 4), 0, ((2, 3), (0, 2))) is View((4, 2), (0, 4), 2, ((2, 3), (0, 2)))
+    assert View((4, 2), (1, 4), 3, ((2, 2), (0, 2))) is View((4, 2), (0, 0), 0, ((0, 0), (0, 0)))
+    assert View((4, 2), (1, 4), 3, ((2, 3), (0, 2))).strides == (0, 4)
+    assert View((4,), (1,), 0, ((1, 3),)).strides == (1,)
     assert View((4,), (2,), 1, ((2, 3),)) is View((4,), (0,), 5, ((2, 3),))
     assert View((4,), (2,), 1, ((2, 2),)) is View((4,), (0,), 0, ((0, 0),))
 
@@ -177,6 +183,8 @@ def test_real_strides() -> None:
     assert two.reshape((1, 12)).expand((7, 12)).real_strides() == (0, None)
     blocks = shape(4, 4).permute((1, 0)).reshape((2, 8))
     assert blocks.real_strides()[0] == 2
+    hidden = ShapeTracker((View((12,), (1,), 0, ((3, 3),)), View((4, 3), (1, 4))))
+    assert hidden.real_strides() == (0, 0)
 
 
 def test_index_and_valid() -> None:
@@ -271,6 +279,8 @@ def test_wrong_views_are_refused() -> None:
         shape(2).followed_by(shape(6))
     with pytest.raises(UserError, match=r"mask \(\(2, 1\),\) leaves|mask"):
         View((3,), (1,), 0, ((-1, 2),))
+    with pytest.raises(UserError, match=r"view: mask \(\(0, 4\),\) leaves \(3,\)"):
+        View((3,), (1,), 0, ((0, 4),))
     with pytest.raises(UserError, match="1 sizes against 2 bounds"):
         View((3,), (1,), 0, ((0, 2), (0, 2)))
 

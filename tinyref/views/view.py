@@ -227,8 +227,6 @@ def _contiguous(shape: Shape) -> View:
 
 def nowhere(shape: Shape) -> View | None:
     """The view of `shape` without any valid position; a single position cannot say that."""
-    if any(size == 0 for size in shape):
-        return View.contiguous(shape)
     rank = len(shape)
     return View(shape, (0,) * rank, 0, ((0, 0),) * rank) if rank else None
 
