@@ -301,6 +301,42 @@ def test_coefficients_are_those_of_the_fit(wanted: fit.Fit, dtype: DType) -> Non
     assert table[dtype] == fit.coefficients(wanted, dtype)
 
 
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("function", "at", "value"),
+    [
+        # Near 0 the first two terms of a series, elsewhere the function: literals of mpmath.
+        (fit._exponential, 0, "0.69314718055994530942"),
+        (fit._exponential, 1, "1.0"),
+        (fit._logarithm, 0, "-0.0573049591110366"),
+        (fit._logarithm, 1, "-0.5"),
+        (fit._area, 1e-13, "0.2000000000000143"),
+        (fit._area, 0.25, "0.24446328535642"),
+        (fit._sine, 1e-30, "-0.1666666666666667"),
+        (fit._sine, 4, "-0.13633782164679559"),
+        (fit._cosine, 1e-30, "-0.5"),
+        (fit._cosine, 4, "-0.35403670913678560"),
+    ],
+)
+def test_functions_of_the_fits(function: fit.Function, at: float, value: str) -> None:
+    with mpmath.workdps(fit.DIGITS):
+        assert abs(function(mpmath.mpf(at)) - mpmath.mpf(value)) < mpmath.mpf(10) ** -14
+
+
+def test_parts_of_constants_are_those_of_the_fit() -> None:
+    assert fit.two_over_pi(16) == 0xA2F9
+    for dtype, digits in ((dtypes.float32, 12), (dtypes.float64, 26)):
+        assert fit.leading_bits(lambda one: one * mpmath.pi, digits, dtype) == polynomials.PI[dtype]
+        ends = polynomials.HALF_PI_ENDS[dtype]
+        found = fit.parts(lambda one: one * mpmath.pi / 2, ends, dtype)
+        assert found == polynomials.HALF_PI[dtype]
+        assert fit.pair(fit.CONSTANTS["THIRD"], dtype) == polynomials.THIRD[dtype]
+        assert fit.pair(fit.CONSTANTS["TWO_OVER_LN_2"], dtype) == polynomials.TWO_OVER_LN_2[dtype]
+    assert fit.largest_error(fit.fit_named("SINE"), (-1 / 6,), points=3) == pytest.approx(
+        0.003475, abs=1e-6
+    )
+
+
 # Bits of precision of each polynomial in float32 and float64.
 PRECISION = {
     "EXPONENTIAL": (28, 54),

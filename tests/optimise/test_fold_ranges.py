@@ -78,6 +78,45 @@ def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
         same_bits(got, expected_of(gather))
 
 
+def chosen_by(counter: Callable[[UOp, UOp], UOp], places: list[int]) -> gathers.Gather:
+    """Elements of 11, 12, 13, 14 where what is made of the counter and of 5 is the index."""
+    shape = (len(places), 4)
+    added, index = (gathers.repeated_load(slot, I32, (0,), *shape) for slot in (1, 2))
+    values = gathers.repeated_load(3, I32, (1,), *shape)
+    value = gathers.one_hot_reduce(counter(iota(1, *shape), added), index, values)
+    inputs = ((I32, [5] * len(places)), (I32, places), (I32, (11, 12, 13, 14)))
+    return gathers.Gather(value, (len(places), 1), inputs, ())
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("counter", "places", "expected", "loops"),
+    [
+        (lambda i, five: build.add(five, i), [5, 8, 4, 9], [11, 14, 0, 0], 0),
+        (lambda i, five: build.add(i, five), [5, 8, 4, 9], [11, 14, 0, 0], 0),
+        (lambda i, five: build.sub(five, i), [5, 2, 6, 1], [11, 14, 0, 0], 0),
+        (lambda i, five: build.sub(i, five), [-5, -2, -6, -1], [11, 14, 0, 0], 0),
+        (lambda i, five: build.unary(Ops.NEG, i), [0, -3, 1, -4], [11, 14, 0, 0], 0),
+        (lambda i, five: build.unary(Ops.NEG, build.add(i, 2)), [-2, -5, 2], [11, 14, 0], 0),
+        (lambda i, five: build.sub(build.const(I32, 9), i), [9, 6, 10, 5], [11, 14, 0, 0], 0),
+        (lambda i, five: build.sub(i, build.const(I32, 9)), [-9, -6, 9], [11, 14, 0], 0),
+        (lambda i, five: build.add(build.const(I32, 9), i), [9, 12, 8], [11, 14, 0], 0),
+        (lambda i, five: build.sub(five, build.unary(Ops.NEG, i)), [5, 8, 4], [11, 14, 0], 0),
+        # Twice the counter takes every other number, which no line does.
+        (lambda i, five: build.add(i, i), [0, 6, 3], [11, 14, 0], 1),
+        (lambda i, five: build.add(i, build.mul(i, five)), [0, 18, 5], [11, 14, 0], 1),
+    ],
+)
+def test_what_is_added_to_a_counter_goes_to_the_other_side(
+    counter: Callable[[UOp, UOp], UOp], places: list[int], expected: list[int], loops: int
+) -> None:
+    gather = chosen_by(counter, places)
+    folded = fold_ranges(gather.kernel)
+    assert count(folded, Ops.REDUCE) == loops
+    for kernel in (gather.kernel, folded):
+        assert evaluate(kernel, buffers_of(gather))[0].tolist() == expected
+
+
 @pytest.mark.parametrize("name", GATHERS)
 @pytest.mark.sampled(4)
 def test_programs_compute_it_within_bounds(name: str) -> None:
