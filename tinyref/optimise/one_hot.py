@@ -150,7 +150,7 @@ def _is_independent(one_hot: OneHot, others: list[OneHot]) -> bool:
 
 
 def _equalities(start: Term, identity: ConstArg) -> Iterator[tuple[UOp, tuple[Term, Term]]]:
-    """Equalities of integers without each of which `start` is `identity`: CMPNE and its sides."""
+    """Equalities without each of which `start` is `identity`: CMPNE and its sides."""
     stack = [(start, identity)]
     for _ in range(MAX_CONDITIONS):
         if not stack:
@@ -163,7 +163,7 @@ def _equalities(start: Term, identity: ConstArg) -> Iterator[tuple[UOp, tuple[Te
         elif node.op is Ops.CMPNE and _constant(node.src[1]) is not None and _is_bool(node.src[0]):
             flips = _constant(node.src[1]) == ConstArg(True)
             stack.append(((node.src[0], shown), ConstArg(bool(idle.value) != flips)))
-        elif node.op is Ops.CMPNE and idle == ConstArg(True) and node.src[0].dtype.is_int:
+        elif node.op is Ops.CMPNE and idle == ConstArg(True):
             yield node, ((node.src[0], shown), (node.src[1], shown))
         else:
             stack += [((source, shown), value) for source, value in _idle_sources(node, idle)]
@@ -262,7 +262,7 @@ def _line(term: Term, axis: int, size: sint) -> tuple[int, int] | None:
     above: list[UOp] = []
     node, shown = _at_value(term)
     while node.op in (Ops.CAST, Ops.ADD, Ops.SUB, Ops.NEG) and len(above) < MAX_CONDITIONS:
-        if not node.dtype.is_int or not node.src[0].dtype.is_int:
+        if not node.dtype.is_int:
             return None
         above.append(node)
         number = 1 if node.op in (Ops.ADD, Ops.SUB) and _constant(node.src[0]) else 0

@@ -106,7 +106,7 @@ def unbound(size: sint) -> sint:
     if isinstance(size, int):
         return size
     bound = {part: part.src[0] for part in size.toposort() if part.op is Ops.BIND}
-    return normalise(substitute(size, bound)) if bound else size
+    return normalise(substitute(size, bound))
 
 
 def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
