@@ -153,6 +153,25 @@ def test_divisions_stay_where_they_are_not_slow_or_not_by_a_constant() -> None:
     assert decomposed(by_zero, SLOW) is by_zero
 
 
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("divisor", "steps"),
+    [
+        (8, "SHR"),
+        (641, "CAST CAST MUL SHR CAST"),
+        (5, "CAST CAST MUL SHR CAST SHR"),
+        # Its factor has a bit too many: half of the difference is added to what is computed.
+        (7, "CAST CAST MUL SHR CAST SUB SHR ADD SHR"),
+        # So would that of 14, but a dividend that is halved first needs no such factor.
+        (14, "SHR CAST CAST MUL SHR CAST SHR"),
+        (28, "SHR CAST CAST MUL SHR CAST"),
+    ],
+)
+def test_steps_of_an_unsigned_division(divisor: int, steps: str) -> None:
+    value = decomposed(build.idiv(load(0, dtypes.uint32), divisor), SLOW)
+    assert " ".join(node.op.name for node in value.toposort() if node.op in ALU) == steps
+
+
 def test_multipliers_are_the_published_ones() -> None:
     # Hacker's Delight, table 10-2 (unsigned, 32 bits): 3, 5, 10 and 641 need no 33rd bit, 7 does.
     assert multiplier(3, 32, 32) == Multiplier(0xAAAAAAAB, 1)

@@ -291,6 +291,34 @@ def test_sizes_stay_what_they_are(op: Ops, most: int) -> None:
     assert size(decomposed(call(op, dtypes.float32), BASIC)) <= most
 
 
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("op", "dtype", "inputs", "results"),
+    [
+        # The smallest subnormal, the largest, the smallest normal.
+        (Ops.LOG2, dtypes.float32, [2.0**-149, 2.0**-127, 2.0**-126], [-149, -127, -126]),
+        (Ops.LOG2, dtypes.float64, [2.0**-1074, 2.0**-1023, 2.0**-1022], [-1074, -1023, -1022]),
+        (Ops.LOG2, dtypes.float32, [1, 2, 0, -1, INF, NAN], [0, 1, -INF, NAN, INF, NAN]),
+        (Ops.LOG2, dtypes.float16, [2.0**-24, 2.0**15, 0], [-24, 15, -INF]),
+        (Ops.EXP2, dtypes.float32, [-149, -126, 127, 128], [2.0**-149, 2.0**-126, 2.0**127, INF]),
+        (Ops.EXP2, dtypes.float32, [-151, -INF, INF, NAN], [0, 0, INF, NAN]),
+        (Ops.EXP2, dtypes.float64, [-1074, -1022, 1023], [2.0**-1074, 2.0**-1022, 2.0**1023]),
+        (Ops.EXP2, dtypes.float64, [-1076, 1024, 128], [0, INF, 2.0**128]),
+        (Ops.EXP2, dtypes.float16, [-24, 15, 16], [2.0**-24, 2.0**15, INF]),
+        (Ops.SIN, dtypes.float32, [0, 2.0**-149, INF, NAN], [0, 2.0**-149, NAN, NAN]),
+        (Ops.SIN, dtypes.float64, [0, 2.0**-1074, -INF], [0, 2.0**-1074, NAN]),
+    ],
+)
+def test_values_that_are_exact(
+    op: Ops, dtype: DType, inputs: list[float], results: list[float]
+) -> None:
+    got = run(call(op, dtype), [np.array(inputs, numpy_dtype(dtype))], BASIC)
+    assert np.array_equal(got, np.array(results, numpy_dtype(dtype)), equal_nan=True)
+
+
 # Constants
 
 
