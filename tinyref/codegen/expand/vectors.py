@@ -8,7 +8,7 @@ from tinyref.algebra.simplify import simplify
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ConstArg, GepArg
+from tinyref.uops.payload import ConstArg
 
 # A lane of a vector; of a scalar, lane 0.
 Piece = tuple[UOp, int]
@@ -23,9 +23,6 @@ def take(vector: UOp, *lanes: int) -> UOp:
     if vector.op is Ops.VECTORIZE:
         taken = [vector.src[lane] for lane in lanes]
         return taken[0] if len(taken) == 1 else build.vectorize(*taken)
-    if isinstance(vector.arg, GepArg):
-        lanes = tuple(vector.arg.lanes[lane] for lane in lanes)
-        return take(vector.src[0], *lanes)
     return build.gep(vector, *lanes)
 
 
@@ -45,10 +42,7 @@ def join(pieces: Sequence[Piece]) -> UOp:
         if first.dtype.lanes == 1:
             return repeat(first, len(pieces))
         return take(first, *(lane for _, lane in pieces))
-    scalars = [take(vector, lane) for vector, lane in pieces]
-    if all(scalar is scalars[0] for scalar in scalars):
-        return repeat(scalars[0], len(scalars))
-    return build.vectorize(*scalars)
+    return build.vectorize(*(take(vector, lane) for vector, lane in pieces))
 
 
 def tidy(node: UOp) -> UOp:
