@@ -142,9 +142,6 @@ def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:
         lowest = np.array(identity, value.dtype)
         return np.asarray(np.maximum.reduce(value, axis=arg.axes, keepdims=True, initial=lowest))
     ufunc = np.add if arg.op is Ops.ADD else np.multiply
-    if dtype.is_bool:
-        logical = np.logical_or if arg.op is Ops.ADD else np.logical_and
-        return np.asarray(logical.reduce(value, axis=arg.axes, keepdims=True))
     if dtype.is_int:
         return np.asarray(
             ufunc.reduce(value, axis=arg.axes, keepdims=True, dtype=numpy_dtype(dtype))
