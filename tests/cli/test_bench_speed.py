@@ -51,6 +51,7 @@ def test_a_wrong_operation_has_no_time(change: dict[str, object], words: str) ->
     assert words in found.missing
 
 
+@pytest.mark.long
 def test_a_network_that_learns_otherwise_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     found_library = alone.library("tinyref")
     fast = dataclasses.replace(found_library, adam=functools.partial(found_library.adam, lr=0.01))
