@@ -38,10 +38,24 @@ def test_views_and_assignments_show_their_memory():
     del turned, part
     x.assign(x + 1)
     assert [value.tensor for value in registry.showing(number)] == [x]
-    assert registry.counts_differ({number: 2})
-    assert registry.counts_differ({number: 0})
-    assert registry.counts_differ({number: 1, -1: 1})
-    assert not registry.counts_differ({number: 1, -1: 0})
+
+
+def test_a_value_is_newer_though_another_one_is_gone():
+    x = Tensor(np.arange(6)).realize()
+    (number,) = shown_numbers(x.node)
+    view = x.flip(0)
+    newest = registry.newest([number, -1])
+    assert newest[-1] is None
+    assert not registry.shows_newer(newest)
+    del view
+    gc.collect()
+    assert not registry.shows_newer(newest)
+    copy = x * 1
+    assert registry.count_showing(number) == 2
+    assert registry.shows_newer(newest)
+    assert not registry.shows_newer(registry.newest([number]))
+    del copy, x
+    assert registry.shows_newer(newest)
 
 
 @pytest.mark.long

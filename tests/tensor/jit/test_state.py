@@ -125,6 +125,44 @@ def test_what_was_computed_from_old_state_keeps_it():
     assert (lazy.item(), clone.item(), view.item(), weight.item()) == (40.0, 4.0, 6.0, 6.0)
 
 
+@pytest.mark.parametrize("copied", [lambda w: w * 1, lambda w: w.contiguous(), lambda w: w + 0])
+def test_a_copy_of_state_that_was_just_assigned_to_keeps_its_elements(copied):
+    """Guards copies that were computed with the assignment, and taken for the state from then."""
+    weight = Tensor([1.0, 2.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return x * 2
+
+    for _ in range(3):
+        step(Tensor([1.0]))
+    weight.assign(weight * 10)
+    copy = copied(weight)
+    step(Tensor([1.0]))
+    assert (copy.tolist(), weight.tolist()) == ([40.0, 50.0], [41.0, 51.0])
+
+
+def test_a_copy_of_state_keeps_its_elements_though_a_view_is_gone():
+    """Guards counting what shows the state: there were as many tensors as before."""
+    weight = Tensor([1.0, 2.0]).realize()
+
+    @TinyJit
+    def step(x):
+        weight.assign(weight + x)
+        return x * 2
+
+    for _ in range(3):
+        step(Tensor([1.0]))
+    view = weight.flip(0)
+    step(Tensor([1.0]))
+    assert view.tolist() == [6.0, 5.0]
+    del view
+    copy = weight * 1
+    step(Tensor([1.0]))
+    assert (copy.tolist(), weight.tolist()) == ([5.0, 6.0], [6.0, 7.0])
+
+
 def test_state_may_be_assigned_to_in_place_between_replays():
     weight = Tensor([1.0]).realize()
     jitted = TinyJit(lambda x: x * weight)
@@ -463,3 +501,22 @@ def test_views_of_a_tensor_that_is_gone_and_was_not_computed_are_state(other):
         assert turned.tolist() == [[7.0] * 3] * 2
         assert part.tolist() == [[7.0] * 3] * part.shape[0]
         turned.assign(3.0)
+
+
+def test_a_view_that_is_computed_by_itself_and_assigned_to_twice_is_refused_as_replaced():
+    """Guards a refusal that named another thread: the base was taken for one from outside."""
+    whole = Tensor([[1], [2], [3]])
+    part = whole[::2]
+    del whole
+
+    @TinyJit
+    def function(x):
+        square = part * part
+        part.detach().assign(x.sum())
+        turned = part.flip(0)
+        turned.assign(turned * 1)
+        return square
+
+    assert function(Tensor([2, 0])).tolist() == [[1], [9]]
+    with pytest.raises(UserError, match="replays would read the old one"):
+        function(Tensor([2, 1]))

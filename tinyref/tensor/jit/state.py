@@ -90,7 +90,7 @@ class State:
                 for holder in self._holders_of(number, known, session)
             ]
         )
-        self._counts = {number: registry.count_showing(number) for number in self.written}
+        self._newest = registry.newest(self.written)
         self._constants = list(session.constants)
         self._check_constants()
 
@@ -109,7 +109,7 @@ class State:
                 for tensor in tensors
             ]
         )
-        state._counts = {number: registry.count_showing(number) for number in written}
+        state._newest = registry.newest(written)
         return state
 
     def _hold(self, holders: list[_Holder]) -> None:
@@ -173,7 +173,7 @@ class State:
         self._check_constants()
         if self._has_stale():
             self._renew(compute)
-        if registry.counts_differ(self._counts):
+        if registry.shows_newer(self._newest):
             self._keep_copies(compute)
         if registry.has_pending:
             self._keep_results(compute, frozenset(inputs))
@@ -224,7 +224,6 @@ class State:
                     f"other memory by now: assign() to it in place, or capture anew after reset()"
                 )
         self._hold([holder for holder in holders if set(holder.numbers) & self._outside])
-        self._counts = {number: registry.count_showing(number) for number in self.written}
 
     @property
     def _outside(self) -> set[int]:
@@ -237,12 +236,14 @@ class State:
             value.is_overwritten |= value.tensor is None
         # Computing gives views memory of their own; what still shows the memory itself is copied.
         compute([tensor for value in others if (tensor := value.tensor) is not None])
+        # Asked first: what another thread enters meanwhile is looked at by the next replay.
+        newest = registry.newest(self.written)
         shown = hold_tensors(self._others)
         copied = {value: tensor for value, tensor in shown.items() if tensor is not None}
         for value in copied:
             store_apart(value)
         compute(list(copied.values()))
-        self._counts = {number: registry.count_showing(number) for number in self.written}
+        self._newest = newest
 
     def _others(self) -> list[Value]:
         """The values that show memory which is written, but do not hold it as state."""

@@ -342,9 +342,10 @@ class Assignment(Data):
             if len(tensors) == 1 and was is None:
                 return None
             found = self._merge_views(tensors)
-            sessions = [tensor._value.session for tensor in tensors]
+            within = capturing.get()
+            outside = [each for each in tensors if each._value.session is not within]
             # As above: it is given memory, in which replays write.
-            found._value.session = next((s for s in sessions if s is not capturing.get()), None)
+            found._value.session = outside[0]._value.session if outside else within
         if was is not None and (was.record is None or not found._value.requires_grad):
             found._value.record = was.record
             found._value.requires_grad = was.requires_grad

@@ -97,6 +97,9 @@ class Registry(Generic[V]):
         self._pending: dict[int, _Entry[V]] = {}
         self.pending_entered = 0
         self._by_buffer: dict[int, dict[int, _Entry[V]]] = {}
+        # When a value was last entered that shows a buffer.
+        self._newest: dict[int, int] = {}
+        self._moments = itertools.count()
 
     def add(self, value: V) -> None:
         """Enters a value, or enters it anew after its node has changed."""
@@ -117,6 +120,7 @@ class Registry(Generic[V]):
         while True:
             shown = self._by_buffer.setdefault(buffer, {})
             shown[entry.identity] = entry
+            self._newest[buffer] = next(self._moments)
             # Another thread may have taken it away as empty.
             if self._by_buffer.get(buffer) is shown:
                 return
@@ -133,6 +137,7 @@ class Registry(Generic[V]):
                 continue
             _remove(shown, entry)
             if not shown:
+                self._newest.pop(buffer, None)
                 self._by_buffer.pop(buffer, None)
                 for added in list(shown.values()):
                     self._add_shown(buffer, added)
@@ -164,11 +169,14 @@ class Registry(Generic[V]):
         """Whether any of these live values, by their identities, is not computed yet."""
         return any(map(self._pending.__contains__, identities))
 
-    def counts_differ(self, counts: Mapping[int, int]) -> bool:
-        """Whether any BUFFER is shown by another number of values than `counts` says."""
+    def newest(self, numbers: Iterable[int]) -> dict[int, int | None]:
+        """When a value was last entered that shows each of these BUFFERs; None where none does."""
+        return {number: self._newest.get(number) for number in numbers}
+
+    def shows_newer(self, newest: Mapping[int, int | None]) -> bool:
+        """Whether any BUFFER is shown by a value that was entered since `newest` was asked."""
         # Every replay asks this of all memory that it writes.
-        shown = map(self._by_buffer.get, counts, itertools.repeat(()))
-        return any(map(operator.ne, map(len, shown), counts.values()))
+        return any(map(operator.ne, map(self._newest.get, newest), newest.values()))
 
     def count_showing(self, number: int) -> int:
         """How many values show BUFFER `number`: quicker than to list them."""
