@@ -520,3 +520,24 @@ def test_a_view_that_is_computed_by_itself_and_assigned_to_twice_is_refused_as_r
     assert function(Tensor([2, 0])).tolist() == [[1], [9]]
     with pytest.raises(UserError, match="replays would read the old one"):
         function(Tensor([2, 1]))
+
+
+@pytest.mark.parametrize("copied", [lambda w: w.clone(), lambda w: w.contiguous()])
+def test_a_pending_copy_of_a_part_of_memory_does_not_hide_that_it_is_replaced(copied):
+    """Guards a copy that came to the same graph as the memory given: no replay assigned."""
+    other, rows = (Tensor.arange(4).reshape(2, 2).cast("float32") for _ in range(2))
+
+    @TinyJit
+    def turn(x):
+        total = other + x
+        rows.assign(rows.detach().flip(0))
+        return total
+
+    turn(Tensor([1.0]))
+    other.realize()
+    rows.realize()
+    other.assign(1.0)
+    copy = copied(rows)
+    with pytest.raises(UserError, match="and then assigns to it"):
+        turn(Tensor([1.0]))
+    assert copy.tolist() == [[2.0, 3.0], [0.0, 1.0]]
