@@ -40,22 +40,32 @@ def test_views_and_assignments_show_their_memory():
     assert [value.tensor for value in registry.showing(number)] == [x]
 
 
-def test_a_value_is_newer_though_another_one_is_gone():
+def test_what_shows_memory_has_changed_though_as_many_do():
     x = Tensor(np.arange(6)).realize()
     (number,) = shown_numbers(x.node)
     view = x.flip(0)
-    newest = registry.newest([number, -1])
-    assert newest[-1] is None
-    assert not registry.shows_newer(newest)
+    moments = registry.moments([number, -1])
+    assert moments[-1] is None
+    assert not registry.has_changed(moments)
     del view
     gc.collect()
-    assert not registry.shows_newer(newest)
+    assert not registry.has_changed(moments)
     copy = x * 1
     assert registry.count_showing(number) == 2
-    assert registry.shows_newer(newest)
-    assert not registry.shows_newer(registry.newest([number]))
+    assert registry.has_changed(moments)
+    assert not registry.has_changed(registry.moments([number]))
     del copy, x
-    assert registry.shows_newer(newest)
+    assert registry.has_changed(moments)
+
+
+def test_memory_has_changed_where_a_view_was_computed_in_memory_of_its_own():
+    x = Tensor(np.arange(7)).realize()
+    (number,) = shown_numbers(x.node)
+    view = x[::2]
+    moments = registry.moments([number])
+    view.realize()
+    assert shown_numbers(view.node) != (number,)
+    assert registry.has_changed(moments)
 
 
 @pytest.mark.long

@@ -90,7 +90,7 @@ class State:
                 for holder in self._holders_of(number, known, session)
             ]
         )
-        self._newest = registry.newest(self.written)
+        self._moments = registry.moments(self.written)
         self._constants = list(session.constants)
         self._check_constants()
 
@@ -109,7 +109,7 @@ class State:
                 for tensor in tensors
             ]
         )
-        state._newest = registry.newest(written)
+        state._moments = registry.moments(written)
         return state
 
     def _hold(self, holders: list[_Holder]) -> None:
@@ -173,7 +173,7 @@ class State:
         self._check_constants()
         if self._has_stale():
             self._renew(compute)
-        if registry.shows_newer(self._newest):
+        if registry.has_changed(self._moments):
             self._keep_copies(compute)
         if registry.has_pending:
             self._keep_results(compute, frozenset(inputs))
@@ -230,20 +230,25 @@ class State:
         return self.written | self._needed.keys()
 
     def _keep_copies(self, compute: Compute) -> None:
-        """Tensors that show memory which the replay overwrites get copies of their own."""
+        """Tensors that show memory which the replay overwrites get copies of their own.
+
+        But views of the state show it again, where they were computed for themselves.
+        """
+        for tensor in self.tensors():
+            _refresh_views(tensor)
         others = hold_tensors(self._others)
         for value in others:
             value.is_overwritten |= value.tensor is None
         # Computing gives views memory of their own; what still shows the memory itself is copied.
         compute([tensor for value in others if (tensor := value.tensor) is not None])
         # Asked first: what another thread enters meanwhile is looked at by the next replay.
-        newest = registry.newest(self.written)
+        moments = registry.moments(self.written)
         shown = hold_tensors(self._others)
         copied = {value: tensor for value, tensor in shown.items() if tensor is not None}
         for value in copied:
             store_apart(value)
         compute(list(copied.values()))
-        self._newest = newest
+        self._moments = moments
 
     def _others(self) -> list[Value]:
         """The values that show memory which is written, but do not hold it as state."""

@@ -97,8 +97,8 @@ class Registry(Generic[V]):
         self._pending: dict[int, _Entry[V]] = {}
         self.pending_entered = 0
         self._by_buffer: dict[int, dict[int, _Entry[V]]] = {}
-        # When a value was last entered that shows a buffer.
-        self._newest: dict[int, int] = {}
+        # When what shows a buffer last changed, but for values that are gone.
+        self._changed: dict[int, int] = {}
         self._moments = itertools.count()
 
     def add(self, value: V) -> None:
@@ -109,6 +109,9 @@ class Registry(Generic[V]):
         before = self._all.get(entry.identity)
         if before is not None:
             self._forget(before)
+            for buffer in before.buffers:
+                if buffer in self._changed:
+                    self._changed[buffer] = next(self._moments)
         self._all[entry.identity] = entry
         if not is_computed(value.node):
             self._pending[entry.identity] = entry
@@ -120,7 +123,7 @@ class Registry(Generic[V]):
         while True:
             shown = self._by_buffer.setdefault(buffer, {})
             shown[entry.identity] = entry
-            self._newest[buffer] = next(self._moments)
+            self._changed[buffer] = next(self._moments)
             # Another thread may have taken it away as empty.
             if self._by_buffer.get(buffer) is shown:
                 return
@@ -137,7 +140,7 @@ class Registry(Generic[V]):
                 continue
             _remove(shown, entry)
             if not shown:
-                self._newest.pop(buffer, None)
+                self._changed.pop(buffer, None)
                 self._by_buffer.pop(buffer, None)
                 for added in list(shown.values()):
                     self._add_shown(buffer, added)
@@ -169,14 +172,17 @@ class Registry(Generic[V]):
         """Whether any of these live values, by their identities, is not computed yet."""
         return any(map(self._pending.__contains__, identities))
 
-    def newest(self, numbers: Iterable[int]) -> dict[int, int | None]:
-        """When a value was last entered that shows each of these BUFFERs; None where none does."""
-        return {number: self._newest.get(number) for number in numbers}
+    def moments(self, numbers: Iterable[int]) -> dict[int, int | None]:
+        """When what shows each of these BUFFERs last changed; None where nothing does.
 
-    def shows_newer(self, newest: Mapping[int, int | None]) -> bool:
-        """Whether any BUFFER is shown by a value that was entered since `newest` was asked."""
+        A value was entered then, or got other memory. That one is gone is no change.
+        """
+        return {number: self._changed.get(number) for number in numbers}
+
+    def has_changed(self, moments: Mapping[int, int | None]) -> bool:
+        """Whether any of the BUFFERs has another moment by now."""
         # Every replay asks this of all memory that it writes.
-        return any(map(operator.ne, map(self._newest.get, newest), newest.values()))
+        return any(map(operator.ne, map(self._changed.get, moments), moments.values()))
 
     def count_showing(self, number: int) -> int:
         """How many values show BUFFER `number`: quicker than to list them."""
