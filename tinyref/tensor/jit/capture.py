@@ -78,7 +78,12 @@ def captured_call(
     given = [rebuilt(value, next_stand_in) for value in args]
     named = {name: rebuilt(kwargs[name], next_stand_in) for name in sorted(kwargs)}
     with capture_session(stand_ins) as session, recording() as recorder:
-        result = Result(fxn(*given, **named), stand_ins, session)
+        try:
+            returned = fxn(*given, **named)
+        except Exception:
+            _hand_over_written(arguments.tensors, inputs, session.left_over(), recorder)
+            raise
+        result = Result(returned, stand_ins, session)
         written_back = [tensor for item in inputs for tensor in item.written_back()]
         own = [number for item in inputs for number in item.numbers]
         result.settle(own, [*session.left_over(), *written_back], recorder)
@@ -90,6 +95,23 @@ def captured_call(
     for place in written:
         hand_over(arguments.tensors[place], inputs[place].node)
     return Capture.of(recorder, arguments, inputs, result, session, prune), result
+
+
+def _hand_over_written(
+    given: Sequence[TensorCore],
+    inputs: Sequence[Input],
+    pending: Sequence[TensorCore],
+    recorder: Recorder,
+) -> None:
+    """What a function that raises has assigned to its arguments is theirs, as in a plain call.
+
+    pending: what it has made or assigned to, and not computed.
+    """
+    compute([*pending, *(tensor for item in inputs for tensor in item.written_back())])
+    for tensor, item in zip(given, inputs, strict=True):
+        item.find_written(recorder)
+        if item.is_written:
+            hand_over(tensor, item.node)
 
 
 class Capture:

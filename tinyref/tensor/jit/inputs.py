@@ -64,10 +64,14 @@ class Input:
             node = assign(self.node, found._same()._node)
             return [Tensor._from_node(node, found._device)]
 
-    def check(self, recorder: Recorder) -> None:
-        """Raises `UserError` where the function did to it what a replay could not do."""
+    def find_written(self, recorder: Recorder) -> None:
+        """Sees whether a step has written to it."""
         known = [recorder.known[number] for number in self.numbers if number in recorder.known]
         self.is_written = any(found.is_written for found in known)
+
+    def check(self, recorder: Recorder) -> None:
+        """Raises `UserError` where the function did to it what a replay could not do."""
+        self.find_written(recorder)
         for number in self.given:
             found = recorder.known.get(number)
             if found is not None and (found.is_written or self.is_written):
