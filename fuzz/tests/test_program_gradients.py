@@ -11,7 +11,7 @@ from torch_programs import UnsupportedError, read_by_torch
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arithmetic import COMPUTE
 from tinyref_fuzz.programs.exact import InexactError, UndefinedError
-from tinyref_fuzz.programs.generator import _Generator
+from tinyref_fuzz.programs.generator import Generator
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.reverse import BACK, rule_of
@@ -219,7 +219,7 @@ GRADIENTS = frozenset({"gradient", "gradient_weighted", "grad", "has_grad"})
 
 def program_of(seed: int) -> Program:
     """A few tensors, operations on the way from one that has gradients, and all of these."""
-    made = _Generator(Tape(seed=seed), places=3)
+    made = Generator(Tape(seed=seed), places=3)
     for _ in range(3):
         made._data()
     made._differentiate()

@@ -310,7 +310,7 @@ def test_memory_that_nobody_wrote_is_never_right_by_chance():
 
 def test_an_error_names_its_step():
     found = run(Program((data(1, 1), Step("permute", (1,), (2,), ((1, 0),)))), PLACES)
-    assert (found.step, found.is_refusal) == (1, False)
+    assert (found.step, found.refusal) == (1, "")
     assert found.error.startswith("UserIndexError: permute")
 
 
@@ -326,7 +326,7 @@ def test_a_cycle_of_assignments_is_a_refusal_and_no_finding():
         read(1),
     )
     found = run(Program(steps), PLACES)
-    assert found.error == "" or found.is_refusal
+    assert found.error == "" or found.refusal
 
 
 def test_a_difference_is_said_of_the_first_element():

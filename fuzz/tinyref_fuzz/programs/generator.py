@@ -55,11 +55,13 @@ def opening_steps(number: int) -> tuple[int, int]:
 
 def generate(tape: Tape, places: int = 2, count: tuple[int, int] = STEPS) -> Program:
     """The program of a tape, for so many devices and of so many steps, at least and at most."""
-    steps = _Generator(tape, places).program(count)
+    steps = Generator(tape, places).program(count)
     return Program(tuple(steps), tuple(tape.choices))
 
 
-class _Generator(Late):
+class Generator(Late):
+    """Draws the steps of a program; subclasses draw those of other kinds."""
+
     # The program as a whole
 
     def program(self, least_and_most: tuple[int, int]) -> list[Step]:
@@ -76,7 +78,13 @@ class _Generator(Late):
         if self.tape.chance(45):
             self.grow_late()
         self._read_all()
-        return _without_needless_seed(self.scope.steps)
+        return self.without_needless_seed()
+
+    def without_needless_seed(self) -> list[Step]:
+        """The steps; where nothing is drawn, without the seed."""
+        steps = self.scope.steps
+        draws = any(each.op in ("rand", "randint") for step in steps for each in step.all_steps())
+        return steps if draws else [step for step in steps if step.op != "seed"]
 
     def _grow(self, makers: Sequence[Maker]) -> None:
         name = self.tape.pick([name for name, _, _ in makers], [weight for _, weight, _ in makers])
@@ -489,10 +497,7 @@ class _Generator(Late):
         self.scope = Scope(inside, is_function=True, writable=writable)
         if size is not None:
             self._part(parameters[0], 0, parameters[-1])
-        for _ in range(self.tape.between(1, MAX_BODY)):
-            self._grow(_INSIDE)
-        if self.tape.chance(40):
-            self._differentiate()
+        self._grow_body()
         body, made = self.scope.steps, self._results(before)
         self.scope = outer
         saved.restore(outer.environment)
@@ -500,6 +505,12 @@ class _Generator(Late):
             return None
         target = self._new()
         return Step("function", parameters, (target,), (tuple(made),), tuple(body))
+
+    def _grow_body(self) -> None:
+        for _ in range(self.tape.between(1, MAX_BODY)):
+            self._grow(_INSIDE)
+        if self.tape.chance(40):
+            self._differentiate()
 
     def _results(self, before: dict[int, Array]) -> list[int]:
         """What the function returns: the last things that it computed, no views."""
@@ -552,27 +563,27 @@ class _Generator(Late):
         return self._try(Step("call", (function.step.target, *args), made))
 
 
-Maker = tuple[str, int, Callable[[_Generator], object]]
+Maker = tuple[str, int, Callable[[Generator], object]]
 _MAKERS: tuple[Maker, ...] = (
-    ("source", 4, _Generator._source),
-    ("view", 9, _Generator._view),
-    ("unary", 5, _Generator._unary),
-    ("binary", 9, _Generator._binary),
-    ("where", 2, _Generator._where),
-    ("reduce", 4, _Generator._reduce),
-    ("compare", 4, _Generator._compare),
-    ("combine", 3, _Generator._combine),
-    ("memory", 3, _Generator._memory),
-    ("write", 10, _Generator._write),
-    ("realize", 2, _Generator._realize),
-    ("read", 2, _Generator._read),
-    ("drop", 1, _Generator._drop),
-    ("symbolic", 2, _Generator._symbolic),
-    ("gradient", 3, _Generator._gradient),
-    ("differentiate", 6, _Generator._differentiate),
-    ("function", 2, _Generator._function),
-    ("call", 5, _Generator._call_some),
-    ("together", 1, _Generator._together),
+    ("source", 4, Generator._source),
+    ("view", 9, Generator._view),
+    ("unary", 5, Generator._unary),
+    ("binary", 9, Generator._binary),
+    ("where", 2, Generator._where),
+    ("reduce", 4, Generator._reduce),
+    ("compare", 4, Generator._compare),
+    ("combine", 3, Generator._combine),
+    ("memory", 3, Generator._memory),
+    ("write", 10, Generator._write),
+    ("realize", 2, Generator._realize),
+    ("read", 2, Generator._read),
+    ("drop", 1, Generator._drop),
+    ("symbolic", 2, Generator._symbolic),
+    ("gradient", 3, Generator._gradient),
+    ("differentiate", 6, Generator._differentiate),
+    ("function", 2, Generator._function),
+    ("call", 5, Generator._call_some),
+    ("together", 1, Generator._together),
 )
 _OUTSIDE = frozenset(
     {"realize", "read", "drop", "symbolic", "function", "call", "source", "together"}
@@ -584,8 +595,3 @@ _WAY_WEIGHTS = {
 }
 _WAYS = tuple((name, _WAY_WEIGHTS[name], grow) for name, _, grow in _MAKERS if name in _WAY_WEIGHTS)
 _INSIDE = tuple(maker for maker in _MAKERS if maker[0] not in _OUTSIDE)
-
-
-def _without_needless_seed(steps: list[Step]) -> list[Step]:
-    draws = any(each.op in ("rand", "randint") for step in steps for each in step.all_steps())
-    return steps if draws else [step for step in steps if step.op != "seed"]

@@ -16,6 +16,7 @@ from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
 from tinyref_fuzz.programs.exact import Elements, InexactError, UndefinedError
 from tinyref_fuzz.programs.oracle import Read, evaluate
+from tinyref_fuzz.programs.refusals import is_foreseen
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
 from tinyref_fuzz.programs.script import Places
 from tinyref_fuzz.programs.steps import Program
@@ -52,9 +53,9 @@ class ProgramJudge:
             return Verdict()
         places, way = (self.host, EVALUATED) if evaluates else (self.places, NORMAL)
         found = run(program, places, way)
-        if found.is_refusal:
-            return Verdict()
         problem = difference(program, wanted, found)
+        if not problem and found.error:
+            return Verdict()
         if not problem:
             return self._plain(program, wanted) if thorough else Verdict(judged=1)
         verdict = Verdict(self._pair(program, wanted), _symptom(found), problem, judged=1)
@@ -65,11 +66,11 @@ class ProgramJudge:
     def fails(self, program: Program, wanted: Sequence[Read], way: Way) -> str:
         """How a program, run in another way, differs from what is wanted; empty if it does not."""
         found = run(program, self.host if way.evaluates else self.places, way)
-        return "" if found.is_refusal else difference(program, wanted, found)
+        return difference(program, wanted, found)
 
     def _plain(self, program: Program, wanted: Sequence[Read]) -> Verdict:
         found = run(program, self.host, PLAIN)
-        problem = "" if found.is_refusal else difference(program, wanted, found)
+        problem = difference(program, wanted, found)
         if not problem:
             return Verdict(judged=2)
         return Verdict(Pair.PLAIN, _symptom(found), problem, judged=2)
@@ -105,12 +106,17 @@ def wanted_reads(program: Program) -> list[Read] | None:
 
 
 def difference(program: Program, wanted: Sequence[Read], found: Outcome) -> str:
-    """The first read that is not as wanted, or the error, in one line; empty where all agree."""
+    """The first read that is not as wanted, or the error, in one line; empty where all agree.
+
+    That tinyref does not do this is no error where the steps of the program let one expect it.
+    """
     numbers = [number for number, step in enumerate(program.steps) if step.op == "read"]
     for number, want, got in zip(numbers, wanted, found.reads, strict=False):
         words = _mismatch(want, got)
         if words:
             return f"step {number}: t{program.steps[number].args[0]}: {words}"
+    if found.refusal and is_foreseen(program, found.step, found.refusal):
+        return ""
     if found.error:
         op = program.steps[found.step].op if found.step >= 0 else "end"
         return f"step {found.step} ({op}): {found.error}"

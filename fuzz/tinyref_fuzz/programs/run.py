@@ -25,6 +25,7 @@ from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.kernel import making_kernels
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
 from tinyref_fuzz.programs.exact import Elements
+from tinyref_fuzz.programs.refusals import REASONS
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.system.schedules import BreakingOff, BrokenOffError
@@ -33,19 +34,6 @@ from tinyref_spec.system.schedules import BreakingOff, BrokenOffError
 MAX_BROKEN_OFF = 3
 _FILE = "<program>"
 _POISON = 0x5B
-# What tinyref says that it does not do: to order writes that need each other's old elements, also
-# where one variable has two values, and to replay a function that keeps a tensor in other memory
-# than it had.
-REFUSALS = (
-    "call realize() on the tensors that it is computed from",
-    "call contiguous() on the value",
-    "replays would read the old one",
-    "replays would read that memory",
-    "is gone, or has other memory by now",
-    "is a tensor that the function assigns to as well",
-    "shares memory with",
-    "in the same memory, as after clone()",
-)
 
 
 @dataclass(frozen=True)
@@ -73,13 +61,14 @@ class Outcome:
     """What a run gave.
 
     reads: what was read, up to an error. error: its words, empty where there was none. step: the
-    number of the step that raised it. is_refusal: whether it says what tinyref does not do.
+    number of the step that raised it. refusal: a text of `REASONS`, where it says that tinyref does
+    not do this.
     """
 
     reads: tuple[Elements, ...] = ()
     error: str = ""
     step: int = -1
-    is_refusal: bool = False
+    refusal: str = ""
 
 
 def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
@@ -158,10 +147,11 @@ def _failed(error: Exception, reads: tuple[Elements, ...], lines: list[Line]) ->
     numbers = [frame.lineno for frame in frames if frame.filename == _FILE and frame.lineno]
     step = lines[numbers[0] - 1].step if numbers else -1
     words = str(error).partition("\n")[0]
-    is_refusal = isinstance(error, UserError) and any(each in words for each in REFUSALS)
+    is_said = isinstance(error, UserError) and not isinstance(error, DeviceError)
+    refusal = next((each for each in REASONS if is_said and each in words), "")
     text = f"{type(error).__name__}: {words}"
     error.__traceback__ = None
-    return Outcome(reads, text, step, is_refusal and not isinstance(error, DeviceError))
+    return Outcome(reads, text, step, refusal)
 
 
 def without(way: Way, **changes: Any) -> Way:

@@ -1,0 +1,214 @@
+"""Which refusals of tinyref a program lets one expect, from its steps alone.
+
+What tinyref says that it does not do hides faults where it says so of a program that it ought to
+run. So a refusal counts where the steps have its reason; elsewhere it is a finding. Reasons are
+wider than those of tinyref, which knows what is in memory, and where: of stores that had equal
+elements once this takes it that they may be in one memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyref_fuzz.programs.oracle import Array, Environment, Store
+from tinyref_fuzz.programs.script import VIEWS
+from tinyref_fuzz.programs.steps import Program, Step
+
+WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"})
+# The second call of a function is captured, and all later ones replay that.
+CAPTURE = 2
+Stores = set[Store]
+
+
+@dataclass
+class Uses:
+    """What a call reads and writes of what is there without it.
+
+    takes_own: something is given what was computed from it, or from what may be in its memory.
+    """
+
+    reads: Stores = field(default_factory=set)
+    writes: Stores = field(default_factory=set)
+    takes_own: bool = False
+
+
+class History:
+    """A program up to a step, and what of it may be a reason.
+
+    calls: of each function. changed: for each captured function, the stores that were written
+    since, or of which a tensor went. takes_own: as in `Uses`, of any step so far. writes: how many.
+    """
+
+    def __init__(self) -> None:
+        self.environment = Environment()
+        self.calls: dict[int, int] = {}
+        self.changed: dict[int, Stores] = {}
+        self.takes_own = False
+        self.writes = 0
+        self._shared: dict[Store, Stores] = {}
+
+    def run(self, step: Step) -> None:
+        """Goes on by one step. Raises what the environment raises."""
+        before = self.note(step)
+        changed = before.writes if step.op != "drop" else self._stores(step.args)
+        self.environment.run(step)
+        for function, stores in self.changed.items():
+            if step.op != "call" or step.args[0] != function:
+                stores |= changed
+        self._share()
+
+    def note(self, step: Step) -> Uses:
+        """Counts what a step is about to do."""
+        if step.op == "call":
+            function = step.args[0]
+            self.calls[function] = self.calls.get(function, 0) + 1
+            if self.calls[function] == CAPTURE:
+                self.changed[function] = set()
+        found = self.uses(step)
+        self.takes_own |= found.takes_own
+        body = self.environment.functions[step.args[0]].body if step.op == "call" else (step,)
+        self.writes += sum(each.op in WRITES for each in body)
+        return found
+
+    def uses(self, step: Step) -> Uses:
+        """What a step reads and writes, where it is a call or a write."""
+        found = Uses()
+        if step.op in WRITES:
+            shown = {number: self._stores([number]) for number in step.args}
+            made_of = {number: self._basis(number) for number in step.args}
+            self._note_write(step, shown, made_of, found)
+        elif step.op == "call":
+            self._note_body(step, found)
+        return found
+
+    def _note_body(self, call: Step, found: Uses) -> None:
+        function = self.environment.functions[call.args[0]]
+        given = dict(zip(function.args, call.args[1:], strict=True))
+        shown: dict[int, Stores] = {}
+        made_of: dict[int, Stores] = {}
+
+        def meet(number: int) -> None:
+            if number not in shown:
+                outside = given.get(number, number)
+                shown[number] = self._stores([outside])
+                made_of[number] = self._basis(outside)
+
+        for step in function.body:
+            for number in step.args:
+                meet(number)
+                found.reads |= shown[number]
+            if step.op in WRITES:
+                self._note_write(step, shown, made_of, found)
+            for target in step.targets:
+                is_view = step.op in VIEWS
+                shown[target] = set(shown[step.args[0]]) if is_view else set()
+                made_of[target] = set().union(*(made_of[number] for number in step.args))
+        for number in function.values[0]:
+            meet(number)
+            found.reads |= shown[number]
+
+    def _note_write(
+        self,
+        step: Step,
+        shown: Mapping[int, Stores],
+        made_of: Mapping[int, Stores],
+        found: Uses,
+    ) -> None:
+        target = step.args[0]
+        found.writes |= shown[target]
+        mine = self.alike(made_of[target])
+        found.takes_own |= any(not mine.isdisjoint(made_of[number]) for number in step.args[1:])
+
+    def _stores(self, numbers: Iterable[int]) -> Stores:
+        arrays = self.environment.arrays
+        return {arrays[number].store for number in numbers if number in arrays}
+
+    def _basis(self, number: int) -> Stores:
+        array = self.environment.arrays.get(number)
+        return set() if array is None else {store for store, _ in array.basis}
+
+    # What may be in one memory
+
+    def _share(self) -> None:
+        groups: dict[object, Stores] = {}
+        for array in self.environment.arrays.values():
+            for shown in (array, array.store.base):
+                groups.setdefault(_content(shown), set()).add(array.store)
+        for group in groups.values():
+            for store in group if len(group) > 1 else ():
+                self._shared.setdefault(store, set()).update(group)
+
+    def alike(self, stores: Iterable[Store]) -> Stores:
+        """These stores, and those that may be in their memory."""
+        return {each for store in stores for each in (store, *self._shared.get(store, ()))}
+
+    def may_move(self, stores: Iterable[Store]) -> bool:
+        """Whether a write may give one of them other memory: it is shared, or a tensor is gone."""
+        return any(store.is_lost or len(self.alike([store])) > 1 for store in stores)
+
+
+def _content(array: Array) -> object:
+    """Equal for arrays that show equal elements, in any order and however often."""
+    elements = array.elements
+    return array.place, elements.itemsize, np.unique(elements).tobytes()
+
+
+def is_foreseen(program: Program, number: int, refusal: str) -> bool:
+    """Whether the steps of a program have a reason for the refusal of one of them.
+
+    number: of the step. refusal: a text of `REASONS`.
+    """
+    history = History()
+    for each in program.steps[:number]:
+        history.run(each)
+    return REASONS[refusal](history, program.steps[number])
+
+
+def _takes_own(history: History, step: Step) -> bool:
+    history.note(step)
+    return history.takes_own
+
+
+def _writes_twice(history: History, step: Step) -> bool:
+    history.note(step)
+    return history.writes > 1
+
+
+def _is_captured(history: History, step: Step) -> bool:
+    """A function is captured that writes what may get other memory by that."""
+    is_capture = step.op == "call" and history.calls.get(step.args[0]) == CAPTURE - 1
+    return is_capture and history.may_move(history.uses(step).writes)
+
+
+def _is_changed(history: History, step: Step) -> bool:
+    """What a captured function uses was written since, and may have other memory."""
+    if step.op != "call" or step.args[0] not in history.changed:
+        return False
+    uses = history.uses(step)
+    changed = history.changed[step.args[0]] & (uses.reads | uses.writes)
+    return history.may_move(changed)
+
+
+def _is_argument_of_state(history: History, step: Step) -> bool:
+    """A function writes an argument, or state, that may be in the memory of another argument."""
+    if step.op != "call":
+        return False
+    writes, arrays = history.alike(history.uses(step).writes), history.environment.arrays
+    given = [{arrays[number].store} for number in step.args[1:] if number in arrays]
+    return any(not writes.isdisjoint(stores) for stores in given)
+
+
+# A part of what tinyref says, and what a program has of which it may say so.
+REASONS: Mapping[str, Callable[[History, Step], bool]] = {
+    "call realize() on the tensors that it is computed from": _writes_twice,
+    "call contiguous() on the value": _takes_own,
+    "replays would read the old one": _is_captured,
+    "replays would read that memory": _is_captured,
+    "in the same memory, as after clone()": _is_captured,
+    "is gone, or has other memory by now": _is_changed,
+    "is a tensor that the function assigns to as well": _is_argument_of_state,
+    "shares memory with": _is_argument_of_state,
+}
