@@ -129,6 +129,15 @@ def test_a_model_and_an_optimiser(written):
     assert (loaded["size"], loaded["device"]) == ((2, 3), "cpu")
 
 
+def test_tensors_that_are_negated_by_a_bit_are_refused(written):
+    negated = torch._neg_view(torch.tensor([1.0, 2.0]))
+    assert negated.is_neg()
+    with pytest.raises(UserError, match=r"the bit neg, .* save what its resolve_neg"):
+        torch_load(written({"negated": negated}))
+    resolved = torch_load(written({"resolved": negated.resolve_neg()}))["resolved"]
+    assert resolved.tolist() == [-1.0, -2.0]
+
+
 def test_objects_that_are_shared_stay_shared(written):
     shared = [torch.ones(2)]
     loaded: dict[str, Any] = torch_load(written({"a": shared, "b": shared}))

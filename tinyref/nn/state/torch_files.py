@@ -122,23 +122,45 @@ def _sizes(values: object, what: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _rebuild(storage: object, offset: object, size: object, stride: object, *_: object) -> object:
-    """A tensor of the storage's type: the arguments behind the strides are about gradients."""
+def _rebuild(
+    storage: object, offset: object, size: object, stride: object,
+    requires_grad: object = False, hooks: object = None, bits: object = None,
+) -> object:  # fmt: skip
+    """A tensor of the storage's type; the two arguments behind the strides are about gradients."""
     if not isinstance(storage, Storage) or storage.dtype is None:
         raise ValueError("a tensor without a typed storage")
+    _refuse_bits(bits)
     return _strided_tensor(storage, storage.dtype, offset, size, stride)
 
 
 def _rebuild_untyped(
     storage: object, offset: object, size: object, stride: object,
-    requires_grad: object, hooks: object, dtype: object, *_: object,
+    requires_grad: object, hooks: object, dtype: object, bits: object = None,
 ) -> object:  # fmt: skip
     if not isinstance(storage, Storage):
         raise ValueError("a tensor without a storage")
+    _refuse_bits(bits)
     element = dtype.value if isinstance(dtype, Allowed) else None
     if not isinstance(element, DType):
         raise ValueError("a tensor without an element type")
     return _strided_tensor(storage, element, offset, size, stride)
+
+
+def _refuse_bits(bits: object) -> None:
+    """Raises ValueError where the elements of a tensor are not those of its storage.
+
+    torch keeps a negation or a conjugation that is not done yet as a bit beside the storage.
+    """
+    if not bits:
+        return
+    if not isinstance(bits, dict):
+        raise ValueError("a tensor whose bits are no dictionary")
+    names = sorted(str(name) for name, is_set in bits.items() if is_set)
+    if names:
+        raise ValueError(
+            f"a tensor with the bit {', '.join(names)}, whose elements are not those in the file: "
+            "save what its resolve_neg() or resolve_conj() gives"
+        )
 
 
 def _strided_tensor(
