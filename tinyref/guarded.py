@@ -17,6 +17,7 @@ from tinyref.errors import BackendError, DeviceError, UserError, describe_error,
 
 IsRight = Callable[[Any], bool]
 _OWN_FILE = str(Path(__file__))
+_TEXT = "str, of what UTF-8 has"
 
 
 class Guard:
@@ -166,8 +167,8 @@ class GuardedRenderer(Proxy):
     def render(self, program: Any) -> str:
         found: str = self._guard.ask(
             *("renderer.render", lambda: self._inner.render(program)),
-            accepted="str",
-            is_right=_is_text,
+            accepted=_TEXT,
+            is_right=_is_writable_text,
             kernel=program.name,
         )
         return found
@@ -178,8 +179,8 @@ class GuardedRenderer(Proxy):
             return str(program.name)
         found: str = self._guard.ask(
             *("renderer.entry_name", lambda: self._inner.entry_name(program)),
-            accepted="str",
-            is_right=_is_text,
+            accepted=_TEXT,
+            is_right=_is_writable_text,
             kernel=program.name,
         )
         return found
@@ -191,7 +192,7 @@ class GuardedCompiler(Proxy):
     @property
     def key(self) -> str:
         found: str = self._guard.ask(
-            *("compiler.key", lambda: self._inner.key), accepted="str", is_right=_is_text
+            *("compiler.key", lambda: self._inner.key), accepted=_TEXT, is_right=_is_writable_text
         )
         return found
 
@@ -316,6 +317,11 @@ def _is_something(found: Any) -> bool:
 
 def _is_text(found: Any) -> bool:
     return isinstance(found, str)
+
+
+def _is_writable_text(found: Any) -> bool:
+    """Whether it is a text without halves of surrogate pairs, which no file takes."""
+    return _is_text(found) and not any("\ud800" <= letter <= "\udfff" for letter in found)
 
 
 def _are_texts(found: Any) -> bool:

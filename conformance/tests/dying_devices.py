@@ -34,6 +34,11 @@ class _Raising(_Dying):
         raise RuntimeError("the driver says no")
 
 
+class _Wordy(_Dying):
+    def die(self) -> None:
+        raise DeviceError("WORDY", "said again. " * 100_000, "source. " * 100_000)
+
+
 class Aborting(TextBackend):
     """Ends the process in a launch of a kernel with two additions."""
 
@@ -53,6 +58,12 @@ class Raising(Aborting):
     """Raises an error of no class of ours."""
 
     kernel = _Raising
+
+
+class Wordy(Aborting):
+    """Raises an error of a megabyte, with a source of as much."""
+
+    kernel = _Wordy
 
 
 class _LosingAllocator(HostAllocator):

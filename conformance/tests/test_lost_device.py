@@ -68,6 +68,17 @@ def test_a_device_that_copies_wrongly_from_the_beginning_is_not_lost(
     assert int(found[Status.FAIL.value]) > 5
 
 
+@pytest.mark.long
+def test_what_a_device_says_at_length_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run("dying_devices:Wordy", tmp_path, monkeypatch, "kernel.one_alu.add.float32.size:2")
+    (message,) = (text for name, text in found.items() if name.startswith("kernel."))
+    assert message.startswith("WORDY: said again. said again. ")
+    assert message.endswith("\n... 1160007 more characters")
+    assert (tmp_path / "report.json").stat().st_size < 400_000
+
+
 def test_health_is_that_of_copies() -> None:
     device = "dying_devices:Losing:1"
     health = Health(device)

@@ -16,7 +16,7 @@ from tinyref_spec.accuracy import Accuracy
 from tinyref_spec.case import Case, Failure, Measurement
 from tinyref_spec.evidence import Evidence
 
-# Long programs and sources would swell the journal; what is cut is said in the text.
+# Long programs, sources and words of a vendor would swell the journal; what is cut is said there.
 MAX_TEXT = 40_000
 
 
@@ -157,10 +157,15 @@ def details_of(failure: Failure) -> dict[str, Any]:
 
 def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
     for key in ("source", "ir", "script"):
-        text = details[key]
-        if len(text) > MAX_TEXT:
-            details[key] = f"{text[:MAX_TEXT]}\n... {len(text) - MAX_TEXT} more characters"
+        details[key] = clipped(details[key])
     return details
+
+
+def clipped(text: str) -> str:
+    """The beginning of a text that is too long for a journal and a page, and how much is cut."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]}\n... {len(text) - MAX_TEXT} more characters"
 
 
 @dataclass

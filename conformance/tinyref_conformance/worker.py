@@ -287,14 +287,15 @@ class Worker:
                 found = records.details_of(self._describe())
         source = getattr(error, "source", "")
         if source:
-            found["source"] = source
+            found["source"] = records.clipped(source)
         return found or None
 
     def _stop_record(
         self, case: Case, attempt: int, started: float, status: Status, message: str, phase: Phase
     ) -> Record:
         seconds = time.perf_counter() - started
-        return Record(case.id, status, attempt, phase.value, message, seconds)
+        words = records.clipped(message)
+        return Record(case.id, status, attempt, phase.value, words, seconds)
 
 
 def run_on(case: Case, name: str) -> Measurement:
