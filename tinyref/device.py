@@ -384,7 +384,7 @@ class DeviceRegistry:
         Raises `UserError` for a name that no backend declares.
         """
         if name is None:
-            return self._canonical(config.text("DEVICE"))
+            name = config.text("DEVICE")
         if not isinstance(name, str):
             raise UserTypeError(f"device: got {name!r}, accepted is a name such as 'CPU'")
         path = self._path(name)

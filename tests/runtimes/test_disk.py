@@ -171,6 +171,15 @@ def test_nothing_is_computed_on_a_file(path):
         Tensor(path)[::2].contiguous().realize()
 
 
+def test_a_file_as_the_default_device_is_opened_and_runs_no_kernels(path, monkeypatch):
+    monkeypatch.setenv("TINYREF_DEVICE", f"disk:{path}")
+    assert Device.default == Device.canonical(None) == f"DISK:{path}"
+    with pytest.raises(
+        UserError, match=r"runs no kernels: compute on another device, such as CPU,"
+    ):
+        (Tensor(path) + 1).numpy()
+
+
 def test_operators_in_place_are_refused_on_a_file(path):
     tensor = Tensor(path)
     with pytest.raises(UserError, match=r"\+=: DISK.* only holds data: nothing is computed there"):

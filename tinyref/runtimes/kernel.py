@@ -337,9 +337,10 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
     if found is not None:
         return found
     if not backend.capabilities.ops:
+        other = Device.default if Device.default != canonical else "CPU"
         raise UserError(
             f"kernel: {canonical} holds data but runs no kernels: compute on another device, such "
-            f"as {Device.default}, and copy what is computed with .to({canonical!r})"
+            f"as {other}, and copy what is computed with .to({canonical!r})"
         )
     with span("compile", kernel_name(ast), device=canonical):
         kernel = compile_program(canonical, _program_of(backend, ast, chosen))
