@@ -45,6 +45,7 @@ w = build.variable("w", 0, 255, u8)
 k = build.variable("k", -(2**31), 2**31 - 1, i32)
 f = UOp(Ops.BUFFER, f32, (), BufferArg("CPU", 4, 1))
 g = UOp(Ops.BUFFER, f32, (), BufferArg("CPU", 4, 2))
+h = UOp(Ops.BUFFER, f16, (), BufferArg("CPU", 4, 6))
 p = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 3))
 q = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 4))
 s = UOp(Ops.BUFFER, truth, (), BufferArg("CPU", 4, 5))
@@ -251,6 +252,10 @@ FIRES = [
     ("float-trunc-trunc", raw(Ops.TRUNC, raw(Ops.TRUNC, f)), raw(Ops.TRUNC, f)),
     ("float-const-last", raw(Ops.MUL, const(f32, 3.0), f), mul(f, 3.0)),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, -4.0)), mul(f, -0.25)),
+    # The smallest normal number, and the largest power.
+    ("float-div-power", raw(Ops.FDIV, f, const(f32, 2.0**126)), mul(f, 2.0**-126)),
+    ("float-div-power", raw(Ops.FDIV, f, const(f32, 2.0**-127)), mul(f, 2.0**127)),
+    ("float-div-power", raw(Ops.FDIV, h, const(f16, 2.0**14)), mul(h, 2.0**-14)),
 ]
 
 # Nodes near the domain of a rule where it must not fire.
@@ -354,6 +359,11 @@ REFUSES = [
     ("float-div-power", raw(Ops.FDIV, f, const(f32, 3.0))),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, 0.0))),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, 2.0**127))),
+    ("float-div-power", raw(Ops.FDIV, f, const(f32, 2.0**-128))),
+    ("float-div-power", raw(Ops.FDIV, f, const(f32, -1.0))),
+    ("float-div-power", raw(Ops.FDIV, h, const(f16, 2.0**15))),
+    ("mod-factor", mod(add(mul(x, 7), y), 7)),
+    ("mod-factor", mod(add(mul(z, 7), y), 21)),
 ]
 
 
