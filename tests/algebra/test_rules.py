@@ -234,6 +234,7 @@ FIRES = [
     ("cast-cast", cast(cast(b, dtypes.bfloat16), f32), cast(b, f32)),
     ("cast-cast", cast(cast(f, dtypes.float64), f16), cast(f, f16)),
     ("cast-cast-wrap", cast(cast(k, dtypes.int16), i8), cast(k, i8)),
+    ("cast-cast-wrap", cast(cast(k, i8), u8), cast(k, u8)),
     ("cast-cast-bounds", cast(cast(x, i8), f32), cast(x, f32)),
     ("cast-to-bool", cast(b, truth), ne(b, const(i8, 0))),
     ("cast-float-to-bool", cast(f, truth), ne(f, const(f32, 0.0))),
