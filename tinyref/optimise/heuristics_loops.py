@@ -65,7 +65,7 @@ LIMITS = Limits()
 NO_LIMITS = Limits(0, 0)
 
 
-def optimised_for_loops(plan: Plan, limits: Limits = LIMITS) -> Plan:
+def optimised_for_loops(plan: Plan, limits: Limits) -> Plan:
     """`plan` with lanes, a register block, unrolled short loops and threads, where they pay."""
     natural = _with_lanes(plan, limits)
     plan = _with_packed_lanes(plan, natural.lanes, limits) or _with_block(natural, limits)

@@ -169,9 +169,13 @@ class _Writer:
         else:
             self.nest(f"if {variable} is {before}:")
 
-    def patterns(self, work: Sequence[tuple[Pattern, str]], is_root: bool = False) -> None:
-        """Conditions for each pattern on its variable, the ones that reject most first."""
-        waiting = list(work)
+    def patterns(self, root: Pattern, node: str) -> None:
+        """Conditions for each pattern on its variable, the ones that reject most first.
+
+        The op of the root is known where they are asked.
+        """
+        waiting = [(root, node)]
+        is_root = True
         while waiting:
             waiting.sort(key=lambda item: item[0].ops is None)
             pattern, variable = waiting.pop(0)
@@ -209,7 +213,7 @@ def compile_pattern(
     function accepts counts.
     """
     writer = _Writer()
-    writer.patterns([(pattern, "node")], is_root=True)
+    writer.patterns(pattern, "node")
     known = {name: name for name in GIVEN} | writer.captures
     arguments = ", ".join(f"{name}={known[name]}" for name in parameters)
     writer.write(f"result = {writer.mention(function)}({arguments})")
