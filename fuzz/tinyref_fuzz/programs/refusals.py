@@ -146,8 +146,14 @@ class History:
         return {each for store in stores for each in (store, *self._shared.get(store, ()))}
 
     def may_move(self, stores: Iterable[Store]) -> bool:
-        """Whether a write may give one of them other memory: it is shared, or a tensor is gone."""
-        return any(store.is_lost or len(self.alike([store])) > 1 for store in stores)
+        """Whether a write may give one of them other memory.
+
+        It is shared, or a tensor of it is gone, or what was computed with gradients goes on so.
+        """
+        return any(
+            store.is_lost or store.whole.requires_grad or len(self.alike([store])) > 1
+            for store in stores
+        )
 
 
 def _content(array: Array) -> object:
@@ -184,12 +190,15 @@ def _is_captured(history: History, step: Step) -> bool:
 
 
 def _is_changed(history: History, step: Step) -> bool:
-    """What a captured function uses was written since, and may have other memory."""
+    """What a captured function uses was written since, and may have other memory.
+
+    What it writes of a tensor that is gone may have it by the capture already.
+    """
     if step.op != "call" or step.args[0] not in history.changed:
         return False
     uses = history.uses(step)
     changed = history.changed[step.args[0]] & (uses.reads | uses.writes)
-    return history.may_move(changed)
+    return history.may_move(changed) or any(store.is_lost for store in uses.writes)
 
 
 def _is_argument_of_state(history: History, step: Step) -> bool:

@@ -210,7 +210,8 @@ class _Stateful(Generator):
             return then("mul_number", plain, 1), made
         if array.dtype in FLOATS and self.tape.chance(30):
             return then("mul_number", plain, 0.5), made
-        return then("add_number", plain, self.tape.pick((1, 2, -1, 3))), made
+        more = self.tape.pick((1, 2, -1, 3))
+        return then("add_number", plain, abs(more) if array.dtype.startswith("u") else more), made
 
     def _total(self, array: Array, made: list[int]) -> int | None:
         """The sum of a parameter, or of what is no state, of the type of `array`."""

@@ -561,3 +561,35 @@ def test_a_pending_copy_of_a_part_of_memory_does_not_hide_that_it_is_replaced(co
     with pytest.raises(UserError, match="and then assigns to it"):
         turn(Tensor([1.0]))
     assert copy.tolist() == [[2.0, 3.0], [0.0, 1.0]]
+
+
+def test_a_detached_view_of_a_tensor_that_is_gone_is_assigned_to_twice_in_a_function():
+    """Guards a second assignment that gave it elements of its own, which no replay wrote."""
+    whole = Tensor([1, 2, 3, 4])
+    shown = whole.detach()
+    del whole
+
+    @TinyJit
+    def step(x):
+        shown[1:4] = shown[0:3].clone()
+        shown[:] = 9
+        return shown.maximum(x)
+
+    for _ in range(3):
+        step(Tensor([0]))
+    shown += 4
+    assert shown.tolist() == [13] * 4
+    step(Tensor([0]))
+    assert shown.tolist() == [9] * 4
+
+
+def test_a_view_that_is_read_for_itself_stays_where_its_base_is_not_written():
+    base = Tensor([[1], [2]]) * 2
+    turned = base.flip(0)
+
+    @TinyJit
+    def largest():
+        turned.realize()
+        return base.maximum(turned)
+
+    assert [largest().tolist() for _ in range(5)] == [[[4], [4]]] * 5

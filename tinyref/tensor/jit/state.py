@@ -234,8 +234,9 @@ class State:
 
         But views of the state show it again, where they were computed for themselves.
         """
-        for tensor in self.tensors():
-            _refresh_views(tensor)
+        for each in self.tensors():
+            if not self.written.isdisjoint(shown_numbers(each._node)):
+                _refresh_views(each)
         others = hold_tensors(self._others)
         for value in others:
             value.is_overwritten |= value.tensor is None

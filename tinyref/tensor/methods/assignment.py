@@ -544,7 +544,9 @@ def _base_node(tensor: TensorCore) -> UOp | None:
         return None  # Memory of a symbolic size has room for the largest, and looks like the whole.
     node = tensor._node
     while True:
-        if node.dtype is first.dtype and product(shape_of(node)) == product(first.shape):
+        # DETACH of itself is itself, and no memory.
+        is_base = node.op is not Ops.DETACH and product(shape_of(node)) == product(first.shape)
+        if is_base and node.dtype is first.dtype:
             whole = seen = graph.reshape(node, first.shape)
             for step in steps:
                 seen = build(step.op, step.arg, step.result, (seen,))
