@@ -152,8 +152,61 @@ def test_comparisons_with_numbers_that_the_type_cannot_hold() -> None:
     assert (small >= -1).tolist() == [True, True]
     assert (small == 256).tolist() == [False, False]
     assert (Tensor([-1]) < 2**40).tolist() == [True]
-    with pytest.raises(UserError, match="64-bit"):
-        Tensor([1]) < 2**70  # noqa: B015
+    assert (Tensor([True, False]) == 2**40).tolist() == [False, False]
+    assert (Tensor([True, False]) < 2**31).tolist() == [True, True]
+    assert Tensor([-56], dtype="int8").isclose(200).tolist() == [False]
+    for number in (2**63, 2**64 - 1, 2**70):
+        with pytest.raises(UserError, match=f"no 64-bit integer type holds {number} and all of"):
+            Tensor([-1]) == number  # noqa: B015
+
+
+def test_a_number_divides_integers_as_it_is() -> None:
+    small = Tensor([64, 192], dtype="uint8")
+    assert (small / 256).tolist() == [0.25, 0.75]
+    assert (small / -1).tolist() == [-64.0, -192.0]
+    assert (384 / small).tolist() == [6.0, 2.0]
+    assert (small / np.int64(256)).tolist() == [0.25, 0.75]
+    assert (Tensor([-128, 64], dtype="int8") / 128).tolist() == [-1.0, 0.5]
+    assert (Tensor([True, False]) / 2**31).tolist() == [2.0**-31, 0.0]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("divide", [operator.floordiv, operator.mod, Tensor.idiv])
+def test_a_divisor_that_wraps_to_zero_is_refused(divide: Callable[..., Tensor]) -> None:
+    small = Tensor([64, 192], dtype="uint8")
+    with pytest.raises(UserError, match="the divisor 256 is 0 in uint8"):
+        divide(small, 256)
+    assert divide(small, 257).tolist() == divide(small, 1).tolist()  # numbers wrap
+
+
+def test_a_bound_that_the_type_cannot_hold_bounds_nothing_or_is_refused() -> None:
+    small, signed = Tensor([1, 200], dtype="uint8"), Tensor([-5, 100], dtype="int8")
+    assert small.maximum(-1).tolist() == [1, 200]
+    assert small.clamp(-1, 300).tolist() == [1, 200]
+    assert signed.minimum(200).tolist() == signed.clamp(max_=200).tolist() == [-5, 100]
+    for name, call in {
+        "maximum": lambda: signed.maximum(200),
+        "minimum": lambda: small.minimum(-1),
+        "clamp: min_": lambda: small.clamp(300),
+    }.items():
+        with pytest.raises(UserError, match=f"{name}: -?[0-9]+ does not fit"):
+            call()
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda x: (x > 5).where(x, 300),
+        lambda x: x.masked_fill(x > 5, 300),
+        lambda x: x.pad((1, 1), value=-1),
+        lambda x: x.scatter(0, Tensor([0]), 300),
+        lambda x: x.clone().assign(300),
+    ],
+)
+def test_an_element_that_the_type_cannot_hold_is_refused(put: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(UserError, match=r"300|-1"):
+        put(Tensor([1, 200], dtype="uint8"))
 
 
 def test_reflected_comparisons_and_hash() -> None:

@@ -180,15 +180,25 @@ def _kind_of(values: list[ConstType]) -> DType:
     return dtypes.default_int
 
 
-def check_fits(value: ConstType, dtype: DType) -> None:
-    """Raises `UserError` where `value` has no place in an integer `dtype`."""
+def has_place(value: ConstType, dtype: DType) -> bool:
+    """Whether the Python number `value` can be an element of `dtype`, without a higher kind.
+
+    A float that rounds has a place, an integer outside of the range has none.
+    """
+    if weak_dtype(value, dtype) is not dtype:
+        return False
+    return not dtype.is_int or dtype.minimum <= value <= dtype.maximum
+
+
+def check_fits(value: ConstType, dtype: DType, name: str = "data") -> None:
+    """Raises `UserError` of the function `name` where `value` has no place in integers `dtype`."""
     if not dtype.is_int:
         return
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        raise UserError(f"data: {value} has no value in {dtype.name}: use a float dtype")
+        raise UserError(f"{name}: {value} has no value in {dtype.name}: use a float dtype")
     if not dtype.minimum <= int(value) <= dtype.maximum:
         raise UserError(
-            f"data: {value} does not fit {dtype.name} ({dtype.minimum} to {dtype.maximum}): "
+            f"{name}: {value} does not fit {dtype.name} ({dtype.minimum} to {dtype.maximum}): "
             f"name a wider dtype"
         )
 

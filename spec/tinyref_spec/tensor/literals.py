@@ -63,6 +63,23 @@ CONVERSION: Literals = {
     ),
     "weak_float": ("(Tensor([1], device=device) + 0.5).tolist()", [1.5]),
     "weak_int": ("(Tensor([1.5], device=device) + 1).dtype.name", "float32"),
+    # A number that the type of the integers does not hold.
+    "wide_divisor": (
+        "(Tensor([64, 192], dtype='uint8', device=device) / 256).tolist()",
+        [0.25, 0.75],
+    ),
+    "wide_dividend": (
+        "(512 / Tensor([64, 128], dtype='uint8', device=device)).tolist()",
+        [8.0, 4.0],
+    ),
+    "wide_comparison": (
+        "(Tensor([True, False], device=device) == 2**40).tolist()",
+        [False, False],
+    ),
+    "wide_bound": (
+        "Tensor([-5, 100], dtype='int8', device=device).minimum(200).tolist()",
+        [-5, 100],
+    ),
 }
 # The gradient of an expression of x, as literals, where a rule must choose.
 GRADIENTS: dict[str, tuple[str, list[float], list[float]]] = {

@@ -19,7 +19,7 @@ from tinyref.dtype import (
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import broadcast, integer
-from tinyref.tensor.literals import is_scalar, scalar_dtype, weak_dtype
+from tinyref.tensor.literals import check_fits, is_scalar, scalar_dtype, weak_dtype
 from tinyref.tensor.values.core import GradientSwitch, Record, TensorCore, Value, is_recording
 from tinyref.tensor.values.locks import building
 from tinyref.uops.node import UOp
@@ -85,11 +85,33 @@ class Elementwise(TensorCore):
         left, right = left._spread(name, right)
         return (right, left) if reverse else (left, right)
 
+    def _bound(self, value: object, name: str, is_lower: bool) -> Self | ConstType:
+        """An operand that elements must not be below, or above: one that none is, is the extreme.
+
+        Raises `UserError` for a number that integer elements would become and cannot.
+        """
+        found = self._operand(value, name)
+        if not isinstance(found, int) or not self.dtype.is_int:
+            return found
+        extreme = self.dtype.minimum if is_lower else self.dtype.maximum
+        if found < extreme if is_lower else found > extreme:
+            return extreme
+        check_fits(found, self.dtype, name)
+        return found
+
     def _spread(self, name: str, *others: Self) -> tuple[Self, ...]:
         """This tensor and `others` in their common shape."""
         operands = (self, *others)
         shape = broadcast([operand.shape for operand in operands], name)
         return tuple(operand._broadcast_to(shape) for operand in operands)
+
+    def _quotient_pair(self, x: object, name: str, reverse: bool) -> tuple[Self, Self]:
+        """Both sides of a division whose result is whole: a number that wraps to 0 is refused."""
+        number = self._operand(x, name)
+        is_divisor = self.dtype.is_int and not reverse
+        if is_divisor and isinstance(number, int) and as_const(number, self.dtype) == 0 != number:
+            raise UserError(f"{name}: the divisor {number} is 0 in {self.dtype.name}")
+        return self._pair(number, name, reverse)
 
     def _as_float(self, name: str) -> Self:
         """Integers and bools as the default float; floats as they are."""
@@ -163,7 +185,7 @@ class Elementwise(TensorCore):
             >>> Tensor([-7, 7]).idiv(2).tolist()
             [-3, 3]
         """
-        left, right = self._pair(x, "idiv", reverse)
+        left, right = self._quotient_pair(x, "idiv", reverse)
         require_integer("idiv", left.dtype, accept_bool=False)
         return left._apply(Ops.IDIV, right)
 
@@ -296,14 +318,18 @@ class Elementwise(TensorCore):
     def _comparands(self, other: object, name: str) -> tuple[Self, Self]:
         """Both sides; an integer that the tensor's type cannot hold widens the tensor."""
         number = self._operand(other, name)
-        if isinstance(number, int) and self.dtype.is_int:
-            if self.dtype.minimum <= number <= self.dtype.maximum:
-                return self._pair(number, name)
-            for wider in (dtypes.int64, dtypes.uint64):
-                if self.dtype is not dtypes.uint64 and wider.minimum <= number <= wider.maximum:
-                    return self._cast(wider)._pair(number, name)
-            raise UserError(f"{name}: {number} does not fit the 64-bit integers")
-        return self._pair(number, name)
+        if isinstance(number, TensorCore | float):
+            return self._pair(number, name)
+        dtype = weak_dtype(number, self.dtype)
+        if not dtype.is_int or dtype.minimum <= number <= dtype.maximum:
+            return self._pair(number, name)
+        # A number above int64 is only comparable with elements of which none is negative.
+        wider = dtypes.uint64 if dtype.is_unsigned and number >= 0 else dtypes.int64
+        if dtype is dtypes.uint64 or not wider.minimum <= number <= wider.maximum:
+            raise UserError(
+                f"{name}: no 64-bit integer type holds {number} and all of {dtype.name}"
+            )
+        return self._cast(wider)._pair(number, name)
 
     def ne(self, x: Self | ConstType) -> Self:
         """self != x as bool; true where either side is NaN.
@@ -481,11 +507,14 @@ class Elementwise(TensorCore):
         """
         if min_ is None and max_ is None:
             raise UserError("clamp: min_ and max_ are both None: accepted is at least one bound")
-        for name, bound in (("min_", min_), ("max_", max_)):
-            if bound is not None:
-                self._operand(bound, f"clamp: {name}")
-        raised = self if min_ is None else self.lt(min_).where(min_, self)
-        return raised if max_ is None else raised.gt(max_).where(max_, raised)
+        result = self
+        if min_ is not None:
+            lower = result._bound(min_, "clamp: min_", is_lower=True)
+            result = result.lt(lower).where(lower, result)
+        if max_ is not None:
+            upper = result._bound(max_, "clamp: max_", is_lower=False)
+            result = result.gt(upper).where(upper, result)
+        return result
 
     def clip(
         self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None
@@ -542,6 +571,9 @@ class Elementwise(TensorCore):
         """
         left, right = self._operand(x, "where"), self._operand(y, "where")
         dtype = _common_dtype(left, right)
+        for value in (left, right):
+            if not isinstance(value, TensorCore):
+                check_fits(value, dtype, "where")
         chosen, other = (
             value._cast(dtype) if isinstance(value, TensorCore) else self._constant(value, dtype)
             for value in (left, right)

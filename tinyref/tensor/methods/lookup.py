@@ -15,7 +15,7 @@ from tinyref.dtype import ConstType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axis_of, fixed
-from tinyref.tensor.literals import is_scalar, weak_dtype
+from tinyref.tensor.literals import has_place, is_scalar
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
 from tinyref.uops.node import sint
@@ -153,7 +153,7 @@ class Lookup(Assignment):
         """The argument `src`, cut to the shape of `index`; a number stands for all of it."""
         if is_scalar(src):
             number = cast(ConstType, src)
-            if weak_dtype(number, self.dtype) is not self.dtype:
+            if not has_place(number, self.dtype):
                 raise UserError(f"{name}: src {number!r} has no place in {self.dtype.name}")
             return self._constant(number, self.dtype)._broadcast_to(index.shape)
         if not isinstance(src, Lookup):

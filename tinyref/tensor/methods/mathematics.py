@@ -244,7 +244,7 @@ class Mathematics(Reduction):
                     int | float,
                     f"isclose: {name} is {tolerance!r}, accepted is at least 0",
                 )
-        left, right = self._pair(other, "isclose")
+        left, right = self._comparands(other, "isclose")
         equal = left.eq(right)
         if left.dtype.is_bool:
             return equal

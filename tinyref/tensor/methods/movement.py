@@ -27,7 +27,7 @@ from tinyref.tensor.arguments import (
     permutation,
     resolve_reshape,
 )
-from tinyref.tensor.literals import is_scalar, weak_dtype
+from tinyref.tensor.literals import has_place, is_scalar
 from tinyref.tensor.methods.rounding import Rounding
 from tinyref.tensor.values.views import Step
 from tinyref.uops.node import UOp, sint
@@ -291,7 +291,7 @@ class Movement(Rounding):
 
     def _pad_with_value(self, bounds: Bounds, value: ConstType) -> Self:
         """Padding that is not negative; False is zero and free, another value costs a mask."""
-        if weak_dtype(value, self.dtype) is not self.dtype:
+        if not has_place(value, self.dtype):
             raise UserError(f"pad: value {value!r} has no place in {self.dtype.name}")
         zero = self._pad(bounds)
         if value is False:

@@ -41,7 +41,12 @@ class Rounding(Elementwise):
             raise UserError(
                 f"div: rounding_mode {rounding_mode!r}: accepted are None, 'trunc' and 'floor'"
             )
-        left, right = self._pair(x, "div", reverse)
+        other = self._operand(x, "div")
+        if rounding_mode is None and not isinstance(other, Rounding):
+            # Both sides become floats: the number need not fit the type of the integers.
+            left, right = self._as_float("div")._pair(other, "div", reverse)
+            return left._apply(Ops.FDIV, right)
+        left, right = self._quotient_pair(other, "div", reverse)
         if rounding_mode is not None and not left.dtype.is_float:
             return left.idiv(right) if rounding_mode == "trunc" else left._floor_divide(right)
         if rounding_mode == "floor":
@@ -50,7 +55,7 @@ class Rounding(Elementwise):
         return quotient if rounding_mode is None else quotient.trunc()
 
     def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        left, right = self._pair(x, "floor_divide", reverse)
+        left, right = self._quotient_pair(x, "floor_divide", reverse)
         if left.dtype.is_float:
             return left._with_rule("steps", _floor_quotient, right)
         quotient = left.idiv(right)
@@ -74,7 +79,7 @@ class Rounding(Elementwise):
             >>> Tensor([-7, 7]).mod(3).tolist()
             [2, 1]
         """
-        left, right = self._pair(x, "mod", reverse)
+        left, right = self._quotient_pair(x, "mod", reverse)
         if left.dtype.is_float:
             return left._with_rule("mod", _remainder, right)
         require_integer("mod", left.dtype, accept_bool=False)
@@ -92,7 +97,7 @@ class Rounding(Elementwise):
             >>> Tensor([1, 5]).maximum(3).tolist()
             [3, 5]
         """
-        left, right = self._pair(x, "maximum")
+        left, right = self._pair(self._bound(x, "maximum", is_lower=True), "maximum")
         if left.dtype.is_float:
             # MAX may lose a NaN; this does not.
             return left._with_rule(Ops.MAX, _larger, right)
@@ -105,7 +110,7 @@ class Rounding(Elementwise):
             >>> Tensor([1, 5]).minimum(3).tolist()
             [1, 3]
         """
-        left, right = self._pair(x, "minimum")
+        left, right = self._pair(self._bound(x, "minimum", is_lower=False), "minimum")
         if left.dtype.is_bool:
             return left._apply(Ops.AND, right)
         return left._reverse_order().maximum(right._reverse_order())._reverse_order()

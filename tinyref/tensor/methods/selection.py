@@ -8,7 +8,7 @@ from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axis_of, fixed, integer
-from tinyref.tensor.literals import is_scalar, weak_dtype
+from tinyref.tensor.literals import has_place, is_scalar
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
 from tinyref.tensor.methods.lookup import check_axis_size
 from tinyref.tensor.methods.sorting import Sorting
@@ -97,7 +97,7 @@ class Selection(Sorting):
                 )
             fits = _kind(filling) <= _kind(self)
         elif is_scalar(value):
-            fits = weak_dtype(value, self.dtype) is self.dtype
+            fits = has_place(value, self.dtype)
             filling = self._constant(value, self.dtype) if fits else self
         else:
             kind = type(value).__name__
