@@ -106,6 +106,14 @@ def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
     host = "tinyref_fuzz.judge.devices:Host"
     assert device_of("tinyref.codegen.lower/Lowering._packed/off-by-one/1") == host
     assert device_of("tinyref.codegen.lower/Lowering._reduce/condition/6") == "PYTHON"
+    # A device without a grid runs the iterations of a loop at once; one of words stores parts.
+    assert device_of("tinyref.interpret.loops/all_at_once.step/operator/0") == host
+    assert device_of("tinyref.interpret.loops/one_by_one.step/operator/0") == "PYTHON"
+    words = "tinyref_fuzz.judge.devices:Words"
+    assert device_of("tinyref.interpret.run/Interpreter._words_of/operator/2") == words
+    # A grid has to be cut where its dimensions are small.
+    narrow = "tinyref_fuzz.judge.devices:Narrow"
+    assert device_of("tinyref.optimise.launch/_covering_factors/off-by-one/2") == narrow
     assert device_of("tinyref.renderers.llvm_gpu") == "GPU_EMU"
     assert device_of("tinyref.renderers.ptx.function") == "PTX"
     assert (

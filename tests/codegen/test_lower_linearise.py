@@ -82,6 +82,9 @@ def covered(shape: tuple[int, ...], limit: Limit) -> tuple[dict[int, int], list[
         # ... and covered with some groups to spare where it does not.
         ((31,), (10, 5, 3), {0: 10, 1: 4}),
         ((11, 13), (10, 4, 4), {0: 10, 1: 4, 2: 4}),
+        # Nothing counts to one: of the first limits no number divides.
+        ((11, 13), (7, 13, 40), {1: 13, 2: 11}),
+        ((41,), (7, 5, 41), {2: 41}),
     ],
 )
 def test_launch_axes(shape: tuple[int, ...], limit: Limit, extents: dict[int, int]) -> None:

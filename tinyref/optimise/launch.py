@@ -109,12 +109,12 @@ def _flat_row(total: sint, limit: Limit) -> tuple[UOp, UOp]:
         raise UserError(f"kernel: {most} elements are more than the device's grid limit {limit}")
     exact = _exact_factors(total, limit) if isinstance(total, int) else None
     sizes: Sizes = exact or _covering_factors(total, most, limit)
-    flat = build.special("group", 0, sizes[0])
-    stride = _most(sizes[0])
-    for dim in (1, 2):
-        if _most(sizes[dim]) > 1:
-            flat = build.add(build.mul(build.special("group", dim, sizes[dim]), stride), flat)
-        stride *= _most(sizes[dim])
+    flat, stride = ZERO, 1
+    for dim, size in enumerate(sizes):
+        if _most(size) > 1:
+            index = build.special("group", dim, size)
+            flat = index if stride == 1 else build.add(build.mul(index, stride), flat)
+        stride *= _most(size)
     if isinstance(total, int) and stride == total:
         return flat, TRUE
     valid = build.less(flat, total)

@@ -92,6 +92,14 @@ class SlowDivision(Processor):
         )
 
 
+class Narrow(TextBackend):
+    """A grid of small dimensions: most launches have to be cut into all of them, or covered."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, grid_limit=(7, 5, 40))
+
+
 class Cramped(TextBackend):
     """Has groups, vectors and memory, but little of each: most limits are met; no maximum."""
 

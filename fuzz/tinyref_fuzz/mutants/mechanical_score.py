@@ -70,12 +70,26 @@ DEVICES: Mapping[str, str] = {
     "tinyref.codegen.lower/Lowering._kept": f"{_JUDGES}:Host",
     "tinyref.codegen.lower/Lowering._fill": f"{_JUDGES}:Host",
     "tinyref.codegen.lower/Lowering._place_of": f"{_JUDGES}:Host",
+    # Iterations that run at once are those of a device without a grid.
+    "tinyref.interpret.loops/all_at_once": f"{_JUDGES}:Host",
+    "tinyref.interpret.machine/Machine.privatise": f"{_JUDGES}:Host",
+    "tinyref.interpret.machine/Memory.private": f"{_JUDGES}:Host",
+    "tinyref.interpret.translate/Translation._loop": f"{_JUDGES}:Host",
+    # Parts of a word are stored, and buffers end within one, where memory is words.
+    "tinyref.interpret.machine/Memory._write": f"{_JUDGES}:Words",
+    "tinyref.interpret.run/Interpreter._words_of": f"{_JUDGES}:Words",
     "tinyref.optimise.heuristics_loops": "CPU",
     "tinyref.optimise.images": "GPU_EMU",
     # Scratch memory of a single work-item, which devices with groups do not have.
     "tinyref.optimise.reused": "CPU",
+    # Grids of the interpreter hold any kernel as it is.
+    "tinyref.optimise.launch": f"{_JUDGES}:Narrow",
+    # Refused where there is no int64.
+    "tinyref.optimise.moves/_long_index_problem": f"{_JUDGES}:Core",
     "tinyref.optimise.moves/_pack": "CPU",
     "tinyref.optimise.moves/_pack_reused": "CPU",
+    "tinyref.optimise.moves/_thread": f"{_JUDGES}:Host",
+    "tinyref.optimise.plan/Plan.shared_bytes": f"{_JUDGES}:Host",
     "tinyref.optimise.plan/Plan.lanes_of_reused": "CPU",
     "tinyref.optimise.plan/Plan._bytes_reused": "CPU",
     "tinyref.renderers": "CLANG",
