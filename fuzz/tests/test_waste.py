@@ -130,6 +130,11 @@ def test_what_is_done_for_nothing(roots, stage, text):
         # Another output, and places that are read from memory.
         (build.store(at(0, 0), wide(4, 1)), build.store(at(1, 2), wide(8, 1))),
         (stored(wide(wide(4, 1), 1)), stored(wide(build.add(wide(4, 1), 1), 1), 8)),
+        # Places that are read from memory in other lanes of the same access.
+        (
+            stored(wide(0, 1)),
+            *(stored(wide(place, 1), lane) for lane, place in ((6, 1), (10, wide(12, 1)))),
+        ),
         # What is read may have been written in between.
         (stored(build.load(at(4, 0)), 6), stored(build.load(at(5, 0)), 9)),
     ],

@@ -76,6 +76,7 @@ def _every(
 ) -> Iterator[Waste]:
     counted: set[UOp] = set()
     runs: dict[tuple[object, ...], _Run] = {}
+    computed: set[tuple[Ops, int]] = set()
     for node in expanded.toposort():
         if node.op in _COUNTERS or (node.op in ALU and counted.issuperset(node.src)):
             counted.add(node)
@@ -90,12 +91,16 @@ def _every(
         elif node.op in (Ops.LOAD, Ops.STORE):
             if len(node.src) > 2 and node.src[2].op is Ops.CONST:
                 yield Waste("expand", f"a constant gate of a {node.op.name}")
-            _add(node, counted, runs)
+            if not _add(node, counted, runs):
+                memory, _ = _memory(node.src[0])
+                computed |= (
+                    {(node.op, memory.arg.slot)} if isinstance(memory.arg, SlotArg) else set()
+                )
     written = {run.memory for run in runs.values() if run.op is Ops.STORE}
     for run in runs.values():
         # The order of other reads of what a kernel writes is not known.
         if run.op is Ops.STORE or run.waits or run.memory not in written:
-            yield from run.wastes(capabilities, several)
+            yield from run.wastes(capabilities, several | computed)
 
 
 def _single(counter: UOp) -> Iterator[Waste]:
@@ -145,17 +150,19 @@ class _Run:
             yield Waste("expand", f"two {name}s of neighbours")
 
 
-def _add(access: UOp, counted: set[UOp], runs: dict[tuple[object, ...], _Run]) -> None:
-    """Notes an access whose position and gate are arithmetic of counters."""
+def _add(access: UOp, counted: set[UOp], runs: dict[tuple[object, ...], _Run]) -> bool:
+    """Notes an access whose gate is arithmetic of counters, as is its position: whether that is."""
     value = access if access.op is Ops.LOAD else access.src[1]
     address, gate = skip_after(access.src[0]), access.src[2] if len(access.src) > 2 else None
     if len(address.src) != 2 or isinstance(address.dtype, ImageDType):
-        return
-    if address.src[1] not in counted or (gate is not None and gate not in counted):
-        return
+        return True
+    if address.src[1] not in counted:
+        return False
+    if gate is not None and gate not in counted:
+        return True
     alternative = access.src[1].arg if gate is not None and access.op is Ops.LOAD else None
     if gate is not None and access.op is Ops.LOAD and not isinstance(alternative, ConstArg):
-        return
+        return True
     base, place = _split(address.src[1])
     memory, waits = _memory(access.src[0])
     key = (access.op, memory, waits, base, gate, alternative)
@@ -163,6 +170,7 @@ def _add(access: UOp, counted: set[UOp], runs: dict[tuple[object, ...], _Run]) -
         size = value.dtype.scalar.itemsize
         runs[key] = _Run(access.op, memory, waits, _divisor(base), size)
     runs[key].places.append((place, value.dtype.lanes))
+    return True
 
 
 def _split(position: UOp) -> tuple[UOp | None, int]:
