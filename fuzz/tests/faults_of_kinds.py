@@ -5,6 +5,7 @@ from __future__ import annotations
 from tinyref_fuzz.mutants.mutant import Mutant
 
 CORE = "tinyref_fuzz.judge.devices:Core"
+NARROW = "tinyref_fuzz.judge.devices:Narrow"
 
 FAULTS_OF_KINDS = (
     Mutant(
@@ -227,5 +228,33 @@ FAULTS_OF_KINDS = (
         new="if lowest(found.margin) < -1)",
         resembles="a number that may be larger than the axis that it cuts, by one, passed unseen",
         stages=("schedule",),
+    ),
+    Mutant(
+        name="counter-from-a-constant-counts-up",
+        kind="a choice by a counter",
+        module="tinyref.optimise.one_hot",
+        old="else (-sign, value - offset)",
+        new="else (sign, value - offset)",
+        resembles="a counter that is subtracted from a constant was taken to count upwards",
+        stages=("normal",),
+    ),
+    Mutant(
+        name="counter-from-a-load-is-taken-over-unchanged",
+        kind="a choice by a counter",
+        module="tinyref.optimise.one_hot",
+        old="value = build.sub(step.operand[0], value)",
+        new="value = build.sub(value, step.operand[0])",
+        resembles="what a counter is subtracted from was subtracted on the other side",
+        stages=("normal",),
+    ),
+    Mutant(
+        name="last-dimension-of-a-grid-rounded-down",
+        kind="launches",
+        module="tinyref.optimise.launch",
+        old="rest = -(-rest // size)",
+        new="rest = rest // size",
+        resembles="a grid that is to cover a launch has too few groups in its last dimension",
+        stages=("lower",),
+        device=NARROW,
     ),
 )

@@ -120,6 +120,9 @@ FORMS_OF_KERNELS = [
     ("rows of a choice padded otherwise", "choose", "hidden-in-another-row"),
     ("loops around a node", "looped", "accumulator-not-reset"),
     ("a call of the library for each lane", "softmax", LIBRARY),
+    ("a counter from a constant", "choose", "counter-from-a-constant-counts-up"),
+    ("a counter from a load", "choose", "counter-from-a-load-is-taken-over-unchanged"),
+    ("a grid of small dimensions", "launch", "last-dimension-of-a-grid-rounded-down"),
 ]
 # And a seed whose programs show it soon.
 OF_PROGRAMS = [

@@ -9,16 +9,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from tinyref.dtype import DType, dtypes, sum_dtype
+from tinyref.dtype import dtypes, sum_dtype
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.generate.arithmetic import choose, convert, product
+from tinyref_fuzz.generate.choices import choose_by_count, gather
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.structures import exchange, launch, loop_nest, texels
-from tinyref_fuzz.generate.values import Shape, Value, full_range, most, value_in_range
+from tinyref_fuzz.generate.values import Shape, Value, most, value_in_range
 from tinyref_spec.kernel_case import Mode
 
 Form = Callable[[Expressions], Value]
@@ -32,8 +32,6 @@ TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
 TILE_DEPTHS = (*TILE_SIDES, 32, 32, 32, 32, 32, 24, 48, 48, 64, 64, 64)
 # So many convolutions in 100 are transposed ones.
 RESIDUES = 25
-# So many choices by a count in 100 are in rows of which some are padding.
-IN_PADDING = 30
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
 # the last ones no tile takes.
 TILE_TYPES = {
@@ -50,20 +48,9 @@ TILE_TYPES = {
 }
 
 
-def _outer(draw: Expressions, least: int, most: int) -> tuple[int, ...]:
-    """Axes of the outputs."""
-    count = draw.tape.between(least, most)
-    return draw.kernel.add_axes([draw.kernel.extent() for _ in range(count)], outer=True)
-
-
-def _inner(draw: Expressions, *sizes: int) -> tuple[int, ...]:
-    """Axes that only reduces go over."""
-    return draw.kernel.add_axes(sizes, outer=False)
-
-
 def tree(draw: Expressions) -> Value:
     """Operations over loads."""
-    axes = _outer(draw, 0, 4)
+    axes = draw.kernel.add_outer(0, 4)
     draw.kernel.make_symbolic()
     return draw.tree(axes, draw.kernel.dtype())
 
@@ -78,7 +65,7 @@ def reduce(draw: Expressions) -> Value:
         axes += kernel.add_axes([kernel.extent()], outer=not is_inner)
     inner = [axis for axis in axes if axis not in kernel.outer]
     if not inner:
-        inner = list(_inner(draw, kernel.extent()))
+        inner = list(draw.kernel.add_inner(kernel.extent()))
     kernel.make_symbolic()
     x = draw.tree(
         (*kernel.outer, *inner), kernel.number() if draw.tape.chance(90) else kernel.dtype()
@@ -92,11 +79,11 @@ def long(draw: Expressions) -> Value:
     length = draw.tape.pick(LONG)
     sizes = [draw.tape.pick(SHORT) for _ in range(draw.tape.below(3))]
     if draw.tape.below(2):
-        inner = _inner(draw, length)
+        inner = draw.kernel.add_inner(length)
         kernel.add_axes(sizes, outer=True)
     else:
         kernel.add_axes(sizes, outer=True)
-        inner = _inner(draw, length)
+        inner = draw.kernel.add_inner(length)
     kernel.make_symbolic()
     x = draw.tree((*kernel.outer, *inner), kernel.number(), min(1, draw.policy.depth))
     return draw.reduce(x, inner)
@@ -110,7 +97,7 @@ def matmul(draw: Expressions) -> Value:
     batch = [draw.tape.between(1, 3)] if draw.tape.chance(20) else []
     outer = kernel.add_axes(batch, outer=True)
     m, n = kernel.add_axes([draw.tape.pick(TILE_SIDES) for _ in range(2)], outer=True)
-    (k,) = _inner(draw, draw.tape.pick(TILE_DEPTHS))
+    (k,) = draw.kernel.add_inner(draw.tape.pick(TILE_DEPTHS))
     kernel.make_symbolic()
     factors = []
     # Of such a product no factor is 0 where its load is, so that nothing may be padded.
@@ -135,7 +122,7 @@ def matmul(draw: Expressions) -> Value:
 def softmax(draw: Expressions) -> Value:
     """x with its own maximum or sum over an axis: the same axis is reduced and kept."""
     kernel = draw.kernel
-    axes = _outer(draw, 1, 3)
+    axes = draw.kernel.add_outer(1, 3)
     kernel.make_symbolic()
     over = [draw.tape.pick(axes)]
     x = draw.tree(axes, kernel.number(), min(1, draw.policy.depth))
@@ -158,8 +145,8 @@ def _join(draw: Expressions, x: Value, y: Value) -> Value:
 def siblings(draw: Expressions) -> Value:
     """Two or three reduces side by side, over the same axis or others, of the same loads."""
     kernel = draw.kernel
-    outer = _outer(draw, 0, 2)
-    inner = _inner(draw, *(kernel.extent() for _ in range(draw.tape.between(1, 2))))
+    outer = draw.kernel.add_outer(0, 2)
+    inner = draw.kernel.add_inner(*(kernel.extent() for _ in range(draw.tape.between(1, 2))))
     kernel.make_symbolic()
     dtype = kernel.number()
     found = None
@@ -176,8 +163,8 @@ def siblings(draw: Expressions) -> Value:
 def nested_reduces(draw: Expressions) -> Value:
     """A reduce of what has a reduce in it, perhaps of both axes of the same loads."""
     kernel = draw.kernel
-    outer = _outer(draw, 0, 2)
-    first, second = _inner(draw, kernel.extent(), kernel.extent((2, 3, 4, 8, 5, 16, 32)))
+    outer = draw.kernel.add_outer(0, 2)
+    first, second = draw.kernel.add_inner(kernel.extent(), kernel.extent((2, 3, 4, 8, 5, 16, 32)))
     kernel.make_symbolic()
     dtype = kernel.number()
     x = draw.tree((*outer, first, second), dtype, 1)
@@ -188,155 +175,13 @@ def nested_reduces(draw: Expressions) -> Value:
     return draw.reduce(x, (first, second))
 
 
-# --- positions that are values --------------------------------------------------------------------
-
-
-def _place(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | None:
-    """Positions on an axis of `size`: most of them inside of it, some not."""
-    x = draw.kernel.existing_load(shape, dtype) or draw.kernel.load(shape, dtype)
-    if x.is_rough:
-        return None
-    beyond = draw.tape.pick((0, 1, 2), (1, 3, 2))
-    divisor = max(1, min(size + beyond, int(dtype.maximum)))
-    node = build.mod(x.node, divisor)
-    low = 0 if x.low >= 0 else 1 - divisor
-    if draw.tape.chance(60) and not dtype.is_unsigned:
-        # MOD has the sign of the dividend; so this is the floored one.
-        shifted = build.add(node, build.where(build.less(node, 0), build.const(dtype, divisor), 0))
-        node, low = shifted, 0
-    return value_in_range(draw.kernel.mode, node, x.shape, low, divisor - 1)
-
-
-def choose_by_count(draw: Expressions) -> Value:
-    """A sum over i of x[i] where i is a place that is loaded: one load at that place."""
-    if draw.tape.chance(IN_PADDING):
-        return _choose_in_padding(draw)
-    kernel = draw.kernel
-    outer = _outer(draw, 0, 2)
-    size = max(1, kernel.extent())
-    (axis,) = _inner(draw, size)
-    there = kernel.space[axis]
-    dtype = kernel.integer()
-    shape = kernel.shape((*outer, axis))
-    place = _place(draw, kernel.shape(outer), most(there), dtype)
-    numbers = build.iota(_along(shape, axis))
-    table = draw.load(shape, kernel.number())
-    if place is None:
-        return draw.reduce(table, (axis,))
-    here = build.equal(build.cast(numbers, dtype), place.node)
-    return _reduce_chosen(draw, here, table, axis)
-
-
-def _choose_in_padding(draw: Expressions) -> Value:
-    """The same where the count is padded: what is chosen is padded alike, or by fewer rows.
-
-    In a row of padding every number is 0, so that a place of 0 takes all that is not padded there.
-    """
-    kernel = draw.kernel
-    (row,) = kernel.add_axes([draw.tape.pick((4, 3, 5, 6))], outer=True)
-    (axis,) = kernel.add_axes([max(1, kernel.extent())], outer=False)
-    shape = kernel.shape((row, axis))
-    dtype = kernel.integer()
-    around = (1, 1) if most(shape[row]) > 2 else (0, 0)
-    others = ((1, 1), (1, 0), (0, 1), (0, 0)) if around[0] else ((0, 0),)
-    edges = draw.tape.pick(others, (3, 2, 2, 1)[: len(others)])
-    numbers = build.iota(_padded_rows(shape, row, around, (axis,)))
-    tracker = _padded_rows(shape, row, edges, (row,))
-    places = kernel.buffer(dtype, max(1, tracker.real_size()), (0, most(shape[axis])))
-    place = kernel.value_of_load(build.view(places, tracker), shape, True)
-    axes = draw.tape.pick(((axis,), (row, axis)))
-    table = kernel.load_through(_padded_rows(shape, row, edges, axes), kernel.number())
-    return _reduce_chosen(draw, build.equal(build.cast(numbers, dtype), place.node), table, axis)
-
-
-def _padded_rows(
-    shape: Shape, row: int, edges: tuple[int, int], axes: tuple[int, ...]
-) -> ShapeTracker:
-    """A view that varies along `axes`, with so many rows of nothing before and after the others."""
-    fewer = tuple(
-        most(size) - sum(edges) if axis == row else size for axis, size in enumerate(shape)
-    )
-    ones = tuple(size if axis in axes else 1 for axis, size in enumerate(fewer))
-    pads = tuple(edges if axis == row else (0, 0) for axis in range(len(shape)))
-    return shaped(ones).expand(fewer).pad(pads)
-
-
-def _reduce_chosen(draw: Expressions, here: UOp, table: Value, axis: int) -> Value:
-    """The reduce of `table` along the axis over where `here` holds; nothing counts elsewhere."""
-    kernel = draw.kernel
-    op, idle = _idle(draw, table.dtype)
-    zero = build.const(table.dtype, float(idle) if table.dtype.is_float else idle)
-    chosen = choose(
-        draw,
-        Value(here, table.shape, 0, 1, 1),
-        table,
-        Value(zero, table.shape, idle, idle, abs(idle)),
-    )
-    # One term alone is not idle, so that even long sums of floats are as large as it.
-    node = build.reduce(op, (chosen or table).node, (axis,))
-    kernel.reduces += 1
-    over = tuple(1 if each == axis else size for each, size in enumerate(table.shape))
-    if kernel.mode is Mode.EDGE and table.dtype.is_float:
-        return Value(node, over, table.low, table.high, table.bound, True)
-    low, high = min(idle, table.low), max(idle, table.high)
-    if chosen is None:
-        low, high = full_range(table.dtype)
-    return Value(node, over, low, high, max(abs(low), abs(high)), table.is_rough)
-
-
-def _idle(draw: Expressions, dtype: DType) -> tuple[Ops, int]:
-    """What is reduced by, and the value that changes nothing in it."""
-    ops = (Ops.ADD, Ops.MAX, Ops.MUL) if dtype.is_int else (Ops.ADD,)
-    op = draw.tape.pick(ops, (3, 4, 2)[: len(ops)])
-    return op, {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: int(dtype.minimum) if dtype.is_int else 0}[op]
-
-
-def _along(shape: Shape, axis: int) -> ShapeTracker:
-    ones = tuple(size if other == axis else 1 for other, size in enumerate(shape))
-    return shaped(ones).expand(shape)
-
-
-def gather(draw: Expressions) -> Value:
-    """A load at a place that is computed from another load; outside of the axis it is 0."""
-    kernel = draw.kernel
-    outer = _outer(draw, 1, 3)
-    inner = _inner(draw, kernel.extent()) if draw.tape.chance(30) else ()
-    shape = kernel.shape((*outer, *inner))
-    sizes = [draw.tape.between(1, 9) for _ in range(draw.tape.between(1, 2))]
-    places = []
-    for size in sizes:
-        kept = shape if draw.tape.chance(70) else kernel.shape(outer[:1])
-        place = _place(draw, kept, size, kernel.integer())
-        if place is not None:
-            places.append((size, place))
-    if not places:
-        return draw.reduce(draw.load(shape, kernel.number()), inner)
-    # The kernel's own axes: all of them, or 1 where the table does not vary.
-    own = tuple(size if draw.tape.chance(40) else 1 for size in shape)
-    table = (*own, *(size for size, _ in places))
-    tracker = shaped(table)
-    if draw.tape.chance(40):
-        tracker = tracker.flip((draw.tape.below(len(table)),))
-    if draw.tape.chance(30):
-        tracker = _padded_last(tracker)
-    dtype = kernel.dtype()
-    buffer = kernel.buffer(dtype, max(1, tracker.real_size()), kernel.content_range(dtype))
-    address = build.view(buffer, tracker, *(place.node for _, place in places))
-    found = kernel.value_of_load(address, shape, True)
-    return draw.reduce(draw.grow(found), inner)
-
-
-def _padded_last(tracker: ShapeTracker) -> ShapeTracker:
-    return tracker.pad((*((0, 0) for _ in tracker.shape[:-1]), (1, 1)))
-
-
 def running(draw: Expressions) -> Value:
     """A sum or maximum over what lies before each position: a mask below the diagonal."""
     kernel = draw.kernel
     size = max(2, kernel.extent())
-    outer = _outer(draw, 0, 1)
+    outer = draw.kernel.add_outer(0, 1)
     (row,) = kernel.add_axes([size], outer=True)
-    (column,) = _inner(draw, size)
+    (column,) = draw.kernel.add_inner(size)
     if kernel.space[column] != kernel.space[row]:
         return draw.reduce(draw.tree((*outer, row, column), kernel.number(), 1), (column,))
     triangle = _triangle(size).reshape((*(1 for _ in outer), size, size))
@@ -366,7 +211,7 @@ def _triangle(size: int) -> ShapeTracker:
 def movement(draw: Expressions) -> Value:
     """Loads through several views: quotients and remainders of positions."""
     kernel = draw.kernel
-    axes = _outer(draw, 1, 4)
+    axes = draw.kernel.add_outer(1, 4)
     moves = max(3, draw.policy.moves)
     dtype = kernel.dtype()
     x = kernel.load(kernel.shape(axes), dtype, moves)
@@ -380,7 +225,7 @@ def movement(draw: Expressions) -> Value:
 def concatenate(draw: Expressions) -> Value:
     """Two or three buffers end to end: sums of loads that are masked, or choices by a mask."""
     kernel = draw.kernel
-    axes = _outer(draw, 1, 3)
+    axes = draw.kernel.add_outer(1, 3)
     shape = kernel.shape(axes)
     axis = draw.tape.pick(axes)
     size = kernel.space[axis]
@@ -422,9 +267,9 @@ def convolution(draw: Expressions) -> Value:
         draw.tape.between(2, 5),
         draw.tape.between(1, 2),
     )
-    outer = _outer(draw, 0, 1)
+    outer = draw.kernel.add_outer(0, 1)
     (place,) = kernel.add_axes([places], outer=True)
-    (tap,) = _inner(draw, taps)
+    (tap,) = draw.kernel.add_inner(taps)
     shape = kernel.shape((place, tap))
     places, taps = most(kernel.space[place]), most(kernel.space[tap])
     dtype = kernel.number()
@@ -443,7 +288,7 @@ def _residues(draw: Expressions) -> Value:
     kernel = draw.kernel
     sizes = draw.tape.between(2, 3), draw.tape.pick((8, 5, 12, 16))
     residue, place = kernel.add_axes(sizes, outer=True)
-    (tap,) = _inner(draw, draw.tape.between(1, 3))
+    (tap,) = draw.kernel.add_inner(draw.tape.between(1, 3))
     shape = kernel.shape((residue, place, tap))
     places, taps, stride = (most(shape[axis]) for axis in (place, tap, residue))
     row = View((places,), (1,)).pad(((taps - 1, 0),))
@@ -466,8 +311,8 @@ def _strides(shape: Shape, by_axis: dict[int, int]) -> tuple[int, ...]:
 def products(draw: Expressions) -> Value:
     """A product of many factors."""
     kernel = draw.kernel
-    outer = _outer(draw, 0, 2)
-    inner = _inner(draw, draw.tape.pick((3, 4, 8, 5, 9)))
+    outer = draw.kernel.add_outer(0, 2)
+    inner = draw.kernel.add_inner(draw.tape.pick((3, 4, 8, 5, 9)))
     kernel.make_symbolic()
     x = draw.tree((*outer, *inner), kernel.number(), 1)
     return draw.reduce(x, inner, Ops.MUL)
@@ -476,8 +321,8 @@ def products(draw: Expressions) -> Value:
 def count(draw: Expressions) -> Value:
     """How many elements fulfil a condition, or whether any does."""
     kernel = draw.kernel
-    outer = _outer(draw, 0, 2)
-    inner = _inner(draw, *(kernel.extent() for _ in range(draw.tape.between(1, 2))))
+    outer = draw.kernel.add_outer(0, 2)
+    inner = draw.kernel.add_inner(*(kernel.extent() for _ in range(draw.tape.between(1, 2))))
     kernel.make_symbolic()
     shape = kernel.shape((*outer, *inner))
     found = draw.condition(shape) or kernel.load(shape, kernel.number())
@@ -490,7 +335,7 @@ def count(draw: Expressions) -> Value:
 def random(draw: Expressions) -> Value:
     """Random bits of a counter and a key, or 64-bit arithmetic where there are no such bits."""
     kernel = draw.kernel
-    axes = _outer(draw, 1, 3)
+    axes = draw.kernel.add_outer(1, 3)
     if not kernel.has(dtypes.uint64):
         return draw.tree(axes, kernel.integer())
     shape = kernel.shape(axes)

@@ -118,6 +118,15 @@ class Kernel:
             self.outer = (*self.outer, *added)
         return tuple(added)
 
+    def add_outer(self, least: int, most: int) -> tuple[int, ...]:
+        """So many axes of the outputs: their numbers."""
+        count = self.tape.between(least, most)
+        return self.add_axes([self.extent() for _ in range(count)], outer=True)
+
+    def add_inner(self, *sizes: int) -> tuple[int, ...]:
+        """Axes that only reduces go over: their numbers."""
+        return self.add_axes(sizes, outer=False)
+
     def make_symbolic(self) -> None:
         """Gives an axis a variable instead of its size, if the kernel is to have one."""
         axes = [axis for axis, size in enumerate(self.space) if isinstance(size, int) and size > 1]

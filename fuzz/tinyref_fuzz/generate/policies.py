@@ -252,7 +252,7 @@ _ALL = (
     ),
     Policy(
         "plans",
-        forms=_only(looped=9, launch=1, choose=2.5, gather=0.5, texels=1, exchange=1),
+        forms=_only(looped=9, launch=1, choose=4, gather=0.5, texels=1, exchange=1),
         modes=MappingProxyType({Mode.EXACT: 5, Mode.FLOAT: 3, Mode.EDGE: 0}),
         dtypes=MappingProxyType({dtypes.int32: 8, dtypes.float32: 8}),
         most=512,
