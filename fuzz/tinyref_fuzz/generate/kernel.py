@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tinyref.device import Capabilities
@@ -133,10 +133,23 @@ class Kernel:
         if not self.is_symbolic or not axes:
             return
         axis = self.tape.pick(axes)
-        largest = most(self.space[axis])
-        variable = build.variable("n", 1, largest)
-        self.bindings["n"] = self.tape.between(1, largest)
-        self.space = (*self.space[:axis], variable, *self.space[axis + 1 :])
+        size = self._symbolic_size(most(self.space[axis]))
+        self.space = (*self.space[:axis], size, *self.space[axis + 1 :])
+
+    def _symbolic_size(self, largest: int) -> UOp:
+        """A variable from 1 to `largest`, or what is longer, twice or half as long as one."""
+        half = 2 * largest - 1
+        more = self.tape.between(1, largest - 1)
+        # The largest value of the variable, and the size that it makes.
+        ways: tuple[tuple[int, Callable[[UOp], UOp]], ...] = (
+            (largest, lambda n: n),
+            (largest - more, lambda n: build.add(n, more)),
+            (largest // 2, lambda n: build.mul(n, 2)),
+            (half, lambda n: build.idiv(build.add(n, 1), 2)),
+        )
+        most_of_it, size_of = self.tape.pick(ways, (5, 2, 2, 2))
+        self.bindings["n"] = self.tape.between(1, most_of_it)
+        return size_of(build.variable("n", 1, most_of_it))
 
     def shape(self, axes: Sequence[int]) -> Shape:
         """The shape that has these axes of the space."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyref.optimise.opt import REUSED, Opt, OptOp, opts_text
+from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, opts_text
 from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan
 from tinyref.optimise.reused import reused_values
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg, SlotArg
+from tinyref.uops.tiles import MatrixTile, Operand
 from tinyref_fuzz.generate.candidates import (
     CUTS,
     PADDINGS,
@@ -58,6 +59,8 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
 )
 # Of tiles: their instruction, most of the time, or only their shape, or all of it by local memory.
 MODES = (1, 2, 3), (4, 1, 1)
+# Of threads that hold the same elements one alone writes them to local memory.
+REPEATED = (1, 2, 3), (2, 1, 3)
 # So many axes and amounts are tried for each optimisation of a recipe.
 TRIES = 3
 # Where an optimisation fits the axis of the one before it, it goes there in so many of 100.
@@ -123,7 +126,11 @@ def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int, start: Plan) -> 
         return Opt(op)
     if op is OptOp.TC:
         tiles = _tiles(plan)
-        return Opt(op, 0, tape.pick(tiles), 2, tape.pick(*MODES)) if tiles else None
+        if not tiles:
+            return None
+        tile = tape.pick(tiles)
+        shares = REPEATED if _repeats(plan.capabilities.matrix_tiles[tile]) else MODES
+        return Opt(op, 0, tile, 2, tape.pick(*shares))
     if op is OptOp.PACK:
         packs = list(_packs(plan))
         before = list(_packs(start)) if plan is not start else []
@@ -150,6 +157,10 @@ def _tiles(plan: Plan) -> list[int]:
     """The matrix tiles that take the kernel."""
     tiles = range(len(plan.capabilities.matrix_tiles))
     return [tile for tile in tiles if legal_plan(plan, Opt(OptOp.TC, 0, tile, 2, 1)) is not None]
+
+
+def _repeats(tile: MatrixTile) -> bool:
+    return any(tile.layout(operand).copies > 1 for operand in Operand)
 
 
 def _packs(plan: Plan) -> Iterator[Opt]:
@@ -192,6 +203,7 @@ def doubtful(plan: Plan, tape: Tape) -> Iterator[Opt]:
         if not is_free(axis):
             continue
         yield from _odd_cuts(plan, number, axis, tape)
+        yield from _of_other_kinds(plan, number, axis, tape)
         yield from _too_large(plan, number, axis)
         if _is_doubtful_padding(plan, axis):
             yield Opt(OptOp.PADTO, number, _padding(axis, tape))
@@ -215,6 +227,16 @@ def _odd_cuts(plan: Plan, number: int, axis: Axis, tape: Tape) -> Iterator[Opt]:
                 for op in _cuts_of(plan, axis)
                 if op is not OptOp.THREAD or chosen <= THREADS
             )
+
+
+def _of_other_kinds(plan: Plan, number: int, axis: Axis, tape: Tape) -> Iterator[Opt]:
+    """What cuts axes of other kinds alone, by an amount that divides."""
+    amounts = [n for n in CUTS if isinstance(axis.extent, int) and axis.extent % n == 0]
+    if amounts:
+        chosen = tape.pick(amounts)
+        for op, spec in OPTS.items():
+            if spec.takes is Argument.AMOUNT and axis.kind not in spec.kinds:
+                yield Opt(op, number, chosen)
 
 
 def _cuts_of(plan: Plan, axis: Axis) -> tuple[OptOp, ...]:

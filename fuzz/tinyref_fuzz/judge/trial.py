@@ -31,6 +31,7 @@ from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
 from tinyref_fuzz.judge.oracles import STRICT, Oracle, oracle_for
 from tinyref_fuzz.judge.oracles.reference import evaluator_fault, semantics_fault
+from tinyref_fuzz.judge.refusals import refused_for_nothing
 from tinyref_fuzz.judge.runs import (
     Compiled,
     Replayed,
@@ -147,6 +148,7 @@ class Trial:
                 return
             self.simplified = program.simplified
             plain = self._value(Pair.PLAIN, program, self._differs_from_evaluator)
+            self._check_refusals()
             for number, opts in enumerate(self._trials()):
                 self.number = number
                 with contextlib.suppress(KernelOptError):
@@ -238,6 +240,14 @@ class Trial:
             raise TroubleError(
                 Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {applied_text}"
             )
+
+    def _check_refusals(self) -> None:
+        """What every plan accepts is accepted."""
+        with between(Pair.OPTIMISED), errors_from(lambda: "plan"):
+            plan = plan_for(self.case.ast, self.judge.capabilities, ())
+            reason = refused_for_nothing(self.case.ast, plan)
+            if reason is not None:
+                raise TroubleError(Symptom.COST, f"plan: {reason}")
 
     def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
         """A program that takes no more than the device declares. Raises `TroubleError`."""
