@@ -15,7 +15,7 @@ Shape = tuple[sint, ...]
 
 def is_one(size: sint) -> bool:
     """True for the known size 1."""
-    return isinstance(size, int) and size == 1
+    return size == 1
 
 
 def positions_of(view: UOp) -> tuple[UOp, ...]:
@@ -50,15 +50,11 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
         if len(shape) != len(result):
             raise UserError(f"kernel: views of {len(result)} and of {len(shape)} axes meet")
         for axis, size in enumerate(shape):
-            if isinstance(result[axis], int) and result[axis] == 1:
+            if is_one(result[axis]):
                 result[axis] = size
-            elif size is not result[axis] and size != result[axis] and _is_larger(size):
+            elif size != result[axis] and not is_one(size):
                 raise UserError(f"kernel: sizes {result[axis]} and {size} meet on axis {axis}")
     return tuple(result)
-
-
-def _is_larger(size: sint) -> bool:
-    return isinstance(size, UOp) or size != 1
 
 
 def output_shape(ast: UOp) -> Shape:

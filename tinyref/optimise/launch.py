@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.bounds import bounds
+from tinyref.algebra.kernel_shape import is_one
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
@@ -39,7 +40,7 @@ def launch_axes(shape: Sequence[sint], limit: Limit, scope: str = "group") -> La
     cut into dimensions; not so for items, which are all valid. Raises `UserError` if that is not
     enough either.
     """
-    axes = [axis for axis, extent in enumerate(shape) if not _is_one(extent)]
+    axes = [axis for axis, extent in enumerate(shape) if not is_one(extent)]
     positions = [ZERO] * len(shape)
     if not axes:
         return LaunchAxes(tuple(positions), TRUE)
@@ -62,10 +63,6 @@ def launch_axes(shape: Sequence[sint], limit: Limit, scope: str = "group") -> La
     return LaunchAxes(tuple(positions), valid)
 
 
-def _is_one(extent: sint) -> bool:
-    return isinstance(extent, int) and extent == 1
-
-
 def _most(extent: sint) -> int:
     return extent if isinstance(extent, int) else bounds(extent)[1]
 
@@ -75,7 +72,7 @@ def _product(extents: Sequence[sint]) -> sint:
     total: sint = known
     for extent in extents:
         if isinstance(extent, UOp):
-            total = extent if isinstance(total, int) and total == 1 else build.mul(extent, total)
+            total = extent if is_one(total) else build.mul(extent, total)
     return total
 
 

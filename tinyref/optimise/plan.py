@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tinyref.algebra.kernel_shape import Shape, kernel_shape, positions_of
+from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of
 from tinyref.algebra.symbolic import describe
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
@@ -312,7 +312,7 @@ class Plan:
 
     def with_axes(self, axes: Iterable[Axis]) -> Plan:
         """The plan with other axes, sorted by kind; axes of one iteration are left out."""
-        kept = [axis for axis in axes if isinstance(axis.extent, UOp) or axis.extent != 1]
+        kept = [axis for axis in axes if not is_one(axis.extent)]
         # The threads of a tile are neighbours, so they count fastest.
         kept.sort(key=lambda axis: (KIND_ORDER.index(axis.kind), axis.is_fixed))
         return replace(self, axes=tuple(kept))
@@ -330,9 +330,7 @@ def number_of(extents: Iterable[sint]) -> int:
 def axes_of(node: UOp) -> frozenset[int]:
     """The axes of the AST along which a node has more than one position."""
     sizes: Sequence[sint] = kernel_shape(node)
-    return frozenset(
-        axis for axis, size in enumerate(sizes) if not (isinstance(size, int) and size == 1)
-    )
+    return frozenset(axis for axis, size in enumerate(sizes) if not is_one(size))
 
 
 @node_fact

@@ -83,12 +83,12 @@ def like(x: UOp, value: float | int) -> UOp:
 
 def shift_left(x: UOp, count: Operand) -> UOp:
     """x << count, without a node for a count of 0."""
-    return x if isinstance(count, int) and count == 0 else binary(Ops.SHL, x, count)
+    return x if count == 0 else binary(Ops.SHL, x, count)
 
 
 def shift_right(x: UOp, count: Operand) -> UOp:
     """x >> count: arithmetic for signed types; without a node for a count of 0."""
-    return x if isinstance(count, int) and count == 0 else binary(Ops.SHR, x, count)
+    return x if count == 0 else binary(Ops.SHR, x, count)
 
 
 def exclusive_or(x: UOp, y: Operand) -> UOp:
