@@ -149,6 +149,11 @@ BEGUN = [data(1, 1, 2), READING, *calls(9, 2)]
         # A copy of a part alone may be in the memory of the whole.
         ([*BEGUN, Step("index", (1,), (2,), (((0, 1, None),),)),
           Step("mul_number", (2,), (3,), (1,)), Step("assign", (2, 3)), *calls(9, 1)], GONE, True),
+        # A view of a result is computed by itself, and one of data shows them.
+        ([data(3, 1, 2), Step("neg", (3,), (1,)), Step("flip", (1,), (2,), ((0,),)), READING,
+          *calls(9, 2), WRITTEN, *calls(9, 1)], GONE, True),
+        ([data(1, 1, 2), Step("flip", (1,), (2,), ((0,),)), READING, *calls(9, 2), WRITTEN,
+          *calls(9, 1)], GONE, False),
         ([data(1, 1, 2), WRITING, *calls(9, 2)], REPLACED, False),
         ([data(1, 1, 2), WRITING, *calls(9, 1), CLONE, *calls(9, 1)], REPLACED, True),
         ([data(1, 1, 2), CLONE, READING, *calls(9, 2)], REPLACED, False),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tinyref_fuzz.programs.arithmetic import COMPUTE
 from tinyref_fuzz.programs.oracle import Array, Environment, Store
 from tinyref_fuzz.programs.script import VIEWS
 from tinyref_fuzz.programs.steps import Program, Step
@@ -27,26 +28,31 @@ Stores = set[Store]
 class Uses:
     """What a call reads and writes of what is there without it.
 
-    takes_own: something is given what was computed from it, or from what may be in its memory.
+    takes_own: what is given elements computed from it, or from what may be in its memory; more than
+    what is there without the call where is_own_taken says so.
     """
 
     reads: Stores = field(default_factory=set)
     writes: Stores = field(default_factory=set)
-    takes_own: bool = False
+    takes_own: Stores = field(default_factory=set)
+    is_own_taken: bool = False
 
 
 class History:
     """A program up to a step, and what of it may be a reason.
 
     calls: of each function. changed: for each captured function, the stores that were written
-    since, or of which a tensor went. takes_own: as in `Uses`, of any step so far. writes: how many.
+    since, or of which a tensor went. takes_own, is_own_taken: as in `Uses`, of all steps so far.
+    writes: how many. computed: stores of results, of which views may be computed by themselves.
     """
 
     def __init__(self) -> None:
         self.environment = Environment()
         self.calls: dict[int, int] = {}
         self.changed: dict[int, Stores] = {}
-        self.takes_own = False
+        self.takes_own: Stores = set()
+        self.is_own_taken = False
+        self.computed: Stores = set()
         self.writes = 0
         self._shared: dict[Store, Stores] = {}
 
@@ -58,6 +64,8 @@ class History:
         for function, stores in self.changed.items():
             if step.op != "call" or step.args[0] != function:
                 stores |= changed
+        if step.op in COMPUTE:
+            self.computed |= self._stores(step.targets)
         self._share()
 
     def note(self, step: Step) -> Uses:
@@ -69,6 +77,7 @@ class History:
                 self.changed[function] = set()
         found = self.uses(step)
         self.takes_own |= found.takes_own
+        self.is_own_taken |= found.is_own_taken
         body = self.environment.functions[step.args[0]].body if step.op == "call" else (step,)
         self.writes += sum(each.op in WRITES for each in body)
         return found
@@ -120,7 +129,9 @@ class History:
         target = step.args[0]
         found.writes |= shown[target]
         mine = self.alike(made_of[target])
-        found.takes_own |= any(not mine.isdisjoint(made_of[number]) for number in step.args[1:])
+        if any(not mine.isdisjoint(made_of[number]) for number in step.args[1:]):
+            found.takes_own |= shown[target]
+            found.is_own_taken = True
 
     def _stores(self, numbers: Iterable[int]) -> Stores:
         arrays = self.environment.arrays
@@ -148,10 +159,16 @@ class History:
     def may_move(self, stores: Iterable[Store]) -> bool:
         """Whether a write may give one of them other memory.
 
-        It is shared, or a tensor of it is gone, or what was computed with gradients goes on so.
+        It is shared, or a tensor of it is gone, or it was given what was computed from itself, as a
+        copy; what was computed with gradients goes on so; views are in memory of their own where
+        they were computed before what they are views of.
         """
         return any(
-            store.is_lost or store.whole.requires_grad or len(self.alike([store])) > 1
+            store.is_lost
+            or store.whole.requires_grad
+            or store in self.takes_own
+            or (store in self.computed and len(store.arrays) > 1)
+            or len(self.alike([store])) > 1
             for store in stores
         )
 
@@ -175,7 +192,7 @@ def is_foreseen(program: Program, number: int, refusal: str) -> bool:
 
 def _takes_own(history: History, step: Step) -> bool:
     history.note(step)
-    return history.takes_own
+    return history.is_own_taken
 
 
 def _writes_twice(history: History, step: Step) -> bool:
@@ -185,8 +202,10 @@ def _writes_twice(history: History, step: Step) -> bool:
 
 def _is_captured(history: History, step: Step) -> bool:
     """A function is captured that writes what may get other memory by that."""
-    is_capture = step.op == "call" and history.calls.get(step.args[0]) == CAPTURE - 1
-    return is_capture and history.may_move(history.uses(step).writes)
+    if step.op != "call" or history.calls.get(step.args[0]) != CAPTURE - 1:
+        return False
+    uses = history.note(step)
+    return history.may_move(uses.writes)
 
 
 def _is_changed(history: History, step: Step) -> bool:
