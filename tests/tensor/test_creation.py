@@ -231,6 +231,7 @@ def test_requires_grad() -> None:
         (lambda: Tensor([row(1, dtype="int8"), [300]]), ["300", "int8"]),
         (lambda: Tensor(endless()), ["nested more than 64"]),
         (lambda: Tensor.linspace(0, 1, 3, dtype=dtypes.bool), ["linspace", "bool", "numbers"]),
+        (lambda: Tensor.linspace(0, 300, 4, dtype="uint8"), ["linspace", "300", "0 to 255"]),
         (lambda: Tensor([1], dtype="float31"), ["dtype", "float31", "float32"]),
         (lambda: Tensor([1], dtype="void"), ["dtype", "void"]),
         (lambda: Tensor([1], device="TPU"), ["device", "TPU", "CPU"]),
@@ -267,3 +268,26 @@ def test_masked_arrays_are_refused(data):
         Tensor(data())
     with pytest.raises(TypeError, match="masked array"):
         Tensor([0.0, 0.0])[:] = data()
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("ends", "steps", "dtype", "numbers"),
+    [
+        ((10**9, 10**9 + 4), 5, "int32", [10**9, 10**9 + 1, 10**9 + 2, 10**9 + 3, 10**9 + 4]),
+        ((16777217, -16777217), 4, "int32", [16777217, 5592405, -5592405, -16777217]),
+        (
+            (-(2**63), 2**63 - 1),
+            4,
+            "int64",
+            [-(2**63), -3074457345618258603, 3074457345618258602, 2**63 - 1],
+        ),
+        ((0, 2**64 - 1), 4, "uint64", [0, (2**64 - 1) // 3, 2 * ((2**64 - 1) // 3), 2**64 - 1]),
+        ((5, -5), 4, "int8", [5, 1, -1, -5]),
+        ((7, 9), 1, "int32", [7]),
+    ],
+)
+def test_integers_at_even_distance_are_exact(
+    ends: tuple[int, int], steps: int, dtype: str, numbers: list[int]
+) -> None:
+    assert Tensor.linspace(*ends, steps, dtype=dtype).tolist() == numbers

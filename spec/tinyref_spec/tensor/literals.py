@@ -36,6 +36,10 @@ CREATION: Literals = {
     "full": ("Tensor.full((2,), 7, device=device).tolist()", [7, 7]),
     "default_float": ("Tensor([1.0], device=device).dtype.name", "float32"),
     "default_int": ("Tensor([1], device=device).dtype.name", "int32"),
+    "linspace_integers": (
+        "Tensor.linspace(16777217, -16777217, 4, dtype='int32', device=device).tolist()",
+        [16777217, 5592405, -5592405, -16777217],
+    ),
     "named_dtype": ("Tensor([1, 2], dtype='float64', device=device).tolist()", [1.0, 2.0]),
     "shape": ("tuple(Tensor.zeros(2, 3, 4, device=device).shape)", (2, 3, 4)),
     "data": ("bytes(Tensor([1, 2], dtype='uint8', device=device).data())", b"\x01\x02"),

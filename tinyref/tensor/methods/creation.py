@@ -285,8 +285,8 @@ class Creation(Operators):
     def linspace(cls, start: int | float, stop: int | float, steps: int, **kwargs: Any) -> Self:
         """`steps` numbers at even distance from `start` to `stop`, both of them exactly.
 
-        Of the default float, or of `dtype`: integers are cut off. The other keywords are those of
-        `full`.
+        Of the default float, or of `dtype`: integers are cut off, and exact where both ends are
+        integers. The other keywords are those of `full`.
 
         Examples:
             >>> Tensor.linspace(0, 1, 5).tolist()
@@ -307,19 +307,42 @@ class Creation(Operators):
         target = element_dtype(settings["dtype"]) or dtypes.default_float
         if target.is_bool:
             raise UserTypeError("linspace: dtype bool has no steps: accepted are numbers")
-        wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
-        numbers = cls.arange(count, device=settings["device"])._cast(wide)
-        gaps = count - 1
-        by = (stop - start) / max(gaps, 1)
-        # From the nearer end, so that both ends are exact.
-        found = numbers.mul(by).add(start)
-        if gaps > 0:
-            from_stop = numbers.neg().add(gaps).mul(-by).add(stop)
-            found = numbers.lt(count / 2).where(found, from_stop)
+        for value in (start, stop):
+            literals.check_fits(value, target, "linspace")
+        numbers = cls.arange(count, device=settings["device"])
+        if target.is_int and isinstance(start, int) and isinstance(stop, int):
+            found = numbers._integers_between(start, stop, max(count - 1, 1), target)
+        else:
+            wide = dtypes.float64 if target is dtypes.float64 else dtypes.float32
+            found = numbers._cast(wide)._floats_between(start, stop, count - 1)
         result = found._cast(target)
         result._value.record = None
         result._request_gradient(settings["requires_grad"])
         return result
+
+    def _floats_between(self, start: float, stop: float, gaps: int) -> Self:
+        """`start` for 0 and `stop` for `gaps`: from the nearer end, so that both are exact."""
+        by = (stop - start) / max(gaps, 1)
+        found = self.mul(by).add(start)
+        if gaps <= 0:
+            return found
+        from_stop = self.neg().add(gaps).mul(-by).add(stop)
+        return self.lt((gaps + 1) / 2).where(found, from_stop)
+
+    def _integers_between(self, start: int, stop: int, gaps: int, dtype: DType) -> Self:
+        """start + self * (stop - start) / gaps, cut off, for numbers from 0 to `gaps`.
+
+        In int64, which may wrap on the way to a result that fits.
+        """
+        whole, rest = divmod(stop - start, gaps)
+        numbers = self._cast(dtypes.int64)
+        rests = numbers.mul(rest)
+        below = numbers.mul(whole).add(start).add(rests.idiv(gaps))
+        if dtype.is_unsigned:
+            return below
+        # Below zero what is cut off lies above what is rounded down.
+        is_cut = below.lt(0).bitwise_and(rests.mod(gaps).ne(0))
+        return below.add(is_cut._cast(dtypes.int64))
 
     def full_like(self, fill_value: ConstType, **kwargs: Any) -> Self:
         """Every element is `fill_value`; shape, type and device are this tensor's unless named.

@@ -291,6 +291,8 @@ class Random(Windows):
     ) -> Self:
         """Uniform numbers from `low` to `high`; the other keywords are those of `rand`.
 
+        A number near `high` may round to it, where there are few numbers between the two.
+
         Examples:
             >>> x = Tensor.uniform(100, low=2.0, high=4.0)
             >>> x.min().item() >= 2.0 and x.max().item() < 4.0
