@@ -246,9 +246,10 @@ class _Stateful(Generator):
             # Elements move to the places beside them.
             source = self._make("index", (number,), ((0, size - 1, None),))
             if source is not None:
-                moved = self._make("clone", (source,)) if self.tape.chance(40) else source
+                copy = self._make("clone", (source,)) if self.tape.chance(40) else None
+                moved = source if copy is None else copy
                 self._try(Step("setitem", (number, moved), (), (((1, size, None),),)))
-                self._forget_all(list({source, moved} - {None}))
+                self._forget_all([source] if copy is None else [source, copy])
             return
         self._set_item(number, array, self.tape.pick(("setitem", "number")))
 
