@@ -61,6 +61,14 @@ def test_sizes_are_exact_and_truncate() -> None:
     seven = build.const(dtypes.index, 7)
     assert size_value(build.idiv(build.sub(N, seven), 2), {"n": 4}) == -1
     assert size_value(build.mod(build.sub(N, seven), 2), {"n": 4}) == -1
+    for x, y, quotient, rest in (
+        *((-1, 1, -1, 0), (0, -3, 0, 0), (1, -1, -1, 0), (-7, -2, 3, -1), (7, -2, -3, 1)),
+        *((5, 0, 0, 0), (-7, 7, -1, 0)),
+    ):
+        sides = (build.add(N, x), build.add(N, y))
+        given = tuple(build.sub(side, N) for side in sides)
+        assert size_value(UOp(Ops.IDIV, dtypes.index, given), {"n": 4}) == quotient
+        assert size_value(UOp(Ops.MOD, dtypes.index, given), {"n": 4}) == rest
     assert size_value(build.mul(N, 1 << 62), {"n": 4}) == 1 << 64
     assert size_value(build.maximum(N, 3), {"n": 2}) == 3
     with pytest.raises(UserError, match="variable n has no value"):

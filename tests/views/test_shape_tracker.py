@@ -253,6 +253,8 @@ def test_what_was_accepted_before_does_not_let_its_equals_in() -> None:
         ("pad", ((0, 0), (-1, 0)), "pad: axis 1 has bounds (-1, 0), accepted are bounds from 0"),
         ("pad", ((0, 0),), "pad: 1 entries for shape (3, 4)"),
         ("pad", (1, 1), "pad: bounds are pairs, got 1"),
+        ("pad", ((0, 0), (1, 1, 1)), "pad: bounds are pairs, got (1, 1, 1)"),
+        ("shrink", ((0, 3), (1,)), "shrink: bounds are pairs, got (1,)"),
         ("shrink", ((0, 4), (0, 4)), "shrink: axis 0 of size 3 cannot keep (0, 4)"),
         ("shrink", ((2, 1), (0, 4)), "accepted is 0 <= begin <= end <= 3"),
         ("shrink", ((-1, 1), (0, 4)), "shrink: axis 0 of size 3 cannot keep (-1, 1)"),

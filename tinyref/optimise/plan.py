@@ -336,8 +336,6 @@ def axes_of(node: UOp) -> frozenset[int]:
 @node_fact
 def changes(node: UOp) -> frozenset[int]:
     """The axes of the AST along which the value of a node may change: a repeated one does not."""
-    if node.op is Ops.LOAD:
-        return changes(node.src[0])
     if isinstance(node.arg, ViewArg):
         if node.op is Ops.VALID:
             return axes_of(node)

@@ -65,7 +65,7 @@ def combine(op: Ops, values: Sequence[UOp]) -> UOp:
     """
     if op is Ops.MAX:
         values = tuple(dict.fromkeys(values))
-    if op is Ops.ADD and len(values) > 1 and all(map(_is_product, values)):
+    if op is Ops.ADD and all(map(_is_product, values)):
         return _summed_products(values)
     while len(values) > 1:
         paired = [_of_two(op, x, y) for x, y in zip(values[::2], values[1::2], strict=False)]
