@@ -593,3 +593,18 @@ def test_a_view_that_is_read_for_itself_stays_where_its_base_is_not_written():
         return base.maximum(turned)
 
     assert [largest().tolist() for _ in range(5)] == [[[4], [4]]] * 5
+
+
+def test_what_a_function_keeps_of_state_does_not_hide_that_the_state_is_replaced():
+    """Guards replays that read the memory of the copy: they gave the same sum for ever."""
+    weight, kept = Tensor([1.0, 2.0]).realize(), []
+
+    @TinyJit
+    def step(x):
+        kept.append(weight * 1)
+        weight.replace(weight * 2)
+        return kept[-1] + x
+
+    assert step(Tensor([0.0])).tolist() == [1.0, 2.0]
+    with pytest.raises(UserError, match="replays would read the old one"):
+        step(Tensor([0.0]))

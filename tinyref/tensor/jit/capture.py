@@ -79,11 +79,11 @@ def captured_call(
     named = {name: rebuilt(kwargs[name], next_stand_in) for name in sorted(kwargs)}
     with capture_session(stand_ins) as session, recording() as recorder:
         try:
-            returned = fxn(*given, **named)
+            # Nothing else holds what is returned: it would have memory that a copy is made of.
+            result = Result(fxn(*given, **named), stand_ins, session)
         except Exception:
             _hand_over_written(arguments.tensors, inputs, session.left_over(), recorder)
             raise
-        result = Result(returned, stand_ins, session)
         written_back = [tensor for item in inputs for tensor in item.written_back()]
         own = [number for item in inputs for number in item.numbers]
         result.settle(own, [*session.left_over(), *written_back], recorder)

@@ -60,6 +60,8 @@ class CaptureSession:
         self._is_disturbed = False
         self.locks: list[TurnLock] = []
         self._read: WeakSet[Value] = WeakSet()
+        # The tensors that showed each BUFFER when they were read.
+        self._readers: dict[int, list[ref[TensorCore]]] = {}
         _sessions.add(self)
 
     def read(self, value: Value) -> None:
@@ -80,6 +82,7 @@ class CaptureSession:
         if value.tensor is not None:
             for number in shown_numbers(value.node):
                 self.before.setdefault(number, description_of(value.tensor))
+                self._readers.setdefault(number, []).append(ref(value.tensor))
 
     def _compute(self, value: Value) -> bool:
         """Whether a tensor from outside is no constant that is too large for memory, or has some.
@@ -123,6 +126,13 @@ class CaptureSession:
     def has_read(self, value: Value) -> bool:
         """Whether the function reads this value from outside."""
         return value in self._read
+
+    def has_left(self, number: int) -> bool:
+        """Whether a tensor that showed a BUFFER when it was read shows it no more."""
+        tensors = (reader() for reader in self._readers.get(number, ()))
+        return any(
+            tensor is not None and number not in shown_numbers(tensor._node) for tensor in tensors
+        )
 
     def separate(self, values: Sequence[Value]) -> None:
         """Gives values copies of their own: the function is about to write the memory they show.

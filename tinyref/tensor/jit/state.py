@@ -141,14 +141,16 @@ class State:
         values = {value: tensor for value, tensor in shown.items() if tensor is not None}
         if known.existed and number in before:
             self._needed[number] = before[number]
-            if not values and number in session.left:
+            # Others may show it still: what a function keeps of it, as a copy.
+            is_replaced = not values or session.has_left(number)
+            if is_replaced and number in session.left:
                 raise UserStateError(
                     f"TinyJit: the function reads a {before[number]} and then assigns to it, which "
                     f"shows a part of memory, or in another order: replays would read that memory, "
                     f"and not what was assigned; before the capture give it memory of its own, as "
                     f"in x.replace(x.contiguous().realize())"
                 )
-            if not values:
+            if is_replaced:
                 raise UserStateError(
                     f"TinyJit: a {before[number]} that the function reads was replaced in it: "
                     f"replays would read the old one; assign() to it in place, or pass it in and "
