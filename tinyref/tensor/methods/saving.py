@@ -40,8 +40,9 @@ class Saving(Sharding):
     def __getstate__(self) -> dict[str, object]:
         """The elements, computed if need be, and all else that a tensor is; no memory is shared.
 
-        A symbolic shape has the sizes that it is bound to. Raises `UserError` for a tensor that was
-        computed from others that require grad, and for one in a file.
+        A view becomes a tensor of its own; a symbolic shape has the sizes that it is bound to.
+        Raises `UserError` for a tensor that was computed from others that require grad, and for
+        one in a file.
         """
         if self._value.requires_grad and self._value.record is not None:
             raise UserStateError(
