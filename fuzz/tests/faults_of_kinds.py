@@ -257,4 +257,23 @@ FAULTS_OF_KINDS = (
         stages=("lower",),
         device=NARROW,
     ),
+    Mutant(
+        name="whoever-holds-an-element-writes-it",
+        kind="tiles",
+        module="tinyref.codegen.lower_tile",
+        old="        if bit is None:",
+        new="        if bit is not None:",
+        resembles="of threads that hold the same elements none but others write them",
+        stages=("lower",),
+    ),
+    Mutant(
+        name="a-symbolic-grid-rounded-down",
+        kind="launches",
+        module="tinyref.optimise.launch",
+        old="build.idiv(build.add(total, divisor - 1), divisor)",
+        new="build.idiv(total, divisor)",
+        resembles="the last dimension of a grid that follows a variable is one group short",
+        stages=("lower",),
+        device=NARROW,
+    ),
 )

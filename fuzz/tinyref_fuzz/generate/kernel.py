@@ -147,7 +147,7 @@ class Kernel:
             (largest // 2, lambda n: build.mul(n, 2)),
             (half, lambda n: build.idiv(build.add(n, 1), 2)),
         )
-        most_of_it, size_of = self.tape.pick(ways, (5, 2, 2, 2))
+        most_of_it, size_of = self.tape.pick(ways, (4, 2, 2, 4))
         self.bindings["n"] = self.tape.between(1, most_of_it)
         return size_of(build.variable("n", 1, most_of_it))
 

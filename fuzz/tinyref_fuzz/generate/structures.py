@@ -55,6 +55,7 @@ def launch(draw: Expressions) -> Value:
         axes = _axes(draw, draw.tape.between(4, 6), MANY, outer=True)
     else:
         axes = _axes(draw, 1, LARGE, outer=True) + _axes(draw, draw.tape.below(3), MANY, outer=True)
+    kernel.make_symbolic()
     shape = kernel.shape(axes)
     # The order of the elements is another one than that of the positions, so nothing merges.
     order = tuple(reversed(range(len(shape))))
