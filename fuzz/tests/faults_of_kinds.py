@@ -258,15 +258,6 @@ FAULTS_OF_KINDS = (
         device=NARROW,
     ),
     Mutant(
-        name="whoever-holds-an-element-writes-it",
-        kind="tiles",
-        module="tinyref.codegen.lower_tile",
-        old="        if bit is None:",
-        new="        if bit is not None:",
-        resembles="of threads that hold the same elements none but others write them",
-        stages=("lower",),
-    ),
-    Mutant(
         name="a-symbolic-grid-rounded-down",
         kind="launches",
         module="tinyref.optimise.launch",

@@ -124,7 +124,6 @@ FORMS_OF_KERNELS = [
     ("a counter from a load", "choose", "counter-from-a-load-is-taken-over-unchanged"),
     ("a grid of small dimensions", "launch", "last-dimension-of-a-grid-rounded-down"),
     ("a grid that follows a variable", "launch", "a-symbolic-grid-rounded-down"),
-    ("elements that several threads hold", "matmul", "whoever-holds-an-element-writes-it"),
 ]
 # And a seed whose programs show it soon.
 OF_PROGRAMS = [

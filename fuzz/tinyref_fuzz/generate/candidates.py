@@ -83,8 +83,7 @@ def _is_emulated(node: UOp, plan: Plan) -> bool:
 def is_small(plan: Plan) -> bool:
     """Whether the program of `plan` is small enough to be compiled and run in little time."""
     number = copies(plan)
-    # A tile alone takes hundredths of a second, whatever it is made of.
-    if number <= FEW_COPIES or (plan.tile is not None and len(plan.opts) == 1):
+    if number <= FEW_COPIES:
         return True
     return number <= MAX_COPIES and operations(plan) <= MAX_OPERATIONS
 

@@ -59,9 +59,8 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
 )
 # Of tiles: their instruction, most of the time, or only their shape, or all of it by local memory.
 MODES = (1, 2, 3), (4, 1, 1)
-# Of threads that hold the same elements one alone writes them to local memory: of such tiles mostly
-# that, and so many times as often as of others.
-BY_MEMORY, REPEATED = ((1, 2, 3), (2, 1, 6)), 3.0
+# Of threads that hold the same elements one alone writes them to local memory.
+REPEATED = (1, 2, 3), (2, 1, 3)
 # So many axes and amounts are tried for each optimisation of a recipe.
 TRIES = 3
 # Where an optimisation fits the axis of the one before it, it goes there in so many of 100.
@@ -129,9 +128,9 @@ def _ingredient(plan: Plan, tape: Tape, op: OptOp, target: int, start: Plan) -> 
         tiles = _tiles(plan)
         if not tiles:
             return None
-        declared = plan.capabilities.matrix_tiles
-        tile = tape.pick(tiles, [REPEATED if _repeats(declared[each]) else 1.0 for each in tiles])
-        return Opt(op, 0, tile, 2, tape.pick(*(BY_MEMORY if _repeats(declared[tile]) else MODES)))
+        tile = tape.pick(tiles)
+        shares = REPEATED if _repeats(plan.capabilities.matrix_tiles[tile]) else MODES
+        return Opt(op, 0, tile, 2, tape.pick(*shares))
     if op is OptOp.PACK:
         packs = list(_packs(plan))
         before = list(_packs(start)) if plan is not start else []
