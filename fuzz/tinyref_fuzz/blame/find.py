@@ -48,6 +48,7 @@ from tinyref_fuzz.judge.oracles.reference import (
     evaluator_fault,
     semantics_fault,
 )
+from tinyref_fuzz.judge.ranges import RANGES
 from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
 
 # Stages in which rules fire, or what rules believe is used.
@@ -101,6 +102,8 @@ class _Search:
             return Blame("evaluate", "", self.verdict.detail)
         if self.verdict.symptom is Symptom.COST:
             return self._of_cost()
+        if self.verdict.detail.startswith(RANGES):
+            return Blame("simplify", "", self.verdict.detail)
         if self.verdict.symptom is Symptom.LIMIT:
             found = self._of_limit()
             if found is not None:

@@ -19,7 +19,7 @@ from tinyref_fuzz.generate.optimisations import draw_lists
 from tinyref_fuzz.generate.outputs import Outputs
 from tinyref_fuzz.generate.policies import FORMS, POLICIES, Policy
 from tinyref_fuzz.generate.rule_instances import with_instance
-from tinyref_fuzz.generate.several import several
+from tinyref_fuzz.generate.several import SEVERAL
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Case, Equivalent, Mode
 
@@ -31,6 +31,8 @@ IMAGES = 25
 TEXELS = 4.0
 # Of 100 kernels without an equivalent one so many get laws of rules, and how many at most.
 LAWS, MAX_LAWS = 25, 6
+# And at most so many where they have as many outputs: what a law costs there is little.
+MANY_LAWS = 24
 # Most expressions that rules match, in one kernel.
 MAX_INSTANCES = 3
 # So many kernels are tried before one of at most so many positions is taken.
@@ -55,7 +57,8 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
         case = mutate_case(case, tape, capabilities, policy)
     if case.equivalent is None and policy.equivalent and tape.chance(LAWS):
         supported = capabilities.dtypes | capabilities.emulated
-        laws = with_laws(case.ast, tape, tape.between(1, MAX_LAWS), supported)
+        most = MANY_LAWS if form in SEVERAL else MAX_LAWS
+        laws = with_laws(case.ast, tape, tape.between(1, most), supported)
         case = replace(case, equivalent=laws if laws.trail else None)
     return replace(case, choices=tuple(tape.choices))
 
@@ -76,8 +79,8 @@ def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -
         return real_kernel(tape, capabilities, policy)
     kernel = Kernel.draw(tape, policy, capabilities)
     draw = Expressions(kernel)
-    if form == "several":
-        ast, contents = Outputs(draw).store(several(draw))
+    if form in SEVERAL:
+        ast, contents = Outputs(draw).store(SEVERAL[form](draw))
         return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
     value = BUILDERS[form](draw)
     if tape.chance(policy.instances):

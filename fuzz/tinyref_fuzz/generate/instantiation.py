@@ -53,6 +53,7 @@ def instantiable_rules(dtype_choice: Iterable[DType]) -> tuple[Rule, ...]:
     return tuple(rule for rule in ALL_RULES.rules if _has_instances(rule, chosen))
 
 
+@functools.cache
 def _has_instances(rule: Rule, chosen: tuple[DType, ...]) -> bool:
     if rule.name in _ANYWHERE:
         return any(kind.is_int for kind in chosen)
@@ -226,8 +227,10 @@ class _Templates:
         return self.tape.pick(sizes)
 
     def divided_sum(self) -> UOp:
-        """(x // c + e) // d of an x that is not negative."""
+        """(x // c + e) // d of an x that is not negative, as the rule asks, or of any sign."""
         x = self.upto(self.tape.pick((15, 63, 127)))
+        if not self.dtype.is_unsigned and self.tape.below(2):
+            x = build.sub(x, self.tape.between(1, 40))
         inner = build.add(build.idiv(x, self.tape.between(2, 5)), self.tape.between(1, 5))
         return build.idiv(inner, self.tape.between(2, 5))
 
@@ -282,7 +285,10 @@ class _Templates:
     def quotient_of_sum(self) -> UOp:
         """(x * 8 + y) // 7 and the like, where x and y together are less than the divisor."""
         divisor = self.tape.pick((7, 9))
-        return build.idiv(build.add(build.mul(self.small(3), divisor + 1), self.small(3)), divisor)
+        total = build.add(build.mul(self.small(3), divisor + 1), self.small(3))
+        if self.tape.below(2):
+            total = build.add(total, self.tape.between(1, 3 * divisor))
+        return build.idiv(total, divisor)
 
     def inner_remainder(self) -> UOp:
         modulus, divisor = self.tape.pick(((6, 3), (12, 4), (8, 8), (10, 5), (6, 4)))
@@ -334,7 +340,9 @@ class _Templates:
         return build.idiv(x, x)
 
     def below_variable(self, op: Ops) -> UOp:
-        return build.binary(op, self.small(3), build.add(self.small(7), self.tape.between(4, 6)))
+        """x // y or x % y of a y that is larger than x, or nearly so; x may be negative."""
+        x = self.small(3) if self.tape.below(2) else self.around_zero()
+        return build.binary(op, x, build.add(self.small(7), self.tape.between(1, 6)))
 
     def around_zero(self) -> UOp:
         """A narrow value around 0, where the type has negative ones."""

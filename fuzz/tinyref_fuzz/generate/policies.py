@@ -29,7 +29,7 @@ DTYPES = (
 FORMS = (
     *("tree", "reduce", "long", "matmul", "softmax", "siblings", "nested", "gather", "choose"),
     *("running", "movement", "concatenate", "convolution", "product", "count", "random", "real"),
-    *("several", "looped", "launch", "texels", "exchange"),
+    *("several", "looped", "launch", "texels", "exchange", "chains"),
 )
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)
 
@@ -248,7 +248,15 @@ _ALL = (
         wide_data=75,
         symbolic=2,
         equivalent=5,
-        lists=(1, 1),
+        lists=(0, 1),
+    ),
+    Policy(
+        "views",
+        forms=_only(chains=1),
+        modes=_EXACT,
+        symbolic=2,
+        equivalent=5,
+        lists=(0, 1),
     ),
     Policy(
         "plans",
@@ -267,12 +275,12 @@ _ALL = (
     ),
 )
 # How often the default draws a kernel by each of them; 1 for the others.
-SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 14.0, "groups": 2.0}
+SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 14.0, "groups": 2.0, "views": 2.0}
 # The parts of the default in the order in which a campaign begins with them: first those whose
 # kernels reach most blocks of the compiler that those before them do not reach; every third has
 # many outputs, as rewriting rules are more than what one kernel can try.
 OPENING = (
-    *("plans", "rules", "mixed", "rules", "matmul", "groups", "rules", "index", "small", "rules"),
+    *("plans", "rules", "mixed", "rules", "matmul", "groups", "rules", "index", "small", "views"),
     *("wide", "reduces", "rules", "vectors", "real", "rules", "edges", "floats"),
 )
 # What the heuristics choose, and two more; and after how many cases one more.

@@ -13,12 +13,15 @@ from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import choose, convert
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.instantiation import hardness, instantiable_rules, instantiate_rule
+from tinyref_fuzz.generate.neighbours import neighbour
 from tinyref_fuzz.generate.values import Value, broadcast, full_range, value_in_range
 from tinyref_spec.kernel_case import Mode
 
 # Of floats only ranges are known, not what an expression makes of them: there are instances where
 # every value is admitted.
 _UNBOUNDED = Mode.EDGE
+# So many of 100 instances have an operand changed, by which the rule may not hold.
+NEIGHBOURS = 40
 # An instance goes among numbers by its rest, so that it stays small: a prime of five bits.
 _SMALL = 31
 
@@ -59,6 +62,8 @@ def instance_of(draw: Expressions, leaf: Callable[[DType], Value], *used: Value)
     node = instantiate_rule(draw.tape.pick(rules, weights), draw.tape, types, node_of)
     if node is None or not leaves:
         return None
+    if draw.tape.chance(NEIGHBOURS):
+        node = neighbour(node, draw.tape)
     shape = broadcast(*(value.shape for value in leaves))
     rough = any(value.is_rough for value in leaves)
     return value_in_range(kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)

@@ -1,5 +1,5 @@
-"""Kernels of many small outputs: one operation or one instance of a rule each, over shared
-inputs.
+"""Kernels of many small outputs over shared inputs: in each another instance of a rule, expression,
+chain of views, question or operation.
 
 What stands alone is not diluted: nothing after it takes its bits away, and one kernel tries as many
 as it has outputs. The types of loads meet in casts, and the data are of the whole range. Of numbers
@@ -8,46 +8,73 @@ whose range a compiler can tell it is asked what only the ends of that range dec
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import convert
 from tinyref_fuzz.generate.expressions import Expressions
+from tinyref_fuzz.generate.free import free_expression
 from tinyref_fuzz.generate.rule_instances import instance_of
 from tinyref_fuzz.generate.values import Shape, Value, value_in_range
+from tinyref_fuzz.generate.views import draw_chain, draw_through
 
-# Elements of each output, enough for some to be an extreme of their type.
-LENGTHS = (48, 64, 30, 17)
+# Of each output: enough elements for some to be an extreme of their type, and axes whose counters
+# are of several ranges.
+SHAPES = ((48,), (64,), (30,), (17,), (8, 6), (3, 4, 5))
+SHAPE_WEIGHTS = (3, 3, 2, 2, 1, 1)
 LEAST, MOST = 20, 32
-# Of the outputs this many in 100 are instances of rules, of the others so many questions about the
-# range of a number; the rest are operations.
-INSTANCES = 60
-QUESTIONS = 35
+# Of an instance so many leaves in 100 are earlier instances, those of not too many nodes.
+NESTED = 25
+LARGEST_NESTED = 16
+# Of the loads through chains so many in 100 are of a buffer that is large enough.
+SHARED = 80
+SHAPES_OF_CHAINS = ((3, 4, 5), (8, 6), (2, 7, 4), (30,), (2, 3, 2, 4), (5, 9))
+LEAST_CHAINS, MOST_CHAINS = 10, 18
+LEAST_MOVES, MOST_MOVES = 3, 6
 # So many kernels in 100 have outputs of nothing as well: over an empty axis, next to one of terms.
 EMPTIES = 12
 NOTHING = (3, 0)
+# The numbers of elements modulo this are small enough for every type.
+NUMBERS = 29
+# Draws a value of a shape, or None; of use are the instances that are there already.
+Kind = Callable[[Expressions, Shape, list[Value]], Value | None]
 # What joins two numbers of a known range.
 JOINED = (Ops.MUL, Ops.ADD, Ops.SUB, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR)
 WEIGHTS = (4, 2, 2, 2, 4, 1, 1)
 
 
 def several(draw: Expressions) -> list[Value]:
-    """The values of the outputs, each over the one axis of the kernel."""
+    """The values of the outputs, each over the axes of the kernel."""
     kernel = draw.kernel
-    axes = kernel.add_axes([draw.tape.pick(LENGTHS)], outer=True)
+    axes = kernel.add_axes(draw.tape.pick(SHAPES, SHAPE_WEIGHTS), outer=True)
     inner = kernel.add_axes(NOTHING, outer=False) if draw.tape.chance(EMPTIES) else ()
     kernel.make_symbolic()
-    shape = kernel.shape(axes)
     values = _of_nothing(draw, axes, inner) if inner else []
-    # A device of few buffers needs some of them for inputs.
-    most = max(1, min(MOST, kernel.buffers // 2))
-    for _ in range(draw.tape.between(min(LEAST, most), most)):
-        is_instance = draw.tape.chance(INSTANCES)
-        found = instance_of(draw, lambda dtype: _leaf(draw, shape, dtype)) if is_instance else None
-        if found is None and draw.tape.chance(QUESTIONS):
-            found = _question(draw, shape)
+    shape = kernel.shape(axes)
+    instances: list[Value] = []
+    kinds, weights = zip(*KINDS, strict=True)
+    for _ in range(_count(draw, LEAST, MOST)):
+        found = draw.tape.pick(kinds, weights)(draw, shape, instances)
         values.append(found or _operation(draw, shape))
     return values
+
+
+def chains(draw: Expressions) -> list[Value]:
+    """Outputs over the axes of the kernel, each seen through several movements."""
+    kernel = draw.kernel
+    axes = kernel.add_axes(draw.tape.pick(SHAPES_OF_CHAINS), outer=True)
+    kernel.make_symbolic()
+    count = _count(draw, LEAST_CHAINS, MOST_CHAINS)
+    return [_chain(draw, kernel.shape(axes)) for _ in range(count)]
+
+
+def _count(draw: Expressions, least: int, most: int) -> int:
+    """How many outputs there are: a device of few buffers needs half of them for inputs."""
+    most = max(1, min(most, draw.kernel.buffers // 2))
+    return draw.tape.between(min(least, most), most)
 
 
 def _of_nothing(draw: Expressions, axes: tuple[int, ...], inner: tuple[int, ...]) -> list[Value]:
@@ -59,6 +86,42 @@ def _of_nothing(draw: Expressions, axes: tuple[int, ...], inner: tuple[int, ...]
     if draw.tape.chance(60):
         x = draw.reduce(x, over)
     return [x, kernel.load(kernel.shape((*axes, *nothing)), x.dtype, 0)]
+
+
+def _instance(draw: Expressions, shape: Shape, earlier: list[Value]) -> Value | None:
+    """An instance of a rule, now and then of what is itself one: `earlier` gets it too."""
+
+    def leaf(dtype: DType) -> Value:
+        fitting = [value for value in earlier if value.dtype is dtype]
+        is_nested = fitting and draw.tape.chance(NESTED)
+        return draw.tape.pick(fitting) if is_nested else _leaf(draw, shape, dtype)
+
+    found = instance_of(draw, leaf)
+    if found is not None and len(found.node.toposort()) <= LARGEST_NESTED:
+        earlier.append(found)
+    return found
+
+
+def _chain(draw: Expressions, shape: Shape) -> Value:
+    """A load through several movements, or where these leave elements, or the numbers of those."""
+    kernel, tape = draw.kernel, draw.tape
+    is_fixed = all(isinstance(size, int) for size in shape)
+    drawn = draw_through if is_fixed and tape.below(2) else draw_chain
+    tracker = drawn(tape, shape, tape.between(LEAST_MOVES, MOST_MOVES))
+    choice = tape.below(8)
+    if choice == 0:
+        return Value(build.valid(tracker), shape, 0, 1, 1)
+    if choice == 1:
+        numbers = build.mod(build.iota(tracker), NUMBERS)
+        return Value(build.cast(numbers, kernel.integer()), shape, 0, NUMBERS, NUMBERS)
+    size = tracker.real_size()
+    large = [slot for slot, content in kernel.inputs.items() if content.size >= size]
+    if large and tape.chance(SHARED):
+        slot = tape.pick(large)
+        content = kernel.inputs[slot]
+        buffer = build.define_global(slot, content.dtype, content.size)
+        return kernel.load_through(tracker, content.dtype, buffer)
+    return kernel.load_through(tracker, kernel.dtype())
 
 
 def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> Value:
@@ -143,3 +206,17 @@ def _narrow(draw: Expressions, shape: Shape, dtype: DType) -> Value:
     shift = tape.pick((0, 0, 1, size, -size))
     node = build.add(found.node, shift) if shift else found.node
     return Value(node, found.shape, found.low + shift, found.high + shift, found.bound + abs(shift))
+
+
+# What an output is, and how often; an operation where it cannot be that.
+KINDS: tuple[tuple[Kind, int], ...] = (
+    (_instance, 60),
+    (lambda draw, shape, _: free_expression(draw, shape), 20),
+    (lambda draw, shape, _: _question(draw, shape), 8),
+    (lambda draw, shape, _: _operation(draw, shape), 12),
+)
+
+# The forms of kernels of many outputs.
+SEVERAL: Mapping[str, Callable[[Expressions], list[Value]]] = MappingProxyType(
+    {"several": several, "chains": chains}
+)

@@ -21,10 +21,31 @@ Movement = Callable[[Tape, Shape, Rest], ShapeTracker]
 
 def draw_view(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
     """A view of some buffer that has `shape`, after up to `moves` movements."""
-    count = tape.below(moves + 1)
+    return draw_chain(tape, shape, tape.below(moves + 1))
+
+
+def draw_chain(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
+    """A view of some buffer that has `shape`, after so many movements as far as they fit."""
     movements = FIXED if all(isinstance(size, int) for size in shape) else SYMBOLIC
-    steps = [tape.pick(movements) for _ in range(count)]
-    return _apply_moves(tape, shape, steps)
+    return _apply_moves(tape, shape, [tape.pick(movements) for _ in range(moves)])
+
+
+def draw_through(tape: Tape, shape: Shape, moves: int) -> ShapeTracker:
+    """A view that has a fixed `shape`, after half of so many movements, through one after the rest.
+
+    The two are put together as they are: what one view shows is left to the compiler to find.
+    """
+
+    def part(shape: Shape, count: int) -> ShapeTracker:
+        return _apply_moves(tape, shape, [tape.pick(PLAIN) for _ in range(count)])
+
+    outer = part(shape, moves // 2)
+    size = outer.real_size()
+    if not 0 < size <= MAX_ELEMENTS:
+        return outer
+    rows = tape.pick([n for n in range(1, min(size, 32) + 1) if size % n == 0])
+    inner = part((rows, size // rows), moves - moves // 2)
+    return ShapeTracker((*inner.views, *outer.views))
 
 
 def _apply_moves(tape: Tape, shape: Shape, steps: Sequence[Movement]) -> ShapeTracker:
@@ -197,4 +218,6 @@ FIXED: tuple[Movement, ...] = (
     *(permute, repeat, flip, cut_out, pad, flatten),
     *(every_other, tile, wrap_around, permute, sample, blank_ends, overlap),
 )
+# Movements alone, of which two chains meet most often where one view shows both.
+PLAIN: tuple[Movement, ...] = (permute, flip, flip, cut_out, pad, pad, repeat, flatten)
 SYMBOLIC: tuple[Movement, ...] = (permute, repeat, flip)

@@ -31,6 +31,7 @@ from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
 from tinyref_fuzz.judge.oracles import STRICT, Oracle, oracle_for
 from tinyref_fuzz.judge.oracles.reference import evaluator_fault, semantics_fault
+from tinyref_fuzz.judge.ranges import RANGES, wrong_range
 from tinyref_fuzz.judge.refusals import refused_for_nothing
 from tinyref_fuzz.judge.runs import (
     Compiled,
@@ -156,6 +157,21 @@ class Trial:
             self.number = -1
         if case.equivalent is not None:
             self._equivalent(case.equivalent)
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        """What is known of the ranges of values, in a campaign where a kernel tries many of them.
+
+        Last of all: where a rule decides by a wrong range, the values say more.
+        """
+        case = self.case
+        is_asked = self.thorough is not None or has_many_outputs(case)
+        if not is_asked or case.mode is Mode.EDGE:
+            return
+        with between(Pair.PLAIN), errors_from(lambda: "ranges"):
+            wrong = wrong_range(case.ast, case.buffers, case.bindings)
+            if wrong is not None:
+                raise TroubleError(Symptom.ERROR, f"{RANGES}{wrong.describe()}")
 
     def _check_evaluator(self) -> None:
         """The semantics of the ops and, of some cases, the evaluator, by the spec's references."""

@@ -6,7 +6,7 @@ law rules meet others' results, and conditions that nobody thought of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from tinyref.dtype import DType, as_const, dtypes
@@ -39,15 +39,22 @@ def drawn(seed: str, count: int) -> Iterator[UOp]:
     """`count` expressions of integers, and of comparisons of them, over up to three leaves."""
     source = Random(seed)
     for _ in range(count):
-        yield _Expression(source, source.choice(TYPES)).draw()
+        dtype = source.choice(TYPES)
+        names = "xyz"[: source.randrange(1, 4)]
+        yield drawn_over([_leaf(source, dtype, name) for name in names], source)
 
 
-def wrapping() -> Iterator[UOp]:
-    """Quotients, remainders and comparisons of sums that just wrap, or just do not.
+def drawn_over(leaves: Sequence[UOp], source: Random) -> UOp:
+    """An expression over integers of one type, or a comparison of such: a bool."""
+    return _Expression(leaves, source).draw()
+
+
+def wrapping(types: Sequence[DType] = _WRAPPING) -> Iterator[UOp]:
+    """Quotients, remainders and comparisons of sums of `types` that just wrap, or just do not.
 
     Their factors are what divides or compares them, so that rules take them apart where they may.
     """
-    for dtype in _WRAPPING:
+    for dtype in types:
         for factor in _FACTORS if not dtype.is_unsigned else _FACTORS[1:]:
             # The last number of which the multiple does not wrap, with a rest or without, and more.
             last = int(dtype.maximum) // abs(factor)
@@ -72,13 +79,26 @@ def _taken_apart(total: UOp, by: UOp, dtype: DType) -> Iterator[UOp]:
     yield UOp(Ops.MAX, dtype, (total, UOp(Ops.ADD, dtype, (total, by))))
 
 
+def _leaf(source: Random, dtype: DType, name: str) -> UOp:
+    """A variable of few values, a counter, or a variable of all values of a type."""
+    low, high = source.choice(_SPANS)
+    if dtype is dtypes.index:
+        if low == 0 and source.randrange(3) == 0:
+            return build.counter(high + 1, ord(name), AxisKind.LOOP)
+    elif source.randrange(4) == 0:
+        low, high = int(dtype.minimum), int(dtype.maximum)
+    elif dtype.is_unsigned and low < 0:
+        low, high = 0, high - low
+    return build.variable(name, low, high, dtype)
+
+
 class _Expression:
     """Values of one type, and comparisons of them, that are put together."""
 
-    def __init__(self, source: Random, dtype: DType) -> None:
+    def __init__(self, leaves: Sequence[UOp], source: Random) -> None:
         self.source = source
-        self.dtype = dtype
-        self.values = [self.leaf(name) for name in "xyz"[: source.randrange(1, 4)]]
+        self.dtype = leaves[0].dtype
+        self.values = list(leaves)
         self.flags: list[UOp] = []
         self.last = 0
 
@@ -89,18 +109,6 @@ class _Expression:
             else:
                 self.flags.append(self.flag())
         return (self.flags if self.flags and self.source.randrange(2) else self.values)[-1]
-
-    def leaf(self, name: str) -> UOp:
-        """A variable of few values, a counter, or a variable of all values of a type."""
-        low, high = self.source.choice(_SPANS)
-        if self.dtype is dtypes.index:
-            if low == 0 and self.source.randrange(3) == 0:
-                return build.counter(high + 1, ord(name), AxisKind.LOOP)
-        elif self.source.randrange(4) == 0:
-            low, high = int(self.dtype.minimum), int(self.dtype.maximum)
-        elif self.dtype.is_unsigned and low < 0:
-            low, high = 0, high - low
-        return build.variable(name, low, high, self.dtype)
 
     def operand(self) -> UOp:
         """One of the values, mostly of the last ones."""
