@@ -167,10 +167,8 @@ LAUNCHES = (
     ),
     _launch(
         name="grid-dims-overlap",
-        old="            flat = build.add(build.mul("
-        'build.special("group", dim, sizes[dim]), stride), flat)',
-        new="            flat = build.add(build.mul("
-        'build.special("group", dim, sizes[dim]), stride - (dim == 2)), flat)',
+        old="build.add(build.mul(index, stride), flat)",
+        new="build.add(build.mul(index, stride - (dim == 2)), flat)",
         resembles="the weight of the third dimension of a launch was one too small",
     ),
     _launch(
