@@ -100,7 +100,7 @@ def test_other_nodes_are_not_split() -> None:
         (graph.flip(graph.expand(data(3, 1), (3, 4)), (1,)), {1}),
         (graph.alu(Ops.ADD, graph.expand(data(3, 1), (3, 4)), data(3, 4)), set()),
         (graph.alu(Ops.NEG, graph.expand(data(3, 1), (3, 4))), {1}),
-        (full((3, 4), 2.0, F32), {0, 1}),
+        (full((3, 4), 2.75, F32), {0, 1}),
     ],
 )
 def test_axes_along_which_all_is_equal(node: UOp, axes: set[int]) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Told in the help without importing them.
 _POLICIES = (
     "even, mixed, small, reduces, matmul, wide, edges, floats, vectors, index, groups, real, "
-    "rules, plans"
+    "rules, views, plans"
 )
 
 _HELP = """Fuzz a device: random kernels, whose every value must agree with the reference.
