@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tinyref import Tensor, TinyJit
+from tinyref import Tensor, TinyJit, Variable
 from tinyref.errors import UserError
 
 
@@ -608,3 +608,20 @@ def test_what_a_function_keeps_of_state_does_not_hide_that_the_state_is_replaced
     assert step(Tensor([0.0])).tolist() == [1.0, 2.0]
     with pytest.raises(UserError, match="replays would read the old one"):
         step(Tensor([0.0]))
+
+
+def test_a_view_that_may_be_outside_for_other_numbers_is_no_assignment_to_what_it_shows():
+    """Guards a replay that took such a view for pending, and was refused for a view beside it."""
+    base = Tensor(np.arange(1, 7, dtype=np.int32))
+    number = Variable("n", 0, 9).bind(2)
+    part, other, third = base[number - 1 : number], base[2:3], base[:number]
+
+    @TinyJit
+    def add():
+        return part + other
+
+    assert [add().tolist() for _ in range(5)] == [[5]] * 5
+    assert third.tolist() == [1, 2]
+    base.assign(base + 1)
+    with pytest.raises(UserError, match="has other memory by now"):
+        add()

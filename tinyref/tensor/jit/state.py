@@ -16,7 +16,7 @@ from tinyref.tensor.jit.session import CaptureSession, description_of, reaching
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, store_apart
 from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import shown_numbers
+from tinyref.tensor.values.registry import is_view, shown_numbers
 from tinyref.tensor.values.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
@@ -38,7 +38,9 @@ class _Holder:
 
     def is_stale(self, tensor: TensorCore) -> bool:
         """Whether `tensor` was assigned to since, or was about to be, by another thread, then."""
-        return tensor._value is not self.value or registry.any_pending((id(self.value),))
+        if tensor._value is not self.value:
+            return True
+        return registry.any_pending((id(self.value),)) and not is_view(self.value.node)
 
 
 def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:

@@ -40,6 +40,17 @@ def shown_node(node: UOp) -> UOp:
     return node
 
 
+def is_view(node: UOp) -> bool:
+    """True for a view of memory, an uncertain one too: nothing of it is left to compute."""
+
+    def memory(part: UOp) -> UOp:
+        while part.op in _SHOWING:
+            part = part.src[0]
+        return part
+
+    return all(memory(part).op is Ops.BUFFER for part in parts_of(node))
+
+
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:
     """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
     bases = [_base_of(part) for part in parts_of(node)]
