@@ -177,6 +177,8 @@ def test_a_divisor_that_wraps_to_zero_is_refused(divide: Callable[..., Tensor]) 
     with pytest.raises(UserError, match="the divisor 256 is 0 in uint8"):
         divide(small, 256)
     assert divide(small, 257).tolist() == divide(small, 1).tolist()  # numbers wrap
+    with pytest.raises(UserError, match="the divisor 4294967296 is 0 in int32"):
+        divide(Tensor([True, False]), 2**32)
 
 
 def test_a_bound_that_the_type_cannot_hold_bounds_nothing_or_is_refused() -> None:
@@ -184,6 +186,8 @@ def test_a_bound_that_the_type_cannot_hold_bounds_nothing_or_is_refused() -> Non
     assert small.maximum(-1).tolist() == [1, 200]
     assert small.clamp(-1, 300).tolist() == [1, 200]
     assert signed.minimum(200).tolist() == signed.clamp(max_=200).tolist() == [-5, 100]
+    bools = Tensor([True, False])  # beside an integer they are int32
+    assert bools.minimum(2**32).tolist() == bools.clamp(-(2**40), 2**40).tolist() == [1, 0]
     for name, call in {
         "maximum": lambda: signed.maximum(200),
         "minimum": lambda: small.minimum(-1),
@@ -191,6 +195,8 @@ def test_a_bound_that_the_type_cannot_hold_bounds_nothing_or_is_refused() -> Non
     }.items():
         with pytest.raises(UserError, match=f"{name}: -?[0-9]+ does not fit"):
             call()
+    with pytest.raises(UserError, match="maximum: 4294967296 does not fit int32"):
+        bools.maximum(2**32)
 
 
 @pytest.mark.table

@@ -91,12 +91,15 @@ class Elementwise(TensorCore):
         Raises `UserError` for a number that integer elements would become and cannot.
         """
         found = self._operand(value, name)
-        if not isinstance(found, int) or not self.dtype.is_int:
+        if isinstance(found, TensorCore | float):
             return found
-        extreme = self.dtype.minimum if is_lower else self.dtype.maximum
+        dtype = weak_dtype(found, self.dtype)
+        if not dtype.is_int:
+            return found
+        extreme = dtype.minimum if is_lower else dtype.maximum
         if found < extreme if is_lower else found > extreme:
             return extreme
-        check_fits(found, self.dtype, name)
+        check_fits(found, dtype, name)
         return found
 
     def _spread(self, name: str, *others: Self) -> tuple[Self, ...]:
@@ -108,9 +111,10 @@ class Elementwise(TensorCore):
     def _quotient_pair(self, x: object, name: str, reverse: bool) -> tuple[Self, Self]:
         """Both sides of a division whose result is whole: a number that wraps to 0 is refused."""
         number = self._operand(x, name)
-        is_divisor = self.dtype.is_int and not reverse
-        if is_divisor and isinstance(number, int) and as_const(number, self.dtype) == 0 != number:
-            raise UserError(f"{name}: the divisor {number} is 0 in {self.dtype.name}")
+        if not reverse and not isinstance(number, TensorCore | float):
+            dtype = weak_dtype(number, self.dtype)
+            if dtype.is_int and as_const(number, dtype) == 0 != number:
+                raise UserError(f"{name}: the divisor {number} is 0 in {dtype.name}")
         return self._pair(number, name, reverse)
 
     def _as_float(self, name: str) -> Self:
