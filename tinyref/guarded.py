@@ -321,7 +321,13 @@ def _is_text(found: Any) -> bool:
 
 def _is_writable_text(found: Any) -> bool:
     """Whether it is a text without halves of surrogate pairs, which no file takes."""
-    return _is_text(found) and not any("\ud800" <= letter <= "\udfff" for letter in found)
+    if not _is_text(found):
+        return False
+    try:
+        str.encode(found)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _are_texts(found: Any) -> bool:
