@@ -166,3 +166,27 @@ def test_a_function_that_raises_while_it_is_captured_has_assigned_to_its_argumen
     assert x.tolist() == [3.0, 4.0]
     assert [add_one(x).tolist() for _ in range(2)] == [[8.0, 10.0], [10.0, 12.0]]
     assert x.tolist() == [5.0, 6.0]
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_what_a_function_raises_while_it_is_captured_is_raised(computes):
+    """What it made until then may be too large to compute, and a plain call does not."""
+    fails = [False, True]
+
+    @TinyJit
+    def add_one(x):
+        x.assign(x + 1)
+        if computes:
+            x.realize()
+        large = (Tensor.ones(10**6, 10**6) * x.sum()).contiguous()
+        if fails.pop(0):
+            raise KeyError(str(large.shape))
+        return x * 2
+
+    x = Tensor([1.0, 2.0]).realize()
+    assert add_one(x).tolist() == [4.0, 6.0]
+    with pytest.raises(KeyError, match="1000000") as raised:
+        add_one(x)
+    (note,) = raised.value.__notes__
+    assert note.startswith("TinyJit: not all that it had made was computed: ")
+    assert x.tolist() == [3.0, 4.0]

@@ -81,8 +81,12 @@ def captured_call(
         try:
             # Nothing else holds what is returned: it would have memory that a copy is made of.
             result = Result(fxn(*given, **named), stand_ins, session)
-        except Exception:
-            _hand_over_written(arguments.tensors, inputs, session.left_over(), recorder)
+        except Exception as error:
+            try:
+                _compute_left_over(inputs, session)
+            except Exception as other:
+                error.add_note(f"TinyJit: not all that it had made was computed: {other}")
+            _hand_over_written(arguments.tensors, inputs, recorder)
             raise
         written_back = [tensor for item in inputs for tensor in item.written_back()]
         own = [number for item in inputs for number in item.numbers]
@@ -97,17 +101,16 @@ def captured_call(
     return Capture.of(recorder, arguments, inputs, result, session, prune), result
 
 
-def _hand_over_written(
-    given: Sequence[TensorCore],
-    inputs: Sequence[Input],
-    pending: Sequence[TensorCore],
-    recorder: Recorder,
-) -> None:
-    """What a function that raises has assigned to its arguments is theirs, as in a plain call.
+def _compute_left_over(inputs: Sequence[Input], session: CaptureSession) -> None:
+    """Computes what a function that raises has made or assigned to, and not computed."""
+    written_back = [tensor for item in inputs for tensor in item.written_back()]
+    compute([*session.left_over(), *written_back])
 
-    pending: what it has made or assigned to, and not computed.
-    """
-    compute([*pending, *(tensor for item in inputs for tensor in item.written_back())])
+
+def _hand_over_written(
+    given: Sequence[TensorCore], inputs: Sequence[Input], recorder: Recorder
+) -> None:
+    """What a function that raises has assigned to its arguments is theirs, as in a plain call."""
     for tensor, item in zip(given, inputs, strict=True):
         item.find_written(recorder)
         if item.is_written:
