@@ -8,6 +8,7 @@ import pytest
 from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, dtypes
+from tinyref.errors import UserError
 
 GRID = np.arange(6, dtype=np.int32).reshape(2, 3)
 BLOCK = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -101,6 +102,14 @@ def test_padding_of_both_signs(mode: str, padding: tuple[int, int], elements: li
     assert Tensor([0, 1, 2, 3]).pad(padding, mode=mode).tolist() == elements
     turned = Tensor([[0], [1], [2], [3]]).pad((0, 0, *padding), mode=mode)
     assert turned.tolist() == [[element] for element in elements]
+
+
+def test_padding_with_a_number_of_numpy() -> None:
+    small = Tensor([1, 2], dtype="uint8")
+    assert small.pad((1, 0), value=np.uint8(200)).tolist() == [200, 1, 2]
+    assert Tensor([False]).pad((0, 1), value=np.True_).tolist() == [False, True]
+    with pytest.raises(UserError, match="pad: value 256 has no place in uint8"):
+        small.pad((1, 0), value=np.int64(256))
 
 
 def test_circular_padding_goes_round_what_is_left() -> None:

@@ -228,7 +228,9 @@ class Movement(Rounding):
         bounds = padding_bounds(padding, self.ndim)
         if mode != "constant":
             return self._pad_with_own_elements(bounds, mode)
-        if not is_scalar(value) and not isinstance(value, np.generic | Rounding):
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not is_scalar(value) and not isinstance(value, Rounding):
             raise UserTypeError(f"pad: value is a {type(value).__name__}, accepted is a number")
         cut = self._cut_negative(bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
