@@ -232,6 +232,9 @@ def test_requires_grad() -> None:
         (lambda: Tensor(endless()), ["nested more than 64"]),
         (lambda: Tensor.linspace(0, 1, 3, dtype=dtypes.bool), ["linspace", "bool", "numbers"]),
         (lambda: Tensor.linspace(0, 300, 4, dtype="uint8"), ["linspace", "300", "0 to 255"]),
+        (lambda: Tensor.linspace(0, 10**309, 4), ["linspace: stop", "finite number"]),
+        (lambda: Tensor.arange(10**309), ["arange: stop", "finite number"]),
+        (lambda: Tensor.uniform(2, high=10**309), ["uniform: high", "finite number"]),
         (lambda: Tensor([1], dtype="float31"), ["dtype", "float31", "float32"]),
         (lambda: Tensor([1], dtype="void"), ["dtype", "void"]),
         (lambda: Tensor([1], device="TPU"), ["device", "TPU", "CPU"]),
@@ -291,3 +294,9 @@ def test_integers_at_even_distance_are_exact(
     ends: tuple[int, int], steps: int, dtype: str, numbers: list[int]
 ) -> None:
     assert Tensor.linspace(*ends, steps, dtype=dtype).tolist() == numbers
+
+
+def test_ends_are_numbers_of_numpy_too() -> None:
+    assert Tensor.linspace(np.int64(0), np.float32(3), 4).tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert Tensor.linspace(np.int8(0), np.int64(3), 4, dtype="int32").tolist() == [0, 1, 2, 3]
+    assert Tensor.uniform(2, low=np.float32(3), high=np.int64(3)).tolist() == [3.0, 3.0]

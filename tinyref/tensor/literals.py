@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tinyref.algebra import semantics
 from tinyref.algebra.symbolic import describe_shape
@@ -18,7 +19,7 @@ from tinyref.dtype import (
     promote,
     round_float,
 )
-from tinyref.errors import UserError, UserTypeError
+from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 
@@ -29,6 +30,26 @@ MAX_AXES = 64
 def is_scalar(data: object) -> bool:
     """True for what counts as one weak number: bool, int, float, and none of numpy's."""
     return isinstance(data, bool | int | float) and not isinstance(data, np.generic)
+
+
+def finite(value: object, what: str) -> ConstType:
+    """The argument `what`, a finite number of Python or numpy that is within those of float64.
+
+    Raises `UserError` for another number, and `UserTypeError` for what is none.
+    """
+    number = value.item() if isinstance(value, np.generic) else value
+    if not is_scalar(number) or not _is_finite(cast(ConstType, number)):
+        raise argument_error(
+            value, int | float, f"{what} is {value!r}, accepted is a finite number"
+        )
+    return cast(ConstType, number)
+
+
+def _is_finite(number: ConstType) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def scalar_dtype(value: ConstType) -> DType:

@@ -12,7 +12,7 @@ from tinyref.algebra.symbolic import as_node, as_size, describe, highest, lift
 from tinyref.arrays import Array, np
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, to_dtype
-from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import Place, canonical_place, describe_place, first_device, new_buffer
@@ -294,13 +294,10 @@ class Creation(Operators):
         """
         count = integer(steps, "linspace: steps")
         dimension(count, "linspace: steps")
-        for name, value in (("start", start), ("stop", stop)):
-            if not literals.is_scalar(value) or not math.isfinite(value):
-                raise argument_error(
-                    value,
-                    int | float,
-                    f"linspace: {name} is {value!r}, accepted is a finite number",
-                )
+        start, stop = (
+            literals.finite(value, f"linspace: {name}")
+            for value, name in ((start, "start"), (stop, "stop"))
+        )
         settings = {"device": None, "dtype": None, "requires_grad": None, **kwargs}
         if len(settings) > 3:
             raise UserTypeError(f"linspace: unknown keywords among {', '.join(kwargs)}")
@@ -428,7 +425,7 @@ def _arange(start: ConstType, stop: ConstType, step: ConstType, dtype: DType | N
     `UserError` for a step of 0, bounds that are not finite, and numbers that do not fit `dtype`.
     """
     first, last, by = (
-        _arange_bound(value, name)
+        literals.finite(value, f"arange: {name}")
         for value, name in ((start, "start"), (stop, "stop"), (step, "step"))
     )
     if by == 0:
@@ -440,16 +437,6 @@ def _arange(start: ConstType, stop: ConstType, step: ConstType, dtype: DType | N
     target = dtype or dtypes.default_float
     wide = target if target is dtypes.float64 else dtypes.float32
     return graph.cast(_arange_steps(graph.cast(graph.iota(count), wide), first, by), target)
-
-
-def _arange_bound(value: ConstType, name: str) -> int | float:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if not literals.is_scalar(value) or not math.isfinite(value):
-        raise argument_error(
-            value, int | float, f"arange: {name} is {value!r}, accepted is a finite number"
-        )
-    return value
 
 
 def _arange_of_integers(start: int, step: int, count: int, target: DType) -> UOp:

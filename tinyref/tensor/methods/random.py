@@ -19,11 +19,11 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tinyref.arrays import np
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, round_float, to_dtype
-from tinyref.errors import UserError, UserStateError, UserTypeError, argument_error
+from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.buffers import is_lost
 from tinyref.lazy.shards import Place, canonical_place, first_device
 from tinyref.tensor.arguments import fixed, integer, shape_argument
-from tinyref.tensor.literals import is_scalar
+from tinyref.tensor.literals import finite
 from tinyref.tensor.methods.creation import element_dtype
 from tinyref.tensor.methods.windows import Windows
 from tinyref.tensor.values.core import GradientSwitch, capturing
@@ -497,11 +497,7 @@ def _float_dtype(name: str, dtype: DTypeLike | None) -> DType:
 
 
 def _number(name: str, argument: str, value: ConstType) -> float:
-    if not is_scalar(value) or not math.isfinite(value):
-        raise argument_error(
-            value, int | float, f"{name}: {argument} is {value!r}, accepted is a finite number"
-        )
-    return float(value)
+    return float(finite(value, f"{name}: {argument}"))
 
 
 def _requires_grad(name: str, kwargs: dict[str, Any]) -> bool | None:
