@@ -625,3 +625,36 @@ def test_a_view_that_may_be_outside_for_other_numbers_is_no_assignment_to_what_i
     base.assign(base + 1)
     with pytest.raises(UserError, match="has other memory by now"):
         add()
+
+
+@pytest.mark.parametrize("is_computed", [True, False])
+def test_what_turns_out_to_have_the_elements_of_state_keeps_them(is_computed):
+    """Of a choice between a tensor and itself, detached, it is seen when it is computed."""
+    state = Tensor([1.0, 2.0]) * 2
+    if is_computed:
+        state.realize()
+
+    @TinyJit
+    def add(x):
+        state.assign(state + x)
+        return state * 1
+
+    one = Tensor([1.0]).realize()
+    for call in range(4):
+        kept = state.maximum(state.detach())
+        chosen = (state < 3).where(state.detach(), state)
+        assert add(one).tolist() == [3.0 + call, 5.0 + call]
+        assert kept.tolist() == chosen.tolist() == [2.0 + call, 4.0 + call]
+
+
+def test_what_turns_out_to_have_the_elements_of_an_argument_keeps_them():
+    @TinyJit
+    def add_one(x):
+        x.assign(x + 1)
+        return x * 1
+
+    x = Tensor([1.0, 2.0]).realize()
+    for call in range(4):
+        kept = x.maximum(x.detach())
+        add_one(x)
+        assert kept.tolist() == [1.0 + call, 2.0 + call]

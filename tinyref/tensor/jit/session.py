@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from weakref import WeakSet, ref
 
 from tinyref.algebra.symbolic import describe_shape
@@ -174,8 +174,9 @@ class CaptureSession:
         pending = hold_tensors(registry.computable)
         others = [value for value in pending if value.session is not self]
         read = reaching(others, assigned.__contains__)
+        numbers = {number for node in assigned for number in shown_numbers(node)}
         with self._outside():
-            compute([tensor for value in read if (tensor := value.tensor) is not None])
+            compute_apart(read, numbers)
 
     def hold(self, lock: TurnLock) -> None:
         """Other threads wait for `lock` until the function is captured."""
@@ -247,6 +248,21 @@ def capture_session(stand_ins: Sequence[TensorCore]) -> Iterator[CaptureSession]
 def description_of(tensor: TensorCore) -> str:
     """Type and shape, for messages."""
     return f"{tensor.dtype.name} tensor of shape {describe_shape(tensor.shape)}"
+
+
+def compute_apart(values: Sequence[Value], numbers: Collection[int]) -> None:
+    """Computes what reads BUFFERs that are about to be written.
+
+    Of some, as of a choice between a tensor and itself, it is seen only then that they have the
+    elements of one, and they are in its memory: these get copies of their own.
+    """
+
+    def shows(value: Value) -> bool:
+        return any(number in numbers for number in shown_numbers(value.node))
+
+    others = [value for value in values if not shows(value)]
+    compute([tensor for value in values if (tensor := value.tensor) is not None])
+    _store_apart([value for value in others if shows(value)])
 
 
 def _store_apart(values: Sequence[Value]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
-from tinyref.tensor.jit.session import CaptureSession, description_of, reaching
+from tinyref.tensor.jit.session import CaptureSession, compute_apart, description_of, reaching
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, store_apart
 from tinyref.tensor.values.locks import building
@@ -180,7 +180,7 @@ class State:
         if registry.has_changed(self._moments):
             self._keep_copies(compute)
         if registry.has_pending:
-            self._keep_results(compute, frozenset(inputs))
+            self._keep_results(frozenset(inputs))
 
     def _check_constants(self) -> None:
         """Raises `UserStateError` where a constant that is part of the capture was assigned to."""
@@ -271,7 +271,7 @@ class State:
             if id(value) not in holding and not _is_view_of(value.tensor, shown)
         ]
 
-    def _keep_results(self, compute: Compute, inputs: Collection[int]) -> None:
+    def _keep_results(self, inputs: Collection[int]) -> None:
         """What is not computed yet, and reads memory that the replay overwrites, is computed."""
         # Asked first: what another thread enters meanwhile is looked at by the next replay.
         asked = (registry.pending_entered, inputs)
@@ -290,4 +290,4 @@ class State:
         reading = self._without_views(reached)
         for value in reading:
             value.is_overwritten |= value.tensor is None
-        compute([tensor for value in reading if (tensor := value.tensor) is not None])
+        compute_apart(reading, written)
