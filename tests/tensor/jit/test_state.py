@@ -658,3 +658,52 @@ def test_what_turns_out_to_have_the_elements_of_an_argument_keeps_them():
         kept = x.maximum(x.detach())
         add_one(x)
         assert kept.tolist() == [1.0 + call, 2.0 + call]
+
+
+def test_what_is_padded_with_state_that_is_only_read_stays_pending():
+    """Guards a replay that computed it, which gave a view of it other memory and was refused."""
+    base = Tensor(np.array([[2]], np.int32)).realize()
+    padded = base.pad(((2, 1), (0, 2)))
+    turned = padded.permute(1, 0)
+
+    @TinyJit
+    def differ(x):
+        return (x + base) != turned
+
+    def call():
+        return differ(Tensor(np.array([[1]], np.int32))).tolist()
+
+    assert call() == [[True] * 4] * 3
+    # Where it is computed by itself.
+    assert turned.tolist()[0] == [0, 0, 2, 0]
+    assert [call() for _ in range(3)] == [[[True] * 4] * 3] * 3
+    assert padded.tolist() == [[0, 0, 0], [0, 0, 0], [2, 0, 0], [0, 0, 0]]
+
+
+def test_what_is_padded_with_state_that_a_replay_overwrites_keeps_its_elements():
+    base = Tensor(np.array([2], np.int32)).realize()
+    kept = []
+
+    @TinyJit
+    def step():
+        base.assign(base + 1)
+        return base * 1
+
+    for wanted in range(3, 8):
+        kept.append(base.pad(((1, 0),)))
+        assert step().tolist() == [wanted]
+    assert [each.tolist() for each in kept] == [[0, number] for number in range(2, 7)]
+
+
+def test_what_is_padded_with_state_before_its_capture_keeps_its_elements():
+    base = Tensor(np.array([2], np.int32)).realize()
+
+    @TinyJit
+    def step():
+        base.assign(base + 1)
+        return base * 1
+
+    step()
+    padded = base.pad(((1, 0),))
+    assert [step().tolist() for _ in range(3)] == [[4], [5], [6]]
+    assert padded.tolist() == [0, 3]

@@ -16,7 +16,7 @@ from tinyref.tensor.jit.session import CaptureSession, compute_apart, descriptio
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, store_apart
 from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import is_view, shown_numbers
+from tinyref.tensor.values.registry import is_assigned, is_view, shown_numbers
 from tinyref.tensor.values.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
@@ -36,11 +36,17 @@ class _Holder:
     numbers: tuple[int, ...]
     is_read: bool = True
 
-    def is_stale(self, tensor: TensorCore) -> bool:
-        """Whether `tensor` was assigned to since, or was about to be, by another thread, then."""
+    def is_stale(self, tensor: TensorCore, written: set[int]) -> bool:
+        """Whether `tensor` was assigned to since, or was about to be, by another thread, then.
+
+        Or whether a replay, which writes `written`, overwrites what it is computed from.
+        """
         if tensor._value is not self.value:
             return True
-        return registry.any_pending((id(self.value),)) and not is_view(self.value.node)
+        node = self.value.node
+        if not registry.any_pending((id(self.value),)) or is_view(node):
+            return False
+        return is_assigned(node) or not written.isdisjoint(self.numbers)
 
 
 def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
@@ -212,7 +218,7 @@ class State:
             tensor = holder.tensor()
             if tensor is None:
                 continue
-            if holder.is_stale(tensor):
+            if holder.is_stale(tensor, self.written):
                 compute([tensor])
                 _refresh_views(tensor)
                 numbers = shown_numbers(tensor._node)

@@ -51,6 +51,17 @@ def is_view(node: UOp) -> bool:
     return all(memory(part).op is Ops.BUFFER for part in parts_of(node))
 
 
+def is_assigned(node: UOp) -> bool:
+    """True where memory is overwritten once `node` is computed, which shows it."""
+
+    def assigns(part: UOp) -> bool:
+        while part.op in _REACHING and part.op is not Ops.ASSIGN:
+            part = part.src[0]
+        return part.op is Ops.ASSIGN
+
+    return any(map(assigns, parts_of(node)))
+
+
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:
     """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
     bases = [_base_of(part) for part in parts_of(node)]
