@@ -132,6 +132,8 @@ WRITTEN = Step("assign_number", (1,), (), (7,))
 READING = Step("function", (), (9,), ((5,),), (Step("neg", (1,), (5,)),))
 WRITING = Step("function", (), (9,), ((5,),), (WRITTEN, Step("neg", (1,), (5,))))
 CLONE = Step("clone", (1,), (2,))
+PART = [Step("bind", (), (4,), ("w", 1, 6, 2)), Step("part", (3, 4), (1,), (0, "tail"))]
+OTHER_PART = [PART[0], Step("part", (3, 4), (6,), (0, "tail"))]
 BEGUN = [data(1, 1, 2), READING, *calls(9, 2)]
 
 
@@ -158,6 +160,9 @@ BEGUN = [data(1, 1, 2), READING, *calls(9, 2)]
         ([data(1, 1, 2), WRITING, *calls(9, 1), CLONE, *calls(9, 1)], REPLACED, True),
         ([data(1, 1, 2), CLONE, READING, *calls(9, 2)], REPLACED, False),
         ([data(1, 1, 2), CLONE, WRITING, *calls(9, 3)], REPLACED, False),
+        # A part of symbolic size is read, or another tensor beside one.
+        ([data(3, 1, 2), *PART, READING, *calls(9, 2)], REPLACED, True),
+        ([data(3, 1, 2), *OTHER_PART, data(1, 1, 2), READING, *calls(9, 2)], REPLACED, False),
         ([data(1, 1, 2), data(3, 3, 4), Step("assign", (1, 3))], OWN, False),
         ([data(1, 1, 2), Step("flip", (1,), (3,), ((0,),)), Step("assign", (1, 3))], OWN, True),
     ],
