@@ -148,9 +148,9 @@ class CaptureSession:
                 "same memory, as after clone(): a replay would read what it has written: give one "
                 "of them memory of its own before, as in x.assign(Tensor(x.numpy()))"
             )
-        _store_apart(own)
+        compute_copies(own)
         with self._outside():
-            _store_apart(others)
+            compute_copies(others)
 
     def give_memory(self, value: Value) -> None:
         """A whole buffer for a tensor from outside that the function is about to write."""
@@ -158,7 +158,7 @@ class CaptureSession:
             return
         self.left.update(shown_numbers(value.node))
         with self._outside():
-            _store_apart([value])
+            compute_copies([value])
         self.read(value)
 
     def before_compute(self, roots: Sequence[UOp]) -> None:
@@ -176,7 +176,7 @@ class CaptureSession:
         read = reaching(others, assigned.__contains__)
         numbers = {number for node in assigned for number in shown_numbers(node)}
         with self._outside():
-            compute_apart(read, numbers)
+            compute_before_write(read, numbers)
 
     def hold(self, lock: TurnLock) -> None:
         """Other threads wait for `lock` until the function is captured."""
@@ -250,7 +250,7 @@ def description_of(tensor: TensorCore) -> str:
     return f"{tensor.dtype.name} tensor of shape {describe_shape(tensor.shape)}"
 
 
-def compute_apart(values: Sequence[Value], numbers: Collection[int]) -> None:
+def compute_before_write(values: Sequence[Value], numbers: Collection[int]) -> None:
     """Computes what reads BUFFERs that are about to be written.
 
     Of some, as of a choice between a tensor and itself, it is seen only then that they have the
@@ -262,10 +262,11 @@ def compute_apart(values: Sequence[Value], numbers: Collection[int]) -> None:
 
     others = [value for value in values if not shows(value)]
     compute([tensor for value in values if (tensor := value.tensor) is not None])
-    _store_apart([value for value in others if shows(value)])
+    compute_copies([value for value in others if shows(value)])
 
 
-def _store_apart(values: Sequence[Value]) -> None:
+def compute_copies(values: Sequence[Value]) -> None:
+    """Gives values, which live, memory of their own."""
     for value in values:
         store_apart(value)
     compute([tensor for value in values if (tensor := value.tensor) is not None])

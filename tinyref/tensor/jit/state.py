@@ -12,9 +12,15 @@ from dataclasses import dataclass, replace
 
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
-from tinyref.tensor.jit.session import CaptureSession, compute_apart, description_of, reaching
+from tinyref.tensor.jit.session import (
+    CaptureSession,
+    compute_before_write,
+    compute_copies,
+    description_of,
+    reaching,
+)
 from tinyref.tensor.methods.assignment import Assignment
-from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, store_apart
+from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry
 from tinyref.tensor.values.locks import building
 from tinyref.tensor.values.registry import is_assigned, is_view, shown_numbers
 from tinyref.tensor.values.views import has_expand
@@ -255,10 +261,7 @@ class State:
         # Asked first: what another thread enters meanwhile is looked at by the next replay.
         moments = registry.moments(self.written)
         shown = hold_tensors(self._others)
-        copied = {value: tensor for value, tensor in shown.items() if tensor is not None}
-        for value in copied:
-            store_apart(value)
-        compute(list(copied.values()))
+        compute_copies([value for value, tensor in shown.items() if tensor is not None])
         self._moments = moments
 
     def _others(self) -> list[Value]:
@@ -296,4 +299,4 @@ class State:
         reading = self._without_views(reached)
         for value in reading:
             value.is_overwritten |= value.tensor is None
-        compute_apart(reading, written)
+        compute_before_write(reading, written)

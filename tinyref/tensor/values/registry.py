@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from tinyref.algebra.constraints import is_certain
@@ -21,8 +21,8 @@ from tinyref.uops.payload import BufferArg
 
 # What shows memory without changing a bit; padding is computed.
 _SHOWING = (MOVEMENT - {Ops.PAD}) | {Ops.BITCAST, Ops.DETACH}
-# Below which memory is found whose elements are shown, or overwritten.
-_REACHING = MOVEMENT | {Ops.ASSIGN, Ops.BITCAST, Ops.DETACH}
+# Below which memory is found, or what overwrites it.
+_REACHING = MOVEMENT | {Ops.BITCAST, Ops.DETACH}
 
 
 def is_computed(node: UOp) -> bool:
@@ -42,24 +42,12 @@ def shown_node(node: UOp) -> UOp:
 
 def is_view(node: UOp) -> bool:
     """True for a view of memory, an uncertain one too: nothing of it is left to compute."""
-
-    def memory(part: UOp) -> UOp:
-        while part.op in _SHOWING:
-            part = part.src[0]
-        return part
-
-    return all(memory(part).op is Ops.BUFFER for part in parts_of(node))
+    return all(_below(part, _SHOWING).op is Ops.BUFFER for part in parts_of(node))
 
 
 def is_assigned(node: UOp) -> bool:
     """True where memory is overwritten once `node` is computed, which shows it."""
-
-    def assigns(part: UOp) -> bool:
-        while part.op in _REACHING and part.op is not Ops.ASSIGN:
-            part = part.src[0]
-        return part.op is Ops.ASSIGN
-
-    return any(map(assigns, parts_of(node)))
+    return any(_below(part, _REACHING).op is Ops.ASSIGN for part in parts_of(node))
 
 
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:
@@ -68,12 +56,17 @@ def shown_buffers(node: UOp) -> tuple[UOp, ...]:
     return tuple([base for base in bases if isinstance(base.arg, BufferArg)])
 
 
-def _base_of(node: UOp) -> UOp:
-    while node.op in _REACHING:
-        if node.op is Ops.ASSIGN:  # of which there may be thousands, one below the other
-            return assigned_buffer(node)
+def _below(node: UOp, ops: Collection[Ops]) -> UOp:
+    """The first node that is none of `ops`, down the first sources."""
+    while node.op in ops:
         node = node.src[0]
     return node
+
+
+def _base_of(node: UOp) -> UOp:
+    found = _below(node, _REACHING)
+    # Of which there may be thousands, one below the other.
+    return assigned_buffer(found) if found.op is Ops.ASSIGN else found
 
 
 def parts_of(node: UOp) -> tuple[UOp, ...]:
