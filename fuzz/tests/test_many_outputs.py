@@ -29,7 +29,7 @@ from tinyref_spec.kernel_case import Case, Pair, Symptom
 from tinyref_spec.kernels.notation import kernel_of, load
 
 SEEDS = 150
-MOST_CASES = 60
+MAX_CASES = 60
 ENDS_OF_A_CHOICE = Mutant(
     name="a-choice-ends-where-the-other-begins",
     kind="ranges",
@@ -159,7 +159,7 @@ def test_a_range_that_leaves_out_values_is_found_where_no_rule_asks() -> None:
 def test_a_kernel_of_many_outputs_is_reduced_to_the_one_with_the_wrong_range() -> None:
     judge_quickly = judge_of("PYTHON")
     with mutated(ENDS_OF_A_CHOICE):
-        for number in range(MOST_CASES):
+        for number in range(MAX_CASES):
             case = case_at(judge_quickly, 1, number, "rules")
             verdict = judge_quickly.verdict(case)
             if verdict.symptom is Symptom.ERROR:

@@ -46,7 +46,7 @@ LARGEST_OFFSET = 3
 
 def place_on_axis(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | None:
     """Positions on an axis of `size`: most of them inside of it, some not."""
-    x = draw.kernel.existing_load(shape, dtype) or draw.kernel.load(shape, dtype)
+    x = draw.kernel.reused_load(shape, dtype)
     if x.is_rough:
         return None
     beyond = draw.tape.pick((0, 1, 2), (1, 3, 2))

@@ -128,7 +128,7 @@ class Expressions:
         if choice == 1 and self.kernel.has(dtypes.bool):
             return self.kernel.load(shape, dtypes.bool)
         dtype = self.kernel.number()
-        x = self.kernel.existing_load(shape, dtype) or self.kernel.load(shape, dtype)
+        x = self.kernel.reused_load(shape, dtype)
         if x.is_rough:
             return None
         if dtype.is_float:

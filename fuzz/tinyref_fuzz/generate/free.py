@@ -23,24 +23,24 @@ from tinyref_spec.proofs.expressions import drawn_over, wrapping
 # So many are drawn for one of which all is specified.
 TRIES = 3
 # Most leaves of an expression.
-MOST_LEAVES = 3
+MAX_LEAVES = 3
 # So many of 100 are of indices, which do not wrap, where the sizes of axes are known.
 OF_INDICES = 45
-# Of the others so many of 100 are taken apart where they just wrap, or just do not.
+# Of the others so many of 100 are sums that just wrap, or just do not, split into terms.
 WRAPPING = 15
 # What is added to a counter.
 OFFSETS = (0, 0, 0, 1, 4, -1, -3, -8)
 # The first and the last number of a narrow range.
 SPANS = ((0, 1), (0, 3), (0, 7), (0, 11), (1, 4), (4, 7), (-3, 3), (-8, -1), (-4, -1), (-1, 5))
 # An index is multiplied so often at most: what comes of it is far from what 32 bits hold.
-MOST_PRODUCTS = 3
+MAX_PRODUCTS = 3
 _PRODUCTS = frozenset({Ops.MUL, Ops.SHL})
 _DIVISIONS = frozenset({Ops.IDIV, Ops.MOD})
 
 
 @functools.cache
 def wrapping_of(dtype: DType) -> tuple[UOp, ...]:
-    """Sums of a type that just wrap, or just do not, taken apart; over variables."""
+    """Sums of a type that just wrap, or just do not, split into terms; over variables."""
     return tuple(wrapping((dtype,)))
 
 
@@ -61,7 +61,7 @@ def free_expression(draw: Expressions, shape: Shape) -> Value | None:
         if not is_index and tape.chance(WRAPPING):
             node = _wrapping(draw, shape, dtype)
         else:
-            leaves = [_leaf(draw, shape, dtype) for _ in range(tape.between(1, MOST_LEAVES))]
+            leaves = [_leaf(draw, shape, dtype) for _ in range(tape.between(1, MAX_LEAVES))]
             node = drawn_over(leaves, Random(tape.below(1 << 16)))
         if _is_specified(node, kernel.dtypes):
             break
@@ -72,7 +72,7 @@ def free_expression(draw: Expressions, shape: Shape) -> Value | None:
 
 
 def _wrapping(draw: Expressions, shape: Shape, dtype: DType) -> UOp:
-    """A sum that just wraps, or just does not, taken apart."""
+    """A sum that just wraps, or just does not, split into terms."""
     node = draw.tape.pick(wrapping_of(dtype))
     values = {}
     for leaf in node.toposort():
@@ -86,7 +86,7 @@ def _is_specified(node: UOp, types: Sequence[DType]) -> bool:
     """Whether it is of the device's types, and no quotient or index leaves its type."""
     nodes = [each for each in node.toposort() if each.op in ALU]
     products = sum(each.op in _PRODUCTS and each.dtype is dtypes.index for each in nodes)
-    return products <= MOST_PRODUCTS and not any(
+    return products <= MAX_PRODUCTS and not any(
         _may_overflow(each) or each.dtype not in (*types, dtypes.index) for each in nodes
     )
 
@@ -116,8 +116,7 @@ def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> UOp:
 
 def _any(draw: Expressions, shape: Shape, dtype: DType) -> UOp:
     """A load, mostly of a buffer that is loaded already."""
-    found = draw.kernel.existing_load(shape, dtype)
-    return (found or draw.kernel.load(shape, dtype, 0)).node
+    return draw.kernel.reused_load(shape, dtype, 0).node
 
 
 def _in_range(x: UOp, low: int, high: int) -> UOp:

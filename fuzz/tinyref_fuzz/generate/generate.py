@@ -28,7 +28,7 @@ MAX_STEPS = 4
 # On a device with images so many of 100 equivalent kernels get one, if it fits.
 IMAGES = 25
 # So many times as often as elsewhere a device with images gets rows of whole texels.
-TEXELS = 4.0
+IMAGE_ROWS = 4.0
 # Of 100 kernels without an equivalent one so many get laws of rules, and how many at most.
 LAWS, MAX_LAWS = 25, 6
 # And at most so many where they have as many outputs: what a law costs there is little.
@@ -47,7 +47,7 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     choices of the tape are. The same tape, capabilities and policy give the same case.
     """
     policy = policy.draw_part(tape)
-    often = {"texels": TEXELS if capabilities.images else 1.0}
+    often = {"texels": IMAGE_ROWS if capabilities.images else 1.0}
     form = tape.pick(FORMS, [policy.forms.get(form, 1) * often.get(form, 1) for form in FORMS])
     case = _moderate(tape, capabilities, policy, form)
     equivalent = _equivalent(tape, case, capabilities, policy, form == "texels")

@@ -147,9 +147,9 @@ class Kernel:
             (largest // 2, lambda n: build.mul(n, 2)),
             (half, lambda n: build.idiv(build.add(n, 1), 2)),
         )
-        most_of_it, size_of = self.tape.pick(ways, (4, 2, 2, 4))
-        self.bindings["n"] = self.tape.between(1, most_of_it)
-        return size_of(build.variable("n", 1, most_of_it))
+        largest_value, size_of = self.tape.pick(ways, (4, 2, 2, 4))
+        self.bindings["n"] = self.tape.between(1, largest_value)
+        return size_of(build.variable("n", 1, largest_value))
 
     def shape(self, axes: Sequence[int]) -> Shape:
         """The shape that has these axes of the space."""
@@ -234,6 +234,10 @@ class Kernel:
         ]
         return self.tape.pick(fitting) if fitting else None
 
+    def reused_load(self, shape: Shape, dtype: DType, moves: int | None = None) -> Value:
+        """A load that is there already, or else a new one."""
+        return self.existing_load(shape, dtype) or self.load(shape, dtype, moves)
+
     # --- leaves -----------------------------------------------------------------------------------
 
     def leaf(self, shape: Shape, dtype: DType) -> Value:
@@ -242,7 +246,7 @@ class Kernel:
         if choice < 8:
             return self.load(shape, dtype)
         if choice < 13:
-            return self.existing_load(shape, dtype) or self.load(shape, dtype)
+            return self.reused_load(shape, dtype)
         if choice < 17 or dtype in dtypes.storage_only:
             return self.constant(dtype)
         return self.element_numbers(shape, dtype) if choice < 19 else self.valid(shape, dtype)

@@ -32,8 +32,8 @@ LARGEST_NESTED = 16
 # Of the loads through chains so many in 100 are of a buffer that is large enough.
 SHARED = 80
 SHAPES_OF_CHAINS = ((3, 4, 5), (8, 6), (2, 7, 4), (30,), (2, 3, 2, 4), (5, 9))
-LEAST_CHAINS, MOST_CHAINS = 10, 18
-LEAST_MOVES, MOST_MOVES = 3, 6
+MIN_CHAINS, MAX_CHAINS = 10, 18
+MIN_MOVES, MAX_MOVES = 3, 6
 # So many kernels in 100 have outputs of nothing as well: over an empty axis, next to one of terms.
 EMPTIES = 12
 NOTHING = (3, 0)
@@ -67,7 +67,7 @@ def chains(draw: Expressions) -> list[Value]:
     kernel = draw.kernel
     axes = kernel.add_axes(draw.tape.pick(SHAPES_OF_CHAINS), outer=True)
     kernel.make_symbolic()
-    count = _count(draw, LEAST_CHAINS, MOST_CHAINS)
+    count = _count(draw, MIN_CHAINS, MAX_CHAINS)
     return [_chain(draw, kernel.shape(axes)) for _ in range(count)]
 
 
@@ -107,7 +107,7 @@ def _chain(draw: Expressions, shape: Shape) -> Value:
     kernel, tape = draw.kernel, draw.tape
     is_fixed = all(isinstance(size, int) for size in shape)
     drawn = draw_through if is_fixed and tape.below(2) else draw_chain
-    tracker = drawn(tape, shape, tape.between(LEAST_MOVES, MOST_MOVES))
+    tracker = drawn(tape, shape, tape.between(MIN_MOVES, MAX_MOVES))
     choice = tape.below(8)
     if choice == 0:
         return Value(build.valid(tracker), shape, 0, 1, 1)
