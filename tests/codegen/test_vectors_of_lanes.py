@@ -28,6 +28,10 @@ twos = build.const(F32.vec(4), 2.0)
         (vectors.take(loaded, 3, 2, 1, 0), build.gep(loaded, 3, 2, 1, 0)),
         (vectors.take(made, 2), c),
         (vectors.take(made, 3, 1), build.vectorize(d, b)),
+        # Lanes of lanes are lanes of what was loaded, and may be all of it in its order.
+        (vectors.take(build.gep(loaded, 3, 2, 1, 0), 0), build.gep(loaded, 3)),
+        (vectors.take(build.gep(loaded, 3, 2, 1, 0), 2, 3), build.gep(loaded, 1, 0)),
+        (vectors.take(build.gep(loaded, 3, 2, 1, 0), 3, 2, 1, 0), loaded),
         (vectors.take(twos, 1), build.const(F32, 2.0)),
         (vectors.take(twos, 1, 3), build.const(F32.vec(2), 2.0)),
         (vectors.repeat(a, 1), a),

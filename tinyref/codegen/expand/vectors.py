@@ -8,7 +8,7 @@ from tinyref.algebra.simplify import simplify
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ConstArg
+from tinyref.uops.payload import ConstArg, GepArg
 
 # A lane of a vector; of a scalar, lane 0.
 Piece = tuple[UOp, int]
@@ -23,6 +23,9 @@ def take(vector: UOp, *lanes: int) -> UOp:
     if vector.op is Ops.VECTORIZE:
         taken = [vector.src[lane] for lane in lanes]
         return taken[0] if len(taken) == 1 else build.vectorize(*taken)
+    if isinstance(vector.arg, GepArg):
+        # Reversed lanes of one load, stored in parts: the bounds of a buffer cut the vector.
+        return take(vector.src[0], *(vector.arg.lanes[lane] for lane in lanes))
     return build.gep(vector, *lanes)
 
 
