@@ -7,11 +7,12 @@ is computed in turns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref.errors import UserError
 from tinyref.lazy.shape import is_empty, shape_of
-from tinyref.uops.node import UOp, toposort
+from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BoundsArg, ConstArg, ShapeArg, VarArg
 
@@ -65,22 +66,38 @@ def _is_consistent(bindings: Bindings) -> bool:
 
 
 def _own_bindings(node: UOp) -> Bindings:
-    """What the sizes of `node` bind."""
-    sizes: list[object] = [node]
-    if isinstance(node.arg, ShapeArg):
-        sizes = list(node.arg.shape)
-    elif isinstance(node.arg, BoundsArg):
-        sizes = [size for pair in node.arg.bounds for size in pair]
-    found = set()
-    for part in toposort(size for size in sizes if isinstance(size, UOp) and size is not node):
-        found.update(_binding(part))
-    return frozenset(found | _binding(node))
+    """What `node` and the sizes in its payload bind."""
+    return frozenset(filter(None, map(_binding, (node, *toposort(_symbolic_sizes(node))))))
 
 
-def _binding(node: UOp) -> set[tuple[str, int]]:
-    if node.op is not Ops.BIND:
-        return set()
-    variable, value = (source.arg for source in node.src)
-    if isinstance(variable, VarArg) and isinstance(value, ConstArg):
-        return {(variable.name, int(value.value))}
-    return set()
+def _symbolic_sizes(node: UOp) -> list[UOp]:
+    """The sizes in the payload of a node of a tensor graph that are no numbers."""
+    sizes: Iterable[sint] = ()
+    match node.arg:
+        case ShapeArg(shape):
+            sizes = shape
+        case BoundsArg(bounds):
+            sizes = itertools.chain.from_iterable(bounds)
+    return [size for size in sizes if isinstance(size, UOp)]
+
+
+def _binding(node: UOp) -> tuple[str, int] | None:
+    """The variable and the value of a BIND; None of any other node."""
+    match [source.arg for source in node.src]:
+        case [VarArg(name=name), ConstArg(value=value)] if node.op is Ops.BIND:
+            return name, int(value)
+    return None
+
+
+def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
+    """The value of each variable that the graphs of `roots`, not yet prepared, bind.
+
+    Raises `ConflictError` where two of them bind one variable to different values.
+    """
+    nodes = toposort(roots)
+    sizes = dict.fromkeys(itertools.chain.from_iterable(map(_symbolic_sizes, nodes)))
+    values: dict[str, int] = {}
+    for name, value in filter(None, map(_binding, (*nodes, *toposort(sizes)))):
+        if values.setdefault(name, value) != value:
+            raise ConflictError(name, (values[name], value))
+    return values

@@ -112,8 +112,6 @@ def needing_old_contents(
     everything = dict.fromkeys(roots)
     while True:
         versions = Versions(everything)
-        if not versions.assigns:
-            return added, versions
         old = versions.reading_old(live.values())
         more = [
             owner

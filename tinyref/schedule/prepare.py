@@ -1,14 +1,13 @@
 """The first pass: a tensor graph rewritten into the form that the rest of scheduling reads.
 
-DETACH disappears, bound variables lose their values (which `bound_values` collects), reduces take
-the form that computes best (see `reduces`), and what a COPY copies gets memory.
+DETACH disappears, bound variables lose their values (which `bindings` collects), reduces take the
+form that computes best (see `reduces`), and what a COPY copies gets memory.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tinyref.algebra.constraints import is_certain
 from tinyref.algebra.symbolic import highest, lift, lower, normalise, product
@@ -17,18 +16,15 @@ from tinyref.lazy import graph
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.node_builder import build_node
 from tinyref.lazy.shape import device_of, shape_of
-from tinyref.schedule.bindings import ConflictError
 from tinyref.schedule.reduces import simplify_reduce
 from tinyref.schedule.variables import Variables
 from tinyref.uops.node import UOp, rebuild, sint, substitute, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import (
     BoundsArg,
-    ConstArg,
     CopyArg,
     Payload,
     ShapeArg,
-    VarArg,
 )
 
 
@@ -107,31 +103,6 @@ def unbound(size: sint) -> sint:
         return size
     bound = {part: part.src[0] for part in size.toposort() if part.op is Ops.BIND}
     return normalise(substitute(size, bound))
-
-
-def bound_values(roots: Iterable[UOp]) -> dict[str, int]:
-    """The value of each variable that the graphs of `roots`, not yet prepared, bind.
-
-    Raises `ConflictError` where two of them bind one variable to different values.
-    """
-    sizes: dict[UOp, None] = {}
-    nodes = toposort(roots)
-    for node in nodes:
-        if isinstance(node.arg, ShapeArg):
-            sizes.update((size, None) for size in node.arg.shape if isinstance(size, UOp))
-        elif isinstance(node.arg, BoundsArg):
-            pairs = itertools.chain.from_iterable(node.arg.bounds)
-            sizes.update((size, None) for size in pairs if isinstance(size, UOp))
-    values: dict[str, int] = {}
-    for node in (*nodes, *toposort(sizes)):
-        if node.op is not Ops.BIND:
-            continue
-        variable, value = (source.arg for source in node.src)
-        if isinstance(variable, VarArg) and isinstance(value, ConstArg):
-            number = int(value.value)
-            if values.setdefault(variable.name, number) != number:
-                raise ConflictError(variable.name, (values[variable.name], number))
-    return values
 
 
 def _copy(node: UOp, source: UOp) -> UOp:

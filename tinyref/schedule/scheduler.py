@@ -25,7 +25,7 @@ from tinyref.lazy.shape import (
     product,
     shape_of,
 )
-from tinyref.schedule.bindings import ConflictError
+from tinyref.schedule.bindings import ConflictError, bound_values
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
 from tinyref.schedule.hazards import Versions, needing_old_contents
 from tinyref.schedule.images import with_images
@@ -39,7 +39,7 @@ from tinyref.schedule.kernel_ast import (
     movement_tracker,
 )
 from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
-from tinyref.schedule.prepare import Prepared, bound_values, peel
+from tinyref.schedule.prepare import Prepared, peel
 from tinyref.schedule.shards import Placed, Shards
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import MOVEMENT, Dialect, Ops
@@ -141,22 +141,18 @@ class _Scheduler:
         if not self.versions.outlives(node):
             return node
         kept = UOp(Ops.CONTIGUOUS, node.dtype, (node,))
-        self.devices[kept] = device_of(node) or ""
+        self.devices[kept] = self.devices[peel(node)]
         return kept
 
     def _place(self, outputs: Sequence[UOp]) -> dict[UOp, str]:
         """The device of every node; what is made of constants alone goes where it is used."""
-        places: dict[UOp, str] = {}
-        for output in outputs:
-            base = peel(output)
-            places[base] = device_of(base) or self.devices[base]
+        places = {base: self.devices[base] for base in map(peel, outputs)}
         for node in reversed(self.fusion.order):
-            device = device_of(node) or places.get(node) or Device.default
-            places[node] = device
+            device = places[node] = device_of(node) or places[node]
             if not Device.runs_kernels(device):
                 device = Device.default
             for source in node.src:
-                places.setdefault(source, device_of(source) or device)
+                places.setdefault(source, device)
         return places
 
     # --- memory ---------------------------------------------------------------------------------
