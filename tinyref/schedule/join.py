@@ -59,26 +59,8 @@ def join(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
         return None
     if first.inner and second.inner and first.inner != second.inner:
         return None
-    if len(first.root.toposort()) + len(second.root.toposort()) > MAX_JOINED:
-        return None
-    inner = first.inner or second.inner
-    written = [buffer for buffer in first.written_buffers if buffer not in dropped]
-    folded = max(first.folded, second.folded)
-    joiner = _Joiner([*written, *second.written_buffers], dropped, len(inner), folded)
-    kept = joiner.rewrite(first, {})
-    results = dict(zip(first.written_buffers, kept, strict=True))
-    stores = joiner.rewrite(second, results)
-    if joiner.is_impossible:
-        return None
-    left = [results[buffer] for buffer in written]
-    reads = [*first.reads]
-    reads.extend(read for read in second.reads if read.location.buffer not in first.written_buffers)
-    root = build.sink(*left, *stores)
-    names = tuple(dict.fromkeys((*first.names, *second.names)))
-    lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
-    memory = tuple(joiner.buffers)
-    joined = Draft(root, memory, tuple(reads), first.outer, inner, names, lines, folded)
-    return joined if _writes_in_place(joined) and _reduces_in_full(joined) else None
+    joined = _joined(first, second, dropped, first.inner or second.inner)
+    return joined if joined is not None and _writes_in_place(joined) else None
 
 
 def join_rows(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
@@ -98,21 +80,29 @@ def join_rows(first: Draft, second: Draft, dropped: set[UOp]) -> Draft | None:
     # In place, a row that is written must not be reduced once more.
     if not dropped.issuperset(first.written_buffers) or read & set(second.written_buffers):
         return None
+    return _joined(first, second, dropped, ())
+
+
+def _joined(first: Draft, second: Draft, dropped: set[UOp], inner: Shape) -> Draft | None:
+    """The stores of both in one kernel, with axes R that are `inner`.
+
+    None where it would be too long, or a value that replaces a load is not the one that is loaded.
+    """
     if len(first.root.toposort()) + len(second.root.toposort()) > MAX_JOINED:
         return None
-    joiner = _Joiner([*second.written_buffers], dropped, 0, 0)
+    written = [buffer for buffer in first.written_buffers if buffer not in dropped]
+    folded = max(first.folded, second.folded)
+    joiner = _Joiner([*written, *second.written_buffers], dropped, len(inner), folded)
     results = dict(zip(first.written_buffers, joiner.rewrite(first, {}), strict=True))
-    root = build.sink(*joiner.rewrite(second, results))
+    stores = joiner.rewrite(second, results)
     if joiner.is_impossible:
         return None
-    reads = (
-        *first.reads,
-        *(each for each in second.reads if each.location.buffer not in results),
-    )
+    root = build.sink(*(results[buffer] for buffer in written), *stores)
+    read = (each for each in second.reads if each.location.buffer not in results)
     names = tuple(dict.fromkeys((*first.names, *second.names)))
     lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
-    joined = Draft(root, tuple(joiner.buffers), reads, second.outer, (), names, lines)
-    # `second` may have got reduces of its own, by an earlier one of these.
+    about = (second.outer, inner, names, lines, folded)
+    joined = Draft(root, tuple(joiner.buffers), (*first.reads, *read), *about)
     return joined if _reduces_in_full(joined) else None
 
 
@@ -172,8 +162,6 @@ class Extra:
 
     def extend_view(self, tracker: ShapeTracker) -> ShapeTracker:
         """A view with the axes."""
-        if not self.added and not self.last:
-            return tracker
         shape = tracker.shape
         ones, more = (1,) * self.added, (1,) * self.last
         return tracker.reshape((*shape[: self.rank], *ones, *shape[self.rank :], *more))
@@ -202,7 +190,7 @@ def _reduces_in_full(draft: Draft) -> bool:
     for node in draft.root.toposort():
         if isinstance(node.arg, ReduceArg):
             shape = kernel_shape(node.src[0])
-            if any(axis >= len(shape) or shape[axis] == 1 for axis in node.arg.axes):
+            if not shape or any(shape[axis] == 1 for axis in node.arg.axes):
                 return False
     return True
 

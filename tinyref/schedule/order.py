@@ -193,17 +193,12 @@ class Ordering:
 
     def _readers_of_temporaries(self) -> dict[UOp, set[int]]:
         """Who reads each buffer that is written here and not looked at later."""
-        found: dict[UOp, set[int]] = {
-            buffer: set()
+        return {
+            buffer: set(self.readers.get(buffer, ()))
             for task in self.tasks.values()
             for buffer in task.written_buffers
-            if buffer not in self.owners and buffer not in self.versions.assigns
+            if self._is_temporary(buffer)
         }
-        for number, task in self.tasks.items():
-            for buffer in set(task.buffers).difference(task.written_buffers):
-                if buffer in found:
-                    found[buffer].add(number)
-        return found
 
     def _begun(self, number: int) -> int:
         """The bytes that a task takes.
@@ -237,24 +232,28 @@ class Ordering:
     def _join_one_into(self, number: int, join: Joining = join) -> bool:
         """Joins `number` with one task that it reads from; False if there is none."""
         second = self.tasks.get(number)
-        if second is None or second.draft is None:
+        if second is None:
             return False
         for needed in sorted(self.waits[number], reverse=True):
-            first = self.tasks[needed]
-            if first.draft is None or first.device != second.device:
+            written = self.tasks[needed].written_buffers
+            if set(written).isdisjoint(second.buffers) or self._is_between(needed, number):
                 continue
-            if not set(first.written_buffers) & set(second.buffers) or self._is_between(
-                needed, number
-            ):
-                continue
-            dropped = {x for x in first.written_buffers if self._is_private(x, number)}
-            joined = join(first.draft, second.draft, dropped)
-            limit = Device[second.device].capabilities.buffer_limit
-            if joined is None or len(joined.buffers) > limit:
-                continue
-            self._replace(needed, number, joined)
-            return True
+            dropped = {buffer for buffer in written if self._is_private(buffer, number)}
+            if self._join_pair(needed, number, dropped, join):
+                return True
         return False
+
+    def _join_pair(self, first: int, second: int, dropped: set[UOp], join: Joining = join) -> bool:
+        """Joins two tasks into the second one; False if they are no kernels or stay two."""
+        one, other = self.tasks[first], self.tasks[second]
+        if one.draft is None or other.draft is None:
+            return False
+        joined = join(one.draft, other.draft, dropped)
+        limit = Device[other.device].capabilities.buffer_limit
+        if joined is None or len(joined.buffers) > limit:
+            return False
+        self._replace(first, second, joined)
+        return True
 
     def _find_levels(self, order: Sequence[int]) -> None:
         """A task's level is higher than that of all it waits for."""
@@ -272,7 +271,7 @@ class Ordering:
         for number in order:
             others = {latest.get(meeting) for meeting in self._meetings(number)}
             for first in sorted(other for other in others if other is not None):
-                if first in self.tasks and self._join_pair(first, number):
+                if self._may_share_launch(first, number) and self._join_pair(first, number, set()):
                     break
             latest.update(dict.fromkeys(self._meetings(number), number))
 
@@ -296,18 +295,12 @@ class Ordering:
             found.append(together)
         return found
 
-    def _join_pair(self, first: int, second: int) -> bool:
-        one, other = self.tasks[first], self.tasks[second]
-        if one.draft is None or other.draft is None:
+    def _may_share_launch(self, first: int, second: int) -> bool:
+        """Whether the first kernel is still there, and both have few enough outputs together."""
+        one, other = self.tasks.get(first), self.tasks[second]
+        if one is None:
             return False
-        if len(one.written_buffers) + len(other.written_buffers) > MAX_OUTPUTS:
-            return False
-        joined = join(one.draft, other.draft, set())
-        limit = Device[other.device].capabilities.buffer_limit
-        if joined is None or len(joined.buffers) > limit:
-            return False
-        self._replace(first, second, joined)
-        return True
+        return len(one.written_buffers) + len(other.written_buffers) <= MAX_OUTPUTS
 
     def _is_between(self, first: int, second: int) -> bool:
         """Whether `second` also waits for `first` through some other task."""
@@ -329,9 +322,11 @@ class Ordering:
 
     def _is_private(self, buffer: UOp, reader: int) -> bool:
         """Whether nobody but task `reader` will look at `buffer`."""
-        if buffer in self.owners or buffer in self.versions.assigns:
-            return False
-        return self.readers.get(buffer, set()) <= {reader}
+        return self._is_temporary(buffer) and self.readers.get(buffer, set()) <= {reader}
+
+    def _is_temporary(self, buffer: UOp) -> bool:
+        """Whether nobody looks at `buffer` once all tasks have run."""
+        return buffer not in self.owners and buffer not in self.versions.assigns
 
     def _add_readers(self, number: int) -> None:
         """Notes what task `number` reads without writing it."""
