@@ -50,9 +50,7 @@ def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
     if one_hot_axes(node):
         return _reduce_chosen(node, argument)
     together = _reduce_at_once(node, argument) if stacked else None
-    if together is None:
-        return split_long_reduce(node)
-    reduced = split_long_reduce(together)
+    reduced = split_long_reduce(node if together is None else together)
     return graph.reshape(reduced, shape_of(node))
 
 
@@ -209,22 +207,23 @@ def split_long_reduce(node: UOp) -> UOp:
     is returned as it is. Sums keep their dtype, so only the order of additions changes.
     """
     argument = node.arg
-    if node.op is not Ops.REDUCE or not isinstance(argument, ReduceArg):
+    if not isinstance(argument, ReduceArg):
         return node
     shape = shape_of(node.src[0])
     results = product(shape_of(node))
-    length = product(shape[axis] for axis in argument.axes)
-    if not isinstance(results, int) or not isinstance(length, int):
+    sizes = {axis: size for axis, size in enumerate(shape) if isinstance(size, int)}
+    if not isinstance(results, int) or not sizes.keys() >= set(argument.axes):
         return node
+    length = math.prod(sizes[axis] for axis in argument.axes)
     if length < LONG_REDUCE or results > FEW_RESULTS:
         return node
-    axis = max(argument.axes, key=lambda axis: (_possible_parts(shape[axis]), -axis))
-    source, parts = _divide_axis(node.src[0], axis, argument.op)
-    shape = shape_of(source)
-    size = shape[axis]
-    if parts == 1 or not isinstance(size, int):
+    axis = max(argument.axes, key=lambda axis: (_possible_parts(sizes[axis]), -axis))
+    parts = _possible_parts(sizes[axis])
+    if parts == 1:
         return node
-    apart = graph.reshape(source, (*shape[:axis], parts, size // parts, *shape[axis + 1 :]))
+    source = _pad_axis(node.src[0], axis, -sizes[axis] % parts, argument.op)
+    divided = (parts, -(-sizes[axis] // parts))
+    apart = graph.reshape(source, (*shape[:axis], *divided, *shape[axis + 1 :]))
     inner_axes = tuple(other + (other >= axis) for other in argument.axes)
     inner = UOp(Ops.REDUCE, node.dtype, (apart,), ReduceArg(argument.op, inner_axes))
     stored = UOp(Ops.CONTIGUOUS, node.dtype, (inner,))
@@ -232,36 +231,20 @@ def split_long_reduce(node: UOp) -> UOp:
     return graph.reshape(outer, shape_of(node))
 
 
-def _parts(size: sint) -> int:
-    """The most equal parts, up to the limit, that an axis divides into."""
-    if not isinstance(size, int):
-        return 1
-    return max(count for count in range(1, MAX_PARTS + 1) if size % count == 0)
+def _possible_parts(size: int) -> int:
+    """Into how many equal parts an axis is divided, padded where that gives many more."""
+    parts = max(count for count in range(1, MAX_PARTS + 1) if size % count == 0)
+    is_padded = parts < FEW_PARTS and size >= FEW_PARTS * MAX_PARTS
+    return MAX_PARTS if is_padded else parts
 
 
-def _possible_parts(size: sint) -> int:
-    """Into how many equal parts an axis is divided, padded where that is better."""
-    parts = _parts(size)
-    if parts >= FEW_PARTS or not isinstance(size, int) or size < FEW_PARTS * MAX_PARTS:
-        return parts
-    return MAX_PARTS
-
-
-def _divide_axis(source: UOp, axis: int, op: Ops) -> tuple[UOp, int]:
-    """`source`, and into how many equal parts to divide its `axis`.
-
-    An axis that divides badly is padded with what changes no result of `op`.
-    """
+def _pad_axis(source: UOp, axis: int, missing: int, op: Ops) -> UOp:
+    """`source` with so many more elements along an axis, which change no result of `op`."""
     shape = shape_of(source)
-    size = shape[axis]
-    parts = _possible_parts(size)
-    if not isinstance(size, int) or size % parts == 0:
-        return source, parts
-    missing = -size % parts
     bounds = [(0, missing if other == axis else 0) for other in range(len(shape))]
     padded = graph.pad(source, bounds)
-    if op is not Ops.ADD:
-        is_there = graph.pad(full(shape, True, dtypes.bool), bounds)
-        identity = full(shape_of(padded), semantics.reduce_identity(op, source.dtype), source.dtype)
-        padded = graph.where(is_there, padded, identity)
-    return padded, parts
+    if op is Ops.ADD:
+        return padded
+    is_there = graph.pad(full(shape, True, dtypes.bool), bounds)
+    identity = full(shape_of(padded), semantics.reduce_identity(op, source.dtype), source.dtype)
+    return graph.where(is_there, padded, identity)
