@@ -112,7 +112,7 @@ def _flat_row(total: sint, limit: Limit) -> tuple[UOp, UOp]:
             index = build.special("group", dim, size)
             flat = index if stride == 1 else build.add(build.mul(index, stride), flat)
         stride *= _most(size)
-    if isinstance(total, int) and stride == total:
+    if stride == total:
         return flat, TRUE
     valid = build.less(flat, total)
     return build.where(valid, flat, build.add(build.operand(total, dtypes.index), -1)), valid
@@ -129,8 +129,6 @@ def _exact_factors(total: int, limit: Limit) -> Sizes | None:
 
 def _largest_divisor(total: int, most: int) -> int:
     """The largest divisor of `total` that is at most `most`."""
-    if total <= most:
-        return total
     small = [number for number in range(1, math.isqrt(total) + 1) if total % number == 0]
     divisors = small + [total // number for number in small]
     return max(number for number in divisors if number <= most)
@@ -148,7 +146,7 @@ def _covering_factors(total: sint, most: int, limit: Limit) -> Sizes:
             known.append(size)
             rest = -(-rest // size)
     covered = math.prod(known)
-    last: sint = -(-total // covered) if isinstance(total, int) else _ceiling(total, covered)
+    last: sint = rest if isinstance(total, int) else _ceiling(total, covered)
     sizes: list[sint] = [*known, last, 1, 1]
     return sizes[0], sizes[1], sizes[2]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of
-from tinyref.algebra.symbolic import describe
+from tinyref.algebra.symbolic import describe, product
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
 from tinyref.optimise.normal_form import OUTPUT, NormalForm, normal_form
@@ -169,16 +169,11 @@ class Plan:
 
     def covered(self, target: int) -> sint:
         """How many positions the plan has on AST axis `target`: its size, or more if padded."""
-        total: sint = 1
-        for axis in self.axes:
-            if axis.target == target:
-                total = axis.extent if isinstance(axis.extent, UOp) else _times(total, axis.extent)
-        return total
+        return product(axis.extent for axis in self.axes if axis.target == target)
 
     def is_padded(self, target: int) -> bool:
         """True where PADTO has added positions to AST axis `target`."""
-        size = self.shape[target]
-        return isinstance(size, int) and self.covered(target) != size
+        return self.covered(target) != self.shape[target]
 
     def reduces_over(self, target: int) -> list[UOp]:
         """The REDUCE nodes that go over AST axis `target`."""
@@ -225,20 +220,19 @@ class Plan:
         Reduces of which none is a part of another come one after the other, so that the same
         work-items share out the terms of all that are cut into as many parts.
         """
-        alone: list[tuple[UOp, Axis]] = []
+        users: dict[Axis, list[tuple[UOp, Axis]]] = {}
+        twins: dict[Axis, Axis] = {}
         for node in self.grouped_reduces():
             shared = [axis for axis in self._axes_over(node) if axis.kind is AxisKind.GROUP_REDUCE]
-            if len(shared) == 1:
-                alone.append((node, shared[0]))
-        twins: dict[Axis, Axis] = {}
-        for place, (node, axis) in enumerate(alone):
-            for _, first in alone[:place]:
-                users = [each for each in alone[:place] if twins.get(each[1], each[1]) == first]
-                if first in twins or first.extent != axis.extent:
-                    continue
-                if all(self._are_apart(node, axis, *user) for user in users):
+            if len(shared) != 1:
+                continue
+            (axis,) = shared
+            for first, others in users.items():
+                are_apart = all(self._are_apart(node, axis, *other) for other in others)
+                if first.extent == axis.extent and are_apart:
                     twins[axis] = first
                     break
+            users.setdefault(twins.get(axis, axis), []).append((node, axis))
         return twins
 
     def _are_apart(self, one: UOp, its_axis: Axis, other: UOp, other_axis: Axis) -> bool:
@@ -316,10 +310,6 @@ class Plan:
         # The threads of a tile are neighbours, so they count fastest.
         kept.sort(key=lambda axis: (KIND_ORDER.index(axis.kind), axis.is_fixed))
         return replace(self, axes=tuple(kept))
-
-
-def _times(total: sint, extent: int) -> sint:
-    return total if isinstance(total, UOp) else total * extent
 
 
 def number_of(extents: Iterable[sint]) -> int:
