@@ -102,30 +102,19 @@ class Needs:
         """The number of Sethi and Ullman: of sources that take as many, one waits for the other."""
         found: list[int] = [*self.is_counted]
         for item, uses in enumerate(self.uses):
-            if not uses:
-                continue
             # A loop takes values that are found after its RANGE.
-            parts = [found[use] for use in uses if use < item]
-            if len(parts) > 1:
-                parts.sort(reverse=True)
-                most = max(map(operator.add, parts, itertools.count()))
-            else:
-                most = parts[0] if parts else 0
-            if most:
-                found[item] = most
+            parts = sorted([found[use] for use in uses if use < item], reverse=True)
+            if parts:
+                found[item] = max(map(operator.add, parts, itertools.count()))
         return found
 
 
 def _readers(items: KernelItems) -> dict[int, list[int]]:
     """What takes each accumulator, but for its update."""
     found: dict[int, list[int]] = {accumulator: [] for accumulator in items.loops}
-    if found:
-        accumulators = found.keys()
-        for item, sources in enumerate(items.sources):
-            if not accumulators.isdisjoint(sources) and items.ops[item] is not _UPDATE:
-                for source in sources:
-                    if source in found:
-                        found[source].append(item)
+    for item, sources in enumerate(items.sources):
+        for accumulator in found.keys() & sources if items.ops[item] is not _UPDATE else ():
+            found[accumulator].append(item)
     return found
 
 
@@ -176,17 +165,10 @@ def _order_memory(needs: Needs) -> None:
 
 def _stores_before(items: KernelItems, stores: set[int]) -> list[int]:
     """How many of the STOREs `stores` each item waits for, one for the other, itself included."""
-    counts = [0] * len(items.ops)
-    for item in range(min(stores), len(counts)):
-        count = 0
-        for source in items.sources[item]:
-            if counts[source] > count:
-                count = counts[source]
-        for wait in items.waits[item]:
-            for source in wait.items:
-                if counts[source] > count:
-                    count = counts[source]
-        counts[item] = count + (item in stores)
+    counts: list[int] = []
+    for item, (sources, waits) in enumerate(zip(items.sources, items.waits, strict=True)):
+        needed = itertools.chain(sources, *(wait.items for wait in waits))
+        counts.append(max([counts[each] for each in needed], default=0) + (item in stores))
     return counts
 
 
@@ -206,15 +188,14 @@ def _order_accesses(needs: Needs, accesses: list[int], counts: list[int]) -> Non
                 found = stores[block]
                 found[member] = max(found.get(member, count), count)
     for block, reading in loads.items():
-        writing = stores.get(block)
-        if writing:
-            alone = {member: count for member, count in reading.items() if member not in writing}
-            _gates(needs, block, alone, writing)
-            # A loop that reads and writes stands before what only writes; among several such
-            # loops nothing is known.
-            both = {member: count for member, count in reading.items() if member in writing}
-            rest = {member: count for member, count in writing.items() if member not in reading}
-            _gates(needs, block, both, rest)
+        writing = stores[block]
+        alone = {member: count for member, count in reading.items() if member not in writing}
+        _gates(needs, block, alone, writing)
+        # A loop that reads and writes stands before what only writes; among several such loops
+        # nothing is known.
+        both = {member: count for member, count in reading.items() if member in writing}
+        rest = {member: count for member, count in writing.items() if member not in reading}
+        _gates(needs, block, both, rest)
 
 
 def _gates(
@@ -224,7 +205,7 @@ def _gates(
 
     A gate for each n stands between them: so there are no more needs than members.
     """
-    if not reading or not writing:
+    if not writing:
         return
     gates: dict[int, int] = {}
     for count in sorted(set(reading.values())):
