@@ -83,7 +83,7 @@ class _Evaluator:
             positions, valid = self._positions(node)
             return np.where(valid, positions, 0).astype(np.int32)
         sources = [self.values[source] for source in node.src]
-        if node.op is Ops.REDUCE and isinstance(node.arg, ReduceArg):
+        if isinstance(node.arg, ReduceArg):
             return _reduce(node, sources[0], node.arg)
         if node.op in ALU:
             types = [source.dtype for source in node.src]
@@ -96,40 +96,35 @@ class _Evaluator:
         places = [self.values[position] for position in positions_of(view)]
         return view_elements(tracker_of(view), self.bindings, places)
 
-    def _buffer(self, view: UOp) -> tuple[int, Array]:
+    def _shown(self, view: UOp) -> tuple[int, Array, Array, Array]:
+        """The slot, its buffer, the elements that a view shows of it, and where it shows some."""
         arg = view.src[0].arg if view.src else None
         if not isinstance(arg, SlotArg):
             raise UserError("evaluate: a LOAD or STORE goes to a VIEW of a DEFINE_GLOBAL")
         if arg.slot not in self.buffers:
             raise UserError(f"evaluate: no buffer for slot {arg.slot}")
-        return arg.slot, self.buffers[arg.slot]
+        buffer = self.buffers[arg.slot]
+        positions, valid = self._positions(view)
+        shown = positions[valid]
+        if shown.size and (shown.min() < 0 or shown.max() >= buffer.size):
+            raise UserError(
+                f"evaluate: a view of slot {arg.slot} reaches from {shown.min()} to "
+                f"{shown.max()}, the buffer has {buffer.size} elements"
+            )
+        return arg.slot, buffer, shown, valid
 
     def _load(self, node: UOp) -> Array:
-        view = node.src[0]
-        slot, buffer = self._buffer(view)
-        positions, valid = self._positions(view)
-        _check_inside(slot, buffer, positions[valid])
-        value = np.zeros(positions.shape, numpy_dtype(node.dtype))
-        value[valid] = buffer[positions[valid]]
+        _, buffer, shown, valid = self._shown(node.src[0])
+        value = np.zeros(valid.shape, numpy_dtype(node.dtype))
+        value[valid] = buffer[shown]
         return value
 
     def _store(self, node: UOp) -> None:
-        view, value = node.src
-        slot, buffer = self._buffer(view)
-        positions, valid = self._positions(view)
-        _check_inside(slot, buffer, positions[valid])
+        slot, buffer, shown, valid = self._shown(node.src[0])
         if slot not in self.written:
             self.written[slot] = buffer.copy()
-        full = np.broadcast_to(self.values[value], positions.shape)
-        self.written[slot][positions[valid]] = full[valid]
-
-
-def _check_inside(slot: int, buffer: Array, positions: Array) -> None:
-    if positions.size and (positions.min() < 0 or positions.max() >= buffer.size):
-        raise UserError(
-            f"evaluate: a view of slot {slot} reaches from {positions.min()} to "
-            f"{positions.max()}, the buffer has {buffer.size} elements"
-        )
+        full = np.broadcast_to(self.values[node.src[1]], valid.shape)
+        self.written[slot][shown] = full[valid]
 
 
 def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:

@@ -113,11 +113,10 @@ class Machine:
         kept = [axis for axis in axes if axis[3] > 1]
         self.lanes = tuple(count for _, _, _, count in kept)
         self.specials = {}
-        for scope, dim, first, count in axes:
-            place = next((i for i, axis in enumerate(kept) if axis[:2] == (scope, dim)), None)
-            shape = [1] * len(kept) if place is not None else []
-            if place is not None:
-                shape[place] = count
+        for axis in axes:
+            scope, dim, first, count = axis
+            # An index of one value is the same in all lanes.
+            shape = [count if each is axis else 1 for each in kept] if axis in kept else []
             numbers = np.arange(first, first + count, dtype=np.int64)
             # Where lanes meet in one element, numpy lets the last of them win.
             if self.backward and (scope == "group" or self.may_iteration):

@@ -88,7 +88,7 @@ class Interpreter:
         """The buffers, with a copy in whole words of each that is too short for its words."""
         by_slot, copies = list(buffers), {}
         for plan in self.translation.memories:
-            if plan.is_local or plan.slot not in self._in_words or plan.slot >= len(buffers):
+            if plan.slot not in self._in_words or plan.slot >= len(buffers):
                 continue
             held = np.ascontiguousarray(buffers[plan.slot]).view(np.uint8)
             needed = plan.size * WORD.itemsize

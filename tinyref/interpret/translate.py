@@ -74,9 +74,9 @@ class Translation:
         ops = {node.op for node in uops}
         self.has_barriers = Ops.BARRIER in ops
         self.has_tiles = Ops.WMMA in ops
-        self._written = {_buffer_of(node.src[0]) for node in uops if node.op is Ops.STORE}
-        masked = (node for node in uops if node.op is Ops.STORE and len(node.src) == 4)
-        self._atomic = {_buffer_of(node.src[0]) for node in masked}
+        stores = [node for node in uops if node.op is Ops.STORE]
+        self._written = {_buffer_of(store.src[0]) for store in stores}
+        self._atomic = {_buffer_of(store.src[0]) for store in stores if len(store.src) == 4}
         # Whether iterations of a loop may run as lanes; cleared once they depend on memory.
         self.may_widen = not self._atomic
         self._blocks = [Block(None)]
