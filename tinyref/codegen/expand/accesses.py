@@ -206,9 +206,9 @@ def is_false(gate: UOp | None) -> bool:
 
 
 def _alternative(access: UOp) -> ConstArg | None:
-    if access.op is Ops.LOAD and len(access.src) == 3 and isinstance(access.src[1].arg, ConstArg):
-        return access.src[1].arg
-    return None
+    """What a gated access gives where its gate is closed; None of a STORE."""
+    argument = access.src[1].arg
+    return argument if access.op is Ops.LOAD and isinstance(argument, ConstArg) else None
 
 
 def _waits(address: UOp) -> Iterator[UOp]:

@@ -90,11 +90,7 @@ class Expansion:
     def _column(self, node: UOp, mask: int, lanes: int) -> list[UOp]:
         """`node` as a source of a node on `mask`, for each copy of that."""
         numbers = self.numbering.projection(mask, self.masks[node])
-        if node in self.done and self._lanes(node) == lanes:
-            copies = self.done[node]
-        else:
-            count = self.numbering.count(self.masks[node])
-            copies = [self._value(node, number, lanes) for number in range(count)]
+        copies = {number: self._value(node, number, lanes) for number in set(numbers)}
         return [copies[number] for number in numbers]
 
     def _all_copies(self, sources: Sequence[UOp]) -> tuple[UOp, ...]:
