@@ -191,10 +191,7 @@ class CRenderer(CStyleRenderer):
         return f"__builtin_convertvector({operands[0]}, {self.type(want)})"
 
     def _bitcast_lanes(self, node: UOp, operands: Sequence[str]) -> str:
-        have, want = node.src[0].dtype, node.dtype
-        if want.scalar.is_bool:
-            return self._flags(f"{operands[0]} != {self.literal(0, have)}", want)
-        return f"({self.type(want)}){operands[0]}"
+        return f"({self.type(node.dtype)}){operands[0]}"
 
 
 C_DTYPES = frozenset(CRenderer.type_names)

@@ -317,8 +317,6 @@ class CStyleRenderer(CStyleLanguage):
         return self.saturating_cast(value, have, want)
 
     def _same_bits(self, value: str, have: DType, want: DType) -> str:
-        if want.is_bool:
-            return self.not_equal(value, self.literal(0, have), have)
         if have.is_float or want.is_float:
             return self.bitcast(value, have, want)
         return self.cast(value, have, want)

@@ -641,17 +641,11 @@ class LlvmFunction:
     def bitcast(self, node: UOp) -> str:
         source = node.src[0]
         have, want = source.dtype, node.dtype
-        if memory_type(have) == memory_type(want) and have.is_bool == want.is_bool:
-            return self.value(source)
-        text = self.typed(source)
-        if have.is_bool:
-            byte = memory_type(have)
-            text = f"{byte} {self.emit(f'zext {text} to {byte}')}"
-        if want.is_bool:
-            return self.to_bool(memory_type(want), text.split(" ", 1)[1])
-        if memory_type(have) == memory_type(want):
-            return text.rsplit(" ", 1)[1]
-        return self.emit(f"bitcast {text} to {value_type(want)}")
+        held, wanted = memory_type(have), memory_type(want)
+        value = self.value(source)
+        if have.is_bool and not want.is_bool:
+            value = self.emit(f"zext {value_type(have)} {value} to {held}")
+        return value if held == wanted else self.emit(f"bitcast {held} {value} to {wanted}")
 
 
 LlvmFunction.printers = {
