@@ -98,6 +98,11 @@ def test_strict_floats_are_opaque_and_relaxed_ones_are_not() -> None:
             dtypes.float64,
             "bitcast<f64>((0x7ff0000000000000lu | u64(launch_words[0])))",
         ),
+        (
+            float("-inf"),
+            dtypes.float16,
+            "opaque_f16(f16(bitcast<f32>((0xff800000u | launch_words[0]))))",
+        ),
         (-(2**31), INT, "(-2147483647i - 1i)"),
         (-(2**63), dtypes.int64, "(-9223372036854775807li - 1li)"),
         (2**64 - 1, dtypes.uint64, "18446744073709551615lu"),

@@ -99,7 +99,7 @@ def _needed_only_by(
     needed: set[UOp] = set()
 
     def is_exclusive(node: UOp) -> bool:
-        if node not in places or node in selects or node in taken or not _may_move(node):
+        if node in selects or node in taken or not _may_move(node):
             return False
         return all(
             user in needed or (user in selects and node not in user.src[:2]) for user in users[node]
