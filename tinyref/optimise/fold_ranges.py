@@ -74,11 +74,7 @@ def _fold_reduce(reduce: UOp, arg: ReduceArg) -> UOp:
         result = _where(guard, result, identity)
     if kernel_shape(result) != wanted:
         result = UOp(Ops.WHERE, result.dtype, (_everywhere(wanted), result, identity))
-    if rest:
-        return build.reduce(arg.op, result, rest)
-    # A sum starts at 0.0, so that of one float it is never -0.0.
-    is_float_sum = arg.op is Ops.ADD and reduce.dtype.is_float
-    return build.add(result, 0) if is_float_sum else result
+    return build.reduce(arg.op, result, rest) if rest else build.reduce_single(arg.op, result)
 
 
 def _shows_image(value: UOp) -> bool:

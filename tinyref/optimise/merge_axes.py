@@ -39,8 +39,6 @@ def merge_within(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
     """`ast` with neighbouring axes of equal label merged, and the labels of what is left."""
     order = ast.toposort()
     trackers = list({tracker_of(n): None for n in order if isinstance(n.arg, ViewArg)})
-    if not trackers:
-        return ast, list(labels)
     runs: Runs = []
     for axis in range(len(labels)):
         if runs and labels[axis] == labels[runs[-1][0]]:

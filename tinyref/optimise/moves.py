@@ -16,12 +16,7 @@ from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.limits import limit_problem
 from tinyref.optimise.opt import MAX_UNROLL, MAX_UPCAST, REUSED, KernelOptError, Opt, OptOp
 from tinyref.optimise.padding import padding_problem
-from tinyref.optimise.plan import (
-    ITEM_KINDS,
-    Axis,
-    Plan,
-    changes,
-)
+from tinyref.optimise.plan import ITEM_KINDS, Plan, changes, number_of
 from tinyref.optimise.reused import reused_values
 from tinyref.optimise.tile import MAX_PADDING, with_tile
 from tinyref.uops.build import slot_of
@@ -210,7 +205,10 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
     padded = -(-axis.extent // opt.arg) * opt.arg
     if padded == axis.extent:
         return f"there is nothing to pad: {axis.extent} is a multiple of {opt.arg}"
-    problem = _padding_limit_problem(plan, axis, padded)
+    axes = list(plan.axes)
+    axes[opt.axis] = replace(axis, extent=padded)
+    found = plan.with_axes(axes)
+    problem = _padding_limit_problem(found, axis.target)
     if problem:
         return problem
     for value in reused_values(plan.form) if REUSED in plan.packed else ():
@@ -220,9 +218,6 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
         problem = padding_problem(reduce, axis.target)
         if problem:
             return problem
-    axes = list(plan.axes)
-    axes[opt.axis] = replace(axis, extent=padded)
-    found = plan.with_axes(axes)
     return _grid_problem(found) or _long_index_problem(found) or found
 
 
@@ -244,16 +239,9 @@ def _long_index_problem(plan: Plan) -> str | None:
     return None
 
 
-def _padding_limit_problem(plan: Plan, axis: Axis, padded: int) -> str | None:
-    """Where so many iterations of an axis are too much work for what the kernel has to do."""
-    size, covered = plan.shape[axis.target], plan.covered(axis.target)
-    if (
-        not isinstance(size, int)
-        or not isinstance(covered, int)
-        or not isinstance(axis.extent, int)
-    ):
-        return None
-    positions = covered // axis.extent * padded
+def _padding_limit_problem(padded: Plan, target: int) -> str | None:
+    """Where so many positions on an AST axis are too much work for what the kernel has to do."""
+    positions, size = number_of([padded.covered(target)]), number_of([padded.shape[target]])
     if positions <= MAX_PADDING * size:
         return None
     return f"{positions} positions for {size}: accepted is {MAX_PADDING} times the work"

@@ -178,9 +178,7 @@ class _Walk:
         axes = [self.places[axis, inside[axis]] for axis, size in sizes if not is_one(size)]
         if axes:
             return build.reduce(node.arg.op, src[0], tuple(axes))
-        # A sum starts at 0.0, so that of one float it is never -0.0.
-        is_float_sum = node.arg.op is Ops.ADD and node.dtype.is_float
-        return build.add(src[0], 0) if is_float_sum else src[0]
+        return build.reduce_single(node.arg.op, src[0])
 
     def _identity(self, node: UOp, arg: ReduceArg, context: Context) -> UOp:
         """The value of a REDUCE over nothing, on all axes that it keeps.
@@ -201,19 +199,13 @@ class _Walk:
         """
         rank = len(tracker.shape) - placed
         last = tracker.shape[rank:]
-        kept = [axis for axis, size in enumerate(tracker.shape[:rank]) if not is_one(size)]
-        places = [self.places[axis, context[axis]] for axis in kept]
-        if len(kept) < rank:
-            tracker = tracker.reshape([*(tracker.shape[axis] for axis in kept), *last])
-        if places != sorted(places):
-            order = sorted(range(len(kept)), key=places.__getitem__)
-            tracker = tracker.permute((*order, *range(len(kept), len(kept) + placed)))
-            places.sort()
-        if len(places) == len(self.owners):
-            return tracker
-        sizes = dict(zip(places, tracker.shape, strict=False))
+        axes = [axis for axis, size in enumerate(tracker.shape[:rank]) if not is_one(size)]
+        sizes = {self.places[axis, context[axis]]: tracker.shape[axis] for axis in axes}
+        order = sorted(range(len(axes)), key=list(sizes).__getitem__)
+        kept = tracker.reshape([*sizes.values(), *last])
+        moved = kept.permute((*order, *range(len(axes), len(axes) + placed)))
         ones = [sizes.get(place, 1) for place in range(len(self.owners))]
-        return tracker.reshape([*ones, *last])
+        return moved.reshape([*ones, *last])
 
 
 @node_fact

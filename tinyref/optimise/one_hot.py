@@ -97,10 +97,10 @@ def one_hot_axes(reduce: UOp) -> tuple[int, ...]:
 
 def is_one_hot_reduce(reduce: UOp) -> bool:
     """Whether a REDUCE of a tensor graph chooses along all of its axes: then it is no loop."""
-    if not isinstance(reduce.arg, ReduceArg) or not one_hot_axes(reduce):
+    chosen = one_hot_axes(reduce)
+    if not chosen or not isinstance(reduce.arg, ReduceArg):
         return False
     shape = shape_of(reduce.src[0])
-    chosen = one_hot_axes(reduce)
     return all(axis in chosen or is_one(shape[axis]) for axis in reduce.arg.axes)
 
 
@@ -114,8 +114,6 @@ def _find_one_hots(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> l
         return []
     identity = ConstArg(semantics.reduce_identity(arg.op, reduce.dtype))
     equalities = list(_equalities((reduce.src[0], shown), identity))
-    if not equalities:
-        return []
     shape = kernel_shape(reduce.src[0]) if shown is None else shown.shape
     found: list[OneHot] = []
     for axis in arg.axes:

@@ -170,6 +170,11 @@ def bitcast(x: UOp, dtype: DType) -> UOp:
     return x if x.dtype is target else UOp(Ops.BITCAST, target, (x,))
 
 
+def reduce_single(op: Ops, x: UOp) -> UOp:
+    """What a reduce by `op` gives of `x` alone: a sum of floats starts at 0.0, so is never -0.0."""
+    return add(x, 0) if op is Ops.ADD and x.dtype.is_float else x
+
+
 def reduce(op: Ops, x: UOp, axes: tuple[int, ...]) -> UOp:
     """A reduction of the kernel AST over `axes`, which stay as size 1."""
     return UOp(Ops.REDUCE, x.dtype, (x,), ReduceArg(op, tuple(sorted(axes))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tinyref.algebra.semantics import reduce_identity
 from tinyref.codegen.expand.accesses import Accesses, Cell, Row, Run, is_false
 from tinyref.codegen.expand.dependence import (
     Dependence,
@@ -142,7 +141,7 @@ class Expansion:
                 total = UOp(Ops.REDUCE, total.dtype, (total, *loops), node.arg)
             if goes_over_lanes:
                 total = combine_lanes(op, total, self.widths)
-            totals.append(total if is_loop else _from_identity(op, total))
+            totals.append(total if is_loop else tidy(build.reduce_single(op, total)))
         return totals
 
     def _lane_at(self, node: UOp) -> Copies:
@@ -277,13 +276,6 @@ class Expansion:
             gate = None if run.site.gate is None else self._made(run.site.gate)
             stores.append(build.store(address, vector, gate))
         return stores
-
-
-def _from_identity(op: Ops, total: UOp) -> UOp:
-    """A sum of floats as an accumulator would have it, that starts at 0.0: never -0.0."""
-    if op is Ops.ADD and total.dtype.is_float:
-        return tidy(build.add(total, reduce_identity(op, total.dtype)))
-    return total
 
 
 _ARMS: dict[Ops, Callable[[Expansion, UOp], Copies]] = {
