@@ -156,6 +156,21 @@ def test_if_is_a_mask() -> None:
     assert list(result) == [5, 6, 5, 5]
 
 
+def test_an_if_within_another_lets_through_what_both_do() -> None:
+    out = build.define_global(0, i32, 4)
+    lane = item(4)
+    acc = accumulator("a", build.const(i32, 5))
+    outer, inner = branch(build.less(lane, 3)), branch(build.less(0, lane))
+    new = update(acc, build.add(acc, lane))
+    body = program(
+        lane, acc, outer, inner, new, close(inner), close(outer),
+        build.store(at(out, lane), acc), group=(4, 1, 1),
+    )  # fmt: skip
+    result = zeros(4)
+    run_program(body, [result])
+    assert list(result) == [5, 6, 7, 5]
+
+
 def test_a_gate_keeps_a_load_from_touching_memory() -> None:
     out, data = build.define_global(0, i32, 4), build.define_global(1, i32, 2)
     lane = item(4)

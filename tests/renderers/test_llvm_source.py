@@ -7,6 +7,7 @@ Operations", "call Instruction".
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import VarArg
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.programs import at
 
@@ -62,6 +64,18 @@ RANGES = [
 def test_only_what_stays_in_its_type_is_said_not_to_wrap(value: UOp, words: str) -> None:
     found = re.findall(r"= ((?:add|sub|mul)(?: nsw)? \w+)", text_of(value))
     assert found == [words]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("dtype", "words"), [(I32, "bitcast"), (I64, "sext")], ids=str)
+def test_a_variable_has_32_bits_that_are_widened(dtype: DType, words: str) -> None:
+    variable = UOp(Ops.DEFINE_VAR, dtype, (), VarArg("n", 1, 9))
+    out = build.define_global(0, dtype, 64)
+    program = programs.program("sample", build.store(at(out, 0), variable))
+    text = LlvmRenderer().render(replace(program, variables=(variable,)))
+    kind = f"i{dtype.bits}"
+    assert f"  %var2 = {words} i32 %var2.i32 to {kind}\n" in text
+    assert f"store {kind} %var2, ptr" in text
 
 
 @pytest.mark.table

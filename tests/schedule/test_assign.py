@@ -6,6 +6,7 @@ import pytest
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.lazy import graph as g
+from tinyref.schedule.hazards import parts_to_read_first
 from tinyref.schedule.order import Ordering
 from tinyref.uops.ops import Ops
 
@@ -195,3 +196,14 @@ def test_an_optimiser_step_is_one_kernel_in_place(machine):
     assert len(machine.planned.items) == 1
     np.testing.assert_array_equal(got_momentum, matrix() + 2)
     np.testing.assert_array_equal(got_weight, matrix() - (matrix() + 2) * np.float32(0.25))
+
+
+def test_what_reads_memory_before_and_after_it_is_written_reads_before_first():
+    """The largest parts that compute; what only shows the memory is in no kernel's way."""
+    memory, other = (g.new_buffer("PYTHON", (4,), F32) for _ in range(2))
+    before = plus(transposed(g.reshape(plus(memory, 2.0), (2, 2))), 1.0)
+    after = g.reshape(g.assign(memory, g.full((4,), 3.0, F32)), (2, 2))
+    assert parts_to_read_first([add(before, after)]) == [before]
+    shown = g.reshape(memory, (2, 2))
+    assert parts_to_read_first([add(shown, after)]) == []
+    assert parts_to_read_first([add(plus(g.reshape(other, (2, 2)), 1.0), after)]) == []

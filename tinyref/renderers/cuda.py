@@ -122,7 +122,7 @@ class CudaRenderer(CStyleRenderer):
 
     def vector_type(self, dtype: DType) -> str:
         name = _VECTOR_NAMES.get(dtype.scalar)
-        if name is not None and dtype.lanes <= 4 and dtype.itemsize <= MAX_ACCESS_BYTES:
+        if name is not None and dtype.lanes in (2, 4) and dtype.itemsize <= MAX_ACCESS_BYTES:
             return f"{name}{dtype.lanes}"
         return f"{_STRUCTURE}{dtype.scalar.name}x{dtype.lanes}"
 

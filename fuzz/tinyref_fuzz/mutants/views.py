@@ -60,9 +60,9 @@ MERGES = (
         name="permutation-inverted",
         kind="permuted axes",
         module=_NORMAL,
-        old="            order = sorted(range(len(kept)), key=places.__getitem__)",
-        new="            order = sorted(range(len(kept)), key=places.__getitem__)\n"
-        "            order.sort(key=order.copy().__getitem__)",
+        old="        order = sorted(range(len(axes)), key=list(sizes).__getitem__)",
+        new="        order = sorted(range(len(axes)), key=list(sizes).__getitem__)\n"
+        "        order.sort(key=order.copy().__getitem__)",
         resembles="a permutation of three axes was applied the other way round",
         stages=("normal",),
     ),
