@@ -11,6 +11,7 @@ from tinyref.schedule.hazards import Versions, needing_old_contents
 from tinyref.schedule.order import Ordering
 from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops
+from tinyref.views.shape_tracker import ShapeTracker
 
 F32 = dtypes.float32
 
@@ -87,3 +88,27 @@ def test_the_buffer_below_hundreds_of_assigns_is_found():
     assert assigned_buffer(node) is g.backing(target)
     with pytest.raises(TypeError, match="shows no buffer"):
         assigned_buffer(g.full((4,), 2.0, F32))
+
+
+def test_a_kernel_with_too_many_values_names_one_that_it_computes_at_several_places(monkeypatch):
+    """Of the sums of neighbours of sums of neighbours ... the one in the middle."""
+    sums = [g.new_buffer("PYTHON", (16,), F32)]
+    for size in range(15, 7, -1):
+        left, right = (g.shrink(sums[-1], ((first, first + size),)) for first in (0, 1))
+        sums.append(g.alu(Ops.ADD, left, right))
+    out = kernel_ast.Location(g.new_buffer("PYTHON", (8,), F32), ShapeTracker.from_shape((8,)))
+    whole = kernel_ast.Location(sums[0], ShapeTracker.from_shape((16,)))
+
+    def build():
+        return kernel_ast.KernelBuilder(
+            sums[-1], out, lambda node: whole if node is sums[0] else None
+        ).build()
+
+    assert build().op is Ops.SINK
+    monkeypatch.setattr(kernel_ast, "MAX_VALUES", 60)
+    with pytest.raises(kernel_ast.TooLarge) as error:
+        build()
+    assert sums.index(error.value.node) == 3
+    # What is computed once alone may be as much as it is.
+    monkeypatch.setattr(kernel_ast, "MAX_VALUES", 3)
+    assert build().op is Ops.SINK
