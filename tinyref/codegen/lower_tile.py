@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tinyref.algebra.kernel_shape import reduced_axes
 from tinyref.algebra.simplify import simplify
 from tinyref.dtype import dtypes
 from tinyref.optimise.counters import flat
@@ -13,7 +14,7 @@ from tinyref.optimise.tile import TileMode
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ReduceArg, TileArg
+from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.tiles import Operand
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _fragment(lowering: Lowering, use: TileUse, operand: Operand) -> list[UOp]:
 
 def _loops(lowering: Lowering, use: TileUse) -> list[UOp]:
     """The ranges of the reduce outside of the tile."""
-    axes = use.reduce.arg.axes if isinstance(use.reduce.arg, ReduceArg) else ()
+    axes = reduced_axes(use.reduce)
     return [
         lowering.counters[axis]
         for axis in lowering.plan.axes

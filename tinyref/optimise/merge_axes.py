@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape
+from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import lift, lowest, product
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.payload import ReduceArg, ViewArg
@@ -28,9 +28,8 @@ def reducers(ast: UOp) -> list[int]:
     rank = next((len(kernel_shape(n)) for n in order if isinstance(n.arg, ViewArg)), 0)
     by: list[set[UOp]] = [set() for _ in range(rank)]
     for node in order:
-        if isinstance(node.arg, ReduceArg):
-            for axis in node.arg.axes:
-                by[axis].add(node)
+        for axis in reduced_axes(node):
+            by[axis].add(node)
     numbers: dict[frozenset[UOp], int] = {frozenset(): 0}
     return [numbers.setdefault(frozenset(nodes), len(numbers)) for nodes in by]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, positions_of
+from tinyref.algebra.kernel_shape import is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.shape import shape_of
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
@@ -98,10 +98,10 @@ def one_hot_axes(reduce: UOp) -> tuple[int, ...]:
 def is_one_hot_reduce(reduce: UOp) -> bool:
     """Whether a REDUCE of a tensor graph chooses along all of its axes: then it is no loop."""
     chosen = one_hot_axes(reduce)
-    if not chosen or not isinstance(reduce.arg, ReduceArg):
+    if not chosen:
         return False
     shape = shape_of(reduce.src[0])
-    return all(axis in chosen or is_one(shape[axis]) for axis in reduce.arg.axes)
+    return all(axis in chosen or is_one(shape[axis]) for axis in reduced_axes(reduce))
 
 
 def find_one_hots(reduce: UOp) -> list[OneHot]:

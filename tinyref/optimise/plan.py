@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of
+from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.symbolic import describe, product
 from tinyref.device import Capabilities
 from tinyref.dtype import PtrDType
@@ -22,7 +22,7 @@ from tinyref.optimise.reused import Reused, reused_values
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ReduceArg, ViewArg
+from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.tiles import MatrixTile, Operand
 from tinyref.views.build import tracker_of
 
@@ -177,11 +177,7 @@ class Plan:
 
     def reduces_over(self, target: int) -> list[UOp]:
         """The REDUCE nodes that go over AST axis `target`."""
-        return [
-            node
-            for node in self.nodes
-            if isinstance(node.arg, ReduceArg) and target in node.arg.axes
-        ]
+        return [node for node in self.nodes if target in reduced_axes(node)]
 
     def loads_of(self, slot: int) -> list[UOp]:
         """The LOADs of the buffer in `slot`."""
@@ -244,17 +240,12 @@ class Plan:
 
     def _axes_over(self, node: UOp) -> list[Axis]:
         """The axes that a REDUCE goes over."""
-        over = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
-        return [axis for axis in self.axes if axis.target in over]
+        return [axis for axis in self.axes if axis.target in reduced_axes(node)]
 
     def grouped_reduces(self) -> list[UOp]:
         """The REDUCEs whose terms are shared out among the work-items of a group."""
         targets = {axis.target for axis in self.axes if axis.kind is AxisKind.GROUP_REDUCE}
-        return [
-            node
-            for node in self.nodes
-            if isinstance(node.arg, ReduceArg) and targets.intersection(node.arg.axes)
-        ]
+        return [node for node in self.nodes if targets.intersection(reduced_axes(node))]
 
     def shared_bytes(self) -> int:
         """The local memory that the kernel takes, for grouped reduces and for packed buffers."""
@@ -338,7 +329,7 @@ def changes(node: UOp) -> frozenset[int]:
         placed = _places_change(node)
         return frozenset(axis for axis in axes_of(node) if axis in placed or not repeated[axis])
     found: frozenset[int] = frozenset().union(*map(changes, node.src))
-    return found.difference(node.arg.axes) if isinstance(node.arg, ReduceArg) else found
+    return found.difference(reduced_axes(node))
 
 
 def _places_change(view: UOp) -> frozenset[int]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tinyref.algebra.kernel_shape import reduced_axes
 from tinyref.optimise.plan import Axis, Plan, changes, element_strides
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ReduceArg, ViewArg
+from tinyref.uops.payload import AxisKind
 from tinyref.views.build import tracker_of
 
 
@@ -67,19 +68,12 @@ def accesses(plan: Plan) -> list[Access]:
 def _access(node: UOp) -> Access:
     view = node.src[0]
     strides = tuple(s if isinstance(s, int) else None for s in element_strides(node))
-    views = tracker_of(view).views if isinstance(view.arg, ViewArg) else ()
-    return Access(node, changes(view), strides, any(each.mask is not None for each in views))
+    return Access(node, changes(view), strides, tracker_of(view).is_masked)
 
 
 def reduce_axes(plan: Plan) -> Iterator[tuple[UOp, list[Axis]]]:
     """Every REDUCE with the axes of the plan that are its loops, outermost first."""
     for node in plan.nodes:
-        if isinstance(node.arg, ReduceArg):
-            yield (
-                node,
-                [
-                    axis
-                    for axis in plan.axes
-                    if axis.target in node.arg.axes and axis.kind is AxisKind.REDUCE
-                ],
-            )
+        if node.op is Ops.REDUCE:
+            over = (axis for axis in plan.axes if axis.target in reduced_axes(node))
+            yield node, [axis for axis in over if axis.kind is AxisKind.REDUCE]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tinyref import config
+from tinyref.algebra.kernel_shape import reduced_axes
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import ImageDType
 from tinyref.optimise.limits import limit_problem
@@ -162,10 +163,9 @@ def _is_accepted(factor: UOp, level: int) -> bool:
 def _targets(plan: Plan, reduce: UOp, a: UOp, b: UOp) -> Iterator[tuple[int, int, int]]:
     in_a, in_b = changes(a), changes(b)
     outputs = [target for target, owner in enumerate(plan.form.owners) if owner == OUTPUT]
-    reduced = reduce.arg.axes if isinstance(reduce.arg, ReduceArg) else ()
     for n in reversed([each for each in outputs if each in in_b and each not in in_a]):
         for m in reversed([each for each in outputs if each in in_a and each not in in_b]):
-            for k in reversed([each for each in reduced if each in in_a and each in in_b]):
+            for k in reversed([each for each in reduced_axes(reduce) if each in in_a & in_b]):
                 yield m, n, k
 
 

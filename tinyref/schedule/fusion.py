@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
+from tinyref.algebra.kernel_shape import reduced_axes
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce
@@ -18,7 +19,6 @@ from tinyref.schedule.materialise import bases_to_materialise, values_to_materia
 from tinyref.schedule.prepare import peel
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import ReduceArg
 
 Axes = tuple[sint, ...]
 
@@ -28,8 +28,7 @@ ALWAYS_STORED = frozenset({Ops.ASSIGN, Ops.CONTIGUOUS, Ops.COPY})
 def reduce_axes(node: UOp) -> Axes:
     """The sizes of the axes that a REDUCE loops over, without those of size 1."""
     shape = shape_of(node.src[0])
-    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
-    return tuple(shape[axis] for axis in axes if shape[axis] != 1)
+    return tuple(shape[axis] for axis in reduced_axes(node) if shape[axis] != 1)
 
 
 def content(node: UOp) -> UOp:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.kernel_shape import kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import product
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build
+from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
@@ -172,10 +173,7 @@ class Extra:
 
 
 def _buffer_of_load(node: UOp, draft: Draft) -> UOp | None:
-    if node.op is not Ops.LOAD:
-        return None
-    memory = node.src[0].src[0]
-    return draft.buffers[memory.arg.slot] if isinstance(memory.arg, SlotArg) else None
+    return draft.buffers[slot_of(node)] if node.op is Ops.LOAD else None
 
 
 def _buffers_read(draft: Draft) -> set[UOp]:
@@ -188,9 +186,9 @@ def _reduces_in_full(draft: Draft) -> bool:
     A constant that did has no shape at all.
     """
     for node in draft.root.toposort():
-        if isinstance(node.arg, ReduceArg):
+        if node.op is Ops.REDUCE:
             shape = kernel_shape(node.src[0])
-            if not shape or any(shape[axis] == 1 for axis in node.arg.axes):
+            if not shape or any(shape[axis] == 1 for axis in reduced_axes(node)):
                 return False
     return True
 

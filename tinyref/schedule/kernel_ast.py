@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra import semantics
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.kernel_shape import kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import ConstType, as_const, dtypes
 from tinyref.errors import TinyrefError
@@ -224,20 +224,18 @@ class KernelBuilder:
 
     def _view(self, buffer: UOp, tracker: ShapeTracker) -> UOp:
         slot = self.slots.setdefault(buffer, len(self.slots))
-        size = buffer.arg.size if isinstance(buffer.arg, BufferArg) else 0
-        memory = build.define_global(slot, buffer.dtype, size)
+        assert isinstance(buffer.arg, BufferArg), "a BUFFER has its payload"
+        memory = build.define_global(slot, buffer.dtype, buffer.arg.size)
         return build.view(memory, tracker)
 
     def _reduce(self, node: UOp, tracker: ShapeTracker, value: UOp) -> UOp:
-        argument = node.arg
-        if not isinstance(argument, ReduceArg):
-            raise InternalError("kernel: REDUCE without its payload")
+        assert isinstance(node.arg, ReduceArg), "a REDUCE has its payload"
         inside = self._inside(node, tracker)
         if kernel_shape(value) == ():
             # A value without loads has no shape of its own, and a reduce needs one.
             valid = build.valid(ShapeTracker.from_shape(inside.shape))
             value = UOp(Ops.WHERE, value.dtype, (valid, value, build.const(value.dtype, 0)))
-        return UOp(Ops.REDUCE, node.dtype, (value,), ReduceArg(argument.op, self._axes_of(node)))
+        return UOp(Ops.REDUCE, node.dtype, (value,), ReduceArg(node.arg.op, self._axes_of(node)))
 
     def _axes_of(self, node: UOp) -> tuple[int, ...]:
         """The axes of the kernel that a REDUCE goes over."""
@@ -321,7 +319,7 @@ def reduced_tracker(node: UOp, tracker: ShapeTracker, inner: Shape) -> ShapeTrac
     The axes that are reduced go last; then every step of `tracker` moves by whole blocks of R.
     """
     source = shape_of(node.src[0])
-    axes = node.arg.axes if isinstance(node.arg, ReduceArg) else ()
+    axes = reduced_axes(node)
     order = [axis for axis in range(len(source)) if axis not in axes] + list(axes)
     kept = tuple(source[axis] for axis in order[: len(source) - len(axes)])
     base = ShapeTracker.from_shape(source).permute(order).reshape((*kept, *inner))

@@ -129,4 +129,5 @@ def temporaries(items: Sequence[Item], results: Mapping[UOp, UOp]) -> dict[UOp, 
 
 def nbytes_of(node: UOp) -> int:
     """What the memory of a BUFFER node takes."""
-    return node.arg.size * node.dtype.itemsize if isinstance(node.arg, BufferArg) else 0
+    assert isinstance(node.arg, BufferArg), "a BUFFER has its payload"
+    return node.arg.size * node.dtype.itemsize

@@ -282,6 +282,12 @@ def slot_of(access: UOp) -> int:
     return memory.arg.slot if isinstance(memory.arg, SlotArg) else -1
 
 
+def range_number(counter: UOp) -> int:
+    """The number of a RANGE: of those that are nested an outer one has a lower number."""
+    assert isinstance(counter.arg, RangeArg), "a RANGE has its payload"
+    return counter.arg.number
+
+
 def load(address: UOp, gate: UOp | None = None, alternative: Operand = 0, lanes: int = 1) -> UOp:
     """What `address` holds, or `alternative` where `gate` is false (nothing is touched then).
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.simplify import simplify
-from tinyref.codegen.expand.dependence import Dependence, is_index_arithmetic, number_of
+from tinyref.codegen.expand.dependence import Dependence, is_index_arithmetic
 from tinyref.codegen.expand.positions import divisor_of, stepped
 from tinyref.uops import build
-from tinyref.uops.build import skip_after
+from tinyref.uops.build import range_number, skip_after
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, RangeArg
@@ -53,7 +53,7 @@ def choose_widths(
         best = _best_width(lane_range, dependent, dependence, widths)
         candidates += [] if best is None else [best]
     candidates.sort(
-        key=lambda each: (-each.saved, _is_reduced(each.lane_range), number_of(each.lane_range))
+        key=lambda each: (-each.saved, _is_reduced(each.lane_range), range_number(each.lane_range))
     )
     masks = set(dependence.masks.values())
     chosen: dict[UOp, int] = {}

@@ -119,7 +119,8 @@ class Expansion:
 
     def _reduce(self, node: UOp) -> Copies:
         value, *ranges = node.src
-        op = node.arg.op if isinstance(node.arg, ReduceArg) else Ops.ADD
+        assert isinstance(node.arg, ReduceArg), "a REDUCE has its payload"
+        op = node.arg.op
         loops = [each for each in ranges if not is_lane_range(each)]
         mask, reduced = self.masks[value], self.dependence.union(ranges)
         lanes = self.numbering.lanes(mask)

@@ -16,6 +16,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text
 from tinyref.optimise.plan import LANE_KINDS
+from tinyref.uops.build import range_number
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, RangeArg
@@ -30,11 +31,6 @@ _WAITING = frozenset({Ops.BARRIER, Ops.SINK})
 def is_lane_range(node: UOp) -> bool:
     """Whether `node` is a RANGE of kind UPCAST or UNROLL."""
     return isinstance(node.arg, RangeArg) and node.arg.kind in LANE_KINDS
-
-
-def number_of(lane_range: UOp) -> int:
-    """The number of a RANGE, by which ranges are ordered."""
-    return lane_range.arg.number if isinstance(lane_range.arg, RangeArg) else -1
 
 
 def extent_of(lane_range: UOp) -> int:
@@ -63,7 +59,7 @@ class Dependence:
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:
-        self.ranges = sorted((node for node in order if is_lane_range(node)), key=number_of)
+        self.ranges = sorted((node for node in order if is_lane_range(node)), key=range_number)
         self.bits = {lane_range: 1 << place for place, lane_range in enumerate(self.ranges)}
         self.extents = {lane_range: extent_of(lane_range) for lane_range in self.ranges}
         self.masks: dict[UOp, int] = {}

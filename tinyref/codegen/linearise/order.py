@@ -15,8 +15,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from tinyref.codegen.linearise.needs import Needs
-from tinyref.codegen.linearise.scopes import range_number
 from tinyref.errors import UserError
+from tinyref.uops.build import range_number
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import LocalArg, SlotArg, VarArg

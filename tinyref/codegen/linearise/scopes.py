@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tinyref.codegen.linearise.graph import KernelItems, Wait
 from tinyref.errors import UserError
-from tinyref.uops.node import UOp
+from tinyref.uops.build import range_number
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import RangeArg
 
 # The block of what stands in no loop.
 BODY = -1
@@ -20,11 +19,6 @@ _DOES = frozenset({Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER})
 _COUNTED = _DOES | {Ops.RANGE}
 _OPENS = frozenset({Ops.RANGE, Ops.DEFINE_ACC})
 _RANGE, _UPDATE = Ops.RANGE, Ops.UPDATE_ACC
-
-
-def range_number(node: UOp) -> int:
-    """The number of a RANGE; -1 for other nodes."""
-    return node.arg.number if isinstance(node.arg, RangeArg) else -1
 
 
 class Scopes:
