@@ -90,8 +90,7 @@ def _is_idle_outside(root: UOp, one_hot: OneHot, identity: UOp) -> bool:
 
     So it is if all that it is made of is 0 there: a mask that padding has put around all of it.
     """
-    mask = one_hot.mask
-    if mask is None:
+    if not one_hot.mask:
         return True
     natural: dict[UOp, ConstArg | None] = {}
     forced: dict[UOp, ConstArg | None] = {}
@@ -99,7 +98,7 @@ def _is_idle_outside(root: UOp, one_hot: OneHot, identity: UOp) -> bool:
         if isinstance(node.arg, ConstArg):
             natural[node] = forced[node] = node.arg
         elif isinstance(node.arg, ViewArg):
-            is_hidden = _hides(tracker_of(node), mask)
+            is_hidden = _hides(tracker_of(node), one_hot.mask)
             natural[node] = forced[node] = _zero(node) if is_hidden else None
         elif node.op is Ops.LOAD:
             is_hidden = natural[node.src[0]] is not None
@@ -116,14 +115,12 @@ def _zero(node: UOp) -> ConstArg:
 
 
 def _hides(shown: ShapeTracker, mask: Mask) -> bool:
-    """Whether a view shows nothing where `mask` does not hold."""
+    """Whether a view shows nothing where `mask` hides the counter."""
     view = shown.views[-1]
-    for axis, (begin, end) in enumerate(mask):
-        if (begin, end) == (0, view.shape[axis]):
-            continue
-        if view.mask is None or is_one(view.shape[axis]) or view.mask[axis] != (begin, end):
-            return False
-    return True
+    return all(
+        view.mask is not None and not is_one(view.shape[axis]) and view.mask[axis] == ends
+        for axis, ends in mask
+    )
 
 
 # What these give of 0 is unspecified, or not worth telling.

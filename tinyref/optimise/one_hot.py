@@ -26,8 +26,9 @@ from tinyref.views.shape_tracker import ShapeTracker, apply_movement
 # A node, and in a tensor graph which of its elements each position of the reduce wants.
 Term = tuple[UOp, ShapeTracker | None]
 
-# The positions along each axis at which a view shows elements: from the first to before the second.
-Mask = tuple[tuple[sint, sint], ...]
+# The axes of which a view hides positions, each with those that it shows: from the first to before
+# the second.
+Mask = tuple[tuple[int, tuple[sint, sint]], ...]
 
 # A pattern of more terms than this is not looked for.
 MAX_TERMS = 2000
@@ -51,7 +52,7 @@ class OneHot:
     """Along `axis`, terms that are not the identity have `equality`, a CMPNE, false.
 
     After `steps` on `index` that holds where the index is offset + sign * position. Where `mask`
-    does not hold, the counter is 0 throughout; None where it counts at every position.
+    hides the counter it is 0 throughout.
     """
 
     axis: int
@@ -60,7 +61,7 @@ class OneHot:
     steps: tuple[Step, ...]
     sign: int
     offset: int
-    mask: Mask | None = None
+    mask: Mask = ()
 
     def depends_on(self, axis: int) -> bool:
         """Whether the chosen position may change along `axis`."""
@@ -283,13 +284,14 @@ def node_tracker(node: UOp) -> ShapeTracker | None:
     return tracker_of(node) if isinstance(node.arg, ViewArg) else None
 
 
-def _mask_of(counted: Term) -> Mask | None:
-    """The mask of the IOTA below a line of a kernel."""
-    for node in counted[0].toposort():
-        shown = node_tracker(node)
-        if node.op is Ops.IOTA and shown is not None:
-            return shown.views[0].mask
-    return None
+def _mask_of(counted: Term) -> Mask:
+    """What the IOTA below a line hides; nothing in a tensor graph."""
+    iota = next(node for node in counted[0].toposort() if node.op is Ops.IOTA)
+    shown = node_tracker(iota)
+    if shown is None or shown.views[0].mask is None:
+        return ()
+    axes = enumerate(zip(shown.views[0].mask, shown.shape, strict=True))
+    return tuple((axis, ends) for axis, (ends, size) in axes if ends != (0, size))
 
 
 def _extend_line(step: UOp, sign: int, offset: int) -> tuple[int, int] | None:

@@ -286,6 +286,17 @@ def _masked_counter(edges: tuple[int, int], table: Values, expected: Values) -> 
     )
 
 
+def _shown_in_one_row() -> Gather:
+    """A counter that the first row alone shows; index and elements have no rows of their own.
+
+    In the other rows it is 0 at every place, and so is the index, which nothing hides there.
+    """
+    counter = iota(shaped(1, 4).pad(((0, 2), (0, 0))))
+    element = repeated_load(2, I32, (1,), 1, 4)
+    value = one_hot_reduce(counter, repeated_load(1, I32, (0,), 1, 4), element)
+    return Gather(value, (3, 1), ((I32, (0,)), (I32, (1, 2, 4, 8))), (1, 15, 15))
+
+
 EXPRESSIONS: dict[str, Callable[[], Gather]] = {
     "moved_counter": _moved_counter,
     "mirrored": _mirrored,
@@ -302,6 +313,7 @@ EXPRESSIONS: dict[str, Callable[[], Gather]] = {
     # In the last row the counter is 0 at every place, and so is the index.
     "padded_before": functools.partial(_masked_counter, (1, 0), (1, 2, 4, 8), (0, 1, 8, 15)),
     "padded_nowhere": functools.partial(_masked_counter, (0, 0), (1, 2, 4, 8), (0, 1, 8, 15)),
+    "shown_in_one_row": _shown_in_one_row,
     "symbolic.1": functools.partial(_symbolic, 1),
     "symbolic.3": functools.partial(_symbolic, 3),
     "symbolic.6": functools.partial(_symbolic, 6),
@@ -437,6 +449,7 @@ LOOPS_LEFT = {
     # An index of 0 takes a whole row, not one element of it.
     "padded_before": 1,
     "padded_nowhere": 1,
+    "shown_in_one_row": 1,
     "transposed": 1,
 }
 """What is left to loop over once the choices are folded: nothing, for every other gather."""
