@@ -57,6 +57,15 @@ def copy_kernel(extent: int, out_shift: int = 0, in_shift: int = 0, rows: int = 
     return build.sink(build.store(at(memory(0, 16 * rows), (i, 16), u, out_shift), build.add(x, 1)))
 
 
+def test_what_is_computed_of_a_position_is_a_vector_and_no_position() -> None:
+    i, u = loop(3, 0), upcast(4, 1)
+    number = build.cast(build.add(build.mul(i, 4), u), F32)
+    value = build.mul(number, build.load(at(memory(1, 12, F32), (i, 4), u)))
+    root = expand(build.sink(build.store(at(memory(0, 12, F32), (i, 4), u), value)), VECTORS)
+    found = [node for node in root.toposort() if node.op is Ops.CAST]
+    assert [(node.dtype, node.src[0].op) for node in found] == [(F32.vec(4), Ops.VECTORIZE)]
+
+
 def costly_kernel(extent: int, in_shift: int) -> UOp:
     """As above, with more arithmetic: vectors save work also where they must be put together."""
     i, u = loop(2, 0), upcast(extent, 1)

@@ -123,8 +123,7 @@ class Translation:
     def _const(self, node: UOp) -> None:
         if not isinstance(node.arg, ConstArg):
             raise UserError("interpreter: a CONST without a value")
-        shape = () if node.dtype.lanes == 1 else (node.dtype.lanes,)
-        self._new(node, _constant(node.arg.value, node.dtype, shape))
+        self._new(node, _constant(node.arg.value, node.dtype))
 
     def _variable(self, node: UOp) -> None:
         self.variables.append((self._new(node), node))
@@ -235,8 +234,7 @@ class Translation:
         memory_id = self._accessed(node.src[0])
         width = node.dtype.lanes
         position = self._place(node.src[0])
-        shape = () if width == 1 else (width,)
-        zero = _constant(0, node.dtype, shape)
+        zero = _constant(0, node.dtype)
         alternative = gate = None
         if len(node.src) == 3:
             alternative = self._place(node.src[1])
@@ -350,7 +348,9 @@ class Translation:
         self._emit(node, lambda values: values[MACHINE].barrier(node))
 
 
-def _constant(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
+def _constant(value: Any, dtype: DType) -> Array:
+    """A constant: of a vector in every lane."""
+    shape = () if dtype.lanes == 1 else (dtype.lanes,)
     return np.full(shape, value, numpy_dtype(dtype))
 
 
