@@ -155,25 +155,22 @@ def _equalities(start: Term, identity: ConstArg) -> Iterator[tuple[UOp, tuple[Te
         if not stack:
             return
         (node, shown), idle = stack.pop()
-        if node.op in MOVEMENT and shown is not None:
+        if node.op in MOVEMENT:
             # Outside of its source a PAD gives 0.
             if node.op is not Ops.PAD or idle == ConstArg(as_const(0, node.dtype)):
                 stack.append((_term_of_movement(node, shown), idle))
-        elif node.op is Ops.CMPNE and _constant(node.src[1]) is not None and _is_bool(node.src[0]):
-            flips = _constant(node.src[1]) == ConstArg(True)
-            stack.append(((node.src[0], shown), ConstArg(bool(idle.value) != flips)))
-        elif node.op is Ops.CMPNE and idle == ConstArg(True):
-            yield node, ((node.src[0], shown), (node.src[1], shown))
+        elif node.op is Ops.CMPNE and not node.src[0].dtype.is_bool:
+            if idle == ConstArg(True):
+                yield node, ((node.src[0], shown), (node.src[1], shown))
         else:
             stack += [((source, shown), value) for source, value in _idle_sources(node, idle)]
 
 
-def _is_bool(node: UOp) -> bool:
-    return node.dtype.is_bool
-
-
 def _idle_sources(node: UOp, idle: ConstArg) -> Iterator[tuple[UOp, ConstArg]]:
-    """Sources with a value each, any one of which makes `node` have the value `idle`."""
+    """Sources with a value each, any one of which makes `node` have the value `idle`.
+
+    A CMPNE is one of bools.
+    """
     src = node.src
     if node.op is Ops.WHERE and _constant(src[2]) == idle:
         yield src[0], ConstArg(False)
@@ -185,6 +182,10 @@ def _idle_sources(node: UOp, idle: ConstArg) -> Iterator[tuple[UOp, ConstArg]]:
         before = _before_cast(node, idle)
         if before is not None:
             yield src[0], before
+    elif node.op is Ops.CMPNE:
+        flips = _constant(src[1])
+        if flips is not None:
+            yield src[0], ConstArg(idle.value != flips.value)
     elif _absorbs(node, idle):
         yield src[0], idle
         yield src[1], idle
@@ -334,8 +335,9 @@ def _counts(node: UOp, shown: ShapeTracker | None, axis: int) -> tuple[int, int]
 # --- terms ----------------------------------------------------------------------------------------
 
 
-def _term_of_movement(node: UOp, shown: ShapeTracker) -> Term:
-    """What a movement node shows of its source."""
+def _term_of_movement(node: UOp, shown: ShapeTracker | None) -> Term:
+    """What a movement node, of a tensor graph, shows of its source."""
+    assert shown is not None, "there is no movement in a kernel"
     source = node.src[0]
     step = apply_movement(ShapeTracker.from_shape(shape_of(source)), node.op, node.arg)
     return source, step.followed_by(shown)
@@ -344,7 +346,7 @@ def _term_of_movement(node: UOp, shown: ShapeTracker) -> Term:
 def _at_value(term: Term) -> Term:
     """The term below movement, but for padding."""
     node, shown = term
-    while shown is not None and node.op in MOVEMENT and node.op is not Ops.PAD:
+    while node.op in MOVEMENT and node.op is not Ops.PAD:
         node, shown = _term_of_movement(node, shown)
     return node, shown
 

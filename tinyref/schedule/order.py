@@ -32,9 +32,9 @@ FEW_ELEMENTS = 32
 class Task:
     """An item before it has its place.
 
-    draft: the kernel, None for a copy. buffers: BUFFER nodes, the written ones first. reads: what
-    must hold its version when the task runs. after: ASSIGNs that must have run. assigns: the
-    ASSIGNs that the task runs.
+    draft: the kernel, None for a copy. buffers: BUFFER nodes, the written ones first. assigns: the
+    ASSIGNs that the task runs. Looked at before kernels are joined, reads: what must hold its
+    version when the task runs; after: ASSIGNs that must have run.
     """
 
     device: str
@@ -352,15 +352,7 @@ class Ordering:
         for buffer in after.buffers:
             self.readers.get(buffer, set()).discard(second)
         assigns = before.assigns + after.assigns
-        waits_for = tuple(x for x in before.after + after.after if x not in assigns)
-        self.tasks[second] = replace(
-            after,
-            draft=joined,
-            buffers=joined.buffers,
-            reads=reads_of(joined),
-            after=waits_for,
-            assigns=assigns,
-        )
+        self.tasks[second] = replace(after, draft=joined, buffers=joined.buffers, assigns=assigns)
         for needed in self.waits.pop(first):
             self.users[needed].discard(first)
             self._add(second, needed)
