@@ -113,6 +113,9 @@ def named_kernels() -> Iterator[tuple[str, UOp]]:
     for size in (16, 128, 512):
         yield f"product {size} of doubles", named.matmul(size, size, size, f64)
         yield f"dot products of {size}", dot_products(size, size)
+    # Of this depth four vectors of columns fit the scratch memory of the host, of one more two do.
+    for length in (2048, 2049):
+        yield f"product 64 64 {length}", named.matmul(64, 64, length, f32)
     for length in (4, 64, 300):
         yield f"maximum minus sum {length}", named.maximum_minus_sum(f32, 64, length)
     yield "sum of all", named.reduction(Ops.ADD, f32, (4096,), 0)
