@@ -232,6 +232,19 @@ def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [None], np.array(expected, dtype=np.int32))
 
 
+def _branch_in_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
+    """What both branches let through is written twice."""
+    out = build.define_global(0, INT, 9)
+    i = loop(9, 0)
+    outer, inner = branch(build.less(i, 7)), branch(build.less(1, i))
+    subject = program(
+        *("both", i, build.store(at(out, i), build.mul(i, 10)), outer, inner),
+        *(build.store(at(out, i), subtract(0, i)), close(inner), close(outer), close(i)),
+    )
+    expected = np.array([0, 10, -2, -3, -4, -5, -6, 70, 80], np.int32)
+    return run(case_id, device, subject, [None], expected)
+
+
 def _no_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     """A branch that is never taken reads and writes nothing, gigabytes away."""
     out = build.define_global(0, INT, 4)
@@ -549,6 +562,7 @@ def rows() -> Iterator[Row]:
             Check("empty", _empty_loop),
             Check("fibonacci", _two_accumulators),
             Check("branch", _branch),
+            Check("branch_in_branch", _branch_in_branch),
             Check("no_branch", _no_branch),
             Check("memory:before", functools.partial(_in_memory, -1)),
             Check("memory:ahead", functools.partial(_in_memory, 1)),
