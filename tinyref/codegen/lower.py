@@ -123,7 +123,7 @@ class Lowering:
         return build.sink(*[store for store in lowered if store is not None])
 
     def _lowered(self, node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if node.op in (Ops.VIEW, Ops.STORE, Ops.SINK):
+        if node.op in (Ops.STORE, Ops.SINK):
             return node
         if node in self.reused:
             return self._kept(node, self.reused[node])
@@ -131,14 +131,23 @@ class Lowering:
             value = tile_value(self, self.plan.tile, self.done[node.src[0]])
             if value is not None:
                 return value
-        if node.op is Ops.LOAD:
-            return self._load(node)
-        if node.op is Ops.VALID:
-            return self._is_valid(node, self.positions, self.done)
-        if node.op is Ops.IOTA:
-            return self._number(node, self.positions, self.done)
         if isinstance(node.arg, ReduceArg):
             return self._reduce(node, node.arg, src[0])
+        if node.op is Ops.LOAD and slot_of(node) in self.plan.packed:
+            return self._packed(node)
+        return self._leaf(node, self.positions, self.done)
+
+    def _leaf(self, node: UOp, positions: tuple[UOp, ...], done: Done) -> UOp | None:
+        """What a LOAD, VALID or IOTA is at the positions; None of what is computed of others."""
+        match node.op:
+            case Ops.VIEW:
+                return node
+            case Ops.LOAD:
+                return self._read(node, positions, done)
+            case Ops.VALID:
+                return self._is_valid(node, positions, done)
+            case Ops.IOTA:
+                return self._number(node, positions, done)
         return None
 
     def value_at(self, root: UOp, positions: tuple[UOp, ...]) -> UOp:
@@ -149,15 +158,7 @@ class Lowering:
         done: Done = {}
 
         def change(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
-            if node.op is Ops.LOAD:
-                return self._read(node, positions, done)
-            if node.op is Ops.VALID:
-                return self._is_valid(node, positions, done)
-            if node.op is Ops.IOTA:
-                return self._number(node, positions, done)
-            if node.op is Ops.REDUCE:
-                return self.done[node]
-            return node if node.op is Ops.VIEW else None
+            return self.done[node] if node.op is Ops.REDUCE else self._leaf(node, positions, done)
 
         return rebuild(root, change, done)
 
@@ -227,11 +228,6 @@ class Lowering:
         position, valid = self._shown(view, positions, done)
         gated = axes_of(view) if targets is None else targets
         return build.index(view.src[0], position), simplify(self._valid(gated, valid, positions))
-
-    def _load(self, node: UOp) -> UOp:
-        if slot_of(node) in self.plan.packed:
-            return self._packed(node)
-        return self._read(node, self.positions, self.done)
 
     def _read(
         self,
