@@ -18,9 +18,9 @@ import pytest
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops import node as node_module
 from tinyref.uops.node import UOp, node_fact, rebuild, sources_first, substitute, toposort
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
 
 
 def chain(length: int) -> UOp:
@@ -205,28 +205,43 @@ def test_threads_that_are_switched_at_every_step_agree_on_one_object():
         assert all(node is same[0] for node in same)
 
 
+class SlowPayload(ConstArg):
+    """A payload whose hash takes as long as a test wants, once it `is_slow`."""
+
+    def __init__(self) -> None:
+        super().__init__(7)
+        self.is_slow = False
+        self.asked, self.done = threading.Event(), threading.Event()
+
+    def __hash__(self) -> int:
+        if self.is_slow:
+            self.asked.set()
+            self.done.wait()
+        return 7
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
-def test_a_child_forked_while_a_thread_builds_a_node_can_build_its_own():
-    held, done = threading.Event(), threading.Event()
+def test_a_child_forked_while_a_thread_removes_a_node_can_build_its_own():
+    payload = SlowPayload()
+    nodes = [UOp(Ops.CONST, dtypes.int32, (), payload)]
 
-    def hold() -> None:
-        with node_module._interning.lock:
-            held.set()
-            done.wait()
+    def remove() -> None:
+        payload.is_slow = True
+        nodes.clear()
 
-    holder = threading.Thread(target=hold)
+    remover = threading.Thread(target=remove)
     with warnings.catch_warnings():
         # Python 3.12 warns of forks beside threads: what they may do is the point here.
         warnings.simplefilter("ignore", DeprecationWarning)
-        holder.start()
-        held.wait()
+        remover.start()
+        assert payload.asked.wait(10)
         child = os.fork()
     if child == 0:
         signal.alarm(10)
         build.variable("built in a child", 0, 1)
         os._exit(0)
-    done.set()
-    holder.join()
+    payload.done.set()
+    remover.join()
     assert os.waitpid(child, 0) == (child, 0)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
-import threading
 import weakref
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
+
+# Of the standard library, for its WeakValueDictionary: removes an entry if its node is gone.
+from weakref import _remove_dead_weakref as remove_dead  # type: ignore[attr-defined]
 
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
@@ -28,60 +28,45 @@ class _Entry(weakref.ref["UOp"]):
     key: tuple[Any, ...]
 
 
-class _Interning:
-    """The nodes that live, by what they are made of, and the lock under which they are removed.
+# The nodes that live, by what they are made of. What a WeakValueDictionary does, but a look is a
+# single call: most nodes are asked for often.
+_entries: dict[tuple[Any, ...], _Entry] = {}
 
-    What a WeakValueDictionary does, but a look is a single call: most nodes are asked for often.
+
+def _forget(
+    entry: _Entry,
+    entries: dict[tuple[Any, ...], _Entry] = _entries,
+    remove_dead: Callable[[dict[tuple[Any, ...], _Entry], tuple[Any, ...]], None] = remove_dead,
+) -> None:
+    """Called when the node of `entry` is gone; another one may have taken its place.
+
+    It looks and removes in one step, so that no lock is needed, which a fork would have to renew.
     """
-
-    def __init__(self) -> None:
-        self.entries: dict[tuple[Any, ...], _Entry] = {}
-        self.renew()
-
-    def renew(self) -> None:
-        """A thread that held it while another forked is not in the child to release it."""
-        # Reentrant, for a collection in its midst may run code that builds nodes.
-        self.lock = threading.RLock()
-
-    def add(self, key: tuple[Any, ...], node: UOp) -> UOp:
-        """The node that counts under `key`: another thread may have built it meanwhile."""
-        entry = _Entry(node, self.forget)
-        entry.key = key
-        while True:
-            # A dictionary looks and inserts in one step.
-            first = self.entries.setdefault(key, entry)
-            if first is entry:
-                return node
-            found = first()
-            if found is not None:
-                return found
-            # The one before is gone, but not yet forgotten.
-            self.forget(first)
-
-    def forget(self, entry: _Entry, is_over: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Called when the node of `entry` is gone; another one may have taken its place."""
-        # The interpreter takes itself apart at its end, this object included.
-        if is_over():
-            return
-        # It looks and removes in two steps, between which nothing else may remove.
-        with self.lock:
-            if self.entries.get(entry.key) is entry:
-                self.entries.pop(entry.key, None)
+    remove_dead(entries, entry.key)
 
 
-_interning = _Interning()
+def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
+    """The node that counts under `key`: another thread may have built it meanwhile."""
+    entry = _Entry(node, _forget)
+    entry.key = key
+    while True:
+        # A dictionary looks and inserts in one step.
+        first = _entries.setdefault(key, entry)
+        if first is entry:
+            return node
+        found = first()
+        if found is not None:
+            return found
+        # The one before is gone, but not yet forgotten.
+        _forget(first)
 
 
 def forget_facts() -> None:
     """Empties `facts` of every node that lives: what layers found out is found out again."""
-    for entry in list(_interning.entries.values()):
+    for entry in list(_entries.values()):
         node = entry()
         if node is not None and node.facts:
             node.facts.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_interning.renew)
 
 
 class UOp:
@@ -108,7 +93,7 @@ class UOp:
         arg: Payload = None,
     ) -> UOp:
         key = (op, dtype, src, arg)
-        entry = _interning.entries.get(key)
+        entry = _entries.get(key)
         if entry is not None:
             found = entry()
             if found is not None:
@@ -119,7 +104,7 @@ class UOp:
         node.src = src
         node.arg = arg
         node.facts = {}
-        return _interning.add(key, node)
+        return _intern(key, node)
 
     def __repr__(self) -> str:
         arg = "" if self.arg is None else f", {self.arg}"
