@@ -9,6 +9,7 @@ import pytest
 from mutated import mutated
 
 from tinyref.dtype import dtypes
+from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -22,10 +23,11 @@ from tinyref_fuzz.generate.neighbours import neighbour
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge, judge_of
+from tinyref_fuzz.judge.oracles import oracle_for
 from tinyref_fuzz.judge.ranges import wrong_range
 from tinyref_fuzz.mutants.mutant import Mutant
 from tinyref_fuzz.reduce import reduce_case
-from tinyref_spec.kernel_case import Case, Pair, Symptom
+from tinyref_spec.kernel_case import Array, Case, Pair, Symptom
 from tinyref_spec.kernels.notation import kernel_of, load
 
 SEEDS = 150
@@ -153,6 +155,24 @@ def test_a_range_that_leaves_out_values_is_found_where_no_rule_asks() -> None:
     assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, Symptom.ERROR)
     assert "the range (0, 6) that is known of WHERE of int32 leaves out values" in verdict.detail
     assert (blame.stage, blame.cause) == ("simplify", "")
+
+
+def test_ranges_are_asked_of_the_values_that_the_oracle_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = case_at(judge_of("PYTHON"), 3, 1, "rules")
+    known = oracle_for(case).values
+    values: dict[UOp, Array] = {}
+    evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings, values)
+    whole = [node for node in values if node.dtype.is_int or node.dtype.is_bool]
+    assert len(whole) > 50
+    for node in whole:
+        np.testing.assert_array_equal(known[node], values[node])
+    monkeypatch.delattr("tinyref_fuzz.judge.ranges.evaluate")
+    assert wrong_range(case.ast, case.buffers, case.bindings, known) is None
+    with mutated(ENDS_OF_A_CHOICE):
+        wrong = wrong_range(choice(6).ast, (), {}, oracle_for(choice(6)).values)
+    assert wrong is not None
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ does not matter here: every operation of every kernel asks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from tinyref.algebra.bounds import bounds
 from tinyref.interpret.evaluate import evaluate
@@ -21,18 +22,28 @@ _OPS = ALU | {Ops.IOTA}
 
 
 def wrong_range(
-    ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]
+    ast: UOp,
+    buffers: Sequence[Array],
+    bindings: Mapping[str, int],
+    known: Mapping[UOp, Array] = MappingProxyType({}),
 ) -> WrongRange | None:
     """The first integer or bool that has values out of its range; None where all hold theirs.
 
-    All values are to be specified. Errors as of `evaluate`.
+    All values are to be specified. known: those that the oracle computed; the kernel is evaluated
+    where it lacks one that is asked for. Errors as of `evaluate`.
     """
-    values: dict[UOp, Array] = {}
-    evaluate(ast, dict(enumerate(buffers)), bindings, values)
-    for node in ast.toposort():
-        found = values.get(node)
-        is_asked = node.op in _OPS and (node.dtype.is_int or node.dtype.is_bool)
-        if found is None or not is_asked or not found.size:
+    asked = [
+        node
+        for node in ast.toposort()
+        if node.op in _OPS and (node.dtype.is_int or node.dtype.is_bool)
+    ]
+    values = known
+    if any(node not in known for node in asked):
+        values = evaluated = {}
+        evaluate(ast, dict(enumerate(buffers)), bindings, evaluated)
+    for node in asked:
+        found = values[node]
+        if not found.size:
             continue
         low, high = bounds(node)
         least, most = int(found.min()), int(found.max())

@@ -169,7 +169,8 @@ class Trial:
         if not is_asked or case.mode is Mode.EDGE:
             return
         with between(Pair.PLAIN), errors_from(lambda: "ranges"):
-            wrong = wrong_range(case.ast, case.buffers, case.bindings)
+            known = self.oracle.values
+            wrong = wrong_range(case.ast, case.buffers, case.bindings, known)
             if wrong is not None:
                 raise TroubleError(Symptom.ERROR, f"{RANGES}{wrong.describe()}")
 
