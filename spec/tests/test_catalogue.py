@@ -156,6 +156,21 @@ def test_a_fresh_process_enumerates_the_same_cases() -> None:
     assert int(done.stdout) == len(cases_of(Profile.QUICK))
 
 
+@pytest.mark.long
+def test_who_asks_for_one_row_waits_for_no_other_level() -> None:
+    program = """if True:
+        import sys
+        from tinyref_spec import catalogue
+        print(catalogue.find_row("isa.binary.add.int32").id)
+        print(*(f"tinyref_spec.{level}.rows" in sys.modules for level in catalogue.LEVELS))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert catalogue.LEVELS == ("memory", "kernel", "isa", "tensor", "system", "model")
+    assert done.stdout == "isa.binary.add.int32\nFalse False True False False False\n"
+
+
 def test_suite_hash_names_the_sources() -> None:
     assert len(catalogue.suite_hash()) == 64
     assert catalogue.suite_hash() == catalogue.suite_hash()

@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tinyref.errors import UserError
 from tinyref.garbage import collection_paused
-from tinyref_spec.case import Case, Profile, Row
+from tinyref_spec.case import Case, Profile, Row, Rung
+
+# Each is the first word of the ids of its rows, and a folder whose `rows.py` gives them.
+LEVELS = ("memory", "kernel", "isa", "tensor", "system", "model")
 
 
 @functools.cache
 @collection_paused()
+def _rows_of(level: str) -> tuple[Row, ...]:
+    """The rows of one of `LEVELS`: who asks for one need not wait for the others."""
+    found = list(importlib.import_module(f"tinyref_spec.{level}.rows").rows())
+    if level == "kernel":
+        from tinyref_spec.kernel import planned
+
+        found += planned.rows_of([*_rows_of("memory"), *found])
+    return tuple(found)
+
+
+@functools.cache
+def _rows_at(levels: tuple[str, ...]) -> tuple[Row, ...]:
+    """The rows of some levels, in the order of the ladder."""
+    return tuple(sorted((row for level in levels for row in _rows_of(level)), key=_rung))
+
+
+def _rung(row: Row) -> Rung:
+    return row.rung
+
+
+def _levels_of(row_or_case_id: str) -> tuple[str, ...]:
+    """The level with which an id begins; none where it begins with another word."""
+    return tuple(level for level in LEVELS if row_or_case_id.startswith(f"{level}."))
+
+
 def all_rows() -> tuple[Row, ...]:
     """Every row, in the order of the ladder; ids are unique."""
-    from tinyref_spec.isa import rows as isa
-    from tinyref_spec.kernel import planned
-    from tinyref_spec.kernel import rows as kernel
-    from tinyref_spec.memory import rows as memory
-    from tinyref_spec.model import rows as model
-    from tinyref_spec.system import rows as system
-    from tinyref_spec.tensor import rows as tensor
-
-    plain = [*memory.rows(), *kernel.rows()]
-    below = [*plain, *isa.rows(), *planned.rows_of(plain), *tensor.rows()]
-    found = [*below, *system.rows(), *model.rows()]
-    return tuple(sorted(found, key=lambda row: row.rung))
+    return _rows_at(LEVELS)
 
 
 def rows(profile: Profile = Profile.QUICK) -> Iterator[Row]:
@@ -61,9 +79,10 @@ def _may_match(row_id: str, query: str) -> bool:
 def cases(profile: Profile = Profile.QUICK, query: str = "*") -> list[Case]:
     """The cases of `profile` that any of the comma-separated queries names; may be empty."""
     queries = [part.strip() for part in query.split(",") if part.strip()]
+    asked = (each for each in LEVELS if any(_may_match(each, part) for part in queries))
     return [
         case
-        for row in all_rows()
+        for row in _rows_at(tuple(asked))
         if any(_may_match(row.id, part) for part in queries)
         for case in row.cases(profile)
         if any(part == "*" or matches(case.id, part) for part in queries)
@@ -72,7 +91,7 @@ def cases(profile: Profile = Profile.QUICK, query: str = "*") -> list[Case]:
 
 def find(case_id: str) -> Case:
     """The case with this id, of either profile. Raises `UserError` that names the nearest row."""
-    for row in all_rows():
+    for row in _rows_at(_levels_of(case_id)):
         if case_id.startswith((f"{row.id}.", f"{row.id}:")):
             for case in row.cases(Profile.FULL):
                 if case.id == case_id:
@@ -82,13 +101,14 @@ def find(case_id: str) -> Case:
 
 def find_row(row_id: str) -> Row:
     """The row with this id, or the row of this case. Raises `UserError` for another id."""
-    found = _rows_by_id().get(row_id)
-    return _rows_by_id()[find(row_id).row] if found is None else found
+    known = _rows_by_id(_levels_of(row_id))
+    found = known.get(row_id)
+    return known[find(row_id).row] if found is None else found
 
 
 @functools.cache
-def _rows_by_id() -> dict[str, Row]:
-    return {row.id: row for row in all_rows()}
+def _rows_by_id(levels: tuple[str, ...]) -> dict[str, Row]:
+    return {row.id: row for row in _rows_at(levels)}
 
 
 def _advice(case_id: str) -> str:
