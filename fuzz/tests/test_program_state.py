@@ -160,9 +160,10 @@ BEGUN = [data(1, 1, 2), READING, *calls(9, 2)]
         ([data(1, 1, 2), WRITING, *calls(9, 1), CLONE, *calls(9, 1)], REPLACED, True),
         ([data(1, 1, 2), CLONE, READING, *calls(9, 2)], REPLACED, False),
         ([data(1, 1, 2), CLONE, WRITING, *calls(9, 3)], REPLACED, False),
-        # A part of symbolic size is read, or another tensor beside one.
-        ([data(3, 1, 2), *PART, READING, *calls(9, 2)], REPLACED, True),
-        ([data(3, 1, 2), *OTHER_PART, data(1, 1, 2), READING, *calls(9, 2)], REPLACED, False),
+        # A part of symbolic size is read; it is written; another tensor is written beside one.
+        ([data(3, 1, 2), *PART, READING, *calls(9, 2)], REPLACED, False),
+        ([data(3, 1, 2), *PART, WRITING, *calls(9, 2)], REPLACED, True),
+        ([data(3, 1, 2), *OTHER_PART, data(1, 5, 6), WRITING, *calls(9, 2)], REPLACED, False),
         ([data(1, 1, 2), data(3, 3, 4), Step("assign", (1, 3))], OWN, False),
         ([data(1, 1, 2), Step("flip", (1,), (3,), ((0,),)), Step("assign", (1, 3))], OWN, True),
     ],

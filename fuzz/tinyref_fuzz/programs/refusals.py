@@ -203,22 +203,14 @@ def _writes_twice(history: History, step: Step) -> bool:
 def _is_captured(history: History, step: Step) -> bool:
     """A function is captured that writes what may get other memory by that.
 
-    Or it reads a part of a size that follows a variable: whether that is inside is known when it is
-    computed, and the capture does so, in memory of its own, each time that it is read.
+    Or what a part of symbolic size shows: the part gets memory of its own before that is written.
     """
     if step.op != "call" or history.calls.get(step.args[0]) != CAPTURE - 1:
         return False
-    uses = history.note(step)
-    return history.may_move(uses.writes) or _reads_symbolic_part(history, step)
-
-
-def _reads_symbolic_part(history: History, call: Step) -> bool:
-    body = history.environment.functions[call.args[0]].body
-    made = {target for step in body for target in step.targets}
-    read = {number for step in body for number in step.args} - made
-    arrays = history.environment.arrays
-    shown = (arrays[number] for number in read if number in arrays)
-    return any(isinstance(size, str) for array in shown for size in array.sizes)
+    writes = history.note(step).writes
+    return history.may_move(writes) or any(
+        array.is_symbolic for store in writes for array in store.arrays
+    )
 
 
 def _is_changed(history: History, step: Step) -> bool:

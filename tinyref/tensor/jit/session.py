@@ -32,7 +32,7 @@ from tinyref.tensor.values.core import (
     store_apart,
 )
 from tinyref.tensor.values.locks import TurnLock, building
-from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
+from tinyref.tensor.values.registry import is_computed, is_view, parts_of, shown_numbers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 
@@ -273,7 +273,8 @@ def compute_copies(values: Sequence[Value]) -> None:
 
 
 def _is_in_memory(node: UOp) -> bool:
-    return is_computed(node) and not any(
+    # A view that may be outside for other numbers is checked by each kernel that reads it.
+    return (is_computed(node) or is_view(node)) and not any(
         shows_constant(part) for part in parts_of(node) if not is_empty(shape_of(part))
     )
 
