@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.exact import InexactError, UndefinedError
-from tinyref_fuzz.programs.oracle import Array, Environment
+from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.scope import Captured, Saved, Scope
 from tinyref_fuzz.programs.steps import Step, Value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyref_fuzz.programs.oracle import Array
+from tinyref_fuzz.programs.arrays import Array
 
 # How names of variables begin whose bounds are wider than what they cut.
 WIDE = "w"

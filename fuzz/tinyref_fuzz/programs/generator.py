@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arithmetic import key_of
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import FLOATS, SHAPES
 from tinyref_fuzz.programs.fitting import (
     WIDE,
@@ -27,7 +28,7 @@ from tinyref_fuzz.programs.fitting import (
     may_replace,
 )
 from tinyref_fuzz.programs.late import Late
-from tinyref_fuzz.programs.oracle import Array, Environment
+from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.scope import Captured, Saved, Scope, as_parameter
 from tinyref_fuzz.programs.steps import Program, Step, Value
 from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key

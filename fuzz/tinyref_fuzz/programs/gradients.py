@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import Draft
 from tinyref_fuzz.programs.fitting import has_history
-from tinyref_fuzz.programs.oracle import Array
 from tinyref_fuzz.programs.steps import Step
 
 

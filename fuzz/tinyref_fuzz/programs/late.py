@@ -6,9 +6,9 @@ variable with several values, and reduces of elements that are all equal.
 
 from __future__ import annotations
 
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.fitting import fits_into, is_alike, may_be_written, may_cut
 from tinyref_fuzz.programs.gradients import Gradients
-from tinyref_fuzz.programs.oracle import Array
 from tinyref_fuzz.programs.steps import Step
 
 # How often one variable is bound, each time to a value of its own.

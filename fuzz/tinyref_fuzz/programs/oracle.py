@@ -17,190 +17,17 @@ from typing import Any
 import numpy as np
 
 from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS, compute, key_of, move, part_key
+from tinyref_fuzz.programs.arrays import Array, Size, is_overwritten
 from tinyref_fuzz.programs.exact import Elements, UndefinedError, check_exact
-from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter, unspread
+from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.oracles import threefry
 
-Size = int | str
 # Half a unit in the last place of float32 at 1, and a bound for what is exactly zero.
 UNIT = 2.0**-24
 TINY = 2.0**-126
 # What gives the same elements elsewhere.
 COPIES = frozenset({"contiguous", "clone", "to", "disk"})
-
-
-@dataclass(eq=False)
-class Store:
-    """Elements that several arrays may show.
-
-    base: the array that they were made with. whole: how all of them were computed. leaves: what
-    that was where `backward` ended. arrays: what shows them, or did. overwritten: how often old
-    elements were lost. is_repeated: one is shown several times. is_lost: a tensor that showed them
-    is gone.
-    """
-
-    elements: Elements
-    base: Array = field(init=False)
-    whole: Record = field(init=False)
-    leaves: list[Record] = field(default_factory=list)
-    arrays: list[Array] = field(default_factory=list)
-    overwritten: int = 0
-    is_repeated: bool = False
-    is_lost: bool = False
-
-    def computed_by(self, record: Record) -> None:
-        """From now on all elements are what `record` says."""
-        self.whole = record
-        if record.is_leaf:
-            self.leaves.append(record)
-
-
-Basis = frozenset[tuple[Store, int]]
-
-
-@dataclass(eq=False)
-class Array:
-    """A tensor: `places` of a store. sizes: of the axes, a text where one is symbolic.
-
-    record: how it was computed. is_repeated: shows an element several times. is_detached: a view
-    through which no gradient flows. bound: how far from these elements others may be. basis: the
-    stores that it was computed from, and how often each had been overwritten. is_known: gradients
-    may be asked for it; after a write it may show elements of a tensor that only tinyref knows.
-    grad: what `backward` added up here; has_open_grad: it depends on whether a call was a replay.
-    """
-
-    store: Store
-    places: Elements
-    dtype: str
-    place: int
-    sizes: tuple[Size, ...]
-    record: Record
-    is_repeated: bool = False
-    is_detached: bool = False
-    bound: float = 0.0
-    basis: Basis = frozenset()
-    is_known: bool = True
-    grad: Array | None = None
-    has_open_grad: bool = False
-
-    def __post_init__(self) -> None:
-        self.store.arrays.append(self)
-        self.basis |= {(self.store, self.store.overwritten)}
-
-    @classmethod
-    def of(
-        cls,
-        elements: Elements,
-        place: int,
-        sizes: tuple[Size, ...] | None = None,
-        record: Record | None = None,
-        bound: float = 0.0,
-    ) -> Array:
-        """An array with elements of its own. Raises `InexactError` where they need a bound."""
-        if not bound:
-            check_exact(elements)
-        places = np.arange(elements.size).reshape(elements.shape)
-        name = elements.dtype.name
-        made = Record(elements.shape, name) if record is None else record
-        store = Store(np.array(elements).reshape(-1))
-        array = cls(store, places, name, place, elements.shape if sizes is None else sizes, made)
-        array.bound = bound
-        store.base = array
-        store.computed_by(made)
-        return array
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.places.shape
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients flow to what it was computed from, or end in it."""
-        return self.record.requires_grad
-
-    @property
-    def is_symbolic(self) -> bool:
-        return any(isinstance(size, str) for size in self.sizes)
-
-    @property
-    def elements(self) -> Elements:
-        """A copy of what it shows now."""
-        return self.store.elements[self.places].view(self.dtype)
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether tinyref writes to it at all: not where an element is seen twice."""
-        is_repeated = self.is_repeated or (self.store.is_repeated and self.store.is_lost)
-        return not (is_repeated or self.bound)
-
-    def write(
-        self,
-        places: Elements,
-        elements: Elements,
-        value: Record | None = None,
-        basis: Basis = frozenset(),
-        keeps_leaf: bool = False,
-    ) -> None:
-        """Gives places of the store other elements, computed as `value` says from `basis`.
-
-        keeps_leaf: a leaf may be written, and stays one.
-        Raises `UndefinedError` where nothing may be written, or gradients would be lost.
-        """
-        store, whole = self.store, self.store.whole
-        gives = value is not None and value.requires_grad
-        if not self.is_writable:
-            raise UndefinedError("a write to what is repeated")
-        if whole.is_leaf and not keeps_leaf and (gives or not self.is_detached):
-            raise UndefinedError("a write to a leaf")
-        if whole.requires_grad and not whole.is_leaf and (self.is_detached or whole.is_blocked):
-            raise UndefinedError("a write to what is detached of what has gradients")
-        is_merged = (whole.requires_grad or gives) and not whole.is_leaf
-        if is_merged and keeps_leaf and np.unique(places).size == store.elements.size:
-            raise UndefinedError("a result that becomes a leaf, or of which that is a part")
-        wide = np.broadcast_to(elements, places.shape).astype(self.dtype)
-        store.elements[places] = wide.view(store.elements.dtype)
-        if is_merged:
-            store.computed_by(_merged(store, places, value))
-            store.whole.is_lost = _is_overwritten(basis)
-        else:
-            store.overwritten += 1
-            store.computed_by(Record(whole.shape, whole.dtype, is_marked=whole.requires_grad))
-        for array in store.arrays:
-            array.record = _seen(array)
-            array.is_known = array.record.is_leaf
-            array.basis |= {*basis, (store, store.overwritten)}
-
-
-def _merged(store: Store, places: Elements, value: Record | None) -> Record:
-    """All elements of a store of which those at `places` are now those of `value`."""
-    whole = store.whole
-
-    def back(g: Elements) -> Sequence[Elements]:
-        rest = g.reshape(-1).copy()
-        rest[places] = 0
-        kept = rest.reshape(whole.shape)
-        if value is None:
-            return (kept,)
-        return kept, unspread(g.reshape(-1)[places], value.shape, value.dtype)
-
-    sources = (whole,) if value is None else (whole, value)
-    return Record(whole.shape, whole.dtype, sources, back)
-
-
-def _seen(array: Array) -> Record:
-    """What an array shows of its store, as computed from all that is there."""
-    store = array.store
-    if array is store.base:
-        return store.whole
-    if array.is_detached:
-        return Record(array.shape, array.dtype)
-    return Record(
-        array.shape,
-        array.dtype,
-        (store.whole,),
-        lambda g: (scatter(g, array.places, store.whole.shape),),
-    )
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -275,7 +102,7 @@ class Environment:
         array = self.arrays[step.target] = Array.of(found, place, sizes, made, bound)
         array.basis |= basis
         if step.op not in LINEAR:
-            made.is_lost = _is_overwritten(array.basis)
+            made.is_lost = is_overwritten(array.basis)
 
     def _sum_tenths(self, step: Step) -> None:
         """The sum of tenths, each rounded to float32, in float64: other orders round elsewhere."""
@@ -550,11 +377,6 @@ _SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
     )
 }
 OPERATIONS = frozenset({*COMPUTE, *_SPECIAL, *MOVEMENTS})
-
-
-def _is_overwritten(basis: Basis) -> Callable[[], bool]:
-    """Whether elements that something was computed from are lost by now."""
-    return lambda: any(store.overwritten != before for store, before in basis)
 
 
 def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -> tuple[Size, ...]:

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyref_fuzz.programs.oracle import Array, Environment
+from tinyref_fuzz.programs.arrays import Array
+from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.steps import Program, Step, Value, numbers_read, rename, step_to_json
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_spec.kernel_case import Verdict

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyref_fuzz.programs.arithmetic import COMPUTE
-from tinyref_fuzz.programs.oracle import Array, Environment, Store
+from tinyref_fuzz.programs.arrays import Array, Store
+from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.script import VIEWS
 from tinyref_fuzz.programs.steps import Program, Step
 

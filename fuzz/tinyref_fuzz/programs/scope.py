@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tinyref_fuzz.programs.oracle import Array, Environment, Store
+from tinyref_fuzz.programs.arrays import Array, Store
+from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.reverse import Record
 from tinyref_fuzz.programs.steps import Step
 

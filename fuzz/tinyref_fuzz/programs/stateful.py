@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import FLOATS
 from tinyref_fuzz.programs.fitting import fits_into, is_alike
 from tinyref_fuzz.programs.generator import Generator
-from tinyref_fuzz.programs.oracle import Array
 from tinyref_fuzz.programs.scope import Captured
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_fuzz.programs.view_values import VIEW_VALUES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.programs.oracle import Array
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.steps import Value
 
 
