@@ -736,3 +736,21 @@ def test_what_is_padded_with_state_before_its_capture_keeps_its_elements():
     padded = base.pad(((1, 0),))
     assert [step().tolist() for _ in range(3)] == [[4], [5], [6]]
     assert padded.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("is_called", [True, False])
+def test_state_in_another_order_of_the_same_memory_is_refused(is_called):
+    """Guards a replay that read the elements in the order which they had when it was captured."""
+    state = Tensor([1, 2])
+    same = state * 1
+
+    @TinyJit
+    def add():
+        return same + state
+
+    assert [add().tolist() for _ in range(2 + is_called)][-1] == [2, 4]
+    # `same` has that memory too, so `state` shows it reversed.
+    state.assign(state.flip(0))
+    assert (same + state).tolist() == [3, 3]
+    with pytest.raises(UserError, match="has other memory by now"):
+        add()

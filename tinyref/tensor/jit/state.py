@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
+from tinyref.lazy.graph import backing
+from tinyref.lazy.shape import shape_of
 from tinyref.tensor.jit.session import (
     CaptureSession,
     compute_before_write,
@@ -22,7 +24,7 @@ from tinyref.tensor.jit.session import (
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry
 from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import is_assigned, is_view, shown_numbers
+from tinyref.tensor.values.registry import is_assigned, is_view, parts_of, shown_numbers
 from tinyref.tensor.values.views import has_expand
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
@@ -34,13 +36,21 @@ Compute = Callable[[Sequence[TensorCore]], None]
 class _Holder:
     """A tensor that had its memory when the function was captured, and the value it had then.
 
-    is_read: the function reads it; others only show the same memory, as a clone does.
+    node: how it showed its memory. is_read: the function reads it; others only show the same
+    memory, as a clone does.
     """
 
     tensor: weakref.ref[TensorCore]
     value: Value
+    node: UOp
     numbers: tuple[int, ...]
     is_read: bool = True
+
+    @classmethod
+    def of(cls, tensor: TensorCore, value: Value, is_read: bool = True) -> _Holder:
+        """The holder of what `value` shows now."""
+        node = value.node
+        return cls(weakref.ref(tensor), value, node, shown_numbers(node), is_read)
 
     def is_stale(self, tensor: TensorCore, written: set[int]) -> bool:
         """Whether `tensor` was assigned to since, or was about to be, by another thread, then.
@@ -53,6 +63,16 @@ class _Holder:
         if not registry.any_pending((id(self.value),)) or is_view(node):
             return False
         return is_assigned(node) or not written.isdisjoint(self.numbers)
+
+
+def _shows_alike(before: UOp, now: UOp) -> bool:
+    """Whether both show the same elements of the same memory, in the same order."""
+    if before is now:
+        return True
+    pairs = list(zip(parts_of(before), parts_of(now), strict=False))
+    return shape_of(before) == shape_of(now) and all(
+        (memory := backing(old)) is not None and memory is backing(new) for old, new in pairs
+    )
 
 
 def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
@@ -117,12 +137,7 @@ class State:
         state.written = written
         state._needed = needed
         state._constants = []
-        state._hold(
-            [
-                _Holder(weakref.ref(tensor), tensor._value, shown_numbers(tensor._node))
-                for tensor in tensors
-            ]
-        )
+        state._hold([_Holder.of(tensor, tensor._value) for tensor in tensors])
         state._moments = registry.moments(written)
         return state
 
@@ -171,8 +186,7 @@ class State:
                     f"return it"
                 )
         for value, tensor in values.items():
-            numbers = shown_numbers(value.node)
-            yield _Holder(weakref.ref(tensor), value, numbers, session.has_read(value))
+            yield _Holder.of(tensor, value, session.has_read(value))
 
     def overlaps(self, numbers: Iterable[int], is_written: bool) -> bool:
         """Whether an argument that shows `numbers` is state that is written, or both are."""
@@ -227,10 +241,12 @@ class State:
             if holder.is_stale(tensor, self.written):
                 compute([tensor])
                 _refresh_views(tensor)
-                numbers = shown_numbers(tensor._node)
+                now = _Holder.of(tensor, tensor._value, holder.is_read)
                 if holder.is_read:
-                    left |= set(holder.numbers).difference(numbers)
-                holder = replace(holder, value=tensor._value, numbers=numbers)
+                    # In another order it is elsewhere, too: replays read it as it was.
+                    is_same = _shows_alike(holder.node, now.node)
+                    left |= set(holder.numbers).difference(now.numbers if is_same else ())
+                holder = now
             holders.append(holder)
         held = {number for holder in holders for number in holder.numbers} - left
         for number, description in self._needed.items():
