@@ -441,6 +441,31 @@ def test_views_of_a_file_are_assigned_to(path):
     assert np.array_equal(Tensor(path).numpy(), expected)
 
 
+def test_a_copy_to_a_file_is_assigned_to_before_it_is_computed(tmp_path):
+    source = Tensor([1, 2, 3, 4])
+    whole = source.to(f"DISK:{tmp_path / 'whole'}")
+    whole.assign(7)
+    assert np.fromfile(tmp_path / "whole", np.int32).tolist() == [7, 7, 7, 7]
+    part = source.to(f"DISK:{tmp_path / 'part'}")
+    behind, reversed_part = part[2:], part[::-2]
+    reversed_part.assign(Tensor([8, 9]))
+    part[0] = 5
+    assert np.fromfile(tmp_path / "part", np.int32).tolist() == [5, 9, 3, 8]
+    assert [behind.tolist(), reversed_part.tolist()] == [[3, 8], [8, 9]]
+    assert source.tolist() == [1, 2, 3, 4]
+
+
+def test_a_part_of_a_copy_to_a_file_is_computed_with_all_of_it(tmp_path):
+    """Guards a part by itself, which was to be computed on the file, and refused."""
+    source = Tensor([1, 2, 3, 4]).realize()
+    part = source.to(f"DISK:{tmp_path / 'first'}")[1:3]
+    assert part.realize().tolist() == [2, 3]
+    kept = source.to(f"DISK:{tmp_path / 'second'}")[2:0:-1]
+    source.assign(source + 10).realize()
+    assert (kept.tolist(), source.tolist()) == ([3, 2], [11, 12, 13, 14])
+    assert np.fromfile(tmp_path / "second", np.int32).tolist() == [1, 2, 3, 4]
+
+
 def test_what_waits_for_the_old_bytes_gets_them(path):
     tensor = Tensor(path)
     sums, shown = tensor.to("CPU").cast("int32").sum(), tensor[10:12]

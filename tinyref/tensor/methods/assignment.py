@@ -180,7 +180,7 @@ class Assignment(Data):
         if _steps_of(self) and is_empty(shape_of(self._node)) and not value._value.requires_grad:
             return  # Nothing of the base is written: it stays what it is.
         if only_holds_data(self._node):
-            write_held(self._node, value.numpy, name, compute)
+            write_held(self, value.numpy, name, compute)
             return
         base = self._base(name)
         steps = () if base is self else _steps_of(self)

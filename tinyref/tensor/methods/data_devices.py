@@ -13,7 +13,7 @@ from tinyref.lazy.graph import device_of, new_buffer
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.storage import only_holds_data, overwrite
 from tinyref.tensor.values.core import TensorCore, registry
-from tinyref.tensor.values.registry import shown_buffers
+from tinyref.tensor.values.registry import below_views, shown_buffers
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
@@ -21,18 +21,23 @@ from tinyref.uops.payload import BufferArg
 Compute = Callable[[Sequence[TensorCore]], None]
 
 
-def write_held(node: UOp, elements: Callable[[], Array], name: str, compute: Compute) -> None:
-    """Writes what `elements` reads where `node`, a view of memory that only holds data, shows it.
+def write_held(
+    tensor: TensorCore, elements: Callable[[], Array], name: str, compute: Compute
+) -> None:
+    """Writes what `elements` reads where `tensor`, on a device that only holds data, shows it.
 
-    Raises `UserError` within a capture and for what shows one element at several places.
+    A copy to there is made before it is written. Raises `UserError` within a capture, and for what
+    shows one element at several places.
     """
     from tinyref.engine.capture import forbid_while_capturing
 
-    device = device_of(node)
+    device = device_of(tensor._node)
     forbid_while_capturing(f"{device} is assigned to")
     found = elements()
+    if below_views(tensor._node).op is Ops.COPY:
+        compute([tensor])
     _keep_old(device, compute)
-    overwrite(node, found, name)
+    overwrite(tensor._node, found, name)
 
 
 def _keep_old(device: str | None, compute: Compute) -> None:

@@ -14,6 +14,7 @@ from tinyref.lazy import graph
 from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_below, lost_buffer_like
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.shards import Place, first_device
+from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
 from tinyref.schedule.hazards import CycleError, parts_to_read_first
@@ -26,7 +27,13 @@ from tinyref.tensor.values.core import (
     store_apart,
 )
 from tinyref.tensor.values.locks import building
-from tinyref.tensor.values.registry import is_computed, parts_of, shown_buffers, shown_node
+from tinyref.tensor.values.registry import (
+    below_views,
+    is_computed,
+    parts_of,
+    shown_buffers,
+    shown_node,
+)
 from tinyref.uops.node import UOp, rebuild, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg, ShapeArg
@@ -80,7 +87,7 @@ def _parts_to_compute_first(
 
 
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
-    outputs = [(_assigned_below(tensor._node), tensor._device) for tensor in tensors]
+    outputs = [(_run_for(tensor._node), tensor._device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
     broken: dict[UOp, UOp] = {}
     is_done = False
@@ -98,10 +105,16 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
         raise
 
 
-def _assigned_below(node: UOp) -> UOp:
+def _run_for(node: UOp) -> UOp:
     """The ASSIGN that `node` is a view of: that is all there is to run; else `node` itself."""
     base = shown_node(node)
-    return base if base.op is Ops.ASSIGN else node
+    return base if base.op is Ops.ASSIGN else _held_copy_below(node)
+
+
+def _held_copy_below(node: UOp) -> UOp:
+    """The copy that `node` is a view of, to where nothing is computed; else `node` itself."""
+    base = below_views(node)
+    return base if base.op is Ops.COPY and only_holds_data(base) else node
 
 
 def _compute_live(
@@ -141,7 +154,9 @@ class _Watched:
         """
         with building:
             found = [
-                (value.node, value.device) for value in self.values(()) if value.tensor is not None
+                (_held_copy_below(value.node), value.device)
+                for value in self.values(())
+                if value.tensor is not None
             ]
         lost = lost_below([node for node, _ in found])
         yield from (pair for pair in found if pair[0] not in lost)

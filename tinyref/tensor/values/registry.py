@@ -47,13 +47,18 @@ def is_view(node: UOp) -> bool:
 
 def is_assigned(node: UOp) -> bool:
     """True where memory is overwritten once `node` is computed, which shows it."""
-    return any(_below(part, _REACHING).op is Ops.ASSIGN for part in parts_of(node))
+    return any(below_views(part).op is Ops.ASSIGN for part in parts_of(node))
 
 
 def shown_buffers(node: UOp) -> tuple[UOp, ...]:
     """The BUFFERs whose elements `node` shows, on each of its devices, below all views."""
     bases = [_base_of(part) for part in parts_of(node)]
     return tuple([base for base in bases if isinstance(base.arg, BufferArg)])
+
+
+def below_views(node: UOp) -> UOp:
+    """The node whose elements `node` shows, perhaps in another order, cut or padded."""
+    return _below(node, _REACHING)
 
 
 def _below(node: UOp, ops: Collection[Ops]) -> UOp:
@@ -64,7 +69,7 @@ def _below(node: UOp, ops: Collection[Ops]) -> UOp:
 
 
 def _base_of(node: UOp) -> UOp:
-    found = _below(node, _REACHING)
+    found = below_views(node)
     # Of which there may be thousands, one below the other.
     return assigned_buffer(found) if found.op is Ops.ASSIGN else found
 
