@@ -524,6 +524,22 @@ def test_a_tensor_that_moves_is_no_view_any_more():
     assert view.tolist() == [-1, -2]
 
 
+@pytest.mark.parametrize("is_computed", [True, False])
+def test_what_reads_memory_between_two_assignments_and_after_both(is_computed):
+    """Guards a cycle where nobody holds what is computed in between."""
+    x = Tensor([1, 2, 3, 4])
+    if is_computed:
+        x.realize()
+    x[1:] = Tensor([5, 6, 7])
+    result = -x
+    x.assign(x + 1)
+    result = result * x
+    x[0] = 9
+    result = result + x
+    assert result.tolist() == [-1 * 2 + 9, -5 * 6 + 6, -6 * 7 + 7, -7 * 8 + 8]
+    assert x.tolist() == [9, 6, 7, 8]
+
+
 @pytest.mark.parametrize("first", ["written", "read"])
 def test_what_reads_memory_before_and_after_it_is_assigned_to(first):
     """The padding was computed of what x was, its first elements are what x has become."""

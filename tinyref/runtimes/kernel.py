@@ -234,7 +234,7 @@ _maker: ContextVar[KernelMaker | None] = ContextVar("tinyref_kernel_maker", defa
 
 @contextlib.contextmanager
 def making_kernels(maker: KernelMaker) -> Iterator[None]:
-    """Within the block `maker` makes the kernels of this thread, and no compiler.
+    """Within the block `maker` makes the kernels of this thread, and no compiler: of pickles too.
 
     For harnesses, which run a schedule by other means than those that they judge.
     """
@@ -243,6 +243,12 @@ def making_kernels(maker: KernelMaker) -> Iterator[None]:
         yield
     finally:
         _maker.reset(token)
+
+
+def restored_kernel(device: str, ast: UOp, program: Program) -> Kernel:
+    """The kernel that was made of `ast` where it was saved, as `program`. Raises as that does."""
+    maker = _maker.get()
+    return compile_program(device, program) if maker is None else maker(device, ast)
 
 
 def _flags() -> tuple[config.FlagValue, ...]:

@@ -26,21 +26,36 @@ def parts_to_read_first(roots: Sequence[UOp]) -> list[UOp]:
 
     None that only shows such memory; none of what is assigned.
     """
-    nodes = toposort(roots)
-    assigned = {assigned_buffer(node) for node in nodes if node.op is Ops.ASSIGN}
-    before: set[UOp] = set()
-    after: set[UOp] = set()
+    versions = Versions(roots)
+    # Of each node the newest version of each buffer that it reads, the old contents being 0.
+    read: dict[UOp, dict[UOp, int]] = {}
     found: dict[UOp, None] = {}
-    for node in nodes:
+    for node in toposort(roots):
         if node.op is Ops.ASSIGN:
-            after.add(node)
-        elif not after.isdisjoint(node.src):
-            after.add(node)
-            parts = (part for part in node.src if part in before and shown_buffer(part) is None)
-            found.update(dict.fromkeys(parts))
-        elif not before.isdisjoint(node.src) or not assigned.isdisjoint(node.src):
-            before.add(node)
+            read[node] = {assigned_buffer(node): versions.number(node) + 1}
+            continue
+        newest = {node: 0} if node in versions.assigns else {}
+        for source in node.src:
+            for buffer, number in read.get(source, {}).items():
+                newest[buffer] = max(number, newest.get(buffer, 0))
+        if newest:
+            read[node] = newest
+        is_after = any(newest.values())
+        parts = (
+            source
+            for source in node.src
+            if is_after and source in read and not _shows_memory(source)
+        )
+        found.update(
+            (part, None)
+            for part in parts
+            if not any(read[part].values()) or any(n < newest[b] for b, n in read[part].items())
+        )
     return list(found)
+
+
+def _shows_memory(node: UOp) -> bool:
+    return node.op is Ops.BUFFER or shown_buffer(node) is not None
 
 
 class Versions:
@@ -57,6 +72,10 @@ class Versions:
 
     def __contains__(self, assign: UOp) -> bool:
         return assign in self._numbers
+
+    def number(self, assign: UOp) -> int:
+        """How many ASSIGNs wrote its buffer before this one."""
+        return self._numbers[assign]
 
     def next(self, buffer: UOp, version: UOp | None) -> UOp | None:
         """The first ASSIGN that replaces what `version` of `buffer` holds; None if none does.

@@ -19,7 +19,7 @@ from tinyref.engine.capture import CopyStep, KernelStep, Known, Recorder, Replay
 from tinyref.errors import TinyrefError, UserError, UserStateError
 from tinyref.formats.json_format import from_json_text, program_to_json, to_json
 from tinyref.lazy.buffers import buffer_of, new_buffer_node, new_number
-from tinyref.runtimes.kernel import compile_program
+from tinyref.runtimes.kernel import restored_kernel
 from tinyref.tensor.jit.arguments import Arguments, SizeSpec, Spec, TensorSpec
 from tinyref.tensor.jit.capture import Capture
 from tinyref.tensor.jit.inputs import buffers_behind, is_backed, number_of
@@ -312,7 +312,7 @@ def _restored_step(
     if not isinstance(program, Program):
         raise UserError("TinyJit: the pickle holds a kernel that is no program")
     return KernelStep(
-        compile_program(device, program),
+        restored_kernel(device, nodes.get(ast), program),
         nodes.get(ast),
         tuple(numbers[number] for number in buffers),
         bindings,
