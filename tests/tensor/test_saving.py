@@ -356,6 +356,25 @@ def test_a_model_and_its_captured_step_go_on_together(again):
 
 
 @both_ways
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_state_stays_shared_beside_views_of_it(again, requires_grad):
+    """Guards a capture that had the memory of the view, apart from the weight; or was refused."""
+    weight = Tensor([1.0, 2.0], requires_grad=requires_grad)
+    view = weight.reshape(2, 1)
+
+    @TinyJit
+    def double():
+        return weight * 2
+
+    for _ in range(2):
+        double()
+    loaded, its_weight = again((double, weight))
+    its_weight.assign(Tensor([5.0, 7.0]))
+    assert (loaded().tolist(), double().tolist()) == ([10.0, 14.0], [2.0, 4.0])
+    assert view.tolist() == [[1.0], [2.0]]
+
+
+@both_ways
 def test_methods_of_a_copy_are_captured_anew(again):
     model = Stepper()
     for x in inputs(3):

@@ -119,16 +119,27 @@ def saved_capture(capture: Capture) -> Saved:
 
 
 def _holders(capture: Capture) -> list[TensorCore]:
-    """The tensors that hold the state: each whole, or a copy could not share memory with it."""
+    """The tensors that hold the state: of each memory one, which the function reads if it reads one.
+
+    Others are views of it, which a pickle holds as tensors of their own.
+    """
     tensors = [tensor for tensor in capture.state.tensors() if is_backed(tensor._node)]
-    held = {number_of(buffer) for tensor in tensors for buffer in buffers_behind(tensor._node)}
+    held: dict[int, TensorCore] = {}
+    for tensor in sorted(tensors, key=_is_refused):
+        for buffer in buffers_behind(tensor._node):
+            held.setdefault(number_of(buffer), tensor)
     for number, description in capture.state.needed.items():
         if number not in held:
             raise UserStateError(
                 f"TinyJit: cannot be saved: only views show the memory of a {description} that "
                 f"the captured function reads: keep the tensor itself"
             )
-    return tensors
+    return list({id(tensor): tensor for tensor in held.values()}.values())
+
+
+def _is_refused(tensor: TensorCore) -> bool:
+    """Whether a pickle of the tensor alone is refused: gradients would be lost."""
+    return tensor._value.requires_grad and tensor._value.record is not None
 
 
 def _saved_holder(tensor: TensorCore) -> object:
@@ -163,11 +174,10 @@ def _saved_step(step: Step, nodes: _Nodes) -> Step | tuple[Any, ...]:
 
 def _saved_buffers(capture: Capture, holders: list[TensorCore]) -> dict[int, tuple[Any, ...]]:
     """Device, size, type and contents of each BUFFER: bytes, the place of a holder, or None."""
-    places = {
-        number_of(buffer): (place, part)
-        for place, tensor in enumerate(holders)
-        for part, buffer in enumerate(buffers_behind(tensor._node))
-    }
+    places: dict[int, tuple[int, int]] = {}
+    for place, tensor in enumerate(holders):
+        for part, buffer in enumerate(buffers_behind(tensor._node)):
+            places.setdefault(number_of(buffer), (place, part))
     replayed = capture.replayed
     found: dict[int, tuple[Any, ...]] = {}
     for number, memory in replayed.memory.items():

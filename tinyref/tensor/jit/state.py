@@ -79,6 +79,10 @@ def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
     return tensor is not None and tensor._view is not None and id(tensor._view.storage) in storages
 
 
+def _is_seen_through(tensor: TensorCore) -> bool:
+    return tensor._view is not None and bool(tensor._view.steps)
+
+
 def _is_expanded(tensor: TensorCore) -> bool:
     return tensor._view is not None and has_expand(tensor._view.steps)
 
@@ -148,9 +152,11 @@ class State:
         self._unread: tuple[int, Collection[int]] | None = None
 
     def tensors(self) -> list[TensorCore]:
-        """The tensors that hold it now."""
-        found = [tensor for holder in self._holders if (tensor := holder.tensor()) is not None]
-        return list({id(tensor): tensor for tensor in found}.values())
+        """The tensors that hold it now: first those that the function reads, views last of them."""
+        held = [(not each.is_read, each.tensor()) for each in self._holders]
+        found = [(is_unread, tensor) for is_unread, tensor in held if tensor is not None]
+        found.sort(key=lambda each: (each[0], _is_seen_through(each[1])))
+        return list({id(tensor): tensor for _, tensor in found}.values())
 
     @property
     def needed(self) -> dict[int, str]:
