@@ -313,6 +313,20 @@ def test_where_takes_any_condition(device: str) -> None:
     assert x.grad.tolist() == [2.0, 0.0, 2.0]
 
 
+@pytest.mark.parametrize(
+    ("found", "gives"),
+    [
+        (lambda: Tensor([1.0, 2.0]).clamp(NAN), [NAN, NAN]),
+        (lambda: Tensor([1, 2]).clip(max_=NAN), [NAN, NAN]),
+        (lambda: Tensor([1.0, 2.0]).clamp(0, Tensor([NAN, 1.5])), [NAN, 1.5]),
+        (lambda: Tensor([1.0, NAN]).clamp(Tensor([NAN, 1.5]), 3), [NAN, NAN]),
+    ],
+)
+def test_a_bound_that_is_nan_gives_nan(found: Callable[[], Tensor], gives: list[float]) -> None:
+    """As torch.clamp does: no element is on the right side of it."""
+    np.testing.assert_array_equal(found().tolist(), gives)
+
+
 def test_clamp() -> None:
     tensor = Tensor([1.0, 5.0, NAN, -INF])
     assert tensor.clamp(2, 4).tolist()[:2] == [2.0, 4.0]
@@ -351,6 +365,39 @@ def test_numpy_numbers_are_weak_and_arrays_are_refused() -> None:
     assert (np.float32(2) * Tensor([1.5])).tolist() == [3.0]
     with pytest.raises(UserError, match=r"ndarray.*Tensor"):
         np.ones(2) + Tensor([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("found", "gives"),
+    [
+        (lambda x: x.masked_fill(Tensor([True, False]), np.int8(3)), [3, 2]),
+        (lambda x: x.scatter(0, Tensor([1]), np.uint8(3)), [1, 3]),
+        (lambda x: x ** np.int16(3), [1, 8]),
+        (lambda x: x.float().elu(np.float32(2)), [1.0, 2.0]),
+        (lambda x: x.float().dropout(np.float32(0.5)), [1.0, 2.0]),
+        (lambda x: x.isclose(x + 1, atol=np.float16(1)), [True, True]),
+        (lambda x: x.assign(np.int64(7)), [7, 7]),
+    ],
+)
+def test_numpy_numbers_are_numbers_everywhere(
+    found: Callable[[Tensor], Tensor], gives: list[float]
+) -> None:
+    assert found(Tensor([1, 2])).tolist() == gives
+
+
+def test_numpy_numbers_must_fit() -> None:
+    small = Tensor([1, 2], dtype="int8")
+    stores: dict[str, Callable[[], object]] = {
+        "masked_fill": lambda: small.masked_fill(Tensor([True, False]), np.int32(300)),
+        "scatter": lambda: small.scatter(0, Tensor([1]), np.uint8(200)),
+        "assign": lambda: small.assign(np.int64(300)),
+        "data": lambda: small.__setitem__(0, np.int64(300)),
+    }
+    for name, store in stores.items():
+        with pytest.raises(UserError, match=f"{name}.*(300|200)"):
+            store()
+    with pytest.raises(UserError, match="complex64"):
+        small.masked_fill(Tensor([True, False]), np.complex64(1))
 
 
 @pytest.mark.parametrize(

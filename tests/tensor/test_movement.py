@@ -112,6 +112,13 @@ def test_padding_with_a_number_of_numpy() -> None:
         small.pad((1, 0), value=np.int64(256))
 
 
+def test_padding_with_a_tensor_is_refused() -> None:
+    """Its gradient would be lost: only a number is around the elements."""
+    weight = Tensor(2.0, requires_grad=True)
+    with pytest.raises(UserError, match="pad: value is a Tensor, accepted is a number"):
+        Tensor([1.0]).pad((1, 1), value=weight)
+
+
 def test_circular_padding_goes_round_what_is_left() -> None:
     with pytest.raises(ValueError, match="1 elements"):
         Tensor([0, 1, 2, 3]).pad((-3, 3), mode="circular")

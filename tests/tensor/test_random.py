@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -266,6 +267,26 @@ def test_choices_without_replacement() -> None:
     # Of what is left: 0 comes second after 2 with 1/5, after 3 with 1/4.
     share = (drawn[:, 1] == 0).mean()
     assert abs(share - (3 / 8 / 5 + 4 / 8 / 4)) < 3.9 * math.sqrt(0.2 * 0.8 / 2000)
+
+
+@pytest.mark.parametrize(
+    ("weights", "count", "replacement", "places"),
+    [
+        ([[math.nan, 1.0], [0.0, 1.0]], 1, True, [[-1], [1]]),
+        ([[-1.0, 3.0], [2.0, 0.0]], 1, False, [[-1], [0]]),
+        ([0.0, 0.0], 2, True, [-1, -1]),
+        ([0.0, 0.0], 1, False, [-1]),
+        ([math.inf, 1.0], 1, True, [-1]),
+        ([0.0, 5.0, 0.0], 2, False, [1, -1]),
+        # What is waited for so long that it would be infinite comes before what never comes.
+        ([0.0, 1.0, 1e-44], 2, False, [1, 2]),
+    ],
+)
+def test_weights_that_are_no_likelihoods_choose_nothing(
+    weights: list[Any], count: int, replacement: bool, places: list[Any]
+) -> None:
+    found = seeded(9, lambda: Tensor(weights).multinomial(count, replacement=replacement))
+    assert found.tolist() == places
 
 
 @pytest.mark.parametrize(

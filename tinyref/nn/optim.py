@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError, argument_error
 from tinyref.tensor import Tensor
+from tinyref.tensor.literals import weak_number
 
 __all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "Optimizer", "OptimizerGroup"]
 
@@ -43,10 +44,11 @@ def _trainable(params: Iterable[Tensor]) -> list[Tensor]:
 def _check_rate(value: float, name: str, below: float | None = None) -> float:
     """A finite number of 0 and more, and under `below`. Raises `UserError`."""
     limit = float("inf") if below is None else below
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < limit:
+    number = weak_number(value)
+    if number is None or isinstance(number, bool) or not 0 <= number < limit:
         accepted = "numbers of 0 and more" if below is None else f"0 to below {below:g}"
-        raise argument_error(value, int | float, f"{name}: got {value!r}, accepted are {accepted}")
-    return float(value)
+        raise argument_error(number, int | float, f"{name}: got {value!r}, accepted are {accepted}")
+    return float(number)
 
 
 class Optimizer(ABC):

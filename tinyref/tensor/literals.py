@@ -27,9 +27,15 @@ from tinyref.uops.ops import Ops
 MAX_AXES = 64
 
 
-def is_scalar(data: object) -> bool:
-    """True for what counts as one weak number: bool, int, float, and none of numpy's."""
-    return isinstance(data, bool | int | float) and not isinstance(data, np.generic)
+def weak_number(data: object) -> ConstType | None:
+    """`data` as a number of Python, where it counts as one beside a tensor; None for all else.
+
+    Those are bool, int and float, and of numpy what these can hold, as np.int8(3) and not complex
+    numbers.
+    """
+    value = data.item() if isinstance(data, np.generic) else data
+    is_number = isinstance(value, bool | int | float) and not isinstance(value, np.generic)
+    return cast(ConstType, value) if is_number else None
 
 
 def finite(value: object, what: str) -> ConstType:
@@ -37,12 +43,12 @@ def finite(value: object, what: str) -> ConstType:
 
     Raises `UserError` for another number, and `UserTypeError` for what is none.
     """
-    number = value.item() if isinstance(value, np.generic) else value
-    if not is_scalar(number) or not _is_finite(cast(ConstType, number)):
+    number = weak_number(value)
+    if number is None or not _is_finite(number):
         raise argument_error(
-            value, int | float, f"{what} is {value!r}, accepted is a finite number"
+            number, int | float, f"{what} is {value!r}, accepted is a finite number"
         )
-    return cast(ConstType, number)
+    return number
 
 
 def _is_finite(number: ConstType) -> bool:
@@ -107,8 +113,8 @@ def joined_dtype(data: object) -> DType:
     types += [part.dtype for part in parts if getattr(part, "dtype", None) in dtypes.all]
     found = promote(*types)
     for part in parts:
-        number = part.item() if isinstance(part, np.generic) else part
-        found = weak_dtype(number, found) if is_scalar(number) else found
+        number = weak_number(part)
+        found = found if number is None else weak_dtype(number, found)
     return found
 
 
@@ -184,13 +190,12 @@ def _walk(
         return
     if depth < len(shape):
         raise UserError(f"data: ragged list: {where} is {data!r} where a list is expected")
-    if isinstance(data, np.generic) and data.ndim == 0:
-        data = data.item()
-    if not isinstance(data, bool | int | float):
+    number = weak_number(data)
+    if number is None:
         raise UserTypeError(
             f"data: {where} is a {type(data).__name__}: accepted are numbers and lists of them"
         )
-    yield data
+    yield number
 
 
 def _kind_of(values: list[ConstType]) -> DType:

@@ -121,6 +121,15 @@ SPECIAL_VALUES: Literals = {
         "Tensor([1.0, NAN], device=device).maximum(Tensor([NAN, 1.0], device=device)).tolist()",
         [NAN, NAN],
     ),
+    "clamp_nan": ("Tensor([1.0, 2.0], device=device).clamp(NAN, 3).tolist()", [NAN, NAN]),
+    "clamp_nan_elements": (
+        "Tensor([1, 2], device=device).clamp(0, Tensor([NAN, 1.5], device=device)).tolist()",
+        [NAN, 1.5],
+    ),
+    "multinomial_of_nothing": (
+        "Tensor([[NAN, 1.0], [0.0, 0.0], [0.0, 2.0]], device=device).multinomial(2).tolist()",
+        [[-1, -1], [-1, -1], [1, -1]],
+    ),
     "sum_nan": ("Tensor([1.0, NAN, 2.0], device=device).sum().item()", NAN),
     "argmax_ties": ("Tensor([1.0, 3.0, 3.0], device=device).argmax().item()", 1),
     "argmin_ties": ("Tensor([4.0, 2.0, 2.0], device=device).argmin().item()", 1),
@@ -156,6 +165,7 @@ REFUSED: dict[str, str] = {
     "expand_shape": "x.expand(4, 7)",
     "shrink_bounds": "x.shrink(((0, 5), (0, 6)))",
     "pad_count": "x.pad(((1, 1), (1, 1), (1, 1)))",
+    "pad_value": "x.pad((1, 1), value=Tensor(2.0))",
     "flip_axis": "x.flip(2)",
     "sum_axis": "x.sum(2)",
     "max_axis": "x.max(-3)",

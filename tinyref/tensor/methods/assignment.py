@@ -23,7 +23,7 @@ from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
 from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import broadcast
-from tinyref.tensor.literals import check_fits, is_scalar
+from tinyref.tensor.literals import check_fits, weak_number
 from tinyref.tensor.methods.creation import base_of
 from tinyref.tensor.methods.data import Data, compute
 from tinyref.tensor.methods.data_devices import write_held
@@ -88,9 +88,9 @@ class Assignment(Data):
     def _assignable(self, x: object) -> Self:
         if isinstance(x, Data):
             value = cast(Self, x)
-        elif is_scalar(x):
-            check_fits(cast(ConstType, x), self.dtype, "assign")
-            value = self._constant(cast(ConstType, x), self.dtype)
+        elif (number := weak_number(x)) is not None:
+            check_fits(number, self.dtype, "assign")
+            value = self._constant(number, self.dtype)
         else:
             value = type(self)(x, device=self._computing_place(), dtype=self.dtype)
         if value.dtype is not self.dtype:

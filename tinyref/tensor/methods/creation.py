@@ -173,15 +173,14 @@ class Creation(Operators):
             [[7, 7], [7, 7]]
         """
         sizes = shape_argument(shape, (), "full: shape")
-        if isinstance(fill_value, np.generic):
-            fill_value = fill_value.item()
-        if not literals.is_scalar(fill_value):
+        number = literals.weak_number(fill_value)
+        if number is None:
             raise UserTypeError(
                 f"full: fill_value is a {type(fill_value).__name__}, accepted is a number"
             )
-        target = element_dtype(dtype) or literals.scalar_dtype(fill_value)
-        literals.check_fits(fill_value, target)
-        value = graph.constant(fill_value, target)
+        target = element_dtype(dtype) or literals.scalar_dtype(number)
+        literals.check_fits(number, target)
+        value = graph.constant(number, target)
         node = graph.expand(graph.reshape(value, (1,) * len(sizes)), sizes)
         return cls._create(node, canonical_place(device), requires_grad)
 
@@ -392,14 +391,13 @@ def _node_of(data: object, device: str, dtype: DType | None) -> UOp:
     if isinstance(data, np.ndarray):
         array, found = literals.from_numpy(data, dtype)
         return from_host(array, found, device)
-    if isinstance(data, np.generic):
+    if isinstance(data, np.generic) and dtype is None:
         array, found = literals.from_numpy(np.asarray(data), dtype)
         return from_host(array, found, device)
-    if literals.is_scalar(data):
-        value = cast(ConstType, data)
-        target = dtype or literals.scalar_dtype(value)
-        literals.check_fits(value, target)
-        return graph.constant(value, target)
+    if (number := literals.weak_number(data)) is not None:
+        target = dtype or literals.scalar_dtype(number)
+        literals.check_fits(number, target)
+        return graph.constant(number, target)
     if isinstance(data, bytes | bytearray | memoryview):
         raw = dtype or dtypes.uint8
         return from_host(literals.from_bytes(data, raw), raw, device)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self, cast
+from typing import Self
 
 from tinyref.algebra.symbolic import as_node, as_size
-from tinyref.arrays import np
 from tinyref.dtype import (
     ConstType,
     DType,
@@ -19,7 +18,7 @@ from tinyref.dtype import (
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import broadcast, integer
-from tinyref.tensor.literals import check_fits, is_scalar, scalar_dtype, weak_dtype
+from tinyref.tensor.literals import check_fits, scalar_dtype, weak_dtype, weak_number
 from tinyref.tensor.values.core import GradientSwitch, Record, TensorCore, Value, is_recording
 from tinyref.tensor.values.locks import building
 from tinyref.uops.node import UOp
@@ -61,10 +60,9 @@ class Elementwise(TensorCore):
     def _operand(self, value: object, name: str) -> Self | ConstType:
         if isinstance(value, type(self)):
             return value
-        if isinstance(value, np.generic):
-            value = value.item()
-        if is_scalar(value):
-            return cast(ConstType, value)
+        number = weak_number(value)
+        if number is not None:
+            return number
         if isinstance(value, UOp):
             # A symbolic size is a number too: an int32 tensor without axes.
             size = as_node(as_size(value, name))
@@ -203,8 +201,8 @@ class Elementwise(TensorCore):
             >>> Tensor([2.0, 3.0]).pow(2).tolist()
             [4.0, 9.0]
         """
-        if not reverse and is_scalar(x) and not isinstance(x, bool):
-            number = cast(ConstType, x)
+        number = None if reverse else weak_number(x)
+        if number is not None and not isinstance(number, bool):
             if abs(number) <= 4 and float(number).is_integer() and self.dtype.is_float:
                 compute_dtype("pow", self.dtype)
                 # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
@@ -505,6 +503,8 @@ class Elementwise(TensorCore):
     ) -> Self:
         """Not below `min_` and not above `max_`, where they are given; NaN stays NaN.
 
+        A bound that is NaN gives NaN, as in torch.
+
         Examples:
             >>> Tensor([-1, 2, 9]).clamp(0, 5).tolist()
             [0, 2, 5]
@@ -514,11 +514,19 @@ class Elementwise(TensorCore):
         result = self
         if min_ is not None:
             lower = result._bound(min_, "clamp: min_", is_lower=True)
-            result = result.lt(lower).where(lower, result)
+            result = result._stopped_at(lower, result.lt(lower))
         if max_ is not None:
             upper = result._bound(max_, "clamp: max_", is_lower=False)
-            result = result.gt(upper).where(upper, result)
+            result = result._stopped_at(upper, result.gt(upper))
         return result
+
+    def _stopped_at(self, bound: Self | ConstType, is_beyond: Self) -> Self:
+        """`bound` in place of the elements that are beyond it, which all are if it is NaN."""
+        if not isinstance(bound, TensorCore):
+            is_beyond = is_beyond if bound == bound else self._constant(True, dtypes.bool)
+        elif bound.dtype.is_float:
+            is_beyond = is_beyond.bitwise_or(bound.isnan())
+        return is_beyond.where(bound, self)
 
     def clip(
         self, min_: Self | ConstType | None = None, max_: Self | ConstType | None = None

@@ -8,7 +8,7 @@ from typing import Self
 from tinyref.dtype import ConstType, DType, DTypeLike, to_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axes_of, axis_of
-from tinyref.tensor.literals import is_scalar
+from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods.elementwise import compute_dtype
 from tinyref.tensor.methods.mathematics import Mathematics, log1p
 from tinyref.tensor.methods.reduction import Axes
@@ -18,7 +18,7 @@ from tinyref.uops.ops import Ops
 def _require_numbers(name: str, **given: object) -> None:
     """Raises `UserError` for an argument that is no number."""
     for argument, value in given.items():
-        if not is_scalar(value):
+        if weak_number(value) is None:
             kind = type(value).__name__
             raise UserTypeError(f"{name}: {argument} is a {kind}: accepted is a number")
 

@@ -15,7 +15,7 @@ from tinyref.dtype import ConstType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axis_of, fixed
-from tinyref.tensor.literals import has_place, is_scalar
+from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
 from tinyref.uops.node import sint
@@ -151,8 +151,8 @@ class Lookup(Assignment):
 
     def _source_operand(self, src: object, index: Self, name: str) -> Self:
         """The argument `src`, cut to the shape of `index`; a number stands for all of it."""
-        if is_scalar(src):
-            number = cast(ConstType, src)
+        number = weak_number(src)
+        if number is not None:
             if not has_place(number, self.dtype):
                 raise UserError(f"{name}: src {number!r} has no place in {self.dtype.name}")
             return self._constant(number, self.dtype)._broadcast_to(index.shape)

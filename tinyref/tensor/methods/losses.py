@@ -12,6 +12,7 @@ from tinyref.config import Setting
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
+from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods.random import Random
 from tinyref.tensor.methods.reduction import Axes
 
@@ -189,9 +190,10 @@ class Losses(Random, metaclass=Trained):
             >>> Tensor([1.0, 2.0]).dropout(0.5).tolist()  # outside of training nothing is dropped
             [1.0, 2.0]
         """
-        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+        share = weak_number(p)
+        if share is None or isinstance(share, bool) or not 0 <= share <= 1:
             raise argument_error(
-                p, int | float, f"dropout: p {p!r}: accepted is a number from 0 to 1"
+                share, int | float, f"dropout: p {p!r}: accepted is a number from 0 to 1"
             )
         if not self.dtype.is_float:
             raise UserTypeError(f"dropout: got {self.dtype.name}, accepted are floats")

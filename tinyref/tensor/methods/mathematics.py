@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.errors import UserTypeError, argument_error
-from tinyref.tensor.literals import is_scalar
+from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods import approximations as tables
 from tinyref.tensor.methods.reduction import Reduction
 from tinyref.tensor.values.core import TensorCore
@@ -238,9 +238,10 @@ class Mathematics(Reduction):
             [True, False]
         """
         for name, tolerance in (("rtol", rtol), ("atol", atol)):
-            if not (is_scalar(tolerance) and tolerance >= 0):
+            number = weak_number(tolerance)
+            if number is None or not number >= 0:
                 raise argument_error(
-                    tolerance,
+                    number,
                     int | float,
                     f"isclose: {name} is {tolerance!r}, accepted is at least 0",
                 )

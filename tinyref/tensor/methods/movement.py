@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinyref.algebra.symbolic import describe_shape, product
-from tinyref.arrays import np
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
@@ -27,7 +26,7 @@ from tinyref.tensor.arguments import (
     permutation,
     resolve_reshape,
 )
-from tinyref.tensor.literals import has_place, is_scalar
+from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.methods.rounding import Rounding
 from tinyref.tensor.values.views import Step
 from tinyref.uops.node import UOp, sint
@@ -228,14 +227,13 @@ class Movement(Rounding):
         bounds = padding_bounds(padding, self.ndim)
         if mode != "constant":
             return self._pad_with_own_elements(bounds, mode)
-        if isinstance(value, np.generic):
-            value = value.item()
-        if not is_scalar(value) and not isinstance(value, Rounding):
+        number = weak_number(value)
+        if number is None:
             raise UserTypeError(f"pad: value is a {type(value).__name__}, accepted is a number")
         cut = self._cut_negative(bounds)
         grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
-        is_default = value == 0 and math.copysign(1, value) > 0
-        return cut._pad_with_value(grown, False if is_default else value)
+        is_default = number == 0 and math.copysign(1, number) > 0
+        return cut._pad_with_value(grown, False if is_default else number)
 
     def _pad_with_own_elements(self, bounds: Bounds, mode: str) -> Self:
         """Padding with elements of this tensor.

@@ -431,8 +431,8 @@ class Random(Windows):
 
         Shapes: weights (n,) or (rows, n); the result (num_samples,) or (rows, num_samples).
         Without `replacement` no place comes twice (Efraimidis and Spirakis, "Weighted random
-        sampling with a reservoir", 2006). Weights are at least 0, and some above 0: that many, at
-        least, as samples without replacement. They are not looked at; others give any places.
+        sampling with a reservoir", 2006). Weights are at least 0, with a sum above 0 that is
+        finite; -1 is drawn from others, and where no place with a weight above 0 is left.
 
         Examples:
             >>> Tensor([0.0, 1.0]).multinomial().tolist()
@@ -455,7 +455,9 @@ class Random(Windows):
             weights = self.detach()._wide("multinomial")
             weights = weights if self.ndim == 2 else weights.unsqueeze(0)
             found = weights._drawn_again(count) if replacement else weights._drawn_once(count)
-            rows = found._cast(dtypes.int32)
+            total, least = weights.sum(1, keepdim=True), weights.min(1, keepdim=True)
+            is_valid = least.ge(0).bitwise_and(total.gt(0)).bitwise_and(total.lt(math.inf))
+            rows = is_valid.where(found._cast(dtypes.int32), -1)
             return rows if self.ndim == 2 else rows.squeeze(0)
 
     def _drawn_again(self, count: int) -> Self:
@@ -471,9 +473,11 @@ class Random(Windows):
     def _drawn_once(self, count: int) -> Self:
         """The places that come first, if each waits for a time with its weight as rate."""
         chance = self.rand(*self.shape, device=self.device, dtype=self.dtype)
-        waits = chance.neg().add(1).log().neg().div(self)
+        # In logarithms: the wait for a tiny weight would overflow, as if it were 0.
+        waits = chance.neg().add(1).log().neg().log().sub(self.log())
         never = self.gt(0).logical_not().where(math.inf, waits)
-        return never.topk(count, dim=1, largest=False)[1]
+        waited, places = never.topk(count, dim=1, largest=False)
+        return waited.lt(math.inf).where(places, -1)
 
 
 def _sizes(name: str, shape: tuple[Any, ...]) -> Sizes:

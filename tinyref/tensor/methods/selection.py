@@ -8,7 +8,7 @@ from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axis_of, fixed, integer
-from tinyref.tensor.literals import has_place, is_scalar
+from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
 from tinyref.tensor.methods.lookup import check_axis_size
 from tinyref.tensor.methods.sorting import Sorting
@@ -96,9 +96,9 @@ class Selection(Sorting):
                     f"a number and a tensor without axes"
                 )
             fits = _kind(filling) <= _kind(self)
-        elif is_scalar(value):
-            fits = has_place(value, self.dtype)
-            filling = self._constant(value, self.dtype) if fits else self
+        elif (number := weak_number(value)) is not None:
+            fits = has_place(number, self.dtype)
+            filling = self._constant(number, self.dtype) if fits else self
         else:
             kind = type(value).__name__
             raise UserTypeError(
