@@ -123,7 +123,8 @@ SPECIAL_VALUES: Literals = {
     ),
     "clamp_nan": ("Tensor([1.0, 2.0], device=device).clamp(NAN, 3).tolist()", [NAN, NAN]),
     "clamp_nan_elements": (
-        "Tensor([1, 2], device=device).clamp(0, Tensor([NAN, 1.5], device=device)).tolist()",
+        "Tensor([1.0, 2.0], device=device).clamp("
+        "Tensor([0.0, 0.5], device=device), Tensor([NAN, 1.5], device=device)).tolist()",
         [NAN, 1.5],
     ),
     "multinomial_of_nothing": (
