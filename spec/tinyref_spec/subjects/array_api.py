@@ -65,7 +65,8 @@ class ArrayTensor:
         return functools.partial(self._call, SAME[name], self)
 
     def _call(self, function: str, *given: Any, note: str = "", **named: Any) -> ArrayTensor:
-        found = self.library.function(function)(*map(_plain, given), **named)
+        settings = {name: _plain(value) for name, value in named.items()}
+        found = self.library.function(function)(*map(_plain, given), **settings)
         return type(self)(self.library, found, note)
 
     # Properties and values
