@@ -296,6 +296,28 @@ def test_integers_at_even_distance_are_exact(
     assert Tensor.linspace(*ends, steps, dtype=dtype).tolist() == numbers
 
 
+@pytest.mark.parametrize(
+    ("ends", "steps", "dtype", "numbers"),
+    [
+        ((-1e308, 1e308), 3, "float64", [-1e308, 0.0, 1e308]),
+        ((-1e308, 1e308), 2, "float64", [-1e308, 1e308]),
+        ((2.0**127, -(2.0**127)), 2, "float32", [2.0**127, -(2.0**127)]),
+        ((2.0**127, -(2.0**127)), 5, "float32", [2.0**127, 2.0**126, 0, -(2.0**126), -(2.0**127)]),
+        ((4.0, 5.0), 1, "float32", [4.0]),
+    ],
+)
+def test_ends_may_be_further_apart_than_the_floats(
+    ends: tuple[float, float], steps: int, dtype: str, numbers: list[float]
+) -> None:
+    assert Tensor.linspace(*ends, steps, dtype=dtype).tolist() == numbers
+
+
+@pytest.mark.parametrize("bounds", [(-1e308, 1e308, 1e307), (0, 1, 5e-324)])
+def test_a_range_of_more_numbers_than_the_floats_is_refused(bounds: tuple[float, ...]) -> None:
+    with pytest.raises(UserError, match="their number is no float"):
+        Tensor.arange(*bounds)
+
+
 def test_ends_are_numbers_of_numpy_too() -> None:
     assert Tensor.linspace(np.int64(0), np.float32(3), 4).tolist() == [0.0, 1.0, 2.0, 3.0]
     assert Tensor.linspace(np.int8(0), np.int64(3), 4, dtype="int32").tolist() == [0, 1, 2, 3]

@@ -56,7 +56,8 @@ class Optimizer(ABC):
 
     params: tensors of a model; those that are no parameters (see `_trainable`) are left alone.
     lr: the learning rate, kept as a tensor of shape (1,), so that a schedule can assign to it, a
-    captured step too. Raises `UserError` where there is nothing to train.
+    captured step too; of float32, or float64 where a parameter is. Raises `UserError` where there
+    is nothing to train.
 
     Examples:
         >>> weight = Tensor([1.0], requires_grad=True)
@@ -73,7 +74,9 @@ class Optimizer(ABC):
             raise UserError("params: none is a float tensor that may have a gradient")
         rate = [_check_rate(lr, "lr")]
         self.device = self.params[0].device
-        self.lr = Tensor(rate, dtype=dtypes.float32).to(self.device).requires_grad_(False)
+        is_wide = any(param.dtype is dtypes.float64 for param in self.params)
+        self._rate_dtype = dtypes.float64 if is_wide else dtypes.float32
+        self.lr = Tensor(rate, dtype=self._rate_dtype).to(self.device).requires_grad_(False)
 
     def zero_grad(self) -> None:
         """Forgets the gradients of all parameters."""
@@ -251,7 +254,7 @@ class LAMB(Optimizer):
         self.v = self._state()
 
     def _nothing(self) -> Tensor:
-        return Tensor([0.0], dtype=dtypes.float32).to(self.device).requires_grad_(False)
+        return Tensor([0.0], dtype=self._rate_dtype).to(self.device).requires_grad_(False)
 
     def _advance(self) -> list[Tensor]:
         self.b1_sum.assign(self.b1_sum * self.b1 + (1 - self.b1))

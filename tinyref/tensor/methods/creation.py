@@ -318,10 +318,13 @@ class Creation(Operators):
 
     def _floats_between(self, start: float, stop: float, gaps: int) -> Self:
         """`start` for 0 and `stop` for `gaps`: from the nearer end, so that both are exact."""
-        by = (stop - start) / max(gaps, 1)
-        found = self.mul(by).add(start)
         if gaps <= 0:
-            return found
+            return self.add(start)
+        distance = stop - start
+        # A distance may be beyond the floats, over one gap nothing lies in.
+        by = distance / gaps if math.isfinite(distance) else stop / gaps - start / gaps
+        by = by if gaps > 1 else 0.0
+        found = self.mul(by).add(start)
         from_stop = self.neg().add(gaps).mul(-by).add(stop)
         return self.lt((gaps + 1) / 2).where(found, from_stop)
 
@@ -431,7 +434,10 @@ def _arange(start: ConstType, stop: ConstType, step: ConstType, dtype: DType | N
     if isinstance(first, int) and isinstance(last, int) and isinstance(by, int):
         count = max(0, -((first - last) // by))
         return _arange_of_integers(first, by, count, dtype or dtypes.default_int)
-    count = max(0, math.ceil((last - first) / by))
+    steps = (last - first) / by
+    if not math.isfinite(steps):
+        raise UserError(f"arange: {start!r} to {stop!r} by {step!r}: their number is no float")
+    count = max(0, math.ceil(steps))
     target = dtype or dtypes.default_float
     wide = target if target is dtypes.float64 else dtypes.float32
     return graph.cast(_arange_steps(graph.cast(graph.iota(count), wide), first, by), target)
