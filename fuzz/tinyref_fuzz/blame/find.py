@@ -39,7 +39,7 @@ from tinyref_fuzz.blame.stages import (
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.generate.equivalent.laws import rule_of
 from tinyref_fuzz.judge.caches import forget
-from tinyref_fuzz.judge.cost import growth
+from tinyref_fuzz.judge.cost import growth, simplified
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.limits import limit_problem
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
@@ -72,6 +72,7 @@ _OF_PAIR = {
     Pair.OPTIMISED: "optimise",
     Pair.DEVICE: "device",
     Pair.EQUIVALENT: "evaluate",
+    Pair.EXPRESSION: "simplify",
 }
 
 
@@ -100,6 +101,8 @@ class _Search:
             return Blame("device", "", self.verdict.detail)
         if self.verdict.detail.startswith("evaluator:"):
             return Blame("evaluate", "", self.verdict.detail)
+        if self.verdict.pair is Pair.EXPRESSION:
+            return self._of_expression()
         if self.verdict.symptom is Symptom.COST:
             return self._of_cost()
         if self.verdict.detail.startswith(RANGES):
@@ -180,6 +183,20 @@ class _Search:
                 return plan_for(subject.ast, self.capabilities).opts
         except TinyrefError:
             return ()
+
+    def _of_expression(self) -> Blame:
+        """The stage that a service belongs to and, of rules, the first that fires wrongly."""
+        column = self.verdict.detail.partition(":")[0]
+        if column in COMPILE_STAGES:
+            return Blame(column, self._rule_of_expression(), self.verdict.detail)
+        stage = "lower" if column == "views" else "simplify"
+        return Blame(stage, column, self.verdict.detail)
+
+    def _rule_of_expression(self) -> str:
+        firings = record_firings(lambda: simplified(self.case.ast, self.capabilities))
+        slots = dict(enumerate(self.case.buffers))
+        wrong = _first_wrong_firing(firings, slots, self.case.bindings)
+        return wrong.cause if wrong is not None else ""
 
     def _of_limit(self) -> Blame | None:
         """The first optimisation after which the program takes more than is declared."""

@@ -21,16 +21,23 @@ from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
+from tinyref_fuzz.generate.batches import draw_batch
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import Policy, opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
+from tinyref_fuzz.judge.expressions.judge import expression_verdict, is_of_views
+from tinyref_fuzz.judge.judge import Judge, guarded_verdict, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
 from tinyref_spec.kernels.family import CorpusKernel
 
 Made = TypeVar("Made")
+
+# The policies whose cases have a batch of expressions beside them, and that by which it is drawn.
+BESIDE = {"even": "rules", "rules": "rules", "index": "rules", "views": "rules", "wide": "wide"}
+# One case in so many, where what is judged is a device, not the compiler on the reference.
+SELDOM = 2
 
 
 def tape_seed(seed: int, number: int) -> int:
@@ -86,6 +93,30 @@ def case_at(
     return generate(tape, judge.capabilities, chosen)
 
 
+def batch_at(
+    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
+) -> Case | None:
+    """The batch of expressions beside case `number`; None where there is none.
+
+    Its tape is its own: the kernels of a seed are the same with it and without.
+    """
+    if policy not in BESIDE or (number % SELDOM and not judge.is_reference):
+        return None
+    tape = Tape(seed=tape_seed(seed, -1 - number))
+    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
+    return draw_batch(tape, judge.capabilities, chosen, is_of_views(number))
+
+
+def judged_with_batch(
+    judge: Judge, case: Case, verdict: Verdict, batch: Case | None, number: int
+) -> tuple[Case, Verdict]:
+    """A case and its verdict; where that agrees, the batch beside it with what is wrong there."""
+    if batch is None or not verdict.agrees:
+        return case, verdict
+    found = guarded_verdict(lambda: expression_verdict(batch, judge.capabilities, number))
+    return (case, verdict) if found.agrees else (batch, replace(found, judged=verdict.judged))
+
+
 def no_guide(number: int) -> None:
     """No guide, whatever the number."""
 
@@ -109,7 +140,9 @@ def judge_cases(
         began = time.perf_counter()
         case = case_at(judge, seed, number, policy, guide_of(number), kernels)
         verdict = verdict_of(judge, case)
-        yield number, case, verdict, time.perf_counter() - began
+        batch = batch_at(judge, seed, number, policy, guide_of(number))
+        found, verdict = judged_with_batch(judge, case, verdict, batch, number)
+        yield number, found, verdict, time.perf_counter() - began
 
 
 def result_of(
@@ -121,11 +154,16 @@ def result_of(
     kernels: tuple[CorpusKernel, ...] = (),
 ) -> CaseResult:
     """Makes and judges case `number`, and counts what it reached."""
+
+    def judged(case: Case) -> Verdict:
+        batch = batch_at(judge, seed, number, policy, guide)
+        return judged_with_batch(judge, case, verdict_of(judge, case), batch, number)[1]
+
     return counted_result(
         number,
         lambda: case_at(judge, seed, number, policy, guide, kernels),
         lambda case: pairs_of(case.opts),
-        lambda case: verdict_of(judge, case),
+        judged,
     )
 
 

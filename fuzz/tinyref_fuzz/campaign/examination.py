@@ -7,16 +7,16 @@ from dataclasses import replace
 from tinyref import reproduce
 from tinyref.errors import explain_error
 from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import case_at
+from tinyref_fuzz.campaign.cases import batch_at, case_at
 from tinyref_fuzz.campaign.history import dependence
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.campaign.unexamined import without_case
-from tinyref_fuzz.findings.examine import Finding, examine
+from tinyref_fuzz.findings.examine import Finding, as_kernel, examine
 from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_crash
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
-from tinyref_spec.kernel_case import Case, CaseRecord, Symptom, Verdict
+from tinyref_spec.kernel_case import Case, CaseRecord, Pair, Symptom, Verdict
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
@@ -28,7 +28,8 @@ def examine_task(
     verdict = task.verdict
     assert verdict is not None, "an examination has a verdict"
     try:
-        case = case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
+        case = _case_of(setup, judge, kernels, task)
+        verdict = as_kernel(judge, case, verdict)
     except Exception as error:  # the finding may be that it cannot be made
         return without_case(task, f"the case cannot be made: {explain_error(error)}")
     if attempt > 1 or verdict.symptom in HOPELESS:
@@ -51,6 +52,15 @@ def examine_task(
     except Exception as error:  # a bug of the reducer must not hide the finding
         return _as_it_is(setup, task, case, f"not reduced: {explain_error(error)}")
     return _examination_of(setup, task, found)
+
+
+def _case_of(setup: Setup, judge: Judge, kernels: tuple[CorpusKernel, ...], task: Task) -> Case:
+    """The case of a finding: of expressions their batch."""
+    if task.verdict is not None and task.verdict.pair is Pair.EXPRESSION:
+        batch = batch_at(judge, setup.seed, task.first, setup.policy, task.guide)
+        assert batch is not None, "a finding of expressions has a batch"
+        return batch
+    return case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
 
 
 def _examination_of(setup: Setup, task: Task, found: Finding) -> Examination:

@@ -50,25 +50,43 @@ def free_expression(draw: Expressions, shape: Shape) -> Value | None:
     An index is stored as an int32. Shapes are of fixed sizes, or no index is among the leaves.
     """
     kernel, tape = draw.kernel, draw.tape
-    integers = [dtype for dtype in kernel.dtypes if dtype in dtypes.ints]
-    if not integers:
+    dtype = _type_of_leaves(draw, shape)
+    if dtype is None:
         return None
-    is_fixed = all(isinstance(size, int) for size in shape)
-    is_index = is_fixed and kernel.has(dtypes.int32) and tape.chance(OF_INDICES)
-    weights = [draw.policy.dtypes.get(dtype, 1) for dtype in integers]
-    dtype = dtypes.index if is_index else tape.pick(integers, weights)
     for _ in range(TRIES):
-        if not is_index and tape.chance(WRAPPING):
+        if dtype is not dtypes.index and tape.chance(WRAPPING):
             node = _wrapping(draw, shape, dtype)
         else:
-            leaves = [_leaf(draw, shape, dtype) for _ in range(tape.between(1, MAX_LEAVES))]
+            leaves = _leaves(draw, shape, dtype)
             node = drawn_over(leaves, Random(tape.below(1 << 16)))
-        if _is_specified(node, kernel.dtypes):
+        if is_specified(node, kernel.dtypes):
             break
     else:
         return None
     node = build.cast(node, dtypes.int32) if node.dtype is dtypes.index else node
     return value_in_range(kernel.mode, node, shape, *full_range(node.dtype))
+
+
+def expression_leaves(draw: Expressions, shape: Shape) -> list[UOp] | None:
+    """Up to three leaves of one type, as of `free_expression`; None where no type fits."""
+    dtype = _type_of_leaves(draw, shape)
+    return None if dtype is None else _leaves(draw, shape, dtype)
+
+
+def _type_of_leaves(draw: Expressions, shape: Shape) -> DType | None:
+    """An integer type of the kernel or, where sizes are known, that of indices."""
+    kernel = draw.kernel
+    integers = [dtype for dtype in kernel.dtypes if dtype in dtypes.ints]
+    if not integers:
+        return None
+    is_fixed = all(isinstance(size, int) for size in shape)
+    if is_fixed and kernel.has(dtypes.int32) and draw.tape.chance(OF_INDICES):
+        return dtypes.index
+    return draw.tape.pick(integers, [draw.policy.dtypes.get(dtype, 1) for dtype in integers])
+
+
+def _leaves(draw: Expressions, shape: Shape, dtype: DType) -> list[UOp]:
+    return [_leaf(draw, shape, dtype) for _ in range(draw.tape.between(1, MAX_LEAVES))]
 
 
 def _wrapping(draw: Expressions, shape: Shape, dtype: DType) -> UOp:
@@ -82,7 +100,7 @@ def _wrapping(draw: Expressions, shape: Shape, dtype: DType) -> UOp:
     return substitute(node, values)
 
 
-def _is_specified(node: UOp, types: Sequence[DType]) -> bool:
+def is_specified(node: UOp, types: Sequence[DType]) -> bool:
     """Whether it is of the device's types, and no quotient or index leaves its type."""
     nodes = [each for each in node.toposort() if each.op in ALU]
     products = sum(each.op in _PRODUCTS and each.dtype is dtypes.index for each in nodes)

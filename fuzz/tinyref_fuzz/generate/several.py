@@ -58,7 +58,7 @@ def several(draw: Expressions) -> list[Value]:
     kinds, weights = zip(*KINDS, strict=True)
     for _ in range(_count(draw, LEAST, MOST)):
         found = draw.tape.pick(kinds, weights)(draw, shape, instances)
-        values.append(found or _operation(draw, shape))
+        values.append(found or operation(draw, shape))
     return values
 
 
@@ -68,7 +68,7 @@ def chains(draw: Expressions) -> list[Value]:
     axes = kernel.add_axes(draw.tape.pick(SHAPES_OF_CHAINS), outer=True)
     kernel.make_symbolic()
     count = _count(draw, MIN_CHAINS, MAX_CHAINS)
-    return [_chain(draw, kernel.shape(axes)) for _ in range(count)]
+    return [chain_of(draw, kernel.shape(axes)) for _ in range(count)]
 
 
 def _count(draw: Expressions, least: int, most: int) -> int:
@@ -102,7 +102,7 @@ def _instance(draw: Expressions, shape: Shape, earlier: list[Value]) -> Value | 
     return found
 
 
-def _chain(draw: Expressions, shape: Shape) -> Value:
+def chain_of(draw: Expressions, shape: Shape) -> Value:
     """A load through several movements, or where these leave elements, or the numbers of those."""
     kernel, tape = draw.kernel, draw.tape
     is_fixed = all(isinstance(size, int) for size in shape)
@@ -130,7 +130,7 @@ def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> Value:
     return found or draw.kernel.load(shape, dtype, 0)
 
 
-def _operation(draw: Expressions, shape: Shape) -> Value:
+def operation(draw: Expressions, shape: Shape) -> Value:
     """An operation on a load, or a load as another type, and as one more."""
     kernel = draw.kernel
     weights = [draw.policy.dtypes.get(dtype, 1) for dtype in kernel.dtypes]
@@ -213,7 +213,7 @@ KINDS: tuple[tuple[Kind, int], ...] = (
     (_instance, 60),
     (lambda draw, shape, _: free_expression(draw, shape), 20),
     (lambda draw, shape, _: _question(draw, shape), 8),
-    (lambda draw, shape, _: _operation(draw, shape), 12),
+    (lambda draw, shape, _: operation(draw, shape), 12),
 )
 
 # The forms of kernels of many outputs.

@@ -26,6 +26,7 @@ from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_fuzz.judge.cost import growth, of_laws, simplified
+from tinyref_fuzz.judge.expressions.judge import expression_verdict
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.judge.limits import declared_lack, limit_problem
@@ -158,6 +159,14 @@ class Trial:
         if case.equivalent is not None:
             self._equivalent(case.equivalent)
         self._check_ranges()
+        if self.thorough:
+            self._check_expressions()
+
+    def _check_expressions(self) -> None:
+        """What the services of the compiler make of the kernel's expressions, one by one."""
+        found = expression_verdict(self.case, self.judge.capabilities)
+        if found.pair is not None and found.symptom is not None:
+            raise DisagreementError(found.pair, found.symptom, found.detail)
 
     def _check_ranges(self) -> None:
         """What is known of the ranges of values, in a campaign where a kernel tries many of them.

@@ -77,6 +77,7 @@ class Pair(Enum):
     OPTIMISED = "the plain and the optimised program"
     DEVICE = "the interpreter and the device"
     EQUIVALENT = "the kernel and an equivalent one"
+    EXPRESSION = "an expression and what the compiler makes or knows of it"
 
 
 class Symptom(Enum):

@@ -1,0 +1,178 @@
+"""What rules, ranges, linear forms and sizes say of an expression, at all of its points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinyref.algebra.bounds import bounds
+from tinyref.algebra.linear import Linear, exact, modular
+from tinyref.algebra.simplify import simplify, simplify_with
+from tinyref.algebra.symbolic import (
+    Extent,
+    Undecided,
+    as_node,
+    at_most,
+    highest,
+    largest,
+    lift,
+    lower,
+    lowest,
+    split,
+)
+from tinyref.dtype import dtypes
+from tinyref.uops import build
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU, Ops
+from tinyref_fuzz.judge.expressions.points import Points, Problem, difference
+from tinyref_fuzz.judge.oracles.span import Values, mask_of
+from tinyref_spec.bits import BoolArray
+
+_SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
+_SIZES = _SUMS | {Ops.MAX}
+_ORDERED = frozenset({Ops.MAX, Ops.CMPLT})
+_RANGED = ALU | {Ops.IOTA}
+# Sizes beyond this are refused sooner or later.
+LARGEST = 1 << 40
+# What sizes are divided by.
+_DIVISORS = (2, 3, 4, 6)
+
+
+def algebra_problems(points: Points, root: UOp, seen: set[UOp]) -> Iterator[Problem]:
+    """What is wrong with what algebra makes of an expression of the kernel, and knows of it.
+
+    Of the nodes in `seen` nothing is asked again; more are added.
+    """
+    after = simplify(root)
+    if text := points.difference(root, after):
+        yield Problem("simplify", text)
+    for node in root.toposort() if after is root else (*root.toposort(), *after.toposort()):
+        if node not in seen and node.op in _RANGED:
+            seen.add(node)
+            yield from _of_number(points, node)
+
+
+def _of_number(points: Points, node: UOp) -> Iterator[Problem]:
+    if node.dtype.is_int or node.dtype.is_bool:
+        yield from _of_range(points, node)
+    if node.op is Ops.WHERE:
+        condition, chosen, other = node.src
+        yield from _behind(points, chosen, condition)
+        yield from _behind(points, other, build.logical_not(condition))
+    elif node.op is Ops.AND and node.dtype.is_bool:
+        yield from _behind(points, *node.src)
+        yield from _behind(points, *reversed(node.src))
+    elif node.op in _SUMS and node.dtype.is_int:
+        yield from _of_sum(points, node)
+    if node.op in _SIZES and _is_moderate(node):
+        yield from _of_size(points, node)
+    if node.op in _ORDERED and all(map(_is_moderate, node.src)):
+        yield from _of_order(points, *node.src)
+
+
+def _of_range(points: Points, node: UOp) -> Iterator[Problem]:
+    values = points.known(node)
+    if values is None:
+        return
+    low, high = bounds(node)
+    least, most = int(values.min()), int(values.max())
+    if least < low or most > high:
+        text = f"{node.op.name} from {low} to {high} has values from {least} to {most}"
+        yield Problem("ranges", text)
+
+
+def _behind(points: Points, node: UOp, condition: UOp) -> Iterator[Problem]:
+    """What a value becomes where a condition is known to hold."""
+    held = points.span(condition)
+    where: BoolArray = np.asarray(held.low, np.bool_) & ~mask_of(held)
+    if not where.any():
+        return
+    if text := points.difference(node, simplify_with(node, [condition]), where):
+        yield Problem("conditions", text)
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def _of_sum(points: Points, node: UOp) -> Iterator[Problem]:
+    """A linear form is the node: as integers, or modulo the width of its type."""
+    forms = {"exact": exact(node), "modular": modular(node)}
+    if forms["exact"] == forms["modular"]:
+        del forms["modular"]
+    for name, found in forms.items():
+        if found is None or node in found.terms:
+            continue
+        total, unknown = _sum_of(points, found)
+        wanted = points.span(node)
+        off = np.asarray(wanted.low.astype(object) - total)
+        if name == "modular" and node.dtype is not dtypes.index:
+            off = np.asarray(off % (1 << node.dtype.bits))
+        wrong = (off != 0) & ~unknown & ~mask_of(wanted)
+        if wrong.any():
+            number = int(np.flatnonzero(wrong)[0])
+            text = f"{name} sum of {node.op.name} is off by {off.reshape(-1)[number]}"
+            yield Problem("linear", text)
+        low, high = found.range
+        known = np.asarray(total[~np.broadcast_to(unknown, total.shape)])
+        if known.size and (known.min() < low or known.max() > high):
+            yield Problem("linear", f"{name} sum from {low} to {high} leaves that range")
+
+
+def _sum_of(points: Points, linear: Linear) -> tuple[Values, BoolArray]:
+    """The sum as Python's integers, and where it is unspecified."""
+    total: Values = np.array(linear.constant, object)
+    unknown: BoolArray = np.zeros((), np.bool_)
+    for term, factor in linear.terms.items():
+        found = points.span(term)
+        total = np.asarray(total + found.low.astype(object) * factor)
+        unknown = unknown | mask_of(found)
+    shape = np.broadcast_shapes(total.shape, unknown.shape)
+    return np.broadcast_to(total, shape), np.broadcast_to(unknown, shape)
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def _is_moderate(node: UOp) -> bool:
+    """Whether it is an index, as are those that it is made of, far from what 64 bits hold."""
+    return node.dtype is dtypes.index and all(
+        max(map(abs, bounds(each))) < LARGEST for each in node.toposort() if each.op in ALU
+    )
+
+
+def _of_size(points: Points, node: UOp) -> Iterator[Problem]:
+    """A size is its normal form, lies within its ends, and is put together from its quotient."""
+    extent = lift(node)
+    if text := points.difference(node, as_node(lower(extent))):
+        yield Problem("sizes", f"normal form: {text}")
+    values = points.known(node)
+    if values is None:
+        return
+    low, high = lowest(extent), highest(extent)
+    if values.min() < low or values.max() > high:
+        yield Problem("sizes", f"ends {low} and {high}, values {values.min()} to {values.max()}")
+    divisor = _DIVISORS[int(values.max()) % len(_DIVISORS)]
+    try:
+        quotient, rest = split(extent, divisor)
+    except Undecided:
+        return
+    whole, left = _values(points, quotient), _values(points, rest)
+    if text := difference(points.span(node), np.asarray(whole * divisor + left)):
+        yield Problem("sizes", f"divided by {divisor}: {text}")
+    if (left < 0).any() or (left >= divisor).any():
+        yield Problem("sizes", f"divided by {divisor}: a rest of {left.min()} to {left.max()}")
+
+
+def _of_order(points: Points, left: UOp, right: UOp) -> Iterator[Problem]:
+    """What is known to be at most another is so, and the larger one is the larger one."""
+    first, second = lift(left), lift(right)
+    low, high = points.span(left).low, points.span(right).low
+    if at_most(first, second) and (low > high).any():
+        yield Problem("sizes", "at most another one for certain, and larger")
+    if (np.maximum(low, high) != _values(points, largest(first, second))).any():
+        yield Problem("sizes", "the larger one of two is another")
+
+
+def _values(points: Points, extent: Extent) -> Values:
+    return np.asarray(points.span(as_node(lower(extent))).low)

@@ -1,0 +1,85 @@
+"""Judges the expressions of a kernel, each by every column; nothing is compiled to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from tinyref.device import Capabilities
+from tinyref.uops.build import slot_of
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ViewArg
+from tinyref.views.build import tracker_of
+from tinyref_fuzz.judge.expressions.algebra import algebra_problems
+from tinyref_fuzz.judge.expressions.lacks import lacks_of
+from tinyref_fuzz.judge.expressions.points import Points, Problem
+from tinyref_fuzz.judge.expressions.stages import stage_problems
+from tinyref_fuzz.judge.expressions.views import view_problems
+from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
+
+# Of the batches of a campaign, by their number, one in so many is of views, and one is lowered and
+# decomposed: both cost more than algebra.
+TURNS, VIEWS, STAGES = 4, 1, 3
+
+
+def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None = None) -> Verdict:
+    """The verdict on the first output that a service of the compiler makes another value of.
+
+    lot: the number of a batch of a campaign, which has a part of the columns and of the devices
+    that lack something; all without it. Kernels that reduce, or read what they write, agree.
+    """
+    if not _is_elementwise(case.ast):
+        return Verdict()
+    for problem in _problems(case, capabilities, lot):
+        symptom = Symptom.COST if problem.is_cost else Symptom.VALUE
+        symptom = Symptom.ERROR if problem.is_error else symptom
+        return Verdict(Pair.EXPRESSION, symptom, str(problem))
+    return Verdict()
+
+
+def is_of_views(lot: int) -> bool:
+    """Whether batch `lot` of a campaign is one of views."""
+    return lot % TURNS == VIEWS
+
+
+def _problems(case: Case, capabilities: Capabilities, lot: int | None) -> Iterator[Problem]:
+    points = Points(case)
+    yield from _of_outputs(points, case, lot)
+    lacks = lacks_of(capabilities)
+    if lot is not None:
+        lacks = (lacks[lot // TURNS % len(lacks)],) if lot % TURNS == STAGES else ()
+    for name, lacking in lacks:
+        yield from stage_problems(points, case, name, lacking)
+
+
+def _of_outputs(points: Points, case: Case, lot: int | None) -> Iterator[Problem]:
+    """What is wrong with single outputs, and with the views that they are made of."""
+    seen: set[UOp] = set()
+    for store in case.ast.src:
+        yield from _asked("algebra", partial(algebra_problems, points, store.src[1], seen))
+        if lot is not None and not is_of_views(lot):
+            continue
+        for node in store.toposort():
+            if isinstance(node.arg, ViewArg) and node not in seen:
+                seen.add(node)
+                turn = None if lot is None else lot + len(seen)
+                tracker = tracker_of(node)
+                yield from _asked("views", partial(view_problems, tracker, case.bindings, turn))
+
+
+def _asked(column: str, problems: Callable[[], Iterator[Problem]]) -> Iterator[Problem]:
+    """The problems of a column; what a service raises is one as well."""
+    try:
+        yield from problems()
+    except Exception as error:  # the compiler is under test
+        yield Problem(column, f"{type(error).__name__}: {error}", is_error=True)
+
+
+def _is_elementwise(ast: UOp) -> bool:
+    """Whether outputs are computed element by element of what others hold."""
+    written = {slot_of(store) for store in ast.src}
+    return not any(
+        node.op is Ops.REDUCE or (node.op is Ops.LOAD and slot_of(node) in written)
+        for node in ast.toposort()
+    )

@@ -1,0 +1,58 @@
+"""Devices that lack things: for which decompositions are judged where a device lacks nothing."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS
+from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
+from tinyref.device import Capabilities, Device
+from tinyref.dtype import DType, dtypes
+from tinyref.uops.words import STORABLE_IN_WORDS
+from tinyref_spec.device_under_test import REFERENCE
+
+_SMALL_INTEGERS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
+
+
+@functools.cache
+def lacks() -> tuple[tuple[str, Capabilities], ...]:
+    """Devices by what they lack: all but the core, single types, ops, fast or safe division."""
+    whole = replace(Device[REFERENCE].capabilities, matrix_tiles=())
+    core = Capabilities(
+        dtypes=CORE_DTYPES | set(_SMALL_INTEGERS),
+        ops=CORE_OPS,
+        emulated=frozenset((*SMALL_FLOATS, *WIDE_INTEGERS)),
+        division_traps=True,
+    )
+    small = replace(_without(whole, *SMALL_FLOATS, *_SMALL_INTEGERS), division_traps=True)
+    return (
+        ("core", core),
+        ("wide integers", _without(whole, *WIDE_INTEGERS)),
+        ("small floats", _without(whole, *SMALL_FLOATS)),
+        ("words", replace(small, stored_in_words=frozenset(STORABLE_IN_WORDS))),
+        ("ops", replace(whole, ops=CORE_OPS)),
+        ("fast division", replace(whole, slow_division=True, division_traps=True)),
+        ("fast wide division", replace(_without(whole, *WIDE_INTEGERS), slow_division=True)),
+    )
+
+
+def _without(capabilities: Capabilities, *lacked: DType) -> Capabilities:
+    """A device that holds these types in others."""
+    return replace(
+        capabilities,
+        dtypes=capabilities.dtypes.difference(lacked),
+        emulated=capabilities.emulated.union(lacked),
+    )
+
+
+def lacks_of(capabilities: Capabilities) -> tuple[tuple[str, Capabilities], ...]:
+    """The device itself where it lacks anything, else those of `lacks`."""
+    whole = Device[REFERENCE].capabilities
+    lacks_any = (
+        not whole.dtypes <= capabilities.dtypes
+        or not whole.ops <= capabilities.ops
+        or capabilities.slow_division
+        or capabilities.division_traps
+    )
+    return (("the device", capabilities),) if lacks_any else lacks()
