@@ -27,7 +27,8 @@ from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import Policy, opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.expressions.judge import expression_verdict, is_of_views
+from tinyref_fuzz.judge.expressions.judge import expression_verdict
+from tinyref_fuzz.judge.expressions.lacks import turn_of
 from tinyref_fuzz.judge.judge import Judge, guarded_verdict, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
 from tinyref_spec.kernels.family import CorpusKernel
@@ -104,7 +105,8 @@ def batch_at(
         return None
     tape = Tape(seed=tape_seed(seed, -1 - number))
     chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    return draw_batch(tape, judge.capabilities, chosen, is_of_views(number))
+    subject, lack = turn_of(number, judge.capabilities)
+    return draw_batch(tape, judge.capabilities if lack is None else lack[1], chosen, subject)
 
 
 def judged_with_batch(

@@ -7,8 +7,9 @@ of the same numbers. Data are of a small stock, so that an expression costs litt
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
 from random import Random
 from types import MappingProxyType
 
@@ -18,10 +19,11 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import ALU
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.free import counter, expression_leaves, is_specified
+from tinyref_fuzz.generate.free import SPANS, counter, expression_leaves, is_specified
 from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.several import KINDS, SHAPES_OF_CHAINS, chain_of, operation
@@ -33,6 +35,12 @@ from tinyref_spec.proofs.expressions import drawn_over
 # Expressions of a batch: enough to share their leaves, few enough to be named by one.
 EXPRESSIONS = 12
 SHAPES = ((30,), (24,), (8, 4), (3, 4, 3))
+# So many of 100 batches of views have a size that is a variable.
+SYMBOLIC_VIEWS = 30
+# Beside the weights of `several.KINDS`.
+GUARDED = 30
+# What a device lacks is drawn so many times as often as other things.
+LACKED = 4.0
 # Loads of one type in a batch, and how many contents of a buffer there are in stock.
 LOADS = 3
 STOCK = 48
@@ -56,25 +64,46 @@ class _Points(Kernel):
         return self.load_through(ShapeTracker.from_shape(shape), dtype)
 
 
+class Subject(Enum):
+    """What the outputs of a batch are."""
+
+    ALGEBRA = "instances of rules, their neighbours, and expressions that no rule asked for"
+    VIEWS = "buffers, each seen through a chain of movements"
+    OPERATIONS = "single operations and casts, most of them of what a device lacks"
+
+
 def draw_batch(
-    tape: Tape, capabilities: Capabilities, policy: Policy, is_of_views: bool = False
+    tape: Tape, capabilities: Capabilities, policy: Policy, subject: Subject = Subject.ALGEBRA
 ) -> Case:
     """A case of `EXPRESSIONS` outputs of one shape, without optimisations, all of one tape.
 
-    is_of_views: outputs are buffers, each seen through a chain of movements.
+    capabilities: of the device that has the types, and of operations lacks what they are of.
     """
+    if subject is Subject.OPERATIONS:
+        policy = _of_lack(policy, capabilities)
     kernel = _Points.draw(tape, policy, capabilities)
     draw = Expressions(kernel)
+    is_of_views = subject is Subject.VIEWS
+    kernel.is_symbolic |= is_of_views and tape.chance(SYMBOLIC_VIEWS)
     axes = kernel.add_axes(tape.pick(SHAPES_OF_CHAINS if is_of_views else SHAPES), outer=True)
     kernel.make_symbolic()
     shape = kernel.shape(axes)
     earlier: list[Value] = []
-    kinds, weights = zip(*(_CHAINS if is_of_views else _KINDS), strict=True)
+    kinds, weights = zip(*_KINDS[subject], strict=True)
     values = []
     for _ in range(EXPRESSIONS):
         found = tape.pick(kinds, weights)(draw, shape, earlier) or operation(draw, shape)
         values.append(found if found.dtype in kernel.dtypes else operation(draw, shape))
     return _case(kernel, values, shape)
+
+
+def _of_lack(policy: Policy, capabilities: Capabilities) -> Policy:
+    """The policy with more of the types and ops that a device lacks, and all kinds of data."""
+    lacked = capabilities.emulated - capabilities.dtypes
+    missing = [op for op in ALU if op.name not in capabilities.ops]
+    return replace(policy, modes=MappingProxyType({})).scale(
+        dtypes=dict.fromkeys(lacked, LACKED), ops=dict.fromkeys(missing, LACKED)
+    )
 
 
 def _case(kernel: Kernel, values: list[Value], shape: Shape) -> Case:
@@ -104,11 +133,13 @@ def _guarded(draw: Expressions, shape: Shape, earlier: list[Value]) -> Value | N
     is_fixed = all(isinstance(size, int) for size in shape)
     if is_fixed and leaves[0].dtype is dtypes.int32 and draw.tape.below(2):
         # Of positions, which never wrap.
-        leaves = [build.cast(counter(draw, shape), dtypes.index) for _ in leaves]
+        leaves = [_index(draw, shape) for _ in leaves]
+        if draw.tape.below(2):
+            leaves.append(build.mul(leaves[0], leaves[-1]))
     nodes = [drawn_over(leaves, Random(draw.tape.below(1 << 16))) for _ in range(4)]
     flags = [node for node in nodes if node.dtype.is_bool]
     numbers = [node for node in nodes if not node.dtype.is_bool]
-    if not flags or len(nodes) < 2:
+    if not flags:
         return None
     if numbers:
         node = build.where(flags[0], numbers[0], numbers[-1] if len(numbers) > 1 else 0)
@@ -120,6 +151,22 @@ def _guarded(draw: Expressions, shape: Shape, earlier: list[Value]) -> Value | N
     return value_in_range(draw.kernel.mode, node, shape, *full_range(node.dtype))
 
 
+def _index(draw: Expressions, shape: Shape) -> UOp:
+    """The number of a position, or one that is the same for all of them."""
+    kernel, tape = draw.kernel, draw.tape
+    if tape.below(4):
+        return build.cast(counter(draw, shape), dtypes.index)
+    low, high = tape.pick(SPANS)
+    name = f"v{len(kernel.bindings)}"
+    kernel.bindings[name] = tape.pick((low, high, (low + high) // 2))
+    return build.variable(name, low, high)
+
+
 Kind = Callable[[Expressions, Shape, list[Value]], Value | None]
-_KINDS: tuple[tuple[Kind, int], ...] = (*KINDS, (_guarded, 20))
-_CHAINS: tuple[tuple[Kind, int], ...] = ((lambda draw, shape, _: chain_of(draw, shape), 1),)
+_KINDS: Mapping[Subject, tuple[tuple[Kind, int], ...]] = MappingProxyType(
+    {
+        Subject.ALGEBRA: (*KINDS, (_guarded, GUARDED)),
+        Subject.VIEWS: ((lambda draw, shape, _: chain_of(draw, shape), 1),),
+        Subject.OPERATIONS: ((lambda draw, shape, _: operation(draw, shape), 1),),
+    }
+)

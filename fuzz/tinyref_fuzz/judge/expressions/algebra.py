@@ -13,12 +13,13 @@ from tinyref.algebra.symbolic import (
     Extent,
     Undecided,
     as_node,
-    at_most,
     highest,
+    is_known,
     largest,
     lift,
     lower,
     lowest,
+    smallest,
     split,
 )
 from tinyref.dtype import dtypes
@@ -168,10 +169,13 @@ def _of_order(points: Points, left: UOp, right: UOp) -> Iterator[Problem]:
     """What is known to be at most another is so, and the larger one is the larger one."""
     first, second = lift(left), lift(right)
     low, high = points.span(left).low, points.span(right).low
-    if at_most(first, second) and (low > high).any():
-        yield Problem("sizes", "at most another one for certain, and larger")
+    known = is_known(first, second)
+    if known is not None and ((low <= high) != known).any():
+        yield Problem("sizes", f"at most another one: {known} for certain, and not so")
     if (np.maximum(low, high) != _values(points, largest(first, second))).any():
         yield Problem("sizes", "the larger one of two is another")
+    if (np.minimum(low, high) != _values(points, smallest(first, second))).any():
+        yield Problem("sizes", "the smaller one of two is another")
 
 
 def _values(points: Points, extent: Extent) -> Values:

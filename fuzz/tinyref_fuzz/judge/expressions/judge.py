@@ -11,16 +11,13 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.build import tracker_of
+from tinyref_fuzz.generate.batches import Subject
 from tinyref_fuzz.judge.expressions.algebra import algebra_problems
-from tinyref_fuzz.judge.expressions.lacks import lacks_of
+from tinyref_fuzz.judge.expressions.lacks import lacks_of, turn_of
 from tinyref_fuzz.judge.expressions.points import Points, Problem
 from tinyref_fuzz.judge.expressions.stages import stage_problems
 from tinyref_fuzz.judge.expressions.views import view_problems
 from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
-
-# Of the batches of a campaign, by their number, one in so many is of views, and one is lowered and
-# decomposed: both cost more than algebra.
-TURNS, VIEWS, STAGES = 4, 1, 3
 
 
 def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None = None) -> Verdict:
@@ -38,27 +35,23 @@ def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None =
     return Verdict()
 
 
-def is_of_views(lot: int) -> bool:
-    """Whether batch `lot` of a campaign is one of views."""
-    return lot % TURNS == VIEWS
-
-
 def _problems(case: Case, capabilities: Capabilities, lot: int | None) -> Iterator[Problem]:
     points = Points(case)
-    yield from _of_outputs(points, case, lot)
-    lacks = lacks_of(capabilities)
-    if lot is not None:
-        lacks = (lacks[lot // TURNS % len(lacks)],) if lot % TURNS == STAGES else ()
+    subject, lack = (None, None) if lot is None else turn_of(lot, capabilities)
+    yield from _of_outputs(points, case, None if subject is not Subject.VIEWS else lot, subject)
+    lacks = lacks_of(capabilities) if lot is None else (lack,) if lack is not None else ()
     for name, lacking in lacks:
         yield from stage_problems(points, case, name, lacking)
 
 
-def _of_outputs(points: Points, case: Case, lot: int | None) -> Iterator[Problem]:
+def _of_outputs(
+    points: Points, case: Case, lot: int | None, subject: Subject | None
+) -> Iterator[Problem]:
     """What is wrong with single outputs, and with the views that they are made of."""
     seen: set[UOp] = set()
     for store in case.ast.src:
         yield from _asked("algebra", partial(algebra_problems, points, store.src[1], seen))
-        if lot is not None and not is_of_views(lot):
+        if subject in (Subject.ALGEBRA, Subject.OPERATIONS):
             continue
         for node in store.toposort():
             if isinstance(node.arg, ViewArg) and node not in seen:

@@ -10,13 +10,20 @@ from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.device import Capabilities, Device
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.words import STORABLE_IN_WORDS
+from tinyref_fuzz.generate.batches import Subject
 from tinyref_spec.device_under_test import REFERENCE
 
 _SMALL_INTEGERS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
 
 
+# A name, and what such a device has.
+Lack = tuple[str, Capabilities]
+# Views and decompositions cost more than algebra.
+TURNS = (Subject.ALGEBRA, Subject.VIEWS, Subject.ALGEBRA, Subject.OPERATIONS)
+
+
 @functools.cache
-def lacks() -> tuple[tuple[str, Capabilities], ...]:
+def lacks() -> tuple[Lack, ...]:
     """Devices by what they lack: all but the core, single types, ops, fast or safe division."""
     whole = replace(Device[REFERENCE].capabilities, matrix_tiles=())
     core = Capabilities(
@@ -46,7 +53,7 @@ def _without(capabilities: Capabilities, *lacked: DType) -> Capabilities:
     )
 
 
-def lacks_of(capabilities: Capabilities) -> tuple[tuple[str, Capabilities], ...]:
+def lacks_of(capabilities: Capabilities) -> tuple[Lack, ...]:
     """The device itself where it lacks anything, else those of `lacks`."""
     whole = Device[REFERENCE].capabilities
     lacks_any = (
@@ -56,3 +63,12 @@ def lacks_of(capabilities: Capabilities) -> tuple[tuple[str, Capabilities], ...]
         or capabilities.division_traps
     )
     return (("the device", capabilities),) if lacks_any else lacks()
+
+
+def turn_of(number: int, capabilities: Capabilities) -> tuple[Subject, Lack | None]:
+    """What batch `number` of a campaign is of, and the device that it is lowered for, if any."""
+    subject = TURNS[number % len(TURNS)]
+    if subject is not Subject.OPERATIONS:
+        return subject, None
+    lacking = lacks_of(capabilities)
+    return subject, lacking[number // len(TURNS) % len(lacking)]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tinyref.algebra.evaluate import evaluate_expression
+from tinyref.algebra.symbolic import product
 from tinyref.interpret.view_elements import size_value, view_elements
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
@@ -149,43 +150,44 @@ def _movements(tracker: ShapeTracker, array: Values, is_fixed: bool) -> list[Mov
         ("flip", lambda: tracker.flip((axis,)), lambda: np.flip(array, axis)),
         ("permute", lambda: tracker.permute(order), lambda: array.transpose(order)),
     ]
-    if not is_fixed:
-        return found
     around = tuple((turn % 3, turn // 3 % 3) if each == axis else (0, 0) for each in range(rank))
-    ends = tuple(
-        (min(size, (turn + each) % 2), max(min(size, 1), size - turn // 2 % 3))
-        for each, size in enumerate(array.shape)
-    )
-    cut = tuple(slice(*pair) for pair in ends)
-    wide = (*array.shape[:axis], 1, *array.shape[axis:])
-    more = (*array.shape[:axis], 2 + turn % 2, *array.shape[axis:])
+    wide = (*tracker.shape[:axis], 1, *tracker.shape[axis:])
+    more = (*tracker.shape[:axis], 2 + turn % 2, *tracker.shape[axis:])
+    repeated = (*array.shape[:axis], 2 + turn % 2, *array.shape[axis:])
     found += [
         (
             *("pad", lambda: tracker.pad(around)),
             lambda: np.pad(array, around, constant_values=NOTHING),
         ),
-        ("shrink", lambda: tracker.shrink(ends), lambda: array[cut]),
         (
             *("expand", lambda: tracker.reshape(wide).expand(more)),
-            lambda: np.broadcast_to(array.reshape(wide), more),
+            lambda: np.broadcast_to(np.expand_dims(array, axis), repeated),
         ),
     ]
+    if rank > 1 and array.size:
+        joined = (product(tracker.shape[:2]), *tracker.shape[2:])
+        one = (array.shape[0] * array.shape[1], *array.shape[2:])
+        found.append(
+            ("reshape", lambda: tracker.reshape(joined), lambda: array.reshape(one)),
+        )
+    if not is_fixed:
+        return found
+    ends = tuple(
+        (min(size, (turn + each) % 2), max(min(size, 1), size - turn // 2 % 3))
+        for each, size in enumerate(array.shape)
+    )
+    cut = tuple(slice(*pair) for pair in ends)
+    found.append(("shrink", lambda: tracker.shrink(ends), lambda: array[cut]))
     if array.size:
-        for other in _other_shapes(array.shape, lot):
-            found.append(_reshape(tracker, array, other))
+        other = _other_shape(array.size, lot)
+        found.append(("reshape", lambda: tracker.reshape(other), lambda: array.reshape(other)))
     return found
 
 
-def _reshape(tracker: ShapeTracker, array: Values, shape: tuple[int, ...]) -> Move:
-    return "reshape", lambda: tracker.reshape(shape), lambda: array.reshape(shape)
-
-
-def _other_shapes(shape: tuple[int, ...], lot: int) -> Iterator[tuple[int, ...]]:
-    """Three axes of as many positions, and the first two of the shape as one."""
-    count = math.prod(shape)
+def _other_shape(count: int, lot: int) -> tuple[int, ...]:
+    """Three axes of so many positions."""
     rows = [size for size in range(1, min(count, 64) + 1) if count % size == 0]
     first = rows[lot % len(rows)]
     columns = [size for size in rows if count // first % size == 0]
     second = columns[lot // 7 % len(columns)]
-    yield first, second, count // first // second
-    yield (count,) if len(shape) < 3 else (shape[0] * shape[1], *shape[2:])
+    return first, second, count // first // second
