@@ -20,9 +20,7 @@ def actions(plan: Plan) -> list[Plan]:
     found: dict[object, Plan] = {identity(plan): plan}
     for opt in candidates(plan):
         reached = plan.legal(opt)
-        if reached is None:
-            continue
-        if reached.lanes <= MAX_COPIES:
+        if reached is not None and reached.lanes <= MAX_COPIES:
             found.setdefault(identity(reached), reached)
     return list(found.values())[1:]
 
@@ -55,11 +53,8 @@ def _arguments(plan: Plan, spec: OptSpec, number: int) -> Iterable[int]:
 
 def _tiles(plan: Plan, op: OptOp) -> Iterator[Opt]:
     """Each tile that rounds no input, in the mode and at the level of the flags TC and TC_LEVEL."""
-    mode = config.integer("TC")
-    if plan.opts or not mode:
-        return
     for number in exact_tiles(plan):
-        yield Opt(op, 0, number, config.integer("TC_LEVEL"), mode)
+        yield Opt(op, 0, number, config.integer("TC_LEVEL"), config.integer("TC"))
 
 
 def parameter_slots(plan: Plan) -> set[int]:

@@ -266,8 +266,6 @@ def _with_reuse(plan: Plan) -> Plan:
     upcast = {axis.target for axis in plan.axes if axis.kind is AxisKind.UPCAST}
     for amount in (4, 3):
         for number in reversed(plan.of_kind(AxisKind.GLOBAL)):
-            if number >= len(plan.axes) or plan.axes[number].kind is not AxisKind.GLOBAL:
-                continue
             axis = plan.axes[number]
             is_new = axis.target not in upcast and axis.is_divisible(amount)
             if not is_new or not _is_reused(axis, found):

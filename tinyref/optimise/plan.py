@@ -343,9 +343,6 @@ def element_strides(access: UOp) -> tuple[sint | None, ...]:
     if not isinstance(view.arg, ViewArg) or not isinstance(view.dtype, PtrDType):
         raise TypeError(f"{view.op.name} is no view of a buffer")
     strides = tracker_of(view).real_strides()
-    positions = positions_of(view)
-    if not positions:
-        return strides
     placed = _places_change(view)
-    own = strides[: len(strides) - len(positions)]
+    own = strides[: len(strides) - len(positions_of(view))]
     return tuple(None if axis in placed else stride for axis, stride in enumerate(own))

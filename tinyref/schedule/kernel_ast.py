@@ -152,8 +152,8 @@ class KernelBuilder:
         ends: dict[UOp, int] = {}
         needs = functools.partial(_sources_but, self._is_leaf)
         for node in toposort((self.value,), needs):
-            below = max((ends.get(source, 0) for source in needs(node)), default=0)
-            if node.op is Ops.REDUCE and not self._is_leaf(node) and is_one_hot_reduce(node):
+            below = max((ends[source] for source in needs(node)), default=0)
+            if is_one_hot_reduce(node) and not self._is_leaf(node):
                 self.first_axes[node] = len(self.outer) + len(self.inner) + below
                 below += len(reduce_axes(node))
             ends[node] = below

@@ -87,7 +87,7 @@ class Positions:
         mask = self.dependence.masks[node]
         if mask == 0:
             return node
-        key = (node, copy, lane if self.numbering.lanes(mask) > 1 else 0)
+        key = node, copy, lane
         found = self._found.get(key)
         if found is None:
             counters = self.numbering.counters(mask, copy, lane)
