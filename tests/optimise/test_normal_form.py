@@ -24,7 +24,9 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
+from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.view import View
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
@@ -343,3 +345,11 @@ def test_a_reduce_of_nothing_but_an_empty_reduce() -> None:
         arrays = [np.zeros(1, np.int32), np.zeros(1, np.int32)]
         run_program(compile_kernel(ast, device), arrays)
         assert arrays[0].tolist() == [5]
+
+
+def test_a_view_whose_axes_stay_is_in_normal_form_too() -> None:
+    """Two views that nobody put together show the last of 30 elements first."""
+    shown = ShapeTracker((View((15, 2), (2, 1), 4), View((30,), (-1,), 29)))
+    form = form_of(load(1, i32, shown, 40), (30,))
+    (loaded,) = (node for node in form.ast.toposort() if node.op is Ops.LOAD)
+    assert tracker_of(loaded.src[0]).views == (View((30,), (-1,), 33),)
