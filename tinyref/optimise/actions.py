@@ -53,8 +53,11 @@ def _arguments(plan: Plan, spec: OptSpec, number: int) -> Iterable[int]:
 
 def _tiles(plan: Plan, op: OptOp) -> Iterator[Opt]:
     """Each tile that rounds no input, in the mode and at the level of the flags TC and TC_LEVEL."""
+    mode = config.integer("TC")
+    if plan.opts or not mode:
+        return
     for number in exact_tiles(plan):
-        yield Opt(op, 0, number, config.integer("TC_LEVEL"), config.integer("TC"))
+        yield Opt(op, 0, number, config.integer("TC_LEVEL"), mode)
 
 
 def parameter_slots(plan: Plan) -> set[int]:

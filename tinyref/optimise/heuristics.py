@@ -12,6 +12,8 @@ def heuristic_plan(plan: Plan, as_large: bool = False) -> Plan:
 
     `as_large` gives a small kernel what a large one of its form gets.
     """
+    if not plan.axes:
+        return plan
     if plan.capabilities.has_grid:
         return optimised_for_groups(plan)
     return optimised_for_loops(plan, NO_LIMITS if as_large else LIMITS)

@@ -14,6 +14,8 @@ def with_texels(plan: Plan) -> Plan:
     That is no choice: `expand` refuses accesses of parts of texels. Where no axis can be cut so,
     the plan is left as it is.
     """
+    if not any(isinstance(node.dtype, ImageDType) for node in plan.nodes):
+        return plan
     for access in accesses(plan):
         if not isinstance(access.node.src[0].dtype, ImageDType) or _has_lanes(plan, access):
             continue
