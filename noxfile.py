@@ -17,6 +17,8 @@ import packages  # noqa: E402
 
 DEVICES = {row.id: row for row in conform_row.read()}
 PYTHONS = ("3.11", "3.12", "3.13")
+# The environments that several sessions share: of the rows of devices, and of those of pytest.
+OF_DEVICES, OF_TESTS = "devices", "tests"
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
 CI_FILES = (
@@ -78,15 +80,20 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests that are not slow; or pytest with what follows `--`."""
-    _pytest(session, *session.posargs or ("-m", "not slow"))
+    _shared_pytest(session, *session.posargs or ("-m", "not slow"))
+
+
+def _shared_pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
+    packages.share_environment(session, OF_TESTS)
+    _pytest(session, *arguments, **environment)
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     # Editable, so that coverage and the page tests see the files of this checkout.
-    session.install("-e", ".[test,lint,types]")
+    packages.install_once(session, "-e", ".[test,lint,types]")
     for extras, what in (("opencl,webgpu", "OPENCL and WEBGPU"), ("docs", "the site's builder")):
         try:
-            session.install("-e", f".[{extras}]")
+            packages.install_once(session, "-e", f".[{extras}]")
         except CommandFailed:
             session.warn(f"{what} cannot be installed here: their tests are skipped")
     # 5: no test of these is in the shard, as may be where they are few.
@@ -97,7 +104,7 @@ def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
 @nox.session
 def quick(session: nox.Session) -> None:
     """The inner loop, about a minute on two cores: a case of each test that is not long."""
-    _pytest(session, "-m", "quick", *session.posargs)
+    _shared_pytest(session, "-m", "quick", *session.posargs)
 
 
 @nox.session
@@ -106,13 +113,15 @@ def conform(session: nox.Session, device: str) -> None:
     """The conformance suite on one device of ci/devices.toml, within its budget."""
     row = DEVICES[device]
     options = session.posargs or row.default_options
+    packages.share_environment(session, OF_DEVICES)
     conform_row.conform(session, row, REPORT / device, options, CommandFailed)
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """A short differential fuzz with a fixed seed; never flaky, at most 120 s on two cores."""
-    session.install(".")
+    packages.share_environment(session, OF_DEVICES)
+    packages.install_once(session, ".")
     lanes = [("PYTHON", "kernels", 400), ("PYTHON", "programs", 400)]
     lanes += [("CPU", "kernels", 300), ("CPU", "programs", 300), ("GPU_EMU", "programs", 100)]
     for device, subject, count in lanes:
@@ -141,7 +150,7 @@ def thorough(session: nox.Session) -> None:
 @nox.session
 def slow(session: nox.Session) -> None:
     """The slow tests: more cases of what the others test."""
-    _pytest(session, "-m", "slow", *session.posargs)
+    _shared_pytest(session, "-m", "slow", *session.posargs)
 
 
 @nox.session
@@ -151,20 +160,20 @@ def coverage(session: nox.Session) -> None:
     shard = words[words.index("--shard") + 1] if "--shard" in words else "1/1"
     if not shard.startswith("1/"):
         session.skip(f"a part of the tests has no floor: all of them are in the first, not {shard}")
-    _pytest(session, "-m", "quick", *COVERAGE)
+    _shared_pytest(session, "-m", "quick", *COVERAGE)
 
 
 @nox.session
 def random(session: nox.Session) -> None:
     """The laws with examples drawn anew; the failing ones are kept in report/hypothesis."""
-    _pytest(session, "-m", "hypothesis", "--hypothesis-profile", "random", *session.posargs)
+    _shared_pytest(session, "-m", "hypothesis", "--hypothesis-profile", "random", *session.posargs)
 
 
 @nox.session
 def shuffled(session: nox.Session) -> None:
     """The tests of the compiler with the rewriting rules tried in another order."""
     folders = [f"tests/{name}" for name in COMPILER]
-    _pytest(session, "-m", "not slow", *folders, *session.posargs, TINYREF_SHUFFLE_RULES="7")
+    _shared_pytest(session, "-m", "not slow", *folders, *session.posargs, TINYREF_SHUFFLE_RULES="7")
 
 
 @nox.session
@@ -195,6 +204,7 @@ def conform_full(session: nox.Session, device: str) -> None:
     """All of a profile on one device of ci/devices.toml: the full one, or what its row says."""
     row = DEVICES[device]
     options = [*row.thorough_options, *session.posargs]
+    packages.share_environment(session, OF_DEVICES)
     conform_row.conform(session, row, REPORT / f"{device}-full", options, CommandFailed)
 
 

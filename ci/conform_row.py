@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "conformance"))
+sys.path[:0] = [str(ROOT / "ci"), str(ROOT / "conformance")]
+import packages  # noqa: E402 - found by the line above
+
 from tinyref_conformance import device_table  # noqa: E402 - found by the line above
 from tinyref_conformance.device_table import DeviceTableError, Row  # noqa: E402
 
@@ -51,7 +53,7 @@ def conform(
     note.unlink(missing_ok=True)
     reason = _without_driver(row)
     if not reason:
-        session.install(".", env=environment)
+        packages.install_once(session, ".", env=environment)
         reason = _installed(session, row, environment, command_failed)
     if not reason:
         described = session.run(

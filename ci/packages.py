@@ -1,4 +1,6 @@
-"""Where packages come from: uv reads no settings of pip, so it is given those of this machine.
+"""Where packages come from, and which sessions of nox share them.
+
+uv reads no settings of pip, so it is given those of this machine.
 
 Nothing but the standard library is imported here.
 """
@@ -10,6 +12,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 # The setting of pip, the variable of uv, and what separates its values.
 SETTINGS = {
@@ -44,3 +48,29 @@ def translate(listed: str) -> dict[str, str]:
         chosen = words[:1] if setting == "index-url" else list(dict.fromkeys(words))
         variables[name] = separator.join(chosen)
     return variables
+
+
+# Where this run of nox installed something, and what.
+_INSTALLED: set[tuple[str, ...]] = set()
+
+
+def share_environment(session: Any, name: str) -> None:
+    """Makes a session of nox work in the environment `name`, as other sessions of the run do.
+
+    To make one of its own takes seconds, and then its first processes compile all that they import.
+    """
+    environment = session.virtualenv
+    own, shared = environment.location, str(Path(environment.location).with_name(name))
+    for variable, value in list(environment.env.items()):
+        if value == own:
+            environment.env[variable] = shared
+    environment.location = environment.location_name = shared
+    environment.create()
+
+
+def install_once(session: Any, *words: str, **options: Any) -> None:
+    """Installs in a session's environment what no session of this run has installed there."""
+    installed = (session.virtualenv.location, *words)
+    if installed not in _INSTALLED:
+        session.install(*words, **options)
+        _INSTALLED.add(installed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tomllib
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,6 +43,9 @@ class CommandFailed(Exception):  # noqa: N818 - the name in nox
     """How a command ends that fails."""
 
 
+RUNS = itertools.count()
+
+
 class Session:
     """A session of nox: notes the calls, and `tinyref devices` prints `described`.
 
@@ -54,6 +58,7 @@ class Session:
         self.calls: list[tuple[str, ...]] = []
         self.environments: list[dict[str, str]] = []
         self.warnings: list[str] = []
+        self.virtualenv = SimpleNamespace(location=f"environment {next(RUNS)}")
 
     def install(self, *words: str, env: dict[str, str]) -> None:
         self.calls.append(("pip", *words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -62,6 +63,22 @@ def noxfile() -> ModuleType:
     return ci_module("noxfile.py")
 
 
+# What one run of nox installed is no matter of another.
+RUNS = itertools.count()
+
+
+class Environment:
+    """An environment of nox in a folder of a run: notes where it was created again."""
+
+    def __init__(self, run: str, name: str) -> None:
+        self.location = self.location_name = f"{run}/{name}"
+        self.env = {"VIRTUAL_ENV": self.location, "CONDA_PREFIX": None}
+        self.created: list[str] = []
+
+    def create(self) -> None:
+        self.created.append(self.location)
+
+
 class Session:
     """A session of nox that notes its commands and whom it notifies."""
 
@@ -74,6 +91,7 @@ class Session:
         self.environment: dict[str, str] = {}
         self.success_codes: list[int] = []
         self.notified: list[tuple[str, list[str]]] = []
+        self.virtualenv = Environment(f"/run {next(RUNS)}", "own")
 
     def install(self, *words: str, **options: Any) -> None:
         if words[-1] == self.missing:
@@ -227,6 +245,7 @@ def test_where_a_binding_cannot_be_installed_the_other_tests_run(noxfile: Module
     assert session.warnings == [
         "OPENCL and WEBGPU cannot be installed here: their tests are skipped"
     ]
+    session = Session()
     session.missing = ".[test,lint,types]"
     with pytest.raises(CommandFailed):
         noxfile.tests(session)
@@ -290,6 +309,51 @@ def test_the_full_profile_runs_its_shard(noxfile: ModuleType) -> None:
     noxfile.conform_full(session, "cpu")
     assert session.commands[-1][-4:] == ("--timeout", "240", "--shard", "3/12")
     assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
+
+
+def session_of(run: str, name: str) -> Session:
+    """A session of a run of nox, in an environment of its own."""
+    session = Session()
+    session.virtualenv = Environment(run, name)
+    return session
+
+
+def test_rows_of_devices_share_what_is_installed(noxfile: ModuleType) -> None:
+    first, second, third = (session_of("/devices", name) for name in ("cpu", "python", "fuzz"))
+    noxfile.conform(first, "cpu")
+    noxfile.conform_full(second, "python")
+    noxfile.fuzz(third)
+    for session in (first, second, third):
+        assert session.virtualenv.location == "/devices/devices"
+        assert session.virtualenv.env == {"VIRTUAL_ENV": "/devices/devices", "CONDA_PREFIX": None}
+        assert session.virtualenv.created == ["/devices/devices"]
+        assert session.commands != []
+    assert [first.installed, second.installed, third.installed] == [["."], [], []]
+
+
+def test_a_failed_installation_is_tried_again(noxfile: ModuleType) -> None:
+    first, second = session_of("/again", "cpu"), session_of("/again", "python")
+    first.missing = "."
+    with pytest.raises(CommandFailed):
+        noxfile.conform(first, "cpu")
+    noxfile.conform(second, "python")
+    assert second.installed == ["."]
+
+
+@pytest.mark.parametrize("name", ["tests", "quick", "slow", "coverage", "random", "shuffled"])
+def test_what_runs_the_same_packages_shares_them(noxfile: ModuleType, name: str) -> None:
+    session = Session()
+    getattr(noxfile, name)(session)
+    assert session.virtualenv.location.endswith("/tests")
+
+
+@pytest.mark.parametrize("name", ["compiled", "each_python"])
+def test_what_has_more_packages_or_another_python_is_on_its_own(
+    noxfile: ModuleType, name: str
+) -> None:
+    session = Session()
+    getattr(noxfile, name)(session)
+    assert session.virtualenv.location.endswith("/own")
 
 
 @pytest.mark.long
