@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -71,6 +72,10 @@ class Noting(DeviceUnderTest):
 
     def forms(self, kernel: Runnable) -> tuple[str, ...]:
         return ()
+
+    def program(self, kernel: Runnable) -> Program:
+        # All cases fail: without a program none is described at length.
+        raise UserError("nothing is compiled")
 
     def source(self, kernel: Runnable) -> str:
         return ""
