@@ -43,7 +43,7 @@ def part_key(values: Sequence[Value], size: int) -> tuple[slice, ...]:
 
 
 MOVEMENTS = frozenset(
-    {"reshape", "permute", "expand", "shrink", "flip", "index", "detach", "bitcast"}
+    {"reshape", "permute", "expand", "shrink", "flip", "index", "detach", "bitcast", "bitcast_fp8"}
 )
 
 
@@ -62,7 +62,7 @@ def move(op: str, x: Elements, values: Sequence[Value]) -> Elements:
             return np.asarray(np.flip(x, values[0]))
         case "index":
             return np.asarray(x[key_of(values[0])])
-        case "detach" | "bitcast":
+        case "detach" | "bitcast" | "bitcast_fp8":
             return x
     raise UndefinedError(op)
 

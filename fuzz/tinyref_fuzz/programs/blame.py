@@ -7,6 +7,7 @@ from tinyref_fuzz.programs.oracle import Read
 from tinyref_fuzz.programs.run import PLAIN, Way, without
 from tinyref_fuzz.programs.script import Computing
 from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.surroundings import WRITES
 from tinyref_spec.kernel_case import Blame, Verdict
 
 GRAPH = "graph"
@@ -20,7 +21,6 @@ STAGES = (GRAPH, SCHEDULE, RECOVERY, MEMORY, REPLAY, KERNEL)
 FUSION = "fusion"
 HAZARDS = "hazards"
 ORDER = "order"
-_WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"})
 _GRADIENTS = frozenset({"gradient", "gradient_weighted", "backward"})
 # What computes nothing.
 _SILENT = frozenset(
@@ -69,7 +69,7 @@ def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Read])
     if not judge.fails(program, wanted, without(_LAZY, computing=Computing.STORED)):
         return FUSION
     ops = {step.op for step in program.all_steps()}
-    if ops & _WRITES:
+    if ops & WRITES:
         return HAZARDS
     return "" if ops & {*_GRADIENTS, "cumsum"} else ORDER
 

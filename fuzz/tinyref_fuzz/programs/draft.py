@@ -25,7 +25,7 @@ _REFUSED = (InexactError, UndefinedError, KeyError, IndexError, ValueError, Type
 _CHANGING = frozenset(
     {
         *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
-        *("call", "gradient", "gradient_weighted", "backward"),
+        *("call", "call_twice", "call_elsewhere", "gradient", "gradient_weighted", "backward"),
     }
 )
 

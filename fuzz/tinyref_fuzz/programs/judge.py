@@ -136,7 +136,10 @@ def _mismatch(read: Read, found: Elements) -> str:
         # Differences that are no numbers are wrong too.
         wrong = np.flatnonzero(~(np.abs(found.astype(np.float64) - wanted) <= read.bound))
     else:
-        wrong = np.flatnonzero(wanted.reshape(-1) != found.reshape(-1))
+        differs = wanted.reshape(-1) != found.reshape(-1)
+        # What is no number is not even equal to itself.
+        are_numbers = (wanted == wanted) | (found == found)
+        wrong = np.flatnonzero(differs & are_numbers.reshape(-1))
     if not wrong.size:
         return ""
     place = int(wrong[0])

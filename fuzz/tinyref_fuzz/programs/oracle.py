@@ -10,6 +10,7 @@ tenths: its result has a bound, and goes on through views and copies alone.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from tinyref_fuzz.programs.arrays import Array, Size, is_overwritten
 from tinyref_fuzz.programs.exact import Elements, UndefinedError, check_exact
 from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter
 from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_fuzz.programs.surroundings import SMALL_FLOATS, STORED_AS, SURROUNDINGS, Surroundings
 from tinyref_spec.oracles import threefry
 
 # Half a unit in the last place of float32 at 1, and a bound for what is exactly zero.
@@ -28,6 +30,7 @@ UNIT = 2.0**-24
 TINY = 2.0**-126
 # What gives the same elements elsewhere.
 COPIES = frozenset({"contiguous", "clone", "to", "disk"})
+BITCASTS = frozenset({"bitcast", "bitcast_fp8"})
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -58,7 +61,7 @@ class Read:
     bound: float = 0.0
 
 
-class Environment:
+class Environment(Surroundings):
     """What the numbers of a program stand for, and what was read so far."""
 
     def __init__(self, outer: Environment | None = None) -> None:
@@ -67,6 +70,8 @@ class Environment:
         self.functions: dict[int, Step] = dict(outer.functions) if outer else {}
         self.streams: Streams = outer.streams if outer else Streams()
         self.reads: list[Read] = outer.reads if outer else []
+        self.hidden: dict[int, Array] = outer.hidden if outer else {}
+        self.calls: Counter[int] = outer.calls if outer else Counter()
         self.is_function = outer is not None
 
     def run(self, step: Step) -> None:
@@ -85,6 +90,8 @@ class Environment:
 
     def _compute(self, step: Step) -> None:
         sources = [self.arrays[number] for number in step.args]
+        if step.op not in COPIES and any(map(only_holds, sources)):
+            raise UndefinedError("arithmetic in a file, or with an 8-bit float")
         bound = max(source.bound for source in sources)
         if bound and step.op not in COPIES:
             raise UndefinedError("arithmetic on what has a bound")
@@ -137,8 +144,11 @@ class Environment:
 
     def _show(self, step: Step, source: Array, shown: Elements, sizes: tuple[Size, ...]) -> None:
         """shown: which elements of the source the view has, by their number there."""
-        is_cut = step.op in ("detach", "bitcast")
-        dtype = step.values[0] if step.op == "bitcast" else source.dtype
+        is_cut = step.op in ("detach", *BITCASTS)
+        dtype = source.dtype
+        if step.op in BITCASTS:
+            small = SMALL_FLOATS.get(step.values[0])
+            dtype = step.values[0] if small is None else small.storage.name
         made = Record(shown.shape, dtype)
         if not is_cut:
             shape = source.shape
@@ -159,6 +169,8 @@ class Environment:
 
     def _data(self, step: Step) -> None:
         dtype, shape, elements, place, requires_grad = step.values
+        if place < 0:
+            raise UndefinedError("data in a file")
         made = Record(tuple(shape), dtype, is_marked=requires_grad)
         found = np.array(elements, dtype).reshape(shape)
         self.arrays[step.target] = Array.of(found, place, None, made)
@@ -344,7 +356,9 @@ class Environment:
 
     def _call(self, step: Step) -> None:
         function = self.functions[step.args[0]]
+        self.calls[step.args[0]] += 1
         inside = Environment(self)
+        inside.arrays.update(self.hidden)
         for parameter, number in zip(function.args, step.args[1:], strict=True):
             if number in self.sizes:
                 inside.sizes[parameter] = self.sizes[number]
@@ -374,9 +388,15 @@ _SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
         *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
         *("realize", "read", "drop", "function", "call"),
         *("gradient", "gradient_weighted", "backward", "grad", "has_grad", "zero_grad"),
+        *SURROUNDINGS,
     )
 }
 OPERATIONS = frozenset({*COMPUTE, *_SPECIAL, *MOVEMENTS})
+
+
+def only_holds(array: Array) -> bool:
+    """Whether nothing is computed from it but copies and views: of a file, or 8-bit floats."""
+    return array.place < 0 or array.dtype in STORED_AS
 
 
 def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -> tuple[Size, ...]:

@@ -8,7 +8,7 @@ elements once this takes it that they may be in one memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,10 +18,8 @@ from tinyref_fuzz.programs.arrays import Array, Store
 from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.script import VIEWS
 from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_fuzz.programs.surroundings import CAPTURE, WRITES, calls_of
 
-WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"})
-# The second call of a function is captured, and all later ones replay that.
-CAPTURE = 2
 Stores = set[Store]
 
 
@@ -62,25 +60,30 @@ class History:
         before = self.note(step)
         changed = before.writes if step.op != "drop" else self._stores(step.args)
         self.environment.run(step)
+        called = {call.args[0] for call in calls_of(step)}
         for function, stores in self.changed.items():
-            if step.op != "call" or step.args[0] != function:
+            if function not in called:
                 stores |= changed
+        if step.op == "reload":
+            self.calls[step.target] = CAPTURE
+            self.changed[step.target] = set()
         if step.op in COMPUTE:
             self.computed |= self._stores(step.targets)
         self._share()
 
     def note(self, step: Step) -> Uses:
         """Counts what a step is about to do."""
-        if step.op == "call":
-            function = step.args[0]
+        for call in calls_of(step):
+            function = call.args[0]
             self.calls[function] = self.calls.get(function, 0) + 1
             if self.calls[function] == CAPTURE:
                 self.changed[function] = set()
         found = self.uses(step)
         self.takes_own |= found.takes_own
         self.is_own_taken |= found.is_own_taken
-        body = self.environment.functions[step.args[0]].body if step.op == "call" else (step,)
-        self.writes += sum(each.op in WRITES for each in body)
+        functions = self.environment.functions
+        bodies = [functions[call.args[0]].body for call in calls_of(step)] or [(step,)]
+        self.writes += sum(each.op in WRITES for body in bodies for each in body)
         return found
 
     def uses(self, step: Step) -> Uses:
@@ -90,13 +93,19 @@ class History:
             shown = {number: self._stores([number]) for number in step.args}
             made_of = {number: self._basis(number) for number in step.args}
             self._note_write(step, shown, made_of, found)
-        elif step.op == "call":
-            self._note_body(step, found)
+        for call in calls_of(step):
+            self._note_body(call.args[0], call.args[1:], found)
         return found
 
-    def _note_body(self, call: Step, found: Uses) -> None:
-        function = self.environment.functions[call.args[0]]
-        given = dict(zip(function.args, call.args[1:], strict=True))
+    def kept(self, function: int) -> Stores:
+        """What a function uses of what is there without its arguments."""
+        found = Uses()
+        self._note_body(function, (), found)
+        return found.reads | found.writes
+
+    def _note_body(self, number: int, args: Sequence[int], found: Uses) -> None:
+        function = self.environment.functions[number]
+        given = dict(zip(function.args, args, strict=False))
         shown: dict[int, Stores] = {}
         made_of: dict[int, Stores] = {}
 
@@ -206,12 +215,13 @@ def _is_captured(history: History, step: Step) -> bool:
 
     Or what a part of symbolic size shows: the part gets memory of its own before that is written.
     """
-    if step.op != "call" or history.calls.get(step.args[0]) != CAPTURE - 1:
-        return False
-    writes = history.note(step).writes
-    return history.may_move(writes) or any(
-        array.is_symbolic for store in writes for array in store.arrays
-    )
+    for call in calls_of(step):
+        is_capture = history.calls.get(call.args[0]) == CAPTURE - 1
+        writes = history.note(call).writes
+        is_part = any(array.is_symbolic for store in writes for array in store.arrays)
+        if is_capture and (is_part or history.may_move(writes)):
+            return True
+    return False
 
 
 def _is_changed(history: History, step: Step) -> bool:
@@ -219,16 +229,23 @@ def _is_changed(history: History, step: Step) -> bool:
 
     What it writes of a tensor that is gone may have it by the capture already.
     """
-    if step.op != "call" or step.args[0] not in history.changed:
+    is_used = bool(calls_of(step)) or step.op == "reload"
+    if not is_used or step.args[0] not in history.changed:
         return False
     uses = history.uses(step)
-    changed = history.changed[step.args[0]] & (uses.reads | uses.writes)
+    used = history.kept(step.args[0]) | uses.reads | uses.writes
+    changed = history.changed[step.args[0]] & used
     return history.may_move(changed) or any(store.is_lost for store in uses.writes)
+
+
+def _is_saved_in_part(history: History, step: Step) -> bool:
+    """A function is saved that uses what only views show."""
+    return step.op == "reload" and any(store.is_lost for store in history.kept(step.args[0]))
 
 
 def _is_argument_of_state(history: History, step: Step) -> bool:
     """A function writes an argument, or state, that may be in the memory of another argument."""
-    if step.op != "call":
+    if not calls_of(step):
         return False
     writes, arrays = history.alike(history.uses(step).writes), history.environment.arrays
     given = [{arrays[number].store} for number in step.args[1:] if number in arrays]
@@ -245,4 +262,5 @@ REASONS: Mapping[str, Callable[[History, Step], bool]] = {
     "is gone, or has other memory by now": _is_changed,
     "is a tensor that the function assigns to as well": _is_argument_of_state,
     "shares memory with": _is_argument_of_state,
+    "cannot be saved: only views show the memory": _is_saved_in_part,
 }

@@ -8,6 +8,7 @@ that differ in one switch and give other values blame what the switch is of.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.kernel import making_kernels
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
 from tinyref_fuzz.programs.exact import Elements
+from tinyref_fuzz.programs.helpers import helper_text, needs_folder
 from tinyref_fuzz.programs.refusals import REASONS
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
@@ -92,13 +94,18 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
         "check": check,
     }
     with contextlib.ExitStack() as stack:
-        if any(step.op == "disk" for step in program.all_steps()):
+        if needs_folder(program):
             names["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
-        stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(way.replays)))
+        exec(helper_text(program), names)
+        # Of a function that is no module's a pickle holds what was captured alone.
+        replays = way.replays or any(step.op == "reload" for step in program.steps)
+        stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(replays)))
         for name in places.names:
             stack.enter_context(_poisoned(Device[name].allocator))
         if way.evaluates:
             stack.enter_context(making_kernels(evaluated_kernel))
+            # Another interpreter has no such kernels.
+            names["elsewhere"] = _from_pickle
         try:
             exec(code, names)
         except Exception as error:
@@ -109,6 +116,12 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
         names.clear()
         del check
     return outcome
+
+
+def _from_pickle(function: object, *given: object) -> object:
+    """What a captured function gives once it is loaded from a pickle."""
+    again, args = pickle.loads(pickle.dumps((function, given)))
+    return again(*args)
 
 
 def _break_off(tensor: Tensor) -> None:

@@ -43,7 +43,8 @@ class Saved:
             for array in environment.arrays.values()
         ]
         stores: dict[int, Store] = {
-            id(array.store): array.store for array in environment.arrays.values()
+            id(array.store): array.store
+            for array in (*environment.arrays.values(), *environment.hidden.values())
         }
         self.stores = [
             (store, store.elements.copy(), store.whole, store.overwritten, store.is_repeated)

@@ -12,6 +12,7 @@ from enum import Enum
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
+from tinyref_fuzz.programs.helpers import helper_text
 from tinyref_fuzz.programs.steps import Program, Step, Value
 
 # Each operation as an expression: {a} to {c} are what it reads, {v[0]!r} its first value.
@@ -24,6 +25,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "flip": "{a}.flip({v[0]!r})",
     "bitcast": "{a}.bitcast({v[0]!r})",
     "detach": "{a}.detach()",
+    "bitcast_fp8": "{a}.bitcast({v[0]!r})",
     # one element from one element of each
     "neg": "-{a}",
     "relu": "{a}.relu()",
@@ -46,6 +48,9 @@ EXPRESSIONS: Mapping[str, str] = {
     "and": "{a} & {b}",
     "xor": "{a} ^ {b}",
     "where": "{a}.where({b}, {c})",
+    # 8-bit floats, which are only stored
+    "to_fp8": "{a}.cast({v[0]!r})",
+    "from_fp8": "{a}.cast({v[0]!r})",
     # many elements
     "sum": "{a}.sum({v[0]!r}, keepdim={v[1]!r})",
     "max": "{a}.max({v[0]!r}, keepdim={v[1]!r})",
@@ -75,12 +80,25 @@ STATEMENTS: Mapping[str, str] = {
 }
 # Views as their own elements: they show memory of what they are of.
 VIEWS = frozenset(
-    {"reshape", "permute", "expand", "shrink", "flip", "bitcast", "detach", "index", "part"}
+    {
+        *("reshape", "permute", "expand", "shrink", "flip", "bitcast", "detach", "index", "part"),
+        "bitcast_fp8",
+    }
 )
 # What gives a list of tensors.
-_LISTS = frozenset({"gradient", "gradient_weighted", "call"})
-# What stays the tensor that it is: it is no tensor, a list of them, or one that others have too.
-_KEPT = frozenset({"bind", "grad", *_LISTS})
+_LISTS = frozenset(
+    {"gradient", "gradient_weighted", "call", "call_twice", "call_elsewhere", "reload"}
+)
+# What stays the tensor that it is: it is no tensor, a list of them, in a file, or one that others
+# have too.
+_KEPT = frozenset({"bind", "grad", "file", "save", *_LISTS})
+# After which there is nothing to compute at once.
+_COMPUTED = frozenset(
+    {
+        *("bind", "drop", "read", "seed", "realize", "zero_grad", "reload"),
+        *("realize_twice", "interrupt_realize", "interrupt_call"),
+    }
+)
 
 _HEADER = """\
 import numpy as np
@@ -91,11 +109,6 @@ _CHECK = """
 
 def check(tensor, dtype, wanted, bound=0):
     np.testing.assert_allclose(tensor.numpy(), np.array(wanted, dtype), rtol=0, atol=bound)
-"""
-_FOLDER = """
-import tempfile
-
-folder = tempfile.mkdtemp()
 """
 
 
@@ -174,8 +187,7 @@ def script_lines(
 def reproducer(program: Program, device: str, wanted: Sequence[str], flags: str = "") -> str:
     """The program as a script that fails where a read is not as `wanted`."""
     lines = script_lines(program, Places.of(device), wanted=[f", {each}" for each in wanted])
-    has_files = any(step.op == "disk" for step in program.all_steps())
-    header = _HEADER + (_FOLDER if has_files else "") + _CHECK
+    header = _HEADER + helper_text(program, has_folder=True) + _CHECK
     body = "\n".join(line.text for line in lines)
     return f"{flags}{header}\n\n{body}\n"
 
@@ -201,7 +213,7 @@ class _Printer:
         yield text
         if self.computing is Computing.AT_ONCE:
             changed = step.targets or step.args[:1]
-            if step.op not in ("bind", "drop", "read", "seed", "realize", "zero_grad"):
+            if step.op not in _COMPUTED:
                 yield f"Tensor.realize({', '.join(map(name_of, changed))})"
 
     def _function(self, step: Step) -> Iterator[str]:
@@ -314,7 +326,61 @@ def _call(places: Places, names: Sequence[str], step: Step) -> str:
     return f"{names[0]}({', '.join(names[1:])})"
 
 
+# Files, pickles, threads, interrupts
+
+
+def _file(places: Places, names: Sequence[str], step: Step) -> str:
+    dtype, shape, elements, before, after = step.values
+    array = f"np.array({list(elements)!r}, {dtype!r}).reshape({shape!r})"
+    return f"in_file({name_of(step.target)!r}, {array}, {before!r}, {after!r})"
+
+
+def _save(places: Places, names: Sequence[str], step: Step) -> str:
+    return f'{names[0]}.to(f"DISK:{{folder}}/{name_of(step.target)}")'
+
+
+def _file_bytes(places: Places, names: Sequence[str], step: Step) -> str:
+    place, before = step.values
+    return f"from_file({names[0]}, {names[0]!r}, {before!r}, {places.name(place)!r})"
+
+
+def _reload(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"again({', '.join(names)})"
+
+
+def _call_elsewhere(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"elsewhere({', '.join(names)})"
+
+
+def _call_twice(places: Places, names: Sequence[str], step: Step) -> str:
+    function, *given = names
+    half = len(given) // 2
+    works = [f"lambda: {function}({', '.join(g)})" for g in (given[:half], given[half:])]
+    return f"sum(together({', '.join(works)}), ())"
+
+
+def _realize_twice(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"together({', '.join(f'lambda: {name}.realize()' for name in names)})"
+
+
+def _interrupt_call(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"interrupted(lambda: {names[0]}({', '.join(names[1:])}), {step.values[0]!r})"
+
+
+def _interrupt_realize(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"interrupted(lambda: Tensor.realize({', '.join(names)}), {step.values[0]!r})"
+
+
 _OTHERS = {
+    "file": _file,
+    "save": _save,
+    "file_bytes": _file_bytes,
+    "reload": _reload,
+    "call_elsewhere": _call_elsewhere,
+    "call_twice": _call_twice,
+    "realize_twice": _realize_twice,
+    "interrupt_call": _interrupt_call,
+    "interrupt_realize": _interrupt_realize,
     "data": _data,
     "full": _full,
     "arange": _arange,

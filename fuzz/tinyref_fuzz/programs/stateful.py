@@ -8,6 +8,7 @@ dropped like any other tensor.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arrays import Array
@@ -16,15 +17,20 @@ from tinyref_fuzz.programs.fitting import fits_into, is_alike
 from tinyref_fuzz.programs.generator import Generator
 from tinyref_fuzz.programs.scope import Captured
 from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_fuzz.programs.surroundings import CALLING
 from tinyref_fuzz.programs.view_values import VIEW_VALUES
 
 # One program in so many is of this kind: it is a prime, so that some of them are compiled, and some
 # run plainly. Which one of these it is.
 STATEFUL_EVERY, STATEFUL_AT = 7, 5
 MAX_PIECES = 4
-CALLS = (4, 6)
+CALLS_BETWEEN = (4, 6)
 _SHAPES = ((2, 3), (3, 4), (4,), (), (0, 2), (1, 3))
 _SHAPE_WEIGHTS = (8, 4, 3, 1, 1, 1)
+
+
+# What draws some steps, and how often it does so among others: of a class of programs.
+Acts = tuple[tuple[Callable[[Any], object], int], ...]
 
 
 def is_stateful(number: int) -> bool:
@@ -34,16 +40,20 @@ def is_stateful(number: int) -> bool:
 
 def generate_stateful(tape: Tape, places: int = 2) -> Program:
     """The program of this kind that a tape gives, for so many devices."""
-    return Program(tuple(_Stateful(tape, places).stateful_program()), tuple(tape.choices))
+    return Program(tuple(Stateful(tape, places).stateful_program()), tuple(tape.choices))
 
 
-class _Stateful(Generator):
-    """pieces: the tensors that are state, and views and copies of them. computed: of these."""
+class Stateful(Generator):
+    """pieces: the tensors that are state, and views and copies of them. computed: of these.
+
+    inside, outside: what is done within functions, and between their calls.
+    """
 
     def __init__(self, tape: Tape, places: int) -> None:
         super().__init__(tape, places)
         self.pieces: list[int] = []
         self.computed: list[int] = []
+        self.inside, self.outside = INSIDE, OUTSIDE
 
     def stateful_program(self) -> list[Step]:
         """Its steps."""
@@ -55,18 +65,18 @@ class _Stateful(Generator):
             found = self._state_function()
             if found is not None:
                 functions.append(found)
-        for _ in range(tape.between(*CALLS)):
+        for _ in range(tape.between(*CALLS_BETWEEN)):
             if functions:
                 self._call_stateful(tape.pick(functions))
             for _ in range(tape.pick((0, 1, 2, 3), (1, 4, 3, 1))):
-                self._act(_OUTSIDE)
+                self._act(self.outside)
         self._read_state()
         return self.without_needless_seed()
 
     def _read_state(self) -> None:
         """Reads the state in some order, what was computed of it, and a few results of calls."""
         live = [number for number in (*self.pieces, *self.computed) if number in self.arrays]
-        given = [n for step in self.scope.steps if step.op == "call" for n in step.targets]
+        given = [n for step in self.scope.steps if step.op in CALLING for n in step.targets]
         results = [number for number in given if number in self.arrays]
         live += results[-self.tape.between(1, 3) :]
         if self.tape.chance(30):
@@ -162,7 +172,7 @@ class _Stateful(Generator):
 
     # What is done to state, within functions and between their calls
 
-    def _act(self, acts: tuple[tuple[Act, int], ...]) -> None:
+    def _act(self, acts: Acts) -> None:
         chosen = self.tape.pick([act for act, _ in acts], [weight for _, weight in acts])
         chosen(self)
 
@@ -357,7 +367,7 @@ class _Stateful(Generator):
 
     def _grow_body(self) -> None:
         for _ in range(self.tape.between(1, 4)):
-            self._act(_INSIDE)
+            self._act(self.inside)
         self._result()
 
     def _call_stateful(self, function: Captured) -> None:
@@ -386,24 +396,23 @@ class _Stateful(Generator):
         return found
 
 
-Act = Callable[[_Stateful], object]
-_INSIDE: tuple[tuple[Act, int], ...] = (
-    (_Stateful._assign_piece, 6),
-    (_Stateful._write_item, 4),
-    (_Stateful._write_view, 2),
-    (_Stateful._result, 5),
-    (_Stateful._show_piece, 2),
-    (_Stateful._realize_piece, 2),
+INSIDE: Acts = (
+    (Stateful._assign_piece, 6),
+    (Stateful._write_item, 4),
+    (Stateful._write_view, 2),
+    (Stateful._result, 5),
+    (Stateful._show_piece, 2),
+    (Stateful._realize_piece, 2),
 )
-_OUTSIDE: tuple[tuple[Act, int], ...] = (
-    (_Stateful._assign_piece, 5),
-    (_Stateful._write_item, 4),
-    (_Stateful._write_view, 2),
-    (_Stateful._add_to, 3),
-    (_Stateful._add_piece, 4),
-    (_Stateful._compute, 5),
-    (_Stateful._give_up, 2),
-    (_Stateful._realize_piece, 1),
-    (_Stateful._read_piece, 3),
-    (_Stateful._write_result, 1),
+OUTSIDE: Acts = (
+    (Stateful._assign_piece, 5),
+    (Stateful._write_item, 4),
+    (Stateful._write_view, 2),
+    (Stateful._add_to, 3),
+    (Stateful._add_piece, 4),
+    (Stateful._compute, 5),
+    (Stateful._give_up, 2),
+    (Stateful._realize_piece, 1),
+    (Stateful._read_piece, 3),
+    (Stateful._write_result, 1),
 )

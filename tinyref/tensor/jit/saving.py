@@ -119,7 +119,7 @@ def saved_capture(capture: Capture) -> Saved:
 
 
 def _holders(capture: Capture) -> list[TensorCore]:
-    """The tensors that hold the state: of each memory one, which the function reads if it reads one.
+    """The tensors that hold the state: of each memory one, and best one that is read.
 
     Others are views of it, which a pickle holds as tensors of their own.
     """
