@@ -21,7 +21,7 @@ from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
-from tinyref_fuzz.generate.batches import draw_batch
+from tinyref_fuzz.generate.batches import EXPRESSIONS, draw_batch
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
@@ -38,7 +38,7 @@ Made = TypeVar("Made")
 # The policies whose cases have a batch of expressions beside them, and that by which it is drawn.
 BESIDE = {"even": "rules", "rules": "rules", "index": "rules", "views": "rules", "wide": "wide"}
 # One case in so many, where what is judged is a device, not the compiler on the reference.
-SELDOM = 2
+SELDOM = 3
 
 
 def tape_seed(seed: int, number: int) -> int:
@@ -94,6 +94,12 @@ def case_at(
     return generate(tape, judge.capabilities, chosen)
 
 
+def batch_lot(judge: Judge, number: int, policy: str) -> int | None:
+    """Which batch of expressions stands beside case `number`; None where there is none."""
+    every = 1 if judge.is_reference else SELDOM
+    return None if policy not in BESIDE or number % every else number // every
+
+
 def batch_at(
     judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
 ) -> Case | None:
@@ -101,21 +107,35 @@ def batch_at(
 
     Its tape is its own: the kernels of a seed are the same with it and without.
     """
-    if policy not in BESIDE or (number % SELDOM and not judge.is_reference):
+    lot = batch_lot(judge, number, policy)
+    if lot is None:
         return None
     tape = Tape(seed=tape_seed(seed, -1 - number))
     chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    subject, lack = turn_of(number, judge.capabilities)
+    subject, lack = turn_of(lot, judge.capabilities)
     return draw_batch(tape, judge.capabilities if lack is None else lack[1], chosen, subject)
 
 
-def judged_with_batch(
-    judge: Judge, case: Case, verdict: Verdict, batch: Case | None, number: int
+def verdict_with_batch(
+    judge: Judge,
+    case: Case,
+    seed: int,
+    number: int,
+    policy: str = DEFAULT_POLICY,
+    guide: Guide | None = None,
 ) -> tuple[Case, Verdict]:
     """A case and its verdict; where that agrees, the batch beside it with what is wrong there."""
-    if batch is None or not verdict.agrees:
+    verdict = verdict_of(judge, case)
+    lot = batch_lot(judge, number, policy)
+    if lot is None or not verdict.agrees:
         return case, verdict
-    found = guarded_verdict(lambda: expression_verdict(batch, judge.capabilities, number))
+    try:
+        batch = batch_at(judge, seed, number, policy, guide)
+    except Exception as error:  # the generator moves views, which may be what is broken
+        detail = f"views: while generating: {explain_error(error)}"
+        return case, Verdict(Pair.EXPRESSION, Symptom.ERROR, detail)
+    assert batch is not None, "a batch has a number"
+    found = guarded_verdict(lambda: expression_verdict(batch, judge.capabilities, lot))
     return (case, verdict) if found.agrees else (batch, replace(found, judged=verdict.judged))
 
 
@@ -141,9 +161,7 @@ def judge_cases(
     for number in count(start):
         began = time.perf_counter()
         case = case_at(judge, seed, number, policy, guide_of(number), kernels)
-        verdict = verdict_of(judge, case)
-        batch = batch_at(judge, seed, number, policy, guide_of(number))
-        found, verdict = judged_with_batch(judge, case, verdict, batch, number)
+        found, verdict = verdict_with_batch(judge, case, seed, number, policy, guide_of(number))
         yield number, found, verdict, time.perf_counter() - began
 
 
@@ -156,17 +174,14 @@ def result_of(
     kernels: tuple[CorpusKernel, ...] = (),
 ) -> CaseResult:
     """Makes and judges case `number`, and counts what it reached."""
-
-    def judged(case: Case) -> Verdict:
-        batch = batch_at(judge, seed, number, policy, guide)
-        return judged_with_batch(judge, case, verdict_of(judge, case), batch, number)[1]
-
-    return counted_result(
+    found = counted_result(
         number,
         lambda: case_at(judge, seed, number, policy, guide, kernels),
         lambda case: pairs_of(case.opts),
-        judged,
+        lambda case: verdict_with_batch(judge, case, seed, number, policy, guide)[1],
     )
+    is_beside = batch_lot(judge, number, policy) is not None and found.verdict is None
+    return replace(found, expressions=EXPRESSIONS if is_beside else 0)
 
 
 def counted_result(

@@ -18,8 +18,9 @@ _SMALL_INTEGERS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
 
 # A name, and what such a device has.
 Lack = tuple[str, Capabilities]
-# Views and decompositions cost more than algebra.
+# Views and decompositions cost more than algebra; of a device what it lacks comes first.
 TURNS = (Subject.ALGEBRA, Subject.VIEWS, Subject.ALGEBRA, Subject.OPERATIONS)
+TURNS_OF_LACKING = (Subject.OPERATIONS, Subject.ALGEBRA, Subject.OPERATIONS, Subject.VIEWS)
 
 
 @functools.cache
@@ -55,20 +56,24 @@ def _without(capabilities: Capabilities, *lacked: DType) -> Capabilities:
 
 def lacks_of(capabilities: Capabilities) -> tuple[Lack, ...]:
     """The device itself where it lacks anything, else those of `lacks`."""
+    return (("the device", capabilities),) if _lacks_any(capabilities) else lacks()
+
+
+def turn_of(lot: int, capabilities: Capabilities) -> tuple[Subject, Lack | None]:
+    """What batch `lot` of a campaign is of, and the device that it is lowered for, if any."""
+    turns = TURNS_OF_LACKING if _lacks_any(capabilities) else TURNS
+    subject = turns[lot % len(turns)]
+    if subject is not Subject.OPERATIONS:
+        return subject, None
+    lacking = lacks_of(capabilities)
+    return subject, lacking[lot // len(turns) % len(lacking)]
+
+
+def _lacks_any(capabilities: Capabilities) -> bool:
     whole = Device[REFERENCE].capabilities
-    lacks_any = (
+    return (
         not whole.dtypes <= capabilities.dtypes
         or not whole.ops <= capabilities.ops
         or capabilities.slow_division
         or capabilities.division_traps
     )
-    return (("the device", capabilities),) if lacks_any else lacks()
-
-
-def turn_of(number: int, capabilities: Capabilities) -> tuple[Subject, Lack | None]:
-    """What batch `number` of a campaign is of, and the device that it is lowered for, if any."""
-    subject = TURNS[number % len(TURNS)]
-    if subject is not Subject.OPERATIONS:
-        return subject, None
-    lacking = lacks_of(capabilities)
-    return subject, lacking[number // len(TURNS) % len(lacking)]
