@@ -50,7 +50,7 @@ def _of_outputs(
     """What is wrong with single outputs, and with the views that they are made of."""
     seen: set[UOp] = set()
     for store in case.ast.src:
-        yield from _asked("algebra", partial(algebra_problems, points, store.src[1], seen))
+        yield from problems_of("algebra", partial(algebra_problems, points, store.src[1], seen))
         if subject in (Subject.ALGEBRA, Subject.OPERATIONS):
             continue
         for node in store.toposort():
@@ -58,10 +58,12 @@ def _of_outputs(
                 seen.add(node)
                 turn = None if lot is None else lot + len(seen)
                 tracker = tracker_of(node)
-                yield from _asked("views", partial(view_problems, tracker, case.bindings, turn))
+                yield from problems_of(
+                    "views", partial(view_problems, tracker, case.bindings, turn)
+                )
 
 
-def _asked(column: str, problems: Callable[[], Iterator[Problem]]) -> Iterator[Problem]:
+def problems_of(column: str, problems: Callable[[], Iterator[Problem]]) -> Iterator[Problem]:
     """The problems of a column; what a service raises is one as well."""
     try:
         yield from problems()
