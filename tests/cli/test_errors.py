@@ -157,6 +157,38 @@ def test_an_internal_error_says_that_it_is_a_bug_and_saves_the_case(
     assert "ZeroDivisionError" in "".join(case["traceback"])
 
 
+def test_a_folder_that_is_gone_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone() -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("os.getcwd", gone)
+    assert run(["config"]) == 0
+    assert "TINYREF_DEVICE" in capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("closed", "is_shown"), [("<&- >&-", False), ("<&- 2>&-", True), ("<&- >&- 2>&-", False)]
+)
+@pytest.mark.parametrize("command", ["config", "explain 'Tensor([1])'"])
+def test_what_goes_to_a_stream_that_is_closed_is_discarded(
+    command: str, closed: str, is_shown: bool
+) -> None:
+    """Guards a bug of ours in place of a result, and files that took the place of a stream."""
+    done = subprocess.run(
+        f"{sys.executable} -m tinyref.cli {command} {closed}",
+        check=False,
+        shell=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 0
+    assert done.stderr == b""
+    assert bool(done.stdout) == is_shown
+
+
 @pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error() -> None:
     first = subprocess.Popen([*COMMAND, "spec", "list"], stdout=subprocess.PIPE, stderr=-1)

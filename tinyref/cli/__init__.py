@@ -17,8 +17,10 @@ def main() -> None:
 
     began = time.monotonic()
     from tinyref.cli.entry import EXIT_INTERRUPTED, run
+    from tinyref.cli.terminal import open_closed_streams
     from tinyref.workers.machine import GARBAGE_THRESHOLD
 
+    open_closed_streams()
     gc.set_threshold(*GARBAGE_THRESHOLD)
     arguments = sys.argv[1:]
     try:
@@ -34,16 +36,13 @@ def main() -> None:
 
 def _run_attached(arguments: Sequence[str]) -> int:
     """Runs the command in a process of its own; one that ends without a code is a failure."""
-    import os
     import signal
     import sys
 
-    from tinyref.cli.entry import EXIT_FAILURES
+    from tinyref.cli.entry import EXIT_FAILURES, find_backends_here
     from tinyref.workers.processes import run_attached
 
-    # A backend named by its path may lie in the folder where its author works, not yet installed.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    find_backends_here()
     done = run_attached("tinyref.cli.attached", {"arguments": list(arguments)})
     if done.answer is not None and (done.code >= 0 or done.answer["exit"]):
         return int(done.answer["exit"])

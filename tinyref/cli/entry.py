@@ -64,9 +64,7 @@ def _run(arguments: Sequence[str], began: float) -> int:
     from tinyref.cli.app import app
 
     config.check_environment()
-    # A backend named by its path may lie in the folder where its author works, not yet installed.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    find_backends_here()
     command = typer.main.get_command(app)
     usage_errors = _usage_errors()
     try:
@@ -86,6 +84,16 @@ def _run(arguments: Sequence[str], began: float) -> int:
         code = EXIT_USAGE
     sys.stdout.flush()
     return code if isinstance(code, int) else 0
+
+
+def find_backends_here() -> None:
+    """A backend named by its path may lie where its author works, not yet installed."""
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        return  # The folder is gone, and all that lay there.
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def _usage_errors() -> type[Exception]:
