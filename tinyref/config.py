@@ -48,10 +48,11 @@ def dumped_stages(value: str) -> list[str]:
 
     Raises `UserError` for a name that no stage has.
     """
-    words = (part.strip().removeprefix("after:") for part in value.split(","))
+    parts = [part.strip() for part in value.split(",")]
+    words = (part.removeprefix("after:") for part in parts if part)
     names = [FORMER_STAGES.get(word, word) for word in words]
     for name in names:
-        if name and name not in (*DUMP_STAGES, "*"):
+        if name not in (*DUMP_STAGES, "*"):
             raise UserLookupError(
                 f"flag DUMP: no stage {name!r}: {nearest(name, (*DUMP_STAGES, '*'))}"
             )

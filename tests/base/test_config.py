@@ -135,6 +135,7 @@ def test_a_stage_goes_by_its_former_name_too():
     [
         ("after:schedul", "no stage 'schedul': did you mean schedule"),
         ("lower,after:linearising", "no stage 'linearising': did you mean linearise"),
+        ("after:", "no stage '': accepted are graph, schedule, ast"),
         ("after:nothing at all", "no stage 'nothing at all': accepted are graph, schedule, ast"),
     ],
 )
