@@ -127,6 +127,7 @@ def test_interpolation_by_hand() -> None:
         (lambda: Tensor([1.0]).interpolate(3), ["interpolate: size 3", "(1,)"]),
         (lambda: Tensor([1.0]).interpolate((3, 3)), ["(3, 3)", "(1,)"]),
         (lambda: Tensor([1.0]).interpolate((0,)), ["size 1 to 0", "positive"]),
+        (lambda: Tensor([1.0]).interpolate((2**40,)), ["interpolate: 1099511627776", "2147483647"]),
         (lambda: Tensor([1.0]).interpolate((2.5,)), ["2.5", "integer"]),
         (lambda: Tensor([1.0]).interpolate((2,), "area"), ["'area'", "linear", "nearest"]),
         (lambda: Tensor([1]).interpolate((2,)), ["int32", "'linear'", "cast"]),

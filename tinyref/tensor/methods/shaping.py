@@ -10,6 +10,7 @@ from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.arrays import np, npt
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import fixed, integer
+from tinyref.tensor.methods.lookup import check_axis_size
 from tinyref.tensor.methods.selection import Selection
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
@@ -138,6 +139,7 @@ class Shaping(Selection):
             old = fixed((self.shape[lead + place],), "interpolate")[0]
             if new < 1 or old < 1:
                 raise UserError(f"interpolate: size {old} to {new}: accepted are positive sizes")
+            check_axis_size(new, "interpolate")
             if mode.startswith("nearest"):
                 places = nearest_places(old, new, is_exact=mode == "nearest-exact")
                 result = result._resample_axis(lead + place, places, np.ones((1, new)))
