@@ -11,14 +11,14 @@ import pytest
 
 from tinyref.device import Buffer, Capabilities
 from tinyref.dtype import from_numpy_dtype
-from tinyref.errors import TinyrefError
+from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Profile, Row
 from tinyref_spec.catalogue import all_rows
-from tinyref_spec.device_under_test import DeviceUnderTest, Inputs
+from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, Runnable
 from tinyref_spec.reference_device import ReferenceDevice
 from tinyref_spec.tensor.rows import FUNCTIONS
 
@@ -132,6 +132,10 @@ class CorruptDevice(ReferenceDevice):
         last = max((place for place, values in enumerate(outputs) if values.size), default=0)
         outputs[last] = self.corrupt(outputs[last])
         return outputs
+
+    def program(self, kernel: Runnable) -> Program:
+        # Every case is to fail: without a program none is described at length.
+        raise UserError("nothing is compiled")
 
 
 class CorruptInterpreter(DeviceUnderTest):
