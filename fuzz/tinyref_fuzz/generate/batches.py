@@ -19,7 +19,7 @@ from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import ALU
+from tinyref.uops.ops import ALU, Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.expressions import Expressions
@@ -38,7 +38,7 @@ SHAPES = ((30,), (24,), (8, 4), (3, 4, 3))
 # So many of 100 batches of views have a size that is a variable.
 SYMBOLIC_VIEWS = 30
 # Beside the weights of `several.KINDS`.
-GUARDED = 30
+GUARDED, DIVIDED = 30, 8
 # What a device lacks is drawn so many times as often as other things.
 LACKED = 4.0
 # Loads of one type in a batch, and how many contents of a buffer there are in stock.
@@ -151,6 +151,22 @@ def _guarded(draw: Expressions, shape: Shape, earlier: list[Value]) -> Value | N
     return value_in_range(draw.kernel.mode, node, shape, *full_range(node.dtype))
 
 
+def _divided(draw: Expressions, shape: Shape, earlier: list[Value]) -> Value | None:
+    """A quotient or remainder of two numbers in narrow ranges: of each the ends decide."""
+    kernel, tape = draw.kernel, draw.tape
+    signed = [dtype for dtype in kernel.dtypes if dtype in dtypes.ints and not dtype.is_unsigned]
+    if not signed:
+        return None
+    dtype = tape.pick(signed)
+    x, y = (build.both(kernel.load(shape, dtype).node, tape.pick((3, 7, 1))) for _ in range(2))
+    x = build.add(x, tape.between(-12, 12))
+    divisor = build.add(y, tape.between(1, 9))
+    if tape.below(3) == 2:
+        divisor = build.unary(Ops.NEG, divisor)
+    node = build.binary(tape.pick((Ops.MOD, Ops.IDIV)), x, divisor)
+    return value_in_range(kernel.mode, node, shape, *full_range(dtype))
+
+
 def _index(draw: Expressions, shape: Shape) -> UOp:
     """The number of a position, or one that is the same for all of them."""
     kernel, tape = draw.kernel, draw.tape
@@ -165,7 +181,7 @@ def _index(draw: Expressions, shape: Shape) -> UOp:
 Kind = Callable[[Expressions, Shape, list[Value]], Value | None]
 _KINDS: Mapping[Subject, tuple[tuple[Kind, int], ...]] = MappingProxyType(
     {
-        Subject.ALGEBRA: (*KINDS, (_guarded, GUARDED)),
+        Subject.ALGEBRA: (*KINDS, (_guarded, GUARDED), (_divided, DIVIDED)),
         Subject.VIEWS: ((lambda draw, shape, _: chain_of(draw, shape), 1),),
         Subject.OPERATIONS: ((lambda draw, shape, _: operation(draw, shape), 1),),
     }
