@@ -192,8 +192,8 @@ def test_kernels_that_reduce_are_left_to_programs(monkeypatch: pytest.MonkeyPatc
     assert expression_verdict(case, judge_of(PYTHON).capabilities) == Verdict()
 
 
-# Mutants that lived in earlier lanes of kernels and programs, or are of a part that few of these
-# reach; docs/mutants-again.md has the first eight. And the column that finds each.
+# Mutants of seeds that were trained on, of which the first seven lived among kernels and programs,
+# and the column that finds each.
 SURVIVORS = {
     "algebra.bounds/bit_or/condition/3": "ranges",
     "algebra.linear/_does_not_wrap/operator/5": "algebra",
