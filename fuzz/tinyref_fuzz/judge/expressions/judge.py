@@ -29,8 +29,7 @@ def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None =
     if not _is_elementwise(case.ast):
         return Verdict()
     for problem in _problems(case, capabilities, lot):
-        symptom = Symptom.COST if problem.is_cost else Symptom.VALUE
-        symptom = Symptom.ERROR if problem.is_error else symptom
+        symptom = Symptom.ERROR if problem.is_error else Symptom.VALUE
         return Verdict(Pair.EXPRESSION, symptom, str(problem))
     return Verdict()
 

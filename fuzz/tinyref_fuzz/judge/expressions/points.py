@@ -23,12 +23,11 @@ _STRUCTURE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.VIEW})
 class Problem:
     """What is wrong with an output: which service of the compiler, and what it makes of which node.
 
-    is_cost: no value differs, but something is done for nothing. is_error: there is no value.
+    is_error: there is no value.
     """
 
     column: str
     text: str
-    is_cost: bool = False
     is_error: bool = False
 
     def __str__(self) -> str:
