@@ -20,6 +20,8 @@ from tinyref_fuzz.programs.script import VIEWS
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_fuzz.programs.surroundings import CAPTURE, WRITES, calls_of
 
+# Sources that are computed, as data are not.
+_COMPUTED_SOURCES = frozenset({"full", "arange", "rand", "randint"})
 Stores = set[Store]
 
 
@@ -58,7 +60,9 @@ class History:
     def run(self, step: Step) -> None:
         """Goes on by one step. Raises what the environment raises."""
         before = self.note(step)
-        changed = before.writes if step.op != "drop" else self._stores(step.args)
+        # A replay of another function computes views anew, which had memory of their own.
+        seen = {store for store in before.reads if len(store.arrays) > 1}
+        changed = before.writes | seen if step.op != "drop" else self._stores(step.args)
         self.environment.run(step)
         called = {call.args[0] for call in calls_of(step)}
         for function, stores in self.changed.items():
@@ -67,7 +71,7 @@ class History:
         if step.op == "reload":
             self.calls[step.target] = CAPTURE
             self.changed[step.target] = set()
-        if step.op in COMPUTE:
+        if step.op in COMPUTE or step.op in _COMPUTED_SOURCES:
             self.computed |= self._stores(step.targets)
         self._share()
 
@@ -239,8 +243,12 @@ def _is_changed(history: History, step: Step) -> bool:
 
 
 def _is_saved_in_part(history: History, step: Step) -> bool:
-    """A function is saved that uses what only views show."""
-    return step.op == "reload" and any(store.is_lost for store in history.kept(step.args[0]))
+    """A function is saved that uses what only views show, or may show alone: a part is in memory
+    of its own.
+    """
+    return step.op == "reload" and any(
+        store.is_lost or len(store.arrays) > 1 for store in history.kept(step.args[0])
+    )
 
 
 def _is_argument_of_state(history: History, step: Step) -> bool:

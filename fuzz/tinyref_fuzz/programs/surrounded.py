@@ -27,6 +27,8 @@ from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
 SURROUNDED_EVERY, SURROUNDED_AT = 11, 4
 # Not bool: not every byte of a file is one.
 _FILE_DTYPES = ("int32", "float32", "uint8", "int16", "float16", "int64")
+# By which numbers become too large for an 8-bit float, subnormal, or too exact.
+_FACTORS = {"float32": (500, 500, 0.0625, 0.03125, 3), "int32": (500, 40000, 3)}
 # Kernels and copies that run before an interrupt; none of a few is ended by it.
 _LAUNCHES = (0, 1, 2, 3)
 # A fresh interpreter takes half a second: of so many calls in threads or pickles one is in one.
@@ -189,12 +191,14 @@ class _Surrounded(Stateful):
         )
         if number is None:
             return None
-        source = number
-        if self.arrays[number].dtype == "float32" and self.tape.chance(60):
-            factor = self.tape.pick((0.0625, 64, 0.03125, 500, 3))
-            wide = self._make("mul_number", (number,), factor)
+        source, factors = number, _FACTORS.get(self.arrays[number].dtype)
+        if factors is not None and self.tape.chance(70):
+            wide = self._make("mul_number", (number,), self.tape.pick(factors))
             source = number if wide is None else wide
-        return self._make("to_fp8", (source,), self.tape.pick(tuple(SMALL_FLOATS)))
+        made = self._make("to_fp8", (source,), self.tape.pick(tuple(SMALL_FLOATS)))
+        if made is not None and not self.scope.is_function:
+            self._try(Step("read", (made,)))
+        return made
 
     def _widen(self) -> int | None:
         number = self._pick_held(lambda array: array.dtype in STORED_AS and array.place >= 0)
@@ -294,6 +298,25 @@ class _Surrounded(Stateful):
             self.functions[targets[0]] = replace(function, step=again)
             self.pieces += targets[1:]
             self.kept |= numbers_read(again)
+            if self.tape.chance(70):
+                self._use_reloaded(self.functions[targets[0]], targets[1:])
+
+    def _use_reloaded(self, function: Captured, along: Sequence[int]) -> None:
+        """It is called after what came with it was written."""
+        for number in along:
+            if self.arrays[number].is_writable:
+                value = self._number_for(self.arrays[number])
+                self._try(Step("assign_number", (number,), (), (value,)))
+        self._call_and_read(function)
+        for number in along:
+            self._try(Step("read", (number,)))
+
+    def _call_and_read(self, function: Captured) -> None:
+        before = len(self.scope.steps)
+        self._call_stateful(function)
+        calls = [step for step in self.scope.steps[before:] if step.op == "call"]
+        for number in calls[-1].targets if calls else ():
+            self._try(Step("read", (number,)))
 
     def _is_whole(self, array: Array) -> bool:
         return array.store.base is array and not (array.is_symbolic or only_holds(array))
@@ -324,13 +347,14 @@ class _Surrounded(Stateful):
             self._try(Step("realize_twice", (first, second)))
 
     def _interrupt(self) -> None:
-        launches = self.tape.pick(_LAUNCHES)
+        launches = self.tape.pick(_LAUNCHES, (3, 5, 2, 1))
         function = self._captured(True, 0)
-        if function is not None and self.tape.chance(50):
+        if function is not None and self.tape.chance(70):
             args = self._arguments(function)
             if args is not None:
                 step = Step("interrupt_call", (function.step.target, *args), (), (launches,))
-                self._try(step)
+                if self._try(step) and self.tape.chance(50):
+                    self._call_and_read(function)
             return
         chosen = tuple(number for number in self.arrays if self.tape.chance(30))
         if chosen:
@@ -355,7 +379,7 @@ class _Surrounded(Stateful):
 _ANYWHERE: Acts = (
     (_Surrounded._carry, 3),
     (_Surrounded._draw, 1),
-    (_Surrounded._narrow, 2),
+    (_Surrounded._narrow, 3),
     (_Surrounded._widen, 3),
     (_Surrounded._show_held, 1),
 )
@@ -383,5 +407,5 @@ _OUTSIDE: Acts = (
     (_Surrounded._elsewhere, 1),
     (_Surrounded._call_twice, 5),
     (_Surrounded._realize_twice, 3),
-    (_Surrounded._interrupt, 6),
+    (_Surrounded._interrupt, 8),
 )

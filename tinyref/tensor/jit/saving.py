@@ -119,7 +119,7 @@ def saved_capture(capture: Capture) -> Saved:
 
 
 def _holders(capture: Capture) -> list[TensorCore]:
-    """The tensors that hold the state: of each memory one, and best one that is read.
+    """The tensors that hold the state: of each memory one, a view where nothing else is left.
 
     Others are views of it, which a pickle holds as tensors of their own.
     """

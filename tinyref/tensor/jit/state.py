@@ -152,10 +152,10 @@ class State:
         self._unread: tuple[int, Collection[int]] | None = None
 
     def tensors(self) -> list[TensorCore]:
-        """The tensors that hold it now: first those that the function reads, views last of them."""
+        """The tensors that hold it now: views last, those first that the function reads."""
         held = [(not each.is_read, each.tensor()) for each in self._holders]
         found = [(is_unread, tensor) for is_unread, tensor in held if tensor is not None]
-        found.sort(key=lambda each: (each[0], _is_seen_through(each[1])))
+        found.sort(key=lambda each: (_is_seen_through(each[1]), each[0]))
         return list({id(tensor): tensor for _, tensor in found}.values())
 
     @property
