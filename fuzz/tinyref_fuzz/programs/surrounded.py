@@ -24,7 +24,7 @@ from tinyref_fuzz.programs.surroundings import SMALL_FLOATS, STORED_AS, has_effe
 from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
 
 # One program in so many is of this kind, and which one of these: as of the stateful ones, a prime.
-SURROUNDED_EVERY, SURROUNDED_AT = 11, 4
+SURROUNDED_EVERY, SURROUNDED_AT = 23, 13
 # Not bool: not every byte of a file is one.
 _FILE_DTYPES = ("int32", "float32", "uint8", "int16", "float16", "int64")
 # By which numbers become too large for an 8-bit float, subnormal, or too exact.
