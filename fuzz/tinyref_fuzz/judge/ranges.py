@@ -39,8 +39,9 @@ def wrong_range(
     ]
     values = known
     if any(node not in known for node in asked):
-        values = evaluated = {}
+        evaluated: dict[UOp, Array] = {}
         evaluate(ast, dict(enumerate(buffers)), bindings, evaluated)
+        values = evaluated
     for node in asked:
         found = values[node]
         if not found.size:

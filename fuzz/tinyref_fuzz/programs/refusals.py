@@ -228,6 +228,13 @@ def _is_captured(history: History, step: Step) -> bool:
     return False
 
 
+def _goes_on_with_gradients(history: History, step: Step) -> bool:
+    """A function is captured that writes what was computed with gradients, which goes on so."""
+    captured = [c for c in calls_of(step) if history.calls.get(c.args[0]) == CAPTURE - 1]
+    written = {store for call in captured for store in history.note(call).writes}
+    return any(store.whole.requires_grad for store in written)
+
+
 def _is_changed(history: History, step: Step) -> bool:
     """What a captured function uses was written since, and may have other memory.
 
@@ -266,6 +273,7 @@ REASONS: Mapping[str, Callable[[History, Step], bool]] = {
     "call contiguous() on the value": _takes_own,
     "replays would read the old one": _is_captured,
     "replays would read that memory": _is_captured,
+    "from outside other memory": _goes_on_with_gradients,
     "in the same memory, as after clone()": _is_captured,
     "is gone, or has other memory by now": _is_changed,
     "is a tensor that the function assigns to as well": _is_argument_of_state,

@@ -231,3 +231,47 @@ def test_results_that_come_to_the_same_elements_have_each_its_memory(returned) -
         assert [each.tolist() for each in results] == [[number, number + 1]] * len(results)
     results[0].assign([7, 7])
     assert results[1].tolist() == [4, 5]
+
+
+def _gives(tensor, how, x):
+    if how == "argument":
+        tensor.replace(x)
+    elif how == "data":
+        tensor.replace(Tensor([3.0, 4.0]))
+    elif how == "constant":
+        tensor.replace(Tensor.full((2,), 5.0))
+    else:
+        tensor[:] = x
+
+
+@pytest.mark.parametrize(
+    ("how", "requires_grad"),
+    [("argument", False), ("data", False), ("constant", False), ("elements", True)],
+)
+def test_a_tensor_outside_that_gets_other_memory_is_refused(how, requires_grad):
+    """Replays would leave it what the capture gave it: the argument of the second call, for ever."""
+    leaf = Tensor([1.0, 2.0], requires_grad=requires_grad)
+    tensor = leaf.clone().realize()
+
+    @TinyJit
+    def function(x):
+        _gives(tensor, how, x)
+        return x + 1
+
+    function(Tensor([7.0, 8.0]).realize())
+    with pytest.raises(UserError, match="gives a float32 tensor of shape \\(2,\\) from outside"):
+        function(Tensor([9.0, 9.0]).realize())
+
+
+def test_a_tensor_outside_may_be_replaced_by_what_each_call_computes_or_by_itself():
+    computed, itself = Tensor([0.0]).realize(), Tensor([6.0]).realize()
+
+    @TinyJit
+    def function(x):
+        computed.replace(x * 2)
+        itself.replace(itself)
+        return x + itself
+
+    for i in range(4):
+        assert function(Tensor([float(i)]).realize()).item() == i + 6
+        assert (computed.item(), itself.item()) == (2 * i, 6)

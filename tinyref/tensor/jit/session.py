@@ -46,7 +46,7 @@ class CaptureSession:
     before: the BUFFERs that tensors from outside showed when they were read, with descriptions.
     left: those that a tensor showed which was then given memory of its own, to be assigned to.
     constants: tensors that were constants too large for memory, and the nodes of these, which are
-    part of the capture.
+    part of the capture. changed: tensors from outside that stand for another value since.
     is_over: the function has returned, and all that it computes has run. locks: held until then,
     and by each replay.
     """
@@ -55,6 +55,7 @@ class CaptureSession:
         self.before: dict[int, str] = {}
         self.left: set[int] = set()
         self.constants: list[tuple[ref[TensorCore], UOp]] = []
+        self.changed: list[ref[TensorCore]] = []
         self.is_over = False
         self.thread = threading.get_ident()
         self._is_disturbed = False
@@ -177,6 +178,11 @@ class CaptureSession:
         numbers = {number for node in assigned for number in shown_numbers(node)}
         with self._outside():
             compute_before_write(read, numbers)
+
+    def before_change(self, tensor: TensorCore) -> None:
+        """A tensor is about to stand for another value: one from outside is noted."""
+        if tensor._value.session is not self:
+            self.changed.append(ref(tensor))
 
     def hold(self, lock: TurnLock) -> None:
         """Other threads wait for `lock` until the function is captured."""

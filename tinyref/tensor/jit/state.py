@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tinyref.engine.capture import Known, Recorder
 from tinyref.errors import UserStateError
 from tinyref.lazy.graph import backing
-from tinyref.lazy.shape import shape_of
+from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.tensor.jit.session import (
     CaptureSession,
     compute_before_write,
@@ -128,6 +128,7 @@ class State:
                 for holder in self._holders_of(number, known, session)
             ]
         )
+        self._check_changed(session)
         self._moments = registry.moments(self.written)
         self._constants = list(session.constants)
         self._check_constants()
@@ -193,6 +194,20 @@ class State:
                 )
         for value, tensor in values.items():
             yield _Holder.of(tensor, value, session.has_read(value))
+
+    def _check_changed(self, session: CaptureSession) -> None:
+        """Raises `UserStateError` where a tensor from outside was given what no replay gives it."""
+        for held in session.changed:
+            tensor = held()
+            if tensor is None or is_empty(shape_of(tensor._node)):
+                continue
+            numbers = shown_numbers(tensor._node)
+            if not numbers or not self.written.issuperset(numbers):
+                raise UserStateError(
+                    f"TinyJit: the function gives a {description_of(tensor)} from outside other "
+                    f"memory, which no replay would do: assign() to it in place, within "
+                    f"Tensor.no_grad() where it requires grad, or return what it is to hold"
+                )
 
     def overlaps(self, numbers: Iterable[int], is_written: bool) -> bool:
         """Whether an argument that shows `numbers` is state that is written, or both are."""

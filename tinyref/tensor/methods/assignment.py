@@ -250,6 +250,7 @@ class Assignment(Data):
         What shows it shows that.
         """
         with building:
+            self._before_change()
             had_gradient = self._value.requires_grad
             if is_recording() and merged._value.requires_grad:
                 self._take(replace(merged._value))
@@ -289,6 +290,7 @@ class Assignment(Data):
 
         Where gradients flowed to `base` before, they flow through this view as they did.
         """
+        self._before_change()
         was, steps = self._value, _steps_of(self)
         with recording(was.requires_grad or (is_recording() and not had_gradient)):
             shown = (base._through(steps) if steps else base._as_view_of(base))._value

@@ -328,6 +328,7 @@ class Data(Creation):
             moved = moving()
         if moved is not self:
             with building:
+                self._before_change()
                 self._leave()
                 self._become(moved._node, moved._device)
         return self
@@ -356,11 +357,13 @@ class Data(Creation):
             )
         if self.requires_grad and not x.dtype.is_float:
             raise UserTypeError(f"replace: {x.dtype.name} cannot require grad")
+        if x is self:
+            return self
         session = capturing.get()
         if session is not None:
             session.read(x._value)
         with building:
-            if x is not self:
-                self._show(x, None)
+            self._before_change()
+            self._show(x, None)
             self._become(x._node, x._device)
         return self

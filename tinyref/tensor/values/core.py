@@ -145,6 +145,10 @@ class Session(Protocol):
         """The function is about to write memory that `values` show too and keep."""
         ...
 
+    def before_change(self, tensor: TensorCore) -> None:
+        """A tensor is about to stand for another value."""
+        ...
+
     def give_memory(self, value: Value) -> None:
         """The function is about to write `value`, which stands for no whole buffer."""
         ...
@@ -256,6 +260,12 @@ class TensorCore:
         with building:
             self._value = value
             registry.add(value)
+
+    def _before_change(self) -> None:
+        """This tensor is about to stand for another value: a function that is captured notes it."""
+        session = capturing.get()
+        if session is not None:
+            session.before_change(self)
 
     @property
     def _node(self) -> UOp:
