@@ -32,7 +32,7 @@ _FACTORS = {"float32": (500, 500, 0.0625, 0.03125, 3), "int32": (500, 40000, 3)}
 # Kernels and copies that run before an interrupt; none of a few is ended by it.
 _LAUNCHES = (0, 1, 2, 3)
 # A fresh interpreter takes half a second: of so many calls in threads or pickles one is in one.
-_ELSEWHERE_PERCENT = 2
+_ELSEWHERE_PERCENT = 15
 
 
 def is_surrounded(number: int) -> bool:
