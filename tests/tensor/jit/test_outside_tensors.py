@@ -249,7 +249,7 @@ def _gives(tensor, how, x):
     [("argument", False), ("data", False), ("constant", False), ("elements", True)],
 )
 def test_a_tensor_outside_that_gets_other_memory_is_refused(how, requires_grad):
-    """Replays would leave it what the capture gave it: the argument of the second call, for ever."""
+    """Replays would leave it what the capture gave it: the argument of the second call."""
     leaf = Tensor([1.0, 2.0], requires_grad=requires_grad)
     tensor = leaf.clone().realize()
 
