@@ -135,6 +135,11 @@ def test_a_program_means_this_and_its_device_says_so(steps, wanted, judge):
         assert judge.verdict(program, True, evaluates).judged == 2
 
 
+def test_a_capture_is_loaded_where_nothing_else_is_replayed(judge):
+    steps = [*CAPTURED, Step("call_elsewhere", (9, 4), (60,)), *read(60)]
+    assert judge.verdict(Program(tuple(steps)), True, evaluates=True).judged == 2
+
+
 @pytest.mark.slow
 def test_a_capture_runs_in_a_fresh_interpreter(judge):
     steps = [*CAPTURED, Step("call_elsewhere", (9, 4), (60,)), *read(60)]
@@ -147,6 +152,8 @@ def test_a_capture_runs_in_a_fresh_interpreter(judge):
     [
         ([FILE, Step("add_number", (1,), (2,), (1,))], UndefinedError),
         ([data(1, 1, 2), ADDING, Step("reload", (9,), (19,))], UndefinedError),
+        ([data(1, 1, 2), data(4, 1, 2), ADDING, Step("call_elsewhere", (9, 4), (60,))],
+         UndefinedError),
         ([data(1, 2.0**25), Step("to_fp8", (1,), (2,), ("fp8e5m2",))], InexactError),
         ([data(1, 500.0, dtype="float32"), Step("to_fp8", (1,), (2,), ("fp8e4m3",)),
           Step("from_fp8", (2,), (3,), ("float32",))], InexactError),
@@ -269,6 +276,16 @@ def test_these_steps_find_a_fault(steps, fault, judge):
 WRITTEN = Step("assign_number", (1,), (), (7,))
 SAVED_IN_PART = "cannot be saved: only views show the memory"
 GONE = "is gone, or has other memory by now"
+COPIES = "cannot be saved: the function reads copies"
+# What is computed by one is in the memory of what it is computed from.
+COPIES_READ = [
+    *(data(1, 1, 2), Step("mul_number", (1,), (2,), (1,)), data(4, 10, 20)),
+    Step(
+        *("function", (5,), (9,), ((7,),)),
+        body=(Step("add", (5, 1), (6,)), Step("mul", (6, 2), (7,))),
+    ),
+    *calls(9, 4, 2, 50),
+]
 
 
 @pytest.mark.parametrize(
@@ -284,6 +301,8 @@ GONE = "is gone, or has other memory by now"
           Step("call_twice", (9, 4, 4), (60, 61))], GONE, True),
         ([*CAPTURED, Step("clone", (1,), (2,)), WRITTEN,
           Step("reload", (9,), (19,))], GONE, True),
+        ([*COPIES_READ, Step("reload", (9, 1), (19, 11))], COPIES, True),
+        ([*CAPTURED, Step("reload", (9, 1), (19, 11))], COPIES, False),
     ],
 )  # fmt: skip
 def test_a_refusal_is_foreseen_where_the_steps_have_its_reason(steps, refusal, foreseen):

@@ -565,3 +565,21 @@ def test_another_process_goes_on(tmp_path):
     assert results == [[5.0, 2.0], [6.0, 2.0]]
     assert kernels == 2 * jitted.captured.kernels
     assert total.tolist() == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_function_that_reads_a_tensor_and_a_copy_in_its_memory_is_not_saved(is_read):
+    """Where the tensor was assigned to afterwards, what was loaded read that for the copy too."""
+    weight = Tensor([1.0, 2.0]).realize()
+    copy = weight * 1
+    jitted = TinyJit(lambda x: x + weight + weight[:1] + (copy if is_read else 0))
+    for _ in range(2):
+        jitted(Tensor([0.0, 0.0]).realize())
+    if is_read:
+        with pytest.raises(UserError, match="the function reads copies of a float32 tensor"):
+            pickle.dumps((jitted, weight))
+        return
+    again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
+    loaded.assign(8.0)
+    assert again(Tensor([0.0, 0.0]).realize()).tolist() == [16.0, 16.0]
+    assert copy.tolist() == [1.0, 2.0]

@@ -22,6 +22,8 @@ from tinyref_fuzz.programs.surroundings import CAPTURE, WRITES, calls_of
 
 # Sources that are computed, as data are not.
 _COMPUTED_SOURCES = frozenset({"full", "arange", "rand", "randint"})
+# Steps that put a function into a pickle.
+_SAVING = frozenset({"reload", "call_elsewhere"})
 Stores = set[Store]
 
 
@@ -258,6 +260,13 @@ def _is_saved_in_part(history: History, step: Step) -> bool:
     )
 
 
+def _reads_copies(history: History, step: Step) -> bool:
+    """A function is saved that uses what may be in one memory with something else."""
+    return step.op in _SAVING and any(
+        len(history.alike([store])) > 1 for store in history.kept(step.args[0])
+    )
+
+
 def _is_argument_of_state(history: History, step: Step) -> bool:
     """A function writes an argument, or state, that may be in the memory of another argument."""
     if not calls_of(step):
@@ -279,4 +288,5 @@ REASONS: Mapping[str, Callable[[History, Step], bool]] = {
     "is a tensor that the function assigns to as well": _is_argument_of_state,
     "shares memory with": _is_argument_of_state,
     "cannot be saved: only views show the memory": _is_saved_in_part,
+    "cannot be saved: the function reads copies": _reads_copies,
 }

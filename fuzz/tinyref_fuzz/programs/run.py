@@ -98,7 +98,8 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
             names["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
         exec(helper_text(program), names)
         # Of a function that is no module's a pickle holds what was captured alone.
-        replays = way.replays or any(step.op == "reload" for step in program.steps)
+        pickles = ("reload", "call_elsewhere")
+        replays = way.replays or any(step.op in pickles for step in program.steps)
         stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(replays)))
         for name in places.names:
             stack.enter_context(_poisoned(Device[name].allocator))

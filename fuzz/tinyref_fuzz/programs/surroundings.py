@@ -141,8 +141,7 @@ class Surroundings:
     def _reload(self, step: Step) -> None:
         """A function, and tensors that it may use, as they are now, in memory of their own."""
         function = self.functions[step.args[0]]
-        if self.calls[step.args[0]] < CAPTURE:
-            raise UndefinedError("a pickle of a function that may not be captured")
+        self._check_is_captured(step)
         self.calls[step.target] = CAPTURE
         along = dict(zip(step.args[1:], step.targets[1:], strict=True))
         if any(self.arrays[number].store.base is not self.arrays[number] for number in along):
@@ -162,6 +161,10 @@ class Surroundings:
             names[number] = along.get(number, -(step.target << 16) - number)
         self.functions[step.target] = replace(rename(function, names), targets=(step.target,))
 
+    def _check_is_captured(self, step: Step) -> None:
+        if self.calls[step.args[0]] < CAPTURE:
+            raise UndefinedError("a pickle of a function that may not be captured")
+
     def _outside(self, number: int) -> Array | None:
         return self.arrays.get(number, self.hidden.get(number))
 
@@ -169,6 +172,7 @@ class Surroundings:
         function = self.functions[step.args[0]]
         if has_effects(function):
             raise UndefinedError("a call in another process has effects there alone")
+        self._check_is_captured(step)
         self._call(step)
 
     # Threads and interrupts

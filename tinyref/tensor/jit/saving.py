@@ -24,6 +24,7 @@ from tinyref.tensor.jit.arguments import Arguments, SizeSpec, Spec, TensorSpec
 from tinyref.tensor.jit.capture import Capture
 from tinyref.tensor.jit.inputs import buffers_behind, is_backed, number_of
 from tinyref.tensor.jit.results import Output, Part
+from tinyref.tensor.jit.session import description_of
 from tinyref.tensor.jit.state import State
 from tinyref.tensor.methods.data import compute
 from tinyref.tensor.methods.random import Random
@@ -123,6 +124,13 @@ def _holders(capture: Capture) -> list[TensorCore]:
 
     Others are views of it, which a pickle holds as tensors of their own.
     """
+    copied = capture.state.copies()
+    if copied is not None:
+        raise UserStateError(
+            f"TinyJit: cannot be saved: the function reads copies of a {description_of(copied)} "
+            f"in one memory, as after clone(), which a pickle has once: give one of them memory of "
+            f"its own before the capture, as in x.assign(Tensor(x.numpy()))"
+        )
     tensors = [tensor for tensor in capture.state.tensors() if is_backed(tensor._node)]
     held: dict[int, TensorCore] = {}
     for tensor in sorted(tensors, key=_is_refused):

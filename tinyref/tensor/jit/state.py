@@ -159,6 +159,21 @@ class State:
         found.sort(key=lambda each: (_is_seen_through(each[1]), each[0]))
         return list({id(tensor): tensor for _, tensor in found}.values())
 
+    def copies(self) -> TensorCore | None:
+        """A tensor that the function reads in one memory with another one, which is no view of it.
+
+        They have equal elements until either is assigned to, as after `clone`.
+        """
+        readers: dict[int, object] = {}
+        for holder in self._holders:
+            tensor = holder.tensor()
+            if tensor is None or not holder.is_read:
+                continue
+            storage = tensor if tensor._view is None else tensor._view.storage
+            if any(readers.setdefault(n, storage) is not storage for n in holder.numbers):
+                return tensor
+        return None
+
     @property
     def needed(self) -> dict[int, str]:
         """The BUFFERs that tensors from outside must go on to show, with descriptions."""
