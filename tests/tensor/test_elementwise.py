@@ -400,6 +400,21 @@ def test_numpy_numbers_must_fit() -> None:
         small.masked_fill(Tensor([True, False]), np.complex64(1))
 
 
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_times_of_numpy_are_no_numbers(unit: str) -> None:
+    for time in (np.timedelta64(5, unit), np.datetime64(5, unit)):
+        name = type(time).__name__
+        uses: list[Callable[[], object]] = [
+            lambda time=time: Tensor([1]) + time,  # type: ignore[misc]
+            lambda time=time: Tensor([time]),  # type: ignore[misc]
+            lambda time=time: Tensor(time, dtype="int64"),  # type: ignore[misc]
+            lambda time=time: Tensor.full((2,), time),  # type: ignore[misc]
+        ]
+        for use in uses:
+            with pytest.raises(UserError, match=name):
+                use()
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

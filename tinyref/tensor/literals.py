@@ -33,6 +33,8 @@ def weak_number(data: object) -> ConstType | None:
     Those are bool, int and float, and of numpy what these can hold, as np.int8(3) and not complex
     numbers.
     """
+    if isinstance(data, np.datetime64 | np.timedelta64):
+        return None  # Of some units their item is an int.
     value = data.item() if isinstance(data, np.generic) else data
     is_number = isinstance(value, bool | int | float) and not isinstance(value, np.generic)
     return cast(ConstType, value) if is_number else None
