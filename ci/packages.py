@@ -65,7 +65,9 @@ def share_environment(session: Any, name: str) -> None:
         if value == own:
             environment.env[variable] = shared
     environment.location = environment.location_name = shared
-    environment.create()
+    if environment.create():
+        # It is new and empty, for each session where nox is told to reuse none.
+        _INSTALLED.difference_update([each for each in _INSTALLED if each[0] == shared])
 
 
 def install_once(session: Any, *words: str, **options: Any) -> None:

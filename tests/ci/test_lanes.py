@@ -68,15 +68,21 @@ RUNS = itertools.count()
 
 
 class Environment:
-    """An environment of nox in a folder of a run: notes where it was created again."""
+    """An environment of nox in a folder of a run: notes where it was created again.
+
+    is_new: whether it was made anew then, as nox does where it is to reuse none.
+    """
+
+    is_new = False
 
     def __init__(self, run: str, name: str) -> None:
         self.location = self.location_name = f"{run}/{name}"
         self.env = {"VIRTUAL_ENV": self.location, "CONDA_PREFIX": None}
         self.created: list[str] = []
 
-    def create(self) -> None:
+    def create(self) -> bool:
         self.created.append(self.location)
+        return self.is_new
 
 
 class Session:
@@ -338,6 +344,14 @@ def test_a_failed_installation_is_tried_again(noxfile: ModuleType) -> None:
         noxfile.conform(first, "cpu")
     noxfile.conform(second, "python")
     assert second.installed == ["."]
+
+
+def test_what_is_made_anew_has_nothing_installed(noxfile: ModuleType) -> None:
+    first, second = session_of("/anew", "cpu"), session_of("/anew", "python")
+    first.virtualenv.is_new = second.virtualenv.is_new = True
+    noxfile.conform(first, "cpu")
+    noxfile.conform(second, "python")
+    assert [first.installed, second.installed] == [["."], ["."]]
 
 
 @pytest.mark.parametrize("name", ["tests", "quick", "slow", "coverage", "random", "shuffled"])
