@@ -83,6 +83,12 @@ def test_a_healthy_compiler_keeps_every_value_of_many(device: str) -> None:
             assert expression_verdict(batch, judged.capabilities, lot) == Verdict(), number
 
 
+def test_a_sum_of_64_bits_without_axes_is_one_of_integers() -> None:
+    number = load(1, dtypes.int64, ())
+    case = Case(kernel_of(build.add(number, 3), 1), (np.zeros(1, np.int64), np.array([5])))
+    assert expression_verdict(case, judge_of(PYTHON).capabilities) == Verdict()
+
+
 # --- each column finds what is wrong in its service ----------------------------------------------
 
 

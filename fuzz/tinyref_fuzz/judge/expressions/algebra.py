@@ -106,9 +106,9 @@ def _of_sum(points: Points, node: UOp) -> Iterator[Problem]:
             continue
         total, unknown = _sum_of(points, found)
         wanted = points.span(node)
-        off = np.asarray(wanted.low.astype(object) - total)
+        off = np.asarray(wanted.low.astype(object) - total, object)
         if name == "modular" and node.dtype is not dtypes.index:
-            off = np.asarray(off % (1 << node.dtype.bits))
+            off = np.asarray(off % (1 << node.dtype.bits), object)
         wrong = (off != 0) & ~unknown & ~mask_of(wanted)
         if wrong.any():
             number = int(np.flatnonzero(wrong)[0])
@@ -126,7 +126,8 @@ def _sum_of(points: Points, linear: Linear) -> tuple[Values, BoolArray]:
     unknown: BoolArray = np.zeros((), np.bool_)
     for term, factor in linear.terms.items():
         found = points.span(term)
-        total = np.asarray(total + found.low.astype(object) * factor)
+        # Of arrays without axes numpy makes a number, which would be one of 64 bits again.
+        total = np.asarray(total + found.low.astype(object) * factor, object)
         unknown = unknown | mask_of(found)
     shape = np.broadcast_shapes(total.shape, unknown.shape)
     return np.broadcast_to(total, shape), np.broadcast_to(unknown, shape)
