@@ -137,6 +137,14 @@ def test_a_remainder_is_an_index_of_what_it_can_be(dtype: DType) -> None:
     assert evaluate(found, [values]).tolist() == [0, 4, 0, 2, int(dtype.maximum) % 5]
 
 
+def test_an_index_beside_a_remainder_needs_no_64_bits() -> None:
+    position = build.add(build.cast(build.mod(load(0, dtypes.uint32), 5), dtypes.index), 100)
+    found = narrow_index(divide_by_constants(position, NARROW), NARROW)
+    assert found.dtype is dtypes.int32
+    values = np.array([0, 4, 5, 2**32 - 1], np.uint32)
+    assert evaluate(found, [values]).tolist() == [100, 104, 100, 100]
+
+
 def test_an_index_that_may_be_beyond_int64_is_refused() -> None:
     quotient = build.cast(build.idiv(load(0, dtypes.uint64), 1), dtypes.index)
     with pytest.raises(UserError, match="from 0 to 18446744073709551615 is beyond int64"):

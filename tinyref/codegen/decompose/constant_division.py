@@ -90,8 +90,12 @@ def _position(before: UOp, value: UOp, capabilities: Capabilities) -> UOp | None
     low, high = bounds(before)
     for dtype in (dtypes.int32, dtypes.int64):
         if dtype in capabilities.dtypes and dtype.minimum <= low and high <= dtype.maximum:
-            fits = bounds(value) == (low, high)
-            return None if fits else cast(cast(value, dtype), dtypes.index)
+            if bounds(value) == (low, high):
+                return None
+            held = cast(value, dtype)
+            # Else what is added to it would need 64 bits, which a device may lack.
+            held = both(held, (1 << high.bit_length()) - 1) if low >= 0 else held
+            return cast(held, dtypes.index)
     return None
 
 
