@@ -89,6 +89,12 @@ def test_a_sum_of_64_bits_without_axes_is_one_of_integers() -> None:
     assert expression_verdict(case, judge_of(PYTHON).capabilities) == Verdict()
 
 
+def test_what_is_loaded_is_no_size() -> None:
+    divisor = build.cast(build.both(x(), 7), dtypes.index)
+    quotient = build.idiv(build.const(dtypes.index, 100), build.add(divisor, 1))
+    assert verdict(build.cast(build.less(quotient, 60), dtypes.int32)) == Verdict()
+
+
 # --- each column finds what is wrong in its service ----------------------------------------------
 
 

@@ -137,9 +137,10 @@ def _sum_of(points: Points, linear: Linear) -> tuple[Values, BoolArray]:
 
 
 def _is_moderate(node: UOp) -> bool:
-    """Whether it is an index, as are those that it is made of, far from what 64 bits hold."""
+    """Whether it is an index of what no buffer holds, and all of it far from what 64 bits hold."""
     return node.dtype is dtypes.index and all(
-        max(map(abs, bounds(each))) < LARGEST for each in node.toposort() if each.op in ALU
+        each.op is not Ops.LOAD and (each.op not in ALU or max(map(abs, bounds(each))) < LARGEST)
+        for each in node.toposort()
     )
 
 
