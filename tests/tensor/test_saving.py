@@ -583,3 +583,24 @@ def test_a_function_that_reads_a_tensor_and_a_copy_in_its_memory_is_not_saved(is
     loaded.assign(8.0)
     assert again(Tensor([0.0, 0.0]).realize()).tolist() == [16.0, 16.0]
     assert copy.tolist() == [1.0, 2.0]
+
+
+def test_a_function_that_reads_a_view_is_saved_with_what_it_is_a_view_of():
+    weight = Tensor([1.0, 2.0]).realize()
+    view = weight[::-1]
+    jitted = TinyJit(lambda x: x + view)
+    for _ in range(2):
+        jitted(Tensor([0.0, 0.0]).realize())
+    again, loaded = pickle.loads(pickle.dumps((jitted, weight)))
+    loaded.assign(Tensor([7.0, 8.0]))
+    assert again(Tensor([0.0, 0.0]).realize()).tolist() == [8.0, 7.0]
+
+
+def test_a_function_that_reads_one_of_two_tensors_that_are_the_same_is_not_saved():
+    weight = Tensor([1.0, 2.0]).realize()
+    same = weight[:]
+    jitted = TinyJit(lambda x: x + same)
+    for _ in range(2):
+        jitted(Tensor([0.0, 0.0]).realize())
+    with pytest.raises(UserError, match="the function reads copies of a float32 tensor"):
+        pickle.dumps((jitted, weight))

@@ -255,15 +255,24 @@ def _is_saved_in_part(history: History, step: Step) -> bool:
     """A function is saved that uses what only views show, or may show alone: a part is in memory
     of its own.
     """
-    return step.op == "reload" and any(
-        store.is_lost or len(store.arrays) > 1 for store in history.kept(step.args[0])
+    return step.op in _SAVING and any(
+        store.is_lost or len(store.arrays) > 1
+        for store in history.alike(history.kept(step.args[0]))
+    )
+
+
+def _is_saved_with_gradients(history: History, step: Step) -> bool:
+    """A function is saved that uses what was computed with gradients, or shows a part of it."""
+    return step.op in _SAVING and any(
+        array.requires_grad for store in history.kept(step.args[0]) for array in store.arrays
     )
 
 
 def _reads_copies(history: History, step: Step) -> bool:
     """A function is saved that uses what may be in one memory with something else."""
     return step.op in _SAVING and any(
-        len(history.alike([store])) > 1 for store in history.kept(step.args[0])
+        len(store.arrays) > 1 or len(history.alike([store])) > 1
+        for store in history.kept(step.args[0])
     )
 
 
@@ -288,5 +297,6 @@ REASONS: Mapping[str, Callable[[History, Step], bool]] = {
     "is a tensor that the function assigns to as well": _is_argument_of_state,
     "shares memory with": _is_argument_of_state,
     "cannot be saved: only views show the memory": _is_saved_in_part,
+    "pickle: this tensor was computed from tensors that require grad": _is_saved_with_gradients,
     "cannot be saved: the function reads copies": _reads_copies,
 }

@@ -32,6 +32,7 @@ from tinyref.tensor.methods.saving import check_device
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.values.core import TensorCore
 from tinyref.tensor.values.locks import computing
+from tinyref.tensor.values.registry import shown_numbers
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg, ShapeArg
 from tinyref.uops.program import Program
@@ -124,18 +125,24 @@ def _holders(capture: Capture) -> list[TensorCore]:
 
     Others are views of it, which a pickle holds as tensors of their own.
     """
-    copied = capture.state.copies()
-    if copied is not None:
-        raise UserStateError(
-            f"TinyJit: cannot be saved: the function reads copies of a {description_of(copied)} "
-            f"in one memory, as after clone(), which a pickle has once: give one of them memory of "
-            f"its own before the capture, as in x.assign(Tensor(x.numpy()))"
-        )
     tensors = [tensor for tensor in capture.state.tensors() if is_backed(tensor._node)]
     held: dict[int, TensorCore] = {}
     for tensor in sorted(tensors, key=_is_refused):
         for buffer in buffers_behind(tensor._node):
             held.setdefault(number_of(buffer), tensor)
+    copied = capture.state.copies()
+    for number, tensor in held.items():
+        # What the function reads may be a view: a pickle knows it by what it is a view of.
+        base, *others = _bases(tensor) or [tensor]
+        if others or number not in shown_numbers(base._node):
+            copied = tensor
+        held[number] = base
+    if copied is not None:
+        raise UserStateError(
+            f"TinyJit: cannot be saved: the function reads copies of a {description_of(copied)}, "
+            f"as after clone() or x[:], which a pickle has once: give one of them memory of its "
+            f"own before the capture, as in x.assign(Tensor(x.numpy()))"
+        )
     for number, description in capture.state.needed.items():
         if number not in held:
             raise UserStateError(
@@ -143,6 +150,13 @@ def _holders(capture: Capture) -> list[TensorCore]:
                 f"the captured function reads: keep the tensor itself"
             )
     return list({id(tensor): tensor for tensor in held.values()}.values())
+
+
+def _bases(tensor: TensorCore) -> list[TensorCore]:
+    """The tensors that `tensor` is a view of, or the same as, of which a pickle is not refused."""
+    tensors = [] if tensor._view is None else tensor._view.storage.tensors()
+    plain = [each for each in tensors if each._view is not None and not each._view.steps]
+    return [each for each in plain if not _is_refused(each)]
 
 
 def _is_refused(tensor: TensorCore) -> bool:
