@@ -128,7 +128,7 @@ FORMS_OF_KERNELS = [
 # And a seed whose programs show it soon.
 OF_PROGRAMS = [
     ("a reshape by the bound number", 18, "reshaped-from-the-second-element"),
-    ("two bounds of one variable", 18, "narrowed-by-one-too-many"),
+    ("two bounds of one variable", 9, "narrowed-by-one-too-many"),
     ("several temporaries at once", 18, "gap-begins-where-the-piece-before-does"),
     ("a schedule that breaks off", 4, BROKEN_OFF),
     ("equal elements reduced", 1, "repeated-elements-counted-once"),

@@ -20,7 +20,10 @@ PACKAGES = {
     "tinyref_fuzz": "fuzz",
     "tinyref_conformance": "conformance",
 }
-FILES = ("pyproject.toml", "ci/devices.toml", "ci/conform_row.py", "tests/algebra/test_rules.py")
+FILES = (
+    *("pyproject.toml", "ci/devices.toml", "ci/conform_row.py", "ci/packages.py"),
+    "tests/algebra/test_rules.py",
+)
 MAX_PLACES = 4
 
 # What the cases of a query give on a device: raises for one that fails.

@@ -353,8 +353,11 @@ class Lowering:
         return build.reduce_over(arg.op, element, *ranges)
 
     def is_in_loop(self, node: UOp) -> bool:
-        """Whether the value of `node`, in a group of a grid, may be computed more than once."""
-        return bool(self.plan.axes_of(node, AxisKind.REDUCE))
+        """Whether the value of `node` may be computed more than once by a work-item."""
+        kinds = [AxisKind.REDUCE]
+        if not self.plan.capabilities.has_grid:
+            kinds.append(AxisKind.GLOBAL)
+        return bool(self.plan.axes_of(node, *kinds))
 
 
 def _step(strides: Sequence[sint | None], axis: Axis) -> int:

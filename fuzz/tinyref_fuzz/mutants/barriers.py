@@ -87,8 +87,8 @@ MUTANTS = (
     ),
     _mutant(
         name="loop-on-host-only",
-        old="        return bool(self.plan.axes_of(node, AxisKind.REDUCE))",
-        new="        return len(self.plan.axes_of(node, AxisKind.REDUCE)) > 1",
+        old="        return bool(self.plan.axes_of(node, *kinds))",
+        new="        return len(self.plan.axes_of(node, *kinds)) > 1",
         resembles="one loop around a grouped reduce was thought to need no barrier of its own",
     ),
 )
