@@ -534,17 +534,24 @@ class Generator(Late):
 
     def _call(self, function: Captured) -> bool:
         """Calls it with other tensors that fit, and another value for its size."""
+        args = self._arguments(function, self._argument)
+        return args is not None and self._call_with(function, args)
+
+    def _arguments(
+        self, function: Captured, choose: Callable[[Array, Sequence[int]], int | None]
+    ) -> tuple[int, ...] | None:
+        """What `choose` finds for each example, beside those before it, and a bound size."""
         args: list[int] = []
         for example in function.examples:
             if example is None:
                 assert function.size is not None, "what is no tensor is a size"
                 found = self._bind(function.size)
             else:
-                found = self._argument(example, args)
+                found = choose(example, args)
             if found is None:
-                return False
+                return None
             args.append(found)
-        return self._call_with(function, tuple(args))
+        return tuple(args)
 
     def _argument(self, example: Array, taken: Sequence[int]) -> int | None:
         stores = {id(self.arrays[number].store) for number in taken if number in self.arrays}

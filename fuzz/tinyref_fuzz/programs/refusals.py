@@ -18,12 +18,10 @@ from tinyref_fuzz.programs.arrays import Array, Store
 from tinyref_fuzz.programs.oracle import Environment
 from tinyref_fuzz.programs.script import VIEWS
 from tinyref_fuzz.programs.steps import Program, Step
-from tinyref_fuzz.programs.surroundings import CAPTURE, WRITES, calls_of
+from tinyref_fuzz.programs.surroundings import CAPTURE, SAVING, WRITES, calls_of
 
 # Sources that are computed, as data are not.
 _COMPUTED_SOURCES = frozenset({"full", "arange", "rand", "randint"})
-# Steps that put a function into a pickle.
-_SAVING = frozenset({"reload", "call_elsewhere"})
 Stores = set[Store]
 
 
@@ -255,7 +253,7 @@ def _is_saved_in_part(history: History, step: Step) -> bool:
     """A function is saved that uses what only views show, or may show alone: a part is in memory
     of its own.
     """
-    return step.op in _SAVING and any(
+    return step.op in SAVING and any(
         store.is_lost or len(store.arrays) > 1
         for store in history.alike(history.kept(step.args[0]))
     )
@@ -263,14 +261,14 @@ def _is_saved_in_part(history: History, step: Step) -> bool:
 
 def _is_saved_with_gradients(history: History, step: Step) -> bool:
     """A function is saved that uses what was computed with gradients, or shows a part of it."""
-    return step.op in _SAVING and any(
+    return step.op in SAVING and any(
         array.requires_grad for store in history.kept(step.args[0]) for array in store.arrays
     )
 
 
 def _reads_copies(history: History, step: Step) -> bool:
     """A function is saved that uses what may be in one memory with something else."""
-    return step.op in _SAVING and any(
+    return step.op in SAVING and any(
         len(store.arrays) > 1 or len(history.alike([store])) > 1
         for store in history.kept(step.args[0])
     )

@@ -30,6 +30,7 @@ from tinyref_fuzz.programs.helpers import helper_text, needs_folder
 from tinyref_fuzz.programs.refusals import REASONS
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.surroundings import SAVING
 from tinyref_spec.system.schedules import BreakingOff, BrokenOffError
 
 # How often what a read needs is given up at most, before it is computed.
@@ -98,8 +99,7 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
             names["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
         exec(helper_text(program), names)
         # Of a function that is no module's a pickle holds what was captured alone.
-        pickles = ("reload", "call_elsewhere")
-        replays = way.replays or any(step.op in pickles for step in program.steps)
+        replays = way.replays or any(step.op in SAVING for step in program.steps)
         stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(replays)))
         for name in places.names:
             stack.enter_context(_poisoned(Device[name].allocator))

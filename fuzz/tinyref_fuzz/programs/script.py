@@ -12,7 +12,7 @@ from enum import Enum
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
-from tinyref_fuzz.programs.helpers import helper_text
+from tinyref_fuzz.programs.helpers import HELPERS_OF, helper_text
 from tinyref_fuzz.programs.steps import Program, Step, Value
 
 # Each operation as an expression: {a} to {c} are what it reads, {v[0]!r} its first value.
@@ -344,12 +344,8 @@ def _file_bytes(places: Places, names: Sequence[str], step: Step) -> str:
     return f"from_file({names[0]}, {names[0]!r}, {before!r}, {places.name(place)!r})"
 
 
-def _reload(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"again({', '.join(names)})"
-
-
-def _call_elsewhere(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"elsewhere({', '.join(names)})"
+def _pickled(places: Places, names: Sequence[str], step: Step) -> str:
+    return f"{HELPERS_OF[step.op]}({', '.join(names)})"
 
 
 def _call_twice(places: Places, names: Sequence[str], step: Step) -> str:
@@ -375,8 +371,8 @@ _OTHERS = {
     "file": _file,
     "save": _save,
     "file_bytes": _file_bytes,
-    "reload": _reload,
-    "call_elsewhere": _call_elsewhere,
+    "reload": _pickled,
+    "call_elsewhere": _pickled,
     "call_twice": _call_twice,
     "realize_twice": _realize_twice,
     "interrupt_call": _interrupt_call,

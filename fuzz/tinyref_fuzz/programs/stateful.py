@@ -7,7 +7,7 @@ dropped like any other tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyref_fuzz.generate.tape import Tape
@@ -371,19 +371,11 @@ class Stateful(Generator):
         self._result()
 
     def _call_stateful(self, function: Captured) -> None:
-        args: list[int] = []
-        for example in function.examples:
-            if example is None:
-                assert function.size is not None, "what is no tensor is a size"
-                found = self._bind(function.size)
-            else:
-                found = self._argument_for(example)
-            if found is None:
-                return
-            args.append(found)
-        self._call_with(function, tuple(args))
+        args = self._arguments(function, self._state_or_data)
+        if args is not None:
+            self._call_with(function, args)
 
-    def _argument_for(self, example: Array) -> int | None:
+    def _state_or_data(self, example: Array, _: Sequence[int]) -> int | None:
         """Fresh data mostly; else what fits, which may be a result of a call, or state."""
 
         def fits(array: Array) -> bool:

@@ -325,7 +325,7 @@ class _Surrounded(Stateful):
         function = self._captured(True, 2)
         if function is None or not self.tape.chance(_ELSEWHERE_PERCENT):
             return
-        args = self._arguments(function)
+        args = self._arguments(function, self._argument)
         if args is not None:
             made = tuple(self._new() for _ in function.step.values[0])
             self._try(Step("call_elsewhere", (function.step.target, *args), made))
@@ -334,7 +334,10 @@ class _Surrounded(Stateful):
         function = self._captured(True, 0)
         if function is None:
             return
-        first, second = self._arguments(function), self._arguments(function)
+        first, second = (
+            self._arguments(function, self._argument),
+            self._arguments(function, self._argument),
+        )
         if first is None or second is None:
             return
         made = tuple(self._new() for _ in 2 * function.step.values[0])
@@ -350,7 +353,7 @@ class _Surrounded(Stateful):
         launches = self.tape.pick(_LAUNCHES, (3, 5, 2, 1))
         function = self._captured(True, 0)
         if function is not None and self.tape.chance(70):
-            args = self._arguments(function)
+            args = self._arguments(function, self._argument)
             if args is not None:
                 step = Step("interrupt_call", (function.step.target, *args), (), (launches,))
                 if self._try(step) and self.tape.chance(50):
@@ -359,20 +362,6 @@ class _Surrounded(Stateful):
         chosen = tuple(number for number in self.arrays if self.tape.chance(30))
         if chosen:
             self._try(Step("interrupt_realize", chosen, (), (launches,)))
-
-    def _arguments(self, function: Captured) -> tuple[int, ...] | None:
-        """Fresh data, or what fits; a bound size."""
-        args: list[int] = []
-        for example in function.examples:
-            if example is None:
-                assert function.size is not None, "what is no tensor is a size"
-                found = self._bind(function.size)
-            else:
-                found = self._argument(example, args)
-            if found is None:
-                return None
-            args.append(found)
-        return tuple(args)
 
 
 # Within functions and between their calls.

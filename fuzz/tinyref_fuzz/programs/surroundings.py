@@ -7,6 +7,7 @@ Specification", 2023), and only kept in the types of ml_dtypes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_numbe
 CAPTURE = 2
 # What gives results of a function.
 CALLING = frozenset({"call", "call_twice", "call_elsewhere"})
+# And that put one into a pickle.
+SAVING = frozenset({"reload", "call_elsewhere"})
 # What makes a call differ from another one of the same arguments.
 _EFFECTS = WRITES | {"rand", "randint", "seed", "backward", "zero_grad"}
 
@@ -77,7 +80,7 @@ def has_effects(function: Step) -> bool:
     return any(each.op in _EFFECTS for each in function.body)
 
 
-class Surroundings:
+class Surroundings(ABC):
     """The part of an environment that has these steps.
 
     hidden: what pickled functions read and write that nothing else shows, by number. calls: of each
@@ -90,8 +93,9 @@ class Surroundings:
     hidden: dict[int, Array]
     calls: Counter[int]
 
+    @abstractmethod
     def _call(self, step: Step) -> None:
-        raise NotImplementedError
+        """One call of a function."""
 
     # Files
 

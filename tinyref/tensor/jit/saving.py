@@ -30,7 +30,7 @@ from tinyref.tensor.methods.data import compute
 from tinyref.tensor.methods.random import Random
 from tinyref.tensor.methods.saving import check_device
 from tinyref.tensor.tensor import Tensor
-from tinyref.tensor.values.core import TensorCore
+from tinyref.tensor.values.core import TensorCore, whole_tensors
 from tinyref.tensor.values.locks import computing
 from tinyref.tensor.values.registry import shown_numbers
 from tinyref.uops.node import UOp, sint
@@ -154,9 +154,7 @@ def _holders(capture: Capture) -> list[TensorCore]:
 
 def _bases(tensor: TensorCore) -> list[TensorCore]:
     """The tensors that `tensor` is a view of, or the same as, of which a pickle is not refused."""
-    tensors = [] if tensor._view is None else tensor._view.storage.tensors()
-    plain = [each for each in tensors if each._view is not None and not each._view.steps]
-    return [each for each in plain if not _is_refused(each)]
+    return [each for each in whole_tensors(tensor) if not _is_refused(each)]
 
 
 def _is_refused(tensor: TensorCore) -> bool:

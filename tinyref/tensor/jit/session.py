@@ -29,7 +29,9 @@ from tinyref.tensor.values.core import (
     capturing,
     hold_tensors,
     registry,
+    steps_of,
     store_apart,
+    whole_tensors,
 )
 from tinyref.tensor.values.locks import TurnLock, building
 from tinyref.tensor.values.registry import is_computed, is_view, parts_of, shown_numbers
@@ -108,18 +110,17 @@ class CaptureSession:
 
         What is assigned to it is written where it is a view, and a replay would not read that.
         """
-        view = None if value.tensor is None else value.tensor._view
-        if view is None or not view.steps:
+        tensor = value.tensor
+        if tensor is None or not steps_of(tensor):
             return
-        views = ((tensor, tensor._view) for tensor in view.storage.tensors())
-        whole = next((tensor for tensor, its in views if its is not None and not its.steps), None)
+        whole = next(iter(whole_tensors(tensor)), None)
         if whole is None:
             return
         self.read(whole._value)
         if _is_in_memory(whole._node):
             with building:
                 node = whole._node
-                for step in view.steps:
+                for step in steps_of(tensor):
                     node = build(step.op, step.arg, step.result, (node,))
                 value.node = node
                 registry.add(value)

@@ -22,7 +22,7 @@ from tinyref.tensor.jit.session import (
     reaching,
 )
 from tinyref.tensor.methods.assignment import Assignment
-from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry
+from tinyref.tensor.values.core import TensorCore, Value, hold_tensors, registry, steps_of
 from tinyref.tensor.values.locks import building
 from tinyref.tensor.values.registry import is_assigned, is_view, parts_of, shown_numbers
 from tinyref.tensor.values.views import has_expand
@@ -79,12 +79,8 @@ def _is_view_of(tensor: TensorCore | None, storages: set[int]) -> bool:
     return tensor is not None and tensor._view is not None and id(tensor._view.storage) in storages
 
 
-def _is_seen_through(tensor: TensorCore) -> bool:
-    return tensor._view is not None and bool(tensor._view.steps)
-
-
 def _is_expanded(tensor: TensorCore) -> bool:
-    return tensor._view is not None and has_expand(tensor._view.steps)
+    return has_expand(steps_of(tensor))
 
 
 def _refresh_views(tensor: TensorCore) -> None:
@@ -156,7 +152,7 @@ class State:
         """The tensors that hold it now: views last, those first that the function reads."""
         held = [(not each.is_read, each.tensor()) for each in self._holders]
         found = [(is_unread, tensor) for is_unread, tensor in held if tensor is not None]
-        found.sort(key=lambda each: (_is_seen_through(each[1]), each[0]))
+        found.sort(key=lambda each: (bool(steps_of(each[1])), each[0]))
         return list({id(tensor): tensor for _, tensor in found}.values())
 
     def copies(self) -> TensorCore | None:

@@ -35,7 +35,9 @@ from tinyref.tensor.values.core import (
     is_recording,
     recording,
     registry,
+    steps_of,
     store_apart,
+    whole_tensors,
 )
 from tinyref.tensor.values.locks import building
 from tinyref.tensor.values.registry import is_computed, parts_of, shown_numbers
@@ -177,13 +179,13 @@ class Assignment(Data):
         """
         if chosen is None and self._shows_same(value):
             return
-        if _steps_of(self) and is_empty(shape_of(self._node)) and not value._value.requires_grad:
+        if steps_of(self) and is_empty(shape_of(self._node)) and not value._value.requires_grad:
             return  # Nothing of the base is written: it stays what it is.
         if only_holds_data(self._node):
             write_held(self, value.numpy, name, compute)
             return
         base = self._base(name)
-        steps = () if base is self else _steps_of(self)
+        steps = () if base is self else steps_of(self)
         session = capturing.get()
         if session is not None:
             session.read(base._value)
@@ -291,7 +293,7 @@ class Assignment(Data):
         Where gradients flowed to `base` before, they flow through this view as they did.
         """
         self._before_change()
-        was, steps = self._value, _steps_of(self)
+        was, steps = self._value, steps_of(self)
         with recording(was.requires_grad or (is_recording() and not had_gradient)):
             shown = (base._through(steps) if steps else base._as_view_of(base))._value
         if was.requires_grad and was.record is None:
@@ -305,9 +307,9 @@ class Assignment(Data):
         """The tensor that this one is a view of; one that stands for it where it is gone."""
         if self._view is None:
             return self
-        steps = _steps_of(self)
+        steps = steps_of(self)
         tensors = [cast(Self, tensor) for tensor in self._view.storage.tensors()]
-        alive = next((tensor for tensor in tensors if not _steps_of(tensor)), None)
+        alive = next(iter(whole_tensors(self)), None)
         is_only = len(tensors) == 1
         if has_expand(steps) and not is_only:
             raise UserError(
@@ -315,7 +317,7 @@ class Assignment(Data):
                 f"expand, which shows elements of another several times: clone() it first"
             )
         if alive is not None:
-            return alive
+            return cast(Self, alive)
         found = None if has_expand(steps) else self._found_base(tensors)
         if found is None:
             self._leave()
@@ -323,9 +325,9 @@ class Assignment(Data):
         storage = self._view.storage
         if any(found is tensor for tensor in tensors):
             # It takes the place of the base, and the others were taken from it.
-            taken = len(_steps_of(found))
+            taken = len(steps_of(found))
             for tensor in tensors:
-                tensor._view = View(storage, _steps_of(tensor)[taken:])
+                tensor._view = View(storage, steps_of(tensor)[taken:])
         found._view = View(storage)
         return found
 
@@ -370,16 +372,16 @@ class Assignment(Data):
 
     def _merge_views(self, tensors: Sequence[Self]) -> Self:
         """The base of which all these are views: their elements, zero where none shows any."""
-        if any(is_cut_after_expand(_steps_of(tensor)) for tensor in tensors):
+        if any(is_cut_after_expand(steps_of(tensor)) for tensor in tensors):
             raise UserError(
                 "assign: the tensor that this one is a view of is gone, and part of an expanded "
                 "view of it is left: keep that tensor, or clone() the expanded view"
             )
         # Of those that show an element gradients go back through the last one.
         ordered = sorted(tensors, key=lambda tensor: _recorded_base(tensor) is not None)
-        found = ordered[0]._place_in_base(_steps_of(ordered[0]))
+        found = ordered[0]._place_in_base(steps_of(ordered[0]))
         for tensor in ordered[1:]:
-            found = found._merge_elements(_steps_of(tensor), tensor, None)
+            found = found._merge_elements(steps_of(tensor), tensor, None)
         return found._same() if any(found is tensor for tensor in tensors) else found
 
     def _through(self, steps: Steps) -> Self:
@@ -480,20 +482,16 @@ class Assignment(Data):
         return self._assign_result(">>=", self.rshift(x))
 
 
-def _steps_of(tensor: TensorCore) -> Steps:
-    return () if tensor._view is None else tensor._view.steps
-
-
 def _is_whole_of(tensor: TensorCore, others: Sequence[TensorCore]) -> bool:
     """Whether it shows all of its base, and each of `others` is a view of what it shows."""
-    steps = _steps_of(tensor)
-    return is_whole(steps) and all(_steps_of(each)[: len(steps)] == steps for each in others)
+    steps = steps_of(tensor)
+    return is_whole(steps) and all(steps_of(each)[: len(steps)] == steps for each in others)
 
 
 def _recorded_base(tensor: TensorCore) -> Value | None:
     """The value of the whole that `tensor` was computed from as a view; None without gradients."""
     value = tensor._value
-    for step in reversed(_steps_of(tensor)):
+    for step in reversed(steps_of(tensor)):
         # A view of a view may be recorded that shows all of it, and is no step.
         record = value.record
         while record is not None and record.rule in VIEW_OPS and record.rule is not step.op:
@@ -538,7 +536,7 @@ def _reads_any(root: UOp, numbers: Container[int]) -> bool:
 
 def _base_node(tensor: TensorCore) -> UOp | None:
     """The node of which that of `tensor` is the view that `tensor` is of its base, if any."""
-    steps = _steps_of(tensor)
+    steps = steps_of(tensor)
     first = steps[0]
     if any(step.dtype.itemsize != step.result.itemsize for step in steps):
         return None

@@ -21,7 +21,7 @@ from tinyref.tensor.arguments import Bounds, Shape, axis_of, bound_sizes
 from tinyref.tensor.values.locks import TurnLock, building
 from tinyref.tensor.values.names import name_node
 from tinyref.tensor.values.registry import Registry, parts_of
-from tinyref.tensor.values.views import VIEW_OPS, Step, Storage, View
+from tinyref.tensor.values.views import VIEW_OPS, Step, Steps, Storage, View
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import (
@@ -491,6 +491,17 @@ class TensorCore:
     def _broadcast_to(self, shape: Shape) -> Self:
         """Expands to `shape`, which the caller found by `arguments.broadcast`."""
         return self._reshape((1,) * (len(shape) - self.ndim) + self.shape)._expand(shape)
+
+
+def steps_of(tensor: TensorCore) -> Steps:
+    """The steps through which a tensor shows what it is a view of; none of what is no view."""
+    return () if tensor._view is None else tensor._view.steps
+
+
+def whole_tensors(tensor: TensorCore) -> list[TensorCore]:
+    """The living tensors that show all of what `tensor` is a view of; none of what is no view."""
+    tensors = [] if tensor._view is None else tensor._view.storage.tensors()
+    return [each for each in tensors if not steps_of(each)]
 
 
 def store_apart(value: Value) -> None:
