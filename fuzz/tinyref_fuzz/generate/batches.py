@@ -7,6 +7,7 @@ of the same numbers. Data are of a small stock, so that an expression costs litt
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -22,6 +23,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.data import Content
+from tinyref_fuzz.generate.equivalent import with_laws
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.free import SPANS, counter, expression_leaves, is_specified
 from tinyref_fuzz.generate.kernel import Kernel
@@ -30,6 +32,7 @@ from tinyref_fuzz.generate.several import KINDS, SHAPES_OF_CHAINS, chain_of, ope
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import Number, Shape, Value, full_range, value_in_range
 from tinyref_spec.kernel_case import Array, Case, Mode
+from tinyref_spec.kernels.notation import kernel_of, load
 from tinyref_spec.proofs.expressions import drawn_over
 
 # Expressions of a batch: enough to share their leaves, few enough to be named by one.
@@ -70,6 +73,7 @@ class Subject(Enum):
     ALGEBRA = "instances of rules, their neighbours, and expressions that no rule asked for"
     VIEWS = "buffers, each seen through a chain of movements"
     OPERATIONS = "single operations and casts, most of them of what a device lacks"
+    LAWS = "values, and beside them laws of rules, of which nothing is left"
 
 
 def draw_batch(
@@ -77,8 +81,11 @@ def draw_batch(
 ) -> Case:
     """A case of `EXPRESSIONS` outputs of one shape, without optimisations, all of one tape.
 
+    Of laws it is one output, and an equivalent kernel with as many laws.
     capabilities: of the device that has the types, and of operations lacks what they are of.
     """
+    if subject is Subject.LAWS:
+        return _laws(tape, capabilities)
     if subject is Subject.OPERATIONS:
         policy = _of_lack(policy, capabilities)
     kernel = _Points.draw(tape, policy, capabilities)
@@ -95,6 +102,23 @@ def draw_batch(
         found = tape.pick(kinds, weights)(draw, shape, earlier) or operation(draw, shape)
         values.append(found if found.dtype in kernel.dtypes else operation(draw, shape))
     return _case(kernel, values, shape)
+
+
+def _laws(tape: Tape, capabilities: Capabilities) -> Case:
+    """A kernel of as many values of two types as laws have leaves, and the same with laws."""
+    supported = capabilities.dtypes | capabilities.emulated
+    types = [dtype for dtype in dtypes.all if dtype in supported and dtype in dtypes.ints]
+    home, other = tape.pick(types), tape.pick(types)
+    kinds = (*(home,) * 5, *(other,) * 3, *(dtypes.bool,) * 4)
+    loads = [load(slot, dtype, SHAPES[0]) for slot, dtype in enumerate(kinds, 1)]
+    numbers = [build.cast(each, home) for each in loads if not each.dtype.is_bool]
+    total = functools.reduce(functools.partial(build.binary, Ops.XOR), numbers)
+    holds = functools.reduce(build.either, loads[len(numbers) :])
+    ast = kernel_of(build.where(holds, total, numbers[0]), *SHAPES[0])
+    size = math.prod(SHAPES[0])
+    read = (Content(dtype, size, *full_range(dtype), tape.below(STOCK)) for dtype in kinds)
+    buffers = (np.zeros(size, numpy_dtype(home)), *(_contents(each, Mode.EXACT) for each in read))
+    return Case(ast, buffers, equivalent=with_laws(ast, tape, EXPRESSIONS, supported))
 
 
 def _of_lack(policy: Policy, capabilities: Capabilities) -> Policy:

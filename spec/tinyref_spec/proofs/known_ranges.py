@@ -2,14 +2,18 @@
 
 A range that leaves a value out makes wrong programs. One that is too wide costs: conditions stay
 that always hold, and wide integers are taken for small numbers. `ranges` proves the first for all
-operands; here both are asked of operands whose values can all be tried, without a solver.
+operands; here both are asked of operands whose values can all be tried, without a solver. How wide
+a range may be is said by the ends of those of the operands, so that it can be asked of any op.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +30,28 @@ from tinyref.uops.payload import VarArg
 
 Span = tuple[int, int]
 
-# Ops whose range is that of their values: of all types, and where nothing wraps.
-EXACT = frozenset(
-    {Ops.ADD, Ops.SUB, Ops.IDIV, Ops.MAX, Ops.SHR, Ops.CMPLT, Ops.CMPNE, Ops.NEG, Ops.WHERE}
+# Ops whose values have their ends where the operands have theirs.
+BY_ENDS: Mapping[Ops, Callable[..., int]] = MappingProxyType(
+    {
+        Ops.ADD: operator.add,
+        Ops.SUB: operator.sub,
+        Ops.MUL: operator.mul,
+        Ops.MULACC: lambda x, y, z: x * y + z,
+        Ops.NEG: operator.neg,
+        Ops.MAX: max,
+        Ops.SHL: operator.lshift,
+        Ops.SHR: operator.rshift,
+        Ops.IDIV: lambda x, y: -(-x // y) if (x < 0) != (y < 0) else x // y,
+        Ops.CAST: lambda x: x,
+    }
 )
-EXACT_UNWRAPPED = frozenset({Ops.MUL, Ops.SHL, Ops.CAST})
-# Ops of which only a range of all numbers with the same bits is known, or of all remainders.
-BY_BITS = frozenset({Ops.AND, Ops.OR, Ops.XOR})
-OPS = (*sorted(EXACT | EXACT_UNWRAPPED | BY_BITS | {Ops.MOD}, key=lambda op: op.name),)
+# Of these only a range of all numbers with the same bits is known.
+BY_BITS: Mapping[Ops, Callable[[int, int], int]] = MappingProxyType(
+    {Ops.AND: operator.and_, Ops.OR: operator.or_, Ops.XOR: operator.xor}
+)
+_OTHERS = frozenset({Ops.MOD, Ops.CMPLT, Ops.CMPNE, Ops.WHERE})
+_COUNTED, _DIVIDED = frozenset({Ops.SHL, Ops.SHR}), frozenset({Ops.IDIV, Ops.MOD})
+OPS = (*sorted({*BY_ENDS, *BY_BITS, *_OTHERS} - {Ops.MULACC}, key=lambda op: op.name),)
 TYPES = (dtypes.index, dtypes.int8, dtypes.uint8, dtypes.int32)
 # Of so many variables a size is measured from both ends, of further ones from the least alone.
 _MEASURED = 4
@@ -84,7 +102,7 @@ def drawn(op: Ops, dtype: DType, seed: str, count: int) -> Iterator[UOp]:
 
 def _span(source: Random, dtype: DType) -> Span:
     if dtype.bits == 8 and source.randrange(8) == 0:
-        return _of_type(dtype)
+        return int(dtype.minimum), int(dtype.maximum)
     low = source.choice(_LOWS)
     low = abs(low) if dtype.is_unsigned else low
     return low, min(low + source.choice(_SIZES), int(dtype.maximum))
@@ -179,14 +197,31 @@ def wrong_end(size: UOp, wanted: Span) -> WrongEnd | None:
 
 
 def wrong_range(node: UOp) -> WrongRange | None:
-    """What is wrong with the range that is known of a node; None where nothing is."""
+    """What is wrong with the range that is known of a node over variables; None for nothing."""
     values = _values(node)
     found = int(values.min()), int(values.max())
-    low, high = (int(end) for end in bounds(node))
-    least, most = _widest(node, found)
-    if least <= low <= found[0] and found[1] <= high <= most:
+    known = bounds(node)
+    if known[0] > found[0] or found[1] > known[1]:
+        return WrongRange(node, known, found)
+    return _too_wide(node, known, [_ends(leaf) for leaf in node.src])
+
+
+def wide_range(node: UOp) -> WrongRange | None:
+    """The range that is known of a node, where it is wider than its operands' give; else None.
+
+    None too where nothing is owed: of floats, of a division by what may be 0, of other ops.
+    """
+    is_known = node.op in BY_ENDS or node.op in BY_BITS or node.op in _OTHERS
+    if not is_known or not all(each.dtype.is_int or each.dtype.is_bool for each in node.src):
         return None
-    return WrongRange(node, (low, high), found)
+    return _too_wide(node, bounds(node), [bounds(source) for source in node.src])
+
+
+def _too_wide(node: UOp, known: Span, operands: Sequence[Span]) -> WrongRange | None:
+    widest = _widest(node, operands)
+    if widest is None or (widest[0] <= known[0] and known[1] <= widest[1]):
+        return None
+    return WrongRange(node, known, widest)
 
 
 def _values(node: UOp) -> npt.NDArray[np.generic]:
@@ -206,43 +241,85 @@ def _ends(leaf: UOp) -> Span:
     return int(leaf.arg.minimum), int(leaf.arg.maximum)
 
 
-def _widest(node: UOp, found: Span) -> Span:
-    """The widest range that may be known of a node whose values have the ends `found`."""
-    if node.op in EXACT or node.dtype.is_bool:
-        return found
-    spans = [_ends(leaf) for leaf in node.src]
-    if node.op in EXACT_UNWRAPPED:
-        return found if _is_unwrapped(node, spans) else _of_type(node.dtype)
-    if node.op is Ops.MOD:
-        return _of_remainder(*spans)
-    least, most = _of_bits(node.op, *spans)
-    if node.op is not Ops.XOR and found[1] < 0:
-        most = -1
-    return least, most
+def _widest(node: UOp, operands: Sequence[Span]) -> Span | None:
+    """The widest range that may be known of a node; None where nothing is owed."""
+    op, bits = node.op, node.dtype.bits
+    if op in _COUNTED and not 0 <= operands[1][0] <= operands[1][1] < bits:
+        return None
+    if op in _DIVIDED and operands[1][0] <= 0 <= operands[1][1]:
+        return None
+    if op is Ops.WHERE:
+        return _of_choice(node, operands)
+    if op is Ops.MOD:
+        return _of_remainder(*operands)
+    if op in (Ops.CMPLT, Ops.CMPNE):
+        return _of_comparison(op, *operands)
+    if node.dtype.is_bool:
+        return _of_flags(op, operands)
+    if op in BY_BITS:
+        return _of_bits(op, *operands)
+    found = [BY_ENDS[op](*ends) for ends in itertools.product(*operands)]
+    return _wrapped(node.dtype, min(found), max(found))
 
 
-def _of_type(dtype: DType) -> Span:
-    return int(dtype.minimum), int(dtype.maximum)
+def _wrapped(dtype: DType, low: int, high: int) -> Span:
+    """All of the type where some values leave it and others do not."""
+    least, most = int(dtype.minimum), int(dtype.maximum)
+    if dtype is dtypes.index:
+        return low, high
+    turns = (low - least) // (1 << dtype.bits)
+    if turns != (high - least) // (1 << dtype.bits):
+        return least, most
+    return low - (turns << dtype.bits), high - (turns << dtype.bits)
 
 
-def _is_unwrapped(node: UOp, spans: Sequence[Span]) -> bool:
-    low, high = _of_type(node.dtype)
-    if node.op is Ops.CAST:
-        return low <= spans[0][0] and spans[0][1] <= high
-    ends = [x * y if node.op is Ops.MUL else x << y for x in spans[0] for y in spans[1]]
-    return low <= min(ends) and max(ends) <= high
+def _of_comparison(op: Ops, left: Span, right: Span) -> Span:
+    """Certain where the ranges do not meet, or are one number."""
+    if op is Ops.CMPLT:
+        return int(left[1] < right[0]), int(left[0] < right[1])
+    is_apart = left[1] < right[0] or right[1] < left[0]
+    return int(is_apart), int(len({*left, *right}) > 1)
+
+
+def _of_flags(op: Ops, operands: Sequence[Span]) -> Span:
+    """Of operations with bools: all values of the operands are tried."""
+    if op is Ops.CAST:
+        ((low, high),) = operands
+        return int(not low <= 0 <= high), int((low, high) != (0, 0))
+    rule = BY_BITS.get(op, max)
+    found = [rule(*values) for values in itertools.product(*operands)]
+    return min(found), max(found)
+
+
+def _of_choice(node: UOp, operands: Sequence[Span]) -> Span:
+    """That of the side which is taken, or of both; the first one as the condition limits it."""
+    condition, (low, high), other = operands
+    if condition[0] == condition[1]:
+        return (low, high) if condition[0] else other
+    least, most = low, high
+    if node.src[0].op is Ops.CMPLT:
+        left, right = node.src[0].src
+        if node.src[1] is left:
+            most = min(high, bounds(right)[1] - 1)
+        if node.src[1] is right:
+            least = max(low, bounds(left)[0] + 1)
+    if least <= most:
+        low, high = least, most
+    return min(low, other[0]), max(high, other[1])
 
 
 def _of_remainder(dividend: Span, divisor: Span) -> Span:
-    """It has the sign of the dividend, and is smaller than the divisor."""
+    """It has the sign of the dividend, is no larger, and is smaller than the divisor."""
     most = max(abs(end) for end in divisor) - 1
-    return -most if dividend[0] < 0 else 0, most if dividend[1] > 0 else 0
+    return max(min(dividend[0], 0), -most), min(max(dividend[1], 0), most)
 
 
 def _of_bits(op: Ops, left: Span, right: Span) -> Span:
-    """All numbers with no more bits than the operands have; of AND not above a natural one."""
+    """All numbers with no more bits than the operands have, of the sign that these give."""
     naturals = [high for low, high in (left, right) if low >= 0]
+    negatives = sum(high < 0 for _, high in (left, right))
     bits = max((end if end >= 0 else ~end).bit_length() for end in (*left, *right))
     if op is Ops.AND and naturals:
         return 0, min(naturals)
-    return 0 if len(naturals) == 2 else -(1 << bits), (1 << bits) - 1
+    is_negative = negatives == 2 if op is Ops.AND else negatives > 0 and op is Ops.OR
+    return 0 if len(naturals) == 2 else -(1 << bits), -1 if is_negative else (1 << bits) - 1

@@ -48,6 +48,9 @@ _IN_LAWS = ALU | {Ops.CONST, Ops.DEFINE_VAR}
 # Rules whose laws' sides become two expressions, of one cost where each is all there is, and one
 # whose left side has one value, which is a constant before.
 _LEFT_OUT = frozenset({*PARTLY, "div-mod-sum", "mod-from-div", "mod-bounds"})
+# Rules of an index alone, whose laws need no more of it than a range; what masks leave of one meets
+# other rules besides, as quotients by shifts.
+_OF_INDEX = frozenset({"shift-left-index", "shift-right-index"})
 
 
 @functools.cache
@@ -77,7 +80,7 @@ def _types_of(law: Law) -> tuple[DType, ...]:
     nodes = [node for dtype in law.over[:1] for node in _nodes(law.general(dtype))]
     if any(node.op not in _IN_LAWS or node.dtype.lanes > 1 for node in nodes):
         return ()
-    return tuple(dtype for dtype in law.over if dtype is not dtypes.index)
+    return tuple(dtype for dtype in law.over if dtype is not dtypes.index or law.rule in _OF_INDEX)
 
 
 def _nodes(equation: Equation) -> list[UOp]:
@@ -113,13 +116,14 @@ def is_operand(node: UOp) -> bool:
 
 def _instance(law: Law, draw: Draw) -> Equation | None:
     """The law at constants of the tape, its conditions true for all values of its leaves."""
-    types = [dtype for dtype in _types_of(law) if dtype in draw.dtypes]
+    has = draw.dtypes | {dtypes.index} if law.rule in _OF_INDEX else draw.dtypes
+    types = [dtype for dtype in _types_of(law) if dtype in has]
     if not types:
         return None
     dtype, source = draw.tape.pick(types), Random(draw.tape.below(1 << 16))
     for _ in range(_TRIES):
         found = folded_instance(law, dtype, source)
-        if found is None or any(node.dtype not in draw.dtypes for node in _nodes(found)):
+        if found is None or any(node.dtype not in has for node in _nodes(found)):
             continue
         found = _masked(found, source, _BEYOND if law.rule in _APART else _RANGES)
         if counts(found):
@@ -130,12 +134,12 @@ def _instance(law: Law, draw: Draw) -> Equation | None:
 def _masked(equation: Equation, source: Random, ranges: Sequence[tuple[int, int]]) -> Equation:
     """The equation with leaves that have all values of their type, or those of a few bits.
 
-    Of a kernel's values, rules know no more of such a one than its range.
+    Of a kernel's values, rules know no more of such a one than its range. No leaf is a counter.
     """
     leaves = {
-        leaf: build.variable(leaf.arg.name, *source.choice(ranges), leaf.dtype)
-        for leaf in _leaves(equation)
-        if isinstance(leaf.arg, VarArg) and _is_narrow(leaf)
+        leaf: build.variable(f"v{number}", *source.choice(ranges), leaf.dtype)
+        for number, leaf in enumerate(_leaves(equation))
+        if leaf.op is Ops.RANGE or _is_narrow(leaf)
     }
     left, right, *given = (
         substitute(part, leaves) for part in (equation.left, equation.right, *equation.given)
@@ -178,7 +182,7 @@ def _fits(leaf: UOp, value: UOp, uses: int) -> bool:
 
 def _leaves(equation: Equation) -> list[UOp]:
     found = dict.fromkeys(_nodes(equation))
-    return [node for node in found if node.op is Ops.DEFINE_VAR]
+    return [node for node in found if node.op in (Ops.DEFINE_VAR, Ops.RANGE)]
 
 
 def _value(leaf: UOp, value: UOp, uses: int) -> UOp:

@@ -29,6 +29,8 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref_fuzz.judge.expressions.points import Points, Problem, difference
 from tinyref_fuzz.judge.oracles.span import Values, mask_of
 from tinyref_spec.bits import BoolArray
+from tinyref_spec.kernel_case import Symptom
+from tinyref_spec.proofs.known_ranges import wide_range
 
 _SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
 _SIZES = _SUMS | {Ops.MAX}
@@ -81,6 +83,8 @@ def _of_range(points: Points, node: UOp) -> Iterator[Problem]:
     if least < low or most > high:
         text = f"{node.op.name} from {low} to {high} has values from {least} to {most}"
         yield Problem("ranges", text)
+    elif wide := wide_range(node):
+        yield Problem("ranges", wide.describe(), Symptom.COST)
 
 
 def _behind(points: Points, node: UOp, condition: UOp) -> Iterator[Problem]:

@@ -12,26 +12,37 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
 from tinyref.views.build import tracker_of
 from tinyref_fuzz.generate.batches import Subject
+from tinyref_fuzz.judge.cost import growth
 from tinyref_fuzz.judge.expressions.algebra import algebra_problems
 from tinyref_fuzz.judge.expressions.lacks import lacks_of, turn_of
 from tinyref_fuzz.judge.expressions.points import Points, Problem
 from tinyref_fuzz.judge.expressions.stages import stage_problems
 from tinyref_fuzz.judge.expressions.views import view_problems
-from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Case, Equivalent, Pair, Symptom, Verdict
 
 
 def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None = None) -> Verdict:
     """The verdict on the first output that a service of the compiler makes another value of.
 
     lot: the number of a batch of a campaign, which has a part of the columns and of the devices
-    that lack something; all without it. Kernels that reduce, or read what they write, agree.
+    that lack something; all without it. Kernels that reduce, or read what they write, agree. Of an
+    equivalent kernel only a batch asks, and only what it costs: the rest is of programs.
     """
+    if lot is not None and case.equivalent is not None:
+        return _of_laws(case.equivalent, capabilities)
     if not _is_elementwise(case.ast):
         return Verdict()
     for problem in _problems(case, capabilities, lot):
-        symptom = Symptom.ERROR if problem.is_error else Symptom.VALUE
-        return Verdict(Pair.EXPRESSION, symptom, str(problem))
+        return Verdict(Pair.EXPRESSION, problem.symptom, str(problem))
     return Verdict()
+
+
+def _of_laws(equivalent: Equivalent, capabilities: Capabilities) -> Verdict:
+    """Whether anything is left of laws, which is what a kernel with them costs more."""
+    larger = growth(equivalent, capabilities)
+    if larger is None:
+        return Verdict()
+    return Verdict(Pair.EQUIVALENT, Symptom.COST, f"compiler, {larger}")
 
 
 def _problems(case: Case, capabilities: Capabilities, lot: int | None) -> Iterator[Problem]:
@@ -67,7 +78,7 @@ def problems_of(column: str, problems: Callable[[], Iterator[Problem]]) -> Itera
     try:
         yield from problems()
     except Exception as error:  # the compiler is under test
-        yield Problem(column, f"{type(error).__name__}: {error}", is_error=True)
+        yield Problem(column, f"{type(error).__name__}: {error}", Symptom.ERROR)
 
 
 def _is_elementwise(ast: UOp) -> bool:

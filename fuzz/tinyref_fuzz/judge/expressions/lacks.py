@@ -19,8 +19,10 @@ _SMALL_INTEGERS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
 # A name, and what such a device has.
 Lack = tuple[str, Capabilities]
 # Views and decompositions cost more than algebra; of a device what it lacks comes first.
-TURNS = (Subject.ALGEBRA, Subject.VIEWS, Subject.ALGEBRA, Subject.OPERATIONS)
-TURNS_OF_LACKING = (Subject.OPERATIONS, Subject.ALGEBRA, Subject.OPERATIONS, Subject.VIEWS)
+TURNS = (Subject.ALGEBRA, Subject.VIEWS, Subject.ALGEBRA, Subject.OPERATIONS, Subject.LAWS)
+TURNS_OF_LACKING = (
+    *(Subject.OPERATIONS, Subject.ALGEBRA, Subject.OPERATIONS, Subject.VIEWS, Subject.LAWS),
+)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from tinyref.uops.words import WORD
 from tinyref_fuzz.judge.expressions.indexed import AccessError, written_by
 from tinyref_fuzz.judge.expressions.points import Points, Problem
 from tinyref_fuzz.judge.limits import declared_lack
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import Case, Symptom
 
 Stage = tuple[str, Callable[[UOp], UOp]]
 
@@ -47,7 +47,7 @@ def stage_problems(
             text = "" if root is before else _first_wrong(points, given, root)
         except Exception as error:  # the compiler is under test
             problem = f"{type(error).__name__}: {error}, for {name}"
-            yield Problem(stage, problem, is_error=True)
+            yield Problem(stage, problem, Symptom.ERROR)
             return
         if text:
             yield Problem(stage, f"{text}, for {name}")

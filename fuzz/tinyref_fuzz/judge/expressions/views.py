@@ -20,6 +20,8 @@ from tinyref.uops.payload import AxisKind, RangeArg, VarArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.judge.expressions.points import Problem
 from tinyref_fuzz.judge.oracles.span import Values
+from tinyref_spec.kernel_case import Symptom
+from tinyref_spec.proofs.known_views import unjoined_views, wrong_view
 
 Bindings = Mapping[str, int]
 # Views of more positions are left to kernels.
@@ -35,6 +37,7 @@ def view_problems(
 
     lot: which movement is looked at, one of all; every one without it.
     """
+    is_fixed = all(isinstance(size, int) for size in tracker.shape)
     sizes = [size_value(size, bindings) for size in tracker.shape]
     if math.prod(sizes) > MAX_POSITIONS:
         return
@@ -45,6 +48,8 @@ def view_problems(
     if text := _difference(wanted, _of_expressions(tracker, sizes, bindings)):
         yield Problem("views", f"index: {text} of {tracker!r}")
     yield from _of_facts(tracker, wanted)
+    if is_fixed and (wrong := wrong_view(merged, wanted)):
+        yield Problem("views", wrong.describe(), Symptom.COST)
     yield from _of_movements(tracker, wanted, bindings, lot)
 
 
@@ -118,8 +123,11 @@ def _of_movements(
     """A movement of the tracker moves its elements so, and so it does after other views."""
     is_fixed = all(isinstance(size, int) for size in tracker.shape)
     for name, move, moved in _chosen(_movements(tracker, wanted, is_fixed), lot):
-        if text := _difference(moved(), elements(move(), bindings)):
+        found = move()
+        if text := _difference(moved(), elements(found, bindings)):
             yield Problem("views", f"{name}: {text} of {tracker!r}")
+        elif two := unjoined_views(found.simplify()):
+            yield Problem("views", f"{name}: {two.describe()} of {tracker!r}", Symptom.COST)
     if not is_fixed:
         return
     plain = ShapeTracker.from_shape(wanted.shape)
@@ -128,8 +136,11 @@ def _of_movements(
         places = moved()
         shown = wanted.reshape(-1)[places] if wanted.size else np.full(places.shape, NOTHING)
         shown = np.where(places == NOTHING, NOTHING, shown)
-        if text := _difference(shown, elements(tracker.followed_by(move()), bindings)):
+        found = tracker.followed_by(move())
+        if text := _difference(shown, elements(found, bindings)):
             yield Problem("views", f"followed by {name}: {text} of {tracker!r}")
+        elif two := unjoined_views(found.simplify()):
+            yield Problem("views", f"{name}: {two.describe()} of {tracker!r}", Symptom.COST)
 
 
 def _chosen(moves: Sequence[Move], lot: int | None) -> Sequence[Move]:
