@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
@@ -22,6 +22,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.generate.arithmetic import MAKERS, makers
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.equivalent import with_laws
 from tinyref_fuzz.generate.expressions import Expressions
@@ -42,8 +43,9 @@ SHAPES = ((30,), (24,), (8, 4), (3, 4, 3))
 SYMBOLIC_VIEWS = 30
 # Beside the weights of `several.KINDS`.
 GUARDED, DIVIDED = 30, 8
-# What a device lacks is drawn so many times as often as other things.
+# What a device lacks is drawn so many times as often as other things; floats mostly of EDGE data.
 LACKED = 4.0
+MODES_OF_LACK = MappingProxyType({Mode.EXACT: 1, Mode.FLOAT: 1, Mode.EDGE: 4})
 # Loads of one type in a batch, and how many contents of a buffer there are in stock.
 LOADS = 3
 STOCK = 48
@@ -97,6 +99,9 @@ def draw_batch(
     shape = kernel.shape(axes)
     earlier: list[Value] = []
     kinds, weights = zip(*_KINDS[subject], strict=True)
+    missing = [op for op in MAKERS if op.name not in capabilities.ops]
+    if subject is Subject.OPERATIONS and missing:
+        kinds, weights = (*kinds, functools.partial(_missing, missing)), (*weights, 1)
     values = []
     for _ in range(EXPRESSIONS):
         found = tape.pick(kinds, weights)(draw, shape, earlier) or operation(draw, shape)
@@ -121,11 +126,20 @@ def _laws(tape: Tape, capabilities: Capabilities) -> Case:
     return Case(ast, buffers, equivalent=with_laws(ast, tape, EXPRESSIONS, supported))
 
 
+def _missing(
+    missing: Sequence[Ops], draw: Expressions, shape: Shape, earlier: list[Value]
+) -> Value | None:
+    """One of the operations that a device lacks, of any type that has it."""
+    op, mode = draw.tape.pick(missing), draw.kernel.mode
+    types = [dtype for dtype in draw.kernel.dtypes if op in makers(dtype, mode)]
+    return MAKERS[op](draw, draw.kernel.load(shape, draw.tape.pick(types))) if types else None
+
+
 def _of_lack(policy: Policy, capabilities: Capabilities) -> Policy:
     """The policy with more of the types and ops that a device lacks, and all kinds of data."""
     lacked = capabilities.emulated - capabilities.dtypes
     missing = [op for op in ALU if op.name not in capabilities.ops]
-    return replace(policy, modes=MappingProxyType({})).scale(
+    return replace(policy, modes=MODES_OF_LACK).scale(
         dtypes=dict.fromkeys(lacked, LACKED), ops=dict.fromkeys(missing, LACKED)
     )
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tinyref.dtype import DType, numpy_dtype
 from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.generate.values import Number, full_range
+from tinyref_spec.bits import bits_dtype, from_bits
 from tinyref_spec.data_kinds import kinds_of
 from tinyref_spec.kernel_case import Array, Mode
 
@@ -22,6 +23,8 @@ from tinyref_spec.kernel_case import Array, Mode
 KIND_SHARE = 8
 # Of integers of the whole range one of so many is at most this, and of both signs.
 SMALL_SHARE, SMALL = 3, 9
+# Of floats of EDGE data one of so many is a small multiple of a half, and one has any bits.
+KINDS_OF_FLOATS = 4
 
 Words = npt.NDArray[np.uint64]
 
@@ -70,6 +73,8 @@ class Content:
         words = np.random.PCG64(self.seed).random_raw(self.size + 1)[: self.size]
         if mode is Mode.EDGE or is_whole:
             values = contents(mode, self.dtype, self.size, self.seed, wide=True)
+            if self.dtype.is_float:
+                return self._with_numbers_and_bits(values, words)
             return self._with_small(values, words) if self.dtype.is_int else values
         if self.dtype.is_int or mode is Mode.EXACT:
             low, count = int(self.low), int(self.high) - int(self.low) + 1
@@ -83,6 +88,14 @@ class Content:
         near = _from_low((words >> np.uint64(8)) % np.uint64(SMALL - least + 1), least)
         is_small = (words >> np.uint64(40)) % np.uint64(SMALL_SHARE) == 0
         return np.where(is_small, near.astype(values.dtype), values)
+
+    def _with_numbers_and_bits(self, values: Array, words: Words) -> Array:
+        """Floats with small integers and halves among them, and with any bits: every exponent."""
+        near = _from_low((words >> np.uint64(8)) % np.uint64(4 * SMALL + 1), -2 * SMALL) / 2
+        kind = (words >> np.uint64(40)) % np.uint64(KINDS_OF_FLOATS)
+        bits = from_bits((words >> np.uint64(1)).astype(bits_dtype(self.dtype)), self.dtype)
+        found = np.where(kind == 0, near.astype(values.dtype), values)
+        return np.where(kind == 1, bits, found)
 
     def _moderate(self, words: Words) -> Array:
         """Floats of both signs or of the only one, their exponents spread evenly over the range."""
