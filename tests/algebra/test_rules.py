@@ -337,6 +337,9 @@ REFUSES = [
     ("ne-sum", ne(mul(b, 2), const(i8, 4))),
     ("where-constant", where(p, f, g)),
     ("where-both", where(p, where(q, f, g), f)),
+    # A condition that is turned round is turned back first: joined it would be one more operation.
+    ("where-both", where(logical_not(p), where(q, f, g), g)),
+    ("where-either", where(logical_not(p), f, where(q, f, g))),
     ("where-either", where(p, f, where(q, g, f))),
     ("where-bool", where(p, q, s)),
     ("load-gate-true", build.load(place, p)),

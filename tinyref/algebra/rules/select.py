@@ -52,14 +52,18 @@ def where_again_right(p: UOp, x: UOp, y: UOp, z: UOp) -> UOp:
 
 
 @rule("where-both", match(Ops.WHERE, p, match(Ops.WHERE, q, x, y), y))
-def where_both(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp:
+def where_both(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp | None:
     """WHERE(p, WHERE(q, x, y), y) == WHERE(p & q, x, y)."""
+    if operand_of_not(p) is not None:
+        return None  # where-not takes that away, which a condition of both would keep
     return build.where(build.both(p, q), x, y)
 
 
 @rule("where-either", match(Ops.WHERE, p, x, match(Ops.WHERE, q, x, y)))
-def where_either(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp:
+def where_either(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp | None:
     """WHERE(p, x, WHERE(q, x, y)) == WHERE(p | q, x, y)."""
+    if operand_of_not(p) is not None:
+        return None  # where-not takes that away, which a condition of both would keep
     return build.where(build.either(p, q), x, y)
 
 
