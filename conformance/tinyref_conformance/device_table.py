@@ -6,6 +6,7 @@ for it. Nothing but the standard library is imported here: CI reads it before an
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from dataclasses import dataclass
@@ -52,15 +53,18 @@ class Row:
 
     @property
     def default_options(self) -> list[str]:
-        """The options of `tinyref conform` in the default lane."""
-        return ["--profile", self.profile, *self._query, *self.options]
+        """The options of `tinyref conform` in the default lane; a row's own replace these."""
+        ours = {"--profile": self.profile, **self._query}
+        kept = ((name, value) for name, value in ours.items() if not self._sets(name))
+        return [*itertools.chain.from_iterable(kept), *self.options]
 
     @property
     def thorough_options(self) -> list[str]:
         """Those in the thorough lane, where all of a profile is run."""
         # Without an optimiser, as tcc is, the longest case takes a minute of two cores; so does one
         # of the quick profile on a simulator, where the machine has other work.
-        return ["--profile", self.thorough, *self._query, "--timeout", "240"]
+        options = {"--profile": self.thorough, **self._query, "--timeout": "240"}
+        return list(itertools.chain.from_iterable(options.items()))
 
     @property
     def devices(self) -> list[str]:
@@ -68,8 +72,11 @@ class Row:
         return [self.device, *filter(None, [self.second])]
 
     @property
-    def _query(self) -> list[str]:
-        return ["--query", TWO_DEVICES] if self.second else []
+    def _query(self) -> dict[str, str]:
+        return {"--query": TWO_DEVICES} if self.second else {}
+
+    def _sets(self, option: str) -> bool:
+        return any(word == option or word.startswith(f"{option}=") for word in self.options)
 
 
 def read(path: Path) -> list[Row]:

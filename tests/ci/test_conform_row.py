@@ -248,6 +248,23 @@ def test_tinyref_itself_must_install(conform_row: ModuleType, tmp_path: Path) ->
 TWO = GOOD.replace('device = "MINE"', 'devices = ["MINE", "OTHER:1"]')
 
 
+@pytest.mark.parametrize(
+    "options", ['["--query", "system.transfer"]', '["--query=system.transfer"]']
+)
+def test_the_options_of_a_row_stand_alone(
+    conform_row: ModuleType, tmp_path: Path, options: str
+) -> None:
+    """The command refuses an option that is given twice."""
+    more = f"required = true\noptions = {options}"
+    (row,) = rows_of(conform_row, tmp_path, TWO.replace("required = true", more))
+    assert " ".join(row.default_options).replace("=", " ") == (
+        "--profile quick --query system.transfer"
+    )
+    profile = 'required = true\noptions = ["--profile", "full"]'
+    (row,) = rows_of(conform_row, tmp_path, GOOD.replace("required = true", profile))
+    assert row.default_options == ["--profile", "full"]
+
+
 def test_a_row_of_two_runs_what_two_devices_are_for(
     conform_row: ModuleType, tmp_path: Path
 ) -> None:

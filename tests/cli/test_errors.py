@@ -80,6 +80,27 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -
 
 
 @pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["conform", "--device", "CPU", "--device", "PYTHON"], "--device"),
+        (["fuzz", "--seed", "1", "--seed=2"], "--seed"),
+        (["conform", "diff", "a", "b", "--format", "text", "--format", "json"], "--format"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], name: str
+) -> None:
+    """The last one would count alone, and nothing say so."""
+    assert run(arguments) == 2
+    assert f"{name} is given 2 times: accepted is once" in capsys.readouterr().err
+
+
+def test_a_switch_that_is_given_twice_is_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spec", "rules", "--help", "--help"]) == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["conform", "--report", ""],

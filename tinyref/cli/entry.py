@@ -9,8 +9,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tinyref import __version__, config
 from tinyref.cli.terminal import plain_streams
@@ -66,6 +68,7 @@ def _run(arguments: Sequence[str], began: float) -> int:
     config.check_environment()
     find_backends_here()
     command = typer.main.get_command(app)
+    _refuse_repeats(command)
     usage_errors = _usage_errors()
     try:
         code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False, obj=began)
@@ -84,6 +87,34 @@ def _run(arguments: Sequence[str], began: float) -> int:
         code = EXIT_USAGE
     sys.stdout.flush()
     return code if isinstance(code, int) else 0
+
+
+def _refuse_repeats(command: Any) -> None:
+    """Makes an option that is given twice an error of usage; else the last one would count alone.
+
+    command: of typer's own copy of click or of click's, with all commands below it.
+    """
+    for each in getattr(command, "commands", {}).values():
+        _refuse_repeats(each)
+    make_parser = command.make_parser
+
+    def strict_parser(context: Any) -> Any:
+        parser = make_parser(context)
+        parse_args = parser.parse_args
+
+        def parse(args: list[str]) -> Any:
+            found = parse_args(args=args)
+            for parameter, times in Counter(found[-1]).items():
+                is_value = parameter.param_type_name == "option" and not parameter.is_flag
+                if is_value and not parameter.multiple and times > 1:
+                    name = max(parameter.opts, key=len)
+                    context.fail(f"{name} is given {times} times: accepted is once")
+            return found
+
+        parser.parse_args = parse
+        return parser
+
+    command.make_parser = strict_parser
 
 
 def find_backends_here() -> None:
