@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, count
 from typing import TypeVar
 
@@ -21,13 +22,13 @@ from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
-from tinyref_fuzz.generate.batches import EXPRESSIONS, draw_batch
+from tinyref_fuzz.generate.batches import EXPRESSIONS, draw_batch, draw_form
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import Policy, opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.expressions.judge import expression_verdict
+from tinyref_fuzz.judge.expressions.judge import expression_verdict, form_verdict
 from tinyref_fuzz.judge.expressions.lacks import turn_of
 from tinyref_fuzz.judge.judge import Judge, guarded_verdict, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
@@ -39,6 +40,9 @@ Made = TypeVar("Made")
 BESIDE = {"even": "rules", "rules": "rules", "index": "rules", "views": "rules", "wide": "wide"}
 # One case in so many, where what is judged is a device, not the compiler on the reference.
 SELDOM = 3
+# So many kernels beside a batch are judged by their normal forms, which costs little; their tapes
+# have numbers from here on down: no campaign has as many cases.
+FORMS, FORMS_FROM = 4, 1 << 48
 
 
 def tape_seed(seed: int, number: int) -> int:
@@ -116,6 +120,15 @@ def batch_at(
     return draw_batch(tape, judge.capabilities if lack is None else lack[1], chosen, subject)
 
 
+def forms_at(
+    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
+) -> list[Case]:
+    """The kernels beside the batch of case `number` that are judged by their normal forms alone."""
+    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
+    seeds = (tape_seed(seed, -FORMS_FROM - number * FORMS - each) for each in range(FORMS))
+    return [draw_form(Tape(seed=each), judge.capabilities, chosen) for each in seeds]
+
+
 def verdict_with_batch(
     judge: Judge,
     case: Case,
@@ -124,19 +137,24 @@ def verdict_with_batch(
     policy: str = DEFAULT_POLICY,
     guide: Guide | None = None,
 ) -> tuple[Case, Verdict]:
-    """A case and its verdict; where that agrees, the batch beside it with what is wrong there."""
+    """A case and its verdict; where that agrees, what is wrong with the batch or form beside it."""
     verdict = verdict_of(judge, case)
     lot = batch_lot(judge, number, policy)
     if lot is None or not verdict.agrees:
         return case, verdict
     try:
         batch = batch_at(judge, seed, number, policy, guide)
+        forms = forms_at(judge, seed, number, policy, guide)
     except Exception as error:  # the generator moves views, which may be what is broken
         detail = f"views: while generating: {explain_error(error)}"
         return case, Verdict(Pair.EXPRESSION, Symptom.ERROR, detail)
     assert batch is not None, "a batch has a number"
     found = guarded_verdict(lambda: expression_verdict(batch, judge.capabilities, lot))
-    return (case, verdict) if found.agrees else (batch, replace(found, judged=verdict.judged))
+    beside = batch
+    for form in forms:
+        if found.agrees:
+            beside, found = form, guarded_verdict(partial(form_verdict, form))
+    return (case, verdict) if found.agrees else (beside, replace(found, judged=verdict.judged))
 
 
 def no_guide(number: int) -> None:

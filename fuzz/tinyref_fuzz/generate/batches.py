@@ -27,6 +27,7 @@ from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.equivalent import with_laws
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.free import SPANS, counter, expression_leaves, is_specified
+from tinyref_fuzz.generate.generate import draw_kernel
 from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.several import KINDS, SHAPES_OF_CHAINS, chain_of, operation
@@ -39,6 +40,9 @@ from tinyref_spec.proofs.expressions import drawn_over
 # Expressions of a batch: enough to share their leaves, few enough to be named by one.
 EXPRESSIONS = 12
 SHAPES = ((30,), (24,), (8, 4), (3, 4, 3))
+# Kernels that reduce, how often, and over how many positions.
+FORMS = ("choose", "gather", "reduce", "siblings", "nested", "running"), (6, 2, 1, 1, 1, 1)
+MOST_POSITIONS = 256
 # So many of 100 batches of views have a size that is a variable.
 SYMBOLIC_VIEWS = 30
 # Beside the weights of `several.KINDS`.
@@ -107,6 +111,12 @@ def draw_batch(
         found = tape.pick(kinds, weights)(draw, shape, earlier) or operation(draw, shape)
         values.append(found if found.dtype in kernel.dtypes else operation(draw, shape))
     return _case(kernel, values, shape)
+
+
+def draw_form(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+    """A small kernel that reduces, most of them over a choice of one position."""
+    small = replace(policy, most=MOST_POSITIONS, outputs=0, in_place=0)
+    return draw_kernel(tape, capabilities, small, tape.pick(*FORMS))
 
 
 def _laws(tape: Tape, capabilities: Capabilities) -> Case:

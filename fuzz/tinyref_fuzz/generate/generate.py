@@ -66,14 +66,14 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
 def _moderate(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
     """The kernel and its data alone, of which the interpreter can run several programs soon."""
     for _ in range(TRIES):
-        case = _kernel(tape, capabilities, policy, form)
+        case = draw_kernel(tape, capabilities, policy, form)
         if is_moderate(case.ast):
             return case
     # Whatever is nested, so few positions are soon done.
-    return _kernel(tape, capabilities, replace(policy, most=FEWEST), form)
+    return draw_kernel(tape, capabilities, replace(policy, most=FEWEST), form)
 
 
-def _kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
+def draw_kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
     """The kernel and its data."""
     if form == "real":
         return real_kernel(tape, capabilities, policy)

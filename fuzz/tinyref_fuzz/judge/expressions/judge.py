@@ -14,6 +14,7 @@ from tinyref.views.build import tracker_of
 from tinyref_fuzz.generate.batches import Subject
 from tinyref_fuzz.judge.cost import growth
 from tinyref_fuzz.judge.expressions.algebra import algebra_problems
+from tinyref_fuzz.judge.expressions.forms import COLUMN, form_problems
 from tinyref_fuzz.judge.expressions.lacks import lacks_of, turn_of
 from tinyref_fuzz.judge.expressions.points import Points, Problem
 from tinyref_fuzz.judge.expressions.stages import stage_problems
@@ -25,14 +26,22 @@ def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None =
     """The verdict on the first output that a service of the compiler makes another value of.
 
     lot: the number of a batch of a campaign, which has a part of the columns and of the devices
-    that lack something; all without it. Kernels that reduce, or read what they write, agree. Of an
-    equivalent kernel only a batch asks, and only what it costs: the rest is of programs.
+    that lack something; all without it, and the normal form of a kernel too, which is all that is
+    looked at where it reduces, or reads what it writes. Of an equivalent kernel only a batch asks,
+    and only what it costs: the rest is of programs.
     """
     if lot is not None and case.equivalent is not None:
         return _of_laws(case.equivalent, capabilities)
-    if not _is_elementwise(case.ast):
-        return Verdict()
-    for problem in _problems(case, capabilities, lot):
+    return _verdict(_problems(case, capabilities, lot))
+
+
+def form_verdict(case: Case) -> Verdict:
+    """The verdict on the normal form of a kernel."""
+    return _verdict(problems_of(COLUMN, partial(form_problems, case)))
+
+
+def _verdict(problems: Iterator[Problem]) -> Verdict:
+    for problem in problems:
         return Verdict(Pair.EXPRESSION, problem.symptom, str(problem))
     return Verdict()
 
@@ -46,6 +55,10 @@ def _of_laws(equivalent: Equivalent, capabilities: Capabilities) -> Verdict:
 
 
 def _problems(case: Case, capabilities: Capabilities, lot: int | None) -> Iterator[Problem]:
+    if lot is None:
+        yield from problems_of(COLUMN, partial(form_problems, case))
+    if not _is_elementwise(case.ast):
+        return
     points = Points(case)
     subject, lack = (None, None) if lot is None else turn_of(lot, capabilities)
     yield from _of_outputs(points, case, None if subject is not Subject.VIEWS else lot, subject)
