@@ -11,12 +11,14 @@ import pytest
 from no_device import NoDevice
 
 from tinyref.algebra import linear
+from tinyref.algebra.bounds import bounds
 from tinyref.algebra.rules import boolean
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.build import add, idiv, less, mod, mul
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref_spec.case import Case, Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.simplified import NEVER, rows
@@ -88,6 +90,76 @@ def test_a_simplification_that_changes_a_value_is_seen(
     assert "once it is simplified" in found.message
     assert found.details is not None
     assert "simplify(node)" in found.details.script
+
+
+def test_a_range_that_is_wider_than_its_operands_make_it_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of operations within expressions too, whose operands are no variables."""
+    node = add(mul(x, few), idiv(x, 3))
+    assert known_ranges.wide_range(node) is None
+    real = bounds
+    monkeypatch.setattr(
+        known_ranges, "bounds", lambda each: (0, 300) if each is node else real(each)
+    )
+    found = known_ranges.wide_range(node)
+    assert found is not None
+    assert "the range (0, 300) that is known of ADD of int32 is wider" in found.describe()
+    assert "wanted (0, 293)" in found.describe()
+    (_, case) = ROWS[EXPRESSIONS].cases(Profile.QUICK)
+    monkeypatch.setattr(known_ranges, "bounds", lambda each: (-(2**31), 2**31 - 1))
+    assert "is wider" in case.run(cast(DeviceUnderTest, NoDevice())).message
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("op", known_ranges.OPS)
+def test_the_widest_range_that_may_be_known_is_that_of_all_values(op: Ops) -> None:
+    """Of an index, which never wraps; of bits and remainders it holds them, and has their sign."""
+    for node in known_ranges.drawn(op, dtypes.index, "widest", 120):
+        spans = [known_ranges._ends(leaf) for leaf in node.src]
+        values = known_ranges._values(node)
+        found = int(values.min()), int(values.max())
+        low, high = known_ranges._widest(node, spans) or (1, 0)
+        assert low <= found[0]
+        assert found[1] <= high
+        if op not in (*known_ranges.BY_BITS, Ops.MOD, Ops.CAST):
+            assert (low, high) == found, node
+        elif op is not Ops.XOR:
+            assert (low < 0) == (min(found[0], low) < 0)
+
+
+# Sums of int8 that wrap: all by the same number of turns, or not all.
+WRAPPED = [((100, 110), (30, 40), (-126, -106)), ((100, 110), (20, 30), (-128, 127))]
+
+
+@pytest.mark.parametrize(("left", "right", "wanted"), WRAPPED)
+def test_the_widest_range_of_what_wraps(
+    left: tuple[int, int], right: tuple[int, int], wanted: tuple[int, int]
+) -> None:
+    node = add(*(build.variable(n, *s, dtypes.int8) for n, s in (("p", left), ("q", right))))
+    assert known_ranges._widest(node, (left, right)) == wanted
+    assert known_ranges.wrong_range(node) is None
+
+
+def test_nothing_is_owed_of_divisions_by_what_may_be_zero_and_of_counts_that_are_none() -> None:
+    divisor = build.variable("d", -1, 3, dtypes.int32)
+    assert known_ranges.wide_range(idiv(x, divisor)) is None
+    assert known_ranges._widest(mod(x, divisor), ((0, 40), (-1, 3))) is None
+    assert known_ranges._widest(UOp(Ops.SHL, dtypes.int32, (x, x)), ((0, 1), (0, 32))) is None
+    number = build.cast(build.variable("v", 0, 9, dtypes.int32), dtypes.float32)
+    assert known_ranges.wide_range(build.cast(number, dtypes.int32)) is None
+
+
+def test_a_choice_is_as_wide_as_its_condition_leaves_it() -> None:
+    limited = build.where(less(x, 5), x, 0)
+    assert known_ranges._widest(limited, ((0, 1), (0, 40), (0, 0))) == (0, 4)
+    reached = build.where(less(few, x), x, 9)
+    assert known_ranges._widest(reached, ((0, 1), (0, 40), (9, 9))) == (5, 40)
+    # What can never hold limits nothing.
+    bit = build.variable("bit", 0, 1, dtypes.int32)
+    never = build.where(less(bit, bit), bit, 50)
+    assert known_ranges._widest(never, ((0, 1), (0, 1), (50, 50))) == (0, 50)
+    assert known_ranges._widest(limited, ((1, 1), (3, 4), (0, 0))) == (3, 4)
 
 
 def test_a_sum_that_wraps_unseen_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

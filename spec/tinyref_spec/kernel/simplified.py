@@ -12,6 +12,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator
 
+from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops
 from tinyref_spec.case import Failure, Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
@@ -81,9 +82,11 @@ def _first_wrong(instances: Iterable[_Wrong | None]) -> Measurement:
 
 
 def _measure_expressions(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Expressions that were drawn without looking at any law."""
-    drawn = expressions.drawn(case_id, count)
-    return _first_wrong(kept.changed_value(each, "an expression") for each in drawn)
+    """Expressions that were drawn without looking at any law, and each operation of them."""
+    drawn = list(expressions.drawn(case_id, count))
+    changed = (kept.changed_value(each, "an expression") for each in drawn)
+    wide = map(known_ranges.wide_range, toposort(drawn))
+    return _first_wrong(itertools.chain(changed, wide))
 
 
 def _measure_wrapping(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -95,7 +98,8 @@ def _row_of_expressions() -> Row:
     measure = functools.partial(functools.partial, _measure_expressions)
     return make_row(
         "kernel.simplified.expressions",
-        "Random expressions keep their values, and what is known of their ranges holds these.",
+        "Random expressions keep their values; what is known of their ranges holds these, and is "
+        "no wider than what is known of their operands makes it.",
         ("kernel.simplified", "kernel.known_range"),
         Rung.OPTIMISED,
         "",
