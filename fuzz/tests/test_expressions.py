@@ -204,7 +204,7 @@ def test_a_range_that_is_wider_than_it_has_to_be_is_found(monkeypatch: pytest.Mo
     found = verdict(build.mul(build.both(x(), 7), 3))
     assert found.symptom is Symptom.COST
     assert found.detail == (
-        f"ranges: the range {wide} that is known of MUL of int32 is wider than it was: "
+        f"ranges: the range {wide} that is known of MUL of int32 is wider than it has to be: "
         "wanted (0, 21)"
     )
 

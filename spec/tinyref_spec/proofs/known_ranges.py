@@ -71,7 +71,7 @@ class WrongRange:
         """In one sentence."""
         low, high = self.known
         is_unsound = low > self.wanted[0] or high < self.wanted[1]
-        problem = "leaves out values" if is_unsound else "is wider than it was"
+        problem = "leaves out values" if is_unsound else "is wider than it has to be"
         return (
             f"the range {self.known} that is known of {self.node.op.name} of "
             f"{self.node.src[-1].dtype.name} {problem}: wanted {self.wanted}"
