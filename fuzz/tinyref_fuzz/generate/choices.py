@@ -32,6 +32,10 @@ shaped = ShapeTracker.from_shape
 # that more is done to.
 IN_PADDING = 20
 COUNTED = 60
+# Of integers that are chosen so many go through one more operation before the reduce.
+GOES_ON = 20
+# Of both so many have a place for each position of the axis: that is no choice of one.
+OWN_PLACES = 15
 # What is done to a counter, and how many times.
 STEPS = (Ops.ADD, Ops.SUB, Ops.NEG)
 TIMES = (1, 2, 3, 0), (4, 5, 3, 1)
@@ -108,13 +112,16 @@ def choose_by_count(draw: Expressions) -> Value:
     (axis,) = kernel.add_inner(max(1, kernel.extent()))
     dtype = kernel.integer()
     shape = kernel.shape((*outer, axis))
-    place = place_on_axis(draw, kernel.shape(outer), most(kernel.space[axis]), dtype)
+    # A place for each position chooses several of them, or none.
+    own = draw.tape.chance(OWN_PLACES)
+    places = shape if own else kernel.shape(outer)
+    place = place_on_axis(draw, places, most(kernel.space[axis]), dtype)
     numbers = build.iota(_along(shape, axis))
     table = draw.load(shape, kernel.number())
     if place is None:
         return draw.reduce(table, (axis,))
     here = build.equal(build.cast(numbers, dtype), place.node)
-    return _reduce_chosen(draw, here, table, (axis,))
+    return _reduce_chosen(draw, here, table, (axis,), (axis,) if own else ())
 
 
 def _along(shape: Shape, axis: int) -> ShapeTracker:
@@ -170,8 +177,9 @@ def _choose_by_counter(draw: Expressions) -> Value:
     beside = kernel.add_inner(max(2, kernel.extent((2, 3, 4)))) if tape.chance(30) else ()
     whole = kernel.shape((*outer, *chosen, *beside))
     here: UOp | None = None
+    own = tape.chance(OWN_PLACES)
     for axis in chosen:
-        is_there = _is_counted_place(draw, whole, axis, outer)
+        is_there = _is_counted_place(draw, whole, axis, (*outer, *chosen) if own else outer)
         here = is_there if here is None else build.both(here, is_there)
     assert here is not None, "an axis is chosen along"
     # What is chosen may vary along fewer axes than the numbers do.
@@ -180,7 +188,8 @@ def _choose_by_counter(draw: Expressions) -> Value:
     condition = draw.condition(whole) if tape.chance(25) else None
     if condition is not None:
         here = build.both(*tape.pick(((here, condition.node), (condition.node, here))))
-    return _reduce_chosen(draw, here, replace(table, shape=whole), (*chosen, *beside), beside)
+    several = (*chosen, *beside) if own else beside
+    return _reduce_chosen(draw, here, replace(table, shape=whole), (*chosen, *beside), several)
 
 
 def _is_counted_place(draw: Expressions, whole: Shape, axis: int, outer: tuple[int, ...]) -> UOp:
@@ -274,6 +283,9 @@ def _reduce_chosen(
         return draw.reduce(_reduce_chosen(draw, here, table, alone), beside)
     op, idle = _idle(draw, table.dtype)
     chosen = _where_here(draw, here, table, op, idle)
+    goes_on = table.dtype.is_int and draw.tape.chance(GOES_ON)
+    if chosen is not None and goes_on:
+        chosen = _with_another(draw, chosen)
     # One term alone is not idle, so that even long sums of floats are as large as it.
     node = build.reduce(op, (chosen or table).node, axes)
     kernel.reduces += 1
@@ -281,7 +293,7 @@ def _reduce_chosen(
     if kernel.mode is Mode.EDGE and table.dtype.is_float:
         return Value(node, over, table.low, table.high, table.bound, True)
     low, high = min(idle, table.low * times), max(idle, table.high * times)
-    if chosen is None or (op is Ops.MUL and beside):
+    if chosen is None or goes_on or (op is Ops.MUL and beside):
         low, high = full_range(table.dtype)
     is_rough = table.is_rough or (table.dtype.is_float and kernel.mode is Mode.FLOAT and times > 1)
     return Value(node, over, low, high, max(abs(low), abs(high)), is_rough)
@@ -301,6 +313,14 @@ def _where_here(draw: Expressions, here: UOp, table: Value, op: Ops, idle: int) 
             draw, Value(build.not_equal(here, True), table.shape, 0, 1, 1), *reversed(pair)
         )
     return choose(draw, Value(here, table.shape, 0, 1, 1), *pair)
+
+
+def _with_another(draw: Expressions, chosen: Value) -> Value:
+    """What is chosen, in one more operation: what changes nothing before it may do so after it."""
+    other = draw.kernel.load(chosen.shape, chosen.dtype)
+    sides = (chosen.node, other.node) if draw.tape.below(2) else (other.node, chosen.node)
+    node = build.binary(draw.tape.pick((Ops.MUL, Ops.AND, Ops.OR, Ops.ADD, Ops.MAX)), *sides)
+    return replace(chosen, node=node)
 
 
 def _idle(draw: Expressions, dtype: DType) -> tuple[Ops, int]:
