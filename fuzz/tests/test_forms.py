@@ -62,6 +62,43 @@ CHOICES: dict[str, tuple[UOp, bool]] = {
         True,
     ),
     "the largest": (chosen(build.equal(counter(), place()), -(2**31), Ops.MAX), True),
+    "turned round": (
+        build.reduce(
+            Ops.ADD,
+            build.where(
+                build.not_equal(build.equal(counter(), place()), True),
+                build.const(dtypes.int32, 0),
+                load(1, dtypes.int32, WHOLE),
+            ),
+            (1,),
+        ),
+        True,
+    ),
+    "a product": (
+        build.reduce(
+            Ops.ADD,
+            build.mul(
+                build.cast(build.equal(counter(), place()), dtypes.int32),
+                load(1, dtypes.int32, WHOLE),
+            ),
+            (1,),
+        ),
+        True,
+    ),
+    "and one more condition": (
+        chosen(
+            build.both(build.less(load(3, dtypes.int32, WHOLE), 5), build.equal(counter(), place()))
+        ),
+        True,
+    ),
+    "or one more condition": (
+        chosen(
+            build.either(
+                build.less(load(3, dtypes.int32, WHOLE), 5), build.equal(counter(), place())
+            )
+        ),
+        False,
+    ),
     "not idle": (chosen(build.equal(counter(), place()), 1), False),
     "not equal": (chosen(build.not_equal(counter(), place())), False),
     "along another axis": (chosen(build.equal(counter(0), place())), False),

@@ -198,7 +198,10 @@ def _is_counted_place(draw: Expressions, whole: Shape, axis: int, outer: tuple[i
     dtype = kernel.integer()
     numbers, last = _numbers(draw, whole, axis)
     kept = tuple(each for each in outer if tape.chance(EACH))
-    counted, low, high = _after_steps(draw, numbers, last, dtype, kernel.shape(kept))
+    # Where places differ along the axis, what is added to the counter may as well.
+    varies = axis in kept and tape.below(2)
+    added = kept if varies else tuple(each for each in kept if each != axis)
+    counted, low, high = _after_steps(draw, numbers, last, dtype, kernel.shape(added))
     least, largest = (int(end) for end in full_range(dtype))
     span = max(low - 1, least), min(high + 1, largest)
     if span[0] > span[1]:

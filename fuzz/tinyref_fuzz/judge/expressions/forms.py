@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.algebra.semantics import reduce_identity
+from tinyref.dtype import ConstType
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.normal_form import normal_form
 from tinyref.uops.node import UOp
@@ -39,31 +40,49 @@ def form_problems(case: Case) -> Iterator[Problem]:
 def chooses_one(node: UOp) -> bool:
     """Whether a REDUCE is of a value where a counter along its axis is one place, of nothing else.
 
-    It is told by its plainest form alone: WHERE of an equality, the counter as it is or cast.
+    It is told by plain forms alone: a choice or a product by an equality, the counter as it is or
+    cast.
     """
-    if not isinstance(node.arg, ReduceArg) or node.src[0].op is not Ops.WHERE:
+    if not isinstance(node.arg, ReduceArg):
         return False
-    condition, _, idle = node.src[0].src
-    if not isinstance(idle.arg, ConstArg):
-        return False
-    is_idle = idle.arg.value == reduce_identity(node.arg.op, node.dtype)
-    return is_idle and any(
+    identity = reduce_identity(node.arg.op, node.dtype)
+    return any(
         _counts_along(one, axis) and _is_fixed_along(other, axis)
+        for x, y in _needed_equalities(node.src[0], identity)
+        for one, other in ((x, y), (y, x))
         for axis in node.arg.axes
-        for one, other in _ways_of_equality(condition)
     )
 
 
-def _ways_of_equality(condition: UOp) -> list[tuple[UOp, UOp]]:
-    """(x, y) and (y, x) of x == y, which is not (x != y), for integers; none of anything else."""
-    if condition.op is not Ops.CMPNE or condition.src[0].op is not Ops.CMPNE:
-        return []
-    unequal, truth = condition.src
-    is_not = isinstance(truth.arg, ConstArg) and truth.arg.value is True
-    if not is_not or not unequal.src[0].dtype.is_int:
-        return []
-    x, y = unequal.src
-    return [(x, y), (y, x)]
+def _needed_equalities(value: UOp, idle: ConstType) -> Iterator[tuple[UOp, UOp]]:
+    """Both sides of each equality of integers without which a value is `idle`."""
+    if value.op is Ops.WHERE:
+        condition, chosen, other = value.src
+        if _is_constant(other, idle):
+            yield from _equalities(condition, True)
+        if _is_constant(chosen, idle):
+            yield from _equalities(condition, False)
+    elif value.op is Ops.MUL and value.dtype.is_int and idle == 0:
+        for factor in value.src:
+            if factor.op is Ops.CAST and factor.src[0].dtype.is_bool:
+                yield from _equalities(factor.src[0], True)
+
+
+def _equalities(condition: UOp, holds: bool) -> Iterator[tuple[UOp, UOp]]:
+    """Both sides of each equality of integers that a condition, or its contrary, needs."""
+    if condition.op is Ops.AND and holds:
+        for part in condition.src:
+            yield from _equalities(part, True)
+    elif condition.op is Ops.CMPNE:
+        x, y = condition.src
+        if x.dtype.is_bool and _is_constant(y, True):
+            yield from _equalities(x, not holds)
+        elif x.dtype.is_int and not holds:
+            yield x, y
+
+
+def _is_constant(node: UOp, value: ConstType) -> bool:
+    return isinstance(node.arg, ConstArg) and node.arg.value == value
 
 
 def _counts_along(node: UOp, axis: int) -> bool:
