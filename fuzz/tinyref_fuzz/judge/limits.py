@@ -15,12 +15,13 @@ from tinyref.algebra.kernel_shape import output_shape
 from tinyref.device import Capabilities
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, Payload, SlotArg, SpecialArg, TileArg, ViewArg
 from tinyref.uops.program import Program
 from tinyref.uops.tiles import Operand
 from tinyref.views.build import tracker_of
+from tinyref.views.view import View
 
 # Ops that need no support of their own: no device lacks memory accesses and structure.
 _COUNTED = frozenset({*ALU, Ops.LOAD, Ops.STORE})
@@ -169,9 +170,22 @@ def _is_wide(node: UOp) -> bool:
 
 
 def _is_long(node: UOp) -> bool:
-    """Whether a view has so many positions on its way that 32 bits do not count them."""
+    """Whether a view has positions or steps on its way that 32 bits do not count.
+
+    Steps count where a mask hides them, too: an index is computed before it is not used.
+    """
     return isinstance(node.arg, ViewArg) and any(
-        math.prod(int(bounds(size)[1]) if isinstance(size, UOp) else size for size in view.shape)
-        > dtypes.int32.maximum
-        for view in tracker_of(node).views
+        max(_positions_and_steps(view)) > dtypes.int32.maximum for view in tracker_of(node).views
     )
+
+
+def _positions_and_steps(view: View) -> tuple[int, int]:
+    sizes = [_largest(size) for size in view.shape]
+    steps = zip(sizes, map(_largest, view.strides), strict=True)
+    reached = sum(max(size - 1, 0) * stride for size, stride in steps)
+    return math.prod(sizes), reached + _largest(view.offset)
+
+
+def _largest(number: sint) -> int:
+    """The largest absolute value."""
+    return max(map(abs, bounds(number))) if isinstance(number, UOp) else abs(number)
