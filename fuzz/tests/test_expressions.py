@@ -230,14 +230,21 @@ def test_a_law_of_which_something_is_left_is_found() -> None:
     labels = batch.equivalent.labels
     assert len(labels) > EXPRESSIONS // 2
     assert expression_verdict(batch, judged.capabilities, LAWS_LOT) == Verdict()
-    rule = rule_of(labels[0])
-    with ALL_RULES.without({rule}):
+    lost = [label for label in labels if _is_missed(batch, rule_of(label))]
+    assert lost
+    with ALL_RULES.without({rule_of(lost[0])}):
         found = expression_verdict(batch, judged.capabilities, LAWS_LOT)
-        assert (found.pair, found.symptom) == (Pair.EQUIVALENT, Symptom.COST)
-        assert f"larger after {labels[0]}: " in found.detail
+        assert "compiler, larger after law " in found.detail
         # As a case on file it is a kernel like any other one, and its equivalent.
         again = verdict_of(judged, batch, thorough=True)
-        assert (again.pair, again.symptom) == (found.pair, found.symptom)
+    assert (again.pair, again.symptom) == (found.pair, found.symptom)
+
+
+def _is_missed(batch: Case, rule: str) -> bool:
+    """Whether the batch shows that there is no such rule; another one may do as well."""
+    with ALL_RULES.without({rule}):
+        found = expression_verdict(batch, judge_of(PYTHON).capabilities, LAWS_LOT)
+    return (found.pair, found.symptom) == (Pair.EQUIVALENT, Symptom.COST)
 
 
 def test_decompositions_owe_more_than_devices() -> None:

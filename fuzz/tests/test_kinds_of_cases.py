@@ -17,11 +17,12 @@ from faults_of_kinds import FAULTS_OF_KINDS
 from mutated import mutated
 
 from tinyref.uops.program import Program
-from tinyref_fuzz.campaign.cases import tape_seed
+from tinyref_fuzz.campaign.cases import forms_at, tape_seed
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import FORMS, Policy, policy_named
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.judge.expressions.judge import form_verdict
 from tinyref_fuzz.judge.judge import Judge, verdict_of
 from tinyref_fuzz.mutants import programs
 from tinyref_fuzz.mutants.catalogue import MUTANTS
@@ -117,13 +118,16 @@ KINDS = [
     ("the range of a number as a bool", "kernel.known_range.cast", "a-bool-of-what-holds-zero"),
 ]
 FORMS_OF_KERNELS = [
-    ("rows of a choice padded otherwise", "choose", "hidden-in-another-row"),
     ("loops around a node", "looped", "accumulator-not-reset"),
     ("a call of the library for each lane", "softmax", LIBRARY),
-    ("a counter from a constant", "choose", "counter-from-a-constant-counts-up"),
-    ("a counter from a load", "choose", "counter-from-a-load-is-taken-over-unchanged"),
     ("a grid of small dimensions", "launch", "last-dimension-of-a-grid-rounded-down"),
     ("a grid that follows a variable", "launch", "a-symbolic-grid-rounded-down"),
+]
+# Kinds of choices, which stand beside kernels and are judged by their normal forms.
+FORMS_BESIDE = [
+    ("rows of a choice padded otherwise", "hidden-in-another-row"),
+    ("a counter from a constant", "counter-from-a-constant-counts-up"),
+    ("a counter from a load", "counter-from-a-load-is-taken-over-unchanged"),
 ]
 # And a seed whose programs show it soon.
 OF_PROGRAMS = [
@@ -134,7 +138,7 @@ OF_PROGRAMS = [
     ("equal elements reduced", 1, "repeated-elements-counted-once"),
     ("one variable of two values", 7, "two-values-are-refused"),
 ]
-MOST_CASES, MOST_PROGRAMS = 100, 60
+MOST_CASES, MOST_FORMS, MOST_PROGRAMS = 100, 150, 60
 
 
 def failing(query: str, name: str = "PYTHON") -> list[str]:
@@ -182,6 +186,20 @@ def test_kernels_of_the_fuzzer_have_the_kind_and_find_its_fault(
         found = next((each for each in range(MOST_CASES) if is_found(judge, policy, each)), None)
     assert found is not None
     assert not is_found(judge, policy, found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "fault"), FORMS_BESIDE, ids=[kind for kind, _ in FORMS_BESIDE])
+def test_forms_beside_kernels_have_the_kind_and_find_its_fault(kind: str, fault: str) -> None:
+    judge = Judge(FAULTS[fault].device)
+
+    def is_found(number: int) -> bool:
+        return not all(form_verdict(form).agrees for form in forms_at(judge, 1, number))
+
+    with mutated(FAULTS[fault]):
+        found = next(filter(is_found, range(MOST_FORMS)), None)
+    assert found is not None
+    assert not is_found(found)
 
 
 @pytest.mark.long
