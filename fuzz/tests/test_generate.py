@@ -237,6 +237,21 @@ def test_whole_ranges_have_extremes():
     assert {-(2**15), 2**15 - 1} <= set(values.tolist())
 
 
+@pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda dtype: dtype.name)
+def test_edge_floats_are_small_multiples_of_a_half_and_any_bits_too(dtype):
+    drawn = Content(dtype, 4000, -np.inf, np.inf, 2).array(Mode.EDGE)
+    values = drawn[np.isfinite(drawn)].astype(np.float64)
+    near = values[abs(values) <= 9]
+    halves = near[near * 2 == np.round(near * 2)]
+    assert len(halves) > 400
+    assert set(np.unique(np.abs(halves))) >= {0.0, 0.5, 2.0, 2.5, 3.0, 5.0, 8.5}
+    # Beyond what is moderate, of either sign.
+    wide = values[(abs(values) > 64) | (abs(values) < 2.0**-6)]
+    assert (wide > 0).sum() > 200
+    assert (wide < 0).sum() > 200
+    assert len(np.unique(np.frexp(wide)[1])) > min(2 ** (dtype.exponent_bits - 2), 500)
+
+
 def test_edges_are_there():
     values = Content(dtypes.float32, 600, -np.inf, np.inf, 1).array(Mode.EDGE)
     assert np.isnan(values).any()

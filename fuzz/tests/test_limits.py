@@ -137,9 +137,10 @@ def test_images_may_be_refused_where_they_are_not_declared():
         (View((29,), (70000000,), 0), False),
         (View((1 << 16, 1 << 16), (0, 0), 0), True),
         (View((3,), (-1,), 2**31 - 3), False),
-        (View((4,), (-1,), 2**31 - 3), True),
+        (View((2**31 - 1,), (-1,), 2**31 - 2), False),
+        (View((4,), (1,), 2**31 - 3), True),
     ],
-    ids=["hidden steps", "steps", "positions", "a large offset", "a larger one"],
+    ids=["hidden steps", "steps", "positions", "an offset", "a flip", "a larger offset"],
 )
 def test_positions_and_steps_beyond_32_bits_may_be_refused(view, is_long):
     """A step that a mask hides is computed: 29 * 74074074 is more than 2**31 - 1."""

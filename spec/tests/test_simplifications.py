@@ -17,7 +17,7 @@ from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.build import add, idiv, less, mod, mul
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, forget_facts
 from tinyref.uops.ops import Ops
 from tinyref_spec.case import Case, Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -147,7 +147,17 @@ def test_nothing_is_owed_of_divisions_by_what_may_be_zero_and_of_counts_that_are
     assert known_ranges._widest(mod(x, divisor), ((0, 40), (-1, 3))) is None
     assert known_ranges._widest(UOp(Ops.SHL, dtypes.int32, (x, x)), ((0, 1), (0, 32))) is None
     number = build.cast(build.variable("v", 0, 9, dtypes.int32), dtypes.float32)
+    assert known_ranges.wide_range(number) is None
     assert known_ranges.wide_range(build.cast(number, dtypes.int32)) is None
+
+
+def test_a_product_that_wraps_is_any_number_before_more_is_added() -> None:
+    """Of int8: 3 to 4 times 127 wraps; 2 to 3 times 5, and 7 more, does not."""
+    x, y, z = (build.variable(name, 0, 1, dtypes.int8) for name in "xyz")
+    node = UOp(Ops.MULACC, dtypes.int8, (x, y, z))
+    assert known_ranges._widest(node, ((3, 4), (127, 127), (-128, -127))) == (-128, 127)
+    assert known_ranges._widest(node, ((2, 3), (5, 5), (7, 7))) == (17, 22)
+    assert known_ranges.wide_range(node) is None
 
 
 def test_a_choice_is_as_wide_as_its_condition_leaves_it() -> None:
@@ -166,6 +176,8 @@ def test_a_sum_that_wraps_unseen_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     (case, _) = ROWS[EXPRESSIONS].cases(Profile.QUICK)
     device = cast(DeviceUnderTest, NoDevice())
     assert case.run(device).passed
+    # What is known of a node stays with it while it lives.
+    forget_facts()
     monkeypatch.setattr(linear, "_does_not_wrap", lambda node: True)
     found = case.run(device)
     assert not found.passed

@@ -314,6 +314,10 @@ def test_a_shell_is_told_what_may_come_next(
     monkeypatch.setenv("COMP_WORDS", "tinyref conform m")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert output(capsys).split() == ["merge", "matrix"]
+    # A line that would be refused is completed all the same.
+    monkeypatch.setenv("COMP_WORDS", "tinyref conform --device CPU --device PYTHON --for")
+    monkeypatch.setenv("COMP_CWORD", "6")
+    assert output(capsys).split() == ["--format"]
 
 
 @pytest.mark.long

@@ -104,6 +104,8 @@ def _refuse_repeats(command: Any) -> None:
 
         def parse(args: list[str]) -> Any:
             found = parse_args(args=args)
+            if context.resilient_parsing:
+                return found  # a shell asks how the line may go on
             for parameter, times in Counter(found[-1]).items():
                 is_value = parameter.param_type_name == "option" and not parameter.is_flag
                 if is_value and not parameter.multiple and times > 1:

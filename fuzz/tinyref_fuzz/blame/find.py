@@ -55,6 +55,8 @@ from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Symptom, Ve
 _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})
 # Those whose fault may need an optimisation to show.
 _OPTIMISED = frozenset({"lower", "simplify", "expand"})
+# Of columns of expressions that no stage is called by; what is known is used by the rules.
+_STAGES_OF_COLUMNS = {"views": "lower"}
 # Those whose value is that of a program on the interpreter.
 _INTERPRETED = frozenset({*LINEAR_GRAPHS, "linearise"})
 # Of several optimisations that a fault needs, the one that the stage does most for.
@@ -187,10 +189,12 @@ class _Search:
     def _of_expression(self) -> Blame:
         """The stage that a service belongs to and, of rules, the first that fires wrongly."""
         column = self.verdict.detail.partition(":")[0]
-        if column in COMPILE_STAGES:
-            return Blame(column, self._rule_of_expression(), self.verdict.detail)
-        stage = "lower" if column == "views" else "simplify"
-        return Blame(stage, column, self.verdict.detail)
+        stage = column if column in COMPILE_STAGES else _STAGES_OF_COLUMNS.get(column, "simplify")
+        if self.verdict.symptom is Symptom.COST:
+            # What is known too little does not stand for another value, which is worse.
+            return Blame(stage, f"{column} at a cost", self.verdict.detail)
+        cause = self._rule_of_expression() if column in COMPILE_STAGES else column
+        return Blame(stage, cause, self.verdict.detail)
 
     def _rule_of_expression(self) -> str:
         firings = record_firings(lambda: simplified(self.case.ast, self.capabilities))

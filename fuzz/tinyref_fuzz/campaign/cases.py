@@ -42,7 +42,7 @@ BESIDE = {"even": "rules", "rules": "rules", "index": "rules", "views": "rules",
 SELDOM = 3
 # So many kernels beside a batch are judged by their normal forms, which costs little; their tapes
 # have numbers from here on down: no campaign has as many cases.
-FORMS, FORMS_FROM = 4, 1 << 48
+FORMS_BESIDE, FORMS_FROM = 4, 1 << 48
 
 
 def tape_seed(seed: int, number: int) -> int:
@@ -125,7 +125,8 @@ def forms_at(
 ) -> list[Case]:
     """The kernels beside the batch of case `number` that are judged by their normal forms alone."""
     chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    seeds = (tape_seed(seed, -FORMS_FROM - number * FORMS - each) for each in range(FORMS))
+    first = FORMS_FROM + number * FORMS_BESIDE
+    seeds = (tape_seed(seed, -first - each) for each in range(FORMS_BESIDE))
     return [draw_form(Tape(seed=each), judge.capabilities, chosen) for each in seeds]
 
 
@@ -139,22 +140,37 @@ def verdict_with_batch(
 ) -> tuple[Case, Verdict]:
     """A case and its verdict; where that agrees, what is wrong with the batch or form beside it."""
     verdict = verdict_of(judge, case)
-    lot = batch_lot(judge, number, policy)
-    if lot is None or not verdict.agrees:
+    if not verdict.agrees:
         return case, verdict
     try:
-        batch = batch_at(judge, seed, number, policy, guide)
-        forms = forms_at(judge, seed, number, policy, guide)
+        found = wrong_beside(judge, seed, number, policy, guide)
     except Exception as error:  # the generator moves views, which may be what is broken
         detail = f"views: while generating: {explain_error(error)}"
         return case, Verdict(Pair.EXPRESSION, Symptom.ERROR, detail)
-    assert batch is not None, "a batch has a number"
+    if found is None:
+        return case, verdict
+    beside, wrong = found
+    return beside, replace(wrong, judged=verdict.judged)
+
+
+def wrong_beside(
+    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
+) -> tuple[Case, Verdict] | None:
+    """The batch beside case `number`, or the first of the kernels beside that, which is wrong.
+
+    None where none is, or none is there. Raises what breaks their generation.
+    """
+    lot, batch = batch_lot(judge, number, policy), batch_at(judge, seed, number, policy, guide)
+    if batch is None:
+        return None
     found = guarded_verdict(lambda: expression_verdict(batch, judge.capabilities, lot))
-    beside = batch
-    for form in forms:
-        if found.agrees:
-            beside, found = form, guarded_verdict(partial(form_verdict, form))
-    return (case, verdict) if found.agrees else (beside, replace(found, judged=verdict.judged))
+    if not found.agrees:
+        return batch, found
+    for form in forms_at(judge, seed, number, policy, guide):
+        found = guarded_verdict(partial(form_verdict, form))
+        if not found.agrees:
+            return form, found
+    return None
 
 
 def no_guide(number: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tinyref import reproduce
 from tinyref.errors import explain_error
 from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import batch_at, case_at
+from tinyref_fuzz.campaign.cases import case_at, wrong_beside
 from tinyref_fuzz.campaign.history import dependence
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.campaign.unexamined import without_case
@@ -55,11 +55,12 @@ def examine_task(
 
 
 def _case_of(setup: Setup, judge: Judge, kernels: tuple[CorpusKernel, ...], task: Task) -> Case:
-    """The case of a finding: of expressions their batch."""
-    if task.verdict is not None and task.verdict.pair is Pair.EXPRESSION:
-        batch = batch_at(judge, setup.seed, task.first, setup.policy, task.guide)
-        assert batch is not None, "a finding of expressions has a batch"
-        return batch
+    """The case of a finding: what stands beside the kernel, where that is what was wrong."""
+    verdict = task.verdict
+    if verdict is not None and verdict.pair in (Pair.EXPRESSION, Pair.EQUIVALENT):
+        found = wrong_beside(judge, setup.seed, task.first, setup.policy, task.guide)
+        if found is not None and replace(found[1], judged=verdict.judged) == verdict:
+            return found[0]
     return case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
 
 

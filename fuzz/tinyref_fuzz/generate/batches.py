@@ -41,7 +41,7 @@ from tinyref_spec.proofs.expressions import drawn_over
 EXPRESSIONS = 12
 SHAPES = ((30,), (24,), (8, 4), (3, 4, 3))
 # Kernels that reduce, how often, and over how many positions.
-FORMS = ("choose", "gather", "reduce", "siblings", "nested", "running"), (6, 2, 1, 1, 1, 1)
+REDUCING = ("choose", "gather", "reduce", "siblings", "nested", "running"), (6, 2, 1, 1, 1, 1)
 MOST_POSITIONS = 256
 # So many of 100 batches of views have a size that is a variable.
 SYMBOLIC_VIEWS = 30
@@ -114,9 +114,9 @@ def draw_batch(
 
 
 def draw_form(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
-    """A small kernel that reduces, most of them over a choice of one position."""
+    """A small kernel of a form that reduces or gathers, half of them over a choice of one place."""
     small = replace(policy, most=MOST_POSITIONS, outputs=0, in_place=0)
-    return draw_kernel(tape, capabilities, small, tape.pick(*FORMS))
+    return draw_kernel(tape, capabilities, small, tape.pick(*REDUCING))
 
 
 def _laws(tape: Tape, capabilities: Capabilities) -> Case:

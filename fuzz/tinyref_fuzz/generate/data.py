@@ -92,8 +92,9 @@ class Content:
     def _with_numbers_and_bits(self, values: Array, words: Words) -> Array:
         """Floats with small integers and halves among them, and with any bits: every exponent."""
         near = _from_low((words >> np.uint64(8)) % np.uint64(4 * SMALL + 1), -2 * SMALL) / 2
+        others = np.random.PCG64(self.seed + 1).random_raw(self.size)
         kind = (words >> np.uint64(40)) % np.uint64(KINDS_OF_FLOATS)
-        bits = from_bits((words >> np.uint64(1)).astype(bits_dtype(self.dtype)), self.dtype)
+        bits = from_bits(others.astype(bits_dtype(self.dtype)), self.dtype)
         found = np.where(kind == 0, near.astype(values.dtype), values)
         return np.where(kind == 1, bits, found)
 

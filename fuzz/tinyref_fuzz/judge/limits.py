@@ -175,17 +175,22 @@ def _is_long(node: UOp) -> bool:
     Steps count where a mask hides them, too: an index is computed before it is not used.
     """
     return isinstance(node.arg, ViewArg) and any(
-        max(_positions_and_steps(view)) > dtypes.int32.maximum for view in tracker_of(node).views
+        max(_positions_and_indices(view)) > dtypes.int32.maximum for view in tracker_of(node).views
     )
 
 
-def _positions_and_steps(view: View) -> tuple[int, int]:
-    sizes = [_largest(size) for size in view.shape]
-    steps = zip(sizes, map(_largest, view.strides), strict=True)
-    reached = sum(max(size - 1, 0) * stride for size, stride in steps)
-    return math.prod(sizes), reached + _largest(view.offset)
+def _positions_and_indices(view: View) -> Iterator[int]:
+    """How many positions there are, and how large an index is on its way, without signs."""
+    sizes = [max(_ends(size)) for size in view.shape]
+    yield math.prod(sizes)
+    steps = [
+        [max(size - 1, 0) * end for end in _ends(stride)]
+        for size, stride in zip(sizes, view.strides, strict=True)
+    ]
+    low, high = sum(min(0, *each) for each in steps), sum(max(0, *each) for each in steps)
+    least, most = _ends(view.offset)
+    yield from map(abs, (low, high, least, most, low + least, high + most))
 
 
-def _largest(number: sint) -> int:
-    """The largest absolute value."""
-    return max(map(abs, bounds(number))) if isinstance(number, UOp) else abs(number)
+def _ends(number: sint) -> tuple[int, int]:
+    return bounds(number) if isinstance(number, UOp) else (number, number)

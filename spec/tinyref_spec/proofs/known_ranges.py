@@ -36,7 +36,6 @@ BY_ENDS: Mapping[Ops, Callable[..., int]] = MappingProxyType(
         Ops.ADD: operator.add,
         Ops.SUB: operator.sub,
         Ops.MUL: operator.mul,
-        Ops.MULACC: lambda x, y, z: x * y + z,
         Ops.NEG: operator.neg,
         Ops.MAX: max,
         Ops.SHL: operator.lshift,
@@ -49,7 +48,7 @@ BY_ENDS: Mapping[Ops, Callable[..., int]] = MappingProxyType(
 BY_BITS: Mapping[Ops, Callable[[int, int], int]] = MappingProxyType(
     {Ops.AND: operator.and_, Ops.OR: operator.or_, Ops.XOR: operator.xor}
 )
-_OTHERS = frozenset({Ops.MOD, Ops.CMPLT, Ops.CMPNE, Ops.WHERE})
+_OTHERS = frozenset({Ops.MOD, Ops.CMPLT, Ops.CMPNE, Ops.WHERE, Ops.MULACC})
 _COUNTED, _DIVIDED = frozenset({Ops.SHL, Ops.SHR}), frozenset({Ops.IDIV, Ops.MOD})
 OPS = (*sorted({*BY_ENDS, *BY_BITS, *_OTHERS} - {Ops.MULACC}, key=lambda op: op.name),)
 TYPES = (dtypes.index, dtypes.int8, dtypes.uint8, dtypes.int32)
@@ -212,7 +211,7 @@ def wide_range(node: UOp) -> WrongRange | None:
     None too where nothing is owed: of floats, of a division by what may be 0, of other ops.
     """
     is_known = node.op in BY_ENDS or node.op in BY_BITS or node.op in _OTHERS
-    if not is_known or not all(each.dtype.is_int or each.dtype.is_bool for each in node.src):
+    if not is_known or any(each.dtype.is_float for each in (node, *node.src)):
         return None
     return _too_wide(node, bounds(node), [bounds(source) for source in node.src])
 
@@ -252,14 +251,22 @@ def _widest(node: UOp, operands: Sequence[Span]) -> Span | None:
         return _of_choice(node, operands)
     if op is Ops.MOD:
         return _of_remainder(*operands)
+    if op is Ops.MULACC:
+        # A product that wraps may be any number, whatever is added.
+        product = _of_ends(Ops.MUL, node.dtype, operands[:2])
+        return _of_ends(Ops.ADD, node.dtype, (product, operands[2]))
     if op in (Ops.CMPLT, Ops.CMPNE):
         return _of_comparison(op, *operands)
     if node.dtype.is_bool:
         return _of_flags(op, operands)
     if op in BY_BITS:
         return _of_bits(op, *operands)
+    return _of_ends(op, node.dtype, operands)
+
+
+def _of_ends(op: Ops, dtype: DType, operands: Sequence[Span]) -> Span:
     found = [BY_ENDS[op](*ends) for ends in itertools.product(*operands)]
-    return _wrapped(node.dtype, min(found), max(found))
+    return _wrapped(dtype, min(found), max(found))
 
 
 def _wrapped(dtype: DType, low: int, high: int) -> Span:

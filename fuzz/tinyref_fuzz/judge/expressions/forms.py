@@ -82,12 +82,16 @@ def _equalities(condition: UOp, holds: bool) -> Iterator[tuple[UOp, UOp]]:
 
 
 def _is_constant(node: UOp, value: ConstType) -> bool:
-    return isinstance(node.arg, ConstArg) and node.arg.value == value
+    """Whether it is that constant, also by the sign of its zero."""
+    return isinstance(node.arg, ConstArg) and node.arg == ConstArg(value)
 
 
 def _counts_along(node: UOp, axis: int) -> bool:
-    """Whether it is the position on one axis."""
+    """Whether it is the position on one axis, in types that hold all of them."""
+    size = kernel_shape(node)[axis] if kernel_shape(node) else 1
     while node.op is Ops.CAST and node.src[0].dtype.is_int:
+        if not isinstance(size, int) or size - 1 > node.dtype.maximum:
+            return False
         node = node.src[0]
     if node.op is not Ops.IOTA or node.src:
         return False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tinyref.device import Capabilities
+from tinyref.errors import explain_error
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -47,8 +48,11 @@ def _verdict(problems: Iterator[Problem]) -> Verdict:
 
 
 def _of_laws(equivalent: Equivalent, capabilities: Capabilities) -> Verdict:
-    """Whether anything is left of laws, which is what a kernel with them costs more."""
-    larger = growth(equivalent, capabilities)
+    """As of any kernel with an equivalent one, which is how it is judged again."""
+    try:
+        larger = growth(equivalent, capabilities)
+    except Exception as error:  # the compiler is under test
+        return Verdict(Pair.EQUIVALENT, Symptom.ERROR, f"compiler: {explain_error(error)}")
     if larger is None:
         return Verdict()
     return Verdict(Pair.EQUIVALENT, Symptom.COST, f"compiler, {larger}")

@@ -21,7 +21,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.judge.expressions.points import Problem
 from tinyref_fuzz.judge.oracles.span import Values
 from tinyref_spec.kernel_case import Symptom
-from tinyref_spec.proofs.known_views import unjoined_views, wrong_view
+from tinyref_spec.proofs.known_views import unjoined_views
 
 Bindings = Mapping[str, int]
 # Views of more positions are left to kernels.
@@ -37,7 +37,6 @@ def view_problems(
 
     lot: which movement is looked at, one of all; every one without it.
     """
-    is_fixed = all(isinstance(size, int) for size in tracker.shape)
     sizes = [size_value(size, bindings) for size in tracker.shape]
     if math.prod(sizes) > MAX_POSITIONS:
         return
@@ -48,8 +47,8 @@ def view_problems(
     if text := _difference(wanted, _of_expressions(tracker, sizes, bindings)):
         yield Problem("views", f"index: {text} of {tracker!r}")
     yield from _of_facts(tracker, wanted)
-    if is_fixed and (wrong := wrong_view(merged, wanted)):
-        yield Problem("views", wrong.describe(), Symptom.COST)
+    if two := unjoined_views(merged):
+        yield Problem("views", two.describe(), Symptom.COST)
     yield from _of_movements(tracker, wanted, bindings, lot)
 
 
