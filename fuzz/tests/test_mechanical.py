@@ -342,7 +342,7 @@ def test_what_is_recorded_finds_the_same_and_no_unit_that_does_not_reach_the_mut
 @pytest.mark.slow
 def test_programs_of_what_lives_are_compared_where_they_can_differ(monkeypatch):
     """One edit that no right view meets, and one that every kernel does."""
-    same = mutant_with("views.view", "nowhere", "== -> !=")
+    same = mutant_with("views.view", "_check_members", "is_known(0, low) is False -> False")
     other = mutant_with("views.view", "contiguous_strides", "* -> +")
     monkeypatch.setattr(Sample, "mutants", lambda self: [same, other])
     settings = Settings(seeds=1, further=0.0, examine=0.0, traced=20)
