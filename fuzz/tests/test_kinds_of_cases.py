@@ -138,7 +138,7 @@ OF_PROGRAMS = [
     ("equal elements reduced", 1, "repeated-elements-counted-once"),
     ("one variable of two values", 7, "two-values-are-refused"),
 ]
-MOST_CASES, MOST_FORMS, MOST_PROGRAMS = 100, 150, 60
+MAX_CASES, MAX_FORMS, MAX_PROGRAMS = 100, 150, 60
 
 
 def failing(query: str, name: str = "PYTHON") -> list[str]:
@@ -183,7 +183,7 @@ def test_kernels_of_the_fuzzer_have_the_kind_and_find_its_fault(
     only = {each: float(each == form) for each in FORMS}
     policy = replace(policy_named("mixed"), forms=only)
     with mutated(FAULTS[fault]):
-        found = next((each for each in range(MOST_CASES) if is_found(judge, policy, each)), None)
+        found = next((each for each in range(MAX_CASES) if is_found(judge, policy, each)), None)
     assert found is not None
     assert not is_found(judge, policy, found)
 
@@ -197,7 +197,7 @@ def test_forms_beside_kernels_have_the_kind_and_find_its_fault(kind: str, fault:
         return not all(form_verdict(form).agrees for form in forms_at(judge, 1, number))
 
     with mutated(FAULTS[fault]):
-        found = next(filter(is_found, range(MOST_FORMS)), None)
+        found = next(filter(is_found, range(MAX_FORMS)), None)
     assert found is not None
     assert not is_found(found)
 
@@ -215,7 +215,7 @@ def test_programs_of_the_fuzzer_have_the_kind_and_find_its_fault(
         return not judge.verdict(program_at(judge, seed, number)).agrees
 
     with mutated(FAULTS[fault]):
-        found = next(filter(is_found, range(MOST_PROGRAMS)), None)
+        found = next(filter(is_found, range(MAX_PROGRAMS)), None)
     assert found is not None
     assert not is_found(found)
 

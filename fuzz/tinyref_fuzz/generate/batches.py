@@ -42,7 +42,7 @@ EXPRESSIONS = 12
 SHAPES = ((30,), (24,), (8, 4), (3, 4, 3))
 # Kernels that reduce, how often, and over how many positions.
 REDUCING = ("choose", "gather", "reduce", "siblings", "nested", "running"), (6, 2, 1, 1, 1, 1)
-MOST_POSITIONS = 256
+MAX_POSITIONS = 256
 # So many of 100 batches of views have a size that is a variable.
 SYMBOLIC_VIEWS = 30
 # Beside the weights of `several.KINDS`.
@@ -102,10 +102,7 @@ def draw_batch(
     kernel.make_symbolic()
     shape = kernel.shape(axes)
     earlier: list[Value] = []
-    kinds, weights = zip(*_KINDS[subject], strict=True)
-    missing = [op for op in MAKERS if op.name not in capabilities.ops]
-    if subject is Subject.OPERATIONS and missing:
-        kinds, weights = (*kinds, functools.partial(_missing, missing)), (*weights, 1)
+    kinds, weights = zip(*_kinds(subject, capabilities), strict=True)
     values = []
     for _ in range(EXPRESSIONS):
         found = tape.pick(kinds, weights)(draw, shape, earlier) or operation(draw, shape)
@@ -115,14 +112,14 @@ def draw_batch(
 
 def draw_form(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     """A small kernel of a form that reduces or gathers, half of them over a choice of one place."""
-    small = replace(policy, most=MOST_POSITIONS, outputs=0, in_place=0)
+    small = replace(policy, most=MAX_POSITIONS, outputs=0, in_place=0)
     return draw_kernel(tape, capabilities, small, tape.pick(*REDUCING))
 
 
 def _laws(tape: Tape, capabilities: Capabilities) -> Case:
     """A kernel of as many values of two types as laws have leaves, and the same with laws."""
     supported = capabilities.dtypes | capabilities.emulated
-    types = [dtype for dtype in dtypes.all if dtype in supported and dtype in dtypes.ints]
+    types = [dtype for dtype in dtypes.ints if capabilities.supports(dtype)]
     home, other = tape.pick(types), tape.pick(types)
     kinds = (*(home,) * 5, *(other,) * 3, *(dtypes.bool,) * 4)
     loads = [load(slot, dtype, SHAPES[0]) for slot, dtype in enumerate(kinds, 1)]
@@ -134,6 +131,14 @@ def _laws(tape: Tape, capabilities: Capabilities) -> Case:
     read = (Content(dtype, size, *full_range(dtype), tape.below(STOCK)) for dtype in kinds)
     buffers = (np.zeros(size, numpy_dtype(home)), *(_contents(each, Mode.EXACT) for each in read))
     return Case(ast, buffers, equivalent=with_laws(ast, tape, EXPRESSIONS, supported))
+
+
+def _kinds(subject: Subject, capabilities: Capabilities) -> tuple[tuple[Kind, int], ...]:
+    """What outputs are, and how often; of operations half of them those that a device lacks."""
+    missing = [op for op in MAKERS if op.name not in capabilities.ops]
+    if subject is not Subject.OPERATIONS or not missing:
+        return _KINDS[subject]
+    return (*_KINDS[subject], (functools.partial(_missing, missing), 1))
 
 
 def _missing(

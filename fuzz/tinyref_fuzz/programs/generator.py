@@ -534,13 +534,16 @@ class Generator(Late):
 
     def _call(self, function: Captured) -> bool:
         """Calls it with other tensors that fit, and another value for its size."""
-        args = self._arguments(function, self._argument)
+        args = self._arguments(function)
         return args is not None and self._call_with(function, args)
 
     def _arguments(
-        self, function: Captured, choose: Callable[[Array, Sequence[int]], int | None]
+        self,
+        function: Captured,
+        choose: Callable[[Array, Sequence[int]], int | None] | None = None,
     ) -> tuple[int, ...] | None:
-        """What `choose` finds for each example, beside those before it, and a bound size."""
+        """What `choose`, or `_argument`, finds for each example, beside those before it; a size."""
+        choose = choose or self._argument
         args: list[int] = []
         for example in function.examples:
             if example is None:

@@ -325,7 +325,7 @@ class _Surrounded(Stateful):
         function = self._captured(True, 2)
         if function is None or not self.tape.chance(_ELSEWHERE_PERCENT):
             return
-        args = self._arguments(function, self._argument)
+        args = self._arguments(function)
         if args is not None:
             made = tuple(self._new() for _ in function.step.values[0])
             self._try(Step("call_elsewhere", (function.step.target, *args), made))
@@ -334,10 +334,7 @@ class _Surrounded(Stateful):
         function = self._captured(True, 0)
         if function is None:
             return
-        first, second = (
-            self._arguments(function, self._argument),
-            self._arguments(function, self._argument),
-        )
+        first, second = self._arguments(function), self._arguments(function)
         if first is None or second is None:
             return
         made = tuple(self._new() for _ in 2 * function.step.values[0])
@@ -353,7 +350,7 @@ class _Surrounded(Stateful):
         launches = self.tape.pick(_LAUNCHES, (3, 5, 2, 1))
         function = self._captured(True, 0)
         if function is not None and self.tape.chance(70):
-            args = self._arguments(function, self._argument)
+            args = self._arguments(function)
             if args is not None:
                 step = Step("interrupt_call", (function.step.target, *args), (), (launches,))
                 if self._try(step) and self.tape.chance(50):

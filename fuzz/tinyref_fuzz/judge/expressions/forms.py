@@ -40,7 +40,7 @@ def form_problems(case: Case) -> Iterator[Problem]:
 def chooses_one(node: UOp) -> bool:
     """Whether a REDUCE is of a value where a counter along its axis is one place, of nothing else.
 
-    It is told by plain forms alone: a choice or a product by an equality, the counter as it is or
+    Only plain forms are recognised: a choice or a product by an equality, the counter as it is or
     cast.
     """
     if not isinstance(node.arg, ReduceArg):

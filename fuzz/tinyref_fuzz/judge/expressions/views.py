@@ -122,11 +122,7 @@ def _of_movements(
     """A movement of the tracker moves its elements so, and so it does after other views."""
     is_fixed = all(isinstance(size, int) for size in tracker.shape)
     for name, move, moved in _chosen(_movements(tracker, wanted, is_fixed), lot):
-        found = move()
-        if text := _difference(moved(), elements(found, bindings)):
-            yield Problem("views", f"{name}: {text} of {tracker!r}")
-        elif two := unjoined_views(found.simplify()):
-            yield Problem("views", f"{name}: {two.describe()} of {tracker!r}", Symptom.COST)
+        yield from _of_moved(f"{name} of {tracker!r}", move(), moved(), bindings)
     if not is_fixed:
         return
     plain = ShapeTracker.from_shape(wanted.shape)
@@ -135,11 +131,18 @@ def _of_movements(
         places = moved()
         shown = wanted.reshape(-1)[places] if wanted.size else np.full(places.shape, NOTHING)
         shown = np.where(places == NOTHING, NOTHING, shown)
-        found = tracker.followed_by(move())
-        if text := _difference(shown, elements(found, bindings)):
-            yield Problem("views", f"followed by {name}: {text} of {tracker!r}")
-        elif two := unjoined_views(found.simplify()):
-            yield Problem("views", f"{name}: {two.describe()} of {tracker!r}", Symptom.COST)
+        what = f"{tracker!r} followed by {name}"
+        yield from _of_moved(what, tracker.followed_by(move()), shown, bindings)
+
+
+def _of_moved(
+    what: str, found: ShapeTracker, wanted: Values, bindings: Bindings
+) -> Iterator[Problem]:
+    """A tracker shows the elements that are wanted, and no two views of it are one."""
+    if text := _difference(wanted, elements(found, bindings)):
+        yield Problem("views", f"{text}: {what}")
+    elif two := unjoined_views(found.simplify()):
+        yield Problem("views", f"{two.describe()}: {what}", Symptom.COST)
 
 
 def _chosen(moves: Sequence[Move], lot: int | None) -> Sequence[Move]:
