@@ -8,7 +8,7 @@ a loop, and `fold_ranges` puts k in the place of i.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tinyref.algebra import semantics
@@ -117,17 +117,30 @@ def _find_one_hots(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> l
     equalities = list(_equalities((reduce.src[0], shown), identity))
     shape = kernel_shape(reduce.src[0]) if shown is None else shown.shape
     found: list[OneHot] = []
+    following: list[OneHot] = []
     for axis in arg.axes:
-        taken = {one_hot.equality for one_hot in found}
-        for equality, sides in equalities:
-            if equality in taken or shape[axis] in (0, 1):
+        for one_hot in _one_hots_along(axis, shape[axis], equalities):
+            if any(one_hot.equality is other.equality for other in found):
                 continue
-            one_hot = _solve_equality(axis, shape[axis], equality, *sides)
-            one_hot = one_hot or _solve_equality(axis, shape[axis], equality, *reversed(sides))
-            if one_hot is not None and _is_independent(one_hot, found):
+            if not any(map(one_hot.depends_on, arg.axes)):
                 found.append(one_hot)
                 break
-    return found
+            following.append(one_hot)
+    # What changes along another one of the axes may no longer do so once that one is gone.
+    return found or following[:1]
+
+
+def _one_hots_along(
+    axis: int, size: sint, equalities: Iterable[tuple[UOp, tuple[Term, Term]]]
+) -> Iterator[OneHot]:
+    """The one-hot of each equality that chooses along an axis."""
+    if size in (0, 1):
+        return
+    for equality, (left, right) in equalities:
+        one_hot = _solve_equality(axis, size, equality, left, right)
+        one_hot = one_hot or _solve_equality(axis, size, equality, right, left)
+        if one_hot is not None:
+            yield one_hot
 
 
 _CHOOSING = frozenset({Ops.WHERE, Ops.CAST, Ops.MUL, Ops.AND, Ops.OR, Ops.CMPNE}) | MOVEMENT
@@ -136,13 +149,6 @@ _CHOOSING = frozenset({Ops.WHERE, Ops.CAST, Ops.MUL, Ops.AND, Ops.OR, Ops.CMPNE}
 def _may_choose(value: UOp) -> bool:
     """A quick look: what else is reduced has no condition."""
     return value.op in _CHOOSING
-
-
-def _is_independent(one_hot: OneHot, others: list[OneHot]) -> bool:
-    axes = [one_hot.axis, *(other.axis for other in others)]
-    if any(one_hot.depends_on(axis) for axis in axes):
-        return False
-    return not any(other.depends_on(one_hot.axis) for other in others)
 
 
 # --- where a value is not the identity ------------------------------------------------------------

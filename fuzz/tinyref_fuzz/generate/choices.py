@@ -36,6 +36,8 @@ COUNTED = 60
 GOES_ON = 20
 # Of both so many have a place for each position of the axis: that is no choice of one.
 OWN_PLACES = 15
+# Of choices along two axes so many have places on one for each position on the other.
+FOLLOW = 30
 # What is done to a counter, and how many times.
 STEPS = (Ops.ADD, Ops.SUB, Ops.NEG)
 TIMES = (1, 2, 3, 0), (4, 5, 3, 1)
@@ -178,8 +180,11 @@ def _choose_by_counter(draw: Expressions) -> Value:
     whole = kernel.shape((*outer, *chosen, *beside))
     here: UOp | None = None
     own = tape.chance(OWN_PLACES)
+    following = tape.pick(chosen) if len(chosen) > 1 and tape.chance(FOLLOW) else None
     for axis in chosen:
-        is_there = _is_counted_place(draw, whole, axis, (*outer, *chosen) if own else outer)
+        others = tuple(each for each in chosen if each != axis)
+        along = (*outer, *chosen) if own else (*outer, *others) if axis == following else outer
+        is_there = _is_counted_place(draw, whole, axis, along)
         here = is_there if here is None else build.both(here, is_there)
     assert here is not None, "an axis is chosen along"
     # What is chosen may vary along fewer axes than the numbers do.

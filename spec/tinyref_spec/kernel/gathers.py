@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyref.algebra import semantics
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
-from tinyref.optimise.fold_ranges import fold_ranges
+from tinyref.optimise.normal_form import normal_form
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -416,6 +416,17 @@ def _by_a_maximum() -> Gather:
     return Gather(value, (1, 1), ((I32, (0, 2, 1)), (I32, (5, 6, 7, 8))), (7,))
 
 
+def _one_by_the_other(is_last: bool) -> Gather:
+    """x[k, k + 1]: the place on one axis is found by the position on the other."""
+    shape = (2, 4, 5)
+    here = build.equal(along(1, *shape), repeated_load(1, I32, (0,), *shape))
+    beside = build.equal(along(2, *shape), build.add(along(1, *shape), 1))
+    both = build.both(here, beside) if is_last else build.both(beside, here)
+    value = build.where(both, repeated_load(2, I32, (1, 2), *shape), 0)
+    inputs = ((I32, (2, 7)), (I32, range(100, 120)))
+    return Gather(build.reduce(Ops.ADD, value, (1, 2)), (2, 1, 1), inputs, (113, 0))
+
+
 TOGETHER: dict[str, Callable[[], Gather]] = {
     "pair": _pair,
     "nested": _nested,
@@ -425,6 +436,8 @@ TOGETHER: dict[str, Callable[[], Gather]] = {
     "multiplied": _multiplied,
     "of_a_sum": _of_a_sum,
     "by_a_maximum": _by_a_maximum,
+    "by_the_one_before": functools.partial(_one_by_the_other, True),
+    "by_the_one_after": functools.partial(_one_by_the_other, False),
 }
 
 
@@ -457,8 +470,8 @@ LOOPS_LEFT = {
 
 def _folds(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The compiler leaves no more loops of a gather than it owes; nothing runs."""
-    folded = fold_ranges(all_gathers()[name].kernel)
-    loops = sum(node.op is Ops.REDUCE for node in folded.toposort())
+    form = normal_form(all_gathers()[name].kernel)
+    loops = sum(node.op is Ops.REDUCE for node in form.ast.toposort())
     most = LOOPS_LEFT.get(name, 0)
     message = f"{loops} loops are left of the gather {name}, {most} at most are owed"
     return Measurement(loops <= most, "" if loops <= most else message, compared=1)
