@@ -135,6 +135,11 @@ def test_what_is_done_for_nothing(roots, stage, text):
             stored(wide(0, 1)),
             *(stored(wide(place, 1), lane) for lane, place in ((6, 1), (10, wide(12, 1)))),
         ),
+        # One of them turned out to be a place that is read anyhow.
+        (
+            stored(build.gep(wide(0, 2), 0)),
+            *(stored(wide(place, 1), lane) for lane, place in ((6, 0), (10, wide(12, 1)))),
+        ),
         # What is read may have been written in between.
         (stored(build.load(at(4, 0)), 6), stored(build.load(at(5, 0)), 9)),
     ],

@@ -100,7 +100,7 @@ def _every(
     for run in runs.values():
         # The order of other reads of what a kernel writes is not known.
         if run.op is Ops.STORE or run.waits or run.memory not in written:
-            yield from run.wastes(capabilities, several | computed)
+            yield from run.wastes(capabilities, several, computed)
 
 
 def _single(counter: UOp) -> Iterator[Waste]:
@@ -131,17 +131,27 @@ class _Run:
     itemsize: int
     places: list[tuple[int, int]] = field(default_factory=list)
 
-    def wastes(self, capabilities: Capabilities, several: set[tuple[Ops, int]]) -> Iterator[Waste]:
+    def wastes(
+        self,
+        capabilities: Capabilities,
+        several: set[tuple[Ops, int]],
+        computed: set[tuple[Ops, int]],
+    ) -> Iterator[Waste]:
+        """What is done for nothing, but for accesses in `several` places and at `computed` ones.
+
+        A place that is computed may be a known one in some lanes: nobody knew when lanes were made.
+        """
         self.places.sort()
-        name = self.op.name
+        name, slot = self.op.name, self.memory.arg
+        accessed = (self.op, slot.slot) if isinstance(slot, SlotArg) else None
+        if accessed in computed:
+            return
         for (place, lanes), (other, _) in zip(self.places, self.places[1:], strict=False):
             if place + lanes > other:
                 yield Waste("expand", f"an element that two {name}s have")
         # Elsewhere scalars may be better.
         joins = capabilities.has_grid and 2 in capabilities.vector_lanes
-        if not joins or not isinstance(self.memory.arg, SlotArg):
-            return
-        if (self.op, self.memory.arg.slot) in several:
+        if not joins or accessed is None or accessed in several:
             return
         if self.divisor % 2 or 2 * self.itemsize > _BYTES:
             return
