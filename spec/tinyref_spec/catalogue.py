@@ -124,10 +124,11 @@ def _advice(case_id: str) -> str:
 
 @functools.cache
 def suite_hash() -> str:
-    """SHA-256 over sources and regressions here: what a certificate names the suite by."""
+    """SHA-256 over sources and stored cases: what a certificate names the suite by."""
     digest = hashlib.sha256()
     root = Path(__file__).parent
-    for path in sorted([*root.rglob("*.py"), *root.glob("regressions/*.json")]):
+    stored = (*root.glob("regressions/*.json"), *root.glob("fuzzed/*.jsonl"))
+    for path in sorted([*root.rglob("*.py"), *stored]):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes().replace(b"\r\n", b"\n"))
     return digest.hexdigest()

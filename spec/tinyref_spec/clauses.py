@@ -214,6 +214,10 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "Kernels that found a bug once are compiled right: what was wrong stays right.",
         OPTIMISER,
     ),
+    "kernel.fuzzed": (
+        "Kernels in which things meet that nobody has put together on purpose are compiled right.",
+        OPTIMISER,
+    ),
     "kernel.opt.refuse": (
         "An optimisation that is not legal is refused with a reason; the kernel is unchanged.",
         OPTIMISER,
@@ -255,6 +259,10 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "system.image": ("Operands that are read as images give the products of buffers.", HARNESS),
     "tensor.multi": (
         "A tensor on several devices has the elements that it has on one.",
+        HARNESS,
+    ),
+    "system.fuzzed": (
+        "Programs in which things meet that nobody has put together on purpose read what they owe.",
         HARNESS,
     ),
     "tensor.contiguous": ("CONTIGUOUS gives the same values in memory of their own.", HARNESS),

@@ -69,7 +69,7 @@ def problem_of_note(note: str) -> str:
 def run(case: Case, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest) -> Measurement:
     """Whether a kernel, with these optimisations, gives what the AST evaluator gives."""
     return _measure_regression(
-        case, Optimised(case.ast, _legal(case, opts, device)), case_id, device
+        case, Optimised(case.ast, legal(case, opts, device)), case_id, device
     )
 
 
@@ -107,7 +107,8 @@ def _evaluate_kernel(case: Case, ast: UOp) -> dict[int, Array]:
     return {slot: written.get(slot, case.buffers[slot]) for slot in slots}
 
 
-def _legal(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
+def legal(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
+    """The optimisations of a case, or none where they, or the device, do not allow them."""
     try:
         Plan.of(case.ast, device.capabilities).apply_all(opts)
     except KernelOptError:
@@ -115,7 +116,7 @@ def _legal(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[
     return opts
 
 
-def _dtypes(ast: UOp) -> list[DType]:
+def dtypes_of(ast: UOp) -> list[DType]:
     """What a kernel computes in and reads, in the order of the table of types."""
     found = set()
     for node in ast.toposort():
@@ -127,7 +128,7 @@ def _dtypes(ast: UOp) -> list[DType]:
 def _equivalent_needs(equivalent: UOp) -> Needs:
     """What an equivalent kernel needs: other types than the first one, or images."""
     has_images = any(isinstance(node.dtype, ImageDType) for node in equivalent.toposort())
-    return kernel_needs(*_dtypes(equivalent), features=("images",) if has_images else ())
+    return kernel_needs(*dtypes_of(equivalent), features=("images",) if has_images else ())
 
 
 def _checks(case: Case) -> list[tuple[Check, str]]:
@@ -150,7 +151,7 @@ def _checks(case: Case) -> list[tuple[Check, str]]:
 
 def _row(name: str, record: CaseRecord) -> Row:
     case = record.case
-    used = _dtypes(case.ast)
+    used = dtypes_of(case.ast)
     checks = _checks(case)
     main = used[0].name if used else ""
     row = make_row(

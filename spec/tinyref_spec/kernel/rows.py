@@ -10,6 +10,7 @@ from tinyref_spec.kernel import (
     costs,
     features,
     forms,
+    fuzzed,
     gathers,
     gpu_forms,
     images,
@@ -47,3 +48,4 @@ def rows() -> Iterator[Row]:
     yield from simplified.rows()
     yield from costs.rows()
     yield from regressions.rows()
+    yield from fuzzed.rows()

@@ -19,7 +19,16 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-from tinyref_spec.system import costs, images, replays, schedules, sharding, state, transfers
+from tinyref_spec.system import (
+    costs,
+    fuzzed,
+    images,
+    replays,
+    schedules,
+    sharding,
+    state,
+    transfers,
+)
 
 EXACT = "Equal in every bit: small integers."
 
@@ -377,6 +386,7 @@ def rows() -> Iterator[Row]:
         yield make_row(row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks)
     yield from schedules.rows()
     yield from costs.rows()
+    yield from fuzzed.rows()
     yield from transfers.rows()
     yield from sharding.rows()
     yield from images.rows()

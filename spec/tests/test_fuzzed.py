@@ -1,0 +1,180 @@
+"""Fuzzed kernels and programs of the suite: what they owe is right, and what is wrong is seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyref.device import Device
+from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import parse_opts
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
+from tinyref_spec import catalogue
+from tinyref_spec.case import Profile
+from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
+from tinyref_spec.kernel import fuzzed as kernels
+from tinyref_spec.kernel_case import Case, CaseRecord
+from tinyref_spec.kernel_case.buffers import buffer_to_json
+from tinyref_spec.kernel_case.document import record_to_json
+from tinyref_spec.kernels.notation import kernel_of, load
+from tinyref_spec.system import fuzzed as programs
+
+PYTHON = DeviceUnderTest("PYTHON")
+KERNELS, PROGRAMS = kernels.kernels(), programs.programs()
+each_kernel = pytest.mark.parametrize("fuzzed", KERNELS, ids=lambda it: f"{it.policy}-{it.number}")
+CASES = catalogue.cases(Profile.QUICK, "kernel.fuzzed,system.fuzzed")
+
+
+class Wrong(DeviceUnderTest):
+    """A device on which the last byte of every result is another."""
+
+    def run(self, *given, **named):
+        results = [result.copy() for result in super().run(*given, **named)]
+        for result in results:
+            result.view(np.uint8)[-1:] ^= 1
+        return results
+
+
+def test_there_are_many_and_each_has_its_cases():
+    assert len(KERNELS) >= 100
+    assert len(PROGRAMS) >= 40
+    assert {each.id for each in CASES} == {
+        *(f"kernel.fuzzed.{it.policy}:{it.number}.plain" for it in KERNELS),
+        *(f"kernel.fuzzed.{it.policy}:{it.number}.heuristics" for it in KERNELS),
+        *(f"kernel.fuzzed.{it.policy}:{it.number}.opts0" for it in KERNELS if it.record["opts"]),
+        *(f"system.fuzzed.captured:{n}" for n in range(sum(it.captures for it in PROGRAMS))),
+        *(f"system.fuzzed.eager:{n}" for n in range(sum(not it.captures for it in PROGRAMS))),
+    }
+
+
+@pytest.mark.table
+@each_kernel
+def test_what_a_kernel_owes_is_what_it_computes(fuzzed: kernels.Fuzzed):
+    """Of an evaluator that shares nothing with whoever wrote the file."""
+    case = fuzzed.case
+    written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+    slots = [slot.number for slot in slots_of(case.ast) if slot.is_written]
+    for slot, owed in zip(slots, fuzzed.owed, strict=True):
+        found = written.get(slot, case.buffers[slot])
+        np.testing.assert_array_equal(found.astype(owed.dtype), owed)
+        assert found.dtype == owed.dtype
+
+
+@pytest.mark.table
+@each_kernel
+def test_a_kernel_that_writes_nothing_does_not_pass(fuzzed: kernels.Fuzzed):
+    written = [slot.number for slot in slots_of(fuzzed.case.ast) if slot.is_written]
+    before = [fuzzed.case.buffers[slot] for slot in written]
+    assert any(b.tobytes() != o.tobytes() for b, o in zip(before, fuzzed.owed, strict=True))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_each_passes(device: str):
+    tested = DeviceUnderTest(device)
+    for case in CASES:
+        found = case.run(tested)
+        assert found.passed, (case.id, found.message)
+        assert found.compared >= 1
+
+
+@pytest.mark.sampled(10)
+@each_kernel
+def test_a_wrong_result_fails(fuzzed: kernels.Fuzzed):
+    assert kernels.run_plain(fuzzed, "id", PYTHON).passed
+    found = kernels.run_plain(fuzzed, "id", Wrong("PYTHON"))
+    assert not found.passed
+    assert found.details is not None
+
+
+def test_zeros_of_either_sign_are_equal_and_so_are_nans(tmp_path: Path):
+    line = {
+        "policy": "small",
+        "dtypes": ["float32"],
+        "case": _negation(),
+        "wanted": [buffer_to_json(np.array([0.0, np.nan, -1.0], np.float32))],
+    }
+    file = tmp_path / "kernels.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    (fuzzed,) = kernels.kernels(file)
+    assert kernels.run_plain(fuzzed, "id", PYTHON).passed
+    line["wanted"] = [buffer_to_json(np.array([0.0, 0.0, -1.0], np.float32))]
+    file = tmp_path / "others.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    (fuzzed,) = kernels.kernels(file)
+    assert "element 1" in kernels.run_plain(fuzzed, "id", PYTHON).message
+
+
+def _negation() -> dict:
+    """A case of -x, of 0, NaN and 1: the first result is a zero with a sign."""
+    ast = kernel_of(build.unary(Ops.NEG, load(1, dtypes.float32, (3,))), 3)
+    data = np.array([0.0, np.nan, 1.0], np.float32)
+    return record_to_json(CaseRecord(Case(ast, (np.zeros(3, np.float32), data))))
+
+
+def test_a_list_that_is_refused_leaves_the_plain_kernel():
+    assert not Device["CPU"].capabilities.has_groups
+    grouped = dataclasses.replace(KERNELS[0].case, opts=(parse_opts("LOCAL(0, 3)"),))
+    fuzzed = dataclasses.replace(KERNELS[0])
+    fuzzed.__dict__["case"] = grouped
+    assert kernels.run_optimised(fuzzed, 0, "id", DeviceUnderTest("CPU")).passed
+
+
+@pytest.mark.table
+@each_kernel
+def test_a_kernel_needs_the_types_of_its_buffers(fuzzed: kernels.Fuzzed):
+    assert {buffer.dtype for buffer in fuzzed.case.buffers} <= set(map(numpy_dtype, fuzzed.dtypes))
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def program(text: str, *reads: tuple[np.ndarray, float]) -> programs.Fuzzed:
+    wanted = tuple(programs.Read(values, bound) for values, bound in reads)
+    return programs.Fuzzed(text, wanted, (dtypes.int32,))
+
+
+DOUBLED = "x = Tensor(np.array([1, 2], 'int32'), device='DEVICE')\ncheck(x + x)"
+
+
+def test_a_program_runs_on_the_device_that_is_asked():
+    told = program("check(Tensor([1], device='DEVICE'))").text_for("CPU:1")
+    assert told == "check(Tensor([1], device='CPU:1'))"
+    assert "DEVICE" not in "".join(it.text_for("CPU") for it in PROGRAMS)
+
+
+@pytest.mark.parametrize(
+    ("values", "bound", "problem"),
+    [
+        (np.array([2, 4], np.int32), 0.0, ""),
+        (np.array([2, 5], np.int32), 0.0, "read 0: element 1 of 2 is 4 instead of 5"),
+        (np.array([2, 5], np.int32), 1.0, ""),
+        (np.array([2, 6], np.int32), 1.0, "read 0: element 1 of 2 is 4 instead of 6"),
+        (np.array([[2, 4]], np.int32), 0.0, "read 0: int32 (2,) instead of int32 (1, 2)"),
+        (np.array([2, 4], np.int64), 0.0, "read 0: int32 (2,) instead of int64 (2,)"),
+    ],
+)
+def test_what_a_program_reads_is_compared(values: np.ndarray, bound: float, problem: str):
+    found = programs.run(program(DOUBLED, (values, bound)), "id", PYTHON)
+    assert (found.passed, found.message) == (not problem, problem)
+
+
+def test_a_failure_shows_a_program_that_runs(capsys):
+    wrong = program(DOUBLED, (np.array([2, 5], np.int32), 0.0))
+    found = programs.run(wrong, "id", PYTHON)
+    assert found.details is not None
+    exec(compile(found.details.script, "<script>", "exec"), {})
+    assert capsys.readouterr().out == "[2, 4]\n"
+    assert found.details.script.endswith("# read 0 owes [2, 5]\n")
+    assert max(len((programs.HEAD + it.text).splitlines()) for it in PROGRAMS) < 39
+
+
+def test_a_program_that_reads_less_fails():
+    with pytest.raises(ValueError, match="shorter"):
+        programs.run(program("", (np.array([2], np.int32), 0.0)), "id", PYTHON)
