@@ -37,7 +37,9 @@ def tinyref(*words: object) -> int:
     return run(["fuzz", *map(str, words)])
 
 
-def test_the_command_that_goes_on_says_what_the_database_does_not_keep():
+def test_the_command_that_goes_on_says_what_the_database_does_not_keep(monkeypatch):
+    # Flags that are set are said first.
+    monkeypatch.delenv("TINYREF_CACHE_DIR", raising=False)
     kept = Request(
         "CPU",
         Path("a b"),

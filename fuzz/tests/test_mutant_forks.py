@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tinyref_fuzz.mutants.blocks import Marks, find_block, marked
-from tinyref_fuzz.mutants.lanes import Failure, Lane
+from tinyref_fuzz.mutants.lanes import LANES, Failure, Lane
 from tinyref_fuzz.mutants.mechanical import mutants_of
 from tinyref_fuzz.mutants.mutant import Reached
 from tinyref_fuzz.mutants.reach import Table, group_of, in_turns
 from tinyref_fuzz.mutants.template import run_units
-from tinyref_fuzz.mutants.trial import Request
+from tinyref_fuzz.mutants.trial import Request, cache_variable
 
 SOURCE = '''\
 def outer(a, b=1 + 2):
@@ -205,3 +205,14 @@ def test_a_function_that_did_not_run_is_edited_late_and_one_that_did_is_refused(
     # A step of 1 + 3 instead of 1 * 3, by a line that runs for both axes.
     assert fresh == ["True", "(3, 1)", "(4, 1) 2"]
     assert plant_in_process(tmp_path, name, call, runs_first=True) == ["False"]
+
+
+def test_tests_see_no_flag_that_a_lane_has_set():
+    """What prints the flags that are set would say another text: a kill that is none."""
+    assert {lane: cache_variable(lane) for lane in LANES} == {
+        "conformance": "TINYREF_CACHE_DIR",
+        "fuzz": "TINYREF_CACHE_DIR",
+        "programs": "TINYREF_CACHE_DIR",
+        "room-tests": "XDG_CACHE_HOME",
+        "tests": "XDG_CACHE_HOME",
+    }

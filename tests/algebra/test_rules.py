@@ -134,6 +134,8 @@ FIRES = [
     ),
     ("max-order", maximum(z, x), maximum(x, z)),
     ("max-again", maximum(maximum(x, z), z), maximum(x, z)),
+    ("max-again", maximum(x, maximum(x, z)), maximum(x, z)),
+    ("max-again", maximum(z, maximum(x, z)), maximum(x, z)),
     ("max-offset", maximum(z, add(z, 2)), add(z, 2)),
     ("max-offset", maximum(z, add(z, -2)), z),
     ("bool-not-not", logical_not(logical_not(p)), p),

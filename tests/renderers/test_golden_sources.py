@@ -243,6 +243,8 @@ def test_names_that_c_cannot_say() -> None:
     assert "int var_0 = variables[0];" in CRenderer().render(program("ok", nodes, out(INT, 1)))
     with pytest.raises(UserError, match="'no name' cannot be the name of a C function"):
         CRenderer().render(program("no name", nodes, out(INT, 1)))
+    with pytest.raises(UserError, match=f"'{'n' * 20}\\.\\.\\.' cannot be the name"):
+        CRenderer().render(program("n" * 300, nodes, out(INT, 1)))
 
 
 @pytest.mark.parametrize("language", sorted(RENDERERS))

@@ -28,7 +28,7 @@ from tinyref_fuzz.mutants.mechanical import MechanicalMutant, mechanical_mutant,
 from tinyref_fuzz.mutants.mutant import Reached
 from tinyref_fuzz.mutants.reach import Table, in_turns, record
 from tinyref_fuzz.mutants.swap import can_be_late, plant_late
-from tinyref_fuzz.mutants.trial import Clock, Request
+from tinyref_fuzz.mutants.trial import Clock, Request, cache_variable
 
 # A unit that takes so many seconds of the processor hangs, and one that waits for so long, which is
 # more: a machine that does other work too makes no kill.
@@ -64,7 +64,7 @@ class Template:
         self.marks = record_into(self.file)
         if self.request.lane in ("fuzz", "conformance"):
             # Binaries are found by all of their source: no mutant gets those of another one.
-            os.environ["TINYREF_CACHE_DIR"] = f"{self.request.folder}/cache"
+            os.environ[cache_variable(self.request.lane)] = f"{self.request.folder}/cache"
         LANES[self.request.lane](self.request, self._serve)
 
     def _serve(self, lane: Lane) -> None:
@@ -95,7 +95,7 @@ class Template:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         if self.request.lane.endswith("tests"):
-            os.environ["XDG_CACHE_HOME"] = request.folder
+            os.environ[cache_variable(self.request.lane)] = request.folder
         code = 0
         try:
             if request.table and mutant is None:

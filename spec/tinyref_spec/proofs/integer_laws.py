@@ -286,6 +286,12 @@ def max_again_right(x: UOp, y: UOp) -> Equation:
     return Equation(maximum(maximum(x, y), y), maximum(x, y))
 
 
+@law("max-again")
+def max_again_before(x: UOp, y: UOp) -> Equation:
+    """max(x, max(x, y)) == max(x, y)."""
+    return Equation(maximum(x, maximum(x, y)), maximum(x, y))
+
+
 @law("max-offset", Proof.INTEGERS, constants="c d")
 def max_offset(x: UOp, y: UOp, t: UOp, c: UOp, d: UOp) -> Equation:
     """max(t + c, t + d) == t + d for d >= c, where neither sum wraps."""

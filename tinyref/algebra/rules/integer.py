@@ -237,10 +237,10 @@ def max_order(node: UOp, x: UOp, y: UOp) -> UOp | None:
     return UOp(Ops.MAX, node.dtype, (y, x)) if order_key(y) < order_key(x) else None
 
 
-@rule("max-again", match(Ops.MAX, match(Ops.MAX, x, y), z), when=integer)
+@rule("max-again", commute(Ops.MAX, match(Ops.MAX, x, y), z), when=integer)
 def max_again(node: UOp, x: UOp, y: UOp, z: UOp) -> UOp | None:
     """max(max(x, y), x) == max(x, y), and the same for y."""
-    return node.src[0] if z is x or z is y else None
+    return UOp(Ops.MAX, node.dtype, (x, y)) if z is x or z is y else None
 
 
 @rule("max-offset", match(Ops.MAX, x, y), when=integer, needs_bounds=True)
