@@ -139,7 +139,7 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def thorough(session: nox.Session) -> None:
-    """All that repeats the default checks on more cases: `nox -s thorough -- --shard 3/20`."""
+    """All that repeats the default checks on more cases: `nox -s thorough -- --shard 3/30`."""
     parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
     parts += [f"conform_full({device})" for device in DEVICES]
     parts += [f"python-{version}" for version in PYTHONS if version != THIS_PYTHON]

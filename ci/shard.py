@@ -1,6 +1,6 @@
 """Which shard of the thorough lane CI runs after the default checks: `python3 ci/shard.py`.
 
-Each landing runs the next of twenty. Nothing but the standard library is imported here.
+Each landing runs one of thirty. Nothing but the standard library is imported here.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COUNT = 20
+COUNT = 30
 
 
 def shard(folder: Path = ROOT) -> str:
-    """Such as 3/20: by the number of first-parent commits, which goes on by one at each landing.
+    """Such as 3/30: by the number of first-parent commits, which goes on by one at each landing.
 
     A shallow clone has only some of the commits: there it is by the hash of the last one, so that
     all shards have their turn. Without a repository, as in an unpacked sdist, it is the first; one

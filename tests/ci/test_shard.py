@@ -36,18 +36,18 @@ def repository(tmp_path: Path) -> Path:
 
 def test_each_landing_is_given_the_next(shard: ModuleType, repository: Path) -> None:
     """Commits of a merged branch do not count: only those of the first parents."""
-    assert shard.shard(repository) == "2/20"
+    assert shard.shard(repository) == "2/30"
     git(repository, "checkout", "-q", "-b", "branch")
     for name in "abc":
         commit(repository, name)
     git(repository, "checkout", "-q", "main")
     git(repository, "merge", "-q", "--no-ff", "-m", "merged", "branch")
-    assert shard.shard(repository) == "3/20"
-    for name in "defghijklmnopqrst":
-        commit(repository, name)
-    assert shard.shard(repository) == "20/20"
-    commit(repository, "twentieth")
-    assert shard.shard(repository) == "1/20"
+    assert shard.shard(repository) == "3/30"
+    for number in range(4, 31):
+        commit(repository, f"landing {number}")
+    assert shard.shard(repository) == "30/30"
+    commit(repository, "thirtieth")
+    assert shard.shard(repository) == "1/30"
 
 
 def test_a_shallow_clone_goes_by_the_hash_of_its_commit(
@@ -59,14 +59,14 @@ def test_a_shallow_clone_goes_by_the_hash_of_its_commit(
         clone = tmp_path / f"clone{number}"
         git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", str(clone))
         assert git(clone, "rev-list", "--count", "HEAD") == "1"
-        expected = int(git(repository, "rev-parse", "HEAD"), 16) % 20 + 1
-        assert shard.shard(clone) == f"{expected}/20"
+        expected = int(git(repository, "rev-parse", "HEAD"), 16) % 30 + 1
+        assert shard.shard(clone) == f"{expected}/30"
         found.add(expected)
     assert len(found) > 1
 
 
 def test_without_a_repository_it_is_the_first(shard: ModuleType, tmp_path: Path) -> None:
-    assert shard.shard(tmp_path) == "1/20"
+    assert shard.shard(tmp_path) == "1/30"
 
 
 def test_a_repository_around_the_folder_is_not_counted(shard: ModuleType, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_repository_around_the_folder_is_not_counted(shard: ModuleType, tmp_pa
     words = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "1"]
     subprocess.run(["git", "-C", tmp_path, *words], check=True)
     (tmp_path / "unpacked").mkdir()
-    assert shard.shard(tmp_path) == "2/20"
-    assert shard.shard(tmp_path / "unpacked") == "1/20"
+    assert shard.shard(tmp_path) == "2/30"
+    assert shard.shard(tmp_path / "unpacked") == "1/30"
 
 
 def test_ci_runs_it_after_the_default_checks() -> None:
