@@ -6,7 +6,7 @@ over all values of small ranges; test_rules_proofs.py proves instances with an S
 
 import pytest
 
-from tinyref.algebra.rules import casts
+from tinyref.algebra.rules import casts, division
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
 from tinyref.uops import build
@@ -425,6 +425,15 @@ def test_refuses(name, node):
 )
 def test_what_a_type_holds_of_another(source, target, is_lossless):
     assert casts.is_lossless(source, target) is is_lossless
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "beyond"),
+    [(i8, (-128, 127), (-129, 128)), (u8, (0, 255), (-1, 256)), (i32, (-(2**31),), (2**31,))],
+)
+def test_what_an_integer_type_has(dtype, values, beyond):
+    assert all(division.holds(dtype, value) for value in values)
+    assert not any(division.holds(dtype, value) for value in beyond)
 
 
 def test_every_rule_fires_here():
