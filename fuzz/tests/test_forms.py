@@ -163,7 +163,7 @@ def test_forms_of_a_healthy_compiler_agree(first: int) -> None:
 
 
 def test_many_forms_choose() -> None:
-    every = [form for number in range(20) for form in forms_at(judge_of(PYTHON), 1, number)]
+    every = [form for number in range(30) for form in forms_at(judge_of(PYTHON), 1, number)]
     reduces = [any(node.op is Ops.REDUCE for node in each.ast.toposort()) for each in every]
     chooses = [any(map(chooses_one, each.ast.toposort())) for each in every]
     assert sum(reduces) > len(every) // 2

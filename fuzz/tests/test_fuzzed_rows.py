@@ -68,12 +68,12 @@ def test_a_quarter_of_the_programs_captures():
 def test_what_is_drawn_is_read_and_passes(tmp_path: Path):
     draw(tmp_path)
     device = DeviceUnderTest("PYTHON")
-    found = kernels.kernels(tmp_path / "kernels.jsonl")
+    found = kernels.kernels(tmp_path / "kernels.json")
     assert len(found) == 3
     for each in found:
         assert kernels.run_plain(each, "id", device).passed
         assert kernels.run_chosen(each, "id", device).passed
-    read = programs.programs(tmp_path / "programs.jsonl")
+    read = programs.programs(tmp_path / "programs.json")
     assert len(read) == 4
     for program in read:
         assert programs.run(program, "id", device).passed
@@ -85,7 +85,7 @@ def test_a_seed_gives_the_same_files(tmp_path: Path):
     for folder in (first, second):
         folder.mkdir()
         draw(folder)
-    for name in ("kernels.jsonl", "programs.jsonl"):
+    for name in ("kernels.json", "programs.json"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 

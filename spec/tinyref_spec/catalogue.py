@@ -127,7 +127,7 @@ def suite_hash() -> str:
     """SHA-256 over sources and stored cases: what a certificate names the suite by."""
     digest = hashlib.sha256()
     root = Path(__file__).parent
-    stored = (*root.glob("regressions/*.json"), *root.glob("fuzzed/*.jsonl"))
+    stored = (*root.glob("regressions/*.json"), *root.glob("fuzzed/*.json"))
     for path in sorted([*root.rglob("*.py"), *stored]):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes().replace(b"\r\n", b"\n"))

@@ -69,8 +69,10 @@ def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
     gather = GATHERS[name]
     ast = gather.kernel
     verify(Dialect.AST, ast)
-    # What is chosen along one axis may be what shows the place on another one.
-    folded = fold_ranges(fold_ranges(ast))
+    folded = fold_ranges(ast)
+    if name in ("by_the_one_before", "by_the_one_after"):
+        # What is chosen along one axis shows the place on the other one.
+        folded = fold_ranges(folded)
     verify(Dialect.AST, folded)
     assert count(folded, Ops.REDUCE) == gathers.LOOPS_LEFT.get(name, 0)
     assert count(lower_ast(ast, LOOPS), Ops.REDUCE) == gathers.LOOPS_LEFT.get(name, 0)

@@ -218,6 +218,20 @@ def test_tensor_program_has_exactly_this_many_kernels(program):
     assert (kernels, len(planned.items) - kernels) == (program.kernels, program.copies)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_place_that_changes_along_what_is_summed_is_chosen_beside_another(is_first):
+    """The sum over 200 positions alone is no long one: one kernel."""
+    row, column, step = (Tensor.arange(n).reshape(shape) for n, shape in AXES)
+    here, beside = row == step, column == Tensor([2], dtype="int32")
+    both = here & beside if is_first else beside & here
+    x = Tensor.empty(200, 4, 200)
+    chosen = both.where(x, 0).sum((0, 1, 2))
+    assert len(chosen.schedule().kernels) == 1
+
+
+AXES = ((200, (200, 1, 1)), (4, (1, 4, 1)), (200, (1, 1, 200)))
+
+
 def test_the_table_is_large_and_names_each_program_once():
     names = [program.name for program in PROGRAMS]
     assert len(names) == len(set(names)) >= 60

@@ -106,7 +106,10 @@ def is_one_hot_reduce(reduce: UOp) -> bool:
 
 
 def find_one_hots(reduce: UOp) -> list[OneHot]:
-    """How a REDUCE of a kernel AST chooses: no index depends on any of the axes."""
+    """How a REDUCE of a kernel AST chooses: no index depends on any of the axes that are chosen.
+
+    One may depend on another axis: once what is found is folded there may be more.
+    """
     return _find_one_hots(reduce, reduce.arg, None) if isinstance(reduce.arg, ReduceArg) else []
 
 
@@ -116,18 +119,16 @@ def _find_one_hots(reduce: UOp, arg: ReduceArg, shown: ShapeTracker | None) -> l
     identity = ConstArg(semantics.reduce_identity(arg.op, reduce.dtype))
     equalities = list(_equalities((reduce.src[0], shown), identity))
     shape = kernel_shape(reduce.src[0]) if shown is None else shown.shape
+    every = [
+        one_hot for axis in arg.axes for one_hot in _one_hots_along(axis, shape[axis], equalities)
+    ]
+    # What changes along another axis may no longer do so once that one is gone.
+    fixed = [each for each in every if not any(map(each.depends_on, arg.axes))]
     found: list[OneHot] = []
-    following: list[OneHot] = []
-    for axis in arg.axes:
-        for one_hot in _one_hots_along(axis, shape[axis], equalities):
-            if any(one_hot.equality is other.equality for other in found):
-                continue
-            if not any(map(one_hot.depends_on, arg.axes)):
-                found.append(one_hot)
-                break
-            following.append(one_hot)
-    # What changes along another one of the axes may no longer do so once that one is gone.
-    return found or following[:1]
+    for one_hot in (*fixed, *every):
+        if _is_independent(one_hot, found):
+            found.append(one_hot)
+    return found
 
 
 def _one_hots_along(
@@ -149,6 +150,15 @@ _CHOOSING = frozenset({Ops.WHERE, Ops.CAST, Ops.MUL, Ops.AND, Ops.OR, Ops.CMPNE}
 def _may_choose(value: UOp) -> bool:
     """A quick look: what else is reduced has no condition."""
     return value.op in _CHOOSING
+
+
+def _is_independent(one_hot: OneHot, others: list[OneHot]) -> bool:
+    """Whether it is of another axis and another equality, and neither place needs the others."""
+    if any(other.axis == one_hot.axis or other.equality is one_hot.equality for other in others):
+        return False
+    if any(one_hot.depends_on(other.axis) for other in others):
+        return False
+    return not any(other.depends_on(one_hot.axis) for other in others)
 
 
 # --- where a value is not the identity ------------------------------------------------------------

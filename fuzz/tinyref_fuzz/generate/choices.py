@@ -182,8 +182,11 @@ def _choose_by_counter(draw: Expressions) -> Value:
     own = tape.chance(OWN_PLACES)
     following = tape.pick(chosen) if len(chosen) > 1 and tape.chance(FOLLOW) else None
     for axis in chosen:
-        others = tuple(each for each in chosen if each != axis)
-        along = (*outer, *chosen) if own else (*outer, *others) if axis == following else outer
+        along = outer
+        if own:
+            along = (*outer, *chosen)
+        elif axis == following:
+            along = (*outer, *(each for each in chosen if each != axis))
         is_there = _is_counted_place(draw, whole, axis, along)
         here = is_there if here is None else build.both(here, is_there)
     assert here is not None, "an axis is chosen along"

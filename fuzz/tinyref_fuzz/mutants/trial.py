@@ -276,9 +276,9 @@ def _start(request: Request) -> Reached:
 
 
 def cache_variable(lane: str) -> str:
-    """By which a lane's processes are told where binaries are kept.
+    """The name of the variable that says where a lane's processes keep binaries.
 
-    Tests look at the flags that are set: a flag more would be a kill that is none.
+    Tests look at the flags that are set: one more of them would be a kill that is none.
     """
     return "XDG_CACHE_HOME" if lane.endswith("tests") else "TINYREF_CACHE_DIR"
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
-from tinyref_fuzz.programs.exact import Elements, InexactError, UndefinedError
+from tinyref_fuzz.programs.exact import InexactError, UndefinedError
 from tinyref_fuzz.programs.oracle import Read, evaluate
 from tinyref_fuzz.programs.refusals import is_foreseen
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
 from tinyref_fuzz.programs.script import Places
 from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+from tinyref_spec.system.fuzzed import mismatch
 
 # Besides the normal way every so manieth program is run the plain way too.
 PLAIN_EVERY = 8
@@ -112,7 +111,7 @@ def difference(program: Program, wanted: Sequence[Read], found: Outcome) -> str:
     """
     numbers = [number for number, step in enumerate(program.steps) if step.op == "read"]
     for number, want, got in zip(numbers, wanted, found.reads, strict=False):
-        words = _mismatch(want, got)
+        words = mismatch(want.elements, want.bound, got)
         if words:
             return f"step {number}: t{program.steps[number].args[0]}: {words}"
     if found.refusal and is_foreseen(program, found.step, found.refusal):
@@ -123,25 +122,3 @@ def difference(program: Program, wanted: Sequence[Read], found: Outcome) -> str:
     if len(found.reads) != len(wanted):
         return f"{len(found.reads)} reads instead of {len(wanted)}"
     return ""
-
-
-def _mismatch(read: Read, found: Elements) -> str:
-    wanted = read.elements
-    if wanted.dtype != found.dtype:
-        return f"{found.dtype.name} instead of {wanted.dtype.name}"
-    if wanted.shape != found.shape:
-        return f"shape {found.shape} instead of {wanted.shape}"
-    # Zeros of both signs are equal: which one a maximum gives is not specified.
-    if read.bound:
-        # Differences that are no numbers are wrong too.
-        wrong = np.flatnonzero(~(np.abs(found.astype(np.float64) - wanted) <= read.bound))
-    else:
-        differs = wanted.reshape(-1) != found.reshape(-1)
-        # What is no number is not even equal to itself.
-        are_numbers = (wanted == wanted) | (found == found)
-        wrong = np.flatnonzero(differs & are_numbers.reshape(-1))
-    if not wrong.size:
-        return ""
-    place = int(wrong[0])
-    got, want = found.reshape(-1)[place].item(), wanted.reshape(-1)[place].item()
-    return f"element {place} of {wanted.size} is {got} instead of {want}"

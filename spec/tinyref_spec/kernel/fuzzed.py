@@ -1,8 +1,8 @@
 """Kernels that a fuzzer made: what meets in them nobody has put together on purpose.
 
 Other rows have what somebody thought of, one thing at a time. These are small kernels of the
-fuzzer's policies, chosen for what of the compiler they reach and others do not; the bits that each
-owes stand beside it in the file, so that nothing of the compiler says what is right. A list of
+fuzzer's policies, chosen for what of the compiler they reach and others do not; the values that
+each owes stand beside it in the file, so that nothing that runs says what is right. A list of
 optimisations that this device refuses leaves the kernel without: a refusal is as good as the right
 value.
 """
@@ -10,14 +10,14 @@ value.
 from __future__ import annotations
 
 import functools
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tinyref.dtype import DType, dtypes
+from tinyref.errors import UserError
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable
@@ -26,10 +26,13 @@ from tinyref_spec.kernel.regressions import legal
 from tinyref_spec.kernel_case import Array, Case
 from tinyref_spec.kernel_case.buffers import buffer_from_json
 from tinyref_spec.kernel_case.document import record_from_json
+from tinyref_spec.kernel_case.files import read_json
+from tinyref_spec.kernel_case.members import read_list, read_object
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 
-FILE = Path(__file__).parent.parent / "fuzzed" / "kernels.jsonl"
+FILE = Path(__file__).parent.parent / "fuzzed" / "kernels.json"
+MOST = 10_000
 # Zeros of either sign are equal, and so are NaNs.
 RULE = Ulp(0, signed_zero=False)
 
@@ -60,15 +63,28 @@ class Fuzzed:
 
 @functools.cache
 def kernels(file: Path = FILE) -> tuple[Fuzzed, ...]:
-    """All of them, by policies and numbers."""
+    """All of them, by policies and numbers. Raises `UserError` that begins with the file."""
     found: defaultdict[str, list[Fuzzed]] = defaultdict(list)
-    for line in file.read_text("utf-8").splitlines():
-        item = json.loads(line)
+    for item in stored_items(file, ("policy", "dtypes", "case", "wanted")):
         alike = found[item["policy"]]
-        used = tuple(getattr(dtypes, name) for name in item["dtypes"])
-        wanted = tuple(item["wanted"])
+        used, wanted = types_named(item["dtypes"]), tuple(item["wanted"])
         alike.append(Fuzzed(item["policy"], len(alike), used, item["case"], wanted))
     return tuple(kernel for policy in sorted(found) for kernel in found[policy])
+
+
+def stored_items(file: Path, members: Collection[str]) -> list[dict[str, Any]]:
+    """The objects in a list of JSON, with these members each. Raises `UserError`."""
+    try:
+        items = read_list(read_json(file), MOST, "list")
+        return [read_object(item, f"item {at}", members) for at, item in enumerate(items)]
+    except UserError as error:
+        raise UserError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
+
+
+def types_named(names: Iterable[str]) -> tuple[DType, ...]:
+    """The types of these names."""
+    known = {dtype.name: dtype for dtype in dtypes.all}
+    return tuple(known[name] for name in names)
 
 
 def _measure(

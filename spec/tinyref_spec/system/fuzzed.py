@@ -8,7 +8,6 @@ fuzzer's eager evaluator, which shares nothing with either.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,24 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import DType, dtypes
+from tinyref.config import Context
+from tinyref.dtype import DType
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel.fuzzed import stored_items, types_named
 from tinyref_spec.kernel_case.buffers import buffer_from_json
 
-FILE = Path(__file__).parent.parent / "fuzzed" / "programs.jsonl"
+FILE = Path(__file__).parent.parent / "fuzzed" / "programs.json"
 # Stands for the name of the device in the text of a program.
 DEVICE = "DEVICE"
 _CAPTURES = "@TinyJit"
-# What stands before a program in a script of its own.
-HEAD = """import numpy as np
+_HEAD = """import numpy as np
+from numpy import inf, nan
 
 from tinyref import Tensor, TinyJit, Variable
 
+owed = iter({owed})
+
 def check(tensor):
-    print(tensor.numpy().tolist())
+    values, bound = next(owed)
+    np.testing.assert_allclose(tensor.numpy(), values, rtol=0, atol=bound)
 
 """
 
@@ -66,8 +70,8 @@ class Fuzzed:
 
 @functools.cache
 def programs(file: Path = FILE) -> tuple[Fuzzed, ...]:
-    """All of them, in the order of the file."""
-    return tuple(_fuzzed(json.loads(line)) for line in file.read_text("utf-8").splitlines())
+    """All of them, in the order of the file. Raises `UserError` that begins with the file."""
+    return tuple(_fuzzed(item) for item in stored_items(file, ("text", "dtypes", "reads")))
 
 
 def _fuzzed(item: dict[str, Any]) -> Fuzzed:
@@ -75,8 +79,7 @@ def _fuzzed(item: dict[str, Any]) -> Fuzzed:
         Read(buffer_from_json(each["values"], "reads").reshape(each["shape"]), each["bound"])
         for each in item["reads"]
     )
-    used = tuple(getattr(dtypes, name) for name in item["dtypes"])
-    return Fuzzed("\n".join(item["text"]), reads, used)
+    return Fuzzed("\n".join(item["text"]), reads, types_named(item["dtypes"]))
 
 
 def run(fuzzed: Fuzzed, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -87,31 +90,46 @@ def run(fuzzed: Fuzzed, case_id: str, device: DeviceUnderTest) -> Measurement:
     found: list[Array] = []
     names = {"np": np, "Tensor": Tensor, "TinyJit": TinyJit, "Variable": Variable}
     names["check"] = lambda tensor: found.append(np.array(tensor.numpy()))
-    exec(compile(text, "<program>", "exec", dont_inherit=True), names)
+    with Context(JIT=1):
+        exec(compile(text, "<program>", "exec", dont_inherit=True), names)
     compared = 0
     for number, (read, got) in enumerate(zip(fuzzed.reads, found, strict=True)):
         compared += max(read.values.size, 1)
-        if problem := _problem(read, got):
-            owed = f"\n# read {number} owes {read.values.tolist()}\n"
-            details = Failure(script=HEAD + text + owed)
+        if problem := mismatch(read.values, read.bound, got):
+            details = Failure(script=script(fuzzed, device.name))
             return Measurement(False, f"read {number}: {problem}", compared, details=details)
     return Measurement(True, "", compared)
 
 
-def _problem(read: Read, found: Array) -> str:
-    """Why an array is not what is owed, or nothing; zeros of either sign are equal, as NaNs are."""
-    wanted = read.values
-    if found.dtype != wanted.dtype or found.shape != wanted.shape:
-        return f"{found.dtype} {found.shape} instead of {wanted.dtype} {wanted.shape}"
-    with np.errstate(all="ignore"):
-        good = (found == wanted) | ((found != found) & (wanted != wanted))
-        if read.bound:
-            good |= np.abs(found.astype(np.float64) - wanted.astype(np.float64)) <= read.bound
-    wrong = np.flatnonzero(~good.reshape(-1))
+def script(fuzzed: Fuzzed, device: str) -> str:
+    """A program that fails where a read is not what is owed."""
+    owed = [(read.values.tolist(), read.bound) for read in fuzzed.reads]
+    return f"{_HEAD.format(owed=owed)}{fuzzed.text_for(device)}\n"
+
+
+def mismatch(wanted: Array, bound: float, found: Array) -> str:
+    """Why an array is not what is owed, or nothing.
+
+    bound: by how much each element may be off. Zeros of both signs are equal: which one a maximum
+    gives is not specified. So are NaNs.
+    """
+    if wanted.dtype != found.dtype:
+        return f"{found.dtype.name} instead of {wanted.dtype.name}"
+    if wanted.shape != found.shape:
+        return f"shape {found.shape} instead of {wanted.shape}"
+    if bound:
+        # Differences that are no numbers are wrong too.
+        distance = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+        wrong = np.flatnonzero(~(distance <= bound))
+    else:
+        differs = wanted.reshape(-1) != found.reshape(-1)
+        # What is no number is not even equal to itself.
+        are_numbers = (wanted == wanted) | (found == found)
+        wrong = np.flatnonzero(differs & are_numbers.reshape(-1))
     if not wrong.size:
         return ""
     place = int(wrong[0])
-    got, want = found.reshape(-1)[place], wanted.reshape(-1)[place]
+    got, want = found.reshape(-1)[place].item(), wanted.reshape(-1)[place].item()
     return f"element {place} of {wanted.size} is {got} instead of {want}"
 
 
