@@ -32,6 +32,9 @@ PAIRS: list[tuple[View, View, View | None]] = [
     (View((2, 3), (3, 1), 0, ((0, 2), (1, 3))), View((6,), (1,)), None),
     # All but one of the elements are hidden.
     (View((2, 3), (0, 0), 8, ((0, 2), (1, 2))), View((5,), (1,), -1, ((1, 5),)), None),
+    # Steps over an axis that repeats: 75, 90 and 105 of 300 are elements 25, 40 and 55 by chance.
+    (View((6, 2, 25), (25, 0, 1)), View((3,), (15,), 75), None),
+    (View((4, 2), (1, 0)), View((4,), (2,)), View((4,), (1,))),
     # Nothing is owed of sizes that are not known, or that are many.
     (View((6,), (1,)), View((build.variable("n", 1, 6, dtypes.index),), (1,)), None),
     (View((1 << 20,), (1,)), View((1 << 19,), (1,)), None),

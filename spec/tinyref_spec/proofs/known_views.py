@@ -181,7 +181,8 @@ def _is_straight(inner: View, outer: View) -> bool:
     """Whether `outer` walks through `inner` in steps, also where the mask of `inner` hides it.
 
     A mask may hide all but one of the elements of a crooked walk: nobody looks behind it. Axes that
-    repeat elements are walked through as well.
+    repeat elements are walked through as well: a walk that carries over one may show elements in
+    steps by chance.
     """
     flat, valid = outer.numpy_indices({})
     if not valid.any():
@@ -189,6 +190,7 @@ def _is_straight(inner: View, outer: View) -> bool:
     places = np.unravel_index(np.where(valid, flat, 0), _fixed(inner.shape)) if inner.shape else ()
     elements = inner.numpy_indices_at(places, {})[0]
     walks = [elements - elements[valid].min(), *_masked_runs(inner, places)]
+    walks += _runs_between_repeats(inner, places)
     return all(one_view(np.where(valid, walk, -1)) is not None for walk in walks)
 
 
@@ -204,6 +206,23 @@ def _masked_runs(view: View, places: Sequence[Elements]) -> Iterator[Elements]:
         elif run is not None:
             run = run * size + place
     if run is not None:
+        yield run
+
+
+def _runs_between_repeats(view: View, places: Sequence[Elements]) -> Iterator[Elements]:
+    """The position along all axes between two that repeat elements; none where none does."""
+    run: Elements | None = None
+    has_repeats = False
+    sizes = _fixed(view.shape)
+    for place, size, (_, stride, _) in zip(places, sizes, view.axes(), strict=True):
+        if stride == 0 and size > 1:
+            has_repeats = True
+            if run is not None:
+                yield run
+            run = None
+        else:
+            run = place if run is None else run * size + place
+    if run is not None and has_repeats:
         yield run
 
 
