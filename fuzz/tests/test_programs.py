@@ -14,11 +14,12 @@ from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.exact import InexactError, UndefinedError
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge, difference
-from tinyref_fuzz.programs.oracle import Read, evaluate
+from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, _poisoned, run
 from tinyref_fuzz.programs.script import Computing, Places, reproducer, script_lines
 from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
 from tinyref_fuzz.programs.surrounded import generate_surrounded
+from tinyref_spec.system.fuzzed import Read
 from tinyref_spec.tensor.random import words
 
 PLACES = Places.of("PYTHON")

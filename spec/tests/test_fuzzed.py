@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from wrong_device import Wrong
 
 from tinyref.config import Context
 from tinyref.device import Device
@@ -32,16 +33,6 @@ PYTHON = DeviceUnderTest("PYTHON")
 KERNELS, PROGRAMS = kernels.kernels(), programs.programs()
 each_kernel = pytest.mark.parametrize("fuzzed", KERNELS, ids=lambda it: f"{it.policy}-{it.number}")
 CASES = catalogue.cases(Profile.QUICK, "kernel.fuzzed,system.fuzzed")
-
-
-class Wrong(DeviceUnderTest):
-    """A device on which the last byte of every result is another."""
-
-    def run(self, *given, **named):
-        results = [result.copy() for result in super().run(*given, **named)]
-        for result in results:
-            result.view(np.uint8)[-1:] ^= 1
-        return results
 
 
 def test_there_are_many_and_each_has_its_cases():
@@ -144,7 +135,7 @@ def test_a_kernel_needs_the_types_of_its_buffers(fuzzed: kernels.Fuzzed):
         ('[{"policy": "small"}]', "item 0: expected a member 'case', got none"),
     ],
 )
-def test_a_broken_file_is_told(tmp_path: Path, text: str, problem: str):
+def test_a_broken_file_is_reported(tmp_path: Path, text: str, problem: str):
     file = tmp_path / "kernels.json"
     file.write_text(text)
     with pytest.raises(UserError) as caught:
@@ -180,8 +171,8 @@ DOUBLED = "x = Tensor(np.array([1, 2], 'int32'), device='DEVICE')\ncheck(x + x)"
 
 
 def test_a_program_runs_on_the_device_that_is_asked():
-    told = program("check(Tensor([1], device='DEVICE'))").text_for("CPU:1")
-    assert told == "check(Tensor([1], device='CPU:1'))"
+    text = program("check(Tensor([1], device='DEVICE'))").text_for("CPU:1")
+    assert text == "check(Tensor([1], device='CPU:1'))"
     assert "DEVICE" not in "".join(it.text_for("CPU") for it in PROGRAMS)
 
 

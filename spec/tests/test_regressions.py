@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from wrong_device import Wrong
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
@@ -73,16 +74,6 @@ def test_what_was_found_is_one_line(name):
     """The trace of a crash has the paths of the machine that it was found on."""
     for found in (RECORDS[name].verdict, RECORDS[name].blame):
         assert found is None or "\n" not in found.detail
-
-
-class Wrong(DeviceUnderTest):
-    """A device on which the last bit of every result is another."""
-
-    def run(self, *given, **named):
-        results = [result.copy() for result in super().run(*given, **named)]
-        for result in results:
-            result.view(np.uint8)[-1:] ^= 1
-        return results
 
 
 def test_a_wrong_result_fails():

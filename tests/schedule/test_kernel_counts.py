@@ -218,6 +218,10 @@ def test_tensor_program_has_exactly_this_many_kernels(program):
     assert (kernels, len(planned.items) - kernels) == (program.kernels, program.copies)
 
 
+# Along which of three axes so many positions go.
+AXES = ((200, (200, 1, 1)), (4, (1, 4, 1)), (200, (1, 1, 200)))
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_place_that_changes_along_what_is_summed_is_chosen_beside_another(is_first):
     """The sum over 200 positions alone is no long one: one kernel."""
@@ -227,9 +231,6 @@ def test_a_place_that_changes_along_what_is_summed_is_chosen_beside_another(is_f
     x = Tensor.empty(200, 4, 200)
     chosen = both.where(x, 0).sum((0, 1, 2))
     assert len(chosen.schedule().kernels) == 1
-
-
-AXES = ((200, (200, 1, 1)), (4, (1, 4, 1)), (200, (1, 1, 200)))
 
 
 def test_the_table_is_large_and_names_each_program_once():

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from tinyref.optimise.opt import Opt
     from tinyref.uops.node import UOp
     from tinyref_fuzz.judge.oracles import Allowed
-    from tinyref_fuzz.programs.oracle import Read
     from tinyref_fuzz.programs.steps import Program
     from tinyref_spec.kernel_case import Array, Case
+    from tinyref_spec.system.fuzzed import Read
 
 # Kernels of the policies "rules" and "views" are too large.
 POLICIES = (
@@ -40,8 +40,8 @@ POLICIES = (
     *("matmul", "plans"),
 )
 # A kernel for every launch of which a device takes long is none for the quick suite.
-MOST_NODES, MOST_BUFFERS, MOST_ELEMENTS, MOST_POSITIONS = 70, 8, 256, 8192
-MOST_LINES, MOST_CHARACTERS = 30, 3000
+MAX_NODES, MAX_BUFFERS, MAX_ELEMENTS, MAX_POSITIONS = 70, 8, 256, 8192
+MAX_LINES, MAX_CHARACTERS = 30, 3000
 _REFERENCE = "PYTHON"
 # What the smallest one costs, in nodes or lines.
 _LAUNCH = 15
@@ -153,10 +153,10 @@ def _kernel_item(case: Case, policy: str) -> dict[str, Any] | None:
     nodes = case.ast.toposort()
     sizes = [tuple(n for n in kernel_shape(each) or () if isinstance(n, int)) for each in nodes]
     is_small = (
-        len(nodes) <= MOST_NODES
-        and max(map(math.prod, sizes)) <= MOST_POSITIONS
-        and len(case.buffers) <= MOST_BUFFERS
-        and all(buffer.size <= MOST_ELEMENTS for buffer in case.buffers)
+        len(nodes) <= MAX_NODES
+        and max(map(math.prod, sizes)) <= MAX_POSITIONS
+        and len(case.buffers) <= MAX_BUFFERS
+        and all(buffer.size <= MAX_ELEMENTS for buffer in case.buffers)
     )
     if case.mode is Mode.FLOAT or not is_small:
         return None
@@ -249,7 +249,7 @@ def _drawn_program(marks: Marks, program: Program) -> Drawn | None:
 
     reads = wanted_reads(program)
     lines = [line.text for line in script_lines(program, Places((DEVICE,)))]
-    is_small = len(lines) <= MOST_LINES and sum(map(len, lines)) <= MOST_CHARACTERS
+    is_small = len(lines) <= MAX_LINES and sum(map(len, lines)) <= MAX_CHARACTERS
     if not reads or not is_small or helper_text(program):
         return None
     forget()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tinyref_fuzz.programs.judge import EVALUATED, ProgramJudge, wanted_reads
-from tinyref_fuzz.programs.oracle import Read
 from tinyref_fuzz.programs.run import PLAIN, Way, without
 from tinyref_fuzz.programs.script import Computing
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.programs.surroundings import WRITES
 from tinyref_spec.kernel_case import Blame, Verdict
+from tinyref_spec.system.fuzzed import Read
 
 GRAPH = "graph"
 SCHEDULE = "schedule"

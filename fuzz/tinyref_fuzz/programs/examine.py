@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from tinyref.errors import explain_error
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
-from tinyref_fuzz.programs.oracle import Read
 from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.script import VIEWS, Places, reproducer, script_lines
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.reduce.fault import error_words
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+from tinyref_spec.system.fuzzed import Read
 
 # The stage that a pair of values is about, where nothing more can be said.
 STAGE_OF = {Pair.PLAIN: "graph", Pair.OPTIMISED: "schedule", Pair.DEVICE: "kernel"}

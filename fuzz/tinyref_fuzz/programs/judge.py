@@ -13,13 +13,13 @@ from dataclasses import replace
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
 from tinyref_fuzz.programs.exact import InexactError, UndefinedError
-from tinyref_fuzz.programs.oracle import Read, evaluate
+from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.refusals import is_foreseen
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
 from tinyref_fuzz.programs.script import Places
 from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
-from tinyref_spec.system.fuzzed import mismatch
+from tinyref_spec.system.fuzzed import Read, mismatch
 
 # Besides the normal way every so manieth program is run the plain way too.
 PLAIN_EVERY = 8
@@ -111,7 +111,7 @@ def difference(program: Program, wanted: Sequence[Read], found: Outcome) -> str:
     """
     numbers = [number for number, step in enumerate(program.steps) if step.op == "read"]
     for number, want, got in zip(numbers, wanted, found.reads, strict=False):
-        words = mismatch(want.elements, want.bound, got)
+        words = mismatch(want, got)
         if words:
             return f"step {number}: t{program.steps[number].args[0]}: {words}"
     if found.refusal and is_foreseen(program, found.step, found.refusal):

@@ -24,6 +24,7 @@ from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, sc
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_fuzz.programs.surroundings import SMALL_FLOATS, STORED_AS, SURROUNDINGS, Surroundings
 from tinyref_spec.oracles import threefry
+from tinyref_spec.system.fuzzed import Read
 
 # Half a unit in the last place of float32 at 1, and a bound for what is exactly zero.
 UNIT = 2.0**-24
@@ -51,14 +52,6 @@ class Streams:
         self.drawn[place] = first + count
         seed = self.seed
         return [threefry(first + number, seed) for number in range(count)]
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """What a read must give: each element within `bound` of these."""
-
-    elements: Elements
-    bound: float = 0.0
 
 
 class Environment(Surroundings):

@@ -11,28 +11,26 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import DType, to_dtype
 from tinyref.errors import UserError
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.kernel.regressions import legal
+from tinyref_spec.kernel.regressions import legal_opts, measure_case
 from tinyref_spec.kernel_case import Array, Case
 from tinyref_spec.kernel_case.buffers import buffer_from_json
 from tinyref_spec.kernel_case.document import record_from_json
 from tinyref_spec.kernel_case.files import read_json
 from tinyref_spec.kernel_case.members import read_list, read_object
-from tinyref_spec.measure import Experiment, measure
-from tinyref_spec.oracles import Expected
 
 FILE = Path(__file__).parent.parent / "fuzzed" / "kernels.json"
-MOST = 10_000
+MAX_ITEMS = 10_000
 # Zeros of either sign are equal, and so are NaNs.
 RULE = Ulp(0, signed_zero=False)
 
@@ -63,11 +61,12 @@ class Fuzzed:
 
 @functools.cache
 def kernels(file: Path = FILE) -> tuple[Fuzzed, ...]:
-    """All of them, by policies and numbers. Raises `UserError` that begins with the file."""
+    """All of them, by policies and numbers. Raises `UserError`."""
     found: defaultdict[str, list[Fuzzed]] = defaultdict(list)
     for item in stored_items(file, ("policy", "dtypes", "case", "wanted")):
         alike = found[item["policy"]]
-        used, wanted = types_named(item["dtypes"]), tuple(item["wanted"])
+        used = tuple(map(to_dtype, item["dtypes"]))
+        wanted = tuple(item["wanted"])
         alike.append(Fuzzed(item["policy"], len(alike), used, item["case"], wanted))
     return tuple(kernel for policy in sorted(found) for kernel in found[policy])
 
@@ -75,25 +74,16 @@ def kernels(file: Path = FILE) -> tuple[Fuzzed, ...]:
 def stored_items(file: Path, members: Collection[str]) -> list[dict[str, Any]]:
     """The objects in a list of JSON, with these members each. Raises `UserError`."""
     try:
-        items = read_list(read_json(file), MOST, "list")
+        items = read_list(read_json(file), MAX_ITEMS, "list")
         return [read_object(item, f"item {at}", members) for at, item in enumerate(items)]
     except UserError as error:
         raise UserError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
 
 
-def types_named(names: Iterable[str]) -> tuple[DType, ...]:
-    """The types of these names."""
-    known = {dtype.name: dtype for dtype in dtypes.all}
-    return tuple(known[name] for name in names)
-
-
 def _measure(
     fuzzed: Fuzzed, kernel: Runnable, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    wanted = [Expected(values) for values in fuzzed.owed]
-    case = fuzzed.case
-    rules = [RULE] * len(wanted)
-    return measure(device, Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings))
+    return measure_case(fuzzed.case, kernel, fuzzed.owed, RULE, case_id, device)
 
 
 def run_plain(fuzzed: Fuzzed, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -106,7 +96,7 @@ def run_optimised(
 ) -> Measurement:
     """The kernel with one of its lists of optimisations."""
     case = fuzzed.case
-    opts = legal(case, case.opts[number], device)
+    opts = legal_opts(case, case.opts[number], device)
     return _measure(fuzzed, Optimised(case.ast, opts), case_id, device)
 
 

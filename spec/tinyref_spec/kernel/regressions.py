@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
@@ -69,7 +69,7 @@ def problem_of_note(note: str) -> str:
 def run(case: Case, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest) -> Measurement:
     """Whether a kernel, with these optimisations, gives what the AST evaluator gives."""
     return _measure_regression(
-        case, Optimised(case.ast, legal(case, opts, device)), case_id, device
+        case, Optimised(case.ast, legal_opts(case, opts, device)), case_id, device
     )
 
 
@@ -94,8 +94,21 @@ def run_equivalent(
 def _measure_regression(
     case: Case, kernel: Runnable, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    wanted = [Expected(values) for values in _evaluate_kernel(case, case.ast).values()]
-    rules = [RULES[case.mode]] * len(wanted)
+    owed = _evaluate_kernel(case, case.ast).values()
+    return measure_case(case, kernel, owed, RULES[case.mode], case_id, device)
+
+
+def measure_case(
+    case: Case,
+    kernel: Runnable,
+    owed: Iterable[Array],
+    rule: Ulp,
+    case_id: str,
+    device: DeviceUnderTest,
+) -> Measurement:
+    """Whether a kernel leaves in each slot that it writes, in their order, what is owed."""
+    wanted = [Expected(values) for values in owed]
+    rules = [rule] * len(wanted)
     experiment = Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings)
     return measure(device, experiment)
 
@@ -107,7 +120,7 @@ def _evaluate_kernel(case: Case, ast: UOp) -> dict[int, Array]:
     return {slot: written.get(slot, case.buffers[slot]) for slot in slots}
 
 
-def legal(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
+def legal_opts(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
     """The optimisations of a case, or none where they, or the device, do not allow them."""
     try:
         Plan.of(case.ast, device.capabilities).apply_all(opts)

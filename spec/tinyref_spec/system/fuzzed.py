@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from tinyref.config import Context
-from tinyref.dtype import DType
+from tinyref.dtype import DType, to_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.fuzzed import stored_items, types_named
+from tinyref_spec.kernel.fuzzed import stored_items
 from tinyref_spec.kernel_case.buffers import buffer_from_json
 
 FILE = Path(__file__).parent.parent / "fuzzed" / "programs.json"
@@ -42,12 +42,12 @@ def check(tensor):
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Read:
-    """What a program reads: an array, and by how much each of its elements may be off."""
+    """What a program reads: each element is within `bound` of these."""
 
-    values: Array
-    bound: float
+    elements: Array
+    bound: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Fuzzed:
 
 @functools.cache
 def programs(file: Path = FILE) -> tuple[Fuzzed, ...]:
-    """All of them, in the order of the file. Raises `UserError` that begins with the file."""
+    """All of them, in the order of the file. Raises `UserError`."""
     return tuple(_fuzzed(item) for item in stored_items(file, ("text", "dtypes", "reads")))
 
 
@@ -79,7 +79,7 @@ def _fuzzed(item: dict[str, Any]) -> Fuzzed:
         Read(buffer_from_json(each["values"], "reads").reshape(each["shape"]), each["bound"])
         for each in item["reads"]
     )
-    return Fuzzed("\n".join(item["text"]), reads, types_named(item["dtypes"]))
+    return Fuzzed("\n".join(item["text"]), reads, tuple(map(to_dtype, item["dtypes"])))
 
 
 def run(fuzzed: Fuzzed, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -94,8 +94,8 @@ def run(fuzzed: Fuzzed, case_id: str, device: DeviceUnderTest) -> Measurement:
         exec(compile(text, "<program>", "exec", dont_inherit=True), names)
     compared = 0
     for number, (read, got) in enumerate(zip(fuzzed.reads, found, strict=True)):
-        compared += max(read.values.size, 1)
-        if problem := mismatch(read.values, read.bound, got):
+        compared += max(read.elements.size, 1)
+        if problem := mismatch(read, got):
             details = Failure(script=script(fuzzed, device.name))
             return Measurement(False, f"read {number}: {problem}", compared, details=details)
     return Measurement(True, "", compared)
@@ -103,24 +103,24 @@ def run(fuzzed: Fuzzed, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def script(fuzzed: Fuzzed, device: str) -> str:
     """A program that fails where a read is not what is owed."""
-    owed = [(read.values.tolist(), read.bound) for read in fuzzed.reads]
+    owed = [(read.elements.tolist(), read.bound) for read in fuzzed.reads]
     return f"{_HEAD.format(owed=owed)}{fuzzed.text_for(device)}\n"
 
 
-def mismatch(wanted: Array, bound: float, found: Array) -> str:
-    """Why an array is not what is owed, or nothing.
+def mismatch(read: Read, found: Array) -> str:
+    """Why an array is not what is to be read, or nothing.
 
-    bound: by how much each element may be off. Zeros of both signs are equal: which one a maximum
-    gives is not specified. So are NaNs.
+    Zeros of both signs are equal: which one a maximum gives is not specified. So are NaNs.
     """
+    wanted = read.elements
     if wanted.dtype != found.dtype:
         return f"{found.dtype.name} instead of {wanted.dtype.name}"
     if wanted.shape != found.shape:
         return f"shape {found.shape} instead of {wanted.shape}"
-    if bound:
+    if read.bound:
         # Differences that are no numbers are wrong too.
         distance = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
-        wrong = np.flatnonzero(~(distance <= bound))
+        wrong = np.flatnonzero(~(distance <= read.bound))
     else:
         differs = wanted.reshape(-1) != found.reshape(-1)
         # What is no number is not even equal to itself.
