@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.device import (
+from tinyref.contract import (
     CONTRACT,
     Allocator,
     Availability,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref import config, reproduce
-from tinyref.device import Capabilities, Device
+from tinyref.capabilities import Capabilities
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import explain_error, is_misnamed, printable
 from tinyref.workers.processes import Death, Limits, Message

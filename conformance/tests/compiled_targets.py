@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyref.backend import CORE_DTYPES, CORE_OPS, Capabilities, dtypes
-from tinyref.device import CompileTarget
+from tinyref.contract import CompileTarget
 from tinyref.errors import DeviceError
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.runtimes.null import NullBackend

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref_spec.case import Case, Failure, Measurement, Needs, Profile, Row, Rung, Values

@@ -11,7 +11,7 @@ from compiled_targets import CAPABILITIES, OneByOne, TargetBackend, Together
 from typer.testing import CliRunner
 
 from tinyref.cli.app import app
-from tinyref.device import Compiler, CompileTarget
+from tinyref.contract import Compiler, CompileTarget
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.uops.program import Program

@@ -8,8 +8,9 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tinyref.capabilities import Capabilities
 from tinyref.commit import commit
-from tinyref.device import Capabilities, Device
+from tinyref.device import Device
 from tinyref.dtype import dtype_from_name
 from tinyref.errors import TinyrefError, UserError
 from tinyref.formats.json_format import tile_from_json, tile_to_json

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tinyref.device import BatchCompiler, Compiler, CompileTarget
+from tinyref.contract import BatchCompiler, Compiler, CompileTarget
 from tinyref.errors import DeviceError, UserError
 from tinyref.folders import file_name
 from tinyref.formats.json_format import program_to_text

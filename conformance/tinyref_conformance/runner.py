@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import config
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.errors import UserError
 from tinyref.runtimes.identity import differences
 from tinyref.workers.machine import bounded_jobs, usable_memory

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import config
-from tinyref.device import BatchCompiler, memory
+from tinyref.contract import BatchCompiler
+from tinyref.device import memory
 from tinyref.errors import (
     BackendError,
     DeviceError,

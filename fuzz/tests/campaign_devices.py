@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tinyref.device import Availability
+from tinyref.contract import Availability
 from tinyref.errors import DeviceError
 from tinyref.runtimes.python import TextBackend, TextCompiler
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from faults import large_case  # a neighbour of this file, which is no package
 
+from tinyref.capabilities import Capabilities
 from tinyref.cli.entry import run
-from tinyref.device import Capabilities, Device
+from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Capabilities, Device
+from tinyref.device import Device
 from tinyref.dtype import ImageDType, dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build

@@ -9,7 +9,8 @@ import pytest
 from judged import case_of
 from mutated import mutated
 
-from tinyref.device import Capabilities, Device
+from tinyref.capabilities import Capabilities
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build

@@ -14,7 +14,8 @@ from typing import TypeVar
 from hypothesis import note
 from hypothesis import strategies as st
 
-from tinyref.device import Capabilities, Device
+from tinyref.capabilities import Capabilities
+from tinyref.device import Device
 from tinyref.formats.text import to_text
 from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.runtimes.python import TextBackend
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tinyref.device import CORE_OPS, Capabilities
+from tinyref.capabilities import CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref_spec import catalogue

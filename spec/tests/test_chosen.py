@@ -7,7 +7,8 @@ import functools
 
 import pytest
 
-from tinyref.device import Capabilities, Device
+from tinyref.capabilities import Capabilities
+from tinyref.device import Device
 from tinyref.machine import FIXED
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import opts_text

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.runtimes import kernel
 from tinyref.runtimes.python import PythonBackend
 from tinyref_spec import catalogue

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyref.device import Capabilities, Device
+from tinyref.capabilities import Capabilities
+from tinyref.device import Device
 from tinyref.interpret import Access, Hooks, Interpreter
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen import lower
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.expand import copies
 from tinyref.codegen.lower import Lowering
-from tinyref.device import Capabilities, Device
+from tinyref.device import Device
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.interpret import SanitizerError, run_program

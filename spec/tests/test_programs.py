@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from tinyref.device import CORE_OPS
+from tinyref.capabilities import CORE_OPS
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref_spec.case import Needs, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyref.device import Buffer, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.device import Buffer
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.red_zones import POISONS

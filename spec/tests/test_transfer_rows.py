@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from run_rows import failed
 
-from tinyref.device import Backend, Buffer, Device
+from tinyref.contract import Backend
+from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType
 from tinyref.uops.tiles import TILES
 from tinyref_spec.accuracy import Accuracy

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Backend, Capabilities, Device
+from tinyref.contract import Backend
+from tinyref.device import Device
 from tinyref.dtype import DType, ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import TinyrefError, UserError
 from tinyref.optimise.opt import Opt

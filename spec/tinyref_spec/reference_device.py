@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate

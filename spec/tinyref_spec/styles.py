@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Capabilities
 from tinyref.dtype import ImageDType
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tinyref.capabilities import OP_NAMES, problem_of
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities, Device
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, OP_NAMES, Capabilities, problem_of
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.runtimes.python import TextBackend

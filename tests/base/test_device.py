@@ -11,16 +11,9 @@ import numpy as np
 import pytest
 
 from tinyref import device
-from tinyref.device import (
-    CORE_DTYPES,
-    CORE_OPS,
-    Availability,
-    Backend,
-    Buffer,
-    Capabilities,
-    Device,
-    memory,
-)
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
+from tinyref.contract import Availability, Backend
+from tinyref.device import Buffer, Device, memory
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 

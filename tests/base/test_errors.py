@@ -261,7 +261,7 @@ WORDS = (
     (" is outside axis", {"UserIndexError"}),
     (": unknown ", {"UserLookupError", "UserTypeError"}),
 )
-ROOMS = ("tensor", "nn", "lazy", "device.py", "config.py", "dtype.py", "engine")
+ROOMS = ("tensor", "nn", "lazy", "contract.py", "device.py", "config.py", "dtype.py", "engine")
 
 
 def raises() -> Iterator[tuple[str, str, str]]:

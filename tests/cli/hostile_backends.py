@@ -12,7 +12,7 @@ import signal
 import time
 from typing import Any
 
-from tinyref.device import Availability
+from tinyref.contract import Availability
 from tinyref.runtimes.python import TextBackend
 
 MEMBER = os.environ.get("FAULT_MEMBER", "")

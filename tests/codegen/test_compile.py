@@ -8,9 +8,9 @@ from kernel_cases import DEVICES, GRID, LOOPS, agree, ramp
 
 from tinyref.algebra.evaluate import launch_grid
 from tinyref.algebra.rewrite import listening
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import STAGES, compile_kernel, kernel_name
 from tinyref.config import Context
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError, VerifyError
 from tinyref.formats.text import from_text, to_text

@@ -10,9 +10,9 @@ import pytest
 from decomposed import Array, decomposed, evaluate, every, load, run, same
 
 from tinyref.algebra import semantics
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.decompose import SMALL_FLOATS, decompose, storage_dtype
 from tinyref.codegen.decompose.small_floats import narrow, widen
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import AddressSpace, DType, dtypes, narrow_float64, numpy_dtype, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build

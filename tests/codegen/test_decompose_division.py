@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from decomposed import Array, decomposed, evaluate, every, load, run
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import constant_division
 from tinyref.codegen.decompose.constant_division import (
     Multiplier,
@@ -15,7 +16,6 @@ from tinyref.codegen.decompose.constant_division import (
     multiplier,
 )
 from tinyref.codegen.narrow import narrow_index
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops import build

@@ -30,11 +30,12 @@ from decomposed import (
     ulps,
 )
 
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.decompose import SMALL_FLOATS, fit, polynomials
 from tinyref.codegen.decompose.formats import FLOAT32, FLOAT64, Format
 from tinyref.codegen.decompose.sine import two_over_pi
 from tinyref.config import Context
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities, Device
+from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp

@@ -9,10 +9,10 @@ import pytest
 from decomposed import evaluate
 from kernel_cases import run_program
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import SMALL_FLOATS, int64_emulation
 from tinyref.codegen.decompose.small_integers import SMALL_INTEGERS
-from tinyref.device import Capabilities
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from decomposed import Array, decomposed, edges, evaluate, every, load, random_bits, run, same
 
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.decompose import SMALL_FLOATS, quotient
 from tinyref.config import Context
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import DType, dtypes, narrow_float64, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp

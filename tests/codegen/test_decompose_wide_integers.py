@@ -11,9 +11,10 @@ from decomposed import Array, same
 from kernel_cases import run_program
 
 from tinyref.algebra import semantics
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import decompose, int64_emulation
-from tinyref.device import CORE_DTYPES, CORE_OPS, Buffer, Capabilities, Device
+from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.optimise.opt import parse_opts

@@ -17,7 +17,8 @@ from tinyref.codegen.decompose.small_integers import emulate_small_integers
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
 from tinyref.config import Context
-from tinyref.device import Backend, Buffer, Device
+from tinyref.contract import Backend
+from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.interpret import run_program

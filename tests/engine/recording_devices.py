@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tinyref.device import CommandList, Handle, Launch
+from tinyref.contract import CommandList, Handle, Launch
 from tinyref.errors import DeviceError
 from tinyref.runtimes.launch import LaunchesInARow
 from tinyref.runtimes.python import InterpretedKernel, TextBackend

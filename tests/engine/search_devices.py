@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.errors import DeviceError
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.python import InterpretedKernel, TextBackend

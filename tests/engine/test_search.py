@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from running import is_running
 
+from tinyref.capabilities import Capabilities
 from tinyref.config import Context
-from tinyref.device import Capabilities, Device
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.engine import search as search_module
 from tinyref.engine.chosen import chosen_opts

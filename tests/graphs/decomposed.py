@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 
 from tinyref.algebra import semantics
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import decompose
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp

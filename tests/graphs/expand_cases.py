@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.expand import expand
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
 from tinyref.interpret import run_program
 from tinyref.uops import build

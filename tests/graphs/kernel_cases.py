@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate

@@ -17,7 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend
 from tinyref.dtype import from_numpy_dtype, narrow_float64, round_float
 from tinyref.renderers.ptx import PtxRenderer
 from tinyref.runtimes.cuda.architectures import capabilities_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from tinyref.capabilities import Capabilities
 from tinyref.config import Context
-from tinyref.device import Capabilities
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.runtimes.host.cpu import CpuBackend, LlvmCompiler

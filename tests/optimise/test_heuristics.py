@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from kernel_cases import GRID, LOOPS, SMALL_GRID
 
+from tinyref.capabilities import Capabilities
 from tinyref.cli.bench.programs import PROGRAMS
 from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from kernel_cases import GRID, LOOPS
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import dtypes
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.plan import Plan

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kernel_cases import GRID, LOOPS
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.optimise.opt import KernelOptError, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref_spec.kernel.opt_legal import LEGAL

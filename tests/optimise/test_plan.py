@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_cases import GRID, LOOPS
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from kernel_cases import GRID, LOOPS
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel, plan_for
 from tinyref.config import Context
-from tinyref.device import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.capabilities import CORE_DTYPES, Capabilities
-from tinyref.device import NamingRenderer, entry_point
+from tinyref.contract import NamingRenderer, entry_point
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.c import CRenderer

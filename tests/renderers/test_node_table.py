@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from tinyref.algebra.op_table import OP_TABLE
-from tinyref.device import CORE_DTYPES, Capabilities
+from tinyref.capabilities import CORE_DTYPES, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.renderers.opencl import OPENCL_OPS, OpenCLRenderer
 from tinyref.uops import build

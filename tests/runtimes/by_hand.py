@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.device import Allocator, Backend
+from tinyref.contract import Allocator, Backend
 
 
 def put(allocator: Allocator, values: npt.NDArray[Any]) -> Any:

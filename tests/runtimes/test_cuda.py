@@ -20,7 +20,8 @@ from tests.runtimes.by_hand import get, load, put
 from tests.runtimes.fake_cuda import FakeDriver, FakeNvrtc
 from tinyref.backend import dtypes
 from tinyref.config import Context
-from tinyref.device import Device, Launch
+from tinyref.contract import Launch
+from tinyref.device import Device
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.cuda import memory
 from tinyref.runtimes.cuda.architectures import capabilities_of

@@ -17,7 +17,8 @@ from elementwise_programs import fill, read
 from tinyref import Tensor, TinyJit
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
-from tinyref.device import Buffer, CommandList, Device, Launch
+from tinyref.contract import CommandList, Launch
+from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.runtimes.host import threads
 from tinyref.runtimes.host.cpu import CpuBackend

@@ -14,7 +14,8 @@ from elementwise_programs import fill, read, run_cases
 from hosts import HOSTS, each_device
 
 from tinyref.config import Context
-from tinyref.device import Backend, Buffer, Compiler, Device, Launchable, entry_point
+from tinyref.contract import Backend, Compiler, Launchable, entry_point
+from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import parse_opts

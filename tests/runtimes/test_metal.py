@@ -15,7 +15,8 @@ from tests.runtimes.by_hand import get, load, put
 from tests.runtimes.fake_metal import CompileOptions, FakeDevice, OldCompileOptions
 from tinyref import Tensor, TinyJit
 from tinyref.config import Context
-from tinyref.device import Device, Launch
+from tinyref.contract import Launch
+from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.metal.backend import MetalBackend

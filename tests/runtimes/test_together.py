@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tinyref.capabilities import Capabilities
 from tinyref.config import Context
-from tinyref.device import BatchCompiler, Capabilities
+from tinyref.contract import BatchCompiler
 from tinyref.errors import BackendError, DeviceError
 from tinyref.guarded import GuardedBackend
 from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tinyref import Tensor, TinyJit
-from tinyref.device import Buffer, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.device import Buffer
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle, address_of

@@ -61,7 +61,7 @@ def _as_json(device: Probed) -> dict[str, Any]:
 
 
 def _print(device: Probed, default: str) -> None:
-    from tinyref.device import reason_without_values
+    from tinyref.capabilities import reason_without_values
 
     mark = "works" if device.works else "missing"
     title = device.title + (" (default)" if device.name == default else "")

@@ -56,7 +56,7 @@ def check_gives_values(device: str) -> None:
 
     And for a name that no backend has. What else does not open passes: it is reported later.
     """
-    from tinyref.device import reason_without_values
+    from tinyref.capabilities import reason_without_values
     from tinyref.probe import probe
 
     (found,) = probe([device])

@@ -10,13 +10,13 @@ from tinyref import config
 from tinyref.algebra.kernel_shape import is_one, output_shape, reduced_sizes
 from tinyref.algebra.rewrite import listeners
 from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose, stored_as
 from tinyref.codegen.expand import expand
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.codegen.lower import lower
 from tinyref.codegen.narrow import narrow_index
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.formats.dump import dumping

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.lower_tile import tile_value
-from tinyref.device import Capabilities
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.optimise.counters import Counters, flat

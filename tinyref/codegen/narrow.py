@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyref.algebra.bounds import bounds
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build

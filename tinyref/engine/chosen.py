@@ -6,7 +6,8 @@ Apart from `search.py`, which starts processes: it is imported where a search is
 from __future__ import annotations
 
 from tinyref import config
-from tinyref.device import Device, reason_without_values
+from tinyref.capabilities import reason_without_values
+from tinyref.device import Device
 from tinyref.optimise.opt import Opt
 from tinyref.uops.node import UOp
 

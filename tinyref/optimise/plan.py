@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.symbolic import describe, product
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import PtrDType
 from tinyref.optimise.normal_form import OUTPUT, NormalForm, normal_form
 from tinyref.optimise.opt import REUSED, Opt, OptOp, checked_opts, opts_text

@@ -25,7 +25,8 @@ from typing import TypeVar
 import platformdirs
 
 from tinyref import config
-from tinyref.device import Backend, BatchCompiler, is_ours
+from tinyref.contract import Backend, BatchCompiler
+from tinyref.device import is_ours
 from tinyref.errors import DeviceError
 from tinyref.sources import source_hash
 

@@ -15,15 +15,8 @@ from tinyref.algebra.evaluate import bound_value, launch_grid
 from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.codegen.decompose import elements_in
 from tinyref.codegen.decompose.check import check_program
-from tinyref.device import (
-    Backend,
-    BatchCompiler,
-    Buffer,
-    Device,
-    Handle,
-    Launchable,
-    entry_point,
-)
+from tinyref.contract import Backend, BatchCompiler, Handle, Launchable, entry_point
+from tinyref.device import Buffer, Device
 from tinyref.dtype import DType
 from tinyref.errors import DeviceError, UserError
 from tinyref.optimise.opt import Opt, checked_opts

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyref.device import (
-    Buffer,
+from tinyref.contract import (
     CommandList,
-    Device,
     Handle,
     Launch,
     Launchable,
     PreparableKernel,
     PreparedLaunch,
 )
+from tinyref.device import Buffer, Device
 from tinyref.errors import UserError
 from tinyref.runtimes.kernel import Kernel
 

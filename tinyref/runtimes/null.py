@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
-from tinyref.device import Availability, Capabilities, Launchable
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Launchable
 from tinyref.errors import UserError
 from tinyref.runtimes.python import Extents, TextBackend
 from tinyref.uops.program import Program

@@ -11,7 +11,9 @@ import contextlib
 from collections.abc import Callable
 from typing import NoReturn
 
-from tinyref.device import Backend, Capabilities, CompileTarget, Device, Launchable, Renderer
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Backend, CompileTarget, Launchable, Renderer
+from tinyref.device import Device
 from tinyref.runtimes.null import NullAllocator, NullBackend
 from tinyref.uops.program import Program
 

@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 
 from tinyref import config
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend
 from tinyref.dtype import VECTOR_LANES, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.json_format import program_from_text, program_to_text

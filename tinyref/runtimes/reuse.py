@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref.device import Allocator, Handle
+from tinyref.contract import Allocator, Handle
 from tinyref.errors import DeviceError
 
 DEFAULT_MAX_KEPT_BYTES = 256 * 2**20

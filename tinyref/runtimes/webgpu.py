@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyref.device import Backend
+from tinyref.contract import Backend
 from tinyref_conformance.faulty import (
     arithmetic,
     compilers,

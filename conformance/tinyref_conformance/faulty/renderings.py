@@ -7,7 +7,7 @@ OpenCL device that is there.
 
 from __future__ import annotations
 
-from tinyref.device import Backend
+from tinyref.contract import Backend
 from tinyref.renderers.c_style import CStyleRenderer
 from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
 from tinyref.runtimes.emulated.hip_emu import HipEmuBackend

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from tinyref.device import Handle, Launch, Launchable
+from tinyref.contract import Handle, Launch, Launchable
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.launch import LaunchesInARow, RepeatedCall
 from tinyref.runtimes.python import Extents

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import Pass, passes
-from tinyref.device import Capabilities
 from tinyref.optimise import normal_form as forms
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.uops.node import UOp

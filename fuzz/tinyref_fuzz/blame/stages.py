@@ -19,9 +19,9 @@ import numpy.typing as npt
 from tinyref import config
 from tinyref.algebra.evaluate import launch_grid
 from tinyref.algebra.rewrite import listening
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import STAGES, compile_kernel
 from tinyref.codegen.linearise.linearise import linearise
-from tinyref.device import Capabilities
 from tinyref.errors import TinyrefError, UserError, VerifyError
 from tinyref.interpret import Interpreter
 from tinyref.interpret.evaluate import evaluate

@@ -10,8 +10,8 @@ import numpy as np
 
 from tinyref import config
 from tinyref.algebra.rewrite import listening
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import STAGES, compile_kernel
-from tinyref.device import Capabilities
 from tinyref.formats.text import to_text
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate

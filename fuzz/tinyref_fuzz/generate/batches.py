@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref_fuzz.generate.equivalent import equivalents, with_laws
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS

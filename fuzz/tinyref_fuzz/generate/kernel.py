@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.build import slot_of

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tinyref.algebra.kernel_shape import kernel_shape, positions_of
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops import build

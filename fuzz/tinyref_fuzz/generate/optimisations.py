@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.machine import FIXED
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.lower import lower_ast
-from tinyref.device import Capabilities
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.equivalent.laws import folds_reduces, is_operand, rule_of

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyref.algebra.semantics import kernel_for
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
-from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter

@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from tinyref import config
+from tinyref.capabilities import reason_without_values
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Buffer, Device, reason_without_values
+from tinyref.device import Buffer, Device
 from tinyref.dtype import from_numpy_dtype
 from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import Opt

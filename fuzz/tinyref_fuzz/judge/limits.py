@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import launch_grid
 from tinyref.algebra.kernel_shape import output_shape
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.uops.node import UOp, sint

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra.rewrite import listening
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.codegen.linearise.linearise import linearise
-from tinyref.device import Backend, Buffer, Capabilities, entry_point
+from tinyref.contract import Backend, entry_point
+from tinyref.device import Buffer
 from tinyref.interpret import Fault, Interpreter, SanitizerError
 from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.runtimes.kernel import Kernel

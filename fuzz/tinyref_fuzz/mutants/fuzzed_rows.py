@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from tinyref_fuzz.mutants.blocks import Marks, record_into
 
 if TYPE_CHECKING:
-    from tinyref.device import Capabilities
+    from tinyref.capabilities import Capabilities
     from tinyref.dtype import DType
     from tinyref.optimise.opt import Opt
     from tinyref.uops.node import UOp

@@ -19,7 +19,8 @@ import numpy as np
 
 from tinyref import Tensor, TinyJit, Variable
 from tinyref.config import Context
-from tinyref.device import Allocator, Device
+from tinyref.contract import Allocator
+from tinyref.device import Device
 from tinyref.engine.watch import watching
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.optimise.opt import REUSED, Argument, Opt
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.optimise.opt import OptOp
 from tinyref_spec.kernel.padded_terms import OTHER_BEYOND
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tinyref import config
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, parse_opts

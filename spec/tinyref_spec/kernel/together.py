@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tinyref.device import BatchCompiler
+from tinyref.contract import BatchCompiler
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.runtimes.kernel import compile_kernels_together

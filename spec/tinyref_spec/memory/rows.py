@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tinyref.device import CORE_DTYPES, CORE_OPS, Buffer
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS
+from tinyref.device import Buffer
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.runtimes.red_zones import GUARD, MemoryDamageError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tinyref.device import CORE_OPS, Capabilities
+from tinyref.capabilities import CORE_OPS, Capabilities
 from tinyref.folders import file_name
 from tinyref_spec.case import Case, Measurement, NotOfferedError, Profile, Row, Rung
 from tinyref_spec.catalogue import all_rows

@@ -16,7 +16,8 @@ from tinyref.cli.bench.rows import ROWS, BenchRow, Measured
 from tinyref.cli.bench.speed import speed_rows
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
-from tinyref.device import BatchCompiler, Buffer, Device
+from tinyref.contract import BatchCompiler
+from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.runtimes.kernel import compile_kernels_together, compile_program

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from tinyref import __version__
+from tinyref.capabilities import reason_without_values
 from tinyref.cli.bench.clock import seconds_of_call
 from tinyref.config import Context
-from tinyref.device import Device, reason_without_values
+from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
 from tinyref.probe import probe
 from tinyref.runtimes.host.description import host_machine, processor_name

@@ -12,7 +12,8 @@ import jinja2
 
 from tinyref.cli.new_backend.languages import LANGUAGES, Language
 from tinyref.config import nearest
-from tinyref.device import CONTRACT, Device
+from tinyref.contract import CONTRACT
+from tinyref.device import Device
 from tinyref.errors import UserError, UserLookupError
 
 LONGEST_NAME = 24

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.check import check_dtypes, check_ops
 from tinyref.codegen.decompose.constant_division import divide_by_constants
 from tinyref.codegen.decompose.division import guard_divisions
@@ -12,7 +13,6 @@ from tinyref.codegen.decompose.small_floats import emulate_small_floats
 from tinyref.codegen.decompose.small_integers import SMALL_INTEGERS, emulate_small_integers
 from tinyref.codegen.decompose.wide_integers import emulate_wide_integers
 from tinyref.codegen.decompose.word_storage import store_in_words
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, ImageDType, Kind, PtrDType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.algebra.bounds import bounds
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.formats import exclusive_or, like, shift_right
 from tinyref.codegen.decompose.products import multiply_high
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, Kind, dtypes
 from tinyref.uops.build import add, bitcast, both, cast, mul, sub
 from tinyref.uops.node import UOp, rebuild

@@ -7,6 +7,7 @@ errors that `tests/codegen/test_decompose_elementary.py` holds are close to 1 UL
 
 from __future__ import annotations
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.formats import (
     Format,
     like,
@@ -17,7 +18,6 @@ from tinyref.codegen.decompose.formats import (
     split_exponent,
 )
 from tinyref.codegen.decompose.polynomials import EXPONENTIAL, LOGARITHM
-from tinyref.device import Capabilities
 from tinyref.uops.build import add, bitcast, both, cast, either, less, mul, not_equal, sub, where
 from tinyref.uops.node import UOp
 

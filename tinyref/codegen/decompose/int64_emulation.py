@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.formats import exclusive_or, like, shift_left, shift_right
 from tinyref.codegen.decompose.products import multiply_high
-from tinyref.device import Capabilities
 from tinyref.dtype import dtypes
 from tinyref.uops.build import (
     add,

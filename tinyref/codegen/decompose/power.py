@@ -8,6 +8,7 @@ of IEEE 754-2019, section 9.2.1, and of C17, annex F.10.4.4.
 
 from __future__ import annotations
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.exponential import clamped_exponent, power_of_two
 from tinyref.codegen.decompose.formats import (
     Format,
@@ -25,7 +26,6 @@ from tinyref.codegen.decompose.products import (
     multiply_pairs,
     two_product,
 )
-from tinyref.device import Capabilities
 from tinyref.uops.build import (
     add,
     bitcast,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.formats import Format, shift_right
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.build import add, bitcast, both, cast, mul, sub
 from tinyref.uops.node import UOp

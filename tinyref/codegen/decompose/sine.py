@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.formats import (
     Format,
     exclusive_or,
@@ -33,7 +34,6 @@ from tinyref.codegen.decompose.polynomials import (
     TWO_OVER_PI_BITS,
 )
 from tinyref.codegen.decompose.products import Pair, multiply_high, wide_product
-from tinyref.device import Capabilities
 from tinyref.uops.build import (
     add,
     bitcast,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyref.algebra.bounds import bounds
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import int64_emulation
 from tinyref.codegen.decompose.int64_emulation import WORD, Words
-from tinyref.device import Capabilities
 from tinyref.dtype import DType, PtrDType, dtypes, pointer
 from tinyref.errors import UserError
 from tinyref.uops import build

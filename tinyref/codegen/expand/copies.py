@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.expand.accesses import Accesses, Cell, Row, Run, is_false
 from tinyref.codegen.expand.dependence import (
     Dependence,
@@ -14,7 +15,6 @@ from tinyref.codegen.expand.dependence import (
 )
 from tinyref.codegen.expand.positions import Positions, shift
 from tinyref.codegen.expand.vectors import Piece, combine, combine_lanes, join, repeat, take, tidy
-from tinyref.device import Capabilities
 from tinyref.uops import build
 from tinyref.uops.build import skip_after
 from tinyref.uops.node import UOp

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.cuda import CUDA_OPS, MAX_ACCESS_BYTES

@@ -6,15 +6,8 @@ import functools
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tinyref.device import (
-    Availability,
-    Backend,
-    Capabilities,
-    Compiler,
-    CompileTarget,
-    Launch,
-    Renderer,
-)
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend, Compiler, CompileTarget, Launch, Renderer
 from tinyref.errors import DeviceError
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.runtimes.cuda.architectures import (

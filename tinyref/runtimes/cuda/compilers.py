@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tinyref import config
-from tinyref.device import Compiler
+from tinyref.contract import Compiler
 from tinyref.errors import DeviceError
 from tinyref.runtimes.cuda.bindings import INSTALL, bindings, first_line, header_folder
 

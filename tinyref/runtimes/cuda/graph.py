@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from tinyref.device import Launch
+from tinyref.contract import Launch
 from tinyref.runtimes.cuda.driver import Session
 from tinyref.runtimes.cuda.kernel import CudaKernel, CudaLaunch, Extents
 from tinyref.runtimes.cuda.memory import Memory

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tinyref import config
-from tinyref.device import Capabilities, Compiler, Renderer
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Compiler, Renderer
 from tinyref.errors import DeviceError
 from tinyref.renderers.ptx import PtxRenderer
 from tinyref.runtimes.cuda.backend import CudaBackend

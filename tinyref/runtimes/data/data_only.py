@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from typing import NoReturn
 
-from tinyref.device import Backend, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Backend
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.uops.program import Program

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tinyref.device import Availability
+from tinyref.contract import Availability
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.data.data_only import DataOnlyBackend

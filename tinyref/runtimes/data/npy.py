@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyref.device import Availability
+from tinyref.contract import Availability
 from tinyref.runtimes.data.data_only import DataOnlyBackend
 from tinyref.runtimes.host.memory import HostAllocator
 

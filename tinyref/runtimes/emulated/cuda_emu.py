@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
 from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.runtimes.emulated.c_text import CUDA

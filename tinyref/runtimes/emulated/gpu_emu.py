@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.device import Availability, Backend, Capabilities, Launch
+from tinyref.contract import Availability, Backend, Launch
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS
 from tinyref.renderers.llvm_gpu import LlvmGpuRenderer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
 from tinyref.runtimes.emulated.c_text import METAL
 from tinyref.runtimes.emulated.text_device import TextDevice

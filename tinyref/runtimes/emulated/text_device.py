@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tinyref.device import Availability, Backend, Capabilities, Launch
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend, Launch
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.c_style import CStyleRenderer

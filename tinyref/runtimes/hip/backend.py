@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from tinyref.device import Availability, Backend, Capabilities, CompileTarget
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend, CompileTarget
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HipRenderer
 from tinyref.runtimes.hip.architectures import ARCHITECTURES, Architecture, architecture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.contract import Availability, Backend
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine
 from tinyref.renderers.c import C_OPS, CRenderer

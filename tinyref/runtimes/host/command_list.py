@@ -6,7 +6,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 
-from tinyref.device import Launch
+from tinyref.contract import Launch
 from tinyref.runtimes.host.function import Extents, HostFunction, HostLaunch
 from tinyref.runtimes.host.memory import HostHandle
 

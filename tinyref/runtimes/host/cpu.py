@@ -15,8 +15,9 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tinyref import config
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
-from tinyref.device import Availability, Backend, Capabilities, Launch
+from tinyref.contract import Availability, Backend, Launch
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.machine import Machine

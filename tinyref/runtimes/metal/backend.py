@@ -8,7 +8,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from tinyref.device import Availability, Backend, Capabilities, Launch
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend, Launch
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer

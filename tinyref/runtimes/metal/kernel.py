@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyref.device import Launch
+from tinyref.contract import Launch
 from tinyref.errors import DeviceError
 from tinyref.runtimes.checks import is_empty_launch
 from tinyref.runtimes.metal.memory import Memory, MetalAllocator

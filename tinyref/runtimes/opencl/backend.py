@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.opencl import OPENCL_OPS, OpenCLRenderer

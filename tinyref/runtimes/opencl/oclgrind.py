@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.errors import DeviceError
 from tinyref.runtimes.opencl.backend import SIMULATOR, OpenCLBackend
 from tinyref.runtimes.opencl.driver import PROCESS, Session

@@ -7,7 +7,7 @@ original and the equivalent kernel differ on one device, one of the two was comp
 from __future__ import annotations
 
 from tinyref.algebra.kernel_shape import positions_of
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ViewArg

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tinyref.algebra.kernel_shape import kernel_shape
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from tinyref.device import Capabilities
+from tinyref.capabilities import Capabilities
 from tinyref.errors import explain_error
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from tinyref.capabilities import CORE_DTYPES, CORE_OPS
+from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
-from tinyref.device import Capabilities, Device
+from tinyref.device import Device
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.words import STORABLE_IN_WORDS
 from tinyref_fuzz.generate.batches import Subject

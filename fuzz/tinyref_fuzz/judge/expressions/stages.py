@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import decompose
 from tinyref.codegen.lower import lower_ast
 from tinyref.codegen.narrow import narrow_index
-from tinyref.device import Capabilities
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
