@@ -446,6 +446,26 @@ def test_goals_of_programs_are_of_values_and_those_of_tests_of_all():
     assert "| fuzzer | 1 | 2 | 50.0 % | 9.5 to 90.5 % | 85 % |" in lines
 
 
+def test_what_was_read_to_change_no_value_is_left_out_where_it_lives():
+    read = [Survivor(C, "a -> b", "performance", "slower"), Survivor(B, "1 -> 2", "case", "drawn")]
+    summary = summary_of(*EVERY)
+    rates = {rate.what: (rate.killed, rate.count) for rate in summary.rates_of_read(read)}
+    assert rates == {
+        "quick conformance": (0, 2),
+        "fuzzer": (1, 2),
+        "conformance or fuzzer": (1, 2),
+    }
+    # What kills it counts, whatever was read; and what was read is of one edit.
+    said = [Survivor(A, "x -> y", "text", "a name"), Survivor(C, "a -> c", "performance", "slow")]
+    rates = {rate.what: (rate.killed, rate.count) for rate in summary.rates_of_read(said)}
+    assert rates == {
+        "quick conformance": (0, 1),
+        "fuzzer": (1, 3),
+        "conformance or fuzzer": (1, 3),
+    }
+    assert "| fuzzer | 1 | 2 | 50.0 % | 9.5 to 90.5 % | 85 % |" in page(summary, read)
+
+
 def test_a_wrong_value_contradicts_another_class():
     assert "yet found by a wrong value: 0 of 0." in page(summary_of(*EVERY), [])
     wrong = replace(EVERY[0], edit_class="choice", how="PLAIN VALUE")

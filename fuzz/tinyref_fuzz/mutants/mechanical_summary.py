@@ -32,6 +32,8 @@ CLASSES = {
     "case": "a kind of case that nothing made, and that rows or generator make since",
     "open": "a kind of case that nothing makes yet",
 }
+# The first three change no value: of what lives these are left out where only values are asked for.
+_WITHOUT_A_VALUE = ("equivalent", "performance", "text")
 KILLED, LIVES = "killed", "lives"
 # How a wrong value shows, the last word of `Outcome.how`.
 WRONG = "VALUE"
@@ -179,6 +181,20 @@ class Summary:
         rows = self._rows(survivors, (edit_class,) if edit_class else tuple(EDIT_CLASSES))
         return self._rates((goal, rows) for goal in _GOALS)
 
+    def rates_of_read(self, survivors: Sequence[Survivor]) -> list[Rate]:
+        """Of the lanes that compare values, without what lives there and was read to change none.
+
+        Whoever reads decides: such a rate is no proof, and meets no goal.
+        """
+        read = {(each.mutant, each.edit) for each in survivors if each.kind in _WITHOUT_A_VALUE}
+        found = []
+        for goal in _GOALS:
+            if goal.is_of_values:
+                rows = self._rows(survivors, (VALUE,))
+                kept = [row for row in rows if _kills(row, goal) or not _named(row) & read]
+                found.append((goal, kept))
+        return self._rates(found)
+
     def _rates(self, found: Iterable[tuple[_Goal, Sequence[_Row]]]) -> list[Rate]:
         had_turns = {each.lane for each in self.outcomes}
         rates = [_rate(goal, rows) for goal, rows in found if had_turns.issuperset(goal.lanes)]
@@ -253,8 +269,17 @@ def _rate(goal: _Goal, rows: Sequence[_Row]) -> Rate:
     What that lane lets live, and the others did not see yet, counts as if they let it live too.
     """
     ran = [row for row in rows if goal.lanes[-1] in row]
-    killed = sum(any(lane in row and row[lane].is_killed for lane in goal.lanes) for row in ran)
-    return Rate(goal.what, killed, len(ran), goal.wanted)
+    return Rate(goal.what, sum(_kills(row, goal) for row in ran), len(ran), goal.wanted)
+
+
+def _kills(row: _Row, goal: _Goal) -> bool:
+    """Whether one of the lanes of a goal kills a mutant."""
+    return any(lane in row and row[lane].is_killed for lane in goal.lanes)
+
+
+def _named(row: _Row) -> set[tuple[str, str]]:
+    """A mutant and its edit, which are the same in every lane."""
+    return {(each.mutant, each.edit) for each in row.values()}
 
 
 def read_survivors() -> list[Survivor]:
@@ -309,6 +334,7 @@ def page(summary: Summary, survivors: Sequence[Survivor]) -> str:
         "",
         describe_contradictions(summary),
         "",
+        *_read_section(summary, survivors),
         "## By class",
         "",
         *_classes_table(summary, survivors),
@@ -343,6 +369,22 @@ def describe_aside(summary: Summary, survivors: Sequence[Survivor]) -> str:
         f"Set aside as equivalent: {count} of {len(summary.by_mutant)}, {100 * share:.1f} %, "
         f"at most {100 * MAX_SET_ASIDE:g} %: {verdict}."
     )
+
+
+def _read_section(summary: Summary, survivors: Sequence[Survivor]) -> list[str]:
+    rates = summary.rates_of_read(survivors)
+    if not rates:
+        return []
+    return [
+        "## Of what can change a value",
+        "",
+        "Without what lives in a lane and of which the last table says that it changes no value: "
+        f"its finding is {', '.join(_WITHOUT_A_VALUE)}. That was decided by reading, so that these "
+        "rates are an estimate, and meet no goal.",
+        "",
+        *_rates_table(rates),
+        "",
+    ]
 
 
 def _classes_in_words() -> str:
