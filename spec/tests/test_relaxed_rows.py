@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,12 +14,16 @@ from tinyref_spec.case import Needs, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, SameBits, Ulp, reassociated, ulp_limit
 from tinyref_spec.isa.elementwise import row_of
+from tinyref_spec.isa.rows import alu_operations, operations
 from tinyref_spec.isa.sequences import sequences
 from tinyref_spec.oracles import Expected
 
 OPERATIONS = {operation.id.removeprefix("isa.sequence."): operation for operation in sequences()}
+OPERATIONS |= {operation.id: operation for operation in alu_operations()}
 STRICT = Capabilities(CORE_DTYPES, CORE_OPS)
 CONTRACTING = Capabilities(CORE_DTYPES, CORE_OPS, contracts_floats=True)
+FLUSHING = Capabilities(CORE_DTYPES, CORE_OPS, keeps_subnormals=False)
+FLUSHING_HALVES = replace(FLUSHING, dtypes=CORE_DTYPES | {dtypes.float16})
 REASSOCIATING = Capabilities(CORE_DTYPES, CORE_OPS, reassociates_floats=True)
 
 
@@ -113,3 +118,37 @@ def test_zeros_lose_their_signs_and_differences_from_one_a_rounding() -> None:
     assert reassociated(Bounded()).judge(f32(2e-9), small).good.all()
     assert not reassociated(Bounded()).judge(f32(1e-6), small).good.all()
     assert reassociated(SameBits()) == SameBits()
+
+
+LEAST = 2.0**-126
+NEXT = LEAST + 2.0**-149
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "flushed"),
+    [
+        # The product, -2**-134, and the difference of both, 2**-149, are subnormal.
+        ("product_sum.float32", (LEAST, -(2.0**-8), -LEAST), -LEAST),
+        ("isa.ternary.mulacc.float32", (LEAST, -(2.0**-8), -LEAST), -LEAST),
+        ("sum_difference.float32", (LEAST, -NEXT), NEXT),
+    ],
+)
+def test_a_device_that_flushes_may_flush_what_is_between_two_operations(
+    name: str, inputs: tuple[float, ...], flushed: float
+) -> None:
+    columns = [f32(value) for value in inputs]
+    assert allows(name, FLUSHING, columns, flushed)
+    assert not allows(name, STRICT, columns, flushed)
+    ordinary = [f32(value) for value in (3, 4, 5)[: len(columns)]]
+    assert not allows(name, FLUSHING, ordinary, flushed)
+
+
+def test_literals_with_subnormals_are_for_devices_that_keep_them_however_they_are_written() -> None:
+    (cast,) = (each for each in operations() if each.id == "isa.cast.float16.to_float32")
+    owed = {
+        cast.literals[int(case.id.rpartition(":")[2])].operands[0]
+        for case in row_of(cast).cases(Profile.QUICK)
+        if ".special:" in case.id and not case.needs.unmet(FLUSHING_HALVES)
+    }
+    assert owed >= {"1", "0x1p-9", "inf"}
+    assert not owed & {"0x1p-16", "0x1p-24", "SUB"}

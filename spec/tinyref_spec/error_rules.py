@@ -66,6 +66,11 @@ def smallest_subnormal(dtype: DType) -> float:
     return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1)) - dtype.mantissa_bits))
 
 
+def smallest_normal(dtype: DType) -> float:
+    """Below it, floats are subnormal; 0 for integers."""
+    return smallest_subnormal(dtype) * 2.0**dtype.mantissa_bits if dtype.is_float else 0.0
+
+
 def is_nan_bits(bits: Array, dtype: DType) -> BoolArray:
     """Where these bits of a float type are a NaN, without asking numpy."""
     magnitude = bits & np.array((1 << (dtype.bits - 1)) - 1, dtype=bits.dtype)

@@ -14,7 +14,6 @@ from tinyref_spec.samples import bias, inf_bits, largest_bits, quiet_nan_bits
 # Names of floats in the tables: inf, nan, LARGEST, NORMAL (the smallest normal), SUB (the smallest
 # subnormal), SUB2 and SUB3 (two and three of it), LARGESTSUB, HALFNORMAL, EPS (next after 1), EPS2
 # (after that), ULP (EPS - 1), HALFULP.
-SUBNORMAL_NAMES = frozenset({"SUB", "SUB2", "SUB3", "LARGESTSUB", "HALFNORMAL"})
 
 
 class NotRepresentableError(ValueError):

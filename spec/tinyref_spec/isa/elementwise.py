@@ -16,11 +16,11 @@ from tinyref_spec import samples
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Bounded, Rule, SameBits, Ulp, ulp_limit
+from tinyref_spec.error_rules import Bounded, Rule, SameBits, Ulp, smallest_normal, ulp_limit
 from tinyref_spec.isa.specials import Special
 from tinyref_spec.kernels.named import elementwise
 from tinyref_spec.ladder import foundations
-from tinyref_spec.literals import SUBNORMAL_NAMES, NotRepresentableError, is_subnormal, literal
+from tinyref_spec.literals import NotRepresentableError, is_subnormal, literal
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 from tinyref_spec.styles import VECTOR_LANES
@@ -39,6 +39,8 @@ class Operation:
     literals: the special cases whose values the dtypes have. The id is unique in the suite.
     contracted, reassociated: what a device owes instead that declares `contracts_floats` or
     `reassociates_floats`, within the tolerance of the values; None is the same.
+    partial: what the first of two operations gives, unrounded: where that is subnormal, a device
+    that flushes owes nothing either. None where there is one operation.
     """
 
     id: str
@@ -55,6 +57,7 @@ class Operation:
     specials: tuple[Special, ...]
     contracted: Reference | None = None
     reassociated: Reference | None = None
+    partial: Callable[[Sequence[Array]], Array] | None = None
 
     def owed(
         self, capabilities: Capabilities, inputs: Sequence[Array], expected: Expected, rule: Rule
@@ -148,6 +151,15 @@ def _fits(operation: Operation, special: Special) -> bool:
     return True
 
 
+def _has_subnormal(operation: Operation, special: Special) -> bool:
+    """Whether an operand or the result is subnormal, by its value: 0x1p-24 is, as float16."""
+    pairs = [*zip(operand_values(operation, special), operation.sources, strict=True)]
+    result = result_value(operation, special)
+    if result is not None:
+        pairs.append((result, operation.result))
+    return any(bool(is_subnormal(values, dtype).any()) for values, dtype in pairs)
+
+
 def operand_values(operation: Operation, special: Special) -> tuple[Array, ...]:
     """The operands of a literal case, one element each."""
     pairs = zip(special.operands, operation.sources, strict=True)
@@ -187,7 +199,7 @@ def _case(
 ) -> Case:
     case_id = f"{operation.id}.{name}"
     needs = operation.needs
-    if special is not None and special.names & SUBNORMAL_NAMES:
+    if special is not None and _has_subnormal(operation, special):
         needs = Needs(needs.dtypes, needs.ops, needs.features | {"subnormals"})
     if special is not None and (operation.contracted or operation.reassociated):
         needs = Needs(needs.dtypes, needs.ops, needs.features | {"strict floats"})
@@ -364,6 +376,9 @@ def without_subnormals(
     kept = ~is_subnormal(expected.values, operation.result)
     for values, dtype in zip(inputs, operation.sources, strict=True):
         kept &= ~is_subnormal(values, dtype)
+    if operation.partial is not None:
+        partial = np.abs(operation.partial(inputs))
+        kept &= (partial == 0) | ~(partial < smallest_normal(operation.result))
     specified = kept if expected.specified is None else expected.specified & kept
     return dataclasses.replace(expected, specified=specified)
 

@@ -21,6 +21,7 @@ from tinyref_spec.isa import constants
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
 from tinyref_spec.isa.elementwise import Operation, Reference, row_of, vector_row_of
 from tinyref_spec.isa.sequences import (
+    product_of_first,
     sequences,
     within_roundings_of_product,
     wrapped_quotients,
@@ -71,6 +72,7 @@ def _operation(
         _rule(op, dtype),
         literals,
         contracted=_contracted(op, dtype),
+        partial=product_of_first if op == "MULACC" and dtype.is_float else None,
     )
 
 

@@ -49,6 +49,18 @@ class TwoOperations:
     contracted: Semantics | None
     reassociated: Semantics
     specials: tuple[Special, ...] = ()
+    partial: Callable[[Sequence[Array]], Array] | None = None
+
+
+def product_of_first(operands: Sequence[Array]) -> Array:
+    """The product of x * y + z, unrounded where float64 holds it."""
+    with np.errstate(all="ignore"):
+        return operands[0].astype(np.float64) * operands[1].astype(np.float64)
+
+
+def _sum_of_first(operands: Sequence[Array]) -> Array:
+    with np.errstate(all="ignore"):
+        return operands[0].astype(np.float64) + operands[1].astype(np.float64)
 
 
 def _product_sum(dtype: DType, operands: Sequence[Array]) -> Expected:
@@ -132,6 +144,7 @@ SEQUENCES = (
         within_roundings_of_product,
         within_roundings_of_product,
         parse("EPS EPS -EPS2 -> 0; inf 0 1 -> nan; LARGEST LARGEST -LARGEST -> inf"),
+        product_of_first,
     ),
     TwoOperations(
         "sum_difference",
@@ -143,6 +156,7 @@ SEQUENCES = (
         None,
         _sum_difference_of_numbers,
         parse("HALFULP 1 -> 0; 1 inf -> nan; LARGEST LARGEST -> inf"),
+        _sum_of_first,
     ),
     TwoOperations(
         "constant_difference",
@@ -220,4 +234,5 @@ def sequences() -> Iterator[Operation]:
                 each.specials,
                 contracted=_of(each.contracted, dtype),
                 reassociated=_of(each.reassociated, dtype),
+                partial=each.partial,
             )

@@ -25,11 +25,6 @@ class Special:
         """Inputs and result as the pages show them."""
         return ", ".join(self.operands), "unspecified" if self.result == "?" else self.result
 
-    @property
-    def names(self) -> set[str]:
-        """The names of operands and result, without their signs."""
-        return {text.removeprefix("-") for text in (*self.operands, self.result)}
-
 
 @functools.cache
 def parse(table: str) -> tuple[Special, ...]:
