@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from tinyref.device import CORE_DTYPES
 from tinyref.dtype import DType, dtypes
 from tinyref.engine import runner
 from tinyref.uops.node import UOp
+from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Profile, Row
 from tinyref_spec.catalogue import all_rows
 from tinyref_spec.checks import kernel_needs
@@ -57,6 +59,35 @@ def cases_of(rows: Iterable[Row]) -> list[Case]:
 def tensor_rows() -> list[Row]:
     rows = [row for row in all_rows() if row.level == "tensor"]
     return [row for row in rows if row.id.endswith((".forward", ".backward"))]
+
+
+# Cases whose kernels compute in types that neither their inputs nor their results have.
+LITERALS = (
+    "tensor.special.literal.multinomial_of_nothing",
+    "tensor.conversion.literal.wide_bound",
+    "system.fuzzed.eager:3",
+    "system.fuzzed.eager:13",
+    "system.state.ggml_data_to_tensor.values",
+)
+
+
+@pytest.mark.parametrize("case_id", LITERALS)
+def test_cases_beside_the_rows_of_functions_declare_what_they_compute_in(
+    case_id: str, computed: set[DType], cpu: DeviceUnderTest
+) -> None:
+    found = undeclared([catalogue.find(case_id)], computed, cpu)
+    # Every device has those of the core.
+    assert {id: types - CORE_DTYPES for id, types in found.items()} in ({}, {case_id: set()})
+    assert computed - CORE_DTYPES
+
+
+@pytest.mark.slow
+def test_every_fuzzed_program_declares_what_it_computes_in(
+    computed: set[DType], cpu: DeviceUnderTest
+) -> None:
+    cases = catalogue.cases(Profile.QUICK, "system.fuzzed")
+    found = undeclared(cases, computed, cpu)
+    assert {id: types for id, types in found.items() if types - CORE_DTYPES} == {}
 
 
 @pytest.mark.long

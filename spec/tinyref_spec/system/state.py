@@ -523,9 +523,10 @@ def rows() -> Iterator[Row]:
     """Every function of `nn.state`: what it gives, and what it refuses."""
     plain = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.bool)
     for name, job in JOBS.items():
-        # The scale of a block is in float16.
         is_of_blocks = name in ("gguf_load", "ggml_data_to_tensor")
-        needs = kernel_needs(*plain, dtypes.float16) if is_of_blocks else kernel_needs(*plain)
+        # The scale of a block is in float16, by the bits of a uint16; its numbers are int8.
+        blocks = (dtypes.float16, dtypes.int8, dtypes.uint16) if is_of_blocks else ()
+        needs = kernel_needs(*plain, *blocks)
         yield make_row(
             f"system.state.{name}",
             f"{name}: {job.sentence}",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tinyref.dtype import dtypes
+from tinyref.dtype import DType, dtypes
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
@@ -155,6 +155,11 @@ SPECIAL_VALUES: Literals = {
         300,
     ),
 }
+# Types of the kernels of single literals, beyond those of their row.
+ALSO_COMPUTED_IN: dict[str, tuple[DType, ...]] = {
+    "wide_bound": (dtypes.int8,),
+    "multinomial_of_nothing": (dtypes.uint32, dtypes.uint64),
+}
 # Expressions over x of shape (4, 6) that must be refused.
 REFUSED: dict[str, str] = {
     "add_shapes": "x + Tensor([1.0, 2.0, 3.0, 4.0])",
@@ -200,6 +205,7 @@ def _literal_checks(table: Literals) -> list[Check]:
         Check(
             name,
             functools.partial(run_literal, _with_numbers(expression), {}, result),
+            needs=kernel_needs(*ALSO_COMPUTED_IN.get(name, ())),
         )
         for name, (expression, result) in table.items()
     ]
