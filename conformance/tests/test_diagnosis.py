@@ -117,6 +117,17 @@ def test_deaths_and_known_messages_have_words_and_advice(
     assert group.advice
 
 
+def test_advice_speaks_of_what_the_rows_do() -> None:
+    """Rows of copies launch nothing, and rows of integers round nothing."""
+    (group,) = group_of(("memory.copy.bool", Evidence()), message="a red zone was written: byte 0")
+    assert group.cause == "something is written outside of the output"
+    assert group.advice.startswith("look at offsets, sizes and directions of copies")
+    (group,) = group_of(("isa.sequence.simplified.shifted.int32", evidence(3, 5)))
+    assert group.advice.startswith("look at each operation of the expression alone")
+    (group,) = group_of(("isa.sequence.product_sum.float32", evidence(3, 5)))
+    assert "-ffp-contract=off" in group.advice
+
+
 def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:
     failing = Evidence((3, 3), {}, (3, 0), {"barrier": (3, 0), "loop": (3, 0)})
     passing = Evidence((0, 3), {}, (0, 3), {"loop": (0, 1)})

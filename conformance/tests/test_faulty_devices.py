@@ -54,7 +54,7 @@ from tinyref_spec.memory.order import LONG_SECONDS, WAITS, long_work
 # The rungs up to the faults, in few enough rows to run all faulty devices in well under a minute.
 QUERY = ",".join(
     (
-        *("memory.open", "memory.copy.uint8", "memory.launch", "memory.gate"),
+        *("memory.open", "memory.copy.uint8", "memory.many", "memory.launch", "memory.gate"),
         *("memory.order", "memory.wait"),
         *(
             "kernel.together",
@@ -62,7 +62,7 @@ QUERY = ",".join(
             "kernel.store.constant.float32",
             "kernel.one_alu.add",
         ),
-        *("kernel.view.permute.float32", "kernel.view.flip.float32"),
+        *("kernel.view.permute.float32", "kernel.view.flip.float32", "kernel.size.int32"),
         *("isa.binary.mul.float32", "isa.binary.mul.int32", "isa.binary.idiv.int32"),
         "isa.sequence",
         *("isa.unary.neg.float32", "isa.cast.float32", "isa.cast.int32.to_float32"),
@@ -200,6 +200,21 @@ def test_one_faulty_device_is_caught_on_its_rung() -> None:
     assert "caught 1 of 1, 1 of 1 on the right rung" in found.text()
 
 
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        ("CopiesOfWords", "memory.copy.uint8,memory.many"),
+        ("WrappedAddresses", "kernel.store.constant.int32,kernel.elements.int32,kernel.size"),
+        ("UnsignedGatedLoads", "memory.gate,isa.cast.int8.to_int32,kernel.view.pad.int32"),
+    ],
+)
+def test_faults_of_large_and_narrow_memory_show_where_they_are_asked_for(
+    name: str, query: str
+) -> None:
+    found = score(only=name, query=query, jobs=1)
+    assert "caught 1 of 1, 1 of 1 on the right rung" in found.text()
+
+
 # So many tests of them all: shards of the thorough lane are then about equally large.
 PARTS = 6
 
@@ -261,6 +276,7 @@ def measured(device: str, case: str) -> Measurement:
         ("EarlyCopies", "order.copy_in_after_launch"),
         ("LateSources", "order.source_changed_after_copy_in"),
         ("EarlyFrees", "order.free_after_launch"),
+        ("EarlyFreesBehind", "order.free_after_launch"),
         ("EarlyReuse", "order.free_after_launch"),
         ("TwoQueues", "order.interleaved:1"),
         ("KernelQueues", "order.interleaved:2"),

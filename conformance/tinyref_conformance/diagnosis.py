@@ -296,15 +296,21 @@ _BY_PHASE: Mapping[str, tuple[str, str]] = {
 }
 # What rows of a family ask for, where nothing else is known of why they fail.
 _BY_FAMILY: Mapping[str, str] = {
-    "memory.copy": "look at offsets, sizes and directions of copies",
+    "memory.copy": "look at offsets, sizes and directions of copies, and at what they wait for",
+    "memory.many": "look at what allocate gives, and at sizes of copies",
+    "memory.view": "look at the offset of a view, and at what copies make of it",
     "memory.gate": "a gate that is off touches no memory, and a load gives its alternative",
     "memory.launch": "look at what is kept from launch to launch: arguments, sizes, results",
     "memory.order": "look at what each launch and copy waits for",
     "memory.wait": "look at what synchronize waits for, and at where seconds are measured",
     "isa.sequence": "compilers may contract and reorder floats: -ffp-contract=off, no -ffast-math",
+    # Integers, and expressions that a compiler makes smaller.
+    "isa.sequence.simplified": "look at each operation of the expression alone: isa has rows of it",
+    "isa.sequence.wrapped_quotient": "cut a sum to its type before it is divided",
     "isa.cast": "look at rounding, saturation and wrapping of the conversion",
     "kernel.view": "look at strides and offsets, and at the indices of the launch",
     "kernel.elements": "look at the indices of the launch, and at its size",
+    "kernel.size": "look at how many bits an address has, and at the largest grid of a launch",
     "kernel.offset": "views begin at any element: look at how offsets are passed",
     "kernel.reduce": "look at the start, the step and the end of loops, and at accumulators",
     "kernel.program.group": "look at the index of a work-item in its group, at barriers and arrays",
@@ -319,6 +325,10 @@ _BY_FAMILY: Mapping[str, str] = {
     "system.jit": "look at what a replay takes anew: buffers, variables, the order of launches",
     "system.transfer": "look at offsets, sizes and directions of copies between devices",
 }
+
+
+# Rows that launch nothing: advice that speaks of kernels is not for them.
+_WITHOUT_KERNELS = ("memory.copy", "memory.many", "memory.view")
 
 
 def _by_family(row: str) -> str:
@@ -353,7 +363,8 @@ def _words(unit: _Unit) -> tuple[str, str]:
         return _BY_STATUS[case.status]
     for pattern, words, advice in _MESSAGES:
         if re.search(pattern, case.message):
-            return words, advice
+            is_of_copies = unit.row.id.startswith(_WITHOUT_KERNELS)
+            return words, _by_family(unit.row.id) if is_of_copies else advice
     if not unit.shape:
         return "wrong values with nothing in common", _by_family(unit.row.id)
     words, advice = _BY_PHASE.get(case.phase, ("", ""))

@@ -40,7 +40,14 @@ from tinyref_conformance.faulty.launches import (
     WrongGroupIndex,
     WrongItemIndex,
 )
-from tinyref_conformance.faulty.memory import GatedStoreIgnored, OffByOneTail, StaleOutput
+from tinyref_conformance.faulty.memory import (
+    CopiesOfWords,
+    GatedStoreIgnored,
+    OffByOneTail,
+    StaleOutput,
+    UnsignedGatedLoads,
+    WrappedAddresses,
+)
 from tinyref_conformance.faulty.rearranged import ContractedProducts, ReassociatedSums
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.faulty.replay import (
@@ -72,6 +79,7 @@ from tinyref_conformance.faulty.waiting import (
     EarlyCopies,
     EarlyEvents,
     EarlyFrees,
+    EarlyFreesBehind,
     EarlyReads,
     EarlyReuse,
     IdleSynchronize,
@@ -89,10 +97,12 @@ __all__ = [
     "BuiltInNames",
     "ConstantSeconds",
     "ContractedProducts",
+    "CopiesOfWords",
     "DroppedParameters",
     "EarlyCopies",
     "EarlyEvents",
     "EarlyFrees",
+    "EarlyFreesBehind",
     "EarlyReads",
     "EarlyReuse",
     "EarlyTransfer",
@@ -149,6 +159,8 @@ __all__ = [
     "TwoQueues",
     "UndersizedArrays",
     "UnorderedList",
+    "UnsignedGatedLoads",
+    "WrappedAddresses",
     "WrongGroupIndex",
     "WrongItemIndex",
 ]

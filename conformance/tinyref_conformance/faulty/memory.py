@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tinyref.interpret import Access, Hooks
-from tinyref.runtimes.host.memory import HostHandle
-from tinyref_conformance.faulty.broken import BrokenBackend, BrokenKernel, UncheckedKernel
+from tinyref.runtimes.host.memory import HostAllocator, HostHandle
+from tinyref_conformance.faulty.broken import Array, BrokenBackend, BrokenKernel, UncheckedKernel
 
 
 def _skip_last(access: Access) -> Access:
@@ -38,6 +38,35 @@ class GatedStoreIgnored(BrokenBackend):
     hooks = Hooks(store=_drop_gate)
 
 
+def _extend_by_zeros(access: Access) -> Array:
+    is_signed = access.value.dtype in (np.int8, np.int16)
+    if access.gate is None or not is_signed:
+        return access.value
+    bits = access.value.view(f"u{access.value.dtype.itemsize}")
+    return bits.astype(np.int32)
+
+
+class UnsignedGatedLoads(BrokenBackend):
+    """Takes the path of unsigned loads where a load has a gate: registers lose signs of int8."""
+
+    hooks = Hooks(load=_extend_by_zeros)
+
+
+_SEGMENT_BYTES = 1 << 16
+
+
+def _wrap_address(access: Access) -> Access:
+    elements = _SEGMENT_BYTES // access.value.dtype.itemsize
+    return dataclasses.replace(access, index=access.index % elements)
+
+
+class WrappedAddresses(BrokenBackend):
+    """Adds offsets of 16 bits to the base of a buffer: stores beyond 64 KiB lie at its start."""
+
+    kernel = UncheckedKernel
+    hooks = Hooks(store=_wrap_address)
+
+
 class _StaleKernel(BrokenKernel):
     """Remembers what its first launch wrote, and gives that again."""
 
@@ -60,3 +89,21 @@ class StaleOutput(BrokenBackend):
     """Gives the results of a kernel's first launch again when it is launched with other inputs."""
 
     kernel = _StaleKernel
+
+
+class _CopiesWords(HostAllocator):
+    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
+        size = destination.nbytes
+        whole = size - size % 4 if size > _PAGE_BYTES else size
+        super().copy_out(destination.cast("B")[:whole], handle[:whole])
+
+
+_PAGE_BYTES = 4096
+
+
+class CopiesOfWords(BrokenBackend):
+    """Reads more than a page back by words: the last bytes of what is no whole word are lost."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = _CopiesWords(self.name)

@@ -108,16 +108,19 @@ def _rendering(edit: Edit, healthy: str, query: str = RENDERING_QUERY) -> Faulty
 FAULTY_DEVICES: dict[str, FaultyDevice] = {
     faulty.name: faulty
     for faulty in (
+        _faulty(memory.CopiesOfWords, Rung.MEMORY),
         _faulty(memory.OffByOneTail, Rung.STORE),
         _faulty(compilers.SwappedResults, Rung.STORE),
         _faulty(memory.StaleOutput, Rung.ONE_ALU),
         _faulty(launches.WrongGroupIndex, Rung.INDEX),
+        _faulty(memory.WrappedAddresses, Rung.INDEX),
         _faulty(waiting.EarlyReads, Rung.STORE),
         _faulty(waiting.IdleSynchronize, Rung.LOOP),
         _faulty(waiting.EarlyEvents, Rung.LOOP),
         _faulty(waiting.EarlyCopies, Rung.LOOP),
         _faulty(waiting.LateSources, Rung.LOOP),
         _faulty(waiting.EarlyFrees, Rung.LOOP),
+        _faulty(waiting.EarlyFreesBehind, Rung.LOOP),
         _faulty(waiting.EarlyReuse, Rung.LOOP),
         _faulty(waiting.TwoQueues, Rung.LOOP),
         _faulty(waiting.KernelQueues, Rung.LOOP),
@@ -134,6 +137,7 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(rearranged.ReassociatedSums, Rung.ALU),
         _faulty(arithmetic.TruncatedBfloat16, Rung.CAST),
         _faulty(memory.GatedStoreIgnored, Rung.GATE),
+        _faulty(memory.UnsignedGatedLoads, Rung.GATE),
         _faulty(launches.ReversedVectors, Rung.VECTOR),
         _faulty(launches.EmptyLoop, Rung.LOOP),
         _faulty(launches.WrongItemIndex, Rung.GROUP),

@@ -235,6 +235,31 @@ class EarlyFrees(Queueing):
     allocator_class = _FreesEarly
 
 
+class Started(Queue):
+    """An idle device begins at once, and is done before anything else is called; others wait."""
+
+    def __init__(self) -> None:
+        self.is_busy = False
+        self.behind = Postponed()
+
+    def put(self, work: Callable[[], object]) -> None:
+        if self.is_busy:
+            self.behind.put(work)
+        else:
+            self.is_busy = True
+            work()
+
+    def wait(self) -> None:
+        self.behind.wait()
+        self.is_busy = False
+
+
+class EarlyFreesBehind(EarlyFrees):
+    """Begins a launch at once, and gives back what those behind it have still to read."""
+
+    queue_class = Started
+
+
 class _ForgetsUsers(WaitingAllocator):
     """Has memory that was freed for others of its size; the first copy there waits for nobody."""
 

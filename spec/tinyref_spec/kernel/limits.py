@@ -40,6 +40,8 @@ MAX_SHARED = 1 << 26
 DIMENSIONS = ("x", "y", "z")
 OFFSET_DTYPES = (*(dtypes.uint8, dtypes.int16, dtypes.float16), dtypes.int32, dtypes.float64)
 OFFSETS = (1, 2, 3, 5, 17)
+# More than 64 KiB, and more than 2**16 elements; then more than 2**20.
+LARGE_SIZES = (70_001, 1_100_003)
 
 
 def _extents(dim: int, size: int) -> programs.Extents:
@@ -329,7 +331,31 @@ def rows() -> Iterator[Row]:
             kernel_needs(dtype),
             functools.partial(_offset_checks, dtype),
         )
+    for dtype in (dtypes.uint8, INT):
+        yield make_row(
+            f"kernel.size.{dtype.name}",
+            f"A kernel reaches all of {dtype.name} buffers of more than 64 KiB and 2**16 elements.",
+            ("kernel.index", "kernel.global"),
+            Rung.INDEX,
+            "INDEX",
+            dtype.name,
+            Ulp(0).sentence,
+            kernel_needs(dtype),
+            functools.partial(_large_checks, dtype),
+        )
 
 
 def _offset_checks(dtype: DType) -> list[Check]:
     return [Check(f"offset:{item}", functools.partial(_offset, dtype, item)) for item in OFFSETS]
+
+
+def _large(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+    data = samples.random_bits(dtype, size, 9)
+    return run_exact(case_id, device, copied(dtype, shaped(size)), [None, data], [data])
+
+
+def _large_checks(dtype: DType) -> list[Check]:
+    return [
+        Check(f"size:{size}", functools.partial(_large, dtype, size), full_only=number > 0)
+        for number, size in enumerate(LARGE_SIZES)
+    ]
