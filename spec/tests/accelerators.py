@@ -88,6 +88,20 @@ class NoSmallFloats(Accelerator):
     emulated = SMALL_FLOATS
 
 
+class FlatGrid(Accelerator):
+    """A small machine: a grid of two dimensions, groups of 16 that share no memory."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(
+            super().capabilities,
+            grid_limit=(65535, 65535, 1),
+            group_limit=(16, 16, 1),
+            group_size_limit=16,
+            shared_bytes=0,
+        )
+
+
 class Scalars(Accelerator):
     """No vectors, no launch indices: every type."""
 

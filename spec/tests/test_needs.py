@@ -112,3 +112,38 @@ def test_a_type_that_is_not_declared_is_seen(computed: set[DType], cpu: DeviceUn
     case = cases_of([row])[0]
     silent = dataclasses.replace(case, needs=kernel_needs(*case.needs.dtypes - {dtypes.int64}))
     assert undeclared([silent], computed, cpu) == {case.id: {dtypes.int64}}
+
+
+@pytest.mark.parametrize(
+    ("case_id", "lacks"),
+    [
+        ("kernel.program.grid.2x3x4", "a grid of 2x3x4"),
+        ("kernel.program.item.2x3x4", "a group of 2x3x4 work-items"),
+        ("kernel.program.group.reverse:2", "8 bytes of shared memory"),
+        ("kernel.program.limit.shared.all", "4 bytes of shared memory"),
+        ("kernel.opt.group.row_sum:group_1_4", "192 bytes of shared memory"),
+        ("kernel.program.grid.3x5x1", None),
+        ("kernel.program.item.2x3x1", None),
+        ("kernel.opt.local.elementwise:local_0_8", None),
+    ],
+)
+def test_programs_are_owed_by_devices_that_can_launch_them(case_id: str, lacks: str | None) -> None:
+    capabilities = DeviceUnderTest("accelerators:FlatGrid").capabilities
+    unmet = catalogue.find(case_id).needs.unmet(capabilities)
+    assert unmet == (None if lacks is None else f"the device does not declare {lacks}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "query", ["kernel.program,kernel.launch", "kernel.opt.group*,kernel.opt.l*"]
+)
+def test_a_device_of_a_flat_grid_without_shared_memory_passes_all_that_it_owes(query: str) -> None:
+    device = DeviceUnderTest("accelerators:FlatGrid")
+    owed = [
+        case
+        for case in catalogue.cases(Profile.QUICK, query)
+        if case.needs.unmet(device.capabilities) is None and ".limit.grid" not in case.id
+    ]
+    assert len(owed) >= 20
+    failed = {case.id: found.message for case in owed if not (found := case.run(device)).passed}
+    assert failed == {}

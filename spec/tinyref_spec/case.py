@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -94,7 +95,8 @@ class Profile(Enum):
 class Needs:
     """What a device must declare before it owes a case.
 
-    features: "kernels" (it runs any), "grid", "groups", "threads" (of a host, more than one),
+    features: "kernels" (it runs any), "grid", "groups", "grid:2x3x4" and "group:2x3x4" (so many in
+    each dimension), "shared:N" (bytes of a group), "threads" (of a host, more than one),
     "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
     "tile:own" (one that is not), "native:DTYPE" (computed in and stored as it is), "images",
     "subnormals" (it keeps them), "strict floats" (it neither contracts nor reassociates), "second"
@@ -117,8 +119,20 @@ class Needs:
             return f"the device does not declare the op {', '.join(absent)}"
         for feature in sorted(self.features):
             if not _has_feature(feature, capabilities):
-                return f"the device does not declare {feature}"
+                return f"the device does not declare {_in_words(feature)}"
         return None
+
+
+_SIZES = {
+    "grid": "a grid of {}",
+    "group": "a group of {} work-items",
+    "shared": "{} bytes of shared memory",
+}
+
+
+def _in_words(feature: str) -> str:
+    name, _, size = feature.partition(":")
+    return _SIZES[name].format(size) if size and name in _SIZES else feature
 
 
 def _has_feature(feature: str, capabilities: Capabilities) -> bool:
@@ -130,6 +144,10 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
         return number in {dtype.name for dtype in native}
     if name == "tile":
         return _has_tile(number, capabilities)
+    if number and name in ("grid", "group"):
+        return _fits_launch(name, tuple(map(int, number.split("x"))), capabilities)
+    if name == "shared":
+        return capabilities.has_groups and capabilities.shared_bytes >= int(number)
     declared = {
         "kernels": bool(capabilities.ops),
         "grid": capabilities.has_grid,
@@ -142,6 +160,16 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
         "second": not capabilities.is_single,
     }
     return declared[name]
+
+
+def _fits_launch(name: str, extents: tuple[int, ...], capabilities: Capabilities) -> bool:
+    if name == "grid":
+        limits, is_declared, most = capabilities.grid_limit, capabilities.has_grid, math.inf
+    else:
+        limits, is_declared = capabilities.group_limit, capabilities.has_groups
+        most = capabilities.group_size_limit
+    pairs = zip(extents, limits, strict=True)
+    return is_declared and math.prod(extents) <= most and all(e <= limit for e, limit in pairs)
 
 
 def _has_tile(name: str, capabilities: Capabilities) -> bool:

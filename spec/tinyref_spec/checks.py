@@ -43,6 +43,14 @@ def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> Needs:
     return Needs(frozenset(dtypes), frozenset(), KERNELS | frozenset(features))
 
 
+def launch_needs(grid: Sequence[int] = (), group: Sequence[int] = (), shared: int = 0) -> Needs:
+    """What a program of such a launch, with so many bytes of shared memory, needs besides."""
+    found = [
+        f"{name}:{'x'.join(map(str, it))}" for name, it in (("grid", grid), ("group", group)) if it
+    ]
+    return kernel_needs(features=[*found, f"shared:{shared}"] if shared else found)
+
+
 def make_row(
     row_id: str,
     sentence: str,

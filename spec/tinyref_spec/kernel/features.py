@@ -26,7 +26,8 @@ PROBED = TILES["apple_m8n8k8_float32_float32"]
 # feature, as `Needs` spells it -> where it belongs, its op, and a program that uses it.
 FEATURES: dict[str, tuple[Rung, str, Form]] = {
     "grid": (Rung.INDEX, "SPECIAL", functools.partial(programs.grid, (4, 1, 1))),
-    "groups": (Rung.GROUP, "BARRIER", functools.partial(programs.reverse, 4)),
+    "groups": (Rung.GROUP, "SPECIAL", functools.partial(programs.items, (4, 1, 1))),
+    "shared:16": (Rung.GROUP, "BARRIER", functools.partial(programs.reverse, 4)),
     **{
         f"vectors:{lanes}": (
             Rung.VECTOR,

@@ -561,7 +561,7 @@ def rows() -> Iterator[Row]:
         "FORM",
         "int32",
         EXACT,
-        kernel_needs(dtypes.int32, features=("grid",)),
+        kernel_needs(dtypes.int32, features=("grid", "grid:4x3x2")),
         lambda: [Check("in_place", _padded_launch)],
     )
     yield make_row(

@@ -21,7 +21,7 @@ from tinyref.uops.ops import Ops
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Needs, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, kernel_needs, launch_needs, make_row
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
@@ -381,6 +381,8 @@ def _group_checks() -> list[Check]:
 
 # Elements and size of the groups: the last group is nearly empty, nearly full, the only one.
 PARTIAL = ((37, 12), (47, 16), (5, 32))
+# What most rows of groups take at most.
+SMALL_GROUP = ("group:32x1x1", "shared:256")
 BOXES: tuple[tuple[Extents, Extents], ...] = (
     ((2, 3, 2), (3, 5, 2)),
     ((1, 2, 3), (1, 7, 1)),
@@ -435,7 +437,7 @@ def rows() -> Iterator[Row]:
         "barriers",
         "Barriers meet in groups that data do not fill, and in and beside branches and loops.",
         ("kernel.barrier", "kernel.local", "kernel.if", "kernel.range"),
-        *(Rung.GROUP, "BARRIER", INT, _group_checks, *groups),
+        *(Rung.GROUP, "BARRIER", INT, _group_checks, *groups, *SMALL_GROUP),
     )
     for dtype in (INT, dtypes.float32, dtypes.uint8):
         yield _row(
@@ -444,7 +446,7 @@ def rows() -> Iterator[Row]:
             ("kernel.barrier", "kernel.local"),
             *(Rung.GROUP, "MAX", dtype),
             functools.partial(_extreme_checks, dtype),
-            *(*groups, f"native:{dtype.name}"),
+            *(*groups, *SMALL_GROUP, f"native:{dtype.name}"),
         )
     yield _row(
         "boxes",
@@ -452,8 +454,12 @@ def rows() -> Iterator[Row]:
         ("kernel.special", "kernel.local"),
         *(Rung.GROUP, "SPECIAL", INT),
         lambda: [
-            _check("_of_".join("x".join(map(str, each)) for each in pair), _boxes, *pair)
-            for pair in BOXES
+            _check(
+                "_of_".join("x".join(map(str, each)) for each in (grid, group)),
+                *(_boxes, grid, group),
+                needs=launch_needs(grid, group, 120),
+            )
+            for grid, group in BOXES
         ],
         *groups,
     )
@@ -461,7 +467,7 @@ def rows() -> Iterator[Row]:
         "arrays",
         "Shared arrays of several types lie beside each other, each where its type may lie.",
         ("kernel.local", "kernel.barrier"),
-        *(Rung.GROUP, "DEFINE_LOCAL", INT, _array_checks, *groups),
+        *(Rung.GROUP, "DEFINE_LOCAL", INT, _array_checks, *groups, "group:7x1x1", "shared:1240"),
     )
     yield _row(
         "long",

@@ -288,7 +288,7 @@ def rows() -> Iterator[Row]:
         "A group may use all of the declared shared memory.",
         "kernel.local",
         Rung.GROUP,
-        ("grid", "groups"),
+        ("grid", "groups", f"shared:{INT.itemsize}"),
         _one("all", _group_shared),
     )
     yield _limit_row(

@@ -32,6 +32,9 @@ from tinyref_spec.kernel.opt_refused import REFUSED, Refused
 from tinyref_spec.measure import run_exact
 
 EXACT = Ulp(0).sentence
+# What hands partial results on in shared memory, and how much of it the rows take at most.
+SHARING = frozenset({OptOp.GROUP, OptOp.GROUPTOP})
+SHARED_BYTES = 192
 _FORMS = {**FORMS, **CHOSEN_FORMS, **BYTE_FORMS}
 
 
@@ -140,7 +143,11 @@ def _slug(text: str) -> str:
 
 def features_of(text: str) -> frozenset[str]:
     """What a device must declare before a list of optimisations can be legal on it."""
-    return frozenset(opt.spec.feature for opt in parse_opts(text) if opt.spec.feature)
+    opts = parse_opts(text)
+    found = {opt.spec.feature for opt in opts if opt.spec.feature}
+    if any(opt.op in SHARING for opt in opts):
+        found.add(f"shared:{SHARED_BYTES}")
+    return frozenset(found)
 
 
 def _ops_of(legal: Legal) -> list[OptOp]:
@@ -178,6 +185,14 @@ def _legal_row(legal: Legal) -> Row:
     return dataclasses.replace(row, specials=legal.uses)
 
 
+def _features_of_refusal(refused: Refused) -> frozenset[str]:
+    """Those of the row; and, for a device with groups, the memory that a group would share."""
+    if "groups" not in refused.features:
+        return refused.features
+    used = features_of(f"{refused.before} {refused.opt}".strip())
+    return refused.features | {each for each in used if each.startswith("shared")}
+
+
 def _refused_row(refused: Refused) -> Row:
     check = Check("unchanged", functools.partial(refused_use, refused), refused.full_only)
     row = make_row(
@@ -188,7 +203,7 @@ def _refused_row(refused: Refused) -> Row:
         refused.op.value,
         refused.dtype,
         EXACT,
-        kernel_needs(dtype_named(refused.dtype), features=refused.features),
+        kernel_needs(dtype_named(refused.dtype), features=_features_of_refusal(refused)),
         lambda: [check],
     )
     return dataclasses.replace(row, specials=((refused.opt, f"refused: {refused.reason}"),))

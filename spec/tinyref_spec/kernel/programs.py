@@ -24,7 +24,7 @@ from tinyref.uops.tiles import FragmentLayout, MatrixTile
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, kernel_needs, launch_needs, make_row
 from tinyref_spec.data_kinds import of_all_kinds, small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
@@ -488,13 +488,23 @@ def _group_checks() -> list[Check]:
         "passed_on": _passed_on,
     }
     found = [
-        Check(f"{name}:{size}", functools.partial(form, size))
+        Check(
+            f"{name}:{size}",
+            functools.partial(form, size),
+            needs=launch_needs((), (size, 1, 1), size * INT.itemsize),
+        )
         for name, form in forms.items()
         for size in sizes
     ]
     forms_of_one = {"scratch": _scratch, "handed_on": _handed_on}
-    found += [Check(name, form) for name, form in forms_of_one.items()]
-    return [*found, Check("tiles", _group_2d), Check("after", _after)]
+    found += [
+        Check(name, form, needs=launch_needs(shared=16)) for name, form in forms_of_one.items()
+    ]
+    return [
+        *found,
+        Check("tiles", _group_2d, needs=launch_needs((), (4, 8, 1), 128)),
+        Check("after", _after, needs=launch_needs((), (8, 1, 1), 32)),
+    ]
 
 
 # A tile of no vendor: one work-item holds all of it, row by row.
@@ -543,7 +553,11 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(INT, features=("grid",)),
         lambda: [
-            Check("x".join(map(str, extents)), functools.partial(grid, extents))
+            Check(
+                "x".join(map(str, extents)),
+                functools.partial(grid, extents),
+                needs=launch_needs(extents),
+            )
             for extents in ((1, 1, 1), (7, 1, 1), (3, 5, 1), (2, 3, 4), (1000, 1, 1), (1, 33, 2))
         ],
     )
@@ -604,7 +618,11 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(INT, features=("grid", "groups")),
         lambda: [
-            Check("x".join(map(str, extents)), functools.partial(items, extents))
+            Check(
+                "x".join(map(str, extents)),
+                functools.partial(items, extents),
+                needs=launch_needs((), extents),
+            )
             for extents in ((4, 1, 1), (2, 3, 1), (2, 3, 4), (1, 8, 2), (32, 1, 1), (1, 1, 2))
         ],
     )
