@@ -139,7 +139,10 @@ class Tiny(Backend):
 
     @classmethod
     def availability(cls) -> Availability:
-        return Availability(shutil.which("cc") is not None, "no C compiler: cc is not on the path")
+        found = shutil.which("cc")
+        if found is None:
+            return Availability(False, "no C compiler: cc is not on the path")
+        return Availability(True, found)
 
     def load(self, entry: str, binary: bytes) -> TinyKernel:
         return TinyKernel(entry, binary)

@@ -56,7 +56,7 @@ class Capabilities:
     emulated: accepted too, because lowering rewrites them in terms of `dtypes`.
     ops: names of the ops that the renderer prints; the others are decomposed or refused.
     vector_lanes: widths of vector values, loads and stores; (1,) means scalars only.
-    has_grid, has_groups: launch indices; work-items of a group that share memory and barriers.
+    has_grid, has_groups: launch indices; groups of work-items, with barriers.
     shared_bytes: shared memory of one group, in bytes; without groups, scratch of a work-item.
     threads: host threads that may share a launch, as the groups of dimension 0; 1 is none.
     machine: how fast a host computes and reads memory, by which plans without a grid are chosen.

@@ -84,6 +84,21 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
         assert "threads" not in output(capsys, "devices", "CPU")
 
 
+@pytest.mark.parametrize(
+    ("shared_bytes", "words"),
+    [(0, "groups sharing no memory"), (512, "groups sharing 512 bytes"), (4096, "sharing 4 KiB")],
+)
+def test_the_memory_of_a_group_is_named_however_small_it_is(shared_bytes: int, words: str) -> None:
+    from tinyref.cli.devices import _features
+    from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
+    from tinyref.probe import describe_capabilities
+
+    declared = Capabilities(
+        CORE_DTYPES, CORE_OPS, has_grid=True, has_groups=True, shared_bytes=shared_bytes
+    )
+    assert words in _features(describe_capabilities(declared))
+
+
 @pytest.mark.long
 def test_a_device_that_is_missing_says_what(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -85,15 +85,21 @@ def _print(device: Probed, default: str) -> None:
     print(f"{'':17} {_features(found)}")
 
 
+def _size(nbytes: int) -> str:
+    if not nbytes:
+        return "no memory"
+    return f"{nbytes // 1024} KiB" if nbytes >= 1024 else f"{nbytes} bytes"
+
+
 def _features(found: Mapping[str, Any]) -> str:
     parts = [f"{len(found['ops'])} ops"]
     lanes = [str(width) for width in found["vector_lanes"] if width > 1]
     parts.append(f"vectors of {', '.join(lanes)}" if lanes else "no vectors")
     parts.append("launch grid" if found["grid"] else "no launch grid")
     if found["groups"]:
-        parts.append(f"groups sharing {found['shared_bytes'] // 1024} KiB")
+        parts.append(f"groups sharing {_size(found['shared_bytes'])}")
     elif found["shared_bytes"]:
-        parts.append(f"{found['shared_bytes'] // 1024} KiB of scratch memory")
+        parts.append(f"{_size(found['shared_bytes'])} of scratch memory")
     if found["threads"] > 1:
         parts.append(f"{found['threads']} threads")
     if found["images"]:
