@@ -18,7 +18,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, bits_dtype
 from tinyref_spec.case import Case, Profile, Row
-from tinyref_spec.catalogue import all_rows
+from tinyref_spec.catalogue import all_rows, find
 from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, Runnable
 from tinyref_spec.reference_device import ReferenceDevice
 from tinyref_spec.tensor.rows import FUNCTIONS
@@ -317,6 +317,25 @@ def test_a_refusal_of_the_wrong_kind_fails(
     monkeypatch.setattr(run, "evaluate", explode)
     row = next(row for row in all_rows() if row.id == "tensor.refuse.literal")
     assert [case.id for case in row.cases(Profile.QUICK) if case.run(interpreter).passed] == []
+
+
+def test_a_large_buffer_that_is_wrong_says_where(
+    monkeypatch: pytest.MonkeyPatch, interpreter: DeviceUnderTest
+) -> None:
+    from tinyref import Tensor
+
+    right = Tensor.numpy
+
+    def wrapped(self: Tensor) -> Array:
+        found = right(self).copy()
+        found[16384:] = 165
+        return found
+
+    monkeypatch.setattr(Tensor, "numpy", wrapped)
+    found = find("tensor.system.literal.large:1000000").run(interpreter)
+    assert found.message == (
+        "elementwise: element 16384: expected 177, got 165; 973476 of 1000000 wrong"
+    )
 
 
 # --- a device that flushes subnormals ------------------------------------------------------------

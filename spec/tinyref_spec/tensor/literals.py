@@ -246,9 +246,19 @@ def _gradient_checks() -> list[Check]:
 
 
 def _integers(values: object, wanted: Array, what: str) -> Measurement:
-    found = np.asarray(values)
-    good = found.shape == wanted.shape and bool((found == wanted).all())
-    return Measurement(good, "" if good else f"{what}: wrong values", compared=int(wanted.size))
+    found, compared = np.asarray(values), int(wanted.size)
+    if found.shape != wanted.shape:
+        message = f"{what}: got the shape {found.shape}, expected {wanted.shape}"
+        return Measurement(False, message, compared=compared)
+    wrong = np.flatnonzero(found.reshape(-1) != wanted.reshape(-1))
+    if not wrong.size:
+        return Measurement(True, compared=compared)
+    first = int(wrong[0])
+    got, owed = found.reshape(-1)[first], wanted.reshape(-1)[first]
+    message = (
+        f"{what}: element {first}: expected {owed}, got {got}; {wrong.size} of {compared} wrong"
+    )
+    return Measurement(False, message, compared=compared)
 
 
 def _many_kernels(count: int, case_id: str, device: DeviceUnderTest) -> Measurement:
