@@ -54,7 +54,14 @@ from tinyref_spec.memory.order import LONG_SECONDS, WAITS, long_work
 # The rungs up to the faults, in few enough rows to run all faulty devices in well under a minute.
 QUERY = ",".join(
     (
-        *("memory.open", "memory.copy.uint8", "memory.many", "memory.launch", "memory.gate"),
+        *(
+            "memory.open",
+            "memory.copy.uint8",
+            "memory.many",
+            "memory.view.uint8",
+            "memory.launch",
+            "memory.gate",
+        ),
         *("memory.order", "memory.wait"),
         *(
             "kernel.together",
@@ -204,6 +211,7 @@ def test_one_faulty_device_is_caught_on_its_rung() -> None:
     ("name", "query"),
     [
         ("CopiesOfWords", "memory.copy.uint8,memory.many"),
+        ("ShortOffsets", "memory.copy.uint8,memory.view.uint8"),
         ("WrappedAddresses", "kernel.store.constant.int32,kernel.elements.int32,kernel.size"),
         ("UnsignedGatedLoads", "memory.gate,isa.cast.int8.to_int32,kernel.view.pad.int32"),
     ],

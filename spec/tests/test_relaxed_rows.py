@@ -143,6 +143,15 @@ def test_a_device_that_flushes_may_flush_what_is_between_two_operations(
     assert not allows(name, FLUSHING, ordinary, flushed)
 
 
+def test_a_device_that_flushes_may_look_before_it_rounds() -> None:
+    """2**-126 * (1 - 2**-24) is subnormal, and the smallest normal number once it is rounded."""
+    product = [f32(LEAST), f32(1 - 2.0**-24)]
+    assert allows("isa.binary.mul.float32", FLUSHING, product, 0.0)
+    assert not allows("isa.binary.mul.float32", STRICT, product, 0.0)
+    assert allows("isa.binary.mul.float32", STRICT, product, LEAST)
+    assert not allows("isa.binary.mul.float32", FLUSHING, [f32(LEAST), f32(1)], 0.0)
+
+
 def test_literals_with_subnormals_are_for_devices_that_keep_them_however_they_are_written() -> None:
     (cast,) = (each for each in operations() if each.id == "isa.cast.float16.to_float32")
     owed = {

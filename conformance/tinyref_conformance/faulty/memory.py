@@ -107,3 +107,16 @@ class CopiesOfWords(BrokenBackend):
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
         self._allocator = _CopiesWords(self.name)
+
+
+class _ShortOffsets(HostAllocator):
+    def view(self, handle: HostHandle, offset: int, nbytes: int) -> HostHandle:
+        return super().view(handle, offset % _SEGMENT_BYTES, nbytes)
+
+
+class ShortOffsets(BrokenBackend):
+    """Keeps the low 16 bits of the offset of a view: those beyond 64 KiB are of other elements."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = _ShortOffsets(self.name)

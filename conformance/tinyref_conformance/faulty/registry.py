@@ -109,6 +109,7 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
     faulty.name: faulty
     for faulty in (
         _faulty(memory.CopiesOfWords, Rung.MEMORY),
+        _faulty(memory.ShortOffsets, Rung.MEMORY),
         _faulty(memory.OffByOneTail, Rung.STORE),
         _faulty(compilers.SwappedResults, Rung.STORE),
         _faulty(memory.StaleOutput, Rung.ONE_ALU),

@@ -372,15 +372,24 @@ def _run_batch(
 def without_subnormals(
     operation: Operation, inputs: Sequence[Array], expected: Expected
 ) -> Expected:
-    """Nothing is owed where a device that flushes subnormals meets or gives one."""
+    """Nothing is owed where a device that flushes subnormals meets or gives one.
+
+    A result that is rounded up to a normal number is one too: many units look before they round.
+    """
     kept = ~is_subnormal(expected.values, operation.result)
+    if expected.wide is not None and operation.result.is_float:
+        kept &= _is_zero_or_normal(expected.wide, operation.result)
     for values, dtype in zip(inputs, operation.sources, strict=True):
         kept &= ~is_subnormal(values, dtype)
     if operation.partial is not None:
-        partial = np.abs(operation.partial(inputs))
-        kept &= (partial == 0) | ~(partial < smallest_normal(operation.result))
+        kept &= _is_zero_or_normal(operation.partial(inputs), operation.result)
     specified = kept if expected.specified is None else expected.specified & kept
     return dataclasses.replace(expected, specified=specified)
+
+
+def _is_zero_or_normal(unrounded: Array, dtype: DType) -> Array:
+    magnitude = np.abs(unrounded)
+    return np.asarray((magnitude == 0) | ~(magnitude < smallest_normal(dtype)))
 
 
 def run_operation(

@@ -33,7 +33,7 @@ COPY_SIZES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 257
 # Large copies go another way on some devices, by pages or by words; without red zones around them,
 # which move the ends.
 ODD_BYTES = (4099, 70_001)
-OFFSETS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 63, 64, 100, 511)
+OFFSETS = (0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 63, 64, 100, 511, 70_001)
 LARGE_BYTES = 1 << 24
 HUGE_BYTES = 1 << 28
 GATE_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.float16)
@@ -83,7 +83,7 @@ def _round_trip(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) 
 
 def _views(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Writes through a view: only its part changes; reads through a view see its part."""
-    whole = samples.random_bits(dtype, 1024, offset)
+    whole = samples.random_bits(dtype, max(1024, offset + 400), offset)
     part = samples.random_bits(dtype, 300, offset + 1000)
     base = Buffer(device.name, whole.size, dtype)
     base.copy_in(to_bits(whole).data)
