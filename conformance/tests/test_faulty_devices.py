@@ -61,6 +61,7 @@ QUERY = ",".join(
             "memory.view.uint8",
             "memory.launch",
             "memory.gate",
+            "memory.bytes",
         ),
         *("memory.order", "memory.wait"),
         *(
@@ -211,6 +212,7 @@ def test_one_faulty_device_is_caught_on_its_rung() -> None:
     ("name", "query"),
     [
         ("CopiesOfWords", "memory.copy.uint8,memory.many"),
+        ("LowBitBools", "memory.bytes,kernel.store.constant.bool,isa.binary.and.bool"),
         ("ShortOffsets", "memory.copy.uint8,memory.view.uint8"),
         ("WrappedAddresses", "kernel.store.constant.int32,kernel.elements.int32,kernel.size"),
         ("UnsignedGatedLoads", "memory.gate,isa.cast.int8.to_int32,kernel.view.pad.int32"),

@@ -78,6 +78,10 @@ _DEVICE: dict[str, tuple[str, str]] = {
         "Every launch computes all of its output from its own inputs, whatever was there before.",
         HARNESS,
     ),
+    "memory.bool": (
+        "A bool in memory is a byte: any but 0 is true, and kernels write 0 or 1.",
+        OPS,
+    ),
     "memory.gate.load": (
         "A gated-off LOAD gives the alternative value and touches no memory.",
         OPS,

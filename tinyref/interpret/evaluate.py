@@ -117,7 +117,8 @@ class _Evaluator:
         _, buffer, shown, valid = self._shown(node.src[0])
         value = np.zeros(valid.shape, numpy_dtype(node.dtype))
         value[valid] = buffer[shown]
-        return value
+        # Any byte but 0 is true: numpy leaves a bool as it is.
+        return value.view(np.uint8) != 0 if node.dtype.is_bool else value
 
     def _store(self, node: UOp) -> None:
         slot, buffer, shown, valid = self._shown(node.src[0])

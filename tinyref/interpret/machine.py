@@ -197,6 +197,11 @@ def _unravel(number: int, extents: Extents) -> Extents:
     return x, y, z
 
 
+def as_truth(value: Array) -> Array:
+    """Bools as memory holds them, as 0 and 1: any byte but 0 is true, and numpy keeps it."""
+    return np.asarray(np.asarray(value).view(np.uint8) != 0)
+
+
 class Memory:
     """A buffer, or an array that each group has for itself, with the checks on its accesses.
 
@@ -265,7 +270,7 @@ class Memory:
             value = np.where(active if width == 1 else active[..., None], value, alternative)
         if machine.hooks.load is not None:
             value = machine.hooks.load(Access(node, self.name, self.size, index, active, value))
-        return value
+        return as_truth(value) if value.dtype == np.bool_ else value
 
     def _elements(
         self, machine: Machine, node: UOp, position: Array | Texels, gate: Array | None

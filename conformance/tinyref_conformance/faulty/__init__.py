@@ -43,6 +43,7 @@ from tinyref_conformance.faulty.launches import (
 from tinyref_conformance.faulty.memory import (
     CopiesOfWords,
     GatedStoreIgnored,
+    LowBitBools,
     OffByOneTail,
     ShortOffsets,
     StaleOutput,
@@ -127,6 +128,7 @@ __all__ = [
     "LostNegativeZero",
     "LostReaders",
     "LostTransferOffset",
+    "LowBitBools",
     "MissingBarrier",
     "NegativeSeconds",
     "NeighbourTransfer",

@@ -120,3 +120,15 @@ class ShortOffsets(BrokenBackend):
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
         self._allocator = _ShortOffsets(self.name)
+
+
+def _low_bit(access: Access) -> Array:
+    if access.value.dtype != np.bool_:
+        return access.value
+    return (np.asarray(access.value).view(np.uint8) & 1).view(np.bool_)
+
+
+class LowBitBools(BrokenBackend):
+    """Takes the lowest bit of a byte for a bool: 2 is false."""
+
+    hooks = Hooks(load=_low_bit)

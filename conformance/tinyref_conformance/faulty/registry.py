@@ -134,6 +134,7 @@ FAULTY_DEVICES: dict[str, FaultyDevice] = {
         _faulty(arithmetic.FlushedSubnormals, Rung.ALU),
         _faulty(arithmetic.LostNegativeZero, Rung.ALU),
         _faulty(arithmetic.FloorDivision, Rung.ALU),
+        _faulty(memory.LowBitBools, Rung.ALU),
         _faulty(rearranged.ContractedProducts, Rung.ALU),
         _faulty(rearranged.ReassociatedSums, Rung.ALU),
         _faulty(arithmetic.TruncatedBfloat16, Rung.CAST),

@@ -173,6 +173,26 @@ def _widened_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest
     return run_exact(case_id, device, kernel_of(wide, size + 5), [None, data], [expected])
 
 
+# Each bit alone, all of them, some: any byte but 0 is true.
+_BYTES_OF_BOOLS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 255, 254, 3, 0)
+
+
+def _bools_of_bytes(form: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+    """A kernel over bytes that stand for bools: as bools, turned around, or as a choice."""
+    data = np.array(_BYTES_OF_BOOLS, np.uint8)
+    truth, size = data != 0, data.size
+    given = load(1, dtypes.bool, (size,))
+    seven, nine = build.const(dtypes.int32, 7), build.const(dtypes.int32, 9)
+    value, expected = {
+        "copied": (given, truth),
+        "turned": (build.not_equal(given, True), ~truth),
+        "chosen": (build.where(given, seven, nine), np.where(truth, 7, 9).astype(np.int32)),
+    }[form]
+    return run_exact(
+        case_id, device, kernel_of(value, size), [None, data.view(np.bool_)], [expected]
+    )
+
+
 def _far_load(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """All but the first positions are masked, and would lie far outside of the buffer."""
     tracker = ShapeTracker((View((64,), (1 << 24,), 0, ((0, 1),)),))
@@ -326,6 +346,20 @@ def _host_rows() -> Iterator[Row]:
 
 
 def _kernel_rows() -> Iterator[Row]:
+    yield make_row(
+        "memory.bytes.bool",
+        "A bool in memory is a byte, of which any but 0 is true; kernels write 0 or 1.",
+        ("memory.bool", "isa.load", "isa.store"),
+        Rung.ALU,
+        "LOAD",
+        "bool",
+        EXACT,
+        kernel_needs(dtypes.bool, dtypes.int32),
+        lambda: [
+            Check(form, functools.partial(_bools_of_bytes, form))
+            for form in ("copied", "turned", "chosen")
+        ],
+    )
     for dtype in NARROW_DTYPES:
         yield make_row(
             f"memory.gate.widened.{dtype.name}",
