@@ -12,9 +12,9 @@ from tinyref.dtype import DType, dtypes
 from tinyref.engine import runner
 from tinyref.uops.node import UOp
 from tinyref_spec import catalogue
-from tinyref_spec.case import Case, Profile, Row
+from tinyref_spec.case import Case, Measurement, Profile, Row, Rung
 from tinyref_spec.catalogue import all_rows
-from tinyref_spec.checks import kernel_needs
+from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 
 # Rows that declare more than the types of their inputs and results.

@@ -6,7 +6,7 @@ import functools
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,7 +67,8 @@ def make_row(
 
     def make_cases(profile: Profile) -> list[Case]:
         listed = tuple(checks())
-        unaligned = unaligned_cases(row_id, [(each.full_only, each.needs) for each in listed])
+        kinds = [(each.full_only, _kind_of(each.needs)) for each in listed]
+        unaligned = unaligned_cases(row_id, kinds)
         return [
             Case(
                 check.id(row_id),
@@ -91,6 +92,15 @@ def make_row(
         ]
 
     return Row(row_id, sentence, clauses, rung, level, op, dtype, error_rule, needs, make_cases)
+
+
+def _kind_of(needs: Needs | None) -> Needs | None:
+    """Cases that differ in the size of their launch alone are of one kind."""
+    if needs is None:
+        return None
+    sized = {each for each in needs.features if each.startswith(("grid:", "group:", "shared:"))}
+    kind = replace(needs, features=needs.features - sized)
+    return None if kind == kernel_needs() else kind
 
 
 def unaligned_cases(name: str, kinds: Sequence[Hashable]) -> frozenset[int]:
