@@ -147,3 +147,19 @@ def test_a_device_of_a_flat_grid_without_shared_memory_passes_all_that_it_owes(q
     assert len(owed) >= 20
     failed = {case.id: found.message for case in owed if not (found := case.run(device)).passed}
     assert failed == {}
+
+
+def test_cases_that_differ_in_the_size_of_their_launch_are_of_one_kind() -> None:
+    """Of one kind, every other case has all of its buffers unaligned."""
+    sizes = ("grid:2x3x4", "group:8x1x1", "shared:32")
+    checks = [
+        Check(f"case:{size}", lambda *_: Measurement(True), needs=kernel_needs(features=[size]))
+        for size in sizes
+    ]
+    row = make_row(
+        *("kernel.any", "Any.", (), Rung.INDEX, "FORM", "int32", ""),
+        kernel_needs(dtypes.int32),
+        lambda: checks,
+    )
+    found = [case.run.args[2] for case in row.cases(Profile.QUICK)]  # type: ignore[attr-defined]
+    assert found in ([True, False, True], [False, True, False])
