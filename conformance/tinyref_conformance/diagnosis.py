@@ -300,6 +300,8 @@ _BY_FAMILY: Mapping[str, str] = {
     "memory.many": "look at what allocate gives, and at sizes of copies",
     "memory.view": "look at the offset of a view, and at what copies make of it",
     "memory.gate": "a gate that is off touches no memory, and a load gives its alternative",
+    "memory.gate.widened": "loads with a gate extend the sign of a narrow type as plain ones do",
+    "memory.bytes": "a bool in memory is a byte: any but 0 is true, and what is stored is 0 or 1",
     "memory.launch": "look at what is kept from launch to launch: arguments, sizes, results",
     "memory.order": "look at what each launch and copy waits for",
     "memory.wait": "look at what synchronize waits for, and at where seconds are measured",
