@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tinyref.device import CORE_DTYPES
+from tinyref.capabilities import CORE_DTYPES
 from tinyref.dtype import DType, dtypes
 from tinyref.engine import runner
 from tinyref.uops.node import UOp

@@ -107,7 +107,8 @@ class ReversedRenderer:
 
 import functools
 
-from tinyref.device import Availability, Backend, Capabilities
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend
 from tinyref.dtype import dtypes
 from tinyref.formats.json_format import program_from_text
 from tinyref.renderers.reversed_text import ReversedRenderer

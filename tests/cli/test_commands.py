@@ -89,8 +89,8 @@ def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     [(0, "groups sharing no memory"), (512, "groups sharing 512 bytes"), (4096, "sharing 4 KiB")],
 )
 def test_the_memory_of_a_group_is_named_however_small_it_is(shared_bytes: int, words: str) -> None:
+    from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
     from tinyref.cli.devices import _features
-    from tinyref.device import CORE_DTYPES, CORE_OPS, Capabilities
     from tinyref.probe import describe_capabilities
 
     declared = Capabilities(

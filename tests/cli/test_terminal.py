@@ -82,7 +82,7 @@ def test_what_a_command_prints_is_plain(
 
 
 BACKEND = """
-from tinyref.device import Availability
+from tinyref.contract import Availability
 from tinyref.runtimes.python import TextBackend
 
 ATTACK = "\\x1b[2J\\x9b31m\\r\\x07"
