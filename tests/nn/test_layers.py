@@ -10,7 +10,7 @@ import pytest
 import torch
 from refusals import check_refusal
 
-from tinyref import Tensor, nn
+from tinyref import Tensor, Variable, nn
 from tinyref.errors import UserError
 from tinyref.nn.state import get_state_dict
 from tinyref.uops.node import toposort
@@ -132,6 +132,17 @@ def test_batchnorm_tracks_while_training() -> None:
     found, wanted = ours(Tensor(values)), theirs.eval()(torch.tensor(values))
     np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
     assert ours.num_batches_tracked.item() == 3
+
+
+def test_batchnorm_tracks_the_unbiased_variance_of_a_symbolic_batch() -> None:
+    ours, theirs = nn.BatchNorm(3), torch.nn.BatchNorm2d(3)
+    size = Variable("batches", 1, 4)
+    values = images(4, 3, 1, 2)
+    with Tensor.train():
+        for count in (3, 2):
+            ours(Tensor(values)[: size.bind(count)]).realize()
+            theirs(torch.tensor(values[:count]))
+    np.testing.assert_allclose(ours.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-5)
 
 
 def test_layernorm2d_is_a_layernorm_of_the_channels() -> None:

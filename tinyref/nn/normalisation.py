@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from tinyref.algebra.symbolic import describe_shape
+from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.nn.layer import Layer, check_input
@@ -71,7 +69,7 @@ class BatchNorm(Layer):
         """Mean and variance of each channel that `x` is normalised by: (sz,) both."""
         if self.track_running_stats and not x.training:
             return self.running_mean, self.running_var
-        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        axes = self._reduced_axes(x)
         mean = x.mean(axes)
         shape = (1, self.sz, *(1,) * (x.ndim - 2))
         return mean, (x - mean.reshape(shape)).square().mean(axes)
@@ -84,8 +82,7 @@ class BatchNorm(Layer):
         return x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
 
     def _track(self, x: Tensor, mean: Tensor, variance: Tensor) -> None:
-        count = math.prod(size for size in x.shape if isinstance(size, int)) // self.sz
-        unbiased = variance * (count / max(count - 1, 1))
+        unbiased = variance * self._bessel_factor(x)
         kept = 1 - self.momentum
         moved_mean = self.running_mean * kept + mean * self.momentum
         moved_variance = self.running_var * kept + unbiased * self.momentum
@@ -95,6 +92,18 @@ class BatchNorm(Layer):
         self._updates += 1
         if self._updates % UPDATES_AT_ONCE == 0:
             self.num_batches_tracked.realize(self.running_mean, self.running_var)
+
+    def _reduced_axes(self, x: Tensor) -> tuple[int, ...]:
+        return tuple(axis for axis in range(x.ndim) if axis != 1)
+
+    def _bessel_factor(self, x: Tensor) -> Tensor | float:
+        """n / (n - 1) for the n elements of a channel, which makes their variance unbiased."""
+        axes = self._reduced_axes(x)
+        count = product(x.shape[axis] for axis in axes)
+        if isinstance(count, int):
+            return count / max(count - 1, 1)
+        elements = x._count(axes, dtypes.float32)
+        return elements / (elements - 1).maximum(1)
 
 
 BatchNorm2d = BatchNorm
