@@ -88,3 +88,11 @@ def test_second_order_agrees_with_torch(name: str) -> None:
         found, torch.autograd.grad(sum((part**3).sum() for part in wanted), y), strict=True
     ):
         assert np.allclose(part.numpy(), whole.numpy(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((0, 3), 1), ((3, 0), 1), ((2, 0, 1), (0, 2))])
+def test_the_second_gradient_of_a_product_of_nothing_has_its_shape(shape, axis) -> None:
+    x = Tensor.zeros(*shape, requires_grad=True)
+    (first,) = x.prod(axis).sum().gradient(x)
+    (second,) = first.square().sum().gradient(x)
+    assert second.numpy().shape == shape

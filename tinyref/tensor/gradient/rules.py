@@ -336,10 +336,10 @@ def _slope_of_others(step: Step, axes: tuple[int, ...]) -> Creation:
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
     order = (*kept, *axes)
     shape = tuple(x.shape[axis] for axis in order)
-    rows = (*shape[: len(kept)], -1)
     count = product(x.shape[axis] for axis in axes)
     if not isinstance(count, int):
         raise UserError("backward: the second derivative of a product needs known sizes")
+    rows = (*shape[: len(kept)], count)
     left_out = x.eye(count, dtype=dtypes.bool, device=x.device)
     factors = x.permute(order).reshape(rows)
     matrix = left_out.where(1, factors.unsqueeze(-2))
