@@ -294,6 +294,41 @@ def test_a_mask_with_one_value_is_one_kernel_and_is_not_read() -> None:
     assert tensor.tolist() == [[-1, -1, -1, -1], [4, 5, 0, 0], [0, 0, 0, 0]]
 
 
+MASKS_OF_ITSELF = {
+    "row": (lambda x: x[0], lambda x: x > 1),
+    "rows": (lambda x: x[1:], lambda x: x % 2 == 0),
+    "by its first column": (lambda x: x, lambda x: x[:, 0] > 3),
+    "by another row": (lambda x: x, lambda x: x[::-1] > 6),
+    "turned": (lambda x: x.T, lambda x: x[:, ::-1] % 3 == 0),
+}
+
+
+@pytest.mark.parametrize("name", MASKS_OF_ITSELF)
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_a_mask_may_read_what_is_written_at_other_places(name: str, device: str) -> None:
+    part, mask = MASKS_OF_ITSELF[name]
+    tensor, array = Tensor(GRID, device=device).realize(), GRID.copy()
+    for value in (-1, 8):
+        for whole in (tensor, array):
+            shown = part(whole)
+            shown[mask(shown)] = value
+    assert tensor.tolist() == array.tolist()
+
+
+def test_a_captured_function_may_write_where_its_own_elements_say() -> None:
+    @TinyJit
+    def clear(x: Tensor) -> Tensor:
+        x[x[:, 0] > 3] = 0
+        return (x[1] > 0).realize()
+
+    for number in range(4):
+        tensor = Tensor(GRID + number - 2).realize()
+        clear(tensor)
+        wanted = GRID + number - 2
+        wanted[wanted[:, 0] > 3] = 0
+        assert tensor.tolist() == wanted.tolist()
+
+
 def test_what_was_computed_before_keeps_its_elements() -> None:
     tensor = Tensor([1, 2, 3]).realize()
     double = tensor * 2

@@ -52,7 +52,7 @@ from tinyref.tensor.values.views import (
     is_whole,
 )
 from tinyref.uops.node import UOp, node_fact
-from tinyref.uops.ops import Ops
+from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, ShapeArg
 
 
@@ -199,6 +199,9 @@ class Assignment(Data):
             session.read(value._value)
         if (reads_first or steps) and base._shares_memory(value):
             value = value._read_first()
+        if chosen is not None and base._shares_memory(chosen):
+            if steps or _reads_elsewhere(chosen._node, base._node):
+                chosen = chosen._read_first()
         replaces = chosen is None and is_whole(steps)
         if base._is_recorded(name, steps, value, keeps_leaf, replaces):
             base._give(base._merge_elements(steps, value, chosen))
@@ -531,6 +534,28 @@ def _reads_any(root: UOp, numbers: Container[int]) -> bool:
         fresh = [source for source in node.src if source not in seen]
         seen.update(fresh)
         waiting.extend(fresh)
+    return False
+
+
+def _reads_elsewhere(root: UOp, base: UOp) -> bool:
+    """Whether `root` may read memory at other places than those at which `base` shows it.
+
+    What is reduced is read before, by a kernel of its own.
+    """
+    shown = set(parts_of(base))
+    waiting = [(root, False)]
+    seen = set(waiting)
+    while waiting:
+        node, is_moved = waiting.pop()
+        is_moved = is_moved or node.op in MOVEMENT
+        if node.op in (Ops.BUFFER, Ops.ASSIGN) or node in shown:
+            if is_moved or node not in shown:
+                return True
+            continue
+        if node.op is not Ops.REDUCE:
+            fresh = {(source, is_moved) for source in node.src} - seen
+            seen |= fresh
+            waiting.extend(fresh)
     return False
 
 
