@@ -300,6 +300,7 @@ MASKS_OF_ITSELF = {
     "by its first column": (lambda x: x, lambda x: x[:, 0] > 3),
     "by another row": (lambda x: x, lambda x: x[::-1] > 6),
     "turned": (lambda x: x.T, lambda x: x[:, ::-1] % 3 == 0),
+    "by sums": (lambda x: x, lambda x: x > x[::-1].cumsum(0)),
 }
 
 
@@ -313,6 +314,17 @@ def test_a_mask_may_read_what_is_written_at_other_places(name: str, device: str)
             shown = part(whole)
             shown[mask(shown)] = value
     assert tensor.tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("show", [lambda x: x, lambda x: x.flatten(), lambda x: x.T])
+def test_a_mask_of_the_same_elements_is_in_the_kernel_that_writes(show) -> None:
+    tensor = Tensor(GRID).realize()
+    before = GlobalCounters.kernel_count
+    shown = show(tensor)
+    shown[shown > 5] = 0
+    tensor.realize()
+    assert GlobalCounters.kernel_count == before + 1
+    assert tensor.tolist() == [[0, 1, 2, 3], [4, 5, 0, 0], [0, 0, 0, 0]]
 
 
 def test_a_captured_function_may_write_where_its_own_elements_say() -> None:

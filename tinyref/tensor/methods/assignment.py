@@ -200,7 +200,8 @@ class Assignment(Data):
         if (reads_first or steps) and base._shares_memory(value):
             value = value._read_first()
         if chosen is not None and base._shares_memory(chosen):
-            if steps or _reads_elsewhere(chosen._node, base._node):
+            same = parts_of(self._node) if is_whole(steps) else ()
+            if _reads_elsewhere(chosen._node, same):
                 chosen = chosen._read_first()
         replaces = chosen is None and is_whole(steps)
         if base._is_recorded(name, steps, value, keeps_leaf, replaces):
@@ -537,25 +538,20 @@ def _reads_any(root: UOp, numbers: Container[int]) -> bool:
     return False
 
 
-def _reads_elsewhere(root: UOp, base: UOp) -> bool:
-    """Whether `root` may read memory at other places than those at which `base` shows it.
-
-    What is reduced is read before, by a kernel of its own.
-    """
-    shown = set(parts_of(base))
+def _reads_elsewhere(root: UOp, same: Container[UOp]) -> bool:
+    """Whether `root` may read memory, but for each element of the nodes `same` at its place."""
     waiting = [(root, False)]
     seen = set(waiting)
     while waiting:
         node, is_moved = waiting.pop()
-        is_moved = is_moved or node.op in MOVEMENT
-        if node.op in (Ops.BUFFER, Ops.ASSIGN) or node in shown:
-            if is_moved or node not in shown:
-                return True
+        if node in same and not is_moved:
             continue
-        if node.op is not Ops.REDUCE:
-            fresh = {(source, is_moved) for source in node.src} - seen
-            seen |= fresh
-            waiting.extend(fresh)
+        if node.op in (Ops.BUFFER, Ops.ASSIGN):
+            return True
+        is_moved = is_moved or node.op in MOVEMENT or node.op is Ops.REDUCE
+        fresh = {(source, is_moved) for source in node.src} - seen
+        seen |= fresh
+        waiting.extend(fresh)
     return False
 
 
