@@ -9,7 +9,7 @@ import pytest
 import torch
 from refusals import check_refusal
 
-from tinyref import Tensor
+from tinyref import Tensor, TinyJit
 from tinyref.nn import optim
 
 STEPS = 6
@@ -181,6 +181,35 @@ def test_what_has_no_gradient_stays() -> None:
     assert still.tolist() == [1.0]
     optimiser.zero_grad()
     assert moved.grad is None
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+def test_a_parameter_that_moves_in_some_steps_moves_as_torch_moves_it(name: str, jit: bool) -> None:
+    ours = [Tensor([1.0, -2.0], requires_grad=True), Tensor([3.0], requires_grad=True)]
+    theirs = [torch.tensor(x.tolist(), requires_grad=True) for x in ours]
+    optimiser = getattr(optim, name)(ours, lr=0.1)
+    other = getattr(torch.optim, name)(theirs, lr=0.1)
+
+    def step_of(first: int) -> Callable[[], Tensor]:
+        def step() -> Tensor:
+            optimiser.zero_grad()
+            loss = sum((x * x).sum() for x in ours[first:])
+            loss.backward()
+            optimiser.step()
+            return loss.detach().realize()
+
+        return TinyJit(step) if jit else step
+
+    steps = [step_of(1), step_of(0)]
+    with Tensor.train():
+        for first in [1, 1, 1, 1, 0, 1, 0, 0, 0]:
+            steps[1 - first]()
+            other.zero_grad()
+            sum((x * x).sum() for x in theirs[first:]).backward()
+            other.step()
+    for mine, wanted in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.numpy(), wanted.detach().numpy(), rtol=1e-5)
 
 
 def test_a_group_moves_all() -> None:

@@ -94,7 +94,7 @@ class Optimizer(ABC):
         if not moving:
             raise UserStateError("step: no parameter has a gradient: call backward() first")
         with Tensor.no_grad():
-            changed = self._advance()
+            changed = self._advance(moving)
             for number in moving:
                 param = self.params[number]
                 gradient = param.grad
@@ -105,8 +105,8 @@ class Optimizer(ABC):
                 changed += [param, *state]
         return changed
 
-    def _advance(self) -> list[Tensor]:
-        """What changes once in a step, whatever the number of parameters."""
+    def _advance(self, moving: list[int]) -> list[Tensor]:
+        """What changes once in a step, in which the parameters with the numbers `moving` do."""
         return []
 
     @abstractmethod
@@ -246,27 +246,34 @@ class LAMB(Optimizer):
         self.eps = _check_rate(eps, "eps")
         self.weight_decay = _check_rate(weight_decay, "weight_decay")
         self.adam = adam
-        # What an average of ones would be after t steps, 1 - b^t: the averages are divided by it.
-        # Averaged like them, because 1 - b^t in float32 would lose the digits that matter.
+        # What an average of ones would be after the t steps of each parameter, 1 - b^t: the
+        # averages are divided by it. Averaged like them, because 1 - b^t in float32 would lose the
+        # digits that matter.
         self.b1_sum = self._nothing()
         self.b2_sum = self._nothing()
         self.m = self._state()
         self.v = self._state()
 
     def _nothing(self) -> Tensor:
-        return Tensor([0.0], dtype=self._rate_dtype).to(self.device).requires_grad_(False)
+        zeros = [0.0] * len(self.params)
+        return Tensor(zeros, dtype=self._rate_dtype).to(self.device).requires_grad_(False)
 
-    def _advance(self) -> list[Tensor]:
-        self.b1_sum.assign(self.b1_sum * self.b1 + (1 - self.b1))
-        self.b2_sum.assign(self.b2_sum * self.b2 + (1 - self.b2))
+    def _advance(self, moving: list[int]) -> list[Tensor]:
+        stays = [number not in moving for number in range(len(self.params))]
+        for average, factor in ((self.b1_sum, self.b1), (self.b2_sum, self.b2)):
+            advanced = average * factor + (1 - factor)
+            if any(stays):
+                advanced = Tensor(stays).to(self.device).where(average, advanced)
+            average.assign(advanced)
         return [self.b1_sum, self.b2_sum]
 
     def _step_of(self, number: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         mean, square = self.m[number], self.v[number]
         mean.assign(mean * self.b1 + grad * (1 - self.b1))
         square.assign(square * self.b2 + grad.square() * (1 - self.b2))
-        step = self._without_bias(mean, self.b1_sum) / (
-            self._without_bias(square, self.b2_sum).sqrt() + self.eps
+        one = slice(number, number + 1)
+        step = self._without_bias(mean, self.b1_sum[one]) / (
+            self._without_bias(square, self.b2_sum[one]).sqrt() + self.eps
         )
         if self.weight_decay:
             step = step + param * self.weight_decay
