@@ -145,6 +145,19 @@ def test_batchnorm_tracks_the_unbiased_variance_of_a_symbolic_batch() -> None:
     np.testing.assert_allclose(ours.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_batchnorm_of_narrow_floats_that_lie_far_apart(dtype: str) -> None:
+    values = images(4, 3, 2, 2) * 500 + 1000
+    narrow = Tensor(values).cast(dtype)
+    layer, other = nn.BatchNorm(3), torch.nn.BatchNorm2d(3).double()
+    with Tensor.train():
+        found = layer(narrow)
+    wanted = other(torch.tensor(narrow.cast("float64").numpy())).detach().numpy()
+    assert found.dtype is narrow.dtype
+    np.testing.assert_allclose(found.float().numpy(), wanted, atol=0.02)
+    np.testing.assert_allclose(layer.running_var.numpy(), other.running_var.numpy(), rtol=1e-4)
+
+
 def test_layernorm2d_is_a_layernorm_of_the_channels() -> None:
     ours, theirs = nn.LayerNorm2d(3), torch.nn.LayerNorm(3)
     equalise(ours, theirs)

@@ -27,6 +27,10 @@ def _check_channels(name: str, x: Tensor, channels: int) -> None:
         )
 
 
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype is dtypes.float64 else x.float()
+
+
 # Statistics that nothing reads would wait as a graph of all updates, with all inputs in memory.
 UPDATES_AT_ONCE = 16
 
@@ -66,13 +70,17 @@ class BatchNorm(Layer):
             self.running_var = Tensor.ones(self.sz).contiguous().requires_grad_(False)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel that `x` is normalised by: (sz,) both."""
+        """Mean and variance of each channel that `x` is normalised by: (sz,) both.
+
+        Those of a batch are in at least float32: the squares of float16 end at a distance of 256.
+        """
         if self.track_running_stats and not x.training:
             return self.running_mean, self.running_var
         axes = self._reduced_axes(x)
-        mean = x.mean(axes)
+        wide = _wide(x)
+        mean = wide.mean(axes)
         shape = (1, self.sz, *(1,) * (x.ndim - 2))
-        return mean, (x - mean.reshape(shape)).square().mean(axes)
+        return mean, (wide - mean.reshape(shape)).square().mean(axes)
 
     def __call__(self, x: Tensor) -> Tensor:
         _check_channels("BatchNorm", x, self.sz)
@@ -236,6 +244,6 @@ class RMSNorm(Layer):
             raise UserError(
                 f"RMSNorm: input {describe_shape(x.shape)}: accepted is a last axis of {self.dim}"
             )
-        wide = x if x.dtype is dtypes.float64 else x.float()
+        wide = _wide(x)
         scale = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         return (wide * scale).cast(x.dtype) * self.weight
