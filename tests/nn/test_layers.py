@@ -216,11 +216,17 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "ConvTranspose2d: 2 groups do not divide",
     ),
     "batchnorm": (lambda: nn.BatchNorm(3)(Tensor.ones(2, 4, 5)), "BatchNorm: input"),
+    "conv_none": (lambda: nn.Conv2d(3, 4, None), "Conv2d: kernel_size: got None"),
+    "momentum": (lambda: nn.BatchNorm(3, momentum=None), "BatchNorm: momentum: got None"),
+    "momenta": (lambda: nn.BatchNorm(3, momentum=1.5), "BatchNorm: momentum: got 1.5"),
+    "layernorm_none": (lambda: nn.LayerNorm(None), "LayerNorm: normalized_shape: got None"),
+    "layernorm_empty": (lambda: nn.LayerNorm(()), "LayerNorm: normalized_shape: got none"),
     "groupnorm": (lambda: nn.GroupNorm(4, 6), "GroupNorm: 4 groups do not divide 6 channels"),
     "layernorm": (lambda: nn.LayerNorm((3, 4))(Tensor.ones(2, 4)), "LayerNorm: input"),
     "layernorm2d": (lambda: nn.LayerNorm2d(3)(Tensor.ones(2, 3)), "LayerNorm2d: input"),
     "rmsnorm": (lambda: nn.RMSNorm(3)(Tensor.ones(2, 4)), "RMSNorm: input"),
     "lstm": (lambda: nn.LSTMCell(3, 4)(Tensor.ones(3)), "LSTMCell: input"),
+    "lstm_state": (lambda: nn.LSTMCell(3, 4)(Tensor.ones(2, 3), (1, 2)), "LSTMCell: hc"),
     "embedding": (lambda: nn.Embedding(3, 4)(Tensor([0.5])), "Embedding: got float32"),
 }
 

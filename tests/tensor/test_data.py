@@ -33,6 +33,12 @@ def test_nothing_is_computed_before_it_is_asked_for() -> None:
     assert "in memory" in repr(tensor)
 
 
+@pytest.mark.parametrize("name", ["realize", "schedule"])
+def test_what_is_computed_together_are_tensors(name: str) -> None:
+    call = getattr(Tensor([1.0]) + 1, name)
+    check_refusal([f"{name}: got a list, accepted are Tensors"], lambda: call([Tensor([2.0])]))
+
+
 def test_what_is_realised_is_not_computed_again() -> None:
     shared = Tensor([1.0, 2.0]).exp2()
     user = shared * 3

@@ -15,7 +15,8 @@ Sizes = int | tuple[int, ...]
 
 def _kernel(kernel_size: Sizes, name: str) -> tuple[int, ...]:
     """One size for each spatial axis; a single number is a square of two."""
-    sizes = (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
+    several = tuple(kernel_size) if isinstance(kernel_size, tuple | list) else None
+    sizes = (kernel_size, kernel_size) if several is None else several
     if not 1 <= len(sizes) <= 3:
         raise UserError(f"{name}: kernel_size {kernel_size!r}: accepted are 1 to 3 sizes")
     return tuple(positive(size, f"{name}: kernel_size") for size in sizes)

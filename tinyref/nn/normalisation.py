@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.errors import UserError, argument_error
 from tinyref.nn.layer import Layer, check_input
 from tinyref.nn.linear import positive
 from tinyref.tensor import Tensor
+from tinyref.tensor.literals import weak_number
 
 
 def _affine(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
@@ -61,6 +62,10 @@ class BatchNorm(Layer):
         self.eps = eps
         self.affine = affine
         self.track_running_stats = track_running_stats
+        number = weak_number(momentum)
+        if number is None or isinstance(number, bool) or not 0 <= number <= 1:
+            text = f"BatchNorm: momentum: got {momentum!r}, accepted are numbers from 0 to 1"
+            raise argument_error(number, int | float, text)
         self.momentum = momentum
         self.weight, self.bias = _affine((self.sz,), affine)
         self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int32).contiguous()
@@ -182,7 +187,10 @@ class LayerNorm(Layer):
         eps: float = 1e-5,
         elementwise_affine: bool = True,
     ) -> None:
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        several = normalized_shape if isinstance(normalized_shape, tuple | list) else None
+        sizes = (normalized_shape,) if several is None else several
+        if not sizes:
+            raise UserError("LayerNorm: normalized_shape: got none, accepted are one size or more")
         self.normalized_shape = tuple(
             positive(size, "LayerNorm: normalized_shape") for size in sizes
         )

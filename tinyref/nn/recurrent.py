@@ -51,7 +51,7 @@ class LSTMCell(Layer):
         if hc is None:
             shape = (x.shape[0], self.hidden_size)
             hidden = cell = Tensor.zeros(*shape, device=x.device, dtype=x.dtype)
-        elif isinstance(hc, tuple | list) and len(hc) == 2:
+        elif isinstance(hc, tuple | list) and [isinstance(x, Tensor) for x in hc] == [True] * 2:
             hidden, cell = hc
         else:
             raise UserTypeError("LSTMCell: hc: accepted are two Tensors (hidden, cell), or None")

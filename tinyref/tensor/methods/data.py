@@ -47,9 +47,7 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     from its buffer. A tensor that reads memory which is assigned to here is computed first, so it
     keeps the elements that it had where it was written.
     """
-    for tensor in tensors:
-        if not isinstance(tensor, TensorCore):
-            raise UserTypeError(f"realize: got a {type(tensor).__name__}, accepted are Tensors")
+    _check_tensors("realize", tensors)
     refuse_lost([tensor._node for tensor in tensors])
     waiting = [tensor for tensor in tensors if not is_computed(tensor._node)]
     if not waiting:
@@ -62,6 +60,12 @@ def compute(tensors: Sequence[TensorCore]) -> None:
         from tinyref.tensor.methods.realisation import compute_graphs
 
         compute_graphs(waiting)
+
+
+def _check_tensors(name: str, tensors: Sequence[object]) -> None:
+    for tensor in tensors:
+        if not isinstance(tensor, TensorCore):
+            raise UserTypeError(f"{name}: got a {type(tensor).__name__}, accepted are Tensors")
 
 
 def _state(node: UOp) -> str:
@@ -109,6 +113,7 @@ class Data(Creation):
         """
         from tinyref.tensor.methods.realisation import schedule_of
 
+        _check_tensors("schedule", lst)
         return schedule_of((self, *lst))
 
     def numpy(self) -> Array:
