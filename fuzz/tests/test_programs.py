@@ -100,11 +100,66 @@ def test_what_is_no_program_is_refused(change):
         program_from_json({**program_to_json(Program((data(1, 5),))), **change})
 
 
+RETURNS_CODE = "1,)\nimport os\n(1"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"values": [[RETURNS_CODE]]}, r"steps\[0\].values\[0\]: expected an integer from 0"),
+        ({"values": [[True]]}, r"steps\[0\].values\[0\]: expected an integer from 0"),
+        ({"values": [RETURNS_CODE]}, r"steps\[0\].values\[0\]: expected a list"),
+        ({"values": []}, r"steps\[0\].values: expected one list of what the function returns"),
+        ({"values": [[1], [2]]}, r"steps\[0\].values: expected one list"),
+        ({"op": "neg", "body": [{}]}, r"steps\[0\].body"),
+    ],
+)
+def test_what_a_function_of_a_file_returns_is_numbers(change, words):
+    # Each number becomes a name of the script, which is run.
+    function = {"op": "function", "args": [2], "targets": [3], "values": [[2]], "body": []}
+    with pytest.raises(UserError, match=words):
+        program_from_json({"choices": [], "steps": [{**function, **change}]})
+
+
+def test_only_functions_have_a_body():
+    step = {"op": "neg", "args": [1], "targets": [2], "values": [], "body": []}
+    with pytest.raises(UserError, match=r"steps\[0\].body: expected no steps in 'neg'"):
+        program_from_json({"choices": [], "steps": [{**step, "body": [step]}]})
+
+
+def test_a_name_of_the_script_is_a_number():
+    function = Step("function", (2,), (3,), ((RETURNS_CODE,),))
+    with pytest.raises(UserError, match="step 0: expected the number of a tensor"):
+        script_lines(Program((function,)), PLACES)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step("reshape", (), (2,), ((1,),)),
+        Step("reshape", (1,), (2,), ()),
+        Step("index", (1,), (2,), (3,)),
+        Step("index", (1,), (2,), (((1, 2, 3, 4),),)),
+        Step("data", (), (2,), ("int32",)),
+        Step("data", (), (2,), ("int32", (1,), 5, 0, False)),
+    ],
+)
+def test_a_step_without_what_its_operation_takes_is_refused(step):
+    with pytest.raises(UserError, match=f"step 1: '{step.op}' has other arguments or values"):
+        script_lines(Program((data(1, 5), step)), PLACES)
+
+
+def test_an_axis_that_no_tensor_has_is_refused():
+    step = Step("part", (1, 2), (3,), (10**11, "head"))
+    with pytest.raises(UserError, match="step 0: part: axis 100000000000, form 'head'"):
+        script_lines(Program((step,)), PLACES)
+
+
 def test_a_text_of_a_file_is_never_code():
     evil = "int32'); import os; ("
     line = script_lines(Program((data(1, 5, dtype=evil),)), PLACES)[0].text
     assert repr(evil) in line
-    with pytest.raises(UserError, match="unknown operation"):
+    with pytest.raises(UserError, match="step 0: unknown operation"):
         script_lines(Program((Step("__import__('os')"),)), PLACES)
     with pytest.raises(UserError, match="place"):
         script_lines(Program((Step("to", (1,), (2,), ("CPU",)),)), PLACES)

@@ -12,12 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from tinyref.device import Device
+from tinyref.errors import UserError
 from tinyref.workers.processes import Death, Message
 from tinyref_fuzz.findings.isolated import HOPELESS
 from tinyref_fuzz.findings.service import JudgeService, judge_in_fork, serve_judge
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 from tinyref_fuzz.judge.judge import guarded_verdict
-from tinyref_fuzz.programs.examine import ProgramFinding, blame_of_pair, examine_program
+from tinyref_fuzz.programs.examine import (
+    ProgramFinding,
+    blame_of_pair,
+    examine_program,
+    script_of,
+)
 from tinyref_fuzz.programs.judge import ProgramJudge
 from tinyref_fuzz.programs.record import ProgramRecord, record_from_json, record_to_json
 from tinyref_fuzz.programs.reduce import reduce_program
@@ -71,6 +77,14 @@ class IsolatedProgramJudge(JudgeService):
         assert found.verdict is not None, "what is examined is written with its verdict"
         assert found.blame is not None, "what is examined is written with its blame"
         return ProgramFinding(found.program, found.verdict, found.blame, answer["problem"])
+
+    def script(self, program: Program, device: str) -> str:
+        """The text of `script_of` for any device. Raises `UserError` where the process ends."""
+        answer = self._ask("script", program, self.seconds, device=device)
+        if isinstance(answer, Death):
+            raise UserError(f"script: what the program reads cannot be computed: {answer.words}")
+        text: str = answer["text"]
+        return text
 
     def _ask(self, task: str, program: Program, within: float, **more: object) -> Message | Death:
         return self.ask({"task": task, "program": program_to_json(program), **more}, within)
@@ -127,9 +141,14 @@ def _examine(judge: ProgramJudge, program: Program, message: Mapping[str, Any]) 
     return {"reduced": record_to_json(reduced), "problem": found.problem}
 
 
+def _script(judge: ProgramJudge, program: Program, message: Mapping[str, Any]) -> Message:
+    return {"text": script_of(program, message["device"])}
+
+
 TASKS: dict[str, Callable[[ProgramJudge, Program, Mapping[str, Any]], Message]] = {
     "judge": _judge,
     "examine": _examine,
+    "script": _script,
 }
 
 

@@ -100,6 +100,9 @@ _COMPUTED = frozenset(
     }
 )
 
+# Numpy has no arrays of more.
+MAX_AXES = 64
+
 _HEADER = """\
 import numpy as np
 
@@ -162,7 +165,12 @@ def _opens(name: str) -> bool:
 
 
 def name_of(number: int) -> str:
-    """The variable of the script that stands for what has this number."""
+    """The variable of the script that stands for what has this number.
+
+    Raises `UserError` for what is no number: whatever else a name has, would run.
+    """
+    if type(number) is not int:
+        raise UserError(f"step: expected the number of a tensor, got {str(number)[:80]!r}")
     return f"t{number}"
 
 
@@ -174,14 +182,21 @@ def script_lines(
 ) -> list[Line]:
     """The lines of the calls. wanted: what each read must give, as arguments of `check`.
 
-    Raises `UserError` for a step that no table has.
+    Raises `UserError` for a step that no table has, or whose arguments or values are not those of
+    its operation.
     """
     printer = _Printer(places, computing, iter(wanted))
-    return [
-        Line(text, number)
-        for number, step in enumerate(program.steps)
-        for text in printer.lines(step)
-    ]
+    found: list[Line] = []
+    for number, step in enumerate(program.steps):
+        try:
+            found += [Line(text, number) for text in printer.lines(step)]
+        except TinyrefError as error:
+            raise UserError(f"step {number}: {error}".replace(": step: ", ": ", 1)) from None
+        except (LookupError, TypeError, ValueError) as error:
+            raise UserError(
+                f"step {number}: {step.op!r} has other arguments or values than it takes: {error}"
+            ) from None
+    return found
 
 
 def reproducer(program: Program, device: str, wanted: Sequence[str], flags: str = "") -> str:
@@ -418,6 +433,9 @@ def part_text(values: Sequence[Value], size: str) -> str:
     """The part of one axis that a bound size cuts off: its head, what follows, or one place."""
     axis, form = values
     text = {"head": f":{size}", "tail": f"{size} - 1 :", "window": f"{size} - 1 : {size}"}.get(form)
-    if not isinstance(axis, int) or text is None:
-        raise UserError(f"part: axis {axis!r}, form {form!r}: accepted are head, tail and window")
+    if not isinstance(axis, int) or not 0 <= axis < MAX_AXES or text is None:
+        raise UserError(
+            f"part: axis {axis!r}, form {form!r}: accepted are an axis below {MAX_AXES}, and head, "
+            "tail and window"
+        )
     return ", ".join([":"] * axis + [text])

@@ -19,6 +19,8 @@ from tinyref_spec.kernel_case.members import read_list, read_number, read_object
 MAX_STEPS = 4096
 MAX_NESTED = 2
 MAX_ITEMS = 1 << 16
+# The one operation that has steps within it.
+FUNCTION = "function"
 
 Value = Any  # a number, a text, None, or a tuple of these
 
@@ -116,13 +118,20 @@ def _read_steps(value: object, where: str, depth: int) -> tuple[Step, ...]:
 
 def _read_step(value: object, where: str, depth: int) -> Step:
     top = read_object(value, where, ("op", "args", "targets", "values", "body"))
-    return Step(
-        read_word(top["op"], f"{where}.op"),
-        _read_numbers(top["args"], f"{where}.args"),
-        _read_numbers(top["targets"], f"{where}.targets"),
-        tuple(_read_value(item, where, 0) for item in read_list(top["values"], MAX_ITEMS, where)),
-        _read_steps(top["body"], f"{where}.body", depth + 1),
-    )
+    op = read_word(top["op"], f"{where}.op")
+    values = read_list(top["values"], MAX_ITEMS, where)
+    if op == FUNCTION:
+        # Numbers as those in `targets`: they become names of the script.
+        if len(values) != 1:
+            raise UserError(f"{where}.values: expected one list of what the function returns")
+        read_values: tuple[Value, ...] = (_read_numbers(values[0], f"{where}.values[0]"),)
+    else:
+        read_values = tuple(_read_value(item, where, 0) for item in values)
+    body = _read_steps(top["body"], f"{where}.body", depth + 1)
+    if body and op != FUNCTION:
+        raise UserError(f"{where}.body: expected no steps in {op!r}, only in {FUNCTION!r}")
+    args = _read_numbers(top["args"], f"{where}.args")
+    return Step(op, args, _read_numbers(top["targets"], f"{where}.targets"), read_values, body)
 
 
 def _read_numbers(value: object, where: str) -> tuple[int, ...]:

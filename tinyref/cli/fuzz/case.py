@@ -127,7 +127,7 @@ def show(
     from tinyref_spec.kernel_case.files import load_record
 
     if programs.is_program_file(case):
-        programs.show(case, device, script)
+        programs.show(case, device, script, timeout)
         return
     record = load_record(case)
     name = device_of(device, record.device, "show", case)

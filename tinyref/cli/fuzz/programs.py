@@ -56,13 +56,16 @@ def reduce(file: Path, device: str, out: Path | None, seconds: float, timeout: f
     print(f"again: tinyref fuzz replay {shlex.quote(str(written))} --device {name}")
 
 
-def show(file: Path, device: str, is_script: bool) -> None:
+def show(file: Path, device: str, is_script: bool, seconds: float) -> None:
     """Prints it as a script; without `is_script` with what is known of it before."""
-    from tinyref_fuzz.programs.examine import script_of
+    from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
     from tinyref_fuzz.programs.record import load_program
 
     record = load_program(file)
     name = device_of(device, record.device, "show", file)
+    # What its reads give is computed, of any size; the device itself need not be here.
+    with IsolatedProgramJudge("PYTHON", seconds) as judge:
+        script = judge.script(record.program, name)
     if not is_script:
         said = record.verdict.detail if record.verdict is not None else ""
         for label, text in (
@@ -72,7 +75,7 @@ def show(file: Path, device: str, is_script: bool) -> None:
             if text:
                 print(f"{label}: {text}")
         print()
-    print(script_of(record.program, name), end="")
+    print(script, end="")
 
 
 def keep(file: Path, name: str, note: str, folder: Path | None) -> None:
