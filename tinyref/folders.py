@@ -27,8 +27,10 @@ def prepare_folder(folder: Path, name: str) -> None:
     probe = folder / f".probe-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(bytes(4096))
-        probe.unlink()
+        try:
+            probe.write_bytes(bytes(4096))
+        finally:
+            probe.unlink(missing_ok=True)
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise UserError(f"{name}: cannot write to {folder}: {error.strerror or error}") from error

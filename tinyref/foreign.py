@@ -1,6 +1,6 @@
 """What others wrote: JSON and TOML read in bounded work, and members of the types that they have.
 
-All raise `ValueError` alone, in words that a terminal can take.
+All raise `ValueError`, in words that a terminal can take.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tinyref.errors import printable
@@ -36,6 +37,18 @@ def json_value(text: object) -> Any:
         raise ValueError(_reason(error)) from None
     check(found)
     return found
+
+
+def text_of_file(path: Path, most: int) -> str:
+    """The text in a file of at most `most` bytes, which may be a pipe or a device.
+
+    Raises `OSError` where it cannot be read.
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"more than {most} bytes")
+    return data.decode("utf-8")
 
 
 def toml_table(text: str) -> dict[str, Any]:

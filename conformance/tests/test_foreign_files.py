@@ -16,7 +16,7 @@ from reports_of import failing, report_of
 from tinyref.errors import UserError
 from tinyref_conformance import report as reports
 from tinyref_conformance.compare import compare
-from tinyref_conformance.expectations_file import parse
+from tinyref_conformance.expectations_file import load, parse
 from tinyref_conformance.journal import ChangedError, Journal, start
 from tinyref_conformance.matrix import Matrix
 from tinyref_conformance.records import Record
@@ -186,3 +186,11 @@ def test_any_damage_to_expectations_is_one_class_of_error() -> None:
         except UserError:
             refused += 1
     assert refused > 100
+
+
+def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "MAX_BYTES", 1 << 16)
+    with pytest.raises(UserError, match="report: /dev/zero is not JSON: more than 65536 bytes"):
+        reports.load(Path("/dev/zero"))
+    with pytest.raises(UserError, match="expectations: /dev/zero is not TOML: more than 4194304"):
+        load(Path("/dev/zero"), "CPU")

@@ -135,6 +135,11 @@ def test_a_sequence_runs_in_its_order_in_one_worker(fake: Any, case_of: CaseOf) 
     assert "not a conformance run" in done.report.verdict
 
 
+def test_a_sequence_may_be_longer_than_a_name_of_a_file(fake: Any) -> None:
+    ids = tuple(f"isa.before.int32.special:{number}" for number in range(20))
+    assert as_sequence(fake.request(), ",".join(ids)).settings.sequence == ids
+
+
 @pytest.mark.slow
 def test_the_report_has_the_sequence_of_a_case(fake: Any, tmp_path: Path) -> None:
     done = fake.scenario("states").run(rerun_seconds=60.0)

@@ -165,7 +165,7 @@ def as_sequence(request: Request, text: str) -> Request:
     query. Raises `UserError` where it has none, or an id is named twice.
     """
     path = Path(text)
-    if path.is_file():
+    if _is_file(path):
         ids = report_files.sequence_of(report_files.load(path), request.query)
     else:
         ids = queries.parts(text)
@@ -174,6 +174,14 @@ def as_sequence(request: Request, text: str) -> Request:
     # What fails there may not alone: that is what it is to show.
     settings = replace(request.settings, sequence=ids, rerun_seconds=0.0)
     return replace(request, query=",".join(ids), settings=settings)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A list of ids is longer than any name of a file.
+        return False
 
 
 def _all_ids(suite: Suite) -> list[str]:

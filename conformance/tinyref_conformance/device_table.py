@@ -85,6 +85,8 @@ def read(path: Path) -> list[Row]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DeviceTableError(f"{path.name} is not TOML: {error}") from error
+    except RecursionError:
+        raise DeviceTableError(f"{path.name} is not TOML: nested too deeply") from None
     _check_keys(data, ("device",), path.name)
     raw = data.get("device")
     if not isinstance(raw, list) or not raw:

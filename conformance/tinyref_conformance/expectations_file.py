@@ -12,7 +12,7 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import set_aside
-from tinyref.foreign import toml_table
+from tinyref.foreign import MAX_TOML, text_of_file, toml_table
 from tinyref_conformance.expectations import Expectation, Expectations, Phase, Skip, Update
 from tinyref_spec.kernel_case.files import write_text
 
@@ -25,10 +25,10 @@ _QUERY = re.compile(r"(\s*query\s*=\s*)(\"[^\"\\]*\"|'[^']*')(.*)", re.DOTALL)
 def load(path: Path, device: str) -> Expectations:
     """Reads the file strictly. Raises `UserError` naming the file, the entry and what is wrong."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of_file(path, MAX_TOML)
     except OSError as error:
         raise UserError(f"expectations: cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise UserError(f"expectations: {path} is not TOML: {error}") from error
     return parse(text, path, device)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tinyref import reproduce
 from tinyref.errors import UserError, describe_error
-from tinyref.foreign import dataclass_from, json_value
+from tinyref.foreign import dataclass_from, json_value, text_of_file
 from tinyref_conformance import ladder
 from tinyref_conformance.diagnosis import Failing, Group, Measured, diagnose
 from tinyref_conformance.records import (
@@ -41,6 +41,8 @@ NOT_A_RUN = "not a conformance run"
 OPEN_CASE = "device.open"
 # Of a sequence of more cases a command names the report that has it.
 MAX_INLINE = 8
+# A report of every case of the full profile has a tenth of that.
+MAX_BYTES = 1 << 29
 
 
 class EditedError(UserError):
@@ -385,7 +387,7 @@ def load_unedited(path: Path) -> Report:
 
 def _read(path: Path) -> Any:
     try:
-        return json_value(path.read_text(encoding="utf-8"))
+        return json_value(text_of_file(path, MAX_BYTES))
     except OSError as error:
         raise UserError(f"report: cannot read {path}: {error.strerror}") from error
     except ValueError as error:

@@ -178,6 +178,9 @@ def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "odd.toml").write_text("[[device]]\nid = 3\n")
     assert run([*words, str(tmp_path / "odd.toml")]) == 2
     assert "tinyref: error: table: odd.toml: row 1" in capsys.readouterr().err
+    (tmp_path / "deep.toml").write_text(f"device = {'[' * 5000}\n")
+    assert run([*words, str(tmp_path / "deep.toml")]) == 2
+    assert "table: deep.toml is not TOML: nested too deeply" in capsys.readouterr().err
 
 
 def test_the_dockerfile_is_that_of_the_table() -> None:

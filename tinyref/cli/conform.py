@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import check_gives_values, device_name, path, say_bounded
+from tinyref.cli.options import (
+    check_gives_values,
+    device_name,
+    path,
+    say_bounded,
+    write_output,
+)
 from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
@@ -429,10 +435,7 @@ def _show_comparison(found: Comparison | Matrix, form: str, output: Path | None)
     if output is None:
         print(text, end="")
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"output: cannot write {output}: {error.strerror or error}") from error
+    write_output(output, text, "output")
 
 
 @conform_app.command("zoo", hidden=True, help="The former name of `faulty`.")

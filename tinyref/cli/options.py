@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import stat
 import sys
 from pathlib import Path
 
 import typer
 
-from tinyref.errors import UserError
+from tinyref.errors import DeviceError, UserError
 
 MAX_JOBS = 1024
 
@@ -17,7 +20,47 @@ def path(value: str | Path) -> Path:
     """A path of a file or folder; an empty text, as of an unset variable, is none."""
     if not str(value):
         raise typer.BadParameter("the path is empty: accepted is that of a file or a folder")
+    if is_too_long(value):
+        raise typer.BadParameter("the path is too long: no file can have it")
     return Path(value)
+
+
+def is_too_long(value: str | Path) -> bool:
+    """Whether no file can have this path, or a part of it, as a name."""
+    try:
+        os.lstat(value)
+    except OSError as error:
+        return error.errno == errno.ENAMETOOLONG
+    return False
+
+
+def check_target(target: Path, name: str, program: Path | None = None) -> None:
+    """Raises `UserError` where a file cannot be written: asked before what may take long.
+
+    name: of the command and the option. program: what the command runs, which is not to be lost.
+    """
+    if target.is_dir() or not os.access(target.absolute().parent, os.W_OK):
+        raise UserError(f"{name} {target} cannot be written: its folder must be there")
+    if program is not None and target.resolve() == program.resolve():
+        raise UserError(f"{name} {target} is the program itself")
+
+
+def write_output(target: Path, text: str, name: str) -> None:
+    """Writes what a command prints to a file, whole or not at all. Raises `UserError`.
+
+    What is no regular file, such as /dev/stdout, is written as it is.
+    """
+    from tinyref.runtimes.data.disk import replace_file
+
+    try:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            target.write_text(text, encoding="utf-8")
+        else:
+            replace_file(str(target), [text.encode()])
+    except OSError as error:
+        raise UserError(f"{name}: cannot write {target}: {error.strerror or error}") from error
+    except DeviceError as error:
+        raise UserError(f"{name}: {target}: {error.message}") from error
 
 
 def check_finite(**options: float | None) -> None:
@@ -76,7 +119,6 @@ def opening_device(name: str | None) -> str:
     `UserError` where no backend has the name, `DeviceError` where the device does not open.
     """
     from tinyref.device import Device
-    from tinyref.errors import DeviceError
     from tinyref.probe import probe
 
     found = device_name(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.options import path
+from tinyref.cli.options import path, write_output
 
 if TYPE_CHECKING:
     from tinyref.cli.bench.rows import BenchRow, Measured
@@ -88,7 +88,7 @@ def bench(
         if device is not None:
             numbers["device"] = name
         numbers["rows"] = [result.to_json() for result in measured]
-        json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
 
 
 def _measure_machine(device: str | None, repeats: int) -> None:
@@ -125,7 +125,7 @@ def _print_table(
     if json_file is not None:
         numbers = {"schema": "tinyref.bench.table", "version": 1, **facts()}
         numbers["rows"] = [line.to_json() for line in lines]
-        json_file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
 
 
 def _rows_of_device(device: str, row: str) -> list[BenchRow]:
@@ -148,8 +148,11 @@ def _check_writable(path: Path) -> None:
     from tinyref.errors import UserError
 
     try:
+        was_there = path.exists()
         with path.open("a", encoding="utf-8"):
             pass
+        if not was_there:
+            path.unlink()
     except OSError as error:
         raise UserError(f"bench: cannot write {path}: {error.strerror}") from error
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tinyref.cli.options import path
+from tinyref.cli.options import path, write_output
 from tinyref.errors import UserError
 
 TABLE = Path("ci/devices.toml")
@@ -77,8 +77,11 @@ def ci(
     if output is None:
         print(text, end="")
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"ci: cannot make {output.parent}: {error.strerror or error}") from error
+    write_output(output, text, "ci")
     print(f"{output}: {len(jobs)} devices, {shards} shards each")
 
 

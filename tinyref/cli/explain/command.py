@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,6 +75,7 @@ def _write_page(subject: str, arguments: list[str], device: str, html: str) -> N
     """Runs an expression or a program with a recorder, and writes the page of what it did."""
     from tinyref.cli.explain.page import page
     from tinyref.cli.explain.record import Failure, ProgramRecord, run_expression, run_program
+    from tinyref.cli.options import write_output
     from tinyref.errors import UserError
 
     target = _checked_target(subject, html)
@@ -90,7 +90,7 @@ def _write_page(subject: str, arguments: list[str], device: str, html: str) -> N
             f"explain: {subject} computed nothing: it must ask for elements, as by realize(), "
             "and not of constants alone"
         )
-    _write(target, page(subject, device, record, failure))
+    write_output(target, page(subject, device, record, failure), "explain")
     kernels = _count(len(record.kernels), "kernel")
     print(f"wrote {html}: {_count(len(record.realizes), 'schedule')}, {kernels}")
     if failure is not None:
@@ -99,36 +99,27 @@ def _write_page(subject: str, arguments: list[str], device: str, html: str) -> N
 
 
 def _checked_program(subject: str) -> Path:
+    from tinyref.cli.options import is_too_long
     from tinyref.errors import UserError
 
     path = Path(subject)
-    if not path.is_file():
+    if is_too_long(subject) or not path.is_file():
         raise UserError(f"explain: {subject}: no such file")
     return path
 
 
 def _checked_target(subject: str, html: str) -> Path:
     """Where the page goes: asked before the program runs, which may take long."""
+    from tinyref.cli.options import check_target, is_too_long
     from tinyref.errors import UserError
 
     if not html:
         raise UserError(f"explain: {subject} is a program: say with --html where its page goes")
-    target = Path(html)
-    if target.is_dir() or not os.access(target.absolute().parent, os.W_OK):
-        raise UserError(f"explain: --html {html} cannot be written: its folder must be there")
-    if target.resolve() == Path(subject).resolve():
-        raise UserError(f"explain: --html {html} is the program itself")
-    return target
-
-
-def _write(target: Path, text: str) -> None:
-    from tinyref.errors import DeviceError, UserError
-    from tinyref.runtimes.data.disk import replace_file
-
-    try:
-        replace_file(str(target), [text.encode()])
-    except DeviceError as error:
-        raise UserError(f"explain: {target}: {error.message}") from error
+    if is_too_long(html):
+        raise UserError(f"explain: --html {html[:80]}: the path is too long: no file can have it")
+    program = None if is_too_long(subject) else Path(subject)
+    check_target(Path(html), "explain: --html", program)
+    return Path(html)
 
 
 def _explain(tensor: Tensor, every_stage: bool) -> None:

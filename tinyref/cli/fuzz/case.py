@@ -14,7 +14,7 @@ import typer
 
 from tinyref.cli.fuzz import programs
 from tinyref.cli.fuzz.file_device import device_of
-from tinyref.cli.options import device_name, path
+from tinyref.cli.options import check_target, device_name, path
 from tinyref.errors import UserError
 
 if TYPE_CHECKING:
@@ -273,6 +273,7 @@ def harvest(
     target = out if out is not None else Path(f"{program.stem}-kernels.json")
     if target.is_dir():
         target /= f"{program.stem}-kernels.json"
+    check_target(target, "harvest: --out", program)
     name = device_name(device)
     found = run_harvest(program, name, target, every_size, max_nodes, arguments or ())
     left_out = f"; {found.large} structures too large to judge" if found.large else ""

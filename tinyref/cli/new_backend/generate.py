@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import keyword
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -105,4 +106,6 @@ def write(files: Mapping[str, str], folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
     except OSError as error:
+        # It was not there before: a part of a package would only refuse the next try.
+        shutil.rmtree(folder, ignore_errors=True)
         raise UserError(f"new-backend: cannot write to {folder}: {error}") from error
