@@ -210,6 +210,45 @@ def test_what_goes_to_a_stream_that_is_closed_is_discarded(
     assert bool(done.stdout) == is_shown
 
 
+FULL = Path("/dev/full")
+has_full = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is full")
+
+
+@has_full
+@pytest.mark.long
+@pytest.mark.parametrize("command", [["config"], ["explain", "Tensor([1])"], ["spec", "list"]])
+def test_a_full_disk_behind_the_output_is_no_bug(command: list[str]) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, *command], check=False, stdout=full, stderr=subprocess.PIPE, timeout=120
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        b"tinyref: error: cannot write what the command prints: No space left on device\n"
+    )
+
+
+@has_full
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["conform", "--device", "PYTHON", "--query", "isa.binary.add.int8.special:0"], 0),
+        (["conform", "--device", "NOPE"], 2),
+    ],
+)
+def test_a_message_that_cannot_be_written_changes_no_exit_code(
+    command: list[str], code: int, tmp_path: Path
+) -> None:
+    """Guards the code of a failure, without a report, for a device that conforms."""
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, *command], check=False, stdout=-1, stderr=full, timeout=120, cwd=tmp_path
+        )
+    assert done.returncode == code
+    assert len(list(tmp_path.rglob("report.html"))) == (1 if code == 0 else 0)
+
+
 @pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error() -> None:
     first = subprocess.Popen([*COMMAND, "spec", "list"], stdout=subprocess.PIPE, stderr=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import __version__, config
-from tinyref.cli.terminal import plain_streams
+from tinyref.cli.terminal import discard_output, plain_streams
 from tinyref.errors import TinyrefError, VerifyError, vendors_error
 
 # Set by the script that `tinyref --install-completion` gives to a shell.
@@ -25,6 +26,8 @@ EXIT_USAGE = 2
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+# No space, no quota, a limit of sizes, a disk or a terminal that is gone: not of our making.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def run(arguments: Sequence[str], began: float | None = None) -> int:
@@ -43,7 +46,7 @@ def _run_command(arguments: Sequence[str], began: float) -> int:
         return _run(arguments, began)
     except BrokenPipeError:
         # The reader has had enough. Nothing more may be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        discard_output(1)
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         print("tinyref: interrupted", file=sys.stderr)
@@ -56,6 +59,13 @@ def _run_command(arguments: Sequence[str], began: float) -> int:
         # All of it: the vendor is to see where in the backend it was.
         print(f"tinyref: error: {error}", file=sys.stderr)
         return EXIT_FAILURES
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            return _report_bug(error, arguments)
+        discard_output(1)
+        where = error.filename or "what the command prints"
+        print(f"tinyref: error: cannot write {where}: {error.strerror}", file=sys.stderr)
+        return EXIT_USAGE
     except Exception as error:  # anything not raised on purpose is a bug, and says so
         return _report_bug(error, arguments)
 

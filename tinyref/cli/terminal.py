@@ -33,6 +33,35 @@ class PlainStream:
         return getattr(self.rich_proxied_file, name)
 
 
+class MessageStream(PlainStream):
+    """Standard error: a message that it does not take is lost, and the run goes on.
+
+    Else a full disk behind `2> log` would end a run of hours, and with the code of a failure.
+    """
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            discard_output(2)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self.rich_proxied_file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            discard_output(2)
+
+
+def discard_output(descriptor: int) -> None:
+    """Whatever goes to this descriptor from now on goes nowhere, also what is written at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
 def open_closed_streams() -> None:
     """Discards what goes to standard streams that the caller closed, as in `tinyref config >&-`.
 
@@ -53,7 +82,7 @@ def open_closed_streams() -> None:
 def plain_streams() -> Iterator[None]:
     """Within it standard output and error are plain."""
     streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(PlainStream, streams)
+    sys.stdout, sys.stderr = PlainStream(sys.stdout), MessageStream(sys.stderr)
     try:
         yield
     finally:
