@@ -19,11 +19,12 @@ from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.corpus import folder as folders
+from tinyref_fuzz.corpus import keep as keeping
 from tinyref_fuzz.corpus.folder import SHIPPED, migrate_folder, problems_of
 from tinyref_fuzz.programs.record import ProgramRecord, save_program
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import CaseRecord, Pair
+from tinyref_spec.kernel_case import CaseRecord, Pair, Verdict
 from tinyref_spec.kernel_case.document import record_text
 from tinyref_spec.kernel_case.files import load_record, save_record
 
@@ -245,6 +246,20 @@ def test_a_case_without_an_end_on_the_interpreter_is_shown_and_not_reduced(capsy
 
 
 @pytest.mark.long
+def test_keep_takes_no_name_that_was_taken_meanwhile(capsys, tmp_path, monkeypatch):
+    taken = tmp_path / "mine.json"
+
+    def judged(*_: object) -> Verdict:
+        taken.write_text("that of somebody else")
+        return Verdict()
+
+    monkeypatch.setattr(keeping, "judge_kernel", judged)
+    words = ["--name", "mine", "--note", "It was wrong once.", "--folder", tmp_path]
+    assert tinyref("keep", GOOD, *words) == 2
+    assert f"keep: {taken} is there: give another name" in capsys.readouterr().err
+    assert taken.read_text() == "that of somebody else"
+
+
 def test_keep_writes_a_regression(capsys, tmp_path):
     case = save_record(tmp_path / "found.json", CaseRecord(load_record(GOOD).case, device="CPU"))
     words = ["--name", "a-new-one", "--note", "It was wrong once.", "--folder", tmp_path]

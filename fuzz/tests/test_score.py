@@ -209,6 +209,32 @@ def test_an_interrupted_score_goes_on_with_what_is_not_known(tmp_path, monkeypat
     assert [[task.seed for task in tasks] for tasks in asked] == [[1], []]
 
 
+def test_two_scores_do_not_write_to_one_file(tmp_path, monkeypatch):
+    file = tmp_path / "score.json"
+    write_score(file, Scoring([SUBJECT], Settings(seeds=1), file, lambda line: None).score())
+    first = Scoring([SUBJECT], Settings(seeds=1), file, lambda line: None)
+    monkeypatch.setattr(first, "_work", lambda tasks: None)
+    first.resume()
+    for second in (Scoring([OTHER], Settings(seeds=1), file, lambda line: None) for _ in range(2)):
+        with pytest.raises(
+            UserError, match=r"another score is writing to .*score\.json: give this"
+        ):
+            second.run()
+        with pytest.raises(UserError, match="another score is writing to"):
+            second.resume()
+    first.run()
+    last = Scoring([SUBJECT], Settings(seeds=1), file, lambda line: None)
+    monkeypatch.setattr(last, "_work", lambda tasks: None)
+    last.resume()
+    # A link to it is the same file.
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    with pytest.raises(UserError, match="another score is writing to"):
+        Scoring([SUBJECT], Settings(seeds=1), link, lambda line: None).resume()
+    last.run()
+    assert {path.name for path in tmp_path.iterdir()} == {"score.json", "link.json"}
+
+
 def test_a_score_of_other_settings_is_not_gone_on_with(tmp_path):
     file = tmp_path / "score.json"
     before = Scoring([SUBJECT], Settings(seeds=1), file, lambda line: None)

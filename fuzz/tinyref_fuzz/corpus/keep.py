@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 from typing import TypeVar
@@ -43,6 +44,7 @@ def keep_regression(case: Path, name: str, note: str, folder: Path | None = None
     if problem := regressions.problem_of(record):
         raise UserError(f"keep: {case}: {problem}")
     _check_agrees(case, judge_kernel(record.case, "PYTHON", MAX_SECONDS))
+    _check_free(target)
     return save_record(target, record)
 
 
@@ -64,6 +66,7 @@ def keep_program(file: Path, name: str, note: str, folder: Path | None = None) -
         raise UserError(f"keep: {file}: accepted is a program that reads what is defined")
     judged = judge_program(record, "PYTHON", MAX_SECONDS)
     _check_agrees(file, judged.verdict or Verdict())
+    _check_free(target)
     return save_program(target, record)
 
 
@@ -81,9 +84,14 @@ def _target(folder: Path, name: str) -> Path:
             f"keep: name {name!r}, accepted are words in lower case, with - between them"
         )
     target = folder / f"{name}.json"
-    if target.exists():
-        raise UserError(f"keep: {target} is there: give another name")
+    _check_free(target)
     return target
+
+
+def _check_free(target: Path) -> None:
+    """Asked before judging and after it: meanwhile somebody else may have taken the name."""
+    if os.path.lexists(target):
+        raise UserError(f"keep: {target} is there: give another name")
 
 
 def _check_agrees(file: Path, verdict: Verdict) -> None:

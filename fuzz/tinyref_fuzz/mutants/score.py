@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
 import os
@@ -12,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
@@ -116,7 +118,8 @@ class ScoreProcess(WorkerProcess):
 
 
 class Scoring:
-    """One scoring on its way; `file` is rewritten after each run, so that nothing is lost.
+    """One scoring on its way; `file` is rewritten after each run, so that nothing is lost,
+    and only one scoring writes to it at a time.
 
     chosen: what is run. subjects: what the file and the summary are of, which is more where a file
     that is gone on with has more.
@@ -137,6 +140,7 @@ class Scoring:
         self.is_resumed = False
         self.until = math.inf
         self.waiting: deque[Task] = deque()
+        self._lock: IO[bytes] | None = None
 
     def resume(self, restart: bool = False) -> None:
         """Takes over what the file has, also of subjects that are not chosen.
@@ -151,22 +155,28 @@ class Scoring:
         if not os.path.exists(self.file):
             self.report(f"score: there is no {self.file} yet: nothing to go on with")
             return
-        data = read_score(self.file)
+        self._hold(self.file)
+        try:
+            self._take_over(self.file, restart)
+        except UserError:
+            self._release()
+            raise
+
+    def _take_over(self, file: Path, restart: bool) -> None:
+        data = read_score(file)
         if changes := differences(_binding(data), _binding(self.score().to_json())):
             if restart:
                 self.is_resumed = False
                 return
             raise UserError(
-                f"score: {self.file} is another one (then -> now): {'; '.join(changes)}: go on "
+                f"score: {file} is another one (then -> now): {'; '.join(changes)}: go on "
                 "with --resume --restart to begin anew, which keeps that file beside"
             )
-        names, runs = names_and_runs(self.file, data)
-        self.subjects = _with_those_of(self.file, self.known(), self.chosen, names)
+        names, runs = names_and_runs(file, data)
+        self.subjects = _with_those_of(file, self.known(), self.chosen, names)
         self.runs = {(run.subject, run.seed): run for run in runs if not run.problem}
         if more := len(self.subjects) - len(self.chosen):
-            self.report(
-                f"score: {self.file} keeps {more} more, not chosen; the summary counts them too"
-            )
+            self.report(f"score: {file} keeps {more} more, not chosen; the summary counts them too")
 
     def run(self) -> Score:
         """Scores what is not known yet, then looks at those that live.
@@ -176,15 +186,50 @@ class Scoring:
         """
         if self.file is not None:
             _prepare(self.file)
+            self._hold(self.file)
             if not self.is_resumed and (previous := _set_aside(self.file)):
                 self.report(f"score: {self.file} was there: kept as {previous}")
-        self._leave_out_unavailable()
-        self.until = time.monotonic() + 60 * self.settings.minutes
-        self._work(self.to_go())
-        self.until = math.inf
-        self._work(self._traces())
-        self._compare()
+        try:
+            self._leave_out_unavailable()
+            self.until = time.monotonic() + 60 * self.settings.minutes
+            self._work(self.to_go())
+            self.until = math.inf
+            self._work(self._traces())
+            self._compare()
+        finally:
+            self._release()
         return self.score()
+
+    def _hold(self, file: Path) -> None:
+        """Keeps the file for this scoring, until it has run: each writes all that it knows.
+
+        Raises `UserError` where another one has it.
+        """
+        if self._lock is not None:
+            return
+        target = Path(os.path.realpath(file))
+        lock = target.with_name(f".{target.name[:32]}.lock")
+        try:
+            held = lock.open("ab")
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that has just ended takes its lock away, and the next may have made another.
+            is_held = os.path.samestat(os.fstat(held.fileno()), lock.stat())
+        except (BlockingIOError, FileNotFoundError):
+            is_held = False
+        except OSError as error:
+            raise UserError(f"score: cannot write beside {file}: {error.strerror}") from error
+        if not is_held:
+            raise UserError(
+                f"score: another score is writing to {file}: give this one its own --json"
+            )
+        self._lock = held
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._lock.name)
+            self._lock.close()
+            self._lock = None
 
     def known(self) -> list[Subject]:
         """All that a file may have runs of."""
