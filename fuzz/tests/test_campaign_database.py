@@ -152,6 +152,51 @@ def test_a_chunk_is_stored_whole_or_not_at_all(tmp_path: Path):
     assert [each.number for each in database.findings()] == [3, 1007, 1009]
 
 
+def test_a_campaign_that_another_program_has_open_is_kept_whole(tmp_path: Path):
+    filled(tmp_path).close()
+    earlier = Database.open(tmp_path)
+    reader = sqlite3.connect(tmp_path / NAME)
+    assert reader.execute("select count(*) from chunks").fetchone() == (2,)
+    earlier.add(chunk(2000), 1)
+    earlier.close()
+    again = Database.create(tmp_path, CONFIG)
+    assert again.chunks() == []
+    again.add(chunk(0), 0)
+    # The reader has what it had.
+    assert reader.execute("select count(*) from chunks").fetchone() == (3,)
+    reader.close()
+    again.close()
+    for name, chunks in ((PREVIOUS, 3), (NAME, 1)):
+        found = sqlite3.connect(tmp_path / name)
+        assert found.execute("select count(*) from chunks").fetchone() == (chunks,)
+        assert found.execute("pragma integrity_check").fetchone() == ("ok",)
+        found.close()
+
+
+def test_a_campaign_that_is_being_read_is_not_moved_away(tmp_path: Path, monkeypatch):
+    filled(tmp_path).close()
+    connect = databases._connect
+
+    def impatient(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.execute("pragma busy_timeout = 50")
+        return connection
+
+    monkeypatch.setattr(databases, "_connect", impatient)
+    reader = sqlite3.connect(tmp_path / NAME, isolation_level=None)
+    reader.execute("begin")
+    assert reader.execute("select count(*) from chunks").fetchone() == (2,)
+    earlier = Database.open(tmp_path)
+    earlier.add(chunk(2000), 1)
+    earlier.close()
+    with pytest.raises(UserError, match=r"campaign\.sqlite is read by another program: end that"):
+        Database.create(tmp_path, CONFIG)
+    reader.close()
+    found = Database.open(tmp_path)
+    assert found.chunks() == [(0, 20), (1000, 1020), (2000, 2020)]
+    found.close()
+
+
 def test_an_earlier_campaign_is_kept_beside_a_new_one(tmp_path: Path):
     filled(tmp_path).close()
     database = Database.create(tmp_path, {"seed": 6})

@@ -122,8 +122,14 @@ class Database:
         path = folder / NAME
         if path.exists() and not _is_blank(path):
             earlier = Database.open(folder)
-            is_worth_keeping = bool(earlier.chunks())
-            earlier.close()
+            try:
+                is_worth_keeping = bool(earlier.chunks())
+                earlier.fold()
+            finally:
+                earlier.close()
+            # Where somebody reads it, closing leaves these, and the new database would take them.
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
             # One that judged nothing, as where the device did not open, is not to push out another.
             if is_worth_keeping:
                 set_aside([path, *pages])
@@ -187,6 +193,19 @@ class Database:
         except UserError:
             self.close()
             raise
+
+    def fold(self) -> None:
+        """Brings all of it into the one file, also where another program has that open.
+
+        Raises `UserError` where that program reads at this moment.
+        """
+        with self._reading():
+            is_busy, *_ = self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+        if is_busy:
+            raise UserError(
+                f"folder: {self.path} is read by another program: end that, or choose another "
+                "--folder"
+            )
 
     def close(self) -> None:
         """Nothing of it is lost without, but its log is folded into the one file."""
