@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyref import config
+from tinyref.errors import printable
 
 HOST = "host"
 # Events beyond that are counted and left out: a viewer holds no more.
@@ -74,8 +75,10 @@ class Trace:
         """Writes the file anew; what cannot be written is said, and ends no program."""
         try:
             self.path.write_text(json.dumps(self.to_json()), encoding="utf-8")
-        except OSError as error:
-            words = f"tinyref: PROFILE: cannot write {self.path}: {error.strerror}"
+        except (OSError, ValueError) as error:
+            # A path that no file can have is a ValueError.
+            reason = error.strerror if isinstance(error, OSError) else error
+            words = printable(f"tinyref: PROFILE: cannot write {self.path}: {reason}")
             print(words, file=sys.stderr)  # noqa: T201  the program has ended
 
 

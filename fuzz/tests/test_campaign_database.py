@@ -152,6 +152,17 @@ def test_a_chunk_is_stored_whole_or_not_at_all(tmp_path: Path):
     assert [each.number for each in database.findings()] == [3, 1007, 1009]
 
 
+def test_a_database_of_which_the_error_is_no_text_is_refused(tmp_path: Path):
+    filled(tmp_path).close()
+    content = (tmp_path / NAME).read_bytes()
+    assert b"CREATE TABLE chunks" in content
+    (tmp_path / NAME).write_bytes(
+        content.replace(b"CREATE TABLE chunks", b"CREATE TABL\xff chunks")
+    )
+    with pytest.raises(UserError, match="is damaged, or no database"):
+        Database.create(tmp_path, CONFIG)
+
+
 def test_a_campaign_that_another_program_has_open_is_kept_whole(tmp_path: Path):
     filled(tmp_path).close()
     earlier = Database.open(tmp_path)

@@ -122,6 +122,13 @@ def test_a_file_that_cannot_be_written_is_said(tmp_path):
     assert "PROFILE: cannot write" in done.stderr
 
 
+def test_a_path_that_no_file_can_have_is_said(capsys):
+    Trace("trace\0.json").write()
+    assert capsys.readouterr().err == (
+        "tinyref: PROFILE: cannot write trace\\x00.json: embedded null byte\n"
+    )
+
+
 def run_program(folder, path: str) -> subprocess.CompletedProcess[str]:
     program = folder / "program.py"
     program.write_text(PROGRAM)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tinyref import Tensor
 from tinyref.config import Context
 from tinyref.errors import DeviceError
 from tinyref.runtimes import cache as cache_module
@@ -184,6 +185,32 @@ def test_a_file_torn_in_the_middle_is_rebuilt(tmp_path: Path) -> None:
             assert again.get(str(number)) in (None, bytes(4000))
         again.put("new", b"1")
     assert again.get("new") == b"1"
+
+
+def test_a_file_of_which_the_error_is_no_text_is_rebuilt(tmp_path: Path) -> None:
+    """SQLite quotes the torn text, and Python cannot decode that."""
+    cache = quiet_cache(tmp_path)
+    cache.put("a", b"1")
+    cache.close()
+    content = cache.path.read_bytes()
+    assert b"CREATE TABLE programs" in content
+    cache.path.write_bytes(content.replace(b"CREATE TABLE programs", b"CREATE TABL\xff programs"))
+    again = quiet_cache(tmp_path)
+    with pytest.warns(UserWarning, match="is rebuilt"):
+        assert again.get("a") is None
+    again.put("a", b"2")
+    assert again.get("a") == b"2"
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "\ud800"])
+def test_a_folder_that_no_file_system_has_is_not_used(folder: str) -> None:
+    cache = quiet_cache(Path(folder))
+    with pytest.warns(UserWarning, match="is not used"):
+        assert cache.get("a") is None
+    cache.put("a", b"1")
+    with Context(CACHE_DIR=folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert (Tensor([1, 2, 3]) + 39).tolist() == [40, 41, 42]
 
 
 def test_a_torn_binary_is_not_loaded(tmp_path: Path) -> None:

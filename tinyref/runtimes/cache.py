@@ -95,11 +95,13 @@ class CompileCache:
                         return None
                     self._bypass(error)
                     return None
-                except sqlite3.DatabaseError as error:
+                except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                    # What SQLite says of torn text may itself be no text.
                     self._disconnect()
                     if attempt == 2 or not self._remove(error):
                         self._bypass(error)
-                except OSError as error:
+                except (OSError, ValueError) as error:
+                    # A path that no file can have is a ValueError.
                     self._bypass(error)
                     return None
         return None

@@ -454,7 +454,7 @@ def _is_blank(path: Path) -> bool:
     try:
         with contextlib.closing(_connect(path)) as connection:
             return connection.execute("select 1 from sqlite_master").fetchone() is None
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return False
 
 

@@ -46,6 +46,8 @@ def kept_machine(path: Path) -> Machine:
         return FIXED
     except OSError as error:
         return _without(path, error.strerror or str(error))
+    except ValueError as error:  # a path that no file can have
+        return _without(path, str(error))
     try:
         return _machine_of(text)
     except ValueError as error:
@@ -66,8 +68,8 @@ def _machine_of(text: bytes) -> Machine:
 
 def _without(path: Path, why: str) -> Machine:
     sys.stderr.write(
-        f"machine: {path} is not read: {printable(why)[:300]}; the fixed description is taken, "
-        "`tinyref bench --machine` measures this host anew\n"
+        f"machine: {printable(str(path))} is not read: {printable(why)[:300]}; the fixed "
+        "description is taken, `tinyref bench --machine` measures this host anew\n"
     )
     return FIXED
 
