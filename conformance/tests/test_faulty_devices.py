@@ -339,5 +339,7 @@ def test_an_escape_is_no_perfect_score() -> None:
 
 
 def test_an_unknown_faulty_device_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown device 'Unicorn': accepted are OffByOneTail"):
+    with pytest.raises(
+        UserError, match="unknown device 'Unicorn': accepted are CopiesOfWords, ShortOffsets"
+    ):
         score(only="Unicorn")

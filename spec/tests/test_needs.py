@@ -112,6 +112,10 @@ def test_a_type_that_is_not_declared_is_seen(computed: set[DType], cpu: DeviceUn
     case = cases_of([row])[0]
     silent = dataclasses.replace(case, needs=kernel_needs(*case.needs.dtypes - {dtypes.int64}))
     assert undeclared([silent], computed, cpu) == {case.id: {dtypes.int64}}
+    (row,) = (row for row in tensor_rows() if row.id == "tensor.gather.float16.forward")
+    case = cases_of([row])[0]
+    silent = dataclasses.replace(case, needs=kernel_needs(*case.needs.dtypes - {dtypes.uint16}))
+    assert undeclared([silent], computed, cpu) == {case.id: {dtypes.uint16}}
 
 
 @pytest.mark.parametrize(

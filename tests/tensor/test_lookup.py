@@ -134,3 +134,32 @@ def test_types_for_storage_have_no_sums() -> None:
     assert eights.gather(0, Tensor([1])).cast("float32").tolist() == [2.0]
     with pytest.raises(UserError, match="storage"):
         eights.scatter(0, Tensor([1]), eights, reduce="add")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "fp8e4m3"])
+def test_a_zero_that_is_chosen_keeps_its_sign(dtype: str) -> None:
+    data = Tensor([-0.0, 1.0], dtype=dtype).realize()
+    chosen = [
+        data.gather(0, Tensor([0, 1])),
+        data[Tensor([0, 1])],
+        *([data.sort()[0]] if dtype != "fp8e4m3" else []),
+    ]
+    assert [repr(each.cast("float32").tolist()) for each in chosen] == ["[-0.0, 1.0]"] * len(chosen)
+    # What is not there is +0.
+    assert repr(data.gather(0, Tensor([7])).cast("float32").tolist()) == "[0.0]"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "fp8e5m2"])
+def test_the_gradient_of_what_is_chosen_is_the_sum_over_its_places(dtype: str) -> None:
+    data = Tensor([[1.0, 2.0], [3.0, -4.0]], dtype=dtype, requires_grad=True)
+    chosen = data.gather(0, Tensor([[0, 0], [0, 1], [0, 9]])).cast("float32")
+    (found,) = (chosen * Tensor([[1.0], [2.0], [4.0]])).sum().gradient(data)
+    assert found.dtype.name == dtype
+    assert found.cast("float32").tolist() == [[7.0, 1.0], [0.0, 2.0]]
+
+
+def test_the_gradient_of_one_place_repeats_nothing() -> None:
+    data = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    for index, wanted in ((1, [0.0, 4.0, 0.0]), (7, [0.0, 0.0, 0.0])):
+        (found,) = data.gather(0, Tensor([index])).square().sum().gradient(data)
+        assert found.tolist() == wanted

@@ -132,6 +132,20 @@ SPECIAL_VALUES: Literals = {
         [[-1, -1], [-1, -1], [1, -1]],
     ),
     "sum_nan": ("Tensor([1.0, NAN, 2.0], device=device).sum().item()", NAN),
+    # What is chosen keeps all of its bits.
+    "zero_gathered": (
+        "Tensor([-0.0, 1.0], device=device).gather(0, Tensor([1, 0, 0], device=device)).tolist()",
+        [1.0, -0.0, -0.0],
+    ),
+    "zero_at_places": (
+        "Tensor([0.0, -0.0], device=device)[Tensor([1, 0], device=device)].tolist()",
+        [-0.0, 0.0],
+    ),
+    "zero_sorted": (
+        "Tensor([1.0, -0.0, -1.0], device=device).sort()[0].tolist()",
+        [-1.0, -0.0, 1.0],
+    ),
+    "zero_of_largest": ("Tensor([-1.0, -0.0], device=device).topk(1)[0].tolist()", [-0.0]),
     "argmax_ties": ("Tensor([1.0, 3.0, 3.0], device=device).argmax().item()", 1),
     "argmin_ties": ("Tensor([4.0, 2.0, 2.0], device=device).argmin().item()", 1),
     "round_ties": (

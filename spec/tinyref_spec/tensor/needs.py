@@ -18,6 +18,9 @@ _FURTHER: Mapping[str, tuple[DType, ...]] = {
 # The integers that order the elements of a type as wide as they are.
 _ORDERED_BY: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
 _ORDERING = frozenset({"sort", "topk"})
+# What chooses floats by places does so by their bits, but for float64.
+_BITS_OF: Mapping[int, DType] = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32}
+_CHOOSING = frozenset({"gather", "getitem", "masked_select", "scatter", "setitem", "sort", "topk"})
 
 
 def dtypes_needed(function: Function, dtype: DType) -> set[DType]:
@@ -30,6 +33,8 @@ def dtypes_needed(function: Function, dtype: DType) -> set[DType]:
         found.add(sum_dtype(dtype))
     if function.name in _ORDERING and dtype in _ORDERED_BY:
         found.add(_ORDERED_BY[dtype])
+    if function.name in _CHOOSING and dtype.is_float and dtype.itemsize in _BITS_OF:
+        found.add(_BITS_OF[dtype.itemsize])
     return found.union(*(_of_form(form, dtype) for form in function.forms))
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import cast
 
+from tinyref.dtype import dtypes
 from tinyref.tensor.gradient.rules import Contribution, Step, gradient_rule
 from tinyref.tensor.methods.creation import Creation
 from tinyref.tensor.methods.windows import Windows
@@ -44,6 +45,28 @@ def copysign(step: Step) -> tuple[Contribution, ...]:
 def softplus(step: Step) -> tuple[Contribution, ...]:
     """d(softplus x) = sigmoid(x) dx."""
     return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+@gradient_rule("looked_up", reads_sources=True)
+def looked_up(step: Step) -> tuple[Contribution, ...]:
+    """The gradient of each element is the sum over the places that chose it."""
+    rows, places = cast(tuple[Windows, ...], step.sources)
+    gradient = cast(Windows, step.gradient)
+
+    def of_rows() -> Creation:
+        # Types that are for storage alone are not added.
+        is_stored = rows.dtype in dtypes.storage_only
+        given = gradient.cast(dtypes.float32) if is_stored else gradient
+        spread = rows._shown_at(places, given.unsqueeze(-1))
+        beyond = spread.ndim - rows.ndim
+        repeated = tuple(
+            axis
+            for axis, size in enumerate(spread.shape)
+            if axis < beyond or rows.shape[axis - beyond] != size
+        )
+        return spread.sum(repeated, keepdim=True)._reshape(rows.shape).cast(rows.dtype)
+
+    return (of_rows, None)
 
 
 @gradient_rule("correlate", reads_sources=True)

@@ -18,6 +18,7 @@ from tinyref.tensor.arguments import axis_of, fixed
 from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
+from tinyref.tensor.methods.movement import word_of
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 
@@ -94,12 +95,31 @@ class Lookup(Assignment):
 
         The other axes broadcast against those of `places`; the result has them.
         """
-        if self.dtype in dtypes.storage_only:
-            return self._bits_as(dtypes.uint8)._looked_up(places)._bits_as(self.dtype)
+        if self.dtype.is_float:
+            return self._with_rule("looked_up", lambda rows, at: rows._floats_at(at), places)
+        return self._sum_at(places)
+
+    def _floats_at(self, places: Self) -> Self:
+        """As `_looked_up`, of floats: a sum of them would lose the sign of a zero."""
+        if self.dtype is dtypes.float64:
+            # Devices whose 64-bit integers are pairs of words have no bits of float64.
+            is_negative = self.eq(0).bitwise_and(self.reciprocal().lt(0))
+            return is_negative._sum_at(places).where(-0.0, self._sum_at(places))
+        bits = self._bits_as(word_of(self.dtype.itemsize))
+        return bits._sum_at(places)._bits_as(self.dtype)
+
+    def _sum_at(self, places: Self) -> Self:
+        chosen = self._shown_at(places, self)
+        return chosen._reduced_last(Ops.MAX if self.dtype.is_bool else Ops.ADD)
+
+    def _shown_at(self, places: Self, shown: Self) -> Self:
+        """`shown` where an element of the last axis is at one of `places`, 0 elsewhere.
+
+        The last axis is that of this tensor, the one before it that of `places`.
+        """
         here = self._count_to(self.shape[-1]).eq(places.unsqueeze(-1))
         # The elements that are not chosen may be NaN: a product with 0 would let them through.
-        chosen = here.where(self, False if self.dtype.is_bool else 0)
-        return chosen._reduced_last(Ops.MAX if self.dtype.is_bool else Ops.ADD)
+        return here.where(shown, False if shown.dtype.is_bool else 0)
 
     def _index_operand(self, index: object, axis: int, name: str) -> Self:
         """The argument `index` of a function along `axis`, checked against this tensor."""

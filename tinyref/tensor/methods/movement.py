@@ -487,7 +487,7 @@ class Movement(Rounding):
                 f"bitcast: {self.dtype.name} to {target.name} changes the number of elements: "
                 f"a tensor without axes accepts types of {have} bytes"
             )
-        words = self._bits_as(_word(have))
+        words = self._bits_as(word_of(have))
         resized = words._split_words(have, want) if have > want else words._join_words(have, want)
         result = resized._bits_as(target)
         result._show(self, Step(Ops.BITCAST, None, self.shape, self.dtype, target))
@@ -499,7 +499,7 @@ class Movement(Rounding):
     def _split_words(self, have: int, want: int) -> Self:
         """Words cut into `have // want` smaller ones each, the lowest first."""
         parts = [
-            self.rshift(8 * want * part)._cast(_word(want)).unsqueeze(-1)
+            self.rshift(8 * want * part)._cast(word_of(want)).unsqueeze(-1)
             for part in range(have // want)
         ]
         return parts[0].cat(*parts[1:], dim=-1).flatten(-2)
@@ -513,7 +513,7 @@ class Movement(Rounding):
                 f"bitcast: the last axis has {length} elements: "
                 f"{count} of {have} bytes make one of {want} bytes"
             )
-        groups = self.unflatten(-1, (length // count, count))._cast(_word(want))
+        groups = self.unflatten(-1, (length // count, count))._cast(word_of(want))
         result: Self | None = None
         for place in range(count):
             part = groups._part(groups.ndim - 1, place, place + 1).squeeze(-1)
@@ -573,7 +573,8 @@ def _require_tensor(name: str, first: object) -> None:
         )
 
 
-def _word(itemsize: int) -> DType:
+def word_of(itemsize: int) -> DType:
+    """The unsigned integers of so many bytes."""
     return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[itemsize]
 
 
