@@ -136,6 +136,12 @@ def test_what_is_done_for_nothing(roots, stage, text):
             stored(wide(0, 1)),
             *(stored(wide(place, 1), lane) for lane, place in ((6, 1), (10, wide(12, 1)))),
         ),
+        # A gate that is read from memory in other lanes, and always open in these.
+        (
+            stored(wide(0, 1)),
+            stored(wide(1, 1), 6),
+            stored(build.load(at(1), build.less(wide(12, 1), 3), 0), 10),
+        ),
         # One of them turned out to be a place that is read anyhow.
         (
             stored(build.gep(wide(0, 2), 0)),

@@ -139,7 +139,8 @@ class _Run:
     ) -> Iterator[Waste]:
         """What is done for nothing, but for accesses in `several` places and at `computed` ones.
 
-        A place that is computed may be a known one in some lanes: nobody knew when lanes were made.
+        A place or a gate that is computed may be a known one in some lanes: nobody knew when lanes
+        were made.
         """
         self.places.sort()
         name, slot = self.op.name, self.memory.arg
@@ -161,7 +162,7 @@ class _Run:
 
 
 def _add(access: UOp, counted: set[UOp], runs: dict[tuple[object, ...], _Run]) -> bool:
-    """Notes an access whose gate is arithmetic of counters, as is its position: whether that is."""
+    """Notes an access whose gate and position are arithmetic of counters: whether both are."""
     value = access if access.op is Ops.LOAD else access.src[1]
     address, gate = skip_after(access.src[0]), access.src[2] if len(access.src) > 2 else None
     if len(address.src) != 2 or isinstance(address.dtype, ImageDType):
@@ -169,7 +170,7 @@ def _add(access: UOp, counted: set[UOp], runs: dict[tuple[object, ...], _Run]) -
     if address.src[1] not in counted:
         return False
     if gate is not None and gate not in counted:
-        return True
+        return False
     alternative = access.src[1].arg if gate is not None and access.op is Ops.LOAD else None
     if gate is not None and access.op is Ops.LOAD and not isinstance(alternative, ConstArg):
         return True
