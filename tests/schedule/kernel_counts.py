@@ -288,7 +288,9 @@ METHODS = (
     Program("Adam, 3", 4, "both powers, one each", lambda: p.optimiser_step("Adam")),
     Program("AdamW, 3", 4, "both powers, one each", lambda: p.optimiser_step("AdamW")),
     Program("LARS, 3", 6, "norms, then the step", lambda: p.optimiser_step("LARS")),
-    Program("LAMB, 3", 9, "moments, norms, the step", lambda: p.optimiser_step("LAMB")),
+    Program(
+        "LAMB, 3", 10, "both powers, moments, norms, the step", lambda: p.optimiser_step("LAMB")
+    ),
 )
 TABLE = (
     *ELEMENTWISE,
