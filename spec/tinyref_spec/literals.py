@@ -11,15 +11,14 @@ from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.oracles import round_to
 from tinyref_spec.samples import bias, inf_bits, largest_bits, quiet_nan_bits
 
-# Names of floats in the tables: inf, nan, LARGEST, NORMAL (the smallest normal), SUB (the smallest
-# subnormal), SUB2 and SUB3 (two and three of it), LARGESTSUB, HALFNORMAL, EPS (next after 1), EPS2
-# (after that), ULP (EPS - 1), HALFULP.
-
 
 class NotRepresentableError(ValueError):
     """The dtype has no such value: the table row does not apply to it."""
 
 
+# Names of floats in the tables: inf, nan, LARGEST, NORMAL (the smallest normal), SUB (the smallest
+# subnormal), SUB2 and SUB3 (two and three of it), LARGESTSUB, HALFNORMAL, EPS (next after 1), EPS2
+# (after that), ULP (EPS - 1), HALFULP.
 def _float_name_bits(name: str, dtype: DType) -> int | None:
     mantissa = dtype.mantissa_bits
     one = bias(dtype) << mantissa

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyref.dtype import DType, dtypes, sum_dtype
+from tinyref.dtype import DType, dtypes, from_numpy_dtype, sum_dtype
+from tinyref_spec.bits import bits_dtype
 from tinyref_spec.tensor import random
 from tinyref_spec.tensor.forms import Form, Function
 
@@ -19,7 +20,6 @@ _FURTHER: Mapping[str, tuple[DType, ...]] = {
 _ORDERED_BY: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
 _ORDERING = frozenset({"sort", "topk"})
 # What chooses floats by places does so by their bits, but for float64.
-_BITS_OF: Mapping[int, DType] = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32}
 _CHOOSING = frozenset({"gather", "getitem", "masked_select", "scatter", "setitem", "sort", "topk"})
 
 
@@ -33,8 +33,8 @@ def dtypes_needed(function: Function, dtype: DType) -> set[DType]:
         found.add(sum_dtype(dtype))
     if function.name in _ORDERING and dtype in _ORDERED_BY:
         found.add(_ORDERED_BY[dtype])
-    if function.name in _CHOOSING and dtype.is_float and dtype.itemsize in _BITS_OF:
-        found.add(_BITS_OF[dtype.itemsize])
+    if function.name in _CHOOSING and dtype.is_float and dtype is not dtypes.float64:
+        found.add(from_numpy_dtype(bits_dtype(dtype)))
     return found.union(*(_of_form(form, dtype) for form in function.forms))
 
 
