@@ -77,6 +77,8 @@ def test_a_plan_that_ends_each_life_one_item_early_is_caught():
         # A chain needs two places: what a kernel reads and what it writes.
         ([Lifetime(1000, i, i + 1) for i in range(10)], 2048),
         ([Lifetime(640, 0, 9), Lifetime(640, 0, 9)], 1280),
+        # The largest gets the lowest place: a small one there would push it above another.
+        ([Lifetime(64, 0, 1), Lifetime(64, 1, 2), Lifetime(256, 2, 3)], 320),
         # The gap of 128 under the block that stays is taken twice, the one of 256 once.
         ([Lifetime(256, 0, 1), Lifetime(64, 0, 9), Lifetime(128, 2, 3), Lifetime(256, 2, 9)], 448),
     ],

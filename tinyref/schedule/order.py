@@ -6,6 +6,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tinyref.algebra.symbolic import product
 from tinyref.device import Device
@@ -136,83 +137,43 @@ class Ordering:
 
     def _topological(self) -> list[int]:
         """Numbers in an order in which nothing waits; of several the smallest goes first."""
-        left = {number: len(needed) for number, needed in self.waits.items()}
-        ready = [number for number, count in left.items() if count == 0]
-        heapq.heapify(ready)
-        order: list[int] = []
-        while ready:
-            number = heapq.heappop(ready)
-            order.append(number)
-            for user in self.users[number]:
-                left[user] -= 1
-                if left[user] == 0:
-                    heapq.heappush(ready, user)
-        if len(order) < len(self.tasks):
-            raise CycleError(_cycle_message([self.tasks[n] for n in left if n not in set(order)]))
-        return order
+        return self._sorted(lambda number: number)
 
     def _by_memory(self) -> list[int]:
-        """The topological order, but that what takes no memory does not wait.
+        """The topological order, but that what takes no memory does not wait."""
+        policy = _LeastMemory(self, self._topological())
+        return self._sorted(policy.rank, policy.fallen)
 
-        A task that ends the use of as many bytes as it begins goes as soon as it is ready: it can
-        only make room for those after it. So a weight is updated before the next gradient is made.
+    def _sorted(
+        self,
+        rank: Callable[[int], Any],
+        fallen: Callable[[int], Iterable[int]] = lambda number: (),
+    ) -> list[int]:
+        """Numbers in an order in which nothing waits; of several the lowest rank goes first.
+
+        fallen: of which numbers the rank is another one once a number has gone. Raises `UserError`
+        for a cycle of assigns.
         """
-        rank = {number: place for place, number in enumerate(self._topological())}
-        readers = self._readers_of_temporaries()
         left = {number: len(needed) for number, needed in self.waits.items()}
-        # Of those that take no memory the ones that begin least go first, as their inputs end.
-        ready: list[tuple[bool, int, int, int]] = []
-
-        def enter(number: int) -> None:
-            begun, ended = self._begun(number), self._ended(number, readers)
-            is_free = begun <= ended
-            place = (not is_free, begun if is_free else 0, rank[number])
-            heapq.heappush(ready, (*place, number))
-
-        for number in rank:
-            if left[number] == 0:
-                enter(number)
+        ready = [(rank(number), number) for number, count in left.items() if count == 0]
+        heapq.heapify(ready)
         order: dict[int, None] = {}
         while ready:
-            number = heapq.heappop(ready)[-1]
+            number = heapq.heappop(ready)[1]
+            # What was entered again when its rank fell stands there twice.
             if number in order:
                 continue
             order[number] = None
-            for buffer in self.tasks[number].buffers:
-                others = readers.get(buffer, set())
-                others.discard(number)
-                # The last one ends the use of the buffer: it may have become free.
-                for other in others if len(others) == 1 else ():
-                    if left[other] == 0:
-                        enter(other)
+            entering = [other for other in fallen(number) if left[other] == 0]
             for user in self.users[number]:
                 left[user] -= 1
                 if left[user] == 0:
-                    enter(user)
+                    entering.append(user)
+            for other in entering:
+                heapq.heappush(ready, (rank(other), other))
+        if len(order) < len(self.tasks):
+            raise CycleError(_cycle_message([self.tasks[n] for n in left if n not in order]))
         return list(order)
-
-    def _readers_of_temporaries(self) -> dict[UOp, set[int]]:
-        """Who reads each buffer that is written here and not looked at later."""
-        return {
-            buffer: set(self.readers.get(buffer, ()))
-            for task in self.tasks.values()
-            for buffer in task.written_buffers
-            if self._is_temporary(buffer)
-        }
-
-    def _begun(self, number: int) -> int:
-        """The bytes that a task takes.
-
-        What is assigned to has its memory already, and what is written beside it, such as the
-        gradient of a weight, is a result that has its size.
-        """
-        task = self.tasks[number]
-        return 0 if task.assigns else sum(map(nbytes_of, task.written_buffers))
-
-    def _ended(self, number: int, readers: Mapping[UOp, set[int]]) -> int:
-        """The bytes that only this task still reads."""
-        buffers = set(self.tasks[number].buffers)
-        return sum(nbytes_of(buffer) for buffer in buffers if readers.get(buffer) == {number})
 
     # --- joining --------------------------------------------------------------------------------
 
@@ -322,9 +283,9 @@ class Ordering:
 
     def _is_private(self, buffer: UOp, reader: int) -> bool:
         """Whether nobody but task `reader` will look at `buffer`."""
-        return self._is_temporary(buffer) and self.readers.get(buffer, set()) <= {reader}
+        return self.is_temporary(buffer) and self.readers.get(buffer, set()) <= {reader}
 
-    def _is_temporary(self, buffer: UOp) -> bool:
+    def is_temporary(self, buffer: UOp) -> bool:
         """Whether nobody looks at `buffer` once all tasks have run."""
         return buffer not in self.owners and buffer not in self.versions.assigns
 
@@ -361,6 +322,55 @@ class Ordering:
             self._add(user, second)
         self._add_readers(second)
         self._raise(second)
+
+
+class _LeastMemory:
+    """Of the tasks that wait for nothing those first that take no memory.
+
+    A task that ends the use of as many bytes as it begins goes as soon as it is ready: it can only
+    make room for those after it. So a weight is updated before the next gradient is made.
+    """
+
+    def __init__(self, ordering: Ordering, order: Sequence[int]) -> None:
+        self.tasks = ordering.tasks
+        self.place = {number: place for place, number in enumerate(order)}
+        # Who still has to read each buffer that is written here and not looked at later.
+        self.readers = {
+            buffer: set(ordering.readers.get(buffer, ()))
+            for task in self.tasks.values()
+            for buffer in task.written_buffers
+            if ordering.is_temporary(buffer)
+        }
+
+    def rank(self, number: int) -> tuple[bool, int, int]:
+        """Of those that take no memory the ones that begin least go first, as their inputs end."""
+        begun, ended = self._begun(number), self._ended(number)
+        is_free = begun <= ended
+        return not is_free, begun if is_free else 0, self.place[number]
+
+    def fallen(self, number: int) -> list[int]:
+        """After `number`: those that alone still read one of its buffers, and end its use."""
+        found: list[int] = []
+        for buffer in self.tasks[number].buffers:
+            others = self.readers.get(buffer, set())
+            others.discard(number)
+            if len(others) == 1:
+                found += others
+        return found
+
+    def _begun(self, number: int) -> int:
+        """The bytes that a task takes.
+
+        What is assigned to has its memory already, and what is written beside it, such as the
+        gradient of a weight, is a result that has its size.
+        """
+        task = self.tasks[number]
+        return 0 if task.assigns else sum(map(nbytes_of, task.written_buffers))
+
+    def _ended(self, number: int) -> int:
+        """The bytes that only this task still reads."""
+        buffers = set(self.tasks[number].buffers)
+        return sum(nbytes_of(buffer) for buffer in buffers if self.readers.get(buffer) == {number})
 
 
 def _cycle_message(stuck: Sequence[Task]) -> str:
