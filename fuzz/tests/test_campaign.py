@@ -471,10 +471,10 @@ def test_a_full_disk_ends_the_campaign_and_keeps_what_was_stored(
 
 @pytest.mark.slow
 def test_two_campaigns_share_a_corpus_but_not_a_folder(tmp_path: Path):
-    lock = databases.Lock(tmp_path)
+    held = databases.lock(tmp_path)
     with pytest.raises(UserError, match="another campaign is running"):
         campaign(tmp_path, "Healthy")
-    lock.release()
+    held.release()
     corpus = tmp_path / "corpus"
     found = []
     for name in ("a", "b"):

@@ -15,7 +15,7 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign import database as databases
-from tinyref_fuzz.campaign.database import NAME, Database, Lock
+from tinyref_fuzz.campaign.database import NAME, Database, lock
 from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination, Task
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
@@ -300,11 +300,11 @@ def test_a_full_disk_is_reported_and_what_was_stored_stays(tmp_path: Path):
 
 
 def test_a_folder_has_one_campaign_at_a_time(tmp_path: Path):
-    lock = Lock(tmp_path)
+    held = lock(tmp_path)
     with pytest.raises(UserError, match="another campaign is running in"):
-        Lock(tmp_path)
-    lock.release()
-    Lock(tmp_path).release()
+        lock(tmp_path)
+    held.release()
+    lock(tmp_path).release()
 
 
 @pytest.mark.long

@@ -42,7 +42,7 @@ def test_a_clean_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert second.startswith("seed 4, policy small, ")
     assert more == []
     assert sorted(path.name for path in (tmp_path / "fuzz-PYTHON").iterdir()) == [
-        *("campaign.lock", "campaign.sqlite", "unreached.md"),
+        *("campaign.sqlite", "unreached.md"),
     ]
 
 

@@ -38,8 +38,11 @@ def check_target(target: Path, name: str, program: Path | None = None) -> None:
     """Raises `UserError` where a file cannot be written: asked before what may take long.
 
     name: of the command and the option. program: what the command runs, which is not to be lost.
+    A file is replaced, so that its folder counts; what is no file, such as /dev/stdout, is opened.
     """
-    if target.is_dir() or not os.access(target.absolute().parent, os.W_OK):
+    is_replaced = target.is_file() or not target.exists()
+    place = target.absolute().parent if is_replaced else target
+    if target.is_dir() or not os.access(place, os.W_OK):
         raise UserError(f"{name} {target} cannot be written: its folder must be there")
     if program is not None and target.resolve() == program.resolve():
         raise UserError(f"{name} {target} is the program itself")

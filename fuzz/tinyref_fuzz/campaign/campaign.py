@@ -20,9 +20,9 @@ from tinyref_fuzz.campaign.database import (
     NAME,
     ChangedError,
     Database,
-    Lock,
     StoredBucket,
     contradictions,
+    lock,
     stored_path,
 )
 from tinyref_fuzz.campaign.guide import guidance, missing_coverage
@@ -155,7 +155,7 @@ def run(
     prepare_folder(request.folder, "folder")
     if request.corpus is not None:
         prepare_folder(request.corpus, "corpus")
-    lock = Lock(request.folder)
+    held = lock(request.folder)
     try:
         try:
             return _run(request, reporter or Quiet(), guidance, started)
@@ -167,7 +167,7 @@ def run(
                 ) from error
             return _run(_anew(request), reporter or Quiet(), guidance, started)
     finally:
-        lock.release()
+        held.release()
 
 
 def _run(

@@ -7,9 +7,7 @@ after some task. Only one process writes, and holds a lock on the folder while i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +23,7 @@ from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.results import code_version
 from tinyref_fuzz.campaign.task import CampaignError, Done, Examination
 from tinyref_fuzz.campaign.unexamined import signature
+from tinyref_fuzz.lock import FileLock
 from tinyref_spec.kernel_case import Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 from tinyref_spec.kernel_case.members import read_object
@@ -84,25 +83,10 @@ class StoredBucket:
     findings: int
 
 
-class Lock:
+def lock(folder: Path) -> FileLock:
     """Holds a folder for one campaign. Raises `UserError` where another one has it."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise UserError(f"folder: cannot write to {folder}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._descriptor)
-            raise UserError(
-                f"folder: another campaign is running in {folder}: give this one its own --folder"
-            ) from error
-
-    def release(self) -> None:
-        os.close(self._descriptor)
+    taken = f"another campaign is running in {folder}: give this one its own --folder"
+    return FileLock(folder / LOCK, "folder", taken)
 
 
 class Database:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import math
 import os
@@ -14,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
@@ -22,6 +20,7 @@ from tinyref.probe import probe
 from tinyref.runtimes.identity import differences, surroundings
 from tinyref.workers.processes import Cause, Death, Limits, Message, Pool, WorkerProcess
 from tinyref_fuzz.judge.deaths import SYMPTOMS
+from tinyref_fuzz.lock import FileLock
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, ExaminedFinding, Row, Run, Score, Subject
 from tinyref_fuzz.mutants.subjects import subjects
 from tinyref_spec.kernel_case import Symptom
@@ -140,7 +139,7 @@ class Scoring:
         self.is_resumed = False
         self.until = math.inf
         self.waiting: deque[Task] = deque()
-        self._lock: IO[bytes] | None = None
+        self._lock: FileLock | None = None
 
     def resume(self, restart: bool = False) -> None:
         """Takes over what the file has, also of subjects that are not chosen.
@@ -208,27 +207,15 @@ class Scoring:
         if self._lock is not None:
             return
         target = Path(os.path.realpath(file))
-        lock = target.with_name(f".{target.name[:32]}.lock")
-        try:
-            held = lock.open("ab")
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # One that has just ended takes its lock away, and the next may have made another.
-            is_held = os.path.samestat(os.fstat(held.fileno()), lock.stat())
-        except (BlockingIOError, FileNotFoundError):
-            is_held = False
-        except OSError as error:
-            raise UserError(f"score: cannot write beside {file}: {error.strerror}") from error
-        if not is_held:
-            raise UserError(
-                f"score: another score is writing to {file}: give this one its own --json"
-            )
-        self._lock = held
+        self._lock = FileLock(
+            target.with_name(f".{target.name[:32]}.lock"),
+            "score",
+            f"another score is writing to {file}: give this one its own --json",
+        )
 
     def _release(self) -> None:
         if self._lock is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._lock.name)
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
     def known(self) -> list[Subject]:

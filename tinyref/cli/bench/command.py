@@ -61,7 +61,7 @@ def bench(
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
     from tinyref.cli.bench.rows import facts, matching_rows, measure
-    from tinyref.cli.options import check_gives_values, opening_device
+    from tinyref.cli.options import check_gives_values, check_target, opening_device
 
     if tinygrad is not None:
         os.environ["TINYGRAD_PYTHON"] = str(tinygrad)
@@ -74,7 +74,7 @@ def bench(
     name = opening_device(device)
     check_gives_values(name)
     if json_file is not None:
-        _check_writable(json_file)
+        check_target(json_file, "bench: --json")
     rows = matching_rows(row) if device is None else _rows_of_device(name, row)
     print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
     measured: list[Measured] = []
@@ -109,12 +109,13 @@ def _print_table(
     from tinyref.cli.bench.rows import facts
     from tinyref.cli.bench.speed import ON_HOST
     from tinyref.cli.bench.table import Line, table_lines, table_text
+    from tinyref.cli.options import check_target
     from tinyref.errors import UserError
 
     if device is not None:
         raise UserError(f"bench: --table is of the device CPU, and takes no --device, got {device}")
     if json_file is not None:
-        _check_writable(json_file)
+        check_target(json_file, "bench: --json")
     lines: list[Line] = []
     for line in table_lines(row, repeats, None if before is None else str(before)):
         lines.append(line)
@@ -141,20 +142,6 @@ def _show_progress(text: str) -> None:
     """A line that the next row overwrites; only a person at a terminal wants it."""
     if sys.stderr.isatty():
         print(f"{text:60}", end="\r", file=sys.stderr)
-
-
-def _check_writable(path: Path) -> None:
-    """Minutes of measuring must not end in an error that was there before."""
-    from tinyref.errors import UserError
-
-    try:
-        was_there = path.exists()
-        with path.open("a", encoding="utf-8"):
-            pass
-        if not was_there:
-            path.unlink()
-    except OSError as error:
-        raise UserError(f"bench: cannot write {path}: {error.strerror}") from error
 
 
 def _line(result: Measured) -> str:
