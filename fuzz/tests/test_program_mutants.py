@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mutated import mutated
 
+from tinyref.engine import runner
+from tinyref.schedule.memory import Arena, Lifetime, plan_arena
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.mutants.programs import MUTANTS
 from tinyref_fuzz.programs.blame import STAGES, blame
@@ -97,6 +100,29 @@ def test_programs_of_a_fixed_seed_find_it_and_are_reduced(name, judge):
     assert is_right(found.blame, name), found.blame
     assert not found.problem
     assert found.program.size <= 13
+
+
+def test_a_plan_in_which_a_kernel_writes_over_what_it_reads_is_found_without_another_value(
+    judge: ProgramJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evaluated kernel reads all before it writes: only the memory itself tells."""
+
+    def ended_early(lifetimes: Sequence[Lifetime], alignment: int) -> Arena:
+        early = [replace(life, last=max(life.first, life.last - 1)) for life in lifetimes]
+        return plan_arena(early, alignment)
+
+    program = Program(
+        (
+            Step("data", (), (1,), ("int32", (2, 2, 2), tuple(range(8)), 2, False)),
+            *(Step("add_number", (1,), (2,), (1,)), Step("sum", (2,), (5,), ((1,), True))),
+            *(Step("add", (2, 5), (6,)), Step("disk", (6,), (7,), (0,)), Step("read", (7,))),
+        )
+    )
+    assert not judge.verdict(program, evaluates=True).pair
+    monkeypatch.setattr(runner, "plan_arena", ended_early)
+    verdict = judge.verdict(program, evaluates=True)
+    assert "buffer 0 is written and shares memory with 2" in verdict.detail
+    assert blame(judge, program, verdict).stage == "memory plan"
 
 
 def test_a_mutant_is_gone_afterwards(judge):

@@ -136,7 +136,9 @@ class Array:
             raise UndefinedError("a write to what is repeated")
         if whole.is_leaf and not keeps_leaf and (gives or not self.is_detached):
             raise UndefinedError("a write to a leaf")
-        if whole.requires_grad and not whole.is_leaf and (self.is_detached or whole.is_blocked):
+        # Views of a leaf that nobody holds any more are what was computed from it.
+        is_computed = not whole.is_leaf or store.is_lost
+        if whole.requires_grad and is_computed and (self.is_detached or whole.is_blocked):
             raise UndefinedError("a write to what is detached of what has gradients")
         is_merged = (whole.requires_grad or gives) and not whole.is_leaf
         if is_merged and keeps_leaf and np.unique(places).size == store.elements.size:

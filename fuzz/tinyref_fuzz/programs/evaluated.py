@@ -6,8 +6,13 @@ is right with them alone is wrong below: in codegen, a renderer, a device.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from tinyref.codegen.compile import launch_order, parameters_of
 from tinyref.device import Device
@@ -20,7 +25,12 @@ from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
 from tinyref_fuzz.reduce.measure import variables
 
+Array: TypeAlias = npt.NDArray[Any]
 Extents = tuple[int, int, int]
+
+
+class SharedMemoryError(Exception):
+    """A kernel is to write where it reads another buffer, or writes one."""
 
 
 class EvaluatedKernel:
@@ -44,10 +54,21 @@ class EvaluatedKernel:
         for parameter, handle in zip(self.parameters, buffers, strict=True):
             nbytes = parameter.size * parameter.dtype.itemsize
             arrays[parameter.slot] = handle[:nbytes].view(numpy_dtype(parameter.dtype))
+        _check_apart(arrays, len(self.ast.src))
         bindings = dict(zip(self.names, variables, strict=True))
         for slot, elements in evaluate(self.ast, arrays, bindings).items():
             arrays[slot][:] = elements
         return time.perf_counter() - start if wait else None
+
+
+def _check_apart(arrays: Mapping[int, Array], outputs: int) -> None:
+    """Raises `SharedMemoryError` where one of the first buffers, those written, lies in another.
+
+    Whether a device's result differs by it depends on its order; what is evaluated reads all first.
+    """
+    for written, other in itertools.product(range(outputs), arrays):
+        if written != other and np.may_share_memory(arrays[written], arrays[other]):
+            raise SharedMemoryError(f"buffer {written} is written and shares memory with {other}")
 
 
 def evaluated_kernel(device: str, ast: UOp) -> Kernel:
