@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinyref.algebra import sizes
 from tinyref.algebra.linear import Linear
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.dtype import dtypes
@@ -113,6 +114,10 @@ def less_of_two() -> UOp:
     return build.cast(build.maximum(position(), build.sub(3, position())), dtypes.int32)
 
 
+def with_quotient() -> UOp:
+    return build.cast(build.less(position(), build.add(position(), 1)), dtypes.int32)
+
+
 def chosen() -> UOp:
     return build.where(build.less(x(), 5), build.add(x(), 1), 0)
 
@@ -136,6 +141,8 @@ COLUMNS: tuple[tuple[str, Any, str, Any, Callable[[], UOp]], ...] = (
     ("sizes", algebra, "smallest", lambda left, right: left, less_of_two),
     ("sizes", algebra, "split", lambda extent, divisor: (extent, 0), less_of_two),
     ("sizes", algebra, "lower", lambda extent: 1, less_of_two),
+    ("sizes", algebra, "arithmetic", lambda sign, left, right: 1, less_of_two),
+    ("sizes", sizes, "split", lambda first, second: (first, 0), with_quotient),
     ("lower", stages, "lower_ast", lambda ast, _: wrong_store(LOWERED(ast, _)), chosen),
     ("simplify", stages, "simplify", wrong_store, chosen),
     ("decompose", stages, "decompose", lambda root, _: wrong_store(root), chosen),

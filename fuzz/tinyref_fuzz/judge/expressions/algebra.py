@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.linear import Linear, exact, modular
 from tinyref.algebra.simplify import simplify, simplify_with
+from tinyref.algebra.sizes import arithmetic
 from tinyref.algebra.symbolic import (
     Extent,
     Undecided,
@@ -23,6 +24,7 @@ from tinyref.algebra.symbolic import (
     split,
 )
 from tinyref.dtype import dtypes
+from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
@@ -40,6 +42,9 @@ _RANGED = ALU | {Ops.IOTA}
 LARGEST = 1 << 40
 # What sizes are divided by.
 _DIVISORS = (2, 3, 4, 6)
+_ARITHMETIC: Mapping[str, np.ufunc] = {"+": np.add, "-": np.subtract, "*": np.multiply}
+# Of what is not negative, by what is positive.
+_DIVISIONS: Mapping[str, np.ufunc] = {"//": np.floor_divide, "%": np.remainder}
 
 
 def algebra_problems(points: Points, root: UOp, seen: set[UOp]) -> Iterator[Problem]:
@@ -72,6 +77,7 @@ def _of_number(points: Points, node: UOp) -> Iterator[Problem]:
         yield from _of_size(points, node)
     if node.op in _ORDERED and all(map(_is_moderate, node.src)):
         yield from _of_order(points, *node.src)
+        yield from _of_arithmetic(points, *node.src)
 
 
 def _of_range(points: Points, node: UOp) -> Iterator[Problem]:
@@ -182,6 +188,26 @@ def _of_order(points: Points, left: UOp, right: UOp) -> Iterator[Problem]:
         yield Problem("sizes", "the larger one of two is another")
     if (np.minimum(low, high) != _values(points, smallest(first, second))).any():
         yield Problem("sizes", "the smaller one of two is another")
+
+
+def _of_arithmetic(points: Points, left: UOp, right: UOp) -> Iterator[Problem]:
+    """What is written with + - * // and % of two sizes is that of their values."""
+    first, second = points.span(left).low, points.span(right).low
+    operations = dict(_ARITHMETIC)
+    if max(map(abs, bounds(left))) * max(map(abs, bounds(right))) >= LARGEST:
+        del operations["*"]
+    if first.min() >= 0 and second.min() >= 1:
+        operations |= _DIVISIONS
+    for sign, operation in operations.items():
+        try:
+            found = arithmetic(sign, left, right)
+        except (Undecided, UserError):
+            # Not for all values of its variables: those of the kernel are not bound here.
+            if sign in _DIVISIONS:
+                continue
+            raise
+        if (operation(first, second) != points.span(as_node(found)).low).any():
+            yield Problem("sizes", f"{sign} of two sizes is another")
 
 
 def _values(points: Points, extent: Extent) -> Values:
