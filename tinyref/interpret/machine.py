@@ -87,7 +87,7 @@ class Machine:
         self.is_alone = grid == (1, 1, 1) and self.group_size == 1
         self.sanitize = sanitize
         self.hooks = hooks
-        # Which launch indices run from the last to the first: the work-items that hold a matrix tile
+        # Which indices run from the last to the first: the work-items that hold a matrix tile
         # together are known by their order.
         self.backward = {"group": backward, "item": backward and not has_tiles}
         # In a launch of few threads, iterations of loops may be lanes; `span` counts their numbers.
