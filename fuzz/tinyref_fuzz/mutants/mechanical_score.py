@@ -109,6 +109,9 @@ DEVICES: Mapping[str, str] = {
     "tinyref.renderers.c_language/CStyleLanguage.bind_variable": _CUDA,
     "tinyref.renderers.c_style/CStyleRenderer._barrier": _CUDA,
     "tinyref.renderers.llvm": "CPU",
+    # Work-items that alone do something are those of a group.
+    "tinyref.renderers.llvm/LlvmFunction.open_if": "GPU_EMU",
+    "tinyref.renderers.llvm/LlvmFunction.close_if": "GPU_EMU",
     # The processor's own elementary functions are made of other operations.
     "tinyref.renderers.llvm/LlvmFunction.library": f"{_JUDGES}:Library",
     "tinyref.renderers.llvm/LlvmFunction.call_library": f"{_JUDGES}:Library",
