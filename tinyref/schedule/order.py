@@ -231,9 +231,10 @@ class Ordering:
         latest: dict[object, int] = {}
         for number in order:
             others = {latest.get(meeting) for meeting in self._meetings(number)}
+            room = MAX_OUTPUTS - len(self.tasks[number].written_buffers)
             for first in sorted(other for other in others if other is not None):
-                outputs = sum(len(self.tasks[one].written_buffers) for one in (first, number))
-                if outputs <= MAX_OUTPUTS and self._join_pair(first, number, set()):
+                outputs = len(self.tasks[first].written_buffers)
+                if outputs <= room and self._join_pair(first, number, set()):
                     break
             # A joined kernel meets whatever the first one did, and is the latest there.
             latest.update(dict.fromkeys(self._meetings(number), number))
