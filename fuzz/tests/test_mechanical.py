@@ -120,6 +120,9 @@ def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
         device_of("tinyref.renderers.cuda") == "tinyref.runtimes.emulated.cuda_emu:CudaEmuBackend"
     )
     assert device_of("tinyref.renderers.cuda_tiles") == "CUDA"
+    hip = "tinyref.runtimes.emulated.hip_emu:HipEmuBackend"
+    assert device_of("tinyref.renderers.c_language/CStyleLanguage.lane/operator/0") == hip
+    assert device_of("tinyref.renderers.c_language/CStyleLanguage.literal/operator/0") == "CLANG"
     assert device_of("tinyref.views.view") == "PYTHON"
     rooms = {name.split(".")[1] for name in DEVICES if "." in name}
     assert rooms <= set(ROOMS)

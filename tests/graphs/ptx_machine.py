@@ -144,10 +144,10 @@ def _towards_zero(values: Array) -> Array:
     """Numbers as float32, those that it does not hold as the next one nearer to zero."""
     with np.errstate(all="ignore"):
         found = values.astype(np.float32)
-        # Beyond the integers of 64 bits there is the one float32 that is 2 ** 64 or 2 ** 63.
-        is_too_far = np.array([abs(each) for each in found.tolist()]) > [
-            abs(each) for each in values.tolist()
-        ]
+        # Python compares integers with floats exactly, numpy rounds those of 64 bits. Beyond them
+        # there is the one float32 that is 2 ** 64 or 2 ** 63.
+        pairs = zip(found.tolist(), values.tolist(), strict=True)
+        is_too_far = [abs(rounded) > abs(value) for rounded, value in pairs]
         return np.where(is_too_far, np.nextafter(found, np.float32(0)), found)
 
 

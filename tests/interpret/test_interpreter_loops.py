@@ -176,7 +176,16 @@ def test_a_sum_of_sums() -> None:
     i = loop(4, 0)
     a, b = loop(30, 1, AxisKind.REDUCE), loop(20, 2, AxisKind.REDUCE)
     inner = build.reduce_over(Ops.MAX, build.mul(build.sub(b, 5), build.sub(a, i)), b)
-    run_program(program(build.store(at(out, i), build.reduce_over(Ops.ADD, inner, a))), [result])
+    body = program(build.store(at(out, i), build.reduce_over(Ops.ADD, inner, a)))
+    counts: list[int] = []
+
+    def noted(iterations: int) -> int:
+        counts.append(iterations)
+        return iterations
+
+    Interpreter(body, hooks=Hooks(loop=noted)).run([result])
+    # Iterations run at once around a loop that runs at once, too: each loop begins once.
+    assert counts == [4, 30, 20]
     expected = [
         sum(max((y - 5) * (x - lane) for y in range(20)) for x in range(30)) for lane in range(4)
     ]

@@ -126,3 +126,23 @@ def test_a_neighbour_is_addressed_from_the_first(position: UOp, words: str) -> N
     places = re.findall(r"getelementptr inbounds float, (ptr %\w+, i32 %?\w+)", text)
     assert words in places
     assert places.count("ptr %data2, i32 %v4") == 1
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("dtype", "alternative", "is_branch"),
+    [
+        (F32, build.const(F32, 2.0), False),
+        # Only what is constant lies in memory from the start, a bool not in as many bits as there.
+        (F32, loaded(2, F32), True),
+        (dtypes.bool, build.const(dtypes.bool, True), True),
+    ],
+)
+def test_a_load_that_is_held_off_reads_a_constant_or_nothing(
+    dtype: DType, alternative: UOp, is_branch: bool
+) -> None:
+    data = build.define_global(1, dtype, 64)
+    gate = build.less(loaded(3, I32), 5)
+    text = text_of(build.load(at(data, 0), gate, alternative))
+    assert (", label %" in text) is is_branch
+    assert bool(re.search(r"select i1 %\w+, ptr", text)) is not is_branch

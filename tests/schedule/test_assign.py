@@ -98,6 +98,17 @@ def test_live_graphs_that_read_the_new_contents_may_wait(machine):
     assert later not in machine.planned.results
 
 
+def test_what_is_stored_on_the_way_is_a_result_where_other_graphs_wait(machine):
+    a, b = machine.put(matrix()), machine.put(matrix() * 2)
+    stored = g.contiguous(plus(b, 1.0))
+    reads_a = plus(a, 3.0)
+    machine.run(g.assign(a, plus(transposed(stored), 1.0)), live=[reads_a])
+    results = machine.planned.results
+    np.testing.assert_array_equal(machine.get(results[stored]), matrix() * 2 + 1)
+    np.testing.assert_array_equal(machine.get(results[reads_a]), matrix() + 3)
+    np.testing.assert_array_equal(machine.get(a), matrix().T * 2 + 2)
+
+
 def test_a_live_view_of_the_memory_keeps_a_copy(machine):
     a = machine.put(matrix())
     view = g.reshape(a, (16,))

@@ -117,3 +117,24 @@ def test_a_reduce_of_what_repeats_is_arithmetic(op: Ops, factor: float | str | N
     factors = [each.arg.value for each in found.toposort() if each.op is Ops.CONST]
     assert factors == ([factor] if isinstance(factor, float) else [])
     assert shape_of(found) == (3, 1)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("op", "value", "count", "result"),
+    [
+        (Ops.MUL, -2.0, 4096, math.inf),
+        (Ops.MUL, -2.0, 4097, -math.inf),
+        (Ops.MUL, 2.0, 4097, math.inf),
+        (Ops.MUL, -3.0, 3, -27.0),
+        # The sum of 16777217 ones has one bit more than float32, and is rounded once.
+        (Ops.ADD, 1.0, 16777217, 16777216.0),
+        (Ops.MAX, -2.0, 4096, -2.0),
+    ],
+)
+def test_a_reduce_of_a_constant_is_a_constant(
+    op: Ops, value: float, count: int, result: float
+) -> None:
+    found = simplify_reduce(reduced(full((count,), value, F32), 0, op=op))
+    (constant,) = (node for node in found.toposort() if node.op is Ops.CONST)
+    assert (constant.arg.value, shape_of(found)) == (result, (1,))

@@ -93,11 +93,13 @@ def in_order(op: Ops, dtype: DType) -> np.ufunc | None:
 
 def is_independent(block: Block) -> bool:
     """Whether no iteration hands a value to the next but through memory."""
+    return not _carried(block) and all(node.op is not Ops.BARRIER for node in block.nodes)
+
+
+def _carried(block: Block) -> list[UOp]:
+    """The updates of accumulators from outside, which an iteration hands to the next."""
     inside = set(block.nodes)
-    return not any(
-        node.op is Ops.BARRIER or (node.op is Ops.UPDATE_ACC and node.src[0] not in inside)
-        for node in block.nodes
-    )
+    return [node for node in block.nodes if node.op is Ops.UPDATE_ACC and node.src[0] not in inside]
 
 
 def folds_of(block: Block) -> list[Fold] | None:
@@ -105,7 +107,6 @@ def folds_of(block: Block) -> list[Fold] | None:
 
     None where there is another dependence, or a store or barrier, whose order matters.
     """
-    inside = set(block.nodes)
     users: dict[UOp, list[UOp]] = {}
     for node in block.nodes:
         if node.op in (Ops.STORE, Ops.BARRIER):
@@ -114,14 +115,12 @@ def folds_of(block: Block) -> list[Fold] | None:
             users.setdefault(source, []).append(node)
     own = {node for node, _ in block.steps}
     folds = []
-    for update in block.nodes:
-        if update.op is not Ops.UPDATE_ACC or update.src[0] in inside:
-            continue
-        fold = _fold(update, users)
-        if fold is None or update not in own or fold.combined not in own:
+    for update in _carried(block):
+        fold = _fold(update, users) if update in own else None
+        if fold is None:
             return None
         folds.append(fold)
-    return folds or None
+    return folds
 
 
 def _fold(update: UOp, users: dict[UOp, list[UOp]]) -> Fold | None:

@@ -78,7 +78,8 @@ class Machine:
         group: Extents,
         sanitize: bool,
         hooks: Hooks,
-        backward: bool = False,
+        backward: bool,
+        has_tiles: bool,
     ) -> None:
         self.grid = grid
         self.group = group
@@ -86,9 +87,9 @@ class Machine:
         self.is_alone = grid == (1, 1, 1) and self.group_size == 1
         self.sanitize = sanitize
         self.hooks = hooks
-        self.backward = backward
-        # The work-items that hold a matrix tile together are known by their order.
-        self.may_iteration = True
+        # Which indices run from the last to the first: the work-items that hold a matrix tile
+        # together are known by their order.
+        self.backward = {"group": backward, "item": backward and not has_tiles}
         # In a launch of few threads, iterations of loops may be lanes; `span` counts their numbers.
         self.may_widen = self.group_size == 1 and math.prod(grid) <= MAX_THREADS
         self.span = math.prod(grid)
@@ -119,7 +120,7 @@ class Machine:
             shape = [count if each is axis else 1 for each in kept] if axis in kept else []
             numbers = np.arange(first, first + count, dtype=np.int64)
             # Where lanes meet in one element, numpy lets the last of them win.
-            if self.backward and (scope == "group" or self.may_iteration):
+            if self.backward[scope]:
                 numbers = numbers[::-1]
             self.specials[scope, dim] = numbers.reshape(shape)
         groups = [self.specials["group", dim] for dim in range(3)]

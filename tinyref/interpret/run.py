@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -109,7 +110,10 @@ class Interpreter:
         sanitize: bool,
         backward: bool,
     ) -> None:
-        machine = Machine(grid, group, sanitize, self.hooks, backward)
+        start = functools.partial(
+            Machine, grid, group, sanitize, self.hooks, backward, self.translation.has_tiles
+        )
+        machine = start()
         machine.may_widen = machine.may_widen and self._may_widen(machine)
         if not machine.may_widen:
             self._launch(machine, arrays, bindings)
@@ -126,7 +130,7 @@ class Interpreter:
                 self.translation.may_widen = False
         else:
             return
-        machine = Machine(grid, group, sanitize, self.hooks, backward)
+        machine = start()
         machine.may_widen = False
         self._launch(machine, arrays, bindings)
 
@@ -144,7 +148,6 @@ class Interpreter:
         globals_ = {number: self._global(machine, number, arrays[number]) for number in arrays}
         values = list(self.translation.initial)
         values[MACHINE] = machine
-        machine.may_iteration = not self.translation.has_tiles
         for place, node in self.translation.variables:
             values[place] = np.full((), value_of(node, bindings), numpy_dtype(node.dtype))
         with np.errstate(all="ignore"):
@@ -205,12 +208,11 @@ class Interpreter:
         size = plan.size * machine.local_groups
         # Without the sanitizer a device gives whatever was there; a fixed value repeats.
         memory = Memory(plan.name, np.zeros(size, numpy_dtype(plan.dtype)), plan.size, True)
-        if machine.may_widen and not machine.is_alone:
+        if machine.may_widen:
             return memory.private(machine)
         if machine.sanitize:
             memory.is_set = np.zeros(size, np.bool_)
-        checks_races = machine.sanitize and machine.group_size > 1 and not plan.is_atomic
-        if machine.may_widen or checks_races:
+        if machine.sanitize and machine.group_size > 1 and not plan.is_atomic:
             memory.shadow = self._shadow(machine, size)
         return memory
 
@@ -237,7 +239,7 @@ def forget_translations() -> None:
 
 def _boxes(machine: Machine) -> Iterable[tuple[Extents, Extents]]:
     """The boxes of groups that run one after the other."""
-    if not machine.backward:
+    if not machine.backward["group"]:
         return _chunks(machine.grid, machine.group, CHUNK)
     items = math.prod(machine.grid) * machine.group_size
     return reversed(list(_chunks(machine.grid, machine.group, min(CHUNK, -(-items // PARTS)))))

@@ -175,10 +175,8 @@ class CRenderer(CStyleRenderer):
     def _reciprocal_lanes(self, node: UOp, operands: Sequence[str]) -> str:
         return f"{self.literal(1.0, node.dtype)} / {operands[0]}"
 
-    def _where_lanes(self, node: UOp, operands: Sequence[str]) -> str | None:
+    def _where_lanes(self, node: UOp, operands: Sequence[str]) -> str:
         condition, chosen, other = operands
-        if node.src[0].dtype.lanes == 1:
-            return f"{condition} ? {chosen} : {other}"
         mask = f"-__builtin_convertvector({condition}, {self.type(_signed_like(node.dtype))})"
         return self._choose(mask, chosen, other, node.dtype)
 

@@ -95,8 +95,6 @@ class CStyleRenderer(CStyleLanguage):
 
     def _lane(self, node: UOp, number: int) -> str:
         """One lane of `node`; a scalar is the same in every lane."""
-        if node.op is Ops.CONST:
-            return self.literal(payload_of(node, ConstArg).value, node.dtype.scalar)
         name = self._value(node)
         return name if node.dtype.lanes == 1 else self.lane(name, number)
 

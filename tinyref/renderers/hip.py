@@ -189,8 +189,9 @@ class HipRenderer(CStyleRenderer):
 
     def cast(self, value: str, source: DType, target: DType) -> str:
         if target is dtypes.bfloat16:
+            # All others are converted to the float that it takes, which holds them.
             wide = _TO_ODD.get(source)
-            number = self._helper(wide, value) if wide else super().cast(value, source, _FLOAT)
+            number = self._helper(wide, value) if wide else value
             return self._helper("narrow_to_bfloat16", number)
         if source is dtypes.bfloat16:
             value = self._helper("widen_bfloat16", value)

@@ -185,16 +185,17 @@ class LlvmFunction:
         self.block = "start"
         self.counter = 0
         self.contracts = not config.integer("STRICT_FLOAT")
-        self.has_branches = False
 
     def text(self) -> str:
-        for item in with_branches(self.program.uops):
+        items = with_branches(self.program.uops)
+        for item in items:
             if isinstance(item, Branch):
                 self.print_branch(item)
             else:
                 self.print_node(item)
         entry = entry_name(self.program.name, _LIBRARY_NAMES, "an LLVM")
-        likely = ['!0 = !{!"branch_weights", i32 100, i32 1}'] if self.has_branches else []
+        has_branches = any(isinstance(item, Branch) for item in items)
+        likely = ['!0 = !{!"branch_weights", i32 100, i32 1}'] if has_branches else []
         return "\n".join([*self.definition(entry), *sorted(self.declarations), *likely, ""])
 
     def definition(self, entry: str) -> list[str]:
@@ -265,7 +266,6 @@ class LlvmFunction:
         for select in branch.selects:
             ways = f"[ {usual[select]}, %{before} ], [ {self.names[select]}, %{after} ]"
             self.names[select] = self.emit(f"phi {value_type(select.dtype)} {ways}")
-        self.has_branches = True
 
     def constant(self, node: UOp) -> str:
         return literal(payload_of(node, ConstArg).value, node.dtype)

@@ -10,7 +10,7 @@ from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, SpecialArg
-from tinyref.uops.program import Program
+from tinyref.uops.program import Parameter, Program
 from tinyref.uops.words import WORD, slots_in_words, word_count
 
 T = TypeVar("T")
@@ -73,22 +73,27 @@ def parameter_position(program: Program, node: UOp) -> int:
     against parameters alone.
     """
     slot = payload_of(node, SlotArg).slot
+    known = [parameter.slot for parameter in program.parameters]
+    if slot not in known:
+        raise UserError(
+            f"DEFINE_GLOBAL of slot {slot}: the program has parameters for slots {known}"
+        )
+    position = known.index(slot)
+    _check_size(program, program.parameters[position], node)
+    return position
+
+
+def _check_size(program: Program, parameter: Parameter, node: UOp) -> None:
     if not isinstance(node.dtype, PtrDType):
         raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
     needed = node.dtype.base.itemsize * node.dtype.size
-    for position, parameter in enumerate(program.parameters):
-        if parameter.slot != slot:
-            continue
-        given = parameter.dtype.itemsize * parameter.size
-        if slot in slots_in_words(program):
-            given = WORD.itemsize * word_count(parameter.dtype, parameter.size, is_shifted=True)
-        if given < needed:
-            raise UserError(
-                f"DEFINE_GLOBAL of slot {slot}: has {needed} bytes, its parameter {given}"
-            )
-        return position
-    known = [parameter.slot for parameter in program.parameters]
-    raise UserError(f"DEFINE_GLOBAL of slot {slot}: the program has parameters for slots {known}")
+    given = parameter.dtype.itemsize * parameter.size
+    if parameter.slot in slots_in_words(program):
+        given = WORD.itemsize * word_count(parameter.dtype, parameter.size, is_shifted=True)
+    if given < needed:
+        raise UserError(
+            f"DEFINE_GLOBAL of slot {parameter.slot}: has {needed} bytes, its parameter {given}"
+        )
 
 
 def variable_position(program: Program, node: UOp) -> int:

@@ -231,9 +231,12 @@ class Ordering:
         latest: dict[object, int] = {}
         for number in order:
             others = {latest.get(meeting) for meeting in self._meetings(number)}
+            room = MAX_OUTPUTS - len(self.tasks[number].written_buffers)
             for first in sorted(other for other in others if other is not None):
-                if self._may_share_launch(first, number) and self._join_pair(first, number, set()):
+                outputs = len(self.tasks[first].written_buffers)
+                if outputs <= room and self._join_pair(first, number, set()):
                     break
+            # A joined kernel meets whatever the first one did, and is the latest there.
             latest.update(dict.fromkeys(self._meetings(number), number))
 
     def _meetings(self, number: int) -> list[object]:
@@ -255,13 +258,6 @@ class Ordering:
         if count <= FEW_ELEMENTS:
             found.append(together)
         return found
-
-    def _may_share_launch(self, first: int, second: int) -> bool:
-        """Whether the first kernel is still there, and both have few enough outputs together."""
-        one, other = self.tasks.get(first), self.tasks[second]
-        if one is None:
-            return False
-        return len(one.written_buffers) + len(other.written_buffers) <= MAX_OUTPUTS
 
     def _is_between(self, first: int, second: int) -> bool:
         """Whether `second` also waits for `first` through some other task."""

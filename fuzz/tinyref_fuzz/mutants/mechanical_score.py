@@ -58,7 +58,9 @@ PROGRAMS = "programs"
 # The device that runs what a module or a function makes: that of the longest beginning of the name
 # of the edit. The interpreter has every op, type, group and tile, and checks accesses and races.
 _JUDGES = "tinyref_fuzz.judge.devices"
-_EMULATED = "tinyref.runtimes.emulated"
+_CUDA = "tinyref.runtimes.emulated.cuda_emu:CudaEmuBackend"
+_METAL = "tinyref.runtimes.emulated.metal_emu:MetalEmuBackend"
+_HIP = "tinyref.runtimes.emulated.hip_emu:HipEmuBackend"
 DEVICES: Mapping[str, str] = {
     "tinyref": "PYTHON",
     "tinyref.codegen.decompose": f"{_JUDGES}:Core",
@@ -93,18 +95,34 @@ DEVICES: Mapping[str, str] = {
     "tinyref.optimise.plan/Plan.lanes_of_reused": "CPU",
     "tinyref.optimise.plan/Plan._bytes_reused": "CPU",
     "tinyref.renderers": "CLANG",
+    # What C says otherwise, or has not: what languages with groups of work-items make of it.
+    "tinyref.renderers.c_language/CStyleLanguage.make_vector": "OPENCL",
+    "tinyref.renderers.c_language/CStyleLanguage.vector_type": _METAL,
+    "tinyref.renderers.c_language/CStyleLanguage.call": _METAL,
+    "tinyref.renderers.c_language/CStyleLanguage.lane": _HIP,
+    "tinyref.renderers.c_language/CStyleLanguage.declare_local": _HIP,
+    "tinyref.renderers.c_language/CStyleLanguage.vector_load": _HIP,
+    "tinyref.renderers.c_language/CStyleLanguage.vector_store": _HIP,
+    "tinyref.renderers.c_language/CStyleLanguage.vector_operation": _HIP,
+    "tinyref.renderers.c_language/CStyleLanguage.function_head": _CUDA,
+    "tinyref.renderers.c_language/CStyleLanguage.bind_buffer": _CUDA,
+    "tinyref.renderers.c_language/CStyleLanguage.bind_variable": _CUDA,
+    "tinyref.renderers.c_style/CStyleRenderer._barrier": _CUDA,
     "tinyref.renderers.llvm": "CPU",
+    # Work-items that alone do something are those of a group.
+    "tinyref.renderers.llvm/LlvmFunction.open_if": "GPU_EMU",
+    "tinyref.renderers.llvm/LlvmFunction.close_if": "GPU_EMU",
     # The processor's own elementary functions are made of other operations.
     "tinyref.renderers.llvm/LlvmFunction.library": f"{_JUDGES}:Library",
     "tinyref.renderers.llvm/LlvmFunction.call_library": f"{_JUDGES}:Library",
     "tinyref.renderers.llvm_gpu": "GPU_EMU",
     "tinyref.renderers.opencl": "OPENCL",
     "tinyref.renderers.wgsl": "WEBGPU",
-    "tinyref.renderers.cuda": f"{_EMULATED}.cuda_emu:CudaEmuBackend",
+    "tinyref.renderers.cuda": _CUDA,
     # Its instructions are of real GPUs: the emulated one has tiles of its own in their place.
     "tinyref.renderers.cuda_tiles": "CUDA",
-    "tinyref.renderers.metal": f"{_EMULATED}.metal_emu:MetalEmuBackend",
-    "tinyref.renderers.hip": f"{_EMULATED}.hip_emu:HipEmuBackend",
+    "tinyref.renderers.metal": _METAL,
+    "tinyref.renderers.hip": _HIP,
     "tinyref.renderers.ptx": "PTX",
 }
 
