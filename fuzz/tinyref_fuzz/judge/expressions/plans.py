@@ -15,7 +15,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.dtype import ImageDType, dtypes
 from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, opts_text
 from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, changes
-from tinyref.optimise.reused import reused_values
+from tinyref.optimise.reused import Reused, reused_values
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind, ViewArg
@@ -29,8 +29,8 @@ from tinyref_spec.kernel_case import Case, Symptom
 COLUMN = "plans"
 MEMORY = 1 << 16
 MAX_PADDING = 4
-# Of the questions beside a case one in so many is asked.
-SHARE = 4
+# Of the questions to any kernel one in so many is asked beside a case.
+SHARE = 5
 # Multiples of which most sizes have some and some not.
 MULTIPLES = (-4, 0, 1, 2, 3, 4, 5, 7, 32)
 _REDUCING = (OptOp.GROUP, OptOp.GROUPTOP)
@@ -59,9 +59,7 @@ def plan_problems(case: Case, own: Capabilities, lot: int | None = None) -> Iter
         devices = (devices[lot % len(devices)],)
     for name, device in devices:
         plan = Plan.of(case.ast, device)
-        for number, question in enumerate(_questions(plan)):
-            if lot is not None and (number + lot) % SHARE:
-                continue
+        for question in _questions(plan, lot):
             asked = plan
             if question.changes:
                 asked = Plan.of(case.ast, replace(device, **question.changes))
@@ -76,6 +74,7 @@ def _devices(own: Capabilities) -> tuple[tuple[str, Capabilities], ...]:
     """A device as if it had groups, or threads, or neither and no long index."""
     groups = replace(
         own,
+        dtypes=own.dtypes | {dtypes.int64},
         has_grid=True,
         has_groups=True,
         threads=1,
@@ -102,16 +101,15 @@ def _accepts(plan: Plan, opts: tuple[Opt, ...]) -> bool:
     return True
 
 
-def _questions(plan: Plan) -> Iterator[Question]:
-    yield from _without_axis(plan)
-    yield from _cuts(plan)
-    yield from _paddings(plan)
-    yield from _orders(plan)
+def _questions(plan: Plan, lot: int | None) -> Iterator[Question]:
+    """All questions; of those that any kernel is asked a part where there is a number of a case."""
     yield from _copies(plan)
     yield from _kept(plan)
     yield from _items(plan)
-    yield from _cut_twice(plan)
-    yield from tile_questions(plan)
+    yield from _shared_items(plan)
+    common = (_without_axis, _cuts, _paddings, _orders, _cut_twice, tile_questions)
+    every = itertools.chain.from_iterable(asked(plan) for asked in common)
+    yield from every if lot is None else itertools.islice(every, lot % SHARE, None, SHARE)
 
 
 def _has_feature(plan: Plan, op: OptOp) -> bool:
@@ -262,6 +260,31 @@ def _items(plan: Plan) -> Iterator[Question]:
             yield Question(opts, False, {"shared_bytes": needed - 1})
 
 
+def _shared_items(plan: Plan) -> Iterator[Question]:
+    """Two reduces that groups share out: the same work-items, unless one is a part of the other."""
+    if not plan.capabilities.has_groups:
+        return
+    loops: list[tuple[int, UOp]] = []
+    for axis in plan.axes:
+        reduces = plan.reduces_over(axis.target)
+        if axis.is_divisible(2) and len(reduces) == 1 and _may_share(plan, OptOp.GROUP, axis):
+            loops.append((axis.target, reduces[0]))
+    for (first, one), (second, other) in itertools.combinations(loops, 2):
+        if one is other:
+            continue
+        are_apart = first not in changes(other) and second not in changes(one)
+        opts: tuple[Opt, ...] = ()
+        reached = plan
+        for target in (first, second):
+            number = reached.number_along(target, AxisKind.REDUCE)
+            assert number is not None, "a reduce that is left"
+            cut = Opt(OptOp.GROUP, number, 2)
+            opts, reached = (*opts, cut), reached.legal(cut) or reached
+        items = 2 if are_apart else 4
+        yield Question(opts, True, {"group_size_limit": items})
+        yield Question(opts, False, {"group_size_limit": items - 1})
+
+
 # --- padding and order ----------------------------------------------------------------------------
 
 
@@ -373,7 +396,27 @@ def _kept(plan: Plan) -> Iterator[Question]:
         if not fits or not isinstance(axis.extent, int):
             continue
         yield Question((opt, opt), False)
-        yield Question((opt,), True, {"shared_bytes": needed})
-        yield Question((opt,), False, {"shared_bytes": needed - 1})
+        for lanes, copies in _lanes_of_kept(plan, number, values):
+            yield Question((*lanes, opt), True, {"shared_bytes": copies * needed})
+            yield Question((*lanes, opt), False, {"shared_bytes": copies * needed - 1})
         pad = Opt(OptOp.PADTO, number, axis.extent + 1)
         yield from (Question(opts, False) for opts in ((opt, pad), (pad, opt)))
+
+
+def _lanes_of_kept(
+    plan: Plan, number: int, values: tuple[Reused, ...]
+) -> Iterator[tuple[tuple[Opt, ...], int]]:
+    """Lanes that leave axis `number` in its place, and of how many places they make several."""
+    yield (), 1
+    if len(values) != 1:
+        return
+    (value,) = values
+    for other, axis in enumerate(plan.axes):
+        # An axis that is lanes altogether is gone.
+        if other == number or not axis.is_divisible(2) or axis.extent == 2:
+            continue
+        if axis.target == value.reduced:
+            # All places are there whatever goes over them.
+            yield (Opt(OptOp.UNROLL, other, 2),), 1
+        elif axis.kind is AxisKind.GLOBAL:
+            yield (Opt(OptOp.UPCAST, other, 2),), 2 if axis.target in changes(value.inner) else 1

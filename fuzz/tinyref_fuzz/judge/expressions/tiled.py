@@ -42,15 +42,18 @@ def tile_questions(plan: Plan) -> Iterator[Question]:
     if not plan.capabilities.has_groups or len(reduces) != 1:
         # Of several the first that fits is taken.
         return
-    for tile in TILES.values():
-        if tile.dtype_out is reduces[0].dtype and tile.c.copies == 1:
-            yield from _of_tile(plan, tile, reduces[0])
+    tiles = [
+        tile for tile in TILES.values() if tile.dtype_out is reduces[0].dtype and tile.c.copies == 1
+    ]
+    for tile in tiles:
+        yield from _of_tile(plan, tile, reduces[0])
+    yield from _of_two(plan, tiles, reduces[0])
 
 
 def _of_tile(plan: Plan, tile: MatrixTile, reduce: UOp) -> Iterator[Question]:
     found = _product_of(plan, tile, reduce)
     device = {"matrix_tiles": (tile,)}
-    has_types = {tile.dtype_in, tile.dtype_out} <= plan.capabilities.dtypes
+    has_types = _has_types(plan, tile)
     legal = [
         has_types and found is not None and _fits(plan, tile, found, level) for level in range(3)
     ]
@@ -72,12 +75,40 @@ def _of_tile(plan: Plan, tile: MatrixTile, reduce: UOp) -> Iterator[Question]:
     yield Question((Opt(OptOp.NOLOCALS), TAKE), False, device)
     yield Question((TAKE,), False, {**device, "has_groups": False})
     yield Question((TAKE,), False, {**device, "group_size_limit": tile.threads - 1})
-    m, n, k = tile.dims
-    needed = (m + n) * k * tile.dtype_in.itemsize
+    needed = _memory_of(tile)
     in_memory = replace(TAKE, mode=3)
     yield Question((in_memory,), True, {**device, "shared_bytes": needed})
     yield Question((in_memory,), False, {**device, "shared_bytes": needed - 1})
     yield Question((replace(TAKE, mode=2),), True, {**device, "shared_bytes": 0})
+
+
+def _of_two(plan: Plan, tiles: list[MatrixTile], reduce: UOp) -> Iterator[Question]:
+    """Where one does not fit the memory of a group, the other is taken."""
+    fitting = []
+    for tile in tiles:
+        found = _product_of(plan, tile, reduce)
+        is_exact = tile.rounds_in is None and _has_types(plan, tile)
+        if found is not None and is_exact and _fits(plan, tile, found, 2):
+            fitting.append(tile)
+    fitting.sort(key=_memory_of)
+    if len(fitting) < 2 or _memory_of(fitting[0]) == _memory_of(fitting[-1]):
+        return
+    small, large = fitting[0], fitting[-1]
+    memory = {"shared_bytes": _memory_of(small)}
+    for pair in ((large, small), (small, large)):
+        device = {"matrix_tiles": pair, **memory}
+        yield Question((replace(TAKE, arg=-1, mode=3),), True, device)
+        yield Question((replace(TAKE, mode=3),), pair[0] is small, device)
+
+
+def _has_types(plan: Plan, tile: MatrixTile) -> bool:
+    return {tile.dtype_in, tile.dtype_out} <= plan.capabilities.dtypes
+
+
+def _memory_of(tile: MatrixTile) -> int:
+    """What the fragments of A and B take."""
+    m, n, k = tile.dims
+    return (m + n) * k * tile.dtype_in.itemsize
 
 
 def _product_of(plan: Plan, tile: MatrixTile, reduce: UOp) -> _Product | None:
