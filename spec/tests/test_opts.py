@@ -393,7 +393,7 @@ def memory_of_one_lane(patch: pytest.MonkeyPatch) -> None:
 
 def pad_any_reduce(patch: pytest.MonkeyPatch) -> None:
     """Padding adds zeros to a maximum, to a product, to terms that are not zero."""
-    patch.setattr(moves, "padding_problem", lambda reduce, axis: None)
+    patch.setattr(padding, "padding_problem", lambda reduce, axis: None)
 
 
 def pad_without_guard(patch: pytest.MonkeyPatch) -> None:

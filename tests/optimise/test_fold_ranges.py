@@ -331,6 +331,20 @@ def test_padding_around_a_choice_leaves_it_one() -> None:
     agree(ast, {**data, 2: np.array([1, 2, 4, 8], np.float32)}, {0: [4, 5, 2, 4]})
 
 
+def test_a_choice_that_is_none_in_the_padding_stays() -> None:
+    """There the counter is 0, which is not chosen, and what is chosen would be 1."""
+    around = ((1, 1), (0, 0))
+    counter, table = (
+        shaped(1, 4).expand((2, 4)).pad(around),
+        load(1, F32, shaped(1, 4).expand((2, 4)).pad(around)),
+    )
+    third = build.equal(build.iota(counter), build.const(I32, 2))
+    ast = kernel_of(summed(build.where(third, build.add(table, 1.0), 0.0)), 4, 1)
+    assert fold_ranges(ast) is ast
+    data = {0: np.zeros(4, np.float32), 1: np.array([1, 2, 4, 8], np.float32)}
+    agree(ast, data, {0: [0, 5, 5, 0]})
+
+
 # --- optimisations --------------------------------------------------------------------------------
 
 

@@ -183,7 +183,7 @@ def _decide_condition(node: UOp) -> UOp:
         for first, second in (node.src, node.src[::-1]):
             if first.arg == ConstArg(True):
                 return second
-    if node.op in ALU and node.src and all(isinstance(s.arg, ConstArg) for s in node.src):
+    if node.op in ALU and all(isinstance(s.arg, ConstArg) for s in node.src):
         values = [source.arg.value for source in node.src if isinstance(source.arg, ConstArg)]
         folded = semantics.fold(node.op, node.dtype, values, [s.dtype for s in node.src])
         return build.const(node.dtype, folded)

@@ -152,4 +152,4 @@ def _covering_factors(total: sint, most: int, limit: Limit) -> Sizes:
 
 
 def _ceiling(total: UOp, divisor: int) -> UOp:
-    return build.idiv(build.add(total, divisor - 1), divisor) if divisor > 1 else total
+    return build.idiv(build.add(total, divisor - 1), divisor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import lift, lowest, product
@@ -12,6 +13,7 @@ from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 
 Runs = list[list[int]]
+Label = TypeVar("Label")
 
 
 def merge_axes(ast: UOp) -> UOp:
@@ -22,19 +24,14 @@ def merge_axes(ast: UOp) -> UOp:
     return merge_within(ast, reducers(ast))[0]
 
 
-def reducers(ast: UOp) -> list[int]:
-    """For each axis a number; equal where the same REDUCEs go over the axes, 0 where none does."""
+def reducers(ast: UOp) -> list[frozenset[UOp]]:
+    """The REDUCEs that go over each axis."""
     order = ast.toposort()
     rank = next((len(kernel_shape(n)) for n in order if isinstance(n.arg, ViewArg)), 0)
-    by: list[set[UOp]] = [set() for _ in range(rank)]
-    for node in order:
-        for axis in reduced_axes(node):
-            by[axis].add(node)
-    numbers: dict[frozenset[UOp], int] = {frozenset(): 0}
-    return [numbers.setdefault(frozenset(nodes), len(numbers)) for nodes in by]
+    return [frozenset(node for node in order if axis in reduced_axes(node)) for axis in range(rank)]
 
 
-def merge_within(ast: UOp, labels: Sequence[int]) -> tuple[UOp, list[int]]:
+def merge_within(ast: UOp, labels: Sequence[Label]) -> tuple[UOp, list[Label]]:
     """`ast` with neighbouring axes of equal label merged, and the labels of what is left."""
     order = ast.toposort()
     trackers = list({tracker_of(n): None for n in order if isinstance(n.arg, ViewArg)})

@@ -15,10 +15,10 @@ from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.limits import limit_problem
 from tinyref.optimise.opt import MAX_UNROLL, MAX_UPCAST, REUSED, KernelOptError, Opt, OptOp
-from tinyref.optimise.padding import padding_problem
-from tinyref.optimise.plan import ITEM_KINDS, Plan, changes, number_of
+from tinyref.optimise.padding import axis_padding_problem
+from tinyref.optimise.plan import ITEM_KINDS, Plan, changes
 from tinyref.optimise.reused import reused_values
-from tinyref.optimise.tile import MAX_PADDING, with_tile
+from tinyref.optimise.tile import with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.views.build import tracker_of
@@ -155,9 +155,6 @@ def _no_locals(plan: Plan, opt: Opt) -> Plan | str:
 
 
 def _thread(plan: Plan, opt: Opt) -> Plan | str:
-    limit = plan.capabilities.threads
-    if limit < 2:
-        return "the device shares no launch among threads"
     if plan.capabilities.has_grid:
         return "the device has launch indices of its own"
     problem = _kind_problem(plan, opt)
@@ -165,6 +162,7 @@ def _thread(plan: Plan, opt: Opt) -> Plan | str:
         return problem
     if plan.of_kind(AxisKind.THREAD):
         return "the kernel is shared among threads already"
+    limit = plan.capabilities.threads
     if opt.arg > limit:
         return f"{opt.arg} threads: accepted are at most {limit}"
     return _split(plan, opt, AxisKind.THREAD, from_outside=True)
@@ -208,17 +206,11 @@ def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
     axes = list(plan.axes)
     axes[opt.axis] = replace(axis, extent=padded)
     found = plan.with_axes(axes)
-    problem = _padding_limit_problem(found, axis.target)
-    if problem:
-        return problem
     for value in reused_values(plan.form) if REUSED in plan.packed else ():
         if axis.target in (value.reduced, value.output):
             return f"axis {opt.axis} is one of a value in scratch memory"
-    for reduce in plan.reduces_over(axis.target):
-        problem = padding_problem(reduce, axis.target)
-        if problem:
-            return problem
-    return _grid_problem(found) or _long_index_problem(found) or found
+    problem = axis_padding_problem(plan, axis.target, found.covered(axis.target))
+    return problem or _grid_problem(found) or _long_index_problem(found) or found
 
 
 def _long_index_problem(plan: Plan) -> str | None:
@@ -237,14 +229,6 @@ def _long_index_problem(plan: Plan) -> str | None:
         if reach > dtypes.int32.maximum:
             return f"an index of {reach} would need int64, which the device lacks"
     return None
-
-
-def _padding_limit_problem(padded: Plan, target: int) -> str | None:
-    """Where so many positions on an AST axis are too much work for what the kernel has to do."""
-    positions, size = number_of([padded.covered(target)]), number_of([padded.shape[target]])
-    if positions <= MAX_PADDING * size:
-        return None
-    return f"{positions} positions for {size}: accepted is {MAX_PADDING} times the work"
 
 
 def _grid_problem(plan: Plan) -> str | None:

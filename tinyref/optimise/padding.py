@@ -6,13 +6,25 @@ import math
 from collections.abc import Callable
 
 from tinyref.algebra.kernel_shape import reduced_sizes
-from tinyref.optimise.plan import axes_of
-from tinyref.uops.node import UOp
+from tinyref.optimise.plan import Plan, axes_of, number_of
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg
 
+# The padding of an axis may make the work on it this many times as large.
+MAX_PADDING = 4
+
 # Whether a node is 0 given which of its sources are.
 ZeroRule = Callable[[UOp, list[bool]], bool]
+
+
+def axis_padding_problem(plan: Plan, target: int, positions: sint) -> str | None:
+    """Why a plan may not have so many positions on an AST axis; None where it may."""
+    size = plan.shape[target]
+    if number_of([positions]) > MAX_PADDING * number_of([size]):
+        return f"{positions} positions for {size}: accepted is {MAX_PADDING} times the work"
+    problems = (padding_problem(reduce, target) for reduce in plan.reduces_over(target))
+    return next(filter(None, problems), None)
 
 
 def padding_problem(reduce: UOp, axis: int) -> str | None:

@@ -46,8 +46,6 @@ def _reused_values(form: NormalForm) -> Iterator[Reused]:
         if inner in seen or inner.op not in ALU or not isinstance(form.shape[reduced], int):
             continue
         for output in outputs:
-            if form.shape[output] != form.shape[reduced]:
-                continue
             outer = _exchanged(inner, reduced, output)
             if outer is not inner and outer in nodes:
                 seen.add(inner)

@@ -17,15 +17,12 @@ from tinyref.dtype import ImageDType
 from tinyref.optimise.limits import limit_problem
 from tinyref.optimise.normal_form import OUTPUT
 from tinyref.optimise.opt import Opt
-from tinyref.optimise.padding import padding_problem
+from tinyref.optimise.padding import axis_padding_problem
 from tinyref.optimise.plan import Axis, Plan, TileUse, changes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
 from tinyref.uops.tiles import MatrixTile
-
-# The padding of an axis may make the work on it this many times as large.
-MAX_PADDING = 4
 
 
 class TileLevel(IntEnum):
@@ -173,18 +170,20 @@ def _targets(plan: Plan, reduce: UOp, a: UOp, b: UOp) -> Iterator[tuple[int, int
 
 
 def _cut_axes(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan | str:
+    # A tile comes first: the axes of the plan are still those of the kernel.
     axes = list(plan.axes)
     for target, size in zip(product.targets, tile.dims, strict=True):
-        number = next(i for i, axis in enumerate(axes) if axis.target == target)
-        extent = axes[number].extent
+        extent = plan.shape[target]
         if not isinstance(extent, int):
-            return f"axis {number} has the symbolic extent {describe(extent)}"
+            return f"axis {target} has the symbolic extent {describe(extent)}"
         padded = -(-extent // size) * size
         if padded != extent:
-            problem = _padding_problem(plan, target, extent, padded, opt.level)
+            problem: str | None = f"{extent} is none, and only level 2 pads"
+            if opt.level == TileLevel.PADDING:
+                problem = axis_padding_problem(plan, target, padded)
             if problem is not None:
-                return f"{tile} needs multiples of {size} on axis {number}: {problem}"
-        axes[number] = replace(axes[number], extent=padded // size, stride=size)
+                return f"{tile} needs multiples of {size} on axis {target}: {problem}"
+        axes[target] = replace(axes[target], extent=padded // size, stride=size)
     m, n, k = product.targets
     places = {"m": m, "n": n}
     # The lowest bit is the last axis, so that the axes count as the numbers do.
@@ -200,15 +199,3 @@ def _cut_axes(plan: Plan, tile: MatrixTile, product: Product, opt: Opt) -> Plan 
     axes.append(Axis(AxisKind.UNROLL, tile.size("k"), k, is_fixed=True))
     use = TileUse(tile, opt.mode, product.reduce, product.a, product.b, product.targets)
     return replace(plan.with_axes(axes), tile=use)
-
-
-def _padding_problem(plan: Plan, target: int, extent: int, padded: int, level: int) -> str | None:
-    if level < TileLevel.PADDING:
-        return f"{extent} is none, and only level 2 pads"
-    if padded > MAX_PADDING * extent:
-        return f"{padded} positions for {extent}: accepted is {MAX_PADDING} times the work"
-    for reduce in plan.reduces_over(target):
-        problem = padding_problem(reduce, target)
-        if problem is not None:
-            return problem
-    return None

@@ -56,7 +56,7 @@ _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "n
 # Those whose fault may need an optimisation to show.
 _OPTIMISED = frozenset({"lower", "simplify", "expand"})
 # Of columns of expressions that no stage is called by; what is known is used by the rules.
-_STAGES_OF_COLUMNS = {"views": "lower"}
+_STAGES_OF_COLUMNS = {"views": "lower", "plans": "optimise"}
 # Those whose value is that of a program on the interpreter.
 _INTERPRETED = frozenset({*LINEAR_GRAPHS, "linearise"})
 # Of several optimisations that a fault needs, the one that the stage does most for.

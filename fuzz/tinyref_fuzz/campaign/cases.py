@@ -22,13 +22,13 @@ from tinyref.errors import UserError, explain_error
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
-from tinyref_fuzz.generate.batches import EXPRESSIONS, draw_batch, draw_form
+from tinyref_fuzz.generate.batches import EXPRESSIONS, draw_batch, draw_form, draw_planned
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import Policy, opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.expressions.judge import expression_verdict, form_verdict
+from tinyref_fuzz.judge.expressions.judge import expression_verdict, form_verdict, plan_verdict
 from tinyref_fuzz.judge.expressions.lacks import turn_of
 from tinyref_fuzz.judge.judge import Judge, guarded_verdict, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
@@ -43,6 +43,7 @@ SELDOM = 3
 # So many kernels beside a batch are judged by their normal forms, which costs little; their tapes
 # have numbers from here on down: no campaign has as many cases.
 FORMS_BESIDE, FORMS_FROM = 4, 1 << 48
+PLANS_FROM = 1 << 50
 
 
 def tape_seed(seed: int, number: int) -> int:
@@ -130,6 +131,15 @@ def forms_at(
     return [draw_form(Tape(seed=each), judge.capabilities, chosen) for each in seeds]
 
 
+def planned_at(
+    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
+) -> Case:
+    """The kernel beside the batch of case `number` that is judged by its plans alone."""
+    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
+    tape = Tape(seed=tape_seed(seed, -PLANS_FROM - number))
+    return draw_planned(tape, judge.capabilities, chosen)
+
+
 def verdict_with_batch(
     judge: Judge,
     case: Case,
@@ -156,7 +166,7 @@ def verdict_with_batch(
 def wrong_beside(
     judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
 ) -> tuple[Case, Verdict] | None:
-    """The batch beside case `number`, or the first of the kernels beside that, which is wrong.
+    """The batch beside case `number`, or the first of the kernels beside that, that is wrong.
 
     None where none is, or none is there. Raises what breaks their generation.
     """
@@ -170,7 +180,9 @@ def wrong_beside(
         found = guarded_verdict(partial(form_verdict, form))
         if not found.agrees:
             return form, found
-    return None
+    planned = planned_at(judge, seed, number, policy, guide)
+    found = guarded_verdict(lambda: plan_verdict(planned, judge.capabilities, number))
+    return None if found.agrees else (planned, found)
 
 
 def no_guide(number: int) -> None:

@@ -43,6 +43,14 @@ SHAPES = ((30,), (24,), (8, 4), (3, 4, 3))
 # Kernels that reduce, how often, and over how many positions.
 REDUCING = ("choose", "gather", "reduce", "siblings", "nested", "running"), (6, 2, 1, 1, 1, 1)
 MAX_POSITIONS = 256
+# Kernels whose plans are asked what they accept, and how often.
+PLANNED = (
+    ("matmul", "softmax", "reduce", "siblings", "nested", "tree", "gather"),
+    (8, 5, 4, 2, 3, 1, 1),
+)
+# Of terms that are 0 in padding for some operands only, and of constants that are not finite.
+OPS_OF_PLANNED = dict.fromkeys((Ops.SHL, Ops.SHR, Ops.IDIV, Ops.MOD, Ops.FDIV, Ops.MUL), 3.0)
+MODES_OF_PLANNED = MappingProxyType({Mode.EXACT: 2, Mode.EDGE: 1})
 # So many of 100 batches of views have a size that is a variable.
 SYMBOLIC_VIEWS = 30
 # Beside the weights of `several.KINDS`.
@@ -114,6 +122,12 @@ def draw_form(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     """A small kernel of a form that reduces or gathers, half of them over a choice of one place."""
     small = replace(policy, most=MAX_POSITIONS, outputs=0, in_place=0)
     return draw_kernel(tape, capabilities, small, tape.pick(*REDUCING))
+
+
+def draw_planned(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+    """A kernel that is only planned: most are sums, of products above all."""
+    chosen = replace(policy, outputs=0, modes=MODES_OF_PLANNED).scale(ops=OPS_OF_PLANNED)
+    return draw_kernel(tape, capabilities, chosen, tape.pick(*PLANNED))
 
 
 def _laws(tape: Tape, capabilities: Capabilities) -> Case:

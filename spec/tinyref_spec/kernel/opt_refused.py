@@ -281,7 +281,11 @@ _ORDER = (
 )
 _HOSTS = (
     Refused(
-        "thread.no_threads", "add", "THREAD(0, 2)", "no launch", change=partial(replace, threads=1)
+        "thread.no_threads",
+        "add",
+        "THREAD(0, 2)",
+        "2 threads: accepted are at most 1",
+        change=partial(replace, threads=1, has_grid=False),
     ),
     Refused(
         "thread.too_many",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.kernel_shape import kernel_shape, reduced_sizes
 from tinyref.algebra.semantics import reduce_identity
 from tinyref.dtype import ConstType
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.normal_form import normal_form
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg
 from tinyref.views.build import tracker_of
 from tinyref_fuzz.judge.expressions.points import Problem
@@ -32,9 +32,27 @@ def form_problems(case: Case) -> Iterator[Problem]:
     again = normal_form(form.ast)
     if again.ast is not form.ast or again.owners != form.owners:
         yield Problem(COLUMN, "the normal form has another normal form", Symptom.COST)
+    is_plain = not any(_is_decided(node) or _is_empty(node) for node in case.ast.toposort())
     for node in form.ast.toposort():
+        if is_plain and _is_decided(node):
+            yield Problem(COLUMN, "what constants decide is left of a choice", Symptom.COST)
         if chooses_one(node):
             yield Problem(COLUMN, "a loop is left over a choice of one place", Symptom.COST)
+
+
+def _is_decided(node: UOp) -> bool:
+    """Whether constants decide an operation, as its condition or as all of its operands."""
+    known = [isinstance(source.arg, ConstArg) for source in node.src]
+    if node.op is Ops.WHERE and known[0]:
+        return True
+    if node.op is Ops.AND and node.dtype.is_bool:
+        return any(source.arg == ConstArg(True) for source in node.src)
+    return node.op in ALU and all(known)
+
+
+def _is_empty(node: UOp) -> bool:
+    """Whether it is a reduce of nothing, of which a constant is left."""
+    return isinstance(node.arg, ReduceArg) and 0 in reduced_sizes(node)
 
 
 def chooses_one(node: UOp) -> bool:

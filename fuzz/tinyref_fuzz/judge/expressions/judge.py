@@ -17,6 +17,8 @@ from tinyref_fuzz.judge.cost import growth
 from tinyref_fuzz.judge.expressions.algebra import algebra_problems
 from tinyref_fuzz.judge.expressions.forms import COLUMN, form_problems
 from tinyref_fuzz.judge.expressions.lacks import lacks_of, turn_of
+from tinyref_fuzz.judge.expressions.plans import COLUMN as PLANS
+from tinyref_fuzz.judge.expressions.plans import plan_problems
 from tinyref_fuzz.judge.expressions.points import Points, Problem
 from tinyref_fuzz.judge.expressions.stages import stage_problems
 from tinyref_fuzz.judge.expressions.views import view_problems
@@ -27,9 +29,9 @@ def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None =
     """The verdict on the first output that a service of the compiler makes another value of.
 
     lot: the number of a batch of a campaign, which has a part of the columns and of the devices
-    that lack something; all without it, and the normal form of a kernel too, which is all that is
-    looked at where it reduces, or reads what it writes. Of an equivalent kernel only a batch asks,
-    and only what it costs: the rest is of programs.
+    that lack something; all without it, and the normal form and the plans of a kernel too, which
+    are all that is looked at where it reduces, or reads what it writes. Of an equivalent kernel
+    only a batch asks, and only what it costs: the rest is of programs.
     """
     if lot is not None and case.equivalent is not None:
         return _of_laws(case.equivalent, capabilities)
@@ -39,6 +41,11 @@ def expression_verdict(case: Case, capabilities: Capabilities, lot: int | None =
 def form_verdict(case: Case) -> Verdict:
     """The verdict on the normal form of a kernel."""
     return _verdict(problems_of(COLUMN, partial(form_problems, case)))
+
+
+def plan_verdict(case: Case, capabilities: Capabilities, lot: int) -> Verdict:
+    """The verdict on what plans of a kernel accept; lot: as of `plan_problems`."""
+    return _verdict(problems_of(PLANS, partial(plan_problems, case, capabilities, lot)))
 
 
 def _verdict(problems: Iterator[Problem]) -> Verdict:
@@ -61,6 +68,7 @@ def _of_laws(equivalent: Equivalent, capabilities: Capabilities) -> Verdict:
 def _problems(case: Case, capabilities: Capabilities, lot: int | None) -> Iterator[Problem]:
     if lot is None:
         yield from problems_of(COLUMN, partial(form_problems, case))
+        yield from problems_of(PLANS, partial(plan_problems, case, capabilities))
     if not _is_elementwise(case.ast):
         return
     points = Points(case)
