@@ -67,11 +67,11 @@ def divide_by_constants(root: UOp, capabilities: Capabilities) -> UOp:
             return _position(node.src[0], src[0], capabilities)
         if node.op not in (Ops.IDIV, Ops.MOD) or node.dtype.scalar is dtypes.index:
             return None
-        divisor = src[1]
-        if divisor.op is not Ops.CONST or not isinstance(divisor.arg, ConstArg):
+        divisor = src[1].arg
+        if not isinstance(divisor, ConstArg):
             return None
         word = UNSIGNED.get(node.dtype.scalar, node.dtype.scalar)
-        value = int(divisor.arg.value)
+        value = int(divisor.value)
         if value == 0 or word not in capabilities.dtypes:
             return None
         quotient = _quotient(src[0], value, capabilities)

@@ -166,7 +166,7 @@ class _Emulation:
             return (node.replace(src=(src[0][0], src[1][0])),)
         count: UOp | int = cast(src[1][0], WORD)
         given = node.src[1]
-        if given.op is Ops.CONST and isinstance(given.arg, ConstArg):
+        if isinstance(given.arg, ConstArg):
             count = int(given.arg.value) & 63
         x = _words(src[0])
         if node.op is Ops.SHL:
