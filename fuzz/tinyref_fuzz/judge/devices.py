@@ -78,6 +78,14 @@ class Core(Processor):
         )
 
 
+class Relaxed(Core):
+    """Promises less of its floats than it gives: what is computed there may be reassociated."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, reassociates_floats=True)
+
+
 class SlowDivision(Processor):
     """Divides by constants with products and shifts, and guards other divisions."""
 
