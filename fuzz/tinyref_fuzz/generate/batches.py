@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
@@ -22,7 +22,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.arithmetic import MAKERS, makers
+from tinyref_fuzz.generate.arithmetic import MAKERS, convert, makers
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.equivalent import with_laws
 from tinyref_fuzz.generate.expressions import Expressions
@@ -134,11 +134,33 @@ def _laws(tape: Tape, capabilities: Capabilities) -> Case:
 
 
 def _kinds(subject: Subject, capabilities: Capabilities) -> tuple[tuple[Kind, int], ...]:
-    """What outputs are, and how often; of operations half of them those that a device lacks."""
+    """What outputs are, and how often; of operations as many are those that a device lacks."""
+    kinds = list(_KINDS[subject])
+    if subject is not Subject.OPERATIONS:
+        return tuple(kinds)
     missing = [op for op in MAKERS if op.name not in capabilities.ops]
-    if subject is not Subject.OPERATIONS or not missing:
-        return _KINDS[subject]
-    return (*_KINDS[subject], (functools.partial(_missing, missing), 1))
+    if missing:
+        kinds.append((functools.partial(_missing, missing), 1))
+    emulated = capabilities.emulated - capabilities.dtypes
+    if emulated:
+        kinds.append((functools.partial(_into_lacked, emulated), 1))
+    return tuple(kinds)
+
+
+def _into_lacked(
+    emulated: Collection[DType], draw: Expressions, shape: Shape, earlier: list[Value]
+) -> Value | None:
+    """A number as one of the types that a device lacks: each pair of them has a way of its own."""
+    kernel, tape = draw.kernel, draw.tape
+    targets = [dtype for dtype in kernel.dtypes if dtype in emulated]
+    if not targets:
+        return None
+    x = kernel.load(shape, tape.pick(kernel.dtypes))
+    if x.dtype.is_int and not x.dtype.is_unsigned and tape.below(3) == 2:
+        # Of no number above 0: a range may be large below it alone.
+        below = build.where(build.less(x.node, 0), x.node, 0)
+        x = Value(below, shape, min(x.low, 0), 0, x.bound)
+    return convert(draw, x, tape.pick(targets))
 
 
 def _missing(

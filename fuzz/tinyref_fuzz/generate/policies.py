@@ -177,6 +177,7 @@ _ALL = (
         depth=1,
         moves=1,
         outputs=5,
+        in_place=60,
     ),
     Policy(
         "reduces", forms=_REDUCES, extents=(2, 3, 4, 5, 6, 8, 12, 16, 13), depth=2, instances=15
@@ -269,7 +270,7 @@ _ALL = (
         instances=0,
         symbolic=10,
         outputs=25,
-        in_place=12,
+        in_place=20,
         equivalent=0,
         lists=(8, 10),
     ),

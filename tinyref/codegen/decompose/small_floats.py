@@ -25,7 +25,6 @@ from tinyref.uops.build import (
     const,
     either,
     less,
-    maximum,
     mul,
     not_equal,
     where,
@@ -140,8 +139,8 @@ def _wide_from_double(value: UOp) -> UOp:
     return bitcast(where(is_inexact, either(toward_zero, 1), bits), WIDE)
 
 
-# Beyond 2^24 not every integer is a float32. Of those up to 2^39, of 2^54 and of any other one so
-# many low bits are dropped that 10 or more are left, and no more than 24.
+# Beyond 2^24 not every integer is a float32: of those up to 2^39, up to 2^54 and of all others so
+# many low bits are dropped that 10 to 24 are left.
 _INTEGER_STEPS = (24, 39, 54)
 _DROPPED_BELOW = 9
 
@@ -149,14 +148,9 @@ _DROPPED_BELOW = 9
 def _wide_from_integer(value: UOp, target: DType) -> UOp:
     """An integer as a float32 that narrows to `target` as the integer itself would."""
     dtype = value.dtype
-    if dtype.bits <= 16:
-        return cast(value, WIDE)
     if target.exponent_bits < WIDE.exponent_bits:
-        # All of these are infinite long before 2**17, and float32 is exact up to 2**24.
-        limit = 1 << 17
-        if not dtype.is_unsigned:
-            value = maximum(value, -limit)
-        return cast(where(less(value, limit), value, limit), WIDE)
+        # It is infinite long before 2^24, up to which every integer is a float32.
+        return cast(value, WIDE)
     result = value
     least, most = bounds(value)
     largest = max(-least, most)
