@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
@@ -148,19 +148,43 @@ def _kinds(subject: Subject, capabilities: Capabilities) -> tuple[tuple[Kind, in
 
 
 def _into_lacked(
-    emulated: Collection[DType], draw: Expressions, shape: Shape, earlier: list[Value]
+    emulated: frozenset[DType], draw: Expressions, shape: Shape, earlier: list[Value]
 ) -> Value | None:
-    """A number as one of the types that a device lacks: each pair of them has a way of its own."""
+    """A number as one of the types that a device lacks, or from one: each pair has its own way."""
     kernel, tape = draw.kernel, draw.tape
-    targets = [dtype for dtype in kernel.dtypes if dtype in emulated]
-    if not targets:
+    pairs = [
+        (source, target)
+        for source in kernel.dtypes
+        for target in kernel.dtypes
+        if source is not target and not emulated.isdisjoint((source, target))
+    ]
+    ties = [(source, target) for source, target in pairs if _has_ties(source, target)]
+    if ties and tape.below(3) == 2:
+        source, target = tape.pick(ties)
+        return convert(draw, _beside_a_tie(draw, shape, source, target), target)
+    if not pairs:
         return None
-    x = kernel.load(shape, tape.pick(kernel.dtypes))
-    if x.dtype.is_int and not x.dtype.is_unsigned and tape.below(3) == 2:
-        # Of no number above 0: a range may be large below it alone.
-        below = build.where(build.less(x.node, 0), x.node, 0)
-        x = Value(below, shape, min(x.low, 0), 0, x.bound)
-    return convert(draw, x, tape.pick(targets))
+    source, target = tape.pick(pairs)
+    return convert(draw, kernel.load(shape, source), target)
+
+
+def _has_ties(source: DType, target: DType) -> bool:
+    """Whether integers of a type are halfway between two floats."""
+    return source.is_int and target.is_float and target.mantissa_bits + 3 < source.bits
+
+
+def _beside_a_tie(draw: Expressions, shape: Shape, dtype: DType, target: DType) -> Value:
+    """Integers about the middle between two floats: two roundings give another one than one does.
+
+    All are of one sign, as a compiler may see.
+    """
+    tape, digits = draw.tape, target.mantissa_bits + 1
+    top = tape.between(digits, dtype.bits - 2)
+    low = (1 << top) + (1 << top - digits) - 1
+    node = build.add(build.both(draw.kernel.load(shape, dtype).node, 3), low)
+    if dtype.is_unsigned or tape.below(2):
+        return Value(node, shape, low, low + 3, low + 3)
+    return Value(build.mul(node, -1), shape, -low - 3, -low, low + 3)
 
 
 def _missing(

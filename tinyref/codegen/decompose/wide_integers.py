@@ -77,9 +77,6 @@ class _Emulation:
 
     def after(self, node: UOp, src: list[Nodes]) -> Nodes:
         waits = _flat(src[1:])
-        if isinstance(node.dtype, PtrDType):
-            memory, *position = src[0]
-            return (build.after(memory, *waits), *position)
         return tuple(build.after(part, *waits) for part in src[0])
 
     def barrier(self, node: UOp, src: list[Nodes]) -> Nodes:

@@ -79,7 +79,7 @@ def _store(node: UOp, src: tuple[UOp, ...]) -> UOp:
         bits = build.binary(Ops.SHL, low, shift)
         stores.append(UOp(Ops.STORE, dtypes.void, (address, bits, gate, mask)))
     # One node stands for all that a vector's store becomes.
-    return stores[0] if len(stores) == 1 else build.after(*stores)
+    return build.after(*stores)
 
 
 def _lane(value: UOp, lane: int) -> UOp:
