@@ -155,7 +155,5 @@ def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
 
 def _shifted_quotient(x: UOp, count: int) -> UOp:
     """x / 2^count towards zero: a shift rounds down, so that a negative x gets 2^count - 1 more."""
-    dtype = x.dtype.scalar
-    ones = bitcast(shift_right(x, dtype.bits - 1), UNSIGNED[dtype])
-    more = bitcast(shift_right(ones, dtype.bits - count), dtype)
+    more = both(shift_right(x, x.dtype.bits - 1), (1 << count) - 1)
     return shift_right(add(x, more), count)

@@ -18,7 +18,7 @@ from tinyref.uops import build
 from tinyref.uops.build import both, cast, either
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, GepArg, LocalArg
+from tinyref.uops.payload import ConstArg, LocalArg
 from tinyref.uops.storage import scalar_of
 
 # What a node becomes: itself, two words, or all the stores that a store becomes. An address
@@ -107,7 +107,7 @@ class _Emulation:
 
     def accumulator(self, node: UOp, src: list[Nodes]) -> Nodes:
         name = node.arg.name if isinstance(node.arg, LocalArg) else "acc"
-        ranges = tuple(part for parts in src[1:] for part in parts)
+        ranges = _flat(src[1:])
         return tuple(
             build.accumulator(f"{name}_{half}", start, *ranges)
             for start, half in zip(src[0], ("low", "high"), strict=True)
@@ -127,10 +127,7 @@ class _Emulation:
     def each_word(self, node: UOp, src: list[Nodes]) -> Nodes:
         """VECTORIZE and GEP: the same for both words."""
         dtype = WORD.vec(node.dtype.lanes)
-        arg = node.arg if isinstance(node.arg, GepArg) else None
-        return tuple(
-            UOp(node.op, dtype, tuple(parts[half] for parts in src), arg) for half in range(2)
-        )
+        return tuple(UOp(node.op, dtype, words, node.arg) for words in zip(*src, strict=True))
 
     # Arithmetic
 
