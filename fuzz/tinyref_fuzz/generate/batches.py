@@ -169,8 +169,11 @@ def _into_lacked(
 
 
 def _has_ties(source: DType, target: DType) -> bool:
-    """Whether integers of a type are halfway between two floats."""
-    return source.is_int and target.is_float and target.mantissa_bits + 3 < source.bits
+    """Whether some integers beyond those of float32 are halfway between two floats of a type."""
+    if not source.is_int or not target.is_float:
+        return False
+    is_wide = target.exponent_bits >= dtypes.float32.exponent_bits
+    return is_wide and source.bits >= 32 and source.bits > target.mantissa_bits + 3
 
 
 def _beside_a_tie(draw: Expressions, shape: Shape, dtype: DType, target: DType) -> Value:
@@ -179,7 +182,7 @@ def _beside_a_tie(draw: Expressions, shape: Shape, dtype: DType, target: DType) 
     All are of one sign, as a compiler may see.
     """
     tape, digits = draw.tape, target.mantissa_bits + 1
-    top = tape.between(digits, dtype.bits - 2)
+    top = tape.between(max(digits, dtypes.float32.mantissa_bits + 1), dtype.bits - 2)
     low = (1 << top) + (1 << top - digits) - 1
     node = build.add(build.both(draw.kernel.load(shape, dtype).node, 3), low)
     if dtype.is_unsigned or tape.below(2):

@@ -139,6 +139,20 @@ class Words(Processor):
         )
 
 
+class Shader(Words):
+    """As in browsers: of small types it computes in float16 alone, and of integers in 32 bits."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        own = super().capabilities
+        lacked = frozenset(WIDE_INTEGERS)
+        return replace(
+            own,
+            dtypes=own.dtypes - lacked | {dtypes.float16},
+            emulated=(own.emulated | lacked) - {dtypes.float16},
+        )
+
+
 class Host(Processor):
     """A processor whose loops are no grid: threads, and scratch memory for copies in a loop."""
 

@@ -206,8 +206,6 @@ class _Emulation:
     def narrowed(self, x: Words, have: DType, want: DType) -> UOp:
         """A pair as a value of a type that the device has."""
         is_signed = have is dtypes.int64
-        if want.is_bool:
-            return build.not_equal(either(x[0], x[1]), 0)
         if want is dtypes.index:
             # No buffer of such a device has a position beyond int32.
             value = int64_emulation.to_int32_or_end(x) if is_signed else _unsigned_position(x)
