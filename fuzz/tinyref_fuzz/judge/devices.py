@@ -140,7 +140,7 @@ class Words(Processor):
 
 
 class Shader(Words):
-    """As in browsers: of small types it computes in float16 alone, and of integers in 32 bits."""
+    """As in browsers: it computes in float16 and 32 bits; of 64 bits it has pairs of words."""
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
@@ -148,7 +148,7 @@ class Shader(Words):
         lacked = frozenset(WIDE_INTEGERS)
         return replace(
             own,
-            dtypes=own.dtypes - lacked | {dtypes.float16},
+            dtypes=own.dtypes - lacked - {dtypes.float64} | {dtypes.float16},
             emulated=(own.emulated | lacked) - {dtypes.float16},
         )
 

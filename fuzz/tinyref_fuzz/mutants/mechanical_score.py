@@ -62,8 +62,7 @@ _EMULATED = "tinyref.runtimes.emulated"
 DEVICES: Mapping[str, str] = {
     "tinyref": "PYTHON",
     "tinyref.codegen.decompose": f"{_JUDGES}:Core",
-    # Of all passes the most are needed there.
-    "tinyref.codegen.decompose/passes": f"{_JUDGES}:Shader",
+    # It has float16 and holds it in words.
     "tinyref.codegen.decompose/_has_bits_of_halves": f"{_JUDGES}:Shader",
     "tinyref.codegen.decompose.constant_division": f"{_JUDGES}:SlowDivision",
     # Parts of floats that are exact are of no use where sums are taken in another order.
