@@ -102,6 +102,10 @@ def test_a_module_is_judged_on_the_device_that_runs_what_it_makes():
     assert device_of("tinyref.codegen.decompose.quotient/_root_digits/arguments/1") == core
     slow = "tinyref_fuzz.judge.devices:SlowDivision"
     assert device_of("tinyref.codegen.decompose.constant_division") == slow
+    # Parts of pi are of use where they are subtracted one after the other.
+    relaxed = "tinyref_fuzz.judge.devices:Relaxed"
+    assert device_of("tinyref.codegen.decompose.sine/_reduced_below_two/constant/0") == relaxed
+    assert device_of("tinyref.codegen.decompose.sine/_reduced_in_parts/constant/0") == core
     # Scratch memory is something that processors alone have.
     host = "tinyref_fuzz.judge.devices:Host"
     assert device_of("tinyref.codegen.lower/Lowering._packed/off-by-one/1") == host

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernel_cases import DEVICES, GRID, LOOPS, agree, ramp
@@ -15,9 +17,12 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError, VerifyError
 from tinyref.formats.text import from_text, to_text
 from tinyref.interpret import run_program
+from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.tiles import TILES
+from tinyref_spec.kernels.named import matmul
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 f32 = dtypes.float32
@@ -393,3 +398,17 @@ def test_a_large_buffer_needs_int64() -> None:
     narrow = Capabilities(LOOPS.dtypes - {dtypes.int64}, LOOPS.ops)
     with pytest.raises(UserError, match="needs int64"):
         compile_kernel(ast, narrow)
+
+
+def test_what_a_work_item_holds_of_a_tile_may_be_one_element() -> None:
+    tile = TILES["nvidia_m8n8k4_float64_float64"]
+    device = replace(GRID, shared_bytes=1 << 16, vector_lanes=(1, 2), matrix_tiles=(tile,))
+    ast = matmul(8, 8, 4, dtypes.float64, dtypes.float64)
+    with Context(STRICT_FLOAT=0):
+        program = compile_kernel(ast, device, opts=parse_opts("TC(0, 0, level 0, mode 1)"))
+    (product,) = (node for node in program.uops if node.op is Ops.WMMA)
+    assert [operand.dtype.lanes for operand in product.src] == [1, 1, 2]
+    a, b = np.arange(32.0).reshape(8, 4), np.arange(32.0).reshape(4, 8)
+    out = np.zeros(64)
+    run_program(program, [out, a.ravel(), b.ravel()])
+    assert out.tolist() == (a @ b).ravel().tolist()

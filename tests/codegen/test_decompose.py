@@ -123,6 +123,28 @@ def test_an_integer_that_two_roundings_would_get_wrong() -> None:
 
 
 @pytest.mark.table
+@pytest.mark.parametrize("exponent", [24, 38, 39, 53, 54, 62])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_integer_of_every_size_beside_a_tie_of_bfloat16(exponent: int, sign: int) -> None:
+    # Halfway between two neighbours, the lower one of which is even, and the least bit beside it.
+    tie, step = (1 << exponent) + (1 << exponent - 8), 1 << exponent - 7
+    values = np.array([sign * (tie + beside) for beside in (-1, 0, 1)], np.int64)
+    got = run(build.cast(load(0, dtypes.int64), dtypes.bfloat16), [values], EMULATING)
+    want = [sign * float(1 << exponent)] * 2 + [sign * float((1 << exponent) + step)]
+    assert got.astype(np.float64).tolist() == want
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_integer_that_is_large_on_one_side_of_zero_alone(sign: int) -> None:
+    value = load(0, dtypes.int32)
+    is_kept = build.less(value, 0) if sign < 0 else build.less(0, value)
+    # A tie and one more, which float32 loses; and a number that keeps its low bits.
+    values = np.array([sign * (2**30 + 2**22 + 1), sign * 77, -sign], np.int32)
+    got = run(build.cast(build.where(is_kept, value, 0), dtypes.bfloat16), [values], EMULATING)
+    assert got.astype(np.float64).tolist() == [sign * (2**30 + 2**23), sign * 77, 0]
+
+
+@pytest.mark.table
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("small", SMALL_FLOATS, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("target", [*WIDE_TYPES, *SMALL_FLOATS], ids=lambda dtype: dtype.name)

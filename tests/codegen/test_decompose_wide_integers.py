@@ -187,6 +187,7 @@ def test_casts_from_every_type(other: DType, dtype: DType, device: Capabilities)
     assert (got == semantics.apply(Ops.CAST, dtype, [x], [other])).all()
 
 
+@pytest.mark.table
 @DEVICES
 @BOTH
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +26,7 @@ from expand_cases import (
     zeros,
 )
 
+from tinyref.algebra.linear import MAX_TERMS
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.expand import expand
 from tinyref.dtype import DType, dtypes, image, numpy_dtype
@@ -296,6 +299,21 @@ def test_rows_are_stored_at_loaded_positions_as_vectors() -> None:
     values, places = np.arange(12, dtype=np.int32), np.array([2, 1, 2], np.int32)
     expanded = agree(root, [zeros(12), values, places], {0: [0] * 4 + [4, 5, 6, 7, 8, 9, 10, 11]})
     assert widths(expanded["vectors"], STORES) == [4]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("lane_of", [lambda u: u, lambda u: build.idiv(build.mul(u, 5), 2)])
+def test_a_position_of_too_many_terms_is_read_as_it_is(lane_of: Callable[[UOp], UOp]) -> None:
+    u = upcast(4, 0)
+    # One term more than a sum is read as, with that of the lane.
+    terms = [build.variable(f"v{number}", 0, 1) for number in range(MAX_TERMS)]
+    place = functools.reduce(build.add, terms, lane_of(u))
+    load = build.load(build.index(memory(1, 128), place))
+    root = expand(build.sink(build.store(at(memory(0, 4), u), load)), VECTORS)
+    buffers = [zeros(4), np.arange(128, dtype=np.int32)]
+    out = run(program_of(root), buffers, {f"v{number}": 1 for number in range(MAX_TERMS)})[0]
+    lanes = [0, 1, 2, 3] if lane_of(u) is u else [0, 2, 5, 7]
+    assert out.tolist() == [MAX_TERMS + lane for lane in lanes]
 
 
 def test_a_position_that_was_loaded() -> None:

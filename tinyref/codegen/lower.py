@@ -8,6 +8,7 @@ outside in; those of lanes stay ranges until `expand`.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.kernel_shape import positions_of
@@ -59,8 +60,8 @@ class Lowering:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.ranges = 0
-        self.locals = 0
+        self.range_numbers = itertools.count()
+        self.local_numbers = itertools.count()
         self.in_launch = TRUE
         self.counters: Counters = {}
         self._count_launch()
@@ -78,8 +79,7 @@ class Lowering:
 
     def range(self, extent: sint, kind: AxisKind) -> UOp:
         """A new RANGE, inside all that there are."""
-        self.ranges += 1
-        return build.counter(extent, self.ranges - 1, kind)
+        return build.counter(extent, next(self.range_numbers), kind)
 
     def _count_launch(self) -> None:
         """Launch indices: of groups and of work-items, or the number of the thread."""
@@ -249,9 +249,8 @@ class Lowering:
 
     def define_local(self, dtype: DType, size: int) -> UOp:
         """A new array of shared memory, or of scratch memory on a device without groups."""
-        self.locals += 1
         kind = pointer(dtype, size, AddressSpace.LOCAL)
-        return UOp(Ops.DEFINE_LOCAL, kind, (), LocalArg(f"temp{self.locals - 1}"))
+        return UOp(Ops.DEFINE_LOCAL, kind, (), LocalArg(f"temp{next(self.local_numbers)}"))
 
     def _packed(self, node: UOp) -> UOp:
         """What `node` loads, from a copy in scratch memory that is made before it is used.

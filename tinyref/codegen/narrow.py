@@ -38,14 +38,12 @@ def narrow_index(root: UOp, capabilities: Capabilities) -> UOp:
 
 def _index_type(nodes: Sequence[UOp]) -> DType:
     """The type that holds the value of each of the index `nodes`."""
-    if not nodes:
-        return dtypes.int32
     ranges = [bounds(node) for node in nodes]
     for low, high in ranges:
         if low < dtypes.int64.minimum or high > dtypes.int64.maximum:
             raise UserError(f"kernel: an index from {low} to {high} is beyond int64")
-    least = min(low for low, _ in ranges)
-    most = max(high for _, high in ranges)
+    least = min((low for low, _ in ranges), default=0)
+    most = max((high for _, high in ranges), default=0)
     fits = dtypes.int32.minimum <= least and most <= dtypes.int32.maximum
     return dtypes.int32 if fits else dtypes.int64
 

@@ -22,7 +22,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.arithmetic import MAKERS, makers
+from tinyref_fuzz.generate.arithmetic import MAKERS, convert, makers
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.equivalent import with_laws
 from tinyref_fuzz.generate.expressions import Expressions
@@ -148,11 +148,60 @@ def _laws(tape: Tape, capabilities: Capabilities) -> Case:
 
 
 def _kinds(subject: Subject, capabilities: Capabilities) -> tuple[tuple[Kind, int], ...]:
-    """What outputs are, and how often; of operations half of them those that a device lacks."""
+    """What outputs are, and how often; of operations as many are those that a device lacks."""
+    kinds = list(_KINDS[subject])
+    if subject is not Subject.OPERATIONS:
+        return tuple(kinds)
     missing = [op for op in MAKERS if op.name not in capabilities.ops]
-    if subject is not Subject.OPERATIONS or not missing:
-        return _KINDS[subject]
-    return (*_KINDS[subject], (functools.partial(_missing, missing), 1))
+    if missing:
+        kinds.append((functools.partial(_missing, missing), 1))
+    emulated = capabilities.emulated - capabilities.dtypes
+    if emulated:
+        kinds.append((functools.partial(_into_lacked, emulated), 1))
+    return tuple(kinds)
+
+
+def _into_lacked(
+    emulated: frozenset[DType], draw: Expressions, shape: Shape, earlier: list[Value]
+) -> Value | None:
+    """A number as one of the types that a device lacks, or from one: each pair has its own way."""
+    kernel, tape = draw.kernel, draw.tape
+    pairs = [
+        (source, target)
+        for source in kernel.dtypes
+        for target in kernel.dtypes
+        if source is not target and not emulated.isdisjoint((source, target))
+    ]
+    ties = [(source, target) for source, target in pairs if _has_ties(source, target)]
+    if ties and tape.below(3) == 2:
+        source, target = tape.pick(ties)
+        return convert(draw, _beside_a_tie(draw, shape, source, target), target)
+    if not pairs:
+        return None
+    source, target = tape.pick(pairs)
+    return convert(draw, kernel.load(shape, source), target)
+
+
+def _has_ties(source: DType, target: DType) -> bool:
+    """Whether some integers beyond those of float32 are halfway between two floats of a type."""
+    if not source.is_int or not target.is_float:
+        return False
+    is_wide = target.exponent_bits >= dtypes.float32.exponent_bits
+    return is_wide and source.bits >= 32 and source.bits > target.mantissa_bits + 3
+
+
+def _beside_a_tie(draw: Expressions, shape: Shape, dtype: DType, target: DType) -> Value:
+    """Integers about the middle between two floats: two roundings give another one than one does.
+
+    All are of one sign, as a compiler may see.
+    """
+    tape, digits = draw.tape, target.mantissa_bits + 1
+    top = tape.between(max(digits, dtypes.float32.mantissa_bits + 1), dtype.bits - 2)
+    low = (1 << top) + (1 << top - digits) - 1
+    node = build.add(build.both(draw.kernel.load(shape, dtype).node, 3), low)
+    if dtype.is_unsigned or tape.below(2):
+        return Value(node, shape, low, low + 3, low + 3)
+    return Value(build.mul(node, -1), shape, -low - 3, -low, low + 3)
 
 
 def _missing(

@@ -176,7 +176,8 @@ _ALL = (
         most=128,
         depth=1,
         moves=1,
-        outputs=5,
+        outputs=30,
+        in_place=70,
     ),
     Policy(
         "reduces", forms=_REDUCES, extents=(2, 3, 4, 5, 6, 8, 12, 16, 13), depth=2, instances=15
@@ -269,19 +270,27 @@ _ALL = (
         instances=0,
         symbolic=10,
         outputs=25,
-        in_place=12,
+        in_place=20,
         equivalent=0,
         lists=(8, 10),
     ),
 )
 # How often the default draws a kernel by each of them; 1 for the others.
-SHARES = {"mixed": 4.0, "plans": 6.0, "matmul": 3.0, "rules": 14.0, "groups": 2.0, "views": 2.0}
+SHARES = {
+    "mixed": 4.0,
+    "small": 3.0,
+    "plans": 6.0,
+    "matmul": 3.0,
+    "rules": 14.0,
+    "groups": 2.0,
+    "views": 2.0,
+}
 # The parts of the default in the order in which a campaign begins with them: first those whose
 # kernels reach most blocks of the compiler that those before them do not reach; every third has
 # many outputs, as rewriting rules are more than what one kernel can try.
 OPENING = (
     *("plans", "rules", "mixed", "rules", "matmul", "groups", "rules", "index", "small", "views"),
-    *("wide", "reduces", "rules", "vectors", "real", "rules", "edges", "floats"),
+    *("wide", "reduces", "rules", "vectors", "real", "small", "rules", "edges", "small", "floats"),
 )
 # What the heuristics choose, and two more; and after how many cases one more.
 OPENING_LISTS = 3

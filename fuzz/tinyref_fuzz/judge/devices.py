@@ -78,6 +78,14 @@ class Core(Processor):
         )
 
 
+class Relaxed(Core):
+    """Promises less of its floats than it gives: what is computed there may be reassociated."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, reassociates_floats=True)
+
+
 class SlowDivision(Processor):
     """Divides by constants with products and shifts, and guards other divisions."""
 
@@ -128,6 +136,20 @@ class Words(Processor):
             emulated=frozenset(SMALL_FLOATS) | NARROW_INTEGERS,
             stored_in_words=frozenset(STORABLE_IN_WORDS),
             matrix_tiles=(),
+        )
+
+
+class Shader(Words):
+    """As in browsers: it computes in float16 and 32 bits; of 64 bits it has pairs of words."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        own = super().capabilities
+        lacked = frozenset(WIDE_INTEGERS)
+        return replace(
+            own,
+            dtypes=own.dtypes - lacked - {dtypes.float64} | {dtypes.float16},
+            emulated=(own.emulated | lacked) - {dtypes.float16},
         )
 
 

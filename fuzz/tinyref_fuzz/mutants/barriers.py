@@ -64,8 +64,8 @@ MUTANTS = (
     _mutant(
         name="reduces-share-local-memory",
         kind="two reduces sharing local memory",
-        old='LocalArg(f"temp{self.locals - 1}"))',
-        new='LocalArg(f"temp{(self.locals - 1) // 2}"))',
+        old='LocalArg(f"temp{next(self.local_numbers)}"))',
+        new='LocalArg(f"temp{next(self.local_numbers) // 2}"))',
         resembles="two buffers of one name: the second reduce wrote where others still read",
     ),
     _mutant(

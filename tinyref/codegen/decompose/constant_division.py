@@ -67,11 +67,11 @@ def divide_by_constants(root: UOp, capabilities: Capabilities) -> UOp:
             return _position(node.src[0], src[0], capabilities)
         if node.op not in (Ops.IDIV, Ops.MOD) or node.dtype.scalar is dtypes.index:
             return None
-        divisor = src[1]
-        if divisor.op is not Ops.CONST or not isinstance(divisor.arg, ConstArg):
+        divisor = src[1].arg
+        if not isinstance(divisor, ConstArg):
             return None
         word = UNSIGNED.get(node.dtype.scalar, node.dtype.scalar)
-        value = int(divisor.arg.value)
+        value = int(divisor.value)
         if value == 0 or word not in capabilities.dtypes:
             return None
         quotient = _quotient(src[0], value, capabilities)
@@ -155,7 +155,5 @@ def _signed_quotient(x: UOp, size: int, capabilities: Capabilities) -> UOp:
 
 def _shifted_quotient(x: UOp, count: int) -> UOp:
     """x / 2^count towards zero: a shift rounds down, so that a negative x gets 2^count - 1 more."""
-    dtype = x.dtype.scalar
-    ones = bitcast(shift_right(x, dtype.bits - 1), UNSIGNED[dtype])
-    more = bitcast(shift_right(ones, dtype.bits - count), dtype)
+    more = both(shift_right(x, x.dtype.bits - 1), (1 << count) - 1)
     return shift_right(add(x, more), count)

@@ -125,9 +125,8 @@ def _round_quotient(quotient: UOp, field: UOp, drop: UOp, form: Format) -> UOp:
     count = add(drop, where(is_subnormal, below, 0))
     count = where(less(count, most), count, most)
     digits = round_off(quotient, bitcast(count, form.word))
-    highest = 2 * form.bias + 1
+    # No field is so large that its word wraps.
     base = where(is_subnormal, 0, sub(field, 1))
-    base = where(less(base, highest), base, highest)
     bits = add(digits, shift_left(bitcast(base, form.word), form.fraction_bits))
     return where(less(bits, form.infinity), bits, form.infinity)
 

@@ -25,7 +25,6 @@ from tinyref.uops.build import (
     const,
     either,
     less,
-    maximum,
     mul,
     not_equal,
     where,
@@ -140,32 +139,32 @@ def _wide_from_double(value: UOp) -> UOp:
     return bitcast(where(is_inexact, either(toward_zero, 1), bits), WIDE)
 
 
-# Above each threshold so many low bits of an integer are dropped, and 24 or fewer are left.
-_INTEGER_STEPS = ((24, 14), (38, 28), (52, 42))
+# Beyond 2^24 not every integer is a float32: of those up to 2^39, up to 2^54 and of all others so
+# many low bits are dropped that 10 to 24 are left.
+_INTEGER_STEPS = (24, 39, 54)
+_DROPPED_BELOW = 9
 
 
 def _wide_from_integer(value: UOp, target: DType) -> UOp:
     """An integer as a float32 that narrows to `target` as the integer itself would."""
     dtype = value.dtype
-    if dtype.bits <= 16:
-        return cast(value, WIDE)
     if target.exponent_bits < WIDE.exponent_bits:
-        # All of these are infinite long before 2**17, and float32 is exact up to 2**24.
-        limit = 1 << 17
-        if not dtype.is_unsigned:
-            value = maximum(value, -limit)
-        return cast(where(less(value, limit), value, limit), WIDE)
+        # It is infinite long before 2^24, up to which every integer is a float32.
+        return cast(value, WIDE)
     result = value
     least, most = bounds(value)
-    for threshold, drop in _INTEGER_STEPS:
-        if -(1 << threshold) <= least and most <= 1 << threshold:
+    largest = max(-least, most)
+    for bits in _INTEGER_STEPS:
+        threshold = 1 << bits
+        if largest <= threshold:
             break
-        low_bits = (1 << drop) - 1
-        sticky = where(not_equal(both(value, low_bits), 0), const(dtype, 1 << drop), 0)
-        odd = either(both(value, ~low_bits), sticky)
-        is_large = less(const(dtype, 1 << threshold), value)
+        # The last of ten bits stands for all that are lower: bfloat16 has eight, and one rounds.
+        last = threshold >> _DROPPED_BELOW
+        sticky = where(not_equal(both(value, last - 1), 0), const(dtype, last), 0)
+        odd = either(both(value, -last), sticky)
+        is_large = less(const(dtype, threshold), value)
         if not dtype.is_unsigned:
-            is_large = either(is_large, less(value, -(1 << threshold)))
+            is_large = either(is_large, less(value, -threshold))
         result = where(is_large, odd, result)
     return cast(result, WIDE)
 

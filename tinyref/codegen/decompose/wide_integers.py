@@ -18,7 +18,7 @@ from tinyref.uops import build
 from tinyref.uops.build import both, cast, either
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, GepArg, LocalArg
+from tinyref.uops.payload import ConstArg, LocalArg
 from tinyref.uops.storage import scalar_of
 
 # What a node becomes: itself, two words, or all the stores that a store becomes. An address
@@ -77,9 +77,6 @@ class _Emulation:
 
     def after(self, node: UOp, src: list[Nodes]) -> Nodes:
         waits = _flat(src[1:])
-        if isinstance(node.dtype, PtrDType):
-            memory, *position = src[0]
-            return (build.after(memory, *waits), *position)
         return tuple(build.after(part, *waits) for part in src[0])
 
     def barrier(self, node: UOp, src: list[Nodes]) -> Nodes:
@@ -110,7 +107,7 @@ class _Emulation:
 
     def accumulator(self, node: UOp, src: list[Nodes]) -> Nodes:
         name = node.arg.name if isinstance(node.arg, LocalArg) else "acc"
-        ranges = tuple(part for parts in src[1:] for part in parts)
+        ranges = _flat(src[1:])
         return tuple(
             build.accumulator(f"{name}_{half}", start, *ranges)
             for start, half in zip(src[0], ("low", "high"), strict=True)
@@ -130,10 +127,7 @@ class _Emulation:
     def each_word(self, node: UOp, src: list[Nodes]) -> Nodes:
         """VECTORIZE and GEP: the same for both words."""
         dtype = WORD.vec(node.dtype.lanes)
-        arg = node.arg if isinstance(node.arg, GepArg) else None
-        return tuple(
-            UOp(node.op, dtype, tuple(parts[half] for parts in src), arg) for half in range(2)
-        )
+        return tuple(UOp(node.op, dtype, words, node.arg) for words in zip(*src, strict=True))
 
     # Arithmetic
 
@@ -166,7 +160,7 @@ class _Emulation:
             return (node.replace(src=(src[0][0], src[1][0])),)
         count: UOp | int = cast(src[1][0], WORD)
         given = node.src[1]
-        if given.op is Ops.CONST and isinstance(given.arg, ConstArg):
+        if isinstance(given.arg, ConstArg):
             count = int(given.arg.value) & 63
         x = _words(src[0])
         if node.op is Ops.SHL:
@@ -212,8 +206,6 @@ class _Emulation:
     def narrowed(self, x: Words, have: DType, want: DType) -> UOp:
         """A pair as a value of a type that the device has."""
         is_signed = have is dtypes.int64
-        if want.is_bool:
-            return build.not_equal(either(x[0], x[1]), 0)
         if want is dtypes.index:
             # No buffer of such a device has a position beyond int32.
             value = int64_emulation.to_int32_or_end(x) if is_signed else _unsigned_position(x)

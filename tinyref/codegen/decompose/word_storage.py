@@ -55,14 +55,13 @@ def _load(node: UOp, src: tuple[UOp, ...]) -> UOp:
     held = _held(node)
     kept = _kept_as(held)
     gate = src[2] if len(src) == 3 else None
-    alternative = build.bitcast(src[1], kept) if len(src) == 3 else None
     lanes = []
     for lane in range(node.dtype.lanes):
         address, shift = _place(src[0], held, lane)
         bits = build.load(address, gate, 0)
         value = _value_of(build.binary(Ops.SHR, bits, shift), kept)
-        if gate is not None and alternative is not None:
-            value = build.where(gate, value, _lane(alternative, lane))
+        if gate is not None:
+            value = build.where(gate, value, _lane(build.bitcast(src[1], kept), lane))
         lanes.append(value)
     return build.bitcast(lanes[0] if len(lanes) == 1 else build.vectorize(*lanes), held)
 
@@ -79,7 +78,7 @@ def _store(node: UOp, src: tuple[UOp, ...]) -> UOp:
         bits = build.binary(Ops.SHL, low, shift)
         stores.append(UOp(Ops.STORE, dtypes.void, (address, bits, gate, mask)))
     # One node stands for all that a vector's store becomes.
-    return stores[0] if len(stores) == 1 else build.after(*stores)
+    return build.after(*stores)
 
 
 def _lane(value: UOp, lane: int) -> UOp:

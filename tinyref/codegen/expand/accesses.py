@@ -136,7 +136,9 @@ class Accesses:
         # Reads of memory that the kernel writes move only where their order is known.
         moves = access.op is Ops.LOAD and (memory not in self.written or bool(waits))
         mask = self.dependence.masks[access]
-        most = self._widest(access, self.numbering.lanes(mask))
+        # An image is accessed by whole texels, or not at all.
+        is_image = isinstance(access.src[0].dtype, ImageDType)
+        most = TEXEL if is_image else self._widest(access, self.numbering.lanes(mask))
         rows: list[Row] = []
         for copy in range(self.numbering.count(mask)):
             owner = None if moves else (access, 0 if access.op is Ops.STORE else copy)
@@ -184,10 +186,7 @@ class Accesses:
         return None if isinstance(found.arg, ConstArg) and found.arg.value else found
 
     def _widest(self, access: UOp, lanes: int) -> int:
-        """How many elements of an access may go together."""
-        dtype = build.element_type(access.src[0])
-        if isinstance(access.src[0].dtype, ImageDType):
-            return TEXEL
+        """As how wide a vector elements of an access go at most: any width is right."""
         position = self.positions.stepped(skip_after(access.src[0]).src[1])
         if lanes > 1 and position is not None:
             for lane_range, step in position.steps.items():
@@ -197,7 +196,7 @@ class Accesses:
             # A host processor repeats a scalar from memory into all lanes of a vector faster
             # than it does a lane of another vector.
             return 1
-        return max(MAX_BYTES // dtype.itemsize, 1)
+        return MAX_BYTES // build.element_type(access.src[0]).itemsize
 
 
 def is_false(gate: UOp | None) -> bool:
@@ -206,9 +205,9 @@ def is_false(gate: UOp | None) -> bool:
 
 
 def _alternative(access: UOp) -> ConstArg | None:
-    """What a gated access gives where its gate is closed; None of a STORE."""
+    """What a gated LOAD gives where its gate is closed; a STORE shares its sites with no other."""
     argument = access.src[1].arg
-    return argument if access.op is Ops.LOAD and isinstance(argument, ConstArg) else None
+    return argument if isinstance(argument, ConstArg) else None
 
 
 def _waits(address: UOp) -> Iterator[UOp]:

@@ -44,17 +44,11 @@ def choose_widths(
             fixed |= dependence.masks[node] | dependence.union(node.src)
     candidates = []
     for lane_range in dependence.ranges:
-        bit = dependence.bits[lane_range]
-        if fixed & bit:
+        if fixed & dependence.bits[lane_range]:
             continue
-        dependent = {
-            node: weight for node, weight in weights.items() if dependence.masks[node] & bit
-        }
-        best = _best_width(lane_range, dependent, dependence, widths)
-        candidates += [] if best is None else [best]
-    candidates.sort(
-        key=lambda each: (-each.saved, _is_reduced(each.lane_range), range_number(each.lane_range))
-    )
+        legal = [width for width in widths if dependence.extents[lane_range] % width == 0]
+        candidates += _best_width(lane_range, weights, dependence, legal)
+    candidates.sort(key=_saves_most)
     masks = set(dependence.masks.values())
     chosen: dict[UOp, int] = {}
     taken = 0
@@ -64,6 +58,10 @@ def choose_widths(
             chosen[candidate.lane_range] = candidate.width
             taken |= bit
     return chosen
+
+
+def _saves_most(each: _Candidate) -> tuple[float, bool, int]:
+    return -each.saved, _is_reduced(each.lane_range), range_number(each.lane_range)
 
 
 def _is_reduced(lane_range: UOp) -> bool:
@@ -85,17 +83,17 @@ def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
 
 def _best_width(
     lane_range: UOp, weights: dict[UOp, int], dependence: Dependence, widths: Collection[int]
-) -> _Candidate | None:
-    """The width at which the nodes of `weights`, which depend on the range, are the least work."""
+) -> list[_Candidate]:
+    """The width at which what depends on the range is the least work; none if it is not less."""
+    bit = dependence.bits[lane_range]
+    weights = {node: weight for node, weight in weights.items() if dependence.masks[node] & bit}
     aligned = {
         node: _alignment(node, lane_range, dependence) for node in weights if node.op not in ALU
     }
     scalar_work = sum(weights.values())
     arithmetic = sum(weight for node, weight in weights.items() if node.op in ALU)
-    best: _Candidate | None = None
+    best: list[_Candidate] = []
     for width in sorted(widths):
-        if width == 1 or dependence.extents[lane_range] % width:
-            continue
         work = arithmetic / width
         has_unit_stride = False
         for access, alignment in aligned.items():
@@ -105,8 +103,8 @@ def _best_width(
             has_unit_stride |= lanes > 1
             work += weights[access] * (1 / lanes + (lanes < width))
         saved = scalar_work - work
-        if has_unit_stride and saved > 0 and (best is None or saved >= best.saved):
-            best = _Candidate(lane_range, width, saved)
+        if has_unit_stride and saved > 0 and all(saved >= each.saved for each in best):
+            best = [_Candidate(lane_range, width, saved)]
     return best
 
 

@@ -98,7 +98,7 @@ class Expansion:
         for source in sources:
             if source in self.done:
                 found.update(dict.fromkeys(self.done[source]))
-            elif source.op is Ops.RANGE and not is_lane_range(source):
+            elif source.op is Ops.RANGE:
                 found[source] = None
         return tuple(found)
 

@@ -32,22 +32,30 @@ def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
 
     What it has besides them may be any values that do not depend on one, such as a loaded index.
     """
-    linear = exact(position) if position.dtype is dtypes.index else None
-    if linear is None:
+    if position.dtype is not dtypes.index:
         return None
-    steps = {term: k for term, k in linear.terms.items() if term in dependence.bits}
-    rest = {term: k for term, k in linear.terms.items() if term not in steps}
-    if any(dependence.masks.get(term, -1) for term in rest):
-        return None
+    linear = _linear(position)
+    steps: dict[UOp, int] = {}
+    rest: dict[UOp, int] = {}
+    for term, factor in linear.terms.items():
+        if term in dependence.bits:
+            steps[term] = factor
+        elif dependence.masks.get(term, -1):
+            return None
+        else:
+            rest[term] = factor
     return Stepped(to_node(dtypes.index, Linear(rest, 0)), steps, linear.constant)
 
 
 def divisor_of(position: UOp) -> int:
     """The largest number known to divide every value of `position`; 0 for the constant 0."""
-    linear = exact(position)
-    if linear is None or position in linear.terms:
-        return 1
+    linear = _linear(position)
     return math.gcd(linear.constant, *linear.terms.values())
+
+
+def _linear(position: UOp) -> Linear:
+    """`position` as a sum: itself, where that would be too long."""
+    return exact(position) or Linear({position: 1}, 0)
 
 
 class Positions:
@@ -77,10 +85,8 @@ class Positions:
         return [(found.base, first + lane * between) for lane in range(lanes)]
 
     def _split(self, position: UOp) -> tuple[UOp, int]:
-        linear = exact(position) if position.dtype is dtypes.index else None
-        if linear is None or position in linear.terms:
-            return position, 0
-        return to_node(dtypes.index, Linear(linear.terms, 0)), linear.constant
+        linear = _linear(position)
+        return to_node(position.dtype, Linear(linear.terms, 0)), linear.constant
 
     def at(self, node: UOp, copy: int, lane: int) -> UOp:
         """The index arithmetic `node` in one lane of one of its copies, simplified."""

@@ -315,9 +315,16 @@ class _ListSchedule:
                 self._emit(place)
 
     def _emit(self, place: int) -> None:
-        block, remaining = self.block, self.remaining
         self.done[place] = True
         self.order.append(place)
+        self._count(place)
+        if not self.late[place]:
+            for user in self._release(place):
+                self._make_ready(user)
+
+    def _count(self, place: int) -> None:
+        """The live values after `place`, and what others cost since."""
+        block, remaining = self.block, self.remaining
         self.live += (remaining[place] > 0) - block.last_reads[place]
         self.most = max(self.most, self.live)
         if self.late[place]:
@@ -332,9 +339,6 @@ class _ListSchedule:
                 self._cheaper(next(user for user in block.takers[value] if not self.done[user]))
             elif not left:
                 self.live -= 1
-        if not self.late[place]:
-            for user in self._release(place):
-                self._make_ready(user)
 
     def _cheaper(self, place: int) -> None:
         if self.is_ready[place] and not self.late[place] and not self.done[place]:
