@@ -234,21 +234,17 @@ def shift_right(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     return min(shifted), max(shifted)
 
 
-def less(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+@interval
+def less(x: Range, y: Range) -> Range:
     """Whether x < y: certain where the ranges do not meet."""
-    x, y = sources
-    if x is None or y is None:
-        return BOOL_RANGE
     if x[1] < y[0]:
         return 1, 1
     return (0, 0) if x[0] >= y[1] else BOOL_RANGE
 
 
-def not_equal(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+@interval
+def not_equal(x: Range, y: Range) -> Range:
     """Whether x != y: certain where the ranges do not meet or are one value."""
-    x, y = sources
-    if x is None or y is None:
-        return BOOL_RANGE
     if x[1] < y[0] or y[1] < x[0]:
         return 1, 1
     return (0, 0) if x[0] == x[1] == y[0] == y[1] else BOOL_RANGE
@@ -261,10 +257,9 @@ def where(node: UOp, sources: Sequence[Range | None]) -> Range | None:
         return chosen
     if condition == (0, 0):
         return other
-    if chosen is None or other is None:
+    if chosen is None:
         return None
-    low, high = _under(node.src[0], node.src[1], chosen)
-    return min(low, other[0]), max(high, other[1])
+    return union(node, [_under(node.src[0], node.src[1], chosen), other])
 
 
 def _under(condition: UOp, value: UOp, found: Range) -> Range:

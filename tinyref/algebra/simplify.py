@@ -88,9 +88,9 @@ def _constraints(fact: UOp) -> list[Linear]:
     comparison_node = fact if inner is None else inner
     if comparison_node.op not in (Ops.CMPLT, Ops.CMPNE):
         return []
-    left, right = (exact(side) if side.dtype.is_int else None for side in comparison_node.src)
-    if left is None or right is None:
+    if not comparison_node.src[0].dtype.is_int:
         return []
+    left, right = map(exact, comparison_node.src)
     if comparison_node.op is Ops.CMPNE:
         return [] if inner is None else [left.plus(right, -1), right.plus(left, -1)]
     if inner is not None:

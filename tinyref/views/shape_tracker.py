@@ -268,8 +268,8 @@ def _element_number(positions: Sequence[UOp], strides: Shape, offset: sint) -> U
     for position, stride in zip(positions, strides, strict=True):
         if stride == 0:
             continue
-        if isinstance(stride, int) and (linear := modular(position)) is not None:
-            known = known.plus(linear, stride)
+        if isinstance(stride, int):
+            known = known.plus(modular(position), stride)
         else:
             others.append(build.mul(position, as_node(stride)))
     if isinstance(offset, int):

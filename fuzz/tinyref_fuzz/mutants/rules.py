@@ -27,8 +27,8 @@ MUTANTS = (
     ),
     _mutant(
         name="div-of-negative-sum",
-        old="    return linear.exact(x) if bounds(x)[0] >= 0 else None",
-        new="    return linear.exact(x)",
+        old="if divisor is None or bounds(x)[0] < 0 else (linear.exact(x), divisor)",
+        new="if divisor is None else (linear.exact(x), divisor)",
         resembles="rules for floor division used on truncating division of negative numbers",
         causes=(
             "div-factor",

@@ -33,16 +33,10 @@ def positive(node: UOp) -> int | None:
     return value if value is not None and value > 0 else None
 
 
-def dividend(x: UOp) -> Linear | None:
-    """`x` as an exact sum, where it is never negative; None elsewhere."""
-    return linear.exact(x) if bounds(x)[0] >= 0 else None
-
-
 def sides(x: UOp, c: UOp) -> tuple[Linear, int] | None:
-    """The `dividend` and the `positive` divisor; None where either is unknown."""
+    """The dividend as an exact sum, never negative, and the `positive` divisor; None elsewhere."""
     divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    return None if divisor is None or total is None else (total, divisor)
+    return None if divisor is None or bounds(x)[0] < 0 else (linear.exact(x), divisor)
 
 
 def holds(dtype: DType, value: int) -> bool:
@@ -283,15 +277,12 @@ def mod_inner_mod(node: UOp, x: UOp, c: UOp) -> UOp | None:
     total, divisor = known
     opened = Linear({}, total.constant)
     for term, coefficient in total.terms.items():
-        inner, times = term, coefficient
+        inner = Linear({term: 1}, 0)
         if term.op is Ops.MOD:
             modulus = constant_of(term.src[1])
             if modulus and coefficient * modulus % divisor == 0:
-                inner = term.src[0]
-        found = linear.exact(inner) if inner is not term else Linear({term: 1}, 0)
-        if found is None:
-            return None
-        opened = opened.plus(found, times)
+                inner = linear.exact(term.src[0])
+        opened = opened.plus(inner, coefficient)
     if opened == total or opened.range[0] < 0 or not opened.fits(node.dtype):
         return None
     return build.mod(linear.to_node(node.dtype, opened), divisor)
@@ -304,8 +295,6 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     With a // b in the place of x, (a // b) // c is found as a // (b * c).
     """
     total = linear.modular(node)
-    if total is None:
-        return None
     for term, times in total.terms.items():
         modulus = positive(term.src[1]) if term.op is Ops.MOD else None
         if modulus is None:
@@ -322,8 +311,6 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
 def mod_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """((x // c) % d) * c + x % c == x % (c * d) for c, d > 0, as parts of a sum too."""
     total = linear.modular(node)
-    if total is None:
-        return None
     for term, times in total.terms.items():
         inner = positive(term.src[1]) if term.op is Ops.MOD else None
         if inner is None:
@@ -354,17 +341,13 @@ def _quotient(x: UOp, divisor: int) -> UOp:
 def mod_from_div(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """x - (x // c) * c == x % c, also as parts of a sum and times a common factor."""
     total = linear.modular(node)
-    if total is None:
-        return None
     for term, coefficient in total.terms.items():
         divisor = positive(term.src[1]) if term.op is Ops.IDIV else None
         if divisor is None or coefficient % divisor:
             continue
         times = -(coefficient // divisor)
         inner = linear.modular(term.src[0])
-        if inner is None or any(
-            total.terms.get(key) != times * k for key, k in inner.terms.items()
-        ):
+        if any(total.terms.get(key) != times * k for key, k in inner.terms.items()):
             continue
         if not inner.terms:
             continue
@@ -389,7 +372,7 @@ def _multiple_of(term: UOp, factor: UOp) -> UOp | None:
 def _split_by_node(x: UOp, divisor: UOp) -> tuple[UOp, UOp] | None:
     """(q, r) with x == divisor * q + r and 0 <= r < divisor, for a divisor that is no constant."""
     total = linear.exact(x)
-    if total is None or bounds(divisor)[0] <= 0 or bounds(x)[0] < 0:
+    if bounds(divisor)[0] <= 0 or bounds(x)[0] < 0:
         return None
     quotient: list[UOp] = []
     rest = Linear({}, total.constant)

@@ -45,7 +45,7 @@ def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
 def divisor_of(position: UOp) -> int:
     """The largest number known to divide every value of `position`; 0 for the constant 0."""
     linear = exact(position)
-    if linear is None or position in linear.terms:
+    if position in linear.terms:
         return 1
     return math.gcd(linear.constant, *linear.terms.values())
 
