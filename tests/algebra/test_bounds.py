@@ -100,7 +100,7 @@ LITERALS = [
     (build.vectorize(build.const(i8, 3), build.const(i8, 9)), (3, 9)),
     (build.gep(build.vectorize(build.const(i8, 3), build.const(i8, 9)), 0), (3, 9)),
     (UOp(Ops.AFTER, index, (x, flag)), (0, 10)),
-    (UOp(Ops.PAD, u8, (build.const(u8, 4),)), (0, 4)),
+    (UOp(Ops.PAD, u8, (build.const(u8, 4),)), (0, 255)),
     (UOp(Ops.REDUCE, i8, (build.const(i8, 4),), ReduceArg(Ops.MAX, (0,))), (-128, 127)),
     (UOp(Ops.DEFINE_ACC, i8, (build.const(i8, 4),), LocalArg("a")), (-128, 127)),
 ]

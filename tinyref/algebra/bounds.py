@@ -92,12 +92,6 @@ def union(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def padded(node: UOp, sources: Sequence[Range | None]) -> Range | None:
-    """The range of the source and 0."""
-    source = sources[0]
-    return None if source is None else (min(source[0], 0), max(source[1], 0))
-
-
 def interval(rule: IntervalRule) -> RangeRule:
     """Decorates a rule over source ranges: the result wraps into the type of the node."""
 
@@ -186,26 +180,25 @@ def _ones(*values: int) -> int:
 @bitwise(int.__and__)
 def bit_and(x: Range, y: Range) -> Range:
     """The range of the conjunction of bits."""
-    if x[0] >= 0 and y[0] >= 0:
-        return 0, min(x[1], y[1])
-    if x[0] >= 0:
-        return 0, x[1]
-    if y[0] >= 0:
-        return 0, y[1]
-    both_negative = x[1] < 0 and y[1] < 0
-    return ~_ones(x[0], y[0]), min(x[1], y[1]) if both_negative else max(x[1], y[1])
+    return _conjunction(x, y)
+
+
+def _conjunction(x: Range, y: Range) -> Range:
+    natural = [high for low, high in (x, y) if low >= 0]
+    if natural:
+        return 0, min(natural)
+    lows, highs = zip(x, y, strict=True)
+    return ~_ones(*lows), min(highs) if max(highs) < 0 else max(highs)
 
 
 @bitwise(int.__or__)
 def bit_or(x: Range, y: Range) -> Range:
-    """The range of the disjunction of bits."""
-    if x[1] < 0 and y[1] < 0:
-        return max(x[0], y[0]), -1
-    if x[0] >= 0 and y[0] >= 0:
-        return max(x[0], y[0]), _ones(x[1], y[1])
-    if x[1] < 0 or y[1] < 0:
-        return x[0] if x[1] < 0 else y[0], -1
-    return min(x[0], y[0]), _ones(x[1], y[1])
+    """The range of the disjunction of bits: x | y == ~(~x & ~y)."""
+    return _complement(_conjunction(_complement(x), _complement(y)))
+
+
+def _complement(x: Range) -> Range:
+    return ~x[1], ~x[0]
 
 
 @bitwise(int.__xor__)

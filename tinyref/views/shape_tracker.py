@@ -73,16 +73,6 @@ class ShapeTracker:
         return self.views[-1].shape
 
     @property
-    def size(self) -> sint:
-        """The number of positions in the shape."""
-        return self.views[-1].size
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether position i, in row-major order, is element i, for all positions."""
-        return len(self.views) == 1 and self.views[0].is_contiguous
-
-    @property
     def is_masked(self) -> bool:
         """Whether some view has a mask."""
         return any(view.mask is not None for view in self.views)
