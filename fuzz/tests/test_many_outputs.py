@@ -36,8 +36,9 @@ ENDS_OF_A_CHOICE = Mutant(
     name="a-choice-ends-where-the-other-begins",
     kind="ranges",
     module="tinyref.algebra.bounds",
-    old="min(low, other[0]), max(high, other[1])",
-    new="min(low, other[0]), max(high, other[0])",
+    old="return union(node, [_under(node.src[0], node.src[1], chosen), other])",
+    new="low, high = _under(node.src[0], node.src[1], chosen)\n"
+    "    return min(low, other[0]), max(high, other[0])",
     resembles="the range of a choice leaves out the largest numbers of one side",
     stages=("simplify",),
 )
@@ -94,6 +95,11 @@ def test_a_neighbour_divides_by_nothing_that_is_not_specified() -> None:
     divisors = {node.src[1].arg.value for node in neighbours(build.mod(x(), 1))}
     assert {2, 3, 5} < divisors
     assert not {0, -1} & divisors
+
+
+def test_an_operand_of_a_neighbour_may_be_made_by_another_op() -> None:
+    found = neighbours(build.add(build.mod(x(), 4), 3))
+    assert {Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR} <= {node.src[0].op for node in found}
 
 
 def test_a_computed_divisor_and_a_count_stay_as_they_are() -> None:

@@ -203,8 +203,8 @@ MUTANTS = (
         name="and-bound-of-negatives",
         kind="value range",
         module="tinyref.algebra.bounds",
-        old="    if x[0] >= 0:\n        return 0, x[1]\n    if y[0] >= 0:\n        return 0, y[1]",
-        new="    if x[0] >= 0 or y[0] >= 0:\n        return 0, min(x[1], y[1])",
+        old="return 0, min(natural)",
+        new="return 0, min(x[1], y[1])",
         resembles="the range of x & y from the smaller upper end, also of a negative side",
     ),
     _mutant(

@@ -178,7 +178,7 @@ def disjoint(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return build.const(node.dtype, 0)
 
 
-@rule("shift-zero", match({Ops.SHL, Ops.SHR}, x, constant(0)), when=integer)
+@rule("shift-zero", match({Ops.SHL, Ops.SHR}, x, constant(0)))
 def shift_zero(x: UOp) -> UOp:
     """x << 0 == x and x >> 0 == x."""
     return x
