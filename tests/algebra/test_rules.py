@@ -372,6 +372,8 @@ REFUSES = [
     ("float-sub-zero", sub(f, -0.0)),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, 3.0))),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, 0.0))),
+    ("float-div-power", raw(Ops.FDIV, f, const(f32, float("inf")))),
+    ("float-div-power", raw(Ops.FDIV, f, const(f32, float("nan")))),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, 2.0**127))),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, 2.0**-128))),
     ("float-div-power", raw(Ops.FDIV, f, const(f32, -1.0))),
