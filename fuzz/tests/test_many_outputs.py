@@ -115,6 +115,9 @@ def test_a_condition_becomes_the_opposite_and_what_has_no_integer_stays() -> Non
     chosen = build.where(build.less(x(), 3), x(), 0)
     opposite = build.where(build.logical_not(build.less(x(), 3)), x(), 0)
     assert opposite in neighbours(chosen)
+    zero = build.const(dtypes.float32, 0.0)
+    difference = build.sub(load(1, dtypes.float32, (4,)), zero)
+    assert build.sub(difference.src[0], -0.0) in neighbours(difference)
     root = build.unary(Ops.SQRT, load(1, dtypes.float32, (4,)))
     assert neighbours(root) == {root}
 

@@ -16,7 +16,7 @@ from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, ShapeArg, VarArg, ViewArg
+from tinyref.uops.payload import ConstArg, VarArg, ViewArg
 
 # The range of an op from those of its sources, which all have one.
 IntervalRule = Callable[..., Range]
@@ -63,14 +63,11 @@ def variable(node: UOp, sources: Sequence[Range | None]) -> Range | None:
 
 
 def numbering(node: UOp, sources: Sequence[Range | None]) -> Range | None:
-    """The positions that an IOTA counts."""
-    if isinstance(node.arg, ViewArg):
-        reach = node.arg.tracker.reach()
-        return (0, 0) if reach is None else (min(reach[0], 0), max(reach[1], 0))
-    if not isinstance(node.arg, ShapeArg):
+    """The positions that an IOTA of a kernel counts."""
+    if not isinstance(node.arg, ViewArg):
         return full(node, sources)
-    (size,) = node.arg.shape
-    return 0, max((size if isinstance(size, int) else bounds(size)[1]) - 1, 0)
+    reach = node.arg.tracker.reach()
+    return (0, 0) if reach is None else (min(reach[0], 0), max(reach[1], 0))
 
 
 def counter(node: UOp, sources: Sequence[Range | None]) -> Range | None:

@@ -29,7 +29,7 @@ _SHIFTS = frozenset({Ops.SHL, Ops.SHR})
 
 
 def neighbour(node: UOp, tape: Tape) -> UOp:
-    """`node` with one operand of integers, or one condition, changed by little; or as it is.
+    """`node` with an operand of integers, a condition or a float's zero changed; or as it is.
 
     Quotients whose divisor may be 0 or -1 are as they were, and so are counts of shifts.
     """
@@ -64,12 +64,19 @@ def _changeable(node: UOp) -> list[UOp]:
 def _may_change(parent: UOp, at: int, source: UOp) -> bool:
     if at == 1 and (parent.op in _SHIFTS or (parent.op in _DIVISIONS and _number(source) is None)):
         return False
-    return source.dtype in dtypes.ints or source.dtype.is_bool
+    return source.dtype in dtypes.ints or source.dtype.is_bool or _is_zero(source)
+
+
+def _is_zero(node: UOp) -> bool:
+    """Whether it is a zero of a float, which has two."""
+    return isinstance(node.arg, ConstArg) and node.dtype.is_float and node.arg.value == 0
 
 
 def _changed(source: UOp, tape: Tape) -> UOp:
     if source.dtype.is_bool:
         return build.logical_not(source)
+    if isinstance(source.arg, ConstArg) and source.dtype.is_float:
+        return build.const(source.dtype, -source.arg.value)
     value = _number(source)
     step = tape.pick(STEPS)
     if value is not None:

@@ -80,8 +80,8 @@ MUTANTS = (
     _mutant(
         name="lt-sum-negated-limit",
         module=f"{_RULES}.comparison",
-        old="terms, limit = terms.scaled(-1), 1 - limit",
-        new="terms, limit = terms.scaled(-1), -limit",
+        old="factor, limit = -factor, 1 - limit",
+        new="factor, limit = -factor, -limit",
         resembles="a comparison turned round without moving its limit by one",
         causes=("lt-sum",),
     ),

@@ -52,13 +52,13 @@ def difference(x: UOp, y: UOp) -> Linear:
     return linear.exact(x).plus(linear.exact(y), -1)
 
 
-def sides(dtype: DType, total: Linear, limit: int) -> tuple[UOp, UOp] | None:
+def sides(dtype: DType, terms: dict[UOp, int], limit: int) -> tuple[UOp, UOp] | None:
     """Nodes l, r with (l < r) == (sum of terms < limit), all coefficients positive.
 
     None where a side does not fit `dtype`.
     """
-    left = Linear({term: k for term, k in total.terms.items() if k > 0}, 0)
-    right = Linear({term: -k for term, k in total.terms.items() if k < 0}, limit)
+    left = Linear({term: k for term, k in terms.items() if k > 0}, 0)
+    right = Linear({term: -k for term, k in terms.items() if k < 0}, limit)
     if not left.fits(dtype) or not right.fits(dtype) or not holds(dtype, limit):
         return None
     return linear.to_node(dtype, left), linear.to_node(dtype, right)
@@ -80,11 +80,11 @@ def lt_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     if not total.terms:
         return build.const(node.dtype, total.constant < 0)
     factor = math.gcd(*total.terms.values())
-    terms = Linear({term: k // factor for term, k in total.terms.items()}, 0)
     limit = -(total.constant // factor)
-    is_negated = _begins_negative(terms)
+    is_negated = _begins_negative(total)
     if is_negated:
-        terms, limit = terms.scaled(-1), 1 - limit
+        factor, limit = -factor, 1 - limit
+    terms = {term: k // factor for term, k in total.terms.items()}
     found = sides(x.dtype, terms, limit)
     if found is None:
         return None
@@ -127,7 +127,7 @@ def lt_factor_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
         if found is None or not found[0].terms or not found[1].terms:
             continue
         quotient = found[0]
-        both = sides(x.dtype, Linear(quotient.terms, 0), -quotient.constant)
+        both = sides(x.dtype, quotient.terms, -quotient.constant)
         if both is not None:
             return UOp(Ops.CMPLT, node.dtype, both)
     return None
@@ -176,11 +176,10 @@ def ne_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     factor = math.gcd(*total.terms.values())
     if total.constant % factor:
         return build.const(node.dtype, True)
-    terms = Linear({term: k // factor for term, k in total.terms.items()}, 0)
-    limit = -(total.constant // factor)
-    if _begins_negative(terms):
-        terms, limit = terms.scaled(-1), -limit
-    found = sides(x.dtype, terms, limit)
+    if _begins_negative(total):
+        factor = -factor
+    terms = {term: k // factor for term, k in total.terms.items()}
+    found = sides(x.dtype, terms, -(total.constant // factor))
     if found is None:
         return None
     left, right = sorted(found, key=order_key)

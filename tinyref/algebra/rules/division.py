@@ -346,14 +346,18 @@ def mod_from_div(node: UOp, x: UOp, y: UOp) -> UOp | None:
             continue
         times = -(coefficient // divisor)
         inner = linear.modular(term.src[0])
-        if any(total.terms.get(key) != times * k for key, k in inner.terms.items()):
-            continue
-        if not inner.terms:
+        if not _has(total, inner, times):
             continue
         remainder = build.mod(term.src[0], divisor)
         rest = total.plus(Linear({term: coefficient}, 0), -1).plus(inner, -times)
         return linear.to_node(node.dtype, rest.plus(Linear({remainder: 1}, 0), times))
     return None
+
+
+def _has(total: Linear, part: Linear, times: int) -> bool:
+    """Whether a sum has all terms of another one, so many times, and that has any."""
+    found = [total.terms.get(term) == times * k for term, k in part.terms.items()]
+    return bool(found) and all(found)
 
 
 def _multiple_of(term: UOp, factor: UOp) -> UOp | None:
