@@ -66,10 +66,6 @@ class Linear:
                 total.pop(term, None)
         return Linear(total, self.constant + times * other.constant)
 
-    def scaled(self, factor: int) -> Linear:
-        """factor * self."""
-        return Linear({}, 0).plus(self, factor)
-
     def fits(self, dtype: DType) -> bool:
         """True where `dtype` holds every value of the sum."""
         if dtype.scalar is dtypes.index:

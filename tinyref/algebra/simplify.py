@@ -164,7 +164,7 @@ def _through_sum(
     key = next((term for term, k in constraint.terms.items() if abs(k) == 1), None)
     if key is None or key.dtype.lanes != 1:
         return node
-    total = Linear(constraint.terms, 0).scaled(constraint.terms[key])
+    total = Linear({}, 0).plus(Linear(constraint.terms, 0), constraint.terms[key])
     low, high = _range_of_sum(total, constraints)
     if low > high or not total.fits(key.dtype):
         return node
@@ -179,7 +179,7 @@ def _through_sum(
 def _range_of_sum(total: Linear, constraints: Sequence[Linear]) -> Range:
     """The range of `total`, without its constant: from its terms and from like constraints."""
     low, high = total.range
-    negative = total.scaled(-1)
+    negative = Linear({}, 0).plus(total, -1)
     for constraint in constraints:
         if constraint.terms == total.terms:
             high = min(high, -constraint.constant)

@@ -153,9 +153,7 @@ class ShapeTracker:
         for another count of positions.
         """
         if positions is None:
-            positions = [
-                build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(self.shape)
-            ]
+            positions = _counters(self.shape)
         if len(positions) != len(self.shape):
             raise UserError(
                 f"index: {len(positions)} positions for shape {describe_shape(self.shape)}"
@@ -237,6 +235,11 @@ def _index_and_valid(tracker: ShapeTracker, positions: tuple[UOp, ...]) -> tuple
     return simplify(index), simplify(valid)
 
 
+def _counters(shape: Shape) -> list[UOp]:
+    """What counts the positions along each axis."""
+    return [build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(shape)]
+
+
 def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
     """The element of `view` at `positions`; what its mask asks is added to `conditions`."""
     if view.touches_nothing:
@@ -287,9 +290,7 @@ def _unflatten(index: UOp, shape: Shape) -> list[UOp]:
 def _real_strides(tracker: ShapeTracker) -> tuple[sint | None, ...]:
     if any(view.touches_nothing for view in tracker.views):
         return (0,) * len(tracker.shape)
-    counters = [
-        build.counter(as_node(size), axis, AxisKind.LOOP) for axis, size in enumerate(tracker.shape)
-    ]
+    counters = _counters(tracker.shape)
     index = lift(tracker.index_and_valid(counters)[0])
     terms = index.terms if isinstance(index, Polynomial) else {}
     strides: list[sint | None] = []
