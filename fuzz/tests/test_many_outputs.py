@@ -36,8 +36,9 @@ ENDS_OF_A_CHOICE = Mutant(
     name="a-choice-ends-where-the-other-begins",
     kind="ranges",
     module="tinyref.algebra.bounds",
-    old="min(low, other[0]), max(high, other[1])",
-    new="min(low, other[0]), max(high, other[0])",
+    old="return union(node, [_under(node.src[0], node.src[1], chosen), other])",
+    new="low, high = _under(node.src[0], node.src[1], chosen)\n"
+    "    return min(low, other[0]), max(high, other[0])",
     resembles="the range of a choice leaves out the largest numbers of one side",
     stages=("simplify",),
 )
@@ -75,8 +76,8 @@ def test_free_expressions_are_of_counters_and_of_values_and_all_is_specified() -
 # --- neighbours ----------------------------------------------------------------------------------
 
 
-def neighbours(node: UOp) -> set[UOp]:
-    return {neighbour(node, Tape(seed=seed)) for seed in range(SEEDS)}
+def neighbours(node: UOp, seeds: int = SEEDS) -> set[UOp]:
+    return {neighbour(node, Tape(seed=seed)) for seed in range(seeds)}
 
 
 def test_a_neighbour_has_one_operand_changed() -> None:
@@ -96,6 +97,11 @@ def test_a_neighbour_divides_by_nothing_that_is_not_specified() -> None:
     assert not {0, -1} & divisors
 
 
+def test_an_operand_of_a_neighbour_may_be_made_by_another_op() -> None:
+    found = neighbours(build.add(build.mod(x(), 4), 3), 10 * SEEDS)
+    assert {Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR} <= {node.src[0].op for node in found}
+
+
 def test_a_computed_divisor_and_a_count_stay_as_they_are() -> None:
     divisor = build.add(build.both(x(), 7), 1)
     assert all(node.src[1] is divisor for node in neighbours(build.idiv(x(), divisor)))
@@ -109,6 +115,9 @@ def test_a_condition_becomes_the_opposite_and_what_has_no_integer_stays() -> Non
     chosen = build.where(build.less(x(), 3), x(), 0)
     opposite = build.where(build.logical_not(build.less(x(), 3)), x(), 0)
     assert opposite in neighbours(chosen)
+    zero = build.const(dtypes.float32, 0.0)
+    difference = build.sub(load(1, dtypes.float32, (4,)), zero)
+    assert build.sub(difference.src[0], -0.0) in neighbours(difference)
     root = build.unary(Ops.SQRT, load(1, dtypes.float32, (4,)))
     assert neighbours(root) == {root}
 

@@ -207,7 +207,7 @@ def test_views_that_stay_two_are_found_and_blamed():
         return Case(kernel_of(load(1, I32, padded_rows(), 6), 12), buffers)
 
     assert judge(case(), "PYTHON").agrees
-    with mutated(mechanical_mutant("views.composition/_box_of_masks/condition/19")):
+    with mutated(mechanical_mutant("views.composition/_box_of_masks/condition/11")):
         verdict = judge(case(), "PYTHON", thorough=False)
         assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, Symptom.COST)
         assert verdict.detail.startswith("lower: views stay two, View((4, 3)")

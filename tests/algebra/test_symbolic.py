@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.sizes import arithmetic
 from tinyref.algebra.symbolic import (
     Extent,
     Undecided,
@@ -96,6 +97,58 @@ def test_division() -> None:
     assert describe(lower(rest)) == "n%3"
     with pytest.raises(Undecided):
         split(lift(Z), 3)
+
+
+def bound(variable: UOp, value: int) -> UOp:
+    return UOp(Ops.BIND, dtypes.index, (variable, b.const(dtypes.index, value)))
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("left", "sign", "right", "found"),
+    [
+        (N, "+", M, "m+n"),
+        (N, "-", 1, "n+-1"),
+        (N, "*", M, "m*n"),
+        (b.mul(N, 6), "//", 3, "n*2"),
+        (b.mul(N, 6), "%", 3, "0"),
+        (20, "//", N, "20//n"),
+        (20, "%", N, "20%n"),
+        # The largest value is the divisor, and one less.
+        (N, "//", 10, "n//10"),
+        (N, "%", 10, "n%10"),
+        (N, "//", 11, "0"),
+        (N, "%", 11, "n"),
+        (-3, "//", 2, "-2"),
+        (-3, "%", 2, "1"),
+        (b.sub(N, 20), "//", 3, "(n+1)//3+-7"),
+        (b.mul(Z, 3), "//", 3, "z"),
+        (bound(Z, 4), "//", 3, "z=4//3"),
+        (7, "//", bound(Z, 2), "7//z=2"),
+    ],
+)
+def test_arithmetic_of_sizes(left: sint, sign: str, right: sint, found: str) -> None:
+    assert describe(arithmetic(sign, left, right)) == found
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("left", "sign", "right", "refused"),
+    [
+        (N, "//", Z, "size: n//z: z has no value: accepted is z from 1 to 4"),
+        (Z, "//", 3, "size: z//3: z has no value: accepted is z from 0 to 4"),
+        (bound(Z, -1), "%", 3, "size: z=-1%3: z is -1: accepted is z from 0 to 4"),
+        (7, "//", bound(Z, 0), "size: 7//z=0: z is 0: accepted is z from 1 to 4"),
+        (-3, "//", N, "size: -3//n: accepted is 0 <= -3"),
+        (-3, "%", N, "size: -3%n: accepted is 0 <= -3"),
+    ],
+)
+def test_divisions_of_sizes_that_are_refused(
+    left: sint, sign: str, right: sint, refused: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        arithmetic(sign, left, right)
+    assert str(error.value) == refused
 
 
 expressions: st.SearchStrategy[sint] = st.recursive(

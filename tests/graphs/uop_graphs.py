@@ -65,7 +65,7 @@ def trackers(draw: st.DrawFn) -> ShapeTracker:
     if draw(st.booleans()):
         tracker = tracker.permute((2, 1, 0))
     if draw(st.booleans()):
-        tracker = tracker.reshape((tracker.size,))
+        tracker = tracker.reshape((tracker.views[-1].size,))
     if draw(st.booleans()):
         tracker = tracker.pad(((1, 2),) * len(tracker.shape))
     return tracker.flip(range(len(tracker.shape)))

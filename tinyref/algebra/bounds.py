@@ -16,7 +16,7 @@ from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ConstArg, ShapeArg, VarArg, ViewArg
+from tinyref.uops.payload import ConstArg, VarArg, ViewArg
 
 # The range of an op from those of its sources, which all have one.
 IntervalRule = Callable[..., Range]
@@ -63,14 +63,11 @@ def variable(node: UOp, sources: Sequence[Range | None]) -> Range | None:
 
 
 def numbering(node: UOp, sources: Sequence[Range | None]) -> Range | None:
-    """The positions that an IOTA counts."""
-    if isinstance(node.arg, ViewArg):
-        reach = node.arg.tracker.reach()
-        return (0, 0) if reach is None else (min(reach[0], 0), max(reach[1], 0))
-    if not isinstance(node.arg, ShapeArg):
+    """The positions that an IOTA of a kernel counts."""
+    if not isinstance(node.arg, ViewArg):
         return full(node, sources)
-    (size,) = node.arg.shape
-    return 0, max((size if isinstance(size, int) else bounds(size)[1]) - 1, 0)
+    reach = node.arg.tracker.reach()
+    return (0, 0) if reach is None else (min(reach[0], 0), max(reach[1], 0))
 
 
 def counter(node: UOp, sources: Sequence[Range | None]) -> Range | None:
@@ -90,12 +87,6 @@ def union(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     if len(known) != len(sources):
         return full(node, sources)
     return min(low for low, _ in known), max(high for _, high in known)
-
-
-def padded(node: UOp, sources: Sequence[Range | None]) -> Range | None:
-    """The range of the source and 0."""
-    source = sources[0]
-    return None if source is None else (min(source[0], 0), max(source[1], 0))
 
 
 def interval(rule: IntervalRule) -> RangeRule:
@@ -186,26 +177,25 @@ def _ones(*values: int) -> int:
 @bitwise(int.__and__)
 def bit_and(x: Range, y: Range) -> Range:
     """The range of the conjunction of bits."""
-    if x[0] >= 0 and y[0] >= 0:
-        return 0, min(x[1], y[1])
-    if x[0] >= 0:
-        return 0, x[1]
-    if y[0] >= 0:
-        return 0, y[1]
-    both_negative = x[1] < 0 and y[1] < 0
-    return ~_ones(x[0], y[0]), min(x[1], y[1]) if both_negative else max(x[1], y[1])
+    return _conjunction(x, y)
+
+
+def _conjunction(x: Range, y: Range) -> Range:
+    natural = [high for low, high in (x, y) if low >= 0]
+    if natural:
+        return 0, min(natural)
+    lows, highs = zip(x, y, strict=True)
+    return ~_ones(*lows), min(highs) if max(highs) < 0 else max(highs)
 
 
 @bitwise(int.__or__)
 def bit_or(x: Range, y: Range) -> Range:
-    """The range of the disjunction of bits."""
-    if x[1] < 0 and y[1] < 0:
-        return max(x[0], y[0]), -1
-    if x[0] >= 0 and y[0] >= 0:
-        return max(x[0], y[0]), _ones(x[1], y[1])
-    if x[1] < 0 or y[1] < 0:
-        return x[0] if x[1] < 0 else y[0], -1
-    return min(x[0], y[0]), _ones(x[1], y[1])
+    """The range of the disjunction of bits: x | y == ~(~x & ~y)."""
+    return _complement(_conjunction(_complement(x), _complement(y)))
+
+
+def _complement(x: Range) -> Range:
+    return ~x[1], ~x[0]
 
 
 @bitwise(int.__xor__)
@@ -234,21 +224,17 @@ def shift_right(node: UOp, sources: Sequence[Range | None]) -> Range | None:
     return min(shifted), max(shifted)
 
 
-def less(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+@interval
+def less(x: Range, y: Range) -> Range:
     """Whether x < y: certain where the ranges do not meet."""
-    x, y = sources
-    if x is None or y is None:
-        return BOOL_RANGE
     if x[1] < y[0]:
         return 1, 1
     return (0, 0) if x[0] >= y[1] else BOOL_RANGE
 
 
-def not_equal(node: UOp, sources: Sequence[Range | None]) -> Range | None:
+@interval
+def not_equal(x: Range, y: Range) -> Range:
     """Whether x != y: certain where the ranges do not meet or are one value."""
-    x, y = sources
-    if x is None or y is None:
-        return BOOL_RANGE
     if x[1] < y[0] or y[1] < x[0]:
         return 1, 1
     return (0, 0) if x[0] == x[1] == y[0] == y[1] else BOOL_RANGE
@@ -261,10 +247,9 @@ def where(node: UOp, sources: Sequence[Range | None]) -> Range | None:
         return chosen
     if condition == (0, 0):
         return other
-    if chosen is None or other is None:
+    if chosen is None:
         return None
-    low, high = _under(node.src[0], node.src[1], chosen)
-    return min(low, other[0]), max(high, other[1])
+    return union(node, [_under(node.src[0], node.src[1], chosen), other])
 
 
 def _under(condition: UOp, value: UOp, found: Range) -> Range:

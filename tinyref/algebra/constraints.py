@@ -57,13 +57,14 @@ class Constraint:
             f"{name} is {values[name]}" if name in values else f"{name} has no value"
             for name in names
         )
+        given += ": " if names else ""
         accepted = accepted_values(self)
         if accepted is None:
-            return f"{given}: accepted is {describe(self.low)} <= {describe(self.high)}"
+            return f"{given}accepted is {describe(self.low)} <= {describe(self.high)}"
         name, low, high = accepted
         if low > high:
-            return f"{given}: no value of {name} is accepted"
-        return f"{given}: accepted is {name} from {low} to {high}"
+            return f"{given}no value of {name} is accepted"
+        return f"{given}accepted is {name} from {low} to {high}"
 
 
 def _value(size: sint, values: Mapping[str, int]) -> int:
@@ -158,13 +159,10 @@ def is_certain(node: UOp) -> bool:
 
 def _of_shape(node: UOp, shape: Sequence[sint]) -> Iterator[Constraint]:
     have = shape_of(node.src[0]) if node.src else ()
-    if all(isinstance(size, int) for size in (*have, *shape)):
-        return
     name = node.op.name.lower()
     yield from divisions(shape, name)
     for size in shape:
-        if isinstance(size, UOp):
-            yield Constraint(0, size, f"{name}: the size {describe(size)}")
+        yield Constraint(0, size, f"{name}: the size {describe(size)}")
     if node.op is Ops.RESHAPE and product(have) != product(shape):
         what = f"{name}: {describe_shape(have)} as {describe_shape(shape)}"
         yield Constraint(product(have), product(shape), what, is_of_range=False)

@@ -19,7 +19,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.order import order_key
 from tinyref.uops.payload import ConstArg
 
-# Longer sums are left as they are: normal forms of every prefix of a sum cost its length squared.
+# A longer sum is a term of its own: normal forms of every prefix of a sum cost its length squared.
 MAX_TERMS = 64
 # What may be a sum; a product is the multiple of one where it is by a constant.
 _SUMS = frozenset({Ops.ADD, Ops.SUB, Ops.NEG, Ops.MUL})
@@ -66,10 +66,6 @@ class Linear:
                 total.pop(term, None)
         return Linear(total, self.constant + times * other.constant)
 
-    def scaled(self, factor: int) -> Linear:
-        """factor * self."""
-        return Linear({}, 0).plus(self, factor)
-
     def fits(self, dtype: DType) -> bool:
         """True where `dtype` holds every value of the sum."""
         if dtype.scalar is dtypes.index:
@@ -86,7 +82,7 @@ def constant_of(node: UOp) -> int | None:
     return None
 
 
-def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
+def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear:
     """The sum, read through the ADD, SUB, NEG and MUL by a constant that `opens` admits.
 
     It is put together from those of its parts, which keep theirs under `name`: the rules ask for
@@ -96,14 +92,8 @@ def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
     def opened(part: UOp) -> Pieces | None:
         return _pieces(part) if part.op in _SUMS and opens(part) else None
 
-    if name in node.facts:
-        known: Linear | None = node.facts[name]
-        return known
-    pieces = opened(node)
-    if pieces is None:
-        # Not kept with the node: it is its own only term, and that were a cycle.
-        return _alone(node)
-    stack = [(node, pieces)]
+    pieces = None if name in node.facts else opened(node)
+    stack = [] if pieces is None else [(node, pieces)]
     while stack:
         part, pieces = stack[-1]
         unread = [
@@ -116,23 +106,26 @@ def _sum(node: UOp, name: str, opens: Callable[[UOp], bool]) -> Linear | None:
             continue
         part.facts[name] = _together(pieces, name)
         stack.pop()
-    found: Linear | None = node.facts[name]
-    return found
+    return _known(node, name)
 
 
-def _alone(node: UOp) -> Linear:
+def _known(node: UOp, name: str) -> Linear:
+    """The sum that is kept with a node; without one it is a constant, or its own only term.
+
+    As such it is not kept: that were a cycle.
+    """
+    kept: Linear | None = node.facts.get(name)
+    if kept is not None:
+        return kept
     value = constant_of(node)
     return Linear({node: 1}, 0) if value is None else Linear({}, value)
 
 
 def _together(pieces: Pieces, name: str) -> Linear | None:
-    """The sum of multiples of parts that are sums with a fact `name`, terms or constants."""
+    """The sum of multiples of parts, whose sums are kept as `name`; None if it is too long."""
     total = Linear({}, 0)
     for piece, factor in pieces:
-        known: Linear | None = piece.facts[name] if name in piece.facts else _alone(piece)
-        if known is None:
-            return None
-        total = total.plus(known, factor)
+        total = total.plus(_known(piece, name), factor)
     return None if len(total.terms) > MAX_TERMS else total
 
 
@@ -168,13 +161,13 @@ def _does_not_wrap(node: UOp) -> bool:
     return least <= low and high <= most
 
 
-def modular(node: UOp) -> Linear | None:
-    """The integer `node` as a sum in the ring of its type; None for a sum that is too long."""
+def modular(node: UOp) -> Linear:
+    """The integer `node` as a sum in the ring of its type."""
     return _sum(node, "linear.modular", _opens_in_ring)
 
 
-def exact(node: UOp) -> Linear | None:
-    """The integer `node` as a sum of mathematical integers; None for a sum that is too long."""
+def exact(node: UOp) -> Linear:
+    """The integer `node` as a sum of mathematical integers."""
     return _sum(node, "linear.exact", _does_not_wrap)
 
 

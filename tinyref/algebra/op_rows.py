@@ -304,7 +304,7 @@ _tensor(
 _tensor(Ops.RESHAPE, "The same elements in row-major order, in a new shape.", payload.ShapeArg)
 _tensor(Ops.PERMUTE, "The axes in another order.", payload.PermuteArg)
 _tensor(Ops.EXPAND, "Axes of size 1 repeated.", payload.ShapeArg)
-_tensor(Ops.PAD, "Zeros added before and after each axis.", payload.BoundsArg, values=bounds.padded)
+_tensor(Ops.PAD, "Zeros added before and after each axis.", payload.BoundsArg, values=bounds.full)
 _tensor(Ops.SHRINK, "A part of each axis.", payload.BoundsArg)
 _tensor(Ops.FLIP, "Some axes in reverse order.", payload.FlipArg)
 _tensor(Ops.BIND, "A symbolic variable together with its value.", arity=2, typing=types.bind)

@@ -85,7 +85,8 @@ def unsigned_remainder(x: Array, y: Array) -> Array:
 
 def multiply_accumulate(x: Array, y: Array, z: Array) -> Array:
     """x * y + z, rounded after each of the two operations."""
-    return np.add(np.multiply(x, y), z)
+    total: Array = x * y + z
+    return total
 
 
 THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

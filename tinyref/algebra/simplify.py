@@ -88,9 +88,9 @@ def _constraints(fact: UOp) -> list[Linear]:
     comparison_node = fact if inner is None else inner
     if comparison_node.op not in (Ops.CMPLT, Ops.CMPNE):
         return []
-    left, right = (exact(side) if side.dtype.is_int else None for side in comparison_node.src)
-    if left is None or right is None:
+    if not comparison_node.src[0].dtype.is_int:
         return []
+    left, right = map(exact, comparison_node.src)
     if comparison_node.op is Ops.CMPNE:
         return [] if inner is None else [left.plus(right, -1), right.plus(left, -1)]
     if inner is not None:
@@ -164,7 +164,7 @@ def _through_sum(
     key = next((term for term, k in constraint.terms.items() if abs(k) == 1), None)
     if key is None or key.dtype.lanes != 1:
         return node
-    total = Linear(constraint.terms, 0).scaled(constraint.terms[key])
+    total = Linear({}, 0).plus(Linear(constraint.terms, 0), constraint.terms[key])
     low, high = _range_of_sum(total, constraints)
     if low > high or not total.fits(key.dtype):
         return node
@@ -179,7 +179,7 @@ def _through_sum(
 def _range_of_sum(total: Linear, constraints: Sequence[Linear]) -> Range:
     """The range of `total`, without its constant: from its terms and from like constraints."""
     low, high = total.range
-    negative = total.scaled(-1)
+    negative = Linear({}, 0).plus(total, -1)
     for constraint in constraints:
         if constraint.terms == total.terms:
             high = min(high, -constraint.constant)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tinyref.algebra.constraints import divisions, require
 from tinyref.algebra.symbolic import (
     Extent,
-    Polynomial,
     Undecided,
     as_node,
     as_size,
@@ -33,14 +32,11 @@ def arithmetic(sign: str, left: object, right: object) -> sint:
         return lower(first - second)
     if sign == "*":
         return lower(first * second)
-    if lowest(second) < 1 or (isinstance(first, Polynomial) and lowest(first) < 0):
-        return _divide_if_possible(sign, first, second)
-    quotient, rest = split(first, second)
-    return lower(quotient if sign == "//" else rest)
+    return _divide_if_possible(sign, first, second)
 
 
 def _divide_if_possible(sign: str, first: Extent, second: Extent) -> sint:
-    """A division that is possible for some values of the variables: for those bound now."""
+    """A division, also one that is only possible for the values that variables are bound to."""
     try:
         if lowest(second) >= 1:
             quotient, rest = split(first, second)

@@ -117,6 +117,11 @@ class _Line:
                 raise Undecided
         return low, high
 
+    def misses(self, run: _Run, start: list[Extent], box: list[tuple[Extent, Extent]]) -> bool:
+        """Whether all of `box` is certain to be on one side of the mask of `run`."""
+        low, high = self.span(start, box)
+        return at_most(high + 1, run.begin) or at_most(run.end, low)
+
 
 def compose(outer: View, inner: View) -> View | None:
     """The one view that shows through `inner` what `outer` shows of its flat positions.
@@ -165,6 +170,8 @@ def _through(outer: View, inner: View) -> View | None:
         low, high = line.span(first, box)
         if lowest(low) < 0 or not at_most(high + 1, run.size):
             return None
+    if any(line.misses(run, first, box) for line, run in zip(lines, runs, strict=True)):
+        return nowhere(outer.shape)
     strides: list[Extent] = [0] * len(axes)
     for line, run in zip(lines, runs, strict=True):
         start = start + run.stride * line.base
@@ -185,7 +192,7 @@ def _through(outer: View, inner: View) -> View | None:
 def _box_of_masks(
     lines: list[_Line], runs: list[_Run], first: list[Extent], box: list[tuple[Extent, Extent]]
 ) -> list[tuple[Extent, Extent]] | None:
-    """The box of positions that the masks of all runs leave over; None if they leave no box.
+    """The box of positions, maybe none, that the masks of all runs leave over; None if no box is.
 
     Each run cuts the box down to what it can possibly leave; if nothing in the last box is
     outside a mask, then that box is exactly what is left.
@@ -203,19 +210,16 @@ def _box_of_masks(
                 if step == 0:
                     continue
                 begin, end = _bounds_from_mask(line, run, first, box, axis)
+                changed = changed or (begin, end) != box[axis]
+                box[axis] = (begin, end)
                 if at_most(end, begin):
-                    return [(0, 0)] * len(box) if box else None
-                if (begin, end) != box[axis]:
-                    box[axis] = (begin, end)
-                    changed = True
+                    return box
         if not changed:
             break
     else:
         return None
     for line, run in limits:
         low, high = line.span(first, box)
-        if at_most(high + 1, run.begin) or at_most(run.end, low):
-            return [(0, 0)] * len(box) if box else None
         if not at_most(run.begin, low) or not at_most(high + 1, run.end):
             return None
     return box

@@ -73,16 +73,6 @@ class ShapeTracker:
         return self.views[-1].shape
 
     @property
-    def size(self) -> sint:
-        """The number of positions in the shape."""
-        return self.views[-1].size
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether position i, in row-major order, is element i, for all positions."""
-        return len(self.views) == 1 and self.views[0].is_contiguous
-
-    @property
     def is_masked(self) -> bool:
         """Whether some view has a mask."""
         return any(view.mask is not None for view in self.views)
@@ -163,9 +153,7 @@ class ShapeTracker:
         for another count of positions.
         """
         if positions is None:
-            positions = [
-                build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(self.shape)
-            ]
+            positions = _counters(self.shape)
         if len(positions) != len(self.shape):
             raise UserError(
                 f"index: {len(positions)} positions for shape {describe_shape(self.shape)}"
@@ -247,6 +235,11 @@ def _index_and_valid(tracker: ShapeTracker, positions: tuple[UOp, ...]) -> tuple
     return simplify(index), simplify(valid)
 
 
+def _counters(shape: Shape) -> list[UOp]:
+    """What counts the positions along each axis."""
+    return [build.counter(size, axis, AxisKind.LOOP) for axis, size in enumerate(shape)]
+
+
 def _flat(view: View, positions: Sequence[UOp], conditions: list[UOp]) -> UOp:
     """The element of `view` at `positions`; what its mask asks is added to `conditions`."""
     if view.touches_nothing:
@@ -268,8 +261,8 @@ def _element_number(positions: Sequence[UOp], strides: Shape, offset: sint) -> U
     for position, stride in zip(positions, strides, strict=True):
         if stride == 0:
             continue
-        if isinstance(stride, int) and (linear := modular(position)) is not None:
-            known = known.plus(linear, stride)
+        if isinstance(stride, int):
+            known = known.plus(modular(position), stride)
         else:
             others.append(build.mul(position, as_node(stride)))
     if isinstance(offset, int):
@@ -297,9 +290,7 @@ def _unflatten(index: UOp, shape: Shape) -> list[UOp]:
 def _real_strides(tracker: ShapeTracker) -> tuple[sint | None, ...]:
     if any(view.touches_nothing for view in tracker.views):
         return (0,) * len(tracker.shape)
-    counters = [
-        build.counter(as_node(size), axis, AxisKind.LOOP) for axis, size in enumerate(tracker.shape)
-    ]
+    counters = _counters(tracker.shape)
     index = lift(tracker.index_and_valid(counters)[0])
     terms = index.terms if isinstance(index, Polynomial) else {}
     strides: list[sint | None] = []

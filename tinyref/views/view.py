@@ -293,8 +293,6 @@ def sizes_of(rule: str, shape: Sequence[sint]) -> Shape:
 def axes_of(rule: str, axes: Iterable[int]) -> tuple[int, ...]:
     """The axes as integers. Raises `UserError` for what is none, a bool among them."""
     given = tuple(axes)
-    if all(type(axis) is int for axis in given):
-        return given
     if any(isinstance(axis, bool) or not hasattr(axis, "__index__") for axis in given):
         raise UserError(f"{rule}: axes are integers, got {given!r}")
     return tuple(operator.index(axis) for axis in given)

@@ -374,8 +374,8 @@ class _Templates:
         return UOp(self.tape.pick((Ops.ADD, Ops.MUL, Ops.IDIV, Ops.MOD)), self.dtype, (x, y))
 
     def range_conditions(self) -> UOp:
-        """Two or three conditions, mostly on one value, joined."""
-        x = self.leaf(self.dtype)
+        """Two or three conditions, mostly on one value, joined; mostly it is around the limits."""
+        x = self.around_zero() if self.tape.below(3) else self.leaf(self.dtype)
         join = build.both if self.tape.below(2) else build.either
         found = self.condition(x)
         for _ in range(self.tape.between(1, 2)):

@@ -343,7 +343,7 @@ def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | Non
 
 def _resize(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
     shape = tracker.shape
-    if tracker.is_contiguous:
+    if tracker is ShapeTracker.from_shape(shape):
         return ShapeTracker.from_shape((*shape[:axis], new, *shape[axis + 1 :]))
     size = shape[axis]
     assert isinstance(size, int), "the axis has a known size in every view"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import ALU, BINARY, Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_fuzz.generate.tape import Tape
 
@@ -17,6 +17,9 @@ from tinyref_fuzz.generate.tape import Tape
 STEPS = (1, -1, 1, -1, 2, -2, 4, -4, -9, 13)
 # Of the operands that are no constants so many in 100 become their negative.
 NEGATED = 15
+# Of those that two operands make so many in 100 are made by another op.
+OTHER_OPS = 10
+_OPS = (Ops.MAX, Ops.AND, Ops.OR, Ops.XOR)
 # What a constant is multiplied by, where nothing is added to it.
 FACTORS = (-1, 2, 3, 5, 20, 31)
 # So many changes are tried for one after which all is specified.
@@ -26,7 +29,7 @@ _SHIFTS = frozenset({Ops.SHL, Ops.SHR})
 
 
 def neighbour(node: UOp, tape: Tape) -> UOp:
-    """`node` with one operand of integers, or one condition, changed by little; or as it is.
+    """`node` with an operand of integers, a condition or a float's zero changed; or as it is.
 
     Quotients whose divisor may be 0 or -1 are as they were, and so are counts of shifts.
     """
@@ -61,17 +64,27 @@ def _changeable(node: UOp) -> list[UOp]:
 def _may_change(parent: UOp, at: int, source: UOp) -> bool:
     if at == 1 and (parent.op in _SHIFTS or (parent.op in _DIVISIONS and _number(source) is None)):
         return False
-    return source.dtype in dtypes.ints or source.dtype.is_bool
+    return source.dtype in dtypes.ints or source.dtype.is_bool or _is_zero(source)
+
+
+def _is_zero(node: UOp) -> bool:
+    """Whether it is a zero of a float, which has two."""
+    return isinstance(node.arg, ConstArg) and node.dtype.is_float and node.arg.value == 0
 
 
 def _changed(source: UOp, tape: Tape) -> UOp:
     if source.dtype.is_bool:
         return build.logical_not(source)
+    if isinstance(source.arg, ConstArg) and source.dtype.is_float:
+        return build.const(source.dtype, -source.arg.value)
     value = _number(source)
     step = tape.pick(STEPS)
     if value is not None:
         found = value + step if tape.below(2) else value * tape.pick(FACTORS)
         return build.const(source.dtype, _wrapped(found, source.dtype))
+    is_alike = source.op in BINARY and all(each.dtype is source.dtype for each in source.src)
+    if is_alike and tape.chance(OTHER_OPS):
+        return UOp(tape.pick(_OPS), source.dtype, source.src)
     if tape.chance(NEGATED):
         return build.unary(Ops.NEG, source)
     return build.add(source, build.const(source.dtype, _wrapped(step, source.dtype)))

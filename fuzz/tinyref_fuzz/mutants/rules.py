@@ -27,8 +27,8 @@ MUTANTS = (
     ),
     _mutant(
         name="div-of-negative-sum",
-        old="    return linear.exact(x) if bounds(x)[0] >= 0 else None",
-        new="    return linear.exact(x)",
+        old="if divisor is None or bounds(x)[0] < 0 else (linear.exact(x), divisor)",
+        new="if divisor is None else (linear.exact(x), divisor)",
         resembles="rules for floor division used on truncating division of negative numbers",
         causes=(
             "div-factor",
@@ -80,8 +80,8 @@ MUTANTS = (
     _mutant(
         name="lt-sum-negated-limit",
         module=f"{_RULES}.comparison",
-        old="terms, limit = terms.scaled(-1), 1 - limit",
-        new="terms, limit = terms.scaled(-1), -limit",
+        old="factor, limit = -factor, 1 - limit",
+        new="factor, limit = -factor, -limit",
         resembles="a comparison turned round without moving its limit by one",
         causes=("lt-sum",),
     ),
@@ -203,8 +203,8 @@ MUTANTS = (
         name="and-bound-of-negatives",
         kind="value range",
         module="tinyref.algebra.bounds",
-        old="    if x[0] >= 0:\n        return 0, x[1]\n    if y[0] >= 0:\n        return 0, y[1]",
-        new="    if x[0] >= 0 or y[0] >= 0:\n        return 0, min(x[1], y[1])",
+        old="return 0, min(natural)",
+        new="return 0, min(x[1], y[1])",
         resembles="the range of x & y from the smaller upper end, also of a negative side",
     ),
     _mutant(

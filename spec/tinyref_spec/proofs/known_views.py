@@ -107,7 +107,7 @@ def wrong_view(tracker: ShapeTracker, elements: Elements) -> WrongView | Unjoine
         return WrongView(tracker, "the elements are other ones")
     if elements.size and not np.array_equal(_shown_by_index(tracker, elements.shape), elements):
         return WrongView(tracker, "the index gives other elements")
-    if not elements.size and not tracker.is_contiguous:
+    if not elements.size and tracker is not ShapeTracker.from_shape(tracker.shape):
         return WrongView(tracker, "without elements it is not the plain view")
     touched = elements[elements >= 0]
     reach = tracker.reach()

@@ -67,6 +67,8 @@ _COMPUTED: tuple[Callable[[Any], Any], ...] = (
     lambda n: 9 - n,
     lambda n: n % 4 + 1,
     lambda n: (n * 4 + 3) // 5,
+    # Of the largest number the rest is 0, of all others it is the number.
+    lambda n: n % 8 + n // 8,
     lambda n: (n + 5) % 3 + n // 3 + 1,
 )
 # Of some numbers, that which is bound among them: nothing that is captured for all of them.

@@ -21,6 +21,7 @@ from tinyref.algebra.rewrite.pattern import (
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 
 
 class Keeps(Enum):
@@ -82,6 +83,8 @@ class Domain:
     needs_bounds: bool = False
 
 
+# Ops that only integers have.
+INTEGER_OPS = frozenset({Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR})
 # So often a node is looked at by its sources' ops alone, before a pattern is compiled.
 LOOKS = 32
 
@@ -135,15 +138,16 @@ def rule(
     name: str,
     pattern: Pattern,
     *,
-    when: DTypePredicate = anything,
+    when: DTypePredicate | None = None,
     keeps: Iterable[Keeps] = KEEPS_ALL,
     needs_bounds: bool = False,
 ) -> Callable[[Callable[..., UOp | None]], Rule]:
     """Makes a `Rule` of a function whose parameters are captures of `pattern`.
 
     A parameter `node` takes the whole match, `context` the context of the rewrite. `when` is what
-    the type of the root must fulfil. Raises `UserError` for a rule without an equation, with a
-    root of any op, or with a parameter that the pattern does not capture.
+    the type of the root must fulfil; without it that may be all that its ops have. Raises
+    `UserError` for a rule without an equation, with a root of any op, or with a parameter that the
+    pattern does not capture.
     """
 
     def decorate(function: Callable[..., UOp | None]) -> Rule:
@@ -156,7 +160,8 @@ def rule(
         unknown = [each for each in parameters if each not in {*GIVEN, *pattern.captures()}]
         if unknown:
             raise UserError(f"rule {name}: the pattern does not capture {unknown[0]!r}")
-        domain = Domain(family, when, frozenset(keeps), needs_bounds)
+        types = when or (integer if pattern.ops <= INTEGER_OPS else anything)
+        domain = Domain(family, types, frozenset(keeps), needs_bounds)
         equation = inspect.cleandoc(function.__doc__)
         return Rule(name, pattern, function, parameters, domain, equation)
 

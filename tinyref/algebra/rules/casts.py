@@ -27,8 +27,6 @@ def is_lossless(source: DType, target: DType) -> bool:
     if source.is_int:
         magnitude = source.bits - (not source.is_unsigned)
         return magnitude <= target.mantissa_bits + 1 and target not in dtypes.fp8s
-    if dtypes.fp8e4m3 in (source, target) and target in dtypes.fp8s:
-        return False
     return (
         target.mantissa_bits >= source.mantissa_bits
         and target.exponent_bits >= source.exponent_bits

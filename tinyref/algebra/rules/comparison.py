@@ -47,22 +47,26 @@ def ne_order(node: UOp, x: UOp, y: UOp) -> UOp | None:
     return UOp(Ops.CMPNE, node.dtype, (y, x)) if order_key(y) < order_key(x) else None
 
 
-def difference(x: UOp, y: UOp) -> Linear | None:
+def difference(x: UOp, y: UOp) -> Linear:
     """x - y as an exact sum."""
-    left, right = linear.exact(x), linear.exact(y)
-    return None if left is None or right is None else left.plus(right, -1)
+    return linear.exact(x).plus(linear.exact(y), -1)
 
 
-def sides(dtype: DType, total: Linear, limit: int) -> tuple[UOp, UOp] | None:
+def sides(dtype: DType, terms: dict[UOp, int], limit: int) -> tuple[UOp, UOp] | None:
     """Nodes l, r with (l < r) == (sum of terms < limit), all coefficients positive.
 
     None where a side does not fit `dtype`.
     """
-    left = Linear({term: k for term, k in total.terms.items() if k > 0}, 0)
-    right = Linear({term: -k for term, k in total.terms.items() if k < 0}, limit)
+    left = Linear({term: k for term, k in terms.items() if k > 0}, 0)
+    right = Linear({term: -k for term, k in terms.items() if k < 0}, limit)
     if not left.fits(dtype) or not right.fits(dtype) or not holds(dtype, limit):
         return None
     return linear.to_node(dtype, left), linear.to_node(dtype, right)
+
+
+def _begins_negative(total: Linear) -> bool:
+    """Whether the first term is taken away: of the two forms of a comparison the other is taken."""
+    return total.terms[min(total.terms, key=order_key)] < 0
 
 
 @rule("lt-sum", match(Ops.CMPLT, number, y), needs_bounds=True)
@@ -73,16 +77,14 @@ def lt_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     (x < y) == not (y < x + 1).
     """
     total = difference(x, y)
-    if total is None:
-        return None
     if not total.terms:
         return build.const(node.dtype, total.constant < 0)
     factor = math.gcd(*total.terms.values())
-    terms = Linear({term: k // factor for term, k in total.terms.items()}, 0)
     limit = -(total.constant // factor)
-    is_negated = terms.terms[min(terms.terms, key=order_key)] < 0
+    is_negated = _begins_negative(total)
     if is_negated:
-        terms, limit = terms.scaled(-1), 1 - limit
+        factor, limit = -factor, 1 - limit
+    terms = {term: k // factor for term, k in total.terms.items()}
     found = sides(x.dtype, terms, limit)
     if found is None:
         return None
@@ -98,7 +100,7 @@ def lt_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """
     total = linear.exact(x)
     limit = constant_of(c)
-    if total is None or limit is None:
+    if limit is None:
         return None
     for factor in sorted({abs(k) for k in total.terms.values()} - {1}, reverse=True):
         found = small_rest(total, factor)
@@ -117,15 +119,15 @@ def lt_factor_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
 
     So (a * 4 + b < n * 4) == (a < n) for 0 <= b < 4.
     """
-    total = None if y.op is Ops.CONST else difference(x, y)
-    if total is None:
+    if y.op is Ops.CONST:
         return None
+    total = difference(x, y)
     for factor in sorted({abs(k) for k in total.terms.values()} - {1}, reverse=True):
         found = small_rest(total, factor)
         if found is None or not found[0].terms or not found[1].terms:
             continue
         quotient = found[0]
-        both = sides(x.dtype, Linear(quotient.terms, 0), -quotient.constant)
+        both = sides(x.dtype, quotient.terms, -quotient.constant)
         if both is not None:
             return UOp(Ops.CMPLT, node.dtype, both)
     return None
@@ -166,8 +168,6 @@ def ne_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     A common factor divides out: (x * 4 != 8) == (x != 2) and (x * 4 != 7) == True.
     """
     total = difference(x, y)
-    if total is None:
-        return None
     if not total.terms:
         return build.const(node.dtype, total.constant != 0)
     low, high = total.range
@@ -176,11 +176,10 @@ def ne_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     factor = math.gcd(*total.terms.values())
     if total.constant % factor:
         return build.const(node.dtype, True)
-    terms = Linear({term: k // factor for term, k in total.terms.items()}, 0)
-    limit = -(total.constant // factor)
-    if terms.terms[min(terms.terms, key=order_key)] < 0:
-        terms, limit = terms.scaled(-1), -limit
-    found = sides(x.dtype, terms, limit)
+    if _begins_negative(total):
+        factor = -factor
+    terms = {term: k // factor for term, k in total.terms.items()}
+    found = sides(x.dtype, terms, -(total.constant // factor))
     if found is None:
         return None
     left, right = sorted(found, key=order_key)

@@ -33,16 +33,10 @@ def positive(node: UOp) -> int | None:
     return value if value is not None and value > 0 else None
 
 
-def dividend(x: UOp) -> Linear | None:
-    """`x` as an exact sum, where it is never negative; None elsewhere."""
-    return linear.exact(x) if bounds(x)[0] >= 0 else None
-
-
 def sides(x: UOp, c: UOp) -> tuple[Linear, int] | None:
-    """The `dividend` and the `positive` divisor; None where either is unknown."""
+    """The dividend as an exact sum, never negative, and the `positive` divisor; None elsewhere."""
     divisor = positive(c)
-    total = None if divisor is None else dividend(x)
-    return None if divisor is None or total is None else (total, divisor)
+    return None if divisor is None or bounds(x)[0] < 0 else (linear.exact(x), divisor)
 
 
 def holds(dtype: DType, value: int) -> bool:
@@ -51,38 +45,38 @@ def holds(dtype: DType, value: int) -> bool:
     return low <= value <= high
 
 
-@rule("div-one", match(Ops.IDIV, x, constant(1)), when=integer)
+@rule("div-one", match(Ops.IDIV, x, constant(1)))
 def div_one(x: UOp) -> UOp:
     """x // 1 == x."""
     return x
 
 
-@rule("mod-one", match(Ops.MOD, x, constant(1)), when=integer)
+@rule("mod-one", match(Ops.MOD, x, constant(1)))
 def mod_one(node: UOp, x: UOp) -> UOp:
     """x % 1 == 0."""
     return build.const(node.dtype, 0)
 
 
-@rule("div-minus-one", match(Ops.IDIV, x, constant(-1)), when=integer)
+@rule("div-minus-one", match(Ops.IDIV, x, constant(-1)))
 def div_minus_one(x: UOp) -> UOp:
     """x // -1 == x * -1, wrapping for MIN as IDIV does."""
     return build.mul(x, -1)
 
 
-@rule("div-same", match(Ops.IDIV, x, x), when=integer, needs_bounds=True)
+@rule("div-same", match(Ops.IDIV, x, x), needs_bounds=True)
 def div_same(node: UOp, x: UOp) -> UOp | None:
     """x // x == 1 where x is never 0."""
     low, high = bounds(x)
     return build.const(node.dtype, 1) if low > 0 or high < 0 else None
 
 
-@rule("mod-same", match(Ops.MOD, x, x), when=integer)
+@rule("mod-same", match(Ops.MOD, x, x))
 def mod_same(node: UOp, x: UOp) -> UOp:
     """x % x == 0; 0 % 0 is 0 as well."""
     return build.const(node.dtype, 0)
 
 
-@rule("mod-bounds", match(Ops.MOD, x, c), when=integer, needs_bounds=True)
+@rule("mod-bounds", match(Ops.MOD, x, c), needs_bounds=True)
 def mod_bounds(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """x % c == x - c * q where x // c is q for every x; so x % c == x where 0 <= x < c."""
     divisor = constant_of(c)
@@ -95,13 +89,13 @@ def mod_bounds(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return build.add(x, build.const(node.dtype, -quotient * divisor)) if quotient else x
 
 
-@rule("mod-variable", match(Ops.MOD, x, y), when=integer, needs_bounds=True)
+@rule("mod-variable", match(Ops.MOD, x, y), needs_bounds=True)
 def mod_variable(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """x % y == x where 0 <= x < y always, also for a y that is not constant."""
     return x if below(x, y) else None
 
 
-@rule("div-variable", match(Ops.IDIV, x, y), when=integer, needs_bounds=True)
+@rule("div-variable", match(Ops.IDIV, x, y), needs_bounds=True)
 def div_variable(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """x // y == 0 where 0 <= x < y always, also for a y that is not constant."""
     return build.const(node.dtype, 0) if below(x, y) else None
@@ -115,7 +109,7 @@ def below(x: UOp, y: UOp) -> bool:
     return bounds(x)[1] < bounds(y)[0] or (counts and bounds(y)[0] > 0)
 
 
-@rule("div-nested", match(Ops.IDIV, match(Ops.IDIV, x, c), d), when=integer)
+@rule("div-nested", match(Ops.IDIV, match(Ops.IDIV, x, c), d))
 def div_nested(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     """(x // c) // d == x // (c * d) for c, d > 0 whose product the type holds."""
     first, second = positive(c), positive(d)
@@ -127,7 +121,6 @@ def div_nested(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
 @rule(
     "div-nested-sum",
     match(Ops.IDIV, match(Ops.ADD, match(Ops.IDIV, x, c), e), d),
-    when=integer,
     needs_bounds=True,
 )
 def div_nested_sum(node: UOp, x: UOp, c: UOp, e: UOp, d: UOp) -> UOp | None:
@@ -143,7 +136,7 @@ def div_nested_sum(node: UOp, x: UOp, c: UOp, e: UOp, d: UOp) -> UOp | None:
     return build.idiv(linear.to_node(node.dtype, total), first * second)
 
 
-@rule("div-of-mod", match(Ops.IDIV, match(Ops.MOD, x, c), d), when=integer)
+@rule("div-of-mod", match(Ops.IDIV, match(Ops.MOD, x, c), d))
 def div_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     """(x % (a * d)) // d == (x // d) % a for a, d > 0; truncation treats both signs of x alike."""
     modulus, divisor = positive(c), positive(d)
@@ -152,7 +145,7 @@ def div_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     return build.mod(build.idiv(x, divisor), modulus // divisor)
 
 
-@rule("mod-of-mod", match(Ops.MOD, match(Ops.MOD, x, c), d), when=integer)
+@rule("mod-of-mod", match(Ops.MOD, match(Ops.MOD, x, c), d))
 def mod_of_mod(node: UOp, x: UOp, c: UOp, d: UOp) -> UOp | None:
     """(x % (a * d)) % d == x % d for a, d > 0; the sign is that of x on both sides."""
     modulus, divisor = positive(c), positive(d)
@@ -174,7 +167,7 @@ def small_rest(total: Linear, factor: int) -> tuple[Linear, Linear] | None:
     return (quotient, rest) if low >= 0 and high < factor else None
 
 
-@rule("div-factor", match(Ops.IDIV, x, c), when=integer, needs_bounds=True)
+@rule("div-factor", match(Ops.IDIV, x, c), needs_bounds=True)
 def div_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(f * q + r) // (f * k) == q // k where 0 <= r < f and the dividend is not negative.
 
@@ -193,7 +186,7 @@ def div_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return None
 
 
-@rule("div-split", match(Ops.IDIV, x, c), when=integer, needs_bounds=True)
+@rule("div-split", match(Ops.IDIV, x, c), needs_bounds=True)
 def div_split(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(c * q + r) // c == q + r // c where neither the dividend nor r is negative."""
     known = sides(x, c)
@@ -209,7 +202,7 @@ def div_split(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return build.add(outside, build.idiv(inside, divisor))
 
 
-@rule("div-reduce", match(Ops.IDIV, x, c), when=integer, needs_bounds=True)
+@rule("div-reduce", match(Ops.IDIV, x, c), needs_bounds=True)
 def div_reduce(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(a * x + r) // c == (a // c) * x + ((a % c) * x + r) // c, where that leaves no division.
 
@@ -230,7 +223,7 @@ def div_reduce(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return linear.to_node(node.dtype, quotient)
 
 
-@rule("mod-terms", match(Ops.MOD, x, c), when=integer, needs_bounds=True)
+@rule("mod-terms", match(Ops.MOD, x, c), needs_bounds=True)
 def mod_terms(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(a * x + r) % c == ((a % c) * x + r) % c where neither dividend is negative.
 
@@ -258,7 +251,7 @@ def _coefficients_near(total: Linear, divisor: int, centre: int) -> Linear:
     return Linear({term: k for term, k in terms.items() if k}, total.constant % divisor)
 
 
-@rule("mod-factor", match(Ops.MOD, x, c), when=integer, needs_bounds=True)
+@rule("mod-factor", match(Ops.MOD, x, c), needs_bounds=True)
 def mod_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(f * q + r) % (f * k) == f * (q % k) + r where 0 <= r < f, for a dividend never negative."""
     known = sides(x, c)
@@ -274,7 +267,7 @@ def mod_factor(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return None
 
 
-@rule("mod-inner-mod", match(Ops.MOD, x, c), when=integer, needs_bounds=True)
+@rule("mod-inner-mod", match(Ops.MOD, x, c), needs_bounds=True)
 def mod_inner_mod(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """(a * (x % m) + r) % c == (a * x + r) % c where c divides a * m and no side is negative."""
     known = sides(x, c)
@@ -283,15 +276,12 @@ def mod_inner_mod(node: UOp, x: UOp, c: UOp) -> UOp | None:
     total, divisor = known
     opened = Linear({}, total.constant)
     for term, coefficient in total.terms.items():
-        inner, times = term, coefficient
+        inner = Linear({term: 1}, 0)
         if term.op is Ops.MOD:
             modulus = constant_of(term.src[1])
             if modulus and coefficient * modulus % divisor == 0:
-                inner = term.src[0]
-        found = linear.exact(inner) if inner is not term else Linear({term: 1}, 0)
-        if found is None:
-            return None
-        opened = opened.plus(found, times)
+                inner = linear.exact(term.src[0])
+        opened = opened.plus(inner, coefficient)
     if opened == total or opened.range[0] < 0 or not opened.fits(node.dtype):
         return None
     return build.mod(linear.to_node(node.dtype, opened), divisor)
@@ -304,8 +294,6 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
     With a // b in the place of x, (a // b) // c is found as a // (b * c).
     """
     total = linear.modular(node)
-    if total is None:
-        return None
     for term, times in total.terms.items():
         modulus = positive(term.src[1]) if term.op is Ops.MOD else None
         if modulus is None:
@@ -322,8 +310,6 @@ def div_mod_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
 def mod_join(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """((x // c) % d) * c + x % c == x % (c * d) for c, d > 0, as parts of a sum too."""
     total = linear.modular(node)
-    if total is None:
-        return None
     for term, times in total.terms.items():
         inner = positive(term.src[1]) if term.op is Ops.MOD else None
         if inner is None:
@@ -354,24 +340,24 @@ def _quotient(x: UOp, divisor: int) -> UOp:
 def mod_from_div(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """x - (x // c) * c == x % c, also as parts of a sum and times a common factor."""
     total = linear.modular(node)
-    if total is None:
-        return None
     for term, coefficient in total.terms.items():
         divisor = positive(term.src[1]) if term.op is Ops.IDIV else None
         if divisor is None or coefficient % divisor:
             continue
         times = -(coefficient // divisor)
         inner = linear.modular(term.src[0])
-        if inner is None or any(
-            total.terms.get(key) != times * k for key, k in inner.terms.items()
-        ):
-            continue
-        if not inner.terms:
+        if not _has(total, inner, times):
             continue
         remainder = build.mod(term.src[0], divisor)
         rest = total.plus(Linear({term: coefficient}, 0), -1).plus(inner, -times)
         return linear.to_node(node.dtype, rest.plus(Linear({remainder: 1}, 0), times))
     return None
+
+
+def _has(total: Linear, part: Linear, times: int) -> bool:
+    """Whether a sum has all terms of another one, so many times, and that has any."""
+    found = [total.terms.get(term) == times * k for term, k in part.terms.items()]
+    return bool(found) and all(found)
 
 
 def _multiple_of(term: UOp, factor: UOp) -> UOp | None:
@@ -387,9 +373,9 @@ def _multiple_of(term: UOp, factor: UOp) -> UOp | None:
 
 
 def _split_by_node(x: UOp, divisor: UOp) -> tuple[UOp, UOp] | None:
-    """(q, r) with x == divisor * q + r and 0 <= r < divisor, for a divisor that is no constant."""
+    """(q, r) with x == divisor * q + r and 0 <= r < divisor, where a term is a multiple of it."""
     total = linear.exact(x)
-    if total is None or bounds(divisor)[0] <= 0 or bounds(x)[0] < 0:
+    if bounds(divisor)[0] <= 0 or bounds(x)[0] < 0:
         return None
     quotient: list[UOp] = []
     rest = Linear({}, total.constant)
@@ -399,8 +385,10 @@ def _split_by_node(x: UOp, divisor: UOp) -> tuple[UOp, UOp] | None:
             rest = rest.plus(Linear({term: times}, 0))
         else:
             quotient.append(build.mul(multiple, times))
+    if not quotient:
+        return None
     remainder = linear.to_node(x.dtype, rest)
-    if not quotient or not below(remainder, divisor):
+    if not below(remainder, divisor):
         return None
     whole = quotient[0]
     for part in quotient[1:]:
@@ -411,12 +399,12 @@ def _split_by_node(x: UOp, divisor: UOp) -> tuple[UOp, UOp] | None:
 @rule("div-symbolic", match(Ops.IDIV, x, y), when=index, needs_bounds=True)
 def div_symbolic(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """(q * y + r) // y == q where 0 <= r < y and no side is negative. For index: q * y must fit."""
-    found = None if y.op is Ops.CONST else _split_by_node(x, y)
+    found = _split_by_node(x, y)
     return None if found is None else found[0]
 
 
 @rule("mod-symbolic", match(Ops.MOD, x, y), when=index, needs_bounds=True)
 def mod_symbolic(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """(q * y + r) % y == r where 0 <= r < y and no side is negative. For index: q * y must fit."""
-    found = None if y.op is Ops.CONST else _split_by_node(x, y)
+    found = _split_by_node(x, y)
     return None if found is None else found[1]

@@ -77,8 +77,9 @@ def const_last(node: UOp, c: UOp, x: UOp) -> UOp | None:
 @rule("float-div-power", match(Ops.FDIV, x, c), when=floating)
 def div_power(node: UOp, x: UOp, c: UOp) -> UOp | None:
     """x / 2**n == x * 2**-n: both are the same number, rounded once. 2**-n must be in the type."""
-    if not isinstance(c.arg, ConstArg) or not math.isfinite(c.arg.value) or not c.arg.value:
+    if not isinstance(c.arg, ConstArg):
         return None
+    # That of an infinity, a NaN or a zero is itself.
     fraction, _ = math.frexp(c.arg.value)
     if abs(fraction) != 0.5 or abs(c.arg.value) == 1:
         return None

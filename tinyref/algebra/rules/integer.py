@@ -51,13 +51,12 @@ def neg(node: UOp, x: UOp) -> UOp:
 
 
 @rule("int-sum", match(Ops.ADD, x, y), when=integer)
-def normal_sum(node: UOp, x: UOp, y: UOp) -> UOp | None:
+def normal_sum(node: UOp, x: UOp, y: UOp) -> UOp:
     """A sum == its terms in order, equal ones as one multiple, and one constant, last.
 
     So x + y == y + x, (x + c) + d == x + (c + d), x + x == x * 2 and x + x * -1 == 0.
     """
-    total = linear.modular(node)
-    return None if total is None else linear.to_node(node.dtype, total)
+    return linear.to_node(node.dtype, linear.modular(node))
 
 
 @rule("int-mul-mul", match(Ops.MUL, match(Ops.MUL, x, c), d), when=integer)
@@ -179,7 +178,7 @@ def disjoint(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return build.const(node.dtype, 0)
 
 
-@rule("shift-zero", match({Ops.SHL, Ops.SHR}, x, constant(0)), when=integer)
+@rule("shift-zero", match({Ops.SHL, Ops.SHR}, x, constant(0)))
 def shift_zero(x: UOp) -> UOp:
     """x << 0 == x and x >> 0 == x."""
     return x
@@ -247,6 +246,6 @@ def max_again(node: UOp, x: UOp, y: UOp, z: UOp) -> UOp | None:
 def max_offset(node: UOp, x: UOp, y: UOp) -> UOp | None:
     """max(x, x + c) == x + c for c >= 0, and x for c < 0, where nothing wraps."""
     left, right = linear.exact(x), linear.exact(y)
-    if left is None or right is None or left.terms != right.terms:
+    if left.terms != right.terms:
         return None
     return x if left.constant >= right.constant else y

@@ -34,7 +34,7 @@ def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
     """
     if position.dtype is not dtypes.index:
         return None
-    linear = _linear(position)
+    linear = exact(position)
     steps: dict[UOp, int] = {}
     rest: dict[UOp, int] = {}
     for term, factor in linear.terms.items():
@@ -49,13 +49,8 @@ def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
 
 def divisor_of(position: UOp) -> int:
     """The largest number known to divide every value of `position`; 0 for the constant 0."""
-    linear = _linear(position)
+    linear = exact(position)
     return math.gcd(linear.constant, *linear.terms.values())
-
-
-def _linear(position: UOp) -> Linear:
-    """`position` as a sum: itself, where that would be too long."""
-    return exact(position) or Linear({position: 1}, 0)
 
 
 class Positions:
@@ -85,7 +80,7 @@ class Positions:
         return [(found.base, first + lane * between) for lane in range(lanes)]
 
     def _split(self, position: UOp) -> tuple[UOp, int]:
-        linear = _linear(position)
+        linear = exact(position)
         return to_node(position.dtype, Linear(linear.terms, 0)), linear.constant
 
     def at(self, node: UOp, copy: int, lane: int) -> UOp:

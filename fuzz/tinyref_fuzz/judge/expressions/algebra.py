@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -12,8 +13,10 @@ from tinyref.algebra.simplify import simplify, simplify_with
 from tinyref.algebra.sizes import arithmetic
 from tinyref.algebra.symbolic import (
     Extent,
+    Polynomial,
     Undecided,
     as_node,
+    atom_bounds,
     highest,
     is_known,
     largest,
@@ -165,6 +168,7 @@ def _of_size(points: Points, node: UOp) -> Iterator[Problem]:
     low, high = lowest(extent), highest(extent)
     if values.min() < low or values.max() > high:
         yield Problem("sizes", f"ends {low} and {high}, values {values.min()} to {values.max()}")
+    yield from _of_natural_size(extent)
     divisor = _DIVISORS[int(values.max()) % len(_DIVISORS)]
     try:
         quotient, rest = split(extent, divisor)
@@ -175,6 +179,30 @@ def _of_size(points: Points, node: UOp) -> Iterator[Problem]:
         yield Problem("sizes", f"divided by {divisor}: {text}")
     if (left < 0).any() or (left >= divisor).any():
         yield Problem("sizes", f"divided by {divisor}: a rest of {left.min()} to {left.max()}")
+
+
+def _of_natural_size(extent: Extent) -> Iterator[Problem]:
+    """Of a size of atoms that are not negative the ends are known at least as those of its terms.
+
+    Its quotient by a number is known too: no remainder of a term is negative.
+    """
+    if not isinstance(extent, Polynomial):
+        return
+    ranges = {atom: atom_bounds(atom) for term in extent.terms for atom in term}
+    if any(low < 0 for low, _ in ranges.values()):
+        return
+    ends = [
+        sorted(factor * math.prod(ranges[atom][end] for atom in term) for end in (0, 1))
+        for term, factor in extent.terms.items()
+    ]
+    low, high = map(sum, zip(*ends, strict=True))
+    if lowest(extent) < low or highest(extent) > high:
+        text = f"ends {lowest(extent)} and {highest(extent)}, by its terms {low} and {high}"
+        yield Problem("sizes", text, Symptom.COST)
+    try:
+        split(extent, _DIVISORS[0])
+    except Undecided:
+        yield Problem("sizes", "a quotient is not known", Symptom.COST)
 
 
 def _of_order(points: Points, left: UOp, right: UOp) -> Iterator[Problem]:

@@ -92,13 +92,11 @@ def _of_expressions(tracker: ShapeTracker, sizes: Sequence[int], bindings: Bindi
 
 
 def _of_facts(tracker: ShapeTracker, wanted: Values) -> Iterator[Problem]:
-    """What is reached, by which steps, and whether it is all of a buffer in its order."""
+    """What is reached, by which steps, and whether some positions have no element."""
     shown = wanted[wanted != NOTHING]
     reach = tracker.reach()
     if shown.size and (reach is None or reach[0] > shown.min() or reach[1] < shown.max()):
         yield Problem("views", f"reach {reach} of elements {shown.min()} to {shown.max()}")
-    if tracker.is_contiguous and (wanted.reshape(-1) != np.arange(wanted.size)).any():
-        yield Problem("views", f"{tracker!r} is no row of all elements")
     if not tracker.is_masked and (wanted == NOTHING).any():
         yield Problem("views", f"{tracker!r} has a mask")
     for axis, stride in enumerate(tracker.real_strides()):
