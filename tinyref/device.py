@@ -365,8 +365,15 @@ class Buffer:
             return self.copy_in(source.as_bytes())
         if source.nbytes != self.nbytes:
             raise UserError(f"copy_from: got {source.nbytes} bytes, the buffer has {self.nbytes}")
-        transfer(self.handle, source.handle, origin.allocator)
+        transfer(self._bytes_alone(), source._bytes_alone(), origin.allocator)
         return self
+
+    def _bytes_alone(self) -> Handle:
+        """A handle of the buffer's bytes: memory of words is larger, a view of it is not."""
+        backend = Device[self.device]
+        if self.base is not None or not backend._has_words:
+            return self.handle
+        return backend.allocator.view(self.handle, 0, self.nbytes)
 
     def copy_out(self) -> bytearray:
         """The buffer's bytes on the host, once all earlier work on it is done."""

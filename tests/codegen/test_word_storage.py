@@ -110,6 +110,22 @@ def placed(device: str, dtype: DType, data: np.ndarray, skipped: int) -> tuple[B
     return base, part.copy_in(memoryview(data).cast("B"))
 
 
+@pytest.mark.parametrize("size", [1, 4, 13])
+def test_memory_that_is_larger_than_its_bytes_is_copied_into_a_view_and_from_one(
+    device: str, size: int
+) -> None:
+    """Fails where an allocator is given the memory of whole words: it copies all of it."""
+    given = np.arange(1, size + 1, dtype=np.uint8)
+    whole = Buffer(device, size, dtypes.uint8).copy_in(memoryview(given))
+    base, part = placed(device, dtypes.uint8, np.zeros(size, np.uint8), 3)
+    part.copy_from(whole)
+    wanted = np.full(64, 0xA5, np.uint8)
+    wanted[3 : 3 + size] = given
+    assert bytes(base.copy_out()) == wanted.tobytes()
+    again = Buffer(device, size, dtypes.uint8).copy_from(part)
+    assert bytes(again.copy_out()) == given.tobytes()
+
+
 @pytest.mark.sampled(3)
 @EVERY
 @pytest.mark.parametrize("skipped", [1, 2, 3, 4])
