@@ -137,6 +137,24 @@ def test_programs_are_owed_by_devices_that_can_launch_them(case_id: str, lacks: 
     assert unmet == (None if lacks is None else f"the device does not declare {lacks}")
 
 
+@pytest.mark.parametrize(
+    ("has_grid", "limit", "lacks"),
+    [
+        (True, (7, 5, 40), "a grid of 70001 work-items"),
+        (True, (70_000, 1, 1), "a grid of 70001 work-items"),
+        (True, (300, 300, 1), None),
+        (False, (1, 1, 1), None),
+    ],
+)
+def test_large_buffers_are_owed_where_a_launch_has_as_many_work_items(
+    has_grid: bool, limit: tuple[int, int, int], lacks: str | None
+) -> None:
+    flat = DeviceUnderTest("accelerators:FlatGrid").capabilities
+    capabilities = dataclasses.replace(flat, has_grid=has_grid, grid_limit=limit)
+    unmet = catalogue.find("kernel.size.int32.size:70001").needs.unmet(capabilities)
+    assert unmet == (None if lacks is None else f"the device does not declare {lacks}")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "query", ["kernel.program,kernel.launch", "kernel.opt.group*,kernel.opt.l*"]

@@ -96,7 +96,8 @@ class Needs:
     """What a device must declare before it owes a case.
 
     features: "kernels" (it runs any), "grid", "groups", "grid:2x3x4" and "group:2x3x4" (so many in
-    each dimension), "shared:N" (bytes of a group), "threads" (of a host, more than one),
+    each dimension), "items:N" (work-items of a launch, where there is a grid), "shared:N" (bytes of
+    a group), "threads" (of a host, more than one),
     "scratch" (memory of a work-item, without groups), "vectors:N", "tile:NAME" (one of `TILES`),
     "tile:own" (one that is not), "native:DTYPE" (computed in and stored as it is), "images",
     "subnormals" (it keeps them), "strict floats" (it neither contracts nor reassociates), "second"
@@ -126,6 +127,7 @@ class Needs:
 _SIZES = {
     "grid": "a grid of {}",
     "group": "a group of {} work-items",
+    "items": "a grid of {} work-items",
     "shared": "{} bytes of shared memory",
 }
 
@@ -146,6 +148,8 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
         return _has_tile(number, capabilities)
     if number and name in ("grid", "group"):
         return _fits_launch(name, tuple(map(int, number.split("x"))), capabilities)
+    if name == "items":
+        return not capabilities.has_grid or math.prod(capabilities.grid_limit) >= int(number)
     if name == "shared":
         return capabilities.has_groups and capabilities.shared_bytes >= int(number)
     declared = {

@@ -38,6 +38,10 @@ class Check:
         return f"{row_id}{self.name}" if self.name.startswith(":") else f"{row_id}.{self.name}"
 
 
+# Features of a launch that say how large it is.
+SIZED = ("grid:", "group:", "items:", "shared:")
+
+
 def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> Needs:
     """What a kernel over these dtypes needs."""
     return Needs(frozenset(dtypes), frozenset(), KERNELS | frozenset(features))
@@ -98,7 +102,9 @@ def _kind_of(needs: Needs | None) -> Needs | None:
     """Cases that differ in the size of their launch alone are of one kind."""
     if needs is None:
         return None
-    sized = {each for each in needs.features if each.startswith(("grid:", "group:", "shared:"))}
+    sized = {
+        each for each in needs.features if each.startswith(("grid:", "group:", "items:", "shared:"))
+    }
     kind = replace(needs, features=needs.features - sized)
     return None if kind == kernel_needs() else kind
 

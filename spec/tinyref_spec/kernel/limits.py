@@ -356,6 +356,11 @@ def _large(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Me
 
 def _large_checks(dtype: DType) -> list[Check]:
     return [
-        Check(f"size:{size}", functools.partial(_large, dtype, size), full_only=number > 0)
+        Check(
+            f"size:{size}",
+            functools.partial(_large, dtype, size),
+            full_only=number > 0,
+            needs=kernel_needs(features=(f"items:{size}",)),
+        )
         for number, size in enumerate(LARGE_SIZES)
     ]
