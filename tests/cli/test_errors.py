@@ -47,7 +47,7 @@ COMMAND = [sys.executable, "-m", "tinyref.cli"]
         (["explain", "Tensor.zeros(3, dtype='flaot')"], "unknown dtype 'flaot': accepted are"),
         (["explain", "Tensor([1])", "--device", "NOPE"], "unknown device 'NOPE'"),
         (["bench", "--row", "zzz"], "no row matches 'zzz'"),
-        (["bench", "--json", "/no/folder/x.json"], "cannot write /no/folder/x.json"),
+        (["bench", "--json", "/no/folder/x.json"], "--json /no/folder/x.json cannot be written"),
     ],
 )
 def test_bad_input(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -158,9 +159,9 @@ def test_what_does_not_fit_stays_a_buffer(
 
 def loaded(*shape: int) -> UOp:
     tracker = ShapeTracker.from_shape(shape)
-    assert isinstance(tracker.size, int)
-    memory = build.define_global(1, F32, tracker.size)
-    return build.load(UOp(Ops.VIEW, pointer(F32, tracker.size), (memory,), ViewArg(tracker)))
+    size = math.prod(shape)
+    memory = build.define_global(1, F32, size)
+    return build.load(UOp(Ops.VIEW, pointer(F32, size), (memory,), ViewArg(tracker)))
 
 
 def test_rows_and_columns_have_a_limit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -50,7 +51,7 @@ def i32(value: int) -> UOp:
 
 
 def buffer(*shape: int, number: int = 0, dtype: DType = F32, device: str = "CPU") -> UOp:
-    size = ShapeTracker.from_shape(shape).size
+    size = math.prod(shape)
     assert isinstance(size, int)
     flat = UOp(Ops.BUFFER, dtype, (), BufferArg(device, size, number))
     return UOp(Ops.RESHAPE, dtype, (flat,), ShapeArg(shape))

@@ -204,16 +204,17 @@ TILES = (
     _tile(
         name="tile-drops-remainder",
         kind="remainder dropped",
-        old="axes[number] = replace(axes[number], extent=padded // size, stride=size)",
-        new="axes[number] = replace(axes[number], extent=max(extent // size, 1), stride=size)",
+        old="axes[target] = replace(axes[target], extent=padded // size, stride=size)",
+        new="axes[target] = replace(axes[target], extent=max(extent // size, 1), stride=size)",
         resembles="rows beyond the last whole tile were left out",
     ),
     _tile(
         name="tile-pads-any-sum",
         kind="PADTO over what zeros change",
-        old="        if problem is not None:\n            return problem\n    return None",
-        new="        if problem is not None and plan.reduces_over(target)[0] is not reduce:\n"
-        "            return problem\n    return None",
+        old="            if opt.level == TileLevel.PADDING:\n",
+        new="            if [*plan.reduces_over(target)][:1] == [product.reduce]:\n"
+        "                problem = None\n"
+        "            elif opt.level == TileLevel.PADDING:\n",
         resembles="an axis was padded for a matrix tile without asking what is summed over it",
     ),
     _tile(
