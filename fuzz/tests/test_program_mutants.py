@@ -23,11 +23,12 @@ from tinyref_spec.kernel_case import Blame
 SEED = 5
 # Most programs that show the first one are of writes too, and are blamed on those; bound sizes of
 # captured functions that an earlier call showed are few. Where a schedule breaks off, an order that
-# is wrong is blamed on the recovery.
+# is wrong is blamed on the recovery. A call that refuses what a write gave is blamed on the replay.
 SEEDS = {
     "reduce-joined-at-another-place": 37,
     "replay-keeps-old-size": 11,
     "later-graphs-not-computed-first": 7,
+    "write-to-view-unseen-by-base": 2,
 }
 # The last of them needs 205 programs.
 MAX_PROGRAMS = 400

@@ -40,8 +40,10 @@ def examine_program(
 ) -> ProgramFinding:
     """The finding that a program with its verdict is. Whatever fails is said as its problem."""
     problem = ""
-    # A fault of graph, schedule or replay shows with evaluated kernels too, and sooner.
-    evaluates = not judge.verdict(program, evaluates=True).agrees
+    # A fault of graph, schedule or replay shows with evaluated kernels too, and sooner. Where these
+    # only say that a kernel writes over what it reads, the value is to stay wrong.
+    evaluated = judge.verdict(program, evaluates=True)
+    evaluates = not evaluated.agrees and evaluated.symptom is verdict.symptom
     # One that only the plain way shows is looked for there.
     is_thorough = not evaluates and judge.verdict(program).agrees
     try:
