@@ -241,10 +241,6 @@ class Lowering:
         if slot_of(node) in self._written:
             # Beyond the last element is a work-item that would read what another one writes.
             valid = simplify(build.both(self.in_launch, valid))
-        if _is_const(valid, False):
-            return build.const(node.dtype, 0)
-        if _is_const(valid, True):
-            return build.load(address)
         return build.load(address, valid, 0)
 
     def define_local(self, dtype: DType, size: int) -> UOp:

@@ -251,7 +251,7 @@ def _chunks(grid: Extents, group: Extents, chunk: int) -> Iterator[tuple[Extents
     step = []
     for extent in grid:
         step.append(min(extent, room))
-        room = max(1, room // step[-1])
+        room //= step[-1]
     starts = [range(0, extent, size) for extent, size in zip(grid, step, strict=True)]
     for z, y, x in itertools.product(starts[2], starts[1], starts[0]):
         yield (
