@@ -23,7 +23,8 @@
 #define bool _Bool
 #define false 0
 #define true 1
-#define __builtin_bit_cast(type, value) TINYREF_BITS(type, value)
+// Of a compiler it is no macro: commas between braces are part of the value.
+#define __builtin_bit_cast(type, ...) TINYREF_BITS(type, (__VA_ARGS__))
 #define __builtin_sqrtf sqrtf
 #define __builtin_truncf truncf
 #define __builtin_sqrt sqrt
