@@ -132,9 +132,15 @@ _SIZES = {
 }
 
 
+def is_size_of_launch(feature: str) -> bool:
+    """Whether a feature says how large a launch is."""
+    name, _, size = feature.partition(":")
+    return bool(size) and name in _SIZES
+
+
 def _in_words(feature: str) -> str:
     name, _, size = feature.partition(":")
-    return _SIZES[name].format(size) if size and name in _SIZES else feature
+    return _SIZES[name].format(size) if is_size_of_launch(feature) else feature
 
 
 def _has_feature(feature: str, capabilities: Capabilities) -> bool:

@@ -12,7 +12,15 @@ import numpy as np
 
 from tinyref.dtype import DType
 from tinyref_spec.bits import Array, to_bits
-from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
+from tinyref_spec.case import (
+    Case,
+    Measurement,
+    Needs,
+    Profile,
+    Row,
+    Rung,
+    is_size_of_launch,
+)
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.ladder import foundations
 
@@ -36,10 +44,6 @@ class Check:
     def id(self, row_id: str) -> str:
         """The id of the case."""
         return f"{row_id}{self.name}" if self.name.startswith(":") else f"{row_id}.{self.name}"
-
-
-# Features of a launch that say how large it is.
-SIZED = ("grid:", "group:", "items:", "shared:")
 
 
 def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> Needs:
@@ -102,10 +106,8 @@ def _kind_of(needs: Needs | None) -> Needs | None:
     """Cases that differ in the size of their launch alone are of one kind."""
     if needs is None:
         return None
-    sized = {
-        each for each in needs.features if each.startswith(("grid:", "group:", "items:", "shared:"))
-    }
-    kind = replace(needs, features=needs.features - sized)
+    others = {each for each in needs.features if not is_size_of_launch(each)}
+    kind = replace(needs, features=frozenset(others))
     return None if kind == kernel_needs() else kind
 
 

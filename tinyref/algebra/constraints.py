@@ -159,6 +159,9 @@ def is_certain(node: UOp) -> bool:
 
 def _of_shape(node: UOp, shape: Sequence[sint]) -> Iterator[Constraint]:
     have = shape_of(node.src[0]) if node.src else ()
+    # As nearly all shapes are, which every graph that is built asks for.
+    if all(isinstance(size, int) for size in (*have, *shape)):
+        return
     name = node.op.name.lower()
     yield from divisions(shape, name)
     for size in shape:

@@ -224,18 +224,21 @@ def _of_arithmetic(points: Points, left: UOp, right: UOp) -> Iterator[Problem]:
     operations = dict(_ARITHMETIC)
     if max(map(abs, bounds(left))) * max(map(abs, bounds(right))) >= LARGEST:
         del operations["*"]
-    if first.min() >= 0 and second.min() >= 1:
+    if first.min() >= 0 and second.min() >= 1 and _may_divide(left, right):
         operations |= _DIVISIONS
     for sign, operation in operations.items():
-        try:
-            found = arithmetic(sign, left, right)
-        except (Undecided, UserError):
-            # Not for all values of its variables: those of the kernel are not bound here.
-            if sign in _DIVISIONS:
-                continue
-            raise
+        found = arithmetic(sign, left, right)
         if (operation(first, second) != points.span(as_node(found)).low).any():
             yield Problem("sizes", f"{sign} of two sizes is another")
+
+
+def _may_divide(left: UOp, right: UOp) -> bool:
+    """Whether sizes are divided for all values of their variables: none are bound here."""
+    try:
+        arithmetic("//", left, right)
+    except UserError:
+        return False
+    return True
 
 
 def _values(points: Points, extent: Extent) -> Values:

@@ -10,6 +10,8 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg
 
+# The padding of an axis may make the work on it this many times as large.
+MAX_PADDING = 4
 _ALL_ZERO = frozenset(
     {Ops.NEG, Ops.SQRT, Ops.SIN, Ops.TRUNC, Ops.CAST, Ops.ADD, Ops.SUB, Ops.MAX, Ops.OR, Ops.XOR}
     | {Ops.CMPNE, Ops.CMPLT}

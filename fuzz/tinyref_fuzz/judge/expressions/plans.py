@@ -20,7 +20,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.views.build import tracker_of
-from tinyref_fuzz.judge.expressions.padded import may_pad
+from tinyref_fuzz.judge.expressions.padded import MAX_PADDING, may_pad
 from tinyref_fuzz.judge.expressions.points import Problem
 from tinyref_fuzz.judge.expressions.questions import Question
 from tinyref_fuzz.judge.expressions.tiled import tile_questions
@@ -28,7 +28,6 @@ from tinyref_spec.kernel_case import Case, Symptom
 
 COLUMN = "plans"
 MEMORY = 1 << 16
-MAX_PADDING = 4
 # Of the questions to any kernel one in so many is asked beside a case.
 SHARE = 5
 SELDOM = 9

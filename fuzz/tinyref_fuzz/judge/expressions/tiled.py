@@ -13,11 +13,10 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref.uops.tiles import TILES, MatrixTile
-from tinyref_fuzz.judge.expressions.padded import may_pad
+from tinyref_fuzz.judge.expressions.padded import MAX_PADDING, may_pad
 from tinyref_fuzz.judge.expressions.questions import Question
 
 TAKE = Opt(OptOp.TC, 0, 0, 2, 1)
-MAX_PADDING = 4
 
 
 @dataclass(frozen=True)
