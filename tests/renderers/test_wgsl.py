@@ -160,6 +160,17 @@ def test_shifts(op: Ops, dtype: DType, count: int | None, text: str) -> None:
     )
 
 
+def test_each_lane_is_shifted_by_a_literal() -> None:
+    """naga takes no lane of constants of 64 bits for a count: it cannot convert it."""
+    pair = dtypes.uint64.vec(2)
+    words = build.load(at(build.define_global(1, dtypes.uint64, 2), 0), lanes=2)
+    shifted = build.binary(Ops.SHL, words, build.const(pair, 55))
+    out = at(build.define_global(0, dtypes.uint64, 2), 0)
+    parameters = [Parameter(slot, dtypes.uint64, 2, slot == 0, slot == 1) for slot in (0, 1)]
+    text = RENDERER.render(program(build.store(out, shifted), parameters=parameters))
+    assert "vec2<u64>(v1[0] << 55u, v1[1] << 55u)" in text
+
+
 def test_a_float_of_known_bits_is_opaque_too() -> None:
     """A bool is 0 or 1 as well: times infinity it would be chosen, not multiplied."""
     with Context(STRICT_FLOAT=1):

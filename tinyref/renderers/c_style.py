@@ -94,7 +94,10 @@ class CStyleRenderer(CStyleLanguage):
         return [self._value(source) for source in node.src]
 
     def _lane(self, node: UOp, number: int) -> str:
-        """One lane of `node`; a scalar is the same in every lane."""
+        """One lane of `node`; a scalar is the same in every lane, a constant is written as one."""
+        if node.op is Ops.CONST:
+            # A lane of a vector of constants is not for every compiler a constant: naga, of WGSL.
+            return self.literal(payload_of(node, ConstArg).value, node.dtype.scalar)
         name = self._value(node)
         return name if node.dtype.lanes == 1 else self.lane(name, number)
 
