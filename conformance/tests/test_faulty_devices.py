@@ -49,7 +49,7 @@ from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernels.named import elementwise
-from tinyref_spec.memory.order import LONG_SECONDS, WAITS, long_work
+from tinyref_spec.memory.order import FIRST_ITERATIONS, LONG_SECONDS, WAITS, long_work
 
 # The rungs up to the faults, in few enough rows to run all faulty devices in well under a minute.
 QUERY = ",".join(
@@ -308,6 +308,15 @@ def test_a_device_that_launches_late_and_waits_rightly_is_right(name: str) -> No
         for case in catalogue.cases(query=row):
             found = case.run(DeviceUnderTest(f"{waiting.__name__}:{name}"))
             assert found.passed, (case.id, found.message)
+
+
+@pytest.mark.long
+def test_a_device_that_needs_long_for_each_launch_is_right_and_given_work_beside_it() -> None:
+    device = DeviceUnderTest(f"{waiting.__name__}:Starting")
+    for case in catalogue.cases(query="memory.wait"):
+        found = case.run(device)
+        assert found.passed, (case.id, found.message)
+    assert long_work(device.name).iterations > FIRST_ITERATIONS
 
 
 def test_a_synchronize_that_does_not_wait_shows_however_busy_the_host_was_before() -> None:
