@@ -63,6 +63,9 @@ class Interpreter(DeviceUnderTest):
     def source(self, kernel: Runnable) -> str:
         return ""
 
+    def forms(self, kernel: Runnable) -> tuple[str, ...]:
+        return ()
+
 
 def failures(tile: MatrixTile, uses: Iterable[Use]) -> dict[str, str]:
     """The uses that do not pass, with what is wrong; without any cache of kernels."""
