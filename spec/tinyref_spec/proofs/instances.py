@@ -31,11 +31,14 @@ SPANS = (
 WIDEST = 0.1
 
 
-def instance(law: Law, dtype: DType, source: Random, widest: float = WIDEST) -> Equation:
+def instance(
+    law: Law, dtype: DType, source: Random, widest: float = WIDEST, apart: float = 0.0
+) -> Equation:
     """The equation at random constants and ranges, what it reads in the place of the leaves.
 
-    Its `reads` are the sums with nothing left to replace. Raises `UserError` for constants that
-    `dtype` cannot hold.
+    Its `reads` are the sums with nothing left to replace. apart: how often a constant that the law
+    says is a sum or product is another one, so that its conditions do not hold. Raises `UserError`
+    for constants that `dtype` cannot hold.
     """
     leaves = {}
     for name in law.names:
@@ -50,21 +53,26 @@ def instance(law: Law, dtype: DType, source: Random, widest: float = WIDEST) -> 
         return found
     sums: dict[UOp, UOp] = {}
     reads = []
+    names = {leaf: name for name, leaf in leaves.items()}
+    conditions = list(found.given)
     for leaf, total in found.reads:
         reads.append((leaf, substitute(total, sums)))
         sums[leaf] = _computed(reads[-1][1])
+        if apart and sums[leaf].op is Ops.CONST and source.random() < apart:
+            sums[leaf] = _constant(law, names[leaf], dtype, source)
+            conditions.append(build.equal(leaf, total))
     left, right, *given = (
-        substitute(part, sums) for part in (found.left, found.right, *found.given)
+        substitute(part, sums) for part in (found.left, found.right, *conditions)
     )
     return Equation(left, right, tuple(given), reads=tuple(reads))
 
 
 def folded_instance(
-    law: Law, dtype: DType, source: Random, widest: float = WIDEST
+    law: Law, dtype: DType, source: Random, widest: float = WIDEST, apart: float = 0.0
 ) -> Equation | None:
     """Such an equation, its constants folded; None for one that `dtype` cannot hold."""
     try:
-        found = instance(law, dtype, source, widest)
+        found = instance(law, dtype, source, widest, apart)
         parts = (found.left, found.right, *found.given)
         left, right, *given = map(_folded, parts)
         has_wrapped = not all(is_exact(total) for _, total in found.reads)
