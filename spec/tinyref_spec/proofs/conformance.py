@@ -29,8 +29,8 @@ from tinyref_spec.proofs.prover import Answer, claim
 from tinyref_spec.proofs.semantics import Bits, Integers, Semantics
 
 EFFORT = 3_000_000
-# How often constants are not what a law says of them: a rule that does not look is wrong there.
-APART = 0.25
+# How often constants violate what a law says of them: a rule that does not look is wrong there.
+VIOLATED = 0.25
 # With no more combinations of values than that, all of them are tried.
 MAX_VALUES = 200_000
 _BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.BITCAST})
@@ -56,7 +56,7 @@ def findings(
     """The findings on `count` random instances of `law` at `dtype`."""
     source = random.Random(f"{seed} {law.label} {dtype.name}")
     for _ in range(count):
-        equation = instances.folded_instance(law, dtype, source, apart=APART)
+        equation = instances.folded_instance(law, dtype, source, violated=VIOLATED)
         if equation is not None:
             yield judge(rule, equation)
 

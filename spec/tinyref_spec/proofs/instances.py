@@ -32,13 +32,13 @@ WIDEST = 0.1
 
 
 def instance(
-    law: Law, dtype: DType, source: Random, widest: float = WIDEST, apart: float = 0.0
+    law: Law, dtype: DType, source: Random, widest: float = WIDEST, violated: float = 0.0
 ) -> Equation:
     """The equation at random constants and ranges, what it reads in the place of the leaves.
 
-    Its `reads` are the sums with nothing left to replace. apart: how often a constant that the law
-    says is a sum or product is another one, so that its conditions do not hold. Raises `UserError`
-    for constants that `dtype` cannot hold.
+    Its `reads` are the sums with nothing left to replace. violated: how often a constant that the
+    law says is a sum or product is another one, so that its conditions do not hold. Raises
+    `UserError` for constants that `dtype` cannot hold.
     """
     leaves = {}
     for name in law.names:
@@ -58,7 +58,7 @@ def instance(
     for leaf, total in found.reads:
         reads.append((leaf, substitute(total, sums)))
         sums[leaf] = _computed(reads[-1][1])
-        if apart and sums[leaf].op is Ops.CONST and source.random() < apart:
+        if violated and sums[leaf].op is Ops.CONST and source.random() < violated:
             sums[leaf] = _constant(law, names[leaf], dtype, source)
             conditions.append(build.equal(leaf, total))
     left, right, *given = (
@@ -68,11 +68,11 @@ def instance(
 
 
 def folded_instance(
-    law: Law, dtype: DType, source: Random, widest: float = WIDEST, apart: float = 0.0
+    law: Law, dtype: DType, source: Random, widest: float = WIDEST, violated: float = 0.0
 ) -> Equation | None:
     """Such an equation, its constants folded; None for one that `dtype` cannot hold."""
     try:
-        found = instance(law, dtype, source, widest, apart)
+        found = instance(law, dtype, source, widest, violated)
         parts = (found.left, found.right, *found.given)
         left, right, *given = map(_folded, parts)
         has_wrapped = not all(is_exact(total) for _, total in found.reads)
