@@ -289,8 +289,9 @@ def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
     return apply
 
 
-_SWAPPED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul")
-for _name in (*_SWAPPED, "lshift", "rshift", "neg", "invert", "lt", "gt", "le", "ge", "eq", "ne"):
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+_SWAPPED = (*_ARITHMETIC, "and", "or", "xor", "lshift", "rshift")
+for _name in (*_SWAPPED, "neg", "invert", "lt", "gt", "le", "ge", "eq", "ne"):
     setattr(ArrayTensor, f"__{_name}__", _with_operator(f"__{_name}__", swapped=False))
 for _name in _SWAPPED:
     setattr(ArrayTensor, f"__r{_name}__", _with_operator(f"__{_name}__", swapped=True))

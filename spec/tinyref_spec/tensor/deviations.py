@@ -8,10 +8,13 @@ from __future__ import annotations
 
 # "where.name" -> why the parameters differ.
 _NAMED = "the keywords that **kwargs stands for are named: device, dtype, requires_grad"
+_SHIFT = "`reverse` is for a number on the left, as `bitwise_and` has it"
 SIGNATURES: dict[str, str] = {
     "Tensor.arange": _NAMED,
     "Tensor.empty": _NAMED,
     "Tensor.full": _NAMED,
+    "Tensor.lshift": _SHIFT,
+    "Tensor.rshift": _SHIFT,
 }
 
 _PROPERTY = "a property: it takes no argument, and its value is part of every row"

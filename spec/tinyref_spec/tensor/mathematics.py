@@ -402,8 +402,20 @@ def _integers(name: str, sentence: str, *forms: tuple[str, Callable[..., Array],
 
 BITS = (
     _integers("bitwise_not", "Every bit turned.", ("~x", np.invert, SAME)),
-    _integers("lshift", "Bits moved up.", ("x << 2", lambda x: x << 2, SAME)),
-    _integers("rshift", "Bits moved down, the sign kept.", ("x >> 1", lambda x: x >> 1, SAME)),
+    _integers(
+        "lshift",
+        "Bits moved up.",
+        ("x << 2", lambda x: x << 2, SAME),
+        ("x << (y & 7)", lambda x, y: x << (y & 7), SAME),
+        ("2 << (y & 3)", lambda x, y: np.left_shift(2, y & 3, dtype=y.dtype), SAME),
+    ),
+    _integers(
+        "rshift",
+        "Bits moved down, the sign kept.",
+        ("x >> 1", lambda x: x >> 1, SAME),
+        ("x >> (y & 7)", lambda x, y: x >> (y & 7), SAME),
+        ("100 >> (y & 3)", lambda x, y: np.right_shift(100, y & 3, dtype=y.dtype), SAME),
+    ),
     _integers(
         "idiv",
         "The quotient of integers towards zero; // rounds down.",

@@ -17,7 +17,7 @@ from tinyref.dtype import (
 )
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
-from tinyref.tensor.arguments import broadcast, integer
+from tinyref.tensor.arguments import broadcast
 from tinyref.tensor.literals import check_fits, scalar_dtype, weak_dtype, weak_number
 from tinyref.tensor.values.core import GradientSwitch, Record, TensorCore, Value, is_recording
 from tinyref.tensor.values.locks import building
@@ -290,30 +290,45 @@ class Elementwise(TensorCore):
             return self.logical_not()
         return self._bits(Ops.XOR, self.dtype.maximum if self.dtype.is_unsigned else -1, "", False)
 
-    def lshift(self, x: int) -> Self:
-        """self << x for a number of bits from 0 to the width minus 1.
+    def lshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self << x, in the common type; 0 where `x` is negative or not less than its width.
+
+        A number that is such a count is refused.
 
         Examples:
-            >>> Tensor([3], dtype=dtypes.uint32).lshift(2).item()
-            12
+            >>> Tensor([3, 3]).lshift(Tensor([2, 40])).tolist()
+            [12, 0]
         """
-        return self._shift(Ops.SHL, x, "lshift")
+        return self._shift(Ops.SHL, x, "lshift", reverse)
 
-    def rshift(self, x: int) -> Self:
-        """self >> x for a number of bits from 0 to the width minus 1; the sign is kept.
+    def rshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """self >> x, in the common type, which keeps the sign.
+
+        Where `x` is negative or not less than the width, the sign alone is left: 0 or -1. A number
+        that is such a count is refused.
 
         Examples:
-            >>> Tensor([12], dtype=dtypes.uint32).rshift(2).item()
-            3
+            >>> Tensor([12, -12]).rshift(Tensor([2, 40])).tolist()
+            [3, -1]
         """
-        return self._shift(Ops.SHR, x, "rshift")
+        return self._shift(Ops.SHR, x, "rshift", reverse)
 
-    def _shift(self, op: Ops, x: object, name: str) -> Self:
-        require_integer(name, self.dtype, accept_bool=False)
-        count = integer(x, name)
-        if not 0 <= count < self.dtype.bits:
-            raise UserError(f"{name}: count {count}, accepted is 0 to {self.dtype.bits - 1}")
-        return self._apply(op, self._constant(count, self.dtype)._broadcast_to(self.shape))
+    def _shift(self, op: Ops, x: Self | ConstType, name: str, reverse: bool) -> Self:
+        number = None if reverse else weak_number(x)
+        if isinstance(number, float):
+            raise UserTypeError(f"{name}: count {number}, accepted are integers")
+        value, count = self._pair(x, name, reverse)
+        require_integer(name, value.dtype, accept_bool=False)
+        bits = value.dtype.bits
+        if number is not None:
+            if not 0 <= number < bits:
+                raise UserError(f"{name}: count {number}, accepted is 0 to {bits - 1}")
+            return value._apply(op, count)
+        # The width is a power of two. Devices get counts in range alone: others are unspecified.
+        is_inside = count.bitwise_and(-bits).eq(0)
+        if op is Ops.SHR and not value.dtype.is_unsigned:
+            return value._apply(op, is_inside.where(count, bits - 1))
+        return is_inside.where(value._apply(op, count.bitwise_and(bits - 1)), 0)
 
     # Comparisons
 
