@@ -54,18 +54,28 @@ class AdvancedKey:
 
 
 def is_advanced(item: object) -> bool:
-    """True for what numpy would make an array of: tensors, arrays, lists, tuples and ranges.
+    """True for what numpy would make an array of: tensors, arrays, lists, tuples, ranges, bools.
 
-    An array of numpy without axes is a number.
+    An integer array of numpy without axes is a number.
     """
     if isinstance(item, np.ndarray):
-        return item.ndim > 0
-    return isinstance(item, Lookup | list | tuple | range)
+        return item.ndim > 0 or item.dtype == np.bool_
+    return isinstance(item, Lookup | list | tuple | range | bool | np.bool_)
 
 
 def items_of(key: object) -> list[object]:
-    """The items of a key: a tuple has one for each axis, anything else is one item."""
+    """The items of a key: a tuple has one for each axis, anything else is one item.
+
+    A list that holds a tensor, a slice, None or an Ellipsis is a tuple, as in torch.
+    """
+    if isinstance(key, list) and any(map(_is_item, key)):
+        return key
     return list(key) if isinstance(key, tuple) else [key]
+
+
+def _is_item(part: object) -> bool:
+    """True for what may be an item of a key, and is no element of an index in a list."""
+    return part is None or part is Ellipsis or isinstance(part, Lookup | slice)
 
 
 def as_index(item: object) -> IntegerIndex:
@@ -75,6 +85,9 @@ def as_index(item: object) -> IntegerIndex:
         found: IntegerIndex = item
     elif isinstance(item, np.ndarray):
         found, dtype = literals.from_numpy(item, None)
+    elif literals.holds(item, Lookup):
+        tensor = next(part for part in literals.leaves(item) if isinstance(part, Lookup))
+        return as_index(type(tensor)(item))
     else:
         listed = list(item) if isinstance(item, range) else item
         try:
@@ -85,10 +98,6 @@ def as_index(item: object) -> IntegerIndex:
             found, dtype = found.astype(np.int32), dtypes.int32
     if not (dtype.is_int or dtype.is_bool):
         raise UserTypeError(f"index: got {dtype.name} elements: accepted are integers and bools")
-    if dtype.is_bool and not found.ndim:
-        raise UserIndexError(
-            "index: a bool without axes: accepted are masks with at least one axis"
-        )
     return found
 
 
@@ -108,13 +117,15 @@ def split_key(shape: Shape, key: object) -> AdvancedKey:
     for item in items:
         if isinstance(item, Lookup | np.ndarray):
             arrays = _places_of_mask(item, shape, place)
-            sizes = fixed(shape[place : place + len(arrays)], "index")
+            count = _axes_taken(item)
+            # A bool without axes is the mask of a new axis of size 1.
+            sizes = fixed(shape[place : place + count], "index") if count else (1,)
             for offset, array in enumerate(arrays):
                 chosen.append(
                     Chosen(axis + offset, _check_index(array, sizes[offset], place + offset))
                 )
-            basic += [WHOLE] * len(arrays)
-            place += len(arrays)
+            basic += [WHOLE] * count if count else [None]
+            place += count
             axis += len(arrays)
             continue
         basic.append(item)
@@ -135,13 +146,16 @@ def _axes_taken(item: object) -> int:
 
 
 def _places_of_mask(item: IntegerIndex, shape: Shape, place: int) -> Sequence[IntegerIndex]:
-    """The indices of the true elements, one for each axis of a mask; integers as they are."""
+    """The indices of the true elements, one for each axis of a mask; integers as they are.
+
+    A mask without axes gives one array: of the place 0, or empty.
+    """
     is_mask = item.dtype.is_bool if isinstance(item, Lookup) else item.dtype == np.bool_
     if not is_mask:
         return [item]
     check_mask(item.shape, shape[place : place + item.ndim])
     elements = item.numpy() if isinstance(item, Lookup) else item
-    return [places.astype(np.int32) for places in np.nonzero(elements)]
+    return [places.astype(np.int32) for places in np.nonzero(np.atleast_1d(elements))]
 
 
 def check_mask(shape: Shape, covered: Shape) -> None:
@@ -223,8 +237,9 @@ class AdvancedIndexing(Lookup):
     __slots__ = ()
 
     def __getitem__(self, key: object) -> Self:
-        if not any(is_advanced(item) for item in items_of(key)):
-            return super().__getitem__(key)
+        items = items_of(key)
+        if not any(map(is_advanced, items)):
+            return super().__getitem__(tuple(items))
         parts = split_key(self.shape, key)
         part = self if parts.is_whole else super().__getitem__(parts.basic)
         layout = layout_of(part.shape, parts.chosen)
@@ -270,8 +285,8 @@ class AdvancedIndexing(Lookup):
 
     def _assignment_target(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
         items = items_of(key)
-        if not any(is_advanced(item) for item in items):
-            return super()._assignment_target(key, value)
+        if not any(map(is_advanced, items)):
+            return super()._assignment_target(tuple(items), value)
         if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
             return self, *self._aimed_by_mask(cast(Self, items[0]), value)
         parts = split_key(self.shape, key)

@@ -143,6 +143,11 @@ class Assignment(Data):
             return  # `x[key] += y` puts back the view that it has written to
         target._write("assignment by index", source, chosen, reads_first=True)
 
+    def __delitem__(self, key: object) -> None:
+        raise UserTypeError(
+            "del: a tensor keeps its elements: take those that stay by index, or join them with cat"
+        )
+
     def _computing_place(self) -> Place | None:
         """Where what is written here is computed: None is the default device."""
         return None if only_holds_data(self._node) else self.device
@@ -151,7 +156,8 @@ class Assignment(Data):
         """Assignment by index on a device that only holds data."""
         name = "assignment by index"
         items = key if isinstance(key, tuple) else (key,)
-        if not any(isinstance(item, Data | np.ndarray | list | range | tuple) for item in items):
+        looked_up = Data | np.ndarray | list | range | tuple | bool | np.bool_
+        if not any(isinstance(item, looked_up) for item in items):
             part = self[key]
             part._write(name, value._cast(self.dtype)._spread_over(part.shape))
             return
@@ -479,10 +485,10 @@ class Assignment(Data):
     def __ixor__(self, x: Self | ConstType) -> Self:
         return self._assign_result("^=", self.bitwise_xor(x))
 
-    def __ilshift__(self, x: int) -> Self:
+    def __ilshift__(self, x: Self | ConstType) -> Self:
         return self._assign_result("<<=", self.lshift(x))
 
-    def __irshift__(self, x: int) -> Self:
+    def __irshift__(self, x: Self | ConstType) -> Self:
         return self._assign_result(">>=", self.rshift(x))
 
 

@@ -118,7 +118,7 @@ def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
     if place is None:
         raise UserTypeError(
             f"index: got a {type(item).__name__}: accepted are integers, slices, None, Ellipsis, "
-            f"and tensors, arrays or lists of integers or bools"
+            f"bools, and tensors, arrays or lists of integers or bools"
         )
     if not -size <= place < size:
         limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
