@@ -22,7 +22,8 @@ from tinyref.uops.ops import Ops
 class Contraction(Functions):
     """Products and sums are computed in the accumulator's type: float32 for float16 and bfloat16,
     at least 32 bits for integers, or the `dtype` that is named. Without one the result is of the
-    operands' common type: floats are rounded to it, integers wrap, bool is "not 0".
+    operands' common type: floats are rounded to it, integers wrap, bool is "not 0". With `dtype`
+    bool a sum is OR and a product AND.
     """
 
     __slots__ = ()
@@ -79,8 +80,17 @@ class Contraction(Functions):
             rows = rows.unsqueeze(-2)
             columns = columns.unsqueeze(-3)
         rows, columns = rows._spread(name, columns)
-        products = rows._apply(Ops.MUL, columns)
-        return products._reduce_axes(Ops.ADD, (products.ndim - 1,), False), result
+        return rows._sum_products(columns, (rows.ndim - 1,)), result
+
+    def _sum_products(self, other: Self, axes: tuple[int, ...]) -> Self:
+        """The sums over `axes`, which go, of the products with `other`, of one type and shape."""
+        return self._products(other)._sums(axes)
+
+    def _products(self, other: Self) -> Self:
+        return self._apply(Ops.AND if self.dtype.is_bool else Ops.MUL, other)
+
+    def _sums(self, axes: tuple[int, ...]) -> Self:
+        return self._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, axes, False)
 
     def _with_bias(self, bias: Self | None, result: DType, name: str) -> Self:
         """Sums in the accumulator's type plus a bias, rounded once; the types are promoted."""
@@ -197,13 +207,13 @@ class Factor(Generic[_T]):
         """Summed over the letters that are not in `kept`."""
         axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in kept)
         left = "".join(letter for letter in self.letters if letter in kept)
-        return Factor(self.tensor._reduce_axes(Ops.ADD, axes, False), left)
+        return Factor(self.tensor._sums(axes), left)
 
     def times(self, other: Factor[_T]) -> Factor[_T]:
         """The products of both, over the letters of either."""
         letters = self.letters + "".join(sorted(set(other.letters) - set(self.letters)))
         left, right = self.spread(letters)._spread("einsum", other.spread(letters))
-        return Factor(left._apply(Ops.MUL, right), letters)
+        return Factor(left._products(right), letters)
 
 
 def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:

@@ -44,13 +44,17 @@ class Reduction(Movement):
         compute_dtype(name, self.dtype)
         if dtype is not None:
             named, _ = accumulator_dtype(self.dtype, dtype, name)
-            return self._cast(named)._reduce_axes(op, axes, keepdim)._apart_from(self)
+            terms = self._cast(named)
+            if named.is_bool:
+                return terms.any(axes, keepdim) if op is Ops.ADD else terms.all(axes, keepdim)
+            return terms._reduce_axes(op, axes, keepdim)._apart_from(self)
         wide = self._cast(sum_dtype(self.dtype))._reduce_axes(op, axes, keepdim)
         return (wide._cast(self.dtype) if self.dtype.is_float else wide)._apart_from(self)
 
     def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
-        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator.
+        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator; a sum of
+        bools is `any`.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
@@ -61,7 +65,7 @@ class Reduction(Movement):
     def prod(
         self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
-        """The product, in the types of `sum`.
+        """The product, in the types of `sum`; a product of bools is `all`.
 
         Examples:
             >>> Tensor([2, 3, 4]).prod().item()
@@ -213,13 +217,11 @@ class Reduction(Movement):
 def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
     """(accumulator, result) of a sum of products of elements of type `operands`.
 
-    A type that the caller names is both. Otherwise sums widen as `Tensor.sum` does, and the result
+    A type that the caller names is both: in bool a sum is OR, a product AND. Otherwise sums widen as `Tensor.sum` does, and the result
     goes back to the type of the operands: floats are rounded, integers wrap, bool is "not 0".
     """
     compute_dtype(name, operands)
     if dtype is not None:
         named = compute_dtype(name, to_dtype(dtype, name))
-        if named.is_bool:
-            raise UserTypeError(f"{name}: dtype bool has no sums: accepted are numbers")
         return named, named
     return sum_dtype(operands), operands

@@ -363,7 +363,7 @@ class Windows(Pooling):
         )
         windows, factors = windows._spread(plan.name, factors)
         axes = (3, *range(4 + count, 4 + 2 * count))
-        sums = windows._apply(Ops.MUL, factors)._reduce_axes(Ops.ADD, axes, False)
+        sums = windows._sum_products(factors, axes)
         return sums._reshape((self.shape[0], outputs, *places))
 
     # Gradients, where strides are 1: they are correlations too
