@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
 from tinyref.config import Context
+from tinyref.errors import UserError
 from tinyref.schedule.memory import temporaries
 
 
@@ -160,6 +162,50 @@ def test_pooling_past_the_end() -> None:
     assert (-line).max_pool2d((2,), ceil_mode=True).tolist() == [-1.0, -3.0, -6.0]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "padding", "largest", "means"),
+    [
+        ((4,), 2, 1, 0, [3.0], [2.0]),
+        ((5,), 3, 1, 0, [3.0], [2.0]),
+        ((5,), 4, 1, 0, [3.0], [2.0]),
+        ((8,), 4, 1, 1, [3.0], [1.2]),
+        ((3,), 3, 2, 0, [3.0], None),
+    ],
+)
+def test_a_window_may_reach_past_the_end_of_all_elements(
+    kernel: tuple[int], stride: int, dilation: int, padding: int, largest: object, means: object
+) -> None:
+    """A window that is too long by less than a stride is clipped, as torch does it."""
+    line = Tensor([1.0, 2.0, 3.0])
+    place = (kernel, stride, dilation, padding, True)
+    assert line.max_pool2d(*place).tolist() == largest
+    if means is not None:
+        assert line.avg_pool2d(*place).tolist() == pytest.approx(means)
+    with pytest.raises(UserError, match="does not fit"):
+        line.max_pool2d(*place[:4])
+
+
+def test_windows_are_counted_as_torch_counts_them() -> None:
+    rng = np.random.default_rng(5)
+    seen = 0
+    for _ in range(30):
+        size, kernel, stride = rng.integers((1, 1, 1), (6, 6, 5)).tolist()
+        padding = int(rng.integers(0, kernel // 2 + 1))
+        x = rng.integers(-9, 10, (1, size)).astype(np.float32)
+        place = (kernel, stride, padding, True)
+        try:
+            expected = torch.nn.functional.avg_pool1d(torch.tensor(x), *place).numpy()
+        except RuntimeError:
+            with pytest.raises(UserError):
+                Tensor(x).avg_pool2d((kernel,), stride, 1, padding, ceil_mode=True)
+            continue
+        found = Tensor(x).avg_pool2d((kernel,), stride, 1, padding, ceil_mode=True).numpy()
+        assert found.shape == expected.shape, (size, *place)
+        assert np.allclose(found, expected), (size, *place)
+        seen += 1
+    assert seen > 15
+
+
 def winograd_bound(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """c u A (|G| |g| |G'| * |B| |d| |B'|) A' summed over channels, by magnitudes, in float64.
 
@@ -306,6 +352,14 @@ def test_unpooling_by_hand() -> None:
     assert lead.shape == (1, 3, 3)
 
 
+@pytest.mark.parametrize("lead", [(), (1, 2), (99, 99), (0, 5)])
+def test_batch_and_channels_of_a_size_to_unpool_to_are_not_read(lead: tuple[int, ...]) -> None:
+    values, places = Tensor(whole_numbers(1, 2, 5, 3)).max_pool2d(return_indices=True)
+    assert values.max_unpool2d(places, output_size=(*lead, 5, 3)).shape == (1, 2, 5, 3)
+    with pytest.raises(UserError, match="sizes less than a stride"):
+        values.max_unpool2d(places, output_size=(*lead, 9, 3))
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "function",
@@ -327,6 +381,12 @@ def test_windows_of_a_symbolic_batch(function) -> None:  # type: ignore[no-untyp
 def test_windows_of_nothing() -> None:
     assert Tensor.zeros(0, 2, 5, 5).conv2d(Tensor.ones(3, 2, 3, 3)).numpy().shape == (0, 3, 3, 3)
     assert Tensor.zeros(0, 2, 4, 4).conv_transpose2d(Tensor.ones(2, 1, 2, 2)).shape == (0, 1, 5, 5)
+    nothing = Tensor.ones(1, 2, 3, 3, requires_grad=True)
+    for stride in (1, 2):
+        margins = (0, 0, stride + 1, stride + 1)
+        result = nothing.conv_transpose2d(Tensor.ones(2, 3, 2, 2), stride=stride, padding=margins)
+        assert result.numpy().shape == (1, 3, 0, 2 + 2 * stride)
+        assert result.sum().gradient(nothing)[0].sum().item() == 0.0
     assert Tensor.zeros(0, 4, 4).max_pool2d(return_indices=True)[1].numpy().shape == (0, 2, 2)
     assert Tensor.zeros(0, 4, 4).avg_pool2d().numpy().shape == (0, 2, 2)
 

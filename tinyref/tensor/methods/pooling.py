@@ -23,7 +23,8 @@ class Pooling(Shaping):
     """Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
 
     The stride defaults to the window's size. `padding` is one number, one for each axis, or two
-    for each axis from the last backwards. With `ceil_mode` a last window may reach past the end.
+    for each axis from the last backwards. With `ceil_mode` a last window may reach past the end,
+    by less than a stride.
     """
 
     __slots__ = ()
@@ -167,8 +168,9 @@ class Pooling(Shaping):
     ) -> Self:
         """The elements at the places that `max_pool2d` gave as `indices`, zeros elsewhere.
 
-        `output_size` is the shape that was pooled, or its pooled axes, where several fit. Of
-        elements with one index the last stays; an index outside the result is left out.
+        `output_size` is the shape that was pooled, or its pooled axes, where several fit: of a
+        shape, batch and channels are not read, as in torch. Of elements with one index the last
+        stays; an index outside the result is left out.
 
         Examples:
             >>> x = Tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
@@ -224,7 +226,7 @@ class Pooling(Shaping):
             wanted = tuple(usual)
         else:
             listed = tuple(integer(size, f"{name}: output_size") for size in output_size)
-            is_whole = len(listed) == self.ndim and listed[:-count] == self.shape[:-count]
+            is_whole = len(listed) in (self.ndim, count + 2)
             wanted = listed[-count:] if is_whole else listed
             if len(wanted) != count or any(
                 abs(want - size) >= step
@@ -339,15 +341,16 @@ def plan_pool(
     margins = spatial_padding(padding, count, f"{name}: padding")
     sizes = fixed(shape[len(shape) - count :], name)
     lengths = [size + sum(margin) for size, margin in zip(sizes, margins, strict=True)]
-    check_windows(lengths, kernel, spread, name)
     extra = [0] * count
     if ceil_mode:
         for axis, length in enumerate(lengths):
             reach = spread[axis] * (kernel[axis] - 1) + 1
             last = -(-(length - reach) // steps[axis]) * steps[axis]
             # A window that would see nothing but padding past the end is left out.
-            if last < sizes[axis] + margins[axis][0]:
+            if 0 <= last < sizes[axis] + margins[axis][0]:
                 extra[axis] = max(0, last + reach - length)
+    grown = [length + more for length, more in zip(lengths, extra, strict=True)]
+    check_windows(grown, kernel, spread, name)
     return PoolPlan(kernel, steps, spread, margins, tuple(extra))
 
 

@@ -8,7 +8,6 @@ from typing import Self
 
 from tinyref.algebra.symbolic import product
 from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
-from tinyref.errors import UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axes_of, integer
 from tinyref.tensor.methods.elementwise import compute_dtype
@@ -217,8 +216,9 @@ class Reduction(Movement):
 def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
     """(accumulator, result) of a sum of products of elements of type `operands`.
 
-    A type that the caller names is both: in bool a sum is OR, a product AND. Otherwise sums widen as `Tensor.sum` does, and the result
-    goes back to the type of the operands: floats are rounded, integers wrap, bool is "not 0".
+    A type that the caller names is both: in bool a sum is OR, a product AND. Otherwise sums widen
+    as `Tensor.sum` does, and the result goes back to the type of the operands: floats are rounded,
+    integers wrap, bool is "not 0".
     """
     compute_dtype(name, operands)
     if dtype is not None:

@@ -173,18 +173,35 @@ class Windows(Pooling):
             )
         )
         left = tuple(end - start for start, end in kept)
-        if min(left) < 1 or 0 in sizes:
+        if min(left) < 0 or 0 in sizes:
             raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
         types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
+        # A window has an element: where nothing is left of the result it is cut off again.
+        computed = tuple((start, max(end, start + 1)) for start, end in kept)
+        result = whole._transposed(kernels, bias, plan, strides, computed)
+        return result._shrink(tuple((0, size) for size in (*result.shape[:2], *left)))
+
+    def _transposed(
+        self,
+        kernels: Self,
+        bias: Self | None,
+        plan: ConvolutionPlan,
+        strides: tuple[int, ...],
+        kept: Margins,
+    ) -> Self:
+        """The part `kept` of the transposed convolution without padding."""
         if max(strides) > 1:
-            return whole._by_residues(kernels, bias, plan, strides, kept)
+            return self._by_residues(kernels, bias, plan, strides, kept)
+        sizes, widths = (fixed(x.shape[2:], plan.name) for x in (self, kernels))
         bounds = tuple(
             (gap * (width - 1) - start, end - size)
-            for size, width, gap, (start, end) in zip(sizes, widths, spread, kept, strict=True)
+            for size, width, gap, (start, end) in zip(
+                sizes, widths, plan.dilation, kept, strict=True
+            )
         )
-        turned = kernels._flip(tuple(range(2, weight.ndim)))
-        return whole.pad(((0, 0), (0, 0), *bounds))._convolve(turned, bias, plan)
+        turned = kernels._flip(tuple(range(2, kernels.ndim)))
+        return self.pad(((0, 0), (0, 0), *bounds))._convolve(turned, bias, plan)
 
     def _outputs_first(self, weight: Self, groups: int) -> Self:
         """The kernels of a transposed convolution in the layout of those of `conv2d`."""
