@@ -121,6 +121,28 @@ def test_interpolation_by_hand() -> None:
     assert half.tolist() == [1.0, 1.25, 1.75, 2.0]
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_bytes_are_interpolated_as_torch_does_it(mode: str, align_corners: bool) -> None:
+    rng = np.random.default_rng(align_corners)
+    for _ in range(6):
+        height, width, *size = rng.integers(1, 10, 4).tolist()
+        image = rng.integers(0, 256, (1, 2, height, width)).astype(np.uint8)
+        ours = Tensor(image).interpolate(size, mode, align_corners)
+        theirs = torch.nn.functional.interpolate(
+            torch.tensor(image), size, mode=f"bi{mode}", align_corners=align_corners
+        )
+        assert ours.dtype is dtypes.uint8
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_bytes_along_one_axis() -> None:
+    line = Tensor([[0, 255]], dtype="uint8")
+    assert line.interpolate((4,)).tolist() == [[0, 64, 191, 255]]
+    assert line.interpolate((2,)).tolist() == [[0, 255]]
+    assert line.interpolate((5,), "cubic").tolist() == [[0, 21, 128, 234, 255]]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -131,6 +153,8 @@ def test_interpolation_by_hand() -> None:
         (lambda: Tensor([1.0]).interpolate((2.5,)), ["2.5", "integer"]),
         (lambda: Tensor([1.0]).interpolate((2,), "area"), ["'area'", "linear", "nearest"]),
         (lambda: Tensor([1]).interpolate((2,)), ["int32", "'linear'", "cast"]),
+        (lambda: Tensor([True]).interpolate((2,), "cubic"), ["bool", "'cubic'", "cast"]),
+        (lambda: Tensor([1], dtype="int8").interpolate((2,)), ["int8", "'linear'", "cast"]),
         (
             lambda: Tensor([1.0]).interpolate((2,), "nearest", align_corners=True),
             ["align_corners", "'nearest'"],
