@@ -25,6 +25,8 @@ GRID = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
         ("  a   b c -> a b c  ", {}, GRID),
         ("x_1 Y c2 -> (x_1 Y c2)", {}, GRID.reshape(-1)),
         ("a b (c d) -> a b c d", {"c": 2, "d": 2}, GRID.reshape(2, 3, 2, 2)),
+        ("ß Größe 変数 -> (ß Größe) 変数", {"ß": 2}, GRID.reshape(6, 4)),
+        ("a … -> … a", {}, GRID.transpose(1, 2, 0)),
     ],
 )
 def test_rearrange(formula: str, sizes: dict[str, int], wanted: np.ndarray | None) -> None:
@@ -68,6 +70,12 @@ def test_rearrange_of_a_symbolic_batch() -> None:
         ("a b c) -> a b c", {}, ["not open"]),
         ("a ((b)) c -> a b c", {}, ["brackets within brackets"]),
         ("a b 2 -> a b 2", {}, ["'2' is no axis"]),
+        ("_a b c -> _a b c", {}, ["'_a' is no axis", "underscore"]),
+        ("a b_ c -> a b_ c", {}, ["'b_' is no axis", "underscore"]),
+        ("_ b c -> _ b c", {}, ["'_' is no axis", "underscore"]),
+        ("a b 1c -> a b 1c", {}, ["'1c' is no axis", "identifiers"]),
+        ("a b c² -> a b c²", {}, ["'c²' is no axis", "identifiers"]),
+        ("a b-c -> a b-c", {}, ["'-c' is no axis"]),
         ("a (b ...) -> a b ...", {}, ["on the left"]),
         ("a ... -> a", {}, ["... must be on both sides"]),
         ("a b 1 -> a b", {}, ["size 4"]),

@@ -20,7 +20,7 @@ Axis = tuple[str, ...]
 Places: TypeAlias = "npt.NDArray[np.int64]"
 Weights: TypeAlias = "npt.NDArray[np.float64]"
 
-_TOKEN = re.compile(r"\s*([()]|\.\.\.|[A-Za-z_][A-Za-z0-9_]*|1(?![A-Za-z0-9_]))")
+_TOKEN = re.compile(r"\s*([()]|\.\.\.|\w+)")
 # An ellipsis within brackets, which are one axis together.
 _JOINED_DOTS = "(...)"
 # The free parameter of Keys, "Cubic Convolution Interpolation", 1981, as most image tools set it.
@@ -36,10 +36,11 @@ class Shaping(Selection):
     def rearrange(self, formula: str, **sizes: int) -> Self:
         """The axes split, reordered and joined by a formula: `"b (h p) c -> b h (c p)", p=2`.
 
-        Left and right of `->` are the axes of this tensor and of the result: a name, several in
-        brackets that are one axis, the first slowest, `1` or `()` for an axis of size 1, and
-        `...` for the axes that are not named. Sizes that do not follow are given by name. Both
-        sides name the same axes. The notation is that of einops (Rogozhnikov, "Einops", 2022).
+        Left and right of `->` are the axes of this tensor and of the result: a name (an identifier
+        that neither starts nor ends with an underscore), several in brackets that are one axis,
+        the first slowest, `1` or `()` for an axis of size 1, and `...` for the axes that are not
+        named. Sizes that do not follow are given by name. Both sides name the same axes. The
+        notation is that of einops (Rogozhnikov, "Einops", 2022).
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).rearrange("a b -> (b a)").tolist()
@@ -239,17 +240,26 @@ def fixed_point(places: Places, weights: Weights) -> tuple[Places, int]:
     return np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64), bits
 
 
+def _is_name(token: str) -> bool:
+    return token.isidentifier() and token.strip("_") == token
+
+
 def _parse_side(text: str, formula: str) -> list[Axis]:
     """One entry for each axis: its names, none for an axis of size 1, `...` by itself."""
     axes: list[Axis] = []
     group: list[str] | None = None
     place = 0
-    text = text.strip()
+    text = text.replace("…", "...").strip()
     while place < len(text):
         found = _TOKEN.match(text, place)
         if found is None:
             raise UserError(f"rearrange: {formula!r}: {text[place:].strip()!r} is no axis")
         place, token = found.end(), found.group().strip()
+        if token not in ("(", ")", "...", "1") and not _is_name(token):
+            raise UserError(
+                f"rearrange: {formula!r}: {token!r} is no axis: accepted are identifiers that "
+                f"neither start nor end with an underscore"
+            )
         if token == "(":
             if group is not None:
                 raise UserError(f"rearrange: {formula!r}: brackets within brackets")
