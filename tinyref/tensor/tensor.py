@@ -108,9 +108,10 @@ class Tensor(Saving):
 
         None of them is a view: what is written to one is in no other, and not in `gradient`.
         Targets need not require grad. A leaf that requires grad and was assigned to is one target
-        with what it was before, as for `backward`; what requires none is, once it is assigned to,
-        no longer computed from any target. Raises `UserError` for a target that this tensor does
-        not depend on, unless `materialize_grads` asks for zeros there.
+        with what it was before, as for `backward`. A tensor that requires none depends on no
+        target once `assign` has given it elements, or once they are computed. Raises `UserError`
+        for a target that this tensor does not depend on, unless `materialize_grads` asks for zeros
+        there.
 
         Examples:
             >>> x = Tensor([2.0, 3.0])

@@ -29,6 +29,7 @@ from tinyref.tensor.methods.data import Data, compute
 from tinyref.tensor.methods.data_devices import write_held
 from tinyref.tensor.values.core import (
     GradientSwitch,
+    Record,
     TensorCore,
     Value,
     capturing,
@@ -211,7 +212,8 @@ class Assignment(Data):
                 chosen = chosen._read_first()
         replaces = chosen is None and is_whole(steps)
         if base._is_recorded(name, steps, value, keeps_leaf, replaces):
-            base._give(base._merge_elements(steps, value, chosen))
+            merged = base._merge_elements(steps, value, chosen)
+            base._give(merged, None if keeps_leaf else merged._value.record)
         else:
             with GradientSwitch():
                 merged = base._merge_elements(steps, value, chosen)
@@ -256,10 +258,11 @@ class Assignment(Data):
             )
         return not (is_leaf or (keeps_leaf and replaces))
 
-    def _give(self, merged: Self) -> None:
+    def _give(self, merged: Self, record: Record | None = None) -> None:
         """This base goes on as `merged`, in the memory that it has if nobody else holds that.
 
-        What shows it shows that.
+        What shows it shows that. record: by which gradients go back to targets that were not
+        marked, until this base is computed.
         """
         with building:
             self._before_change()
@@ -270,6 +273,7 @@ class Assignment(Data):
                 in_place = self._has_memory_alone()
                 node = assign(self._node, merged._node) if in_place else _attached(merged._node)
                 self._become(node, self._device)
+                self._value.record = record
             tensors = () if self._view is None else self._view.storage.tensors()
             for tensor in tensors:
                 if tensor is not self:
