@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -456,9 +457,31 @@ def test_a_leaf_that_wants_a_gradient_is_not_written() -> None:
     assert leaf.tolist() == [5.0, 2.0]
 
 
-def test_more_elements_than_int32_numbers_are_refused() -> None:
-    with pytest.raises(UserError, match="4294967296 elements to choose from"):
-        Tensor.zeros(2**16, 2**16)[[0], [0]]
+FAR = 3_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("find", "elements"),
+    [
+        (lambda numbers: numbers[[FAR - 1, -1, 5]], [FAR - 1, FAR - 1, 5]),
+        (lambda numbers: numbers[_far(FAR - 1, -2, FAR)], [FAR - 1, FAR - 2, 0]),
+        (lambda numbers: numbers[_far(FAR - 1).cast("uint32")], [FAR - 1]),
+        (lambda numbers: numbers[Tensor([-1, 2], dtype="int8")], [FAR - 1, 2]),
+        (lambda numbers: numbers.gather(0, _far(FAR - 1, 3)), [FAR - 1, 3]),
+        (lambda numbers: numbers.reshape(3, -1)[[2, 0], [-1, 7]], [FAR - 1, 7]),
+        (lambda numbers: numbers.reshape(3, -1)[Tensor([2, 5]), Tensor([-1, 7])], [FAR - 1, 0]),
+        (lambda numbers: _far(FAR - 1).one_hot(FAR)[0, -2:], [0, 1]),
+    ],
+)
+def test_elements_that_int32_does_not_number_are_looked_up(
+    find: Callable[[Tensor], Tensor], elements: list[int]
+) -> None:
+    numbers = Tensor.arange(FAR, dtype=dtypes.int64)
+    assert find(numbers).tolist() == elements
+
+
+def _far(*places: int) -> Tensor:
+    return Tensor(list(places), dtype=dtypes.int64)
 
 
 # What is refused: further calls are in the tables of the spec.

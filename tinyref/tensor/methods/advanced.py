@@ -13,11 +13,12 @@ from typing import Self, TypeAlias, cast
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import Array, np
-from tinyref.dtype import dtypes
+from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError, UserIndexError, UserTypeError
+from tinyref.lazy import graph
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, broadcast, fixed
-from tinyref.tensor.methods.lookup import Lookup, check_axis_size
+from tinyref.tensor.methods.lookup import Lookup
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 
@@ -91,7 +92,8 @@ def as_index(item: object) -> IntegerIndex:
     else:
         listed = list(item) if isinstance(item, range) else item
         try:
-            found, dtype = literals.from_list(listed, None)
+            is_whole = all(type(number) is int for number in literals.leaves(listed))
+            found, dtype = literals.from_list(listed, dtypes.int64 if is_whole else None)
         except UserError as error:
             raise UserError(f"index: {error}") from None
         if not found.size:
@@ -214,7 +216,6 @@ def layout_of(shape: Shape, chosen: Sequence[Chosen]) -> Layout:
     """
     axes = tuple(item.axis for item in chosen)
     sizes = fixed(tuple(shape[axis] for axis in axes), "index")
-    check_axis_size(math.prod(sizes), "index")
     places = broadcast([tuple(item.index.shape) for item in chosen], "index")
     away = {item.axis for item in chosen if item.takes_axis_away}
     left = [axis for axis in range(len(shape)) if axis not in away]
@@ -260,6 +261,7 @@ class AdvancedIndexing(Lookup):
         """The places on the joined axis, in the shape of the layout; outside of it for none."""
         is_joined = len(chosen) > 1
         stride = layout.size
+        dtype = graph.counting_dtype(layout.size)
         known: Array | None = None
         total: Self | None = None
         outside: Self | None = None
@@ -273,10 +275,10 @@ class AdvancedIndexing(Lookup):
             if is_joined:
                 missed = places.lt(0)
                 outside = missed if outside is None else outside.bitwise_or(missed)
-                places = places.mul(stride)
+                places = places._cast(dtype).mul(stride)
             total = places if total is None else total.add(places)
         if known is not None:
-            numbers = self._beside(known.astype(np.int32))
+            numbers = self._beside(known.astype(numpy_dtype(dtype)))
             total = numbers if total is None else total.add(numbers)
         assert total is not None, "a lookup has at least one index"
         if outside is not None:

@@ -235,8 +235,9 @@ class Creation(Operators):
         """
         rows, columns = fixed(shape_argument(n, (n if m is None else m,), "eye"), "eye")
         wanted, dtype = kwargs.pop("requires_grad", None), kwargs.pop("dtype", None)
-        down = cls.arange(rows, **kwargs)._reshape((rows, 1))
-        is_diagonal = down.eq(cls.arange(columns, **kwargs))
+        counted = graph.counting_dtype(max(rows, columns))
+        down = cls.arange(rows, dtype=counted, **kwargs)._reshape((rows, 1))
+        is_diagonal = down.eq(cls.arange(columns, dtype=counted, **kwargs))
         matrix = is_diagonal._cast(element_dtype(dtype) or dtypes.default_float)
         matrix._request_gradient(wanted)
         return matrix
@@ -305,7 +306,7 @@ class Creation(Operators):
             raise UserTypeError("linspace: dtype bool has no steps: accepted are numbers")
         for value in (start, stop):
             literals.check_fits(value, target, "linspace")
-        numbers = cls.arange(count, device=settings["device"])
+        numbers = cls.arange(count, device=settings["device"], dtype=graph.counting_dtype(count))
         if target.is_int and isinstance(start, int) and isinstance(stop, int):
             found = numbers._integers_between(start, stop, max(count - 1, 1), target)
         else:

@@ -189,8 +189,8 @@ class Pooling(Shaping):
             )
         lead = self.shape[: self.ndim - len(sizes)]
         length = math.prod(fixed(self.shape[len(lead) :], name))
-        order = self.arange(length, device=self.device)._reshape((length, 1))
-        places = self.arange(math.prod(sizes), device=self.device)
+        order = self._count_to(length)._reshape((length, 1))
+        places = self._count_to(math.prod(sizes))
         hits = indices._reshape((*lead, length, 1)).eq(places)
         sources = hits.where(order, -1)._reduce_axes(Ops.MAX, (len(lead),), False)
         found = self._reshape((*lead, length))._elements_at(len(lead), sources, name)

@@ -7,16 +7,16 @@ from typing import Literal, Self, cast
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserTypeError
+from tinyref.lazy import graph
 from tinyref.tensor.arguments import axis_of, fixed, integer
 from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
-from tinyref.tensor.methods.lookup import check_axis_size
 from tinyref.tensor.methods.sorting import Sorting
 from tinyref.uops.ops import Ops
 
 
 class Selection(Sorting):
-    """Indices of results are int32, where torch has int64."""
+    """Indices of results are int32, and int64 where an axis has more elements; torch has int64."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class Selection(Sorting):
             if not keepdim:
                 shape = (*shape[:number], *shape[number + 1 :])
             rows = self._row()._moved_last(number)
-        size = check_axis_size(2 * fixed(rows.shape[-1:], name)[0], name) // 2
+        size = fixed(rows.shape[-1:], name)[0]
         if not size:
             raise UserError(
                 f"{name}: shape {describe_shape(sizes)} has no element along the axis: "
@@ -68,12 +68,13 @@ class Selection(Sorting):
         """The first place of the largest element of the last axis; a NaN is larger than all."""
         largest = self._reduce(Ops.MAX, (self.ndim - 1,))
         # The earlier a place, the larger its score; what is not the largest has score 0.
-        score = self._count_to(size).neg().add(size)
+        score = self._count_to(size)._cast(graph.counting_dtype(2 * size)).neg().add(size)
         found = self.eq(largest).where(score, 0)
         if self.dtype.is_float:
             found = self.isnan().where(score.add(size), found)
         best = found._reduced_last(Ops.MAX)
-        return best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+        place = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+        return place._cast(graph.counting_dtype(size))
 
     # Masks
 
@@ -147,7 +148,7 @@ class Selection(Sorting):
             if not self.numel():
                 raise UserError("one_hot: no element names a class: num_classes must be given")
             count = max(int(self.max().item()), 0) + 1
-        classes = self._count_to(check_axis_size(count, "one_hot"))
+        classes = self._count_to(count)
         # In one type that holds both: an integer of 64 bits keeps its own.
         named = self._cast(dtypes.int32) if self.dtype.itemsize < 4 else self
         return named.unsqueeze(-1).eq(classes._cast(named.dtype))._cast(dtypes.int32)

@@ -101,8 +101,7 @@ class Shaping(Selection):
         sum over the axis of which one term is not 0, so that a kernel may read that term alone.
         """
         size = fixed((self.shape[axis],), name)[0]
-        numbers = self.arange(size, device=self.device)
-        numbers = numbers._reshape((size, *(1,) * (self.ndim - axis - 1)))
+        numbers = self._count_to(size)._reshape((size, *(1,) * (self.ndim - axis - 1)))
         hits = numbers.eq(index.unsqueeze(axis + 1))
         chosen = hits.where(self.unsqueeze(axis), self._constant(0, self.dtype))
         return chosen._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, (axis + 1,), False)
