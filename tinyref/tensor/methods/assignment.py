@@ -157,8 +157,10 @@ class Assignment(Data):
         """Assignment by index on a device that only holds data."""
         name = "assignment by index"
         items = key if isinstance(key, tuple) else (key,)
-        looked_up = Data | np.ndarray | list | range | tuple | bool | np.bool_
-        if not any(isinstance(item, looked_up) for item in items):
+        if not any(
+            isinstance(item, Data | np.ndarray | list | range | tuple | bool | np.bool_)
+            for item in items
+        ):
             part = self[key]
             part._write(name, value._cast(self.dtype)._spread_over(part.shape))
             return

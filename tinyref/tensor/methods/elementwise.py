@@ -194,8 +194,8 @@ class Elementwise(TensorCore):
     def pow(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """self ** x with the special cases of IEEE 754.
 
-        Integers accept a non-negative integer number as exponent, exact modulo 2^n; every other
-        combination of integers is refused, because its result is no integer.
+        Integers are exact modulo 2^n. A negative exponent is refused if it is a number; in a tensor
+        it gives 0, or 1 and -1 for these, as in torch.
 
         Examples:
             >>> Tensor([2.0, 3.0]).pow(2).tolist()
@@ -211,12 +211,23 @@ class Elementwise(TensorCore):
             if isinstance(number, int) and not self.dtype.is_float:
                 return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
         left, right = self._pair(x, "pow", reverse)
-        if not left.dtype.is_float:
-            raise UserTypeError(
-                f"pow: {left.dtype.name} accepts a non-negative integer number as exponent: "
-                f"cast to a float type first"
-            )
-        return left._apply(Ops.POW, right)
+        if left.dtype.is_float:
+            return left._apply(Ops.POW, right)
+        require_integer("pow", left.dtype, accept_bool=False)
+        return left._power_by_bits(right)
+
+    def _power_by_bits(self, exponent: Self) -> Self:
+        """By repeated squaring, a factor for each bit of the exponents."""
+        result = square = self
+        for bit in range(self.dtype.bits - (not self.dtype.is_unsigned)):
+            factor = exponent.bitwise_and(1 << bit).ne(0).where(square, 1)
+            result = result._apply(Ops.MUL, factor) if bit else factor
+            square = square._apply(Ops.MUL, square)
+        if self.dtype.is_unsigned:
+            return result
+        # The reciprocal of 1 and -1 is a whole number, and the sign is that of the lowest bit.
+        is_unit = self.eq(1).bitwise_or(self.eq(-1))
+        return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
 
     def _integer_power(self, exponent: int) -> Self:
         if exponent < 0:
