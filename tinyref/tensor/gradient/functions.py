@@ -54,7 +54,7 @@ def max_pool(step: Step) -> tuple[Contribution, ...]:
     largest = cast(Windows, step.output)
 
     def for_windows() -> Creation:
-        return (numbers == windows._first_largest(numbers, largest)).where(step.gradient, 0)
+        return (numbers == windows._number_of_largest(numbers, largest)).where(step.gradient, 0)
 
     return (for_windows, None)
 

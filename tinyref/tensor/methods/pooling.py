@@ -144,7 +144,7 @@ class Pooling(Shaping):
         largest = windows._with_rule("max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
         if not return_indices:
             return largest._without(axes)
-        return largest._without(axes), windows._first_largest(numbers, largest)._without(axes)
+        return largest._without(axes), windows._number_of_largest(numbers, largest)._without(axes)
 
     def _element_numbers(self, plan: PoolPlan) -> Self:
         """The windows of `plan` over the numbers of the elements in the pooled axes.
@@ -156,7 +156,7 @@ class Pooling(Shaping):
         numbers = self.arange(outside, device=self.device)._reshape(sizes)
         return numbers._pooling_windows(plan, outside, outside)
 
-    def _first_largest(self, numbers: Self, largest: Self) -> Self:
+    def _number_of_largest(self, numbers: Self, largest: Self) -> Self:
         """The number of the first element of each of these windows that is `largest`, or NaN."""
         matches = self.eq(largest)
         if self.dtype.is_float:
