@@ -7,7 +7,12 @@ from typing import Literal, Self, TypeVar
 
 from tinyref.dtype import ConstType, dtypes, sum_dtype
 from tinyref.errors import UserError
-from tinyref.tensor.methods.elementwise import Elementwise, compute_dtype, require_integer
+from tinyref.tensor.methods.elementwise import (
+    Elementwise,
+    composite,
+    compute_dtype,
+    require_integer,
+)
 from tinyref.uops.ops import Ops
 
 RoundingMode = Literal["trunc", "floor"] | None
@@ -51,8 +56,12 @@ class Rounding(Elementwise):
             return left.idiv(right) if rounding_mode == "trunc" else left._floor_divide(right)
         if rounding_mode == "floor":
             return left._floor_divide(right)
-        quotient = left._as_float("div")._apply(Ops.FDIV, right._as_float("div"))
-        return quotient if rounding_mode is None else quotient.trunc()
+        left, right = left._as_float("div"), right._as_float("div")
+        return left._truncated_quotient(right) if rounding_mode else left._apply(Ops.FDIV, right)
+
+    @composite
+    def _truncated_quotient(self, x: Self) -> Self:
+        return self._apply(Ops.FDIV, x._wide("div")).trunc()
 
     def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
         left, right = self._quotient_pair(x, "floor_divide", reverse)
@@ -73,7 +82,7 @@ class Rounding(Elementwise):
     def mod(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """The remainder with the sign of the divisor, as `%` of Python and torch.
 
-        Floats are exact while the quotient has no more bits than the type's mantissa.
+        The remainder of floats is exact for every quotient; see `fmod` of C for its definition.
 
         Examples:
             >>> Tensor([-7, 7]).mod(3).tolist()
