@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as functional
 from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
@@ -334,6 +335,28 @@ def test_indices_of_pooling() -> None:
     assert minimum[1].tolist() == [0, 0, 1]
     # A NaN is where the result comes from, whatever the device makes of it.
     assert Tensor([1.0, np.nan]).max_pool2d((2,), return_indices=True)[1].tolist() == [1]
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_first_of_equal_elements_of_a_window_gets_the_gradient(
+    padding: int, stride: int, dilation: int, ceil_mode: bool
+) -> None:
+    generator = np.random.default_rng(7)
+    # Ties in nearly every window, and windows in which all elements are -inf, as padding is.
+    image = generator.choice([-np.inf, -np.inf, 0, 1], (1, 2, 8, 7)).astype(np.float32)
+    theirs = torch.tensor(image, requires_grad=True)
+    pooled = functional.max_pool2d(theirs, 3, stride, padding, dilation, ceil_mode)
+    weights = generator.integers(1, 9, pooled.shape).astype(np.float32)
+    pooled.backward(torch.tensor(weights))
+    ours = Tensor(image, requires_grad=True)
+    result = ours.max_pool2d(3, stride, dilation, padding, ceil_mode)
+    result.backward(Tensor(weights))
+    assert theirs.grad is not None
+    assert ours.grad is not None
+    np.testing.assert_array_equal(result.numpy(), pooled.detach().numpy())
+    np.testing.assert_array_equal(ours.grad.numpy(), theirs.grad.numpy())
 
 
 def test_unpooling_by_hand() -> None:

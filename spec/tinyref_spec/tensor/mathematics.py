@@ -471,6 +471,13 @@ PAIRS = (
                 backward=derived,
                 torch="torch.remainder(x, 2.5)",
             ),
+            # The quotient has more bits than a float.
+            Form(
+                "(x * 2.0**60) % y",
+                _floats("wide", "away"),
+                exact=lambda x, y: np.mod(x * x.dtype.type(2.0**60), y),
+                torch=SAME,
+            ),
         ),
         (dtypes.float32, dtypes.float64),
     ),

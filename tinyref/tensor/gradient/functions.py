@@ -47,6 +47,18 @@ def softplus(step: Step) -> tuple[Contribution, ...]:
     return (lambda: step.gradient * step.sources[0].sigmoid(),)
 
 
+@gradient_rule("max_pool", reads_sources=True, reads_output=True)
+def max_pool(step: Step) -> tuple[Contribution, ...]:
+    """To the first of the largest elements of each window, which is never padding."""
+    windows, numbers = cast(tuple[Windows, ...], step.sources)
+    largest = cast(Windows, step.output)
+
+    def for_windows() -> Creation:
+        return (numbers == windows._number_of_largest(numbers, largest)).where(step.gradient, 0)
+
+    return (for_windows, None)
+
+
 @gradient_rule("looked_up", reads_sources=True)
 def looked_up(step: Step) -> tuple[Contribution, ...]:
     """The gradient of each element is the sum over the places that chose it."""

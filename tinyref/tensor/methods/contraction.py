@@ -54,12 +54,26 @@ class Contraction(Functions):
         return x._product(self, dtype, "matmul") if reverse else self._product(x, dtype, "matmul")
 
     def _product(self, other: Self, dtype: DTypeLike | None, name: str) -> Self:
-        sums, result = self._wide_product(other, dtype, name)
-        return sums._cast(result)
-
-    def _wide_product(self, other: Self, dtype: DTypeLike | None, name: str) -> tuple[Self, DType]:
-        """The matrix product in the accumulator's type, and the type of the result."""
         self._factors(other, name)
+        accumulator, result = self._types_of_sums(other, None, dtype, name)
+        return self._wide_product(other, accumulator, name)._cast(result)
+
+    def _types_of_sums(
+        self, other: Self, bias: Self | None, dtype: DTypeLike | None, name: str
+    ) -> tuple[DType, DType]:
+        """Return (accumulator, result) of sums of products with `other`, plus `bias`.
+
+        A type that the caller names is both, whatever the type of the bias.
+        """
+        operands = promote(self.dtype, other.dtype)
+        accumulator, result = accumulator_dtype(operands, dtype, name)
+        if bias is not None:
+            self._factors(bias, f"{name}: bias")
+            result = promote(result, bias.dtype) if dtype is None else result
+        return accumulator, result
+
+    def _wide_product(self, other: Self, accumulator: DType, name: str) -> Self:
+        """Return the matrix product in the accumulator's type."""
         left_shape, right_shape = describe_shape(self.shape), describe_shape(other.shape)
         if not self.ndim or not other.ndim:
             raise UserError(
@@ -70,7 +84,6 @@ class Contraction(Functions):
                 f"{name}: shapes {left_shape} and {right_shape}: the last axis of the first must "
                 f"equal axis {-min(other.ndim, 2)} of the second"
             )
-        accumulator, result = accumulator_dtype(promote(self.dtype, other.dtype), dtype, name)
         rows = self
         columns = other.transpose(-1, -2) if other.ndim > 1 else other
         if fits_image_layout(rows, columns, rows.shape[-1]):
@@ -80,7 +93,7 @@ class Contraction(Functions):
             rows = rows.unsqueeze(-2)
             columns = columns.unsqueeze(-3)
         rows, columns = rows._spread(name, columns)
-        return rows._sum_products(columns, (rows.ndim - 1,)), result
+        return rows._sum_products(columns, (rows.ndim - 1,))
 
     def _sum_products(self, other: Self, axes: tuple[int, ...]) -> Self:
         """The sums over `axes`, which go, of the products with `other`, of one type and shape."""
@@ -92,12 +105,12 @@ class Contraction(Functions):
     def _sums(self, axes: tuple[int, ...]) -> Self:
         return self._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, axes, False)
 
-    def _with_bias(self, bias: Self | None, result: DType, name: str) -> Self:
-        """Sums in the accumulator's type plus a bias, rounded once; the types are promoted."""
+    def _with_bias(self, bias: Self | None, result: DType) -> Self:
+        """Return these sums in the accumulator's type plus a bias, rounded once to `result`."""
         if bias is None:
             return self._cast(result)
-        self._factors(bias, f"{name}: bias")
-        return self.add(bias)._cast(promote(result, bias.dtype))
+        # A float bias of integer sums would round them.
+        return self.add(bias if result.is_float else bias._cast(result))._cast(result)
 
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
@@ -111,12 +124,12 @@ class Contraction(Functions):
             [[11.5]]
         """
         self._factors(weight, "linear")
+        accumulator, result = self._types_of_sums(weight, bias, dtype, "linear")
         if weight.ndim == 1:
-            named = self if dtype is None else self.cast(dtype)
-            scaled = named.mul(weight if dtype is None else weight.cast(dtype))
-            return scaled._with_bias(bias, scaled.dtype, "linear")
-        sums, result = self._wide_product(weight, dtype, "linear")
-        return sums._with_bias(bias, result, "linear")
+            sums = self._cast(accumulator).mul(weight._cast(accumulator))
+        else:
+            sums = self._wide_product(weight, accumulator, "linear")
+        return sums._with_bias(bias, result)
 
     @classmethod
     def einsum(

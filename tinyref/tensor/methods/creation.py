@@ -353,13 +353,16 @@ class Creation(Operators):
             >>> Tensor([1.0, 2.0]).full_like(7).tolist()
             [7.0, 7.0]
         """
-        settings = {"fill_value": fill_value, "dtype": self.dtype, **kwargs}
+        settings = {"fill_value": fill_value, **kwargs}
         return self._made_like(self.full, self.shape, settings)
 
     def _made_like(self, make: Callable[..., Self], shape: Any, settings: dict[str, Any]) -> Self:
         """What `make` gives for `shape`, laid out as this tensor is unless a device is named."""
-        if "device" in settings:
+        if settings.get("dtype") is None:
+            settings["dtype"] = self.dtype
+        if settings.get("device") is not None:
             return make(shape, **settings)
+        settings.pop("device", None)
         wanted = settings.pop("requires_grad", None)
         with GradientSwitch():
             made = make(shape, device=self.device, **settings)._placed_like(self)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from functools import wraps
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from tinyref.algebra.symbolic import as_node, as_size
 from tinyref.dtype import (
@@ -13,6 +14,7 @@ from tinyref.dtype import (
     as_const,
     dtypes,
     promote,
+    sum_dtype,
     to_dtype,
 )
 from tinyref.errors import UserError, UserTypeError
@@ -40,6 +42,24 @@ def require_integer(name: str, dtype: DType, accept_bool: bool = True) -> None:
     if not (dtype.is_int or (dtype.is_bool and accept_bool)):
         accepted = "integers and bool" if accept_bool else "integers"
         raise UserTypeError(f"{name}: got {dtype.name}, accepted are {accepted}")
+
+
+T = TypeVar("T", bound="Elementwise")
+P = ParamSpec("P")
+
+
+def composite(compute: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T, P], T]:
+    """Make a method of several ops compute float16 and bfloat16 in float32, and round once.
+
+    Its tensor is float32 or float64: integers and bool become, and give, the default float.
+    """
+
+    @wraps(compute)
+    def compute_wide(tensor: T, *args: P.args, **kwargs: P.kwargs) -> T:
+        wide = tensor._wide(compute.__name__.lstrip("_"))
+        return compute(wide, *args, **kwargs)._cast(tensor._result_dtype())
+
+    return compute_wide
 
 
 class Elementwise(TensorCore):
@@ -121,6 +141,14 @@ class Elementwise(TensorCore):
             compute_dtype(name, self.dtype)
             return self
         return self._cast(dtypes.default_float)
+
+    def _wide(self, name: str) -> Self:
+        """This tensor in the type that functions of several ops are computed in."""
+        floats = self._as_float(name)
+        return floats._cast(sum_dtype(floats.dtype))
+
+    def _result_dtype(self) -> DType:
+        return self.dtype if self.dtype.is_float else dtypes.default_float
 
     # Functions with a gradient of their own
 
@@ -205,9 +233,7 @@ class Elementwise(TensorCore):
         if number is not None and not isinstance(number, bool):
             if abs(number) <= 4 and float(number).is_integer() and self.dtype.is_float:
                 compute_dtype("pow", self.dtype)
-                # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
-                base = self.reciprocal() if number < 0 else self
-                return base._power(abs(int(number)))
+                return self._apart_from(self) if number == 1 else self._float_power(int(number))
             if isinstance(number, int) and not self.dtype.is_float:
                 return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
         left, right = self._pair(x, "pow", reverse)
@@ -228,6 +254,19 @@ class Elementwise(TensorCore):
         # The reciprocal of 1 and -1 is a whole number, and the sign is that of the lowest bit.
         is_unit = self.eq(1).bitwise_or(self.eq(-1))
         return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
+
+    @composite
+    def _scale(self, factor: float, offset: float | None = None) -> Self:
+        """self * factor + offset."""
+        product = self.mul(factor)
+        return product if offset is None else product.add(offset)
+
+    @composite
+    def _float_power(self, exponent: int) -> Self:
+        """The power by a small whole number, in few products."""
+        # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
+        base = self.reciprocal() if exponent < 0 else self
+        return base._power(abs(exponent))
 
     def _integer_power(self, exponent: int) -> Self:
         if exponent < 0:
@@ -479,6 +518,7 @@ class Elementwise(TensorCore):
         """
         return self._as_float("sqrt")._apply(Ops.SQRT)
 
+    @composite
     def rsqrt(self) -> Self:
         """1 / sqrt(self).
 

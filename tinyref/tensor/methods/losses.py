@@ -204,7 +204,7 @@ class Losses(Random, metaclass=Trained):
         drawn = self.rand(*self.shape, device=self.device, dtype=dtypes.float32, contiguous=False)
         # The mask is kept: the gradient needs the very same one.
         kept = drawn.ge(p).contiguous()
-        return kept.where(self.mul(1 / (1 - p)), 0)
+        return kept.where(self._scale(1 / (1 - p)), 0)
 
     # Losses
 

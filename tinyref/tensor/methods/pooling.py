@@ -9,7 +9,7 @@ from typing import Literal, Self, overload
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import np
-from tinyref.dtype import ConstType, DType, sum_dtype
+from tinyref.dtype import ConstType, DType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import Shape, fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.methods.elementwise import compute_dtype
@@ -125,10 +125,11 @@ class Pooling(Shaping):
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Self | tuple[Self, Self]:
-        """The largest element of each window; padding never wins, equal ones share the gradient.
+        """Return the largest element of each window. Padding never wins.
 
-        With `return_indices` also int32 numbers of where it was, counted over the pooled axes; the
-        first of equal ones. Raises `UserError` where a window would see nothing but padding.
+        The first of equal elements gets the gradient, as in torch. With `return_indices`, return
+        also where that element is: int32 numbers, counted over the pooled axes. Raises `UserError`
+        where a window would see nothing but padding.
 
         Examples:
             >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).max_pool2d().item()
@@ -139,23 +140,30 @@ class Pooling(Shaping):
         _check_seen(self.shape, plan, name)
         lowest = self.dtype.minimum
         windows = self._pooling_windows(plan, lowest, lowest)
-        axes = tuple(range(-len(plan.kernel), 0))
-        largest = windows.max(axes)
+        axes = tuple(range(windows.ndim - len(plan.kernel), windows.ndim))
+        numbers = self._element_numbers(plan)
+        largest = windows._with_rule("max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
         if not return_indices:
-            return largest
-        return largest, self._places(windows, largest, plan)
+            return largest._without(axes)
+        return largest._without(axes), windows._number_of_largest(numbers, largest)._without(axes)
 
-    def _places(self, windows: Self, largest: Self, plan: PoolPlan) -> Self:
-        """Where the first largest element of each window, or a NaN, is in the pooled axes."""
-        count = len(plan.kernel)
-        sizes = fixed(self.shape[self.ndim - count :], "max_pool2d")
+    def _element_numbers(self, plan: PoolPlan) -> Self:
+        """The windows of `plan` over the numbers of the elements in the pooled axes.
+
+        Shape (outputs per axis, kernel per axis). Padding has a number above all others.
+        """
+        sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "max_pool2d")
         outside = math.prod(sizes)
         numbers = self.arange(outside, device=self.device)._reshape(sizes)
-        places = numbers._pooling_windows(plan, outside, outside)
-        matches = windows.eq(largest._reshape((*largest.shape, *(1,) * count)))
+        return numbers._pooling_windows(plan, outside, outside)
+
+    def _number_of_largest(self, numbers: Self, largest: Self) -> Self:
+        """The number of the first element of each of these windows that is `largest`, or NaN."""
+        matches = self.eq(largest)
         if self.dtype.is_float:
-            matches = matches.bitwise_or(windows.isnan())
-        return matches.where(places, outside).min(tuple(range(-count, 0)))
+            matches = matches.bitwise_or(self.isnan())
+        axes = tuple(range(self.ndim - numbers.ndim // 2, self.ndim))
+        return matches.where(numbers, dtypes.int32.maximum).min(axes, keepdim=True)
 
     def max_unpool2d(
         self,

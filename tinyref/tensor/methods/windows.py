@@ -10,12 +10,11 @@ from typing import Self
 from tinyref import config
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import np
-from tinyref.dtype import DType, DTypeLike, promote
+from tinyref.dtype import DType, DTypeLike
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.methods.image_layout import fits_image_layout, in_image_layout
 from tinyref.tensor.methods.pooling import Pooling, Sizes, check_windows
-from tinyref.tensor.methods.reduction import accumulator_dtype
 from tinyref.uops.ops import Ops
 
 # The gradient of the data is a correlation where that reads at most so many elements for each one
@@ -122,7 +121,7 @@ class Windows(Pooling):
         spread = per_axis(dilation, count, f"{name}: dilation", 1)
         margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
         number = integer(groups, f"{name}: groups")
-        types = accumulator_dtype(promote(self.dtype, weight.dtype), dtype, name)
+        types = self._types_of_sums(weight, bias, dtype, name)
         plan = ConvolutionPlan(number, steps, spread, *types, name)
         return self.pad(((0, 0), (0, 0), *margins))._convolve(weight, bias, plan)
 
@@ -175,7 +174,7 @@ class Windows(Pooling):
         left = tuple(end - start for start, end in kept)
         if min(left) < 0 or 0 in sizes:
             raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
-        types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
+        types = self._types_of_sums(weight, bias, None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
         # A window has an element: where nothing is left of the result it is cut off again.
         computed = tuple((start, max(end, start + 1)) for start, end in kept)
@@ -264,7 +263,7 @@ class Windows(Pooling):
         )
         sums = sums._shrink(((0, batch), (0, outputs), *cut))
         placed = None if bias is None else bias._reshape((outputs, *(1,) * count))
-        return sums._with_bias(placed, plan.result, plan.name)
+        return sums._with_bias(placed, plan.result)
 
     def _of_residues(
         self, weight: Self, plan: ConvolutionPlan, residues: tuple[Residues, ...], rows: Margins
@@ -339,7 +338,6 @@ class Windows(Pooling):
             raise UserError(f"{name}: weight {want} is empty")
         if bias is None:
             return
-        self._factors(bias, f"{name}: bias")
         if bias.shape != (outputs,):
             raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
 
@@ -359,7 +357,7 @@ class Windows(Pooling):
         )
         sums = data._convolve_tiles(factors, plan) if is_minimal else data._correlate(factors, plan)
         placed = None if bias is None else bias._reshape((bias.shape[0], *(1,) * len(kernel)))
-        return sums._with_bias(placed, plan.result, plan.name)
+        return sums._with_bias(placed, plan.result)
 
     def _correlate(self, weight: Self, plan: ConvolutionPlan) -> Self:
         """By the definition, with the rule of gradients that takes less time."""
