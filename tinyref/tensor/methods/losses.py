@@ -75,24 +75,22 @@ class Losses(Random, metaclass=Modes):
         """
         return _training.get()
 
-    @property
-    def no_grad(self) -> GradientSwitch:
-        """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
+    no_grad = GradientSwitch()
+    """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
 
-        `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
-        `Tensor.no_grad` says whether gradients are not recorded.
+    `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
+    `Tensor.no_grad` is True where no gradients are recorded.
 
-        Examples:
-            >>> x = Tensor([2.0], requires_grad=True)
-            >>> with Tensor.no_grad():
-            ...     y = x * x
-            >>> y.requires_grad, bool(Tensor.no_grad)
-            (False, False)
-            >>> square = Tensor.no_grad()(lambda x: x * x)
-            >>> square(x).requires_grad
-            False
-        """
-        return GradientSwitch()
+    Examples:
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> with Tensor.no_grad():
+        ...     y = x * x
+        >>> y.requires_grad, bool(Tensor.no_grad)
+        (False, False)
+        >>> square = Tensor.no_grad()(lambda x: x * x)
+        >>> square(x).requires_grad
+        False
+    """
 
     @staticmethod
     def train(mode: bool = True) -> SwitchBlock:

@@ -79,7 +79,10 @@ class GradientSwitch(SwitchBlock):
         >>> x = Tensor([2.0], requires_grad=True)
         >>> with Tensor.no_grad():
         ...     y = x * x
-        >>> y.requires_grad
+        >>> y.requires_grad, bool(Tensor.no_grad)
+        (False, False)
+        >>> square = Tensor.no_grad()(lambda x: x * x)
+        >>> square(x).requires_grad
         False
     """
 
@@ -94,6 +97,10 @@ class GradientSwitch(SwitchBlock):
     def __call__(self, func: _Function | None = None) -> GradientSwitch | _Function:
         """Decorate a function, or return the switch: `no_grad` and `no_grad()` are the same."""
         return self if func is None else super().__call__(func)
+
+    def __get__(self, tensor: object, owner: type | None = None) -> GradientSwitch:
+        """Return, as an attribute of a class, a switch that is made now."""
+        return GradientSwitch(self.value, self.name)
 
     def __bool__(self) -> bool:
         return self._is_on
