@@ -14,7 +14,7 @@ from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.shape import shape_of
 from tinyref.tensor.gradient import gradients, history
 from tinyref.tensor.methods.saving import Saving
-from tinyref.tensor.values.core import GradientSwitch, Value
+from tinyref.tensor.values.core import GradientSwitch, Value, is_recording
 
 
 class Tensor(Saving):
@@ -74,7 +74,9 @@ class Tensor(Saving):
 
         Leaves are tensors that were not computed from others. `gradient` weighs the elements of
         this tensor; it may be left out only where there are no axes. The gradients themselves
-        have no gradient: see `gradient` for that. They are views of nothing.
+        have no gradient: see `gradient` for that. They are views of nothing. Within `no_grad` and
+        `test` there is nothing to do for a tensor that was computed there. Elsewhere one that was
+        computed from no leaf that requires grad raises `UserError`.
 
         Examples:
             >>> x = Tensor([2.0, 3.0], requires_grad=True)
@@ -84,6 +86,8 @@ class Tensor(Saving):
         """
         seed = self._seed(gradient, "backward")
         if not self._value.requires_grad:
+            if not is_recording():
+                return self
             raise UserStateError(
                 "backward: nothing that this tensor was computed from requires grad"
             )

@@ -321,9 +321,14 @@ FUNCTIONS: tuple[Function, ...] = (
             _dropout_form("Tensor.train()(lambda x: x.dropout(0))(x)", "F.dropout(x, 0.0)", 1.0),
             _dropout_form("Tensor.train()(lambda x: x.dropout(1.0))(x)", "F.dropout(x, 1.0)", 0.0),
             _dropout_form(
-                "Tensor.train()(Tensor.test()(lambda x: x.dropout(1.0)))(x)",
+                "Tensor.train()(Tensor.train(False)(lambda x: x.dropout(1.0)))(x)",
                 "F.dropout(x, 1.0, training=False)",
                 1.0,
+            ),
+            _dropout_form(
+                "Tensor.train()(Tensor.test(False)(lambda x: x.dropout(1.0)))(x)",
+                "F.dropout(x, 1.0)",
+                0.0,
             ),
             _dropout_form(
                 "Tensor.train()(lambda x: x * (2.0 if Tensor.training else 1.0))(x)", "x * 2.0", 2.0

@@ -63,16 +63,18 @@ class Assignment(Data):
     __slots__ = ()
 
     def assign(self, x: Self | ConstType | Array | Sequence[Any]) -> Self:
-        """Gives this tensor the elements of `x`, which broadcasts to its shape; returns it.
+        """Give this tensor the elements of `x`, which broadcasts to its shape; return it.
 
         Every view of the same elements shows the new ones; whatever was computed from them before
-        keeps what it had. Memory that nothing else holds is written in place. Gradients do not
-        flow through an assignment: a tensor that is given all of its elements is a leaf from then
+        keeps what it had. `x` may be computed from this tensor, whichever elements it reads.
+        Memory that nothing else holds is written in place.
+
+        An assignment stores values: no gradient flows to what `x` was computed from. `t[...] = x`
+        lets it flow. A tensor that is given all of its elements is a leaf from then
         on, and through a part of one the gradient is zero, whether that tensor is still there or
         not. Where it is gone, a view of all of it takes its place from which all others were taken
         that are left, as the result of a function is. Raises
-        `UserError` where type or device differ, `x` has gradients to lose, or this tensor shows one
-        element at several places.
+        `UserError` where type or device differ, or this tensor shows one element at several places.
 
         Examples:
             >>> x = Tensor([1, 2]).contiguous().realize()
@@ -80,11 +82,8 @@ class Assignment(Data):
             [3, 4]
         """
         value = self._assignable(x)
-        if is_recording() and value._value.requires_grad:
-            raise UserStateError(
-                "assign: the value requires grad, and no gradient flows through an assignment: "
-                "use detach() on it, or Tensor.no_grad()"
-            )
+        if value._value.requires_grad:
+            value = value.detach()
         self._write("assign", value, keeps_leaf=True)
         return self
 

@@ -2,72 +2,61 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 from tinyref.algebra.symbolic import describe, describe_shape
-from tinyref.config import Setting
+from tinyref.config import Switch
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
 from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods.random import Random
 from tinyref.tensor.methods.reduction import Axes
+from tinyref.tensor.values.core import GradientSwitch, SwitchBlock, set_recording
 
 _REDUCTIONS = ("mean", "sum", "none")
 # What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.
 _LEAST_LOGARITHM = -100.0
-_within: Setting[bool | None] = Setting("tinyref_training", None)
+_training = Switch("tinyref_training", False)
 
 
-class TrainingSwitch(contextlib.ContextDecorator):
-    """Training, or not, within a block or a function: `with Tensor.train(): ...`."""
-
-    def __init__(self, mode: bool = True) -> None:
-        if not isinstance(mode, bool):
-            raise UserTypeError(f"train: mode {mode!r}: accepted are True and False")
-        self.mode = mode
-
-    def __enter__(self) -> Self:
-        _within.enter(self.mode)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _within.leave()
+def _check_mode(mode: object, name: str) -> None:
+    if not isinstance(mode, bool):
+        raise UserTypeError(f"{name} {mode!r}: accepted are True and False")
 
 
-class Trained(type):
-    """The class of classes that have a training mode: `Tensor.training`, to read and to set."""
+class Modes(type):
+    """The class of classes that have modes to read and to set: `Tensor.training`, `Tensor.no_grad`.
 
-    _training = False
+    Set, a mode holds everywhere outside of the blocks for it; within one, for the rest of that
+    block.
+    """
 
     @property
     def training(cls) -> bool:
-        """Whether dropout drops and batch normalisation learns; False at first.
-
-        Set, it holds everywhere outside of the blocks of `train` and `test`; within one, for the
-        rest of that block.
-        """
-        return _is_training()
+        """Whether dropout drops and batch normalisation learns; False at first."""
+        return _training.get()
 
     @training.setter
     def training(cls, mode: bool) -> None:
-        if not isinstance(mode, bool):
-            raise UserTypeError(f"training: {mode!r}: accepted are True and False")
-        if _within.get() is None:
-            Trained._training = mode
-        else:
-            _within.set(mode)
+        _check_mode(mode, "training:")
+        _training.set(mode)
+
+    @property
+    def no_grad(cls) -> GradientSwitch:
+        """The switch of gradients: a block, a decorator or a condition; off at first."""
+        return GradientSwitch()
+
+    @no_grad.setter
+    def no_grad(cls, mode: bool | GradientSwitch) -> None:
+        if not isinstance(mode, GradientSwitch):
+            _check_mode(mode, "no_grad:")
+        set_recording(not mode)
 
 
-def _is_training() -> bool:
-    within = _within.get()
-    return Trained._training if within is None else within
-
-
-class Losses(Random, metaclass=Trained):
+class Losses(Random, metaclass=Modes):
     """Losses and normalisations of float16 and bfloat16 are computed in float32, rounded once.
 
     reduction: "mean", "sum", or "none" for one loss each. Classes are integers along the axis
@@ -84,10 +73,27 @@ class Losses(Random, metaclass=Trained):
             >>> Tensor.training
             False
         """
-        return _is_training()
+        return _training.get()
+
+    no_grad = GradientSwitch()
+    """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
+
+    `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
+    `Tensor.no_grad` is True where no gradients are recorded.
+
+    Examples:
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> with Tensor.no_grad():
+        ...     y = x * x
+        >>> y.requires_grad, bool(Tensor.no_grad)
+        (False, False)
+        >>> square = Tensor.no_grad()(lambda x: x * x)
+        >>> square(x).requires_grad
+        False
+    """
 
     @staticmethod
-    def train(mode: bool = True) -> TrainingSwitch:
+    def train(mode: bool = True) -> SwitchBlock:
         """Training within a block or a decorated function: `with Tensor.train(): ...`.
 
         Examples:
@@ -95,18 +101,24 @@ class Losses(Random, metaclass=Trained):
             ...     Tensor.training
             True
         """
-        return TrainingSwitch(mode)
+        _check_mode(mode, "train: mode")
+        return SwitchBlock(_training, mode, "train")
 
     @staticmethod
-    def test(mode: bool = True) -> TrainingSwitch:
-        """No training within a block or a decorated function: the opposite of `train`.
+    def test(mode: bool = True) -> GradientSwitch:
+        """Record no gradients within a block or a decorated function: `with Tensor.test(): ...`.
+
+        Training stays what it was: see `train`. Within `test(False)` gradients are recorded.
 
         Examples:
-            >>> with Tensor.train(), Tensor.test():
-            ...     Tensor.training
+            >>> x = Tensor([2.0], requires_grad=True)
+            >>> with Tensor.test():
+            ...     y = x * x
+            >>> y.requires_grad
             False
         """
-        return TrainingSwitch(not mode if isinstance(mode, bool) else mode)
+        _check_mode(mode, "test: mode")
+        return GradientSwitch(not mode, "test")
 
     def sequential(self, ll: Sequence[Callable[[Self], Self]]) -> Self:
         """This tensor through the functions of `ll`, one after the other.
@@ -197,7 +209,7 @@ class Losses(Random, metaclass=Trained):
             )
         if not self.dtype.is_float:
             raise UserTypeError(f"dropout: got {self.dtype.name}, accepted are floats")
-        if not _is_training() or p == 0:
+        if not self.training or p == 0:
             return self
         if p == 1:
             return self._constant(False, dtypes.bool)._broadcast_to(self.shape).where(self, 0)
