@@ -51,8 +51,9 @@ class Rounding(Elementwise):
             return left.idiv(right) if rounding_mode == "trunc" else left._floor_divide(right)
         if rounding_mode == "floor":
             return left._floor_divide(right)
-        quotient = left._as_float("div")._apply(Ops.FDIV, right._as_float("div"))
-        return quotient if rounding_mode is None else quotient.trunc()
+        if rounding_mode == "trunc":
+            return left._with_rule("steps", _truncated_quotient, right)
+        return left._as_float("div")._apply(Ops.FDIV, right._as_float("div"))
 
     def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
         left, right = self._quotient_pair(x, "floor_divide", reverse)
@@ -264,6 +265,11 @@ def _nearest_even(x: T) -> T:
 def _remainder(x: T, y: T) -> T:
     """x - floor(x / y) y."""
     return _floor_parts(x, y)[1]
+
+
+def _truncated_quotient(x: T, y: T) -> T:
+    """Return x / y, rounded to the type and then towards zero."""
+    return x._apply(Ops.FDIV, y).trunc()
 
 
 def _floor_quotient(x: T, y: T) -> T:
