@@ -268,8 +268,9 @@ def _remainder(x: T, y: T) -> T:
 
 
 def _truncated_quotient(x: T, y: T) -> T:
-    """Return x / y, rounded to the type and then towards zero."""
-    return x._apply(Ops.FDIV, y).trunc()
+    """Return x / y, rounded towards zero; 16-bit floats are divided in float32."""
+    left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
+    return left._apply(Ops.FDIV, right).trunc()._cast(x.dtype)
 
 
 def _floor_quotient(x: T, y: T) -> T:
