@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
@@ -32,13 +32,14 @@ from tinyref_spec.subjects.torch_library import OUR_DTYPES, REFUSALS, from_torch
 ROUNDINGS = 4
 """Roundings of the result, and times the spread, that an element may be off."""
 SAMPLES = 4
-"""Runs of Monte Carlo arithmetic for one call."""
+"""Runs with random rounding for one call."""
 
 
 class Rounding(TorchDispatchMode):
-    """Monte Carlo arithmetic: every float64 that torch computes is off by at most one rounding.
+    """Random rounding: every float64 that torch computes is moved one rounding up or down.
 
-    Equal numbers stay equal, so that ties remain ties.
+    Equal numbers stay equal, so that ties remain ties. Source: Vignes, "A stochastic arithmetic for
+    reliable scientific computation", 1993.
     """
 
     def __init__(self, epsilon: float, seed: int) -> None:
@@ -53,12 +54,11 @@ class Rounding(TorchDispatchMode):
         return tree_map_only(torch.Tensor, self.rounded, result)
 
     def rounded(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the elements, each moved by a factor that depends on its value alone."""
+        """Return the elements, each moved in a direction that depends on its value alone."""
         if tensor.dtype is not torch.float64:
             return tensor
         bits = tensor.abs().view(torch.int64) * self.factor
-        noise = (bits >> 40).to(torch.float64) / 2.0**23
-        return tensor * (1 + noise * self.epsilon)
+        return torch.where(bits < 0, tensor * (1 - self.epsilon), tensor * (1 + self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def torch_answer(call: Call, wide: bool = False, seed: int = 0) -> Answer:
 
     Args:
         wide: Compute in float64.
-        seed: If it is not 0, round every result by Monte Carlo arithmetic.
+        seed: If it is not 0, round every result at random.
     """
     mode: AbstractContextManager[object] = nullcontext()
     inputs = {name: to_torch(array) for name, array in call.arrays.items()}
@@ -171,8 +171,8 @@ def same(actual: Array, expected: Array, signed: bool) -> Array:
 def close(actual: Array, theirs: Array, samples: Sequence[Array], size: float) -> Array:
     """Return where elements are within the bound of the call.
 
-    The bound is a few roundings of the result, the spread of the samples of Monte Carlo
-    arithmetic, and twice the error of torch. `size` is the least result whose rounding counts.
+    The bound is a few roundings of the result, the spread of the samples, which are rounded at
+    random, and twice the error of torch. `size` is the least result whose rounding counts.
     """
     exact, *others = samples
     info = ml_dtypes.finfo(theirs.dtype)
@@ -208,17 +208,17 @@ def right_elements(
 
 def problem(call: Call) -> str:
     """Describe how tinyref and torch differ; empty where they agree and where torch refuses."""
+    samples: list[Answer] = []
     try:
         theirs = torch_answer(call)
+        if any(array.dtype.kind in "fV" for array in theirs.arrays.values()):
+            samples = [torch_answer(call, True, seed) for seed in range(SAMPLES + 1)]
     except REFUSALS:
         return ""
     try:
         ours = tinyref_answer(call, theirs.targets)
     except UserError as error:
         return f"refused: {error}"
-    samples: list[Answer] = []
-    if any(array.dtype.kind in "fV" for array in theirs.arrays.values()):
-        samples = [torch_answer(call, True, seed) for seed in range(SAMPLES + 1)]
     with np.errstate(all="ignore"):
         differences = (
             difference(call, label, ours, theirs, [one.arrays[label] for one in samples])
@@ -290,7 +290,7 @@ def _without_gradient(x: Tensor) -> Tensor:
 
 
 def _losing_nan(x: Tensor, y: Tensor) -> Tensor:
-    return (x > y).where(x, y)
+    return x.isnan().where(y, TRUE["maximum"](x, y))
 
 
 def _wider(x: Tensor, *arguments: Any, **named: Any) -> Tensor:
@@ -301,11 +301,11 @@ def _refused(x: Tensor, *arguments: Any, **named: Any) -> Tensor:
     raise UserError("roll: not today")
 
 
-TRUE: dict[str, Any] = {name: getattr(Tensor, name) for name in ("exp", "flip")}
+TRUE: dict[str, Any] = {name: getattr(Tensor, name) for name in ("exp", "flip", "maximum")}
 FAULTS: list[tuple[str, Callable[..., Tensor], str]] = [
     ("exp", _off, "value 0 at"),
     ("exp", _without_gradient, "gradient of x: none"),
-    ("maximum", _losing_nan, "gradient of x at"),
+    ("maximum", _losing_nan, "torch has nan"),
     ("flip", _wider, "value 0: dtypes.float32"),
     ("roll", _refused, "refused: roll: not today"),
 ]
@@ -318,6 +318,6 @@ def test_a_fault_is_found(
 ) -> None:
     functions = [one for group in GROUPS.values() for one in group if f".{name}(" in one.ours]
     monkeypatch.setattr(Tensor, name, fault)
-    few = settings(max_examples=200, derandomize=True, database=None)
-    call = find(calls(tuple(functions)), lambda call: problem(call) != "", settings=few)
+    unshrunk = settings(max_examples=200, derandomize=True, phases=[Phase.generate])
+    call = find(calls(tuple(functions)), lambda call: problem(call) != "", settings=unshrunk)
     assert words in problem(call)
