@@ -410,7 +410,7 @@ def likelihoods(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any
     shape = any_shape(draw)
     unit = np.asarray(4, dtype)
     arrays = {
-        "x": array(draw, dtype, shape),
+        "x": array(draw, dtype, shape, draw(st.sampled_from(("plain", "rough")))),
         "p": np.abs(array(draw, dtype, shape, "plain")) / unit,
         "q": np.abs(array(draw, dtype, shape, "plain")) / unit,
     }
