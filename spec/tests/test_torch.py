@@ -1,8 +1,7 @@
-"""Every form of the tables against torch: our references, and what tinyref makes of it.
+"""Every form of the tables against torch: values and gradients of our references, result types.
 
-Three independent things must agree: the reference in bounded values, torch, and tinyref on CPU.
-The references are compared in float64, where both sides round alike; tinyref in float32, within
-the bound of the reference; result types for every type of the row.
+The references are compared in float64, where both sides round alike. The rows compare tinyref with
+the references, and tests/tensor/test_against_torch.py compares it with torch.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyref import Tensor
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref_spec import bounded
@@ -23,7 +21,7 @@ from tinyref_spec.bounded import Value
 from tinyref_spec.error_rules import Bounded, Ulp
 from tinyref_spec.measure import judge
 from tinyref_spec.model import layers
-from tinyref_spec.oracles import Expected, round_to
+from tinyref_spec.oracles import Expected
 from tinyref_spec.subjects.torch_library import TORCH_DTYPES, to_torch, torch_value
 from tinyref_spec.tensor import functions
 from tinyref_spec.tensor.forms import Form, Function, Refused, refusing_inputs
@@ -138,54 +136,6 @@ def test_result_types_agree_with_torch(function: Function, form: Form) -> None:
         assert different, f"{form.torch_dtype}: it does not differ"
     else:
         assert different == []
-
-
-@pytest.mark.long
-@pytest.mark.sampled(60)
-@pytest.mark.parametrize(("function", "form"), cases(4))
-def test_tinyref_agrees_with_torch(function: Function, form: Form) -> None:
-    """Values and gradients on CPU in float32, within the bound of the reference."""
-    dtype = dtypes.float32 if dtypes.float32 in function.dtypes else function.dtypes[0]
-    # A result without rounding may depend on the type, as that of a bitcast does.
-    wide = dtypes.float64 if dtype.is_float and form.exact is None else dtype
-    arrays = inputs_of(form, dtype, 6)
-    names = names_of(arrays, dtype, "CPU")
-    has_gradient = form.backward is not None and dtype.is_float
-    asked = [item.name for item in form.inputs if item.is_differentiable and has_gradient]
-    for name in asked:
-        names[name].requires_grad_()
-    ours = evaluate(form.expression, names)
-    exactly = {
-        name: array.astype(np.float64) if array.dtype == np.float32 and wide is not dtype else array
-        for name, array in arrays.items()
-    }
-    torch_inputs = torch_names(form, exactly, wide)
-    theirs = torch_value(form.torch_expression, torch_inputs)
-    expected, shape = reference_of(form, dtype, arrays)
-    assert list(ours.shape) == list(theirs.shape) == shape
-    assert not differs(ours.numpy(), _from_torch(expected, theirs.detach().numpy(), ours.dtype))
-    if not has_gradient:
-        return
-    weights = weights_for(tuple(shape)).astype(np.float32)
-    seed = Tensor(weights, device="CPU")
-    found = iter(ours.gradient(*[names[name] for name in asked], gradient=seed))
-    given = [bounded.exact(array, dtype) for array in arrays.values()]
-    wanted = form.gradients(bounded.exact(weights, dtype), *given)
-    exact_gradients = torch_gradients(form, theirs, torch_inputs)
-    for bound, truth in zip(wanted, exact_gradients, strict=True):
-        if bound is not None and truth is not None:
-            owed = _from_torch(bounded.expected_of(bound, dtype), truth, dtype)
-            assert not differs(next(found).numpy(), owed)
-
-
-def _from_torch(bound: Expected, values: Array, dtype: DType) -> Expected:
-    """Torch's values in place of the reference's, under the bound of the reference."""
-    flat = np.ascontiguousarray(values).reshape(-1)
-    if bound.tolerance is None or not dtype.is_float:
-        return Expected(flat.astype(bound.values.dtype))
-    # Gradients weigh by float32 here and by float64 there.
-    tolerance = bound.tolerance + 2.0**-23 * np.abs(flat)
-    return Expected(round_to(flat, dtype), tolerance=tolerance, wide=flat)
 
 
 def test_every_form_has_a_twin_or_a_reason() -> None:

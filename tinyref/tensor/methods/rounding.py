@@ -56,12 +56,9 @@ class Rounding(Elementwise):
             return left.idiv(right) if rounding_mode == "trunc" else left._floor_divide(right)
         if rounding_mode == "floor":
             return left._floor_divide(right)
-        left, right = left._as_float("div"), right._as_float("div")
-        return left._truncated_quotient(right) if rounding_mode else left._apply(Ops.FDIV, right)
-
-    @composite
-    def _truncated_quotient(self, x: Self) -> Self:
-        return self._apply(Ops.FDIV, x._wide("div")).trunc()
+        if rounding_mode == "trunc":
+            return left._with_rule("steps", _truncated_quotient, right)
+        return left._as_float("div")._apply(Ops.FDIV, right._as_float("div"))
 
     def _floor_divide(self, x: Self | ConstType, reverse: bool = False) -> Self:
         left, right = self._quotient_pair(x, "floor_divide", reverse)
@@ -281,6 +278,12 @@ def _remainder(x: T, y: T) -> T:
     zero = right.lt(0).where(-0.0, rest._constant(0.0, rest.dtype))
     result = rest.eq(0).where(zero, is_opposite.where(rest.add(right), rest))
     return result._cast(x.dtype)
+
+
+def _truncated_quotient(x: T, y: T) -> T:
+    """Return x / y, rounded towards zero; 16-bit floats are divided in float32."""
+    left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
+    return left._apply(Ops.FDIV, right).trunc()._cast(x.dtype)
 
 
 def _floor_quotient(x: T, y: T) -> T:

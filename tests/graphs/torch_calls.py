@@ -1,0 +1,585 @@
+"""Random calls of Tensor functions, each as an expression of tinyref and one of torch.
+
+A `Function` is a line of the table `GROUPS`: two templates, the strategy of its inputs and the
+types that it takes. Names in braces are parameters of the call, drawn with the inputs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tinyref import Tensor
+from tinyref_spec.bits import Array
+
+F = torch.nn.functional
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+Shape = tuple[int, ...]
+Arrays = dict[str, Array]
+# Draws the arrays of a call, by the names in its expressions, and its parameters.
+Inputs = Callable[[Draw, np.dtype[Any]], tuple[Arrays, dict[str, Any]]]
+Parameter = Callable[[Draw, Shape], Any]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FLOATS = (np.dtype(np.float32), np.dtype(np.float16), BFLOAT16, np.dtype(np.float64))
+SIGNED = tuple(np.dtype(f"int{bits}") for bits in (32, 8, 16, 64))
+INTS = (*SIGNED, np.dtype(np.uint8))
+BOOL = (np.dtype(np.bool_),)
+NUMBERS = (*FLOATS, *INTS)
+ALL = (*NUMBERS, *BOOL)
+MOST_ELEMENTS = 60
+
+
+@dataclass(frozen=True)
+class Function:
+    """One line of the table.
+
+    Exact results are those of torch bit by bit, except the sign of zero where `signed` is False;
+    all others are within the bound of the sweep.
+    """
+
+    ours: str
+    theirs: str
+    inputs: Inputs
+    dtypes: tuple[np.dtype[Any], ...]
+    exact: bool = False
+    signed: bool = True
+    has_gradient: bool = True
+    size: float = 0.0
+    """The size of an intermediate result whose rounding counts, where torch avoids it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One random call: two expressions over arrays."""
+
+    function: Function = field(repr=False)
+    ours: str
+    theirs: str
+    arrays: Arrays
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(
+            f"{name}=np.array({array.tolist()}, {array.dtype.name!r}).reshape{array.shape}"
+            for name, array in self.arrays.items()
+        )
+        return f"{self.ours} # torch: {self.theirs} # {arrays}"
+
+
+@st.composite
+def calls(draw: Draw, functions: tuple[Function, ...]) -> Call:
+    """Draw one call of one of these functions."""
+    function = draw(st.sampled_from(functions))
+    dtype = draw(st.sampled_from(function.dtypes))
+    arrays, parameters = function.inputs(draw, dtype)
+    ours, theirs = (_filled(text, parameters) for text in (function.ours, function.theirs))
+    return Call(function, ours, theirs, arrays)
+
+
+def _filled(template: str, parameters: Mapping[str, Any]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: repr(parameters[match[1]]), template)
+
+
+# Elements
+
+SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, -1.0)
+
+
+def elements(dtype: np.dtype[Any], kind: str) -> st.SearchStrategy[Any]:
+    """Strategy of one element: `plain` (eighths), `rough` (any fraction), `wild` or `small`."""
+    if dtype.kind == "b":
+        return st.booleans()
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        least = max(limits.min, -8)
+        if kind == "wild":
+            edges = (limits.min, limits.min + 1, -1 % 2**limits.bits, limits.max, 0)
+            inside = [edge for edge in edges if limits.min <= edge <= limits.max]
+            return st.sampled_from(inside) | st.integers(int(limits.min), int(limits.max))
+        return st.integers(least, 8)
+    if kind == "plain":
+        return st.integers(-32, 32).map(lambda number: number / 8)
+    width = 16 if dtype.itemsize == 2 else 8 * dtype.itemsize
+    if kind in ("rough", "small"):
+        return st.floats(-8, 8, width=width).map(lambda value: round(value, 6))
+    tiny = [float(ml_dtypes.finfo(dtype).smallest_subnormal), float(ml_dtypes.finfo(dtype).tiny)]
+    huge = [float(ml_dtypes.finfo(dtype).max), -float(ml_dtypes.finfo(dtype).max)]
+    return st.sampled_from((*SPECIAL, *tiny, *huge)) | st.floats(width=width)
+
+
+def array(draw: Draw, dtype: np.dtype[Any], shape: Shape, kind: str = "") -> Array:
+    """Draw an array; where no kind of elements is named, it is drawn too."""
+    kind = kind or draw(st.sampled_from(("plain", "rough", "wild")))
+    host = np.dtype(np.float32) if dtype == BFLOAT16 else dtype
+    drawn = draw(st.lists(elements(dtype, kind), min_size=0, max_size=12))
+    size = math.prod(shape)
+    # A few drawn elements in turn: they shrink faster, and ties are frequent.
+    with np.errstate(over="ignore"):
+        repeated = np.resize(np.array(drawn or [0], host), size) if size else np.empty(0, host)
+        return np.asarray(repeated.reshape(shape).astype(dtype))
+
+
+# Shapes and parameters
+
+
+def any_shape(draw: Draw) -> Shape:
+    shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5))
+    while math.prod(shape) > MOST_ELEMENTS:
+        shape = shape[1:]
+    return tuple(shape)
+
+
+def filled_shape(draw: Draw) -> Shape:
+    """Draw a shape of at least one axis and one element."""
+    return tuple(draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=5)))
+
+
+def any_axis(draw: Draw, shape: Shape) -> int:
+    rank = max(1, len(shape))
+    return int(draw(st.integers(-rank, rank - 1)))
+
+
+def any_axes(draw: Draw, shape: Shape) -> int | tuple[int, ...] | None:
+    """Draw None, one axis or several."""
+    if not shape or draw(st.integers(0, 3)) == 0:
+        return None
+    if draw(st.booleans()):
+        return any_axis(draw, shape)
+    chosen = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, unique=True))
+    return tuple(one - draw(st.sampled_from((0, len(shape)))) for one in chosen)
+
+
+def of(strategy: st.SearchStrategy[Any]) -> Parameter:
+    """Draw a parameter that does not depend on the shape."""
+    return lambda draw, shape: draw(strategy)
+
+
+def order(draw: Draw, shape: Shape) -> tuple[int, ...]:
+    return tuple(draw(st.permutations(range(len(shape)))))
+
+
+def reshaped(draw: Draw, shape: Shape) -> tuple[int, ...]:
+    """Draw a shape of as many elements, one size of it perhaps as -1."""
+    size = math.prod(shape)
+    if not size:
+        return tuple(draw(st.permutations((*shape, 1))))
+    sizes = []
+    while size > 1 and draw(st.booleans()):
+        divisor = draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0]))
+        sizes.append(divisor)
+        size //= divisor
+    return (*sizes, draw(st.sampled_from((size, -1))))
+
+
+def paddings(draw: Draw, shape: Shape) -> tuple[int, ...]:
+    """Draw pairs for the last axes, in torch's order; some are negative."""
+    pairs = draw(st.lists(st.integers(-1, 2), max_size=len(shape)).map(lambda n: [*n, *n]))
+    bounded = [
+        max(pad, -(shape[len(shape) - 1 - number // 2] // 2)) for number, pad in enumerate(pairs)
+    ]
+    return tuple(bounded)
+
+
+def basic_index(draw: Draw, shape: Shape) -> Any:
+    key = draw(hnp.basic_indices(shape, allow_newaxis=True, max_dims=6))
+    parts = key if isinstance(key, tuple) else (key,)
+    # torch has no negative steps.
+    return tuple(
+        slice(part.start, part.stop, None if part.step is None else abs(part.step))
+        if isinstance(part, slice)
+        else part
+        for part in parts
+    )
+
+
+# Inputs
+
+
+def inputs(
+    *names: str, kind: str = "", shape: Callable[[Draw], Shape] = any_shape, **parameters: Parameter
+) -> Inputs:
+    """Return a strategy of operands that meet.
+
+    `x` has the drawn shape. `y` and `z` broadcast with it, `s` has its shape, `m` and `n` are
+    masks (that broadcast, and of its shape), `w` broadcasts and has any dtype.
+    """
+
+    def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+        base = shape(draw)
+        arrays: Arrays = {}
+        for name in names:
+            own = base if name in "xsn" else _broadcast(draw, base)
+            own_dtype = np.dtype(np.bool_) if name in "mn" else dtype
+            if name == "w":
+                own_dtype = draw(st.sampled_from(ALL))
+                own = own if bool(own) == bool(base) else base
+            arrays[name] = array(draw, own_dtype, own, kind)
+        return arrays, {name: rule(draw, base) for name, rule in parameters.items()}
+
+    return drawn
+
+
+def _broadcast(draw: Draw, shape: Shape) -> Shape:
+    """Draw a shape that broadcasts with this one."""
+    sides = [draw(st.sampled_from((side, 1))) if side != 1 else 1 for side in shape]
+    return tuple(sides[draw(st.integers(0, len(shape))) :])
+
+
+def rolled(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw `x` and by how many elements it is rolled along some axes."""
+    shape = filled_shape(draw)
+    dims = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=2, unique=True))
+    shifts = draw(st.lists(st.integers(-7, 7), min_size=len(dims), max_size=len(dims)))
+    return {"x": array(draw, dtype, shape)}, {"shifts": tuple(shifts), "dims": tuple(dims)}
+
+
+def indexed(is_unique: bool) -> Inputs:
+    """Return a strategy of `x`, places `i` along `dim`, and values `v` of the shape of `i`.
+
+    is_unique: No place occurs twice, so that the order of writes does not matter.
+    """
+
+    def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+        shape = filled_shape(draw)
+        dim = any_axis(draw, shape)
+        sides = [draw(st.integers(0, side)) for side in shape]
+        if is_unique:
+            row = np.array(draw(st.permutations(range(shape[dim]))))[: sides[dim]]
+            along = np.expand_dims(row, tuple(range(1, len(shape)))).swapaxes(0, dim)
+            index = np.broadcast_to(along, sides)
+        else:
+            sides[dim] = draw(st.integers(0, 5))
+            places = draw(st.lists(st.integers(0, shape[dim] - 1), min_size=1, max_size=7))
+            index = np.resize(places, sides)
+        values = array(draw, dtype, tuple(sides))
+        arrays = {"x": array(draw, dtype, shape), "i": index.astype(np.int64), "v": values}
+        return arrays, {"dim": dim, "flag": draw(st.booleans())}
+
+    return drawn
+
+
+def picked(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw `x` and two arrays of places, for its first and its last axis."""
+    shape = tuple(draw(hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=4)))
+    sides = tuple(draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3)))
+    places = [
+        np.resize(
+            draw(st.lists(st.integers(-side, side - 1), min_size=1, max_size=5)), sides
+        ).astype(np.int64)
+        for side in (shape[0], shape[-1])
+    ]
+    first, last = shape[0], shape[-1]
+    start = draw(st.integers(-first - 1, first + 1))
+    part = slice(start, None, draw(st.sampled_from((1, 2))))
+    arrays = {"x": array(draw, dtype, shape), "i": places[0], "j": places[1]}
+    return arrays, {"part": part, "number": draw(st.integers(-last, last - 1))}
+
+
+def matrices(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw the operands `x` and `y` of a matrix product: vectors, matrices and batches."""
+    inner, rows, columns, batch = (draw(st.integers(0, 4)) for _ in range(4))
+    left = draw(st.sampled_from(((inner,), (rows, inner), (batch, rows, inner))))
+    right = draw(st.sampled_from(((inner,), (inner, columns), (1, inner, columns))))
+    kind = draw(st.sampled_from(("plain", "rough")))
+    return {"x": array(draw, dtype, left, kind), "y": array(draw, dtype, right, kind)}, {}
+
+
+def layer(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw rows `x`, weights `y` and a bias `z` of a linear layer."""
+    inner, rows, columns = (draw(st.integers(1, 4)) for _ in range(3))
+    shapes = {"x": (rows, inner), "y": (inner, columns), "z": (columns,)}
+    kind = draw(st.sampled_from(("plain", "rough")))
+    return {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}, {}
+
+
+FORMULAS = (
+    *("ij,jk->ik", "ij,kj", "ij,ij->", "ij,ij->j", "ij,k->kji", "ij,jk->i", "ij,ij->ij"),
+    *("ij,jj->i", "ij,j->ij", "ab,cb->ac"),
+)
+
+
+def contraction(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw a formula of einsum and its operands `x` and `y`."""
+    formula = draw(st.sampled_from(FORMULAS))
+    sizes = {letter: draw(st.integers(0, 4)) for letter in "abcijk"}
+    kind = draw(st.sampled_from(("plain", "rough")))
+    shapes = [tuple(sizes[letter] for letter in part) for part in formula.split("->")[0].split(",")]
+    arrays = {
+        name: array(draw, dtype, shape, kind) for name, shape in zip("xy", shapes, strict=True)
+    }
+    return arrays, {"formula": formula}
+
+
+def image(draw: Draw, rank: int) -> Shape:
+    sides = tuple(draw(st.integers(1, 6 if rank < 3 else 4)) for _ in range(rank))
+    return (draw(st.integers(1, 2)), draw(st.sampled_from((1, 2, 4))), *sides)
+
+
+def convolution(is_transposed: bool) -> Inputs:
+    """Return a strategy of images `x`, weights `y`, a bias `z` and the sizes of a convolution."""
+
+    def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+        rank = draw(st.integers(1, 3))
+        shape = image(draw, rank)
+        groups = draw(st.sampled_from([n for n in (1, 2, 4) if shape[1] % n == 0]))
+        per_group = draw(st.integers(1, 2))
+        kernel = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+        weights = (
+            (shape[1], per_group) if is_transposed else (per_group * groups, shape[1] // groups)
+        )
+        kind = draw(st.sampled_from(("plain", "rough", "plain", "wild")))
+        arrays = {
+            "x": array(draw, dtype, shape, kind),
+            "y": array(draw, dtype, (*weights, *kernel), kind),
+            "z": array(draw, dtype, (per_group * groups,), "plain"),
+        }
+        sizes = {
+            "stride": draw(st.integers(1, 3)),
+            "padding": draw(st.integers(0, 2)),
+            "dilation": draw(st.integers(1, 2)),
+            "groups": groups,
+        }
+        most = max(sizes["stride"], sizes["dilation"]) - 1
+        return arrays, {**sizes, "more": draw(st.integers(0, most)) if is_transposed else 0}
+
+    return drawn
+
+
+def pool(has_dilation: bool) -> Inputs:
+    """Return a strategy of an image `x` and the sizes of its pooling."""
+
+    def drawn(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+        shape = image(draw, draw(st.integers(1, 3)))
+        kernel = draw(st.integers(1, 3))
+        parameters = {
+            "kernel": (kernel,) * (len(shape) - 2),
+            "stride": draw(st.integers(1, 3)),
+            "padding": draw(st.integers(0, kernel // 2)),
+            "dilation": draw(st.integers(1, 2)) if has_dilation else 1,
+            "ceil": draw(st.booleans()),
+            "counted": draw(st.booleans()),
+        }
+        return {"x": array(draw, dtype, shape)}, parameters
+
+    return drawn
+
+
+def resized(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw an image `x`, another size of it and a mode of interpolation."""
+    rank = draw(st.integers(1, 3))
+    shape = image(draw, rank)
+    size = tuple(draw(st.integers(1, 7)) for _ in range(rank))
+    mode = draw(st.sampled_from(("nearest", "nearest-exact", "linear")))
+    corners = mode == "linear" and draw(st.booleans())
+    kind = draw(st.sampled_from(("plain", "rough")))
+    parameters = {"size": size, "mode": mode, "corners": corners}
+    return {"x": array(draw, dtype, shape, kind)}, parameters
+
+
+def classified(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw scores `x` of classes on axis 1, classes `i`, class weights `y`, probabilities `p`."""
+    rows, classes = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    more = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    chosen = draw(st.lists(st.integers(0, classes - 1), min_size=1, max_size=6))
+    kind = draw(st.sampled_from(("plain", "rough")))
+    arrays = {
+        "x": array(draw, dtype, (rows, classes, *more), kind),
+        "i": np.resize(chosen, (rows, *more)).astype(np.int64),
+        "y": np.abs(array(draw, dtype, (classes,), "plain")) + np.asarray(1, dtype),
+        "p": np.abs(array(draw, dtype, (rows, classes, *more), "plain")) / np.asarray(8, dtype),
+    }
+    parameters = {
+        "reduction": draw(st.sampled_from(("mean", "sum", "none"))),
+        "smoothing": draw(st.sampled_from((0.0, 0.1, 0.5))),
+        "ignored": draw(st.sampled_from((-100, 0, 1))),
+    }
+    return arrays, parameters
+
+
+def likelihoods(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw `x` of any numbers, and `p` and `q` from 0 to 1."""
+    shape = any_shape(draw)
+    unit = np.asarray(4, dtype)
+    arrays = {
+        "x": array(draw, dtype, shape, draw(st.sampled_from(("plain", "rough")))),
+        "p": np.abs(array(draw, dtype, shape, "plain")) / unit,
+        "q": np.abs(array(draw, dtype, shape, "plain")) / unit,
+    }
+    return arrays, {"reduction": draw(st.sampled_from(("mean", "sum", "none")))}
+
+
+def attention(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw queries `x`, keys `y`, values `z` and a mask `m` that hides no whole row."""
+    batch, length, keys, width = (draw(st.integers(1, 3)) for _ in range(4))
+    shapes = {"x": (batch, length, width), "y": (batch, keys, width), "z": (batch, keys, 2)}
+    kind = draw(st.sampled_from(("plain", "rough")))
+    arrays = {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}
+    mask = array(draw, np.dtype(np.bool_), (length, keys))
+    mask[:, 0] = True
+    return {**arrays, "m": mask}, {"causal": draw(st.booleans())}
+
+
+def normalised(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw an image `x`, its mean `y`, inverse deviation `z`, weights `s` and bias `t`."""
+    shape = image(draw, draw(st.integers(0, 2)))
+    kind = draw(st.sampled_from(("plain", "rough")))
+    line = (shape[1],)
+    arrays = {name: array(draw, dtype, line, "plain") for name in "yst"}
+    arrays["z"] = np.abs(array(draw, dtype, line, "plain")) + np.asarray(0.5, dtype)
+    return {"x": array(draw, dtype, shape, kind), **arrays}, {}
+
+
+def several(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw three arrays that are equal in shape except along `dim`."""
+    shape = filled_shape(draw)
+    dim = any_axis(draw, shape)
+    arrays = {}
+    for name in "xyz":
+        sides = list(shape)
+        sides[dim] = draw(st.integers(0, 3))
+        arrays[name] = array(draw, dtype, tuple(sides))
+    return arrays, {"dim": dim}
+
+
+def divided(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw `x` and the sizes of its parts along `dim`."""
+    shape = filled_shape(draw)
+    dim = any_axis(draw, shape)
+    first = draw(st.integers(0, shape[dim]))
+    parameters = {
+        "dim": dim,
+        "sizes": [first, shape[dim] - first],
+        "size": draw(st.integers(1, 6)),
+        "place": draw(st.sampled_from((0, -1))),
+    }
+    return {"x": array(draw, dtype, shape)}, parameters
+
+
+def single_matrix(draw: Draw) -> Shape:
+    return tuple(draw(hnp.array_shapes(min_dims=2, max_dims=3, min_side=0, max_side=4)))
+
+
+def one_hot_classes(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    shape = any_shape(draw)
+    places = np.resize(draw(st.lists(st.integers(0, 3), min_size=1, max_size=5)), shape)
+    return {"i": places.astype(np.int64)}, {"count": draw(st.integers(4, 6))}
+
+
+def numbers(**strategies: st.SearchStrategy[Any]) -> Inputs:
+    """Return a strategy of a call without tensors."""
+    return lambda draw, dtype: ({}, {name: draw(one) for name, one in strategies.items()})
+
+
+# What torch has under no name, or under several
+
+CONVS = (F.conv1d, F.conv2d, F.conv3d)
+TRANSPOSED = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+MAXIMA = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
+MEANS = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
+
+
+def torch_ranked(functions: Sequence[Callable[..., Any]], x: torch.Tensor, *rest: Any) -> Any:
+    """Call the function for one, two or three axes beside batch and channels."""
+    if functions is MAXIMA and rest[5:]:
+        return functions[x.dim() - 3](x, *rest[:5], return_indices=True)
+    return functions[x.dim() - 3](x, *rest)
+
+
+def torch_unpooled(x: torch.Tensor, kernel: Shape) -> Any:
+    """Pool and put the maxima back into an image of the old size."""
+    functions = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)
+    values, places = torch_ranked(MAXIMA, x, kernel, None, 0, 1, False, True)
+    return functions[x.dim() - 3](values, places, kernel, output_size=x.shape)
+
+
+def torch_extreme(
+    function: Callable[..., torch.Tensor], x: torch.Tensor, dims: Any, keepdim: bool
+) -> torch.Tensor:
+    """Return the maximum or minimum along any axes."""
+    return function(x, () if dims is None else dims, keepdim)
+
+
+def torch_prod(x: torch.Tensor, dims: Any, keepdim: bool) -> torch.Tensor:
+    """Return the product along any axes."""
+    chosen = range(x.dim()) if dims is None else (dims,) if isinstance(dims, int) else dims
+    axes = {dim % x.dim() for dim in chosen}
+    if not axes:
+        return x.prod()
+    for axis in axes:
+        x = x.prod(axis, keepdim=True)
+    left = [side for axis, side in enumerate(x.shape) if axis not in axes]
+    return x if keepdim else x.reshape(left)
+
+
+def torch_logsumexp(x: torch.Tensor, dims: Any, keepdim: bool) -> torch.Tensor:
+    """Return the logarithm of the sum of exponentials along any axes."""
+    return torch.logsumexp(x, tuple(range(x.dim())) if dims is None else dims, keepdim)
+
+
+def torch_gelu(x: torch.Tensor) -> torch.Tensor:
+    """Return F.gelu by tanh, in parts whose rounding counts."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
+
+
+def torch_celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    """Return F.celu with a constant of the type of `x`."""
+    return torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0) / alpha))
+
+
+def torch_halves(x: torch.Tensor) -> torch.Tensor:
+    """Return the first half of every axis."""
+    return x[tuple(slice(side // 2) for side in x.shape)]
+
+
+def torch_interpolate(x: torch.Tensor, size: Any, mode: str, corners: bool) -> torch.Tensor:
+    """Return an image in another size; each rank has a name of its own for `linear`."""
+    if mode != "linear":
+        return F.interpolate(x, size, mode=mode)
+    mode = ("linear", "bilinear", "trilinear")[x.dim() - 3]
+    return F.interpolate(x, size, mode=mode, align_corners=corners)
+
+
+def torch_batchnorm(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, mean: torch.Tensor, scale: Any
+) -> torch.Tensor:
+    """Normalise the channels by a mean and the inverse of a deviation."""
+    shape = (1, -1, *[1] * (x.dim() - 2))
+    parts = [part.reshape(shape) for part in (mean, scale, weight, bias)]
+    return (x - parts[0]) * (parts[1] * parts[2]) + parts[3]
+
+
+def torch_cross_entropy_of_bits(p: torch.Tensor, q: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Return F.binary_cross_entropy, with the slopes of its formula."""
+    loss = -(q * p.log().clamp(min=-100) + (1 - q) * (1 - p).log().clamp(min=-100))
+    return loss if reduction == "none" else getattr(loss, reduction)()
+
+
+def torch_written(x: torch.Tensor, key: Any, value: Any) -> torch.Tensor:
+    """Return `x` with elements overwritten."""
+    result = x.clone()
+    result[key] = value
+    return result
+
+
+def written(x: Tensor, key: Any, value: Any) -> Tensor:
+    """Return `x` with elements overwritten."""
+    result = x.clone()
+    result[key] = value
+    return result
+
+
+TORCH_NAMES = {
+    **{name: value for name, value in globals().items() if name.startswith("torch_")},
+    **{"torch": torch, "F": F, "CONVS": CONVS, "TRANSPOSED": TRANSPOSED},
+    **{"MAXIMA": MAXIMA, "MEANS": MEANS},
+}
+OUR_NAMES = {"Tensor": Tensor, "written": written}
