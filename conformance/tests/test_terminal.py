@@ -14,7 +14,7 @@ def test_a_good_run_is_two_lines() -> None:
     report = report_of(("isa.a.float32.0", Status.PASS), ("isa.a.float32.1", Status.SKIP))
     assert list(summary(report)) == [
         "FAKE conforms to the quick profile",
-        "3 cases in 1.5 s: 2 Pass, 1 Skip",
+        "2 cases in 1.5 s: 1 Pass, 1 Skip",
     ]
 
 
@@ -29,7 +29,7 @@ def test_a_broken_run_says_rung_cause_advice_and_an_example() -> None:
     assert list(summary(report)) == [
         "FAKE does not conform: first broken rung is 'every operation' (not a conformance run)",
         "not a conformance run: only the cases of --query isa",
-        "4 cases in 1.5 s: 1 Pass, 2 Fail, 1 Timeout",
+        "3 cases in 1.5 s: 2 Fail, 1 Timeout",
         "  every operation         2 cases  "
         "all wrong values have NaN as an operand or result: isa.mul.float…",
         "  every operation          1 case  the case does not end: isa.sin.float32",

@@ -75,8 +75,8 @@ class Assembler:
         not_run = sum(found[0] is Status.NOT_RUN for found in self.outcome.derived.values())
         skipped = not_run - self.outcome.late
         found = [*self.plan.reductions, *reproduce.reasons(self.flags)]
-        if self.outcome.budget:
-            found.append(self.outcome.budget)
+        if self.outcome.cut_short:
+            found.append(self.outcome.cut_short)
         if skipped:
             found.append(f"not run, as on the list of skips: {skipped:,} of the cases")
         return found

@@ -173,8 +173,8 @@ class Outcome:
     """All that a run found, before expectations are applied.
 
     records: the attempts at each case. derived: Skip and Suppressed with their reasons.
-    open_failure: why the device did not open. opened: what it declares. budget: how far a run of
-    limited time came, empty for others. late: how many cases it had no time for.
+    open_failure: why the device did not open. opened: what it declares. cut_short: how far a run
+    came that had no time for all cases; empty for others. late: the number of those cases.
     """
 
     opened: Mapping[str, Any] | None = None
@@ -184,7 +184,7 @@ class Outcome:
     problems: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     resumed: int = 0
-    budget: str = ""
+    cut_short: str = ""
     late: int = 0
 
     def add(self, record: Record) -> bool:

@@ -147,7 +147,8 @@ class Report:
 
     @property
     def counts(self) -> Counter[Status]:
-        return Counter(case.status for case in self.cases)
+        """The number of cases of each status; the opening of the device is none of them."""
+        return Counter(case.status for case in self.cases if case.id != OPEN_CASE)
 
     @property
     def exit_code(self) -> int:

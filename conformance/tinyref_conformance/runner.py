@@ -29,10 +29,11 @@ from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
-from tinyref_conformance.time_left import TimeLeft
+from tinyref_conformance.time_left import SlowStart, TimeLeft
 from tinyref_conformance.workers import Task, WorkerProcess, record_of
 from tinyref_spec.case import Case, Rung
 from tinyref_spec.ladder import TOGETHER
+from tinyref_spec.subjects.name import is_subject
 
 TICK_SECONDS = 0.1
 # What takes seconds of the processor may take so many times as long.
@@ -123,6 +124,7 @@ class Runner:
         self._batches = Batches()
         # The cases of batches that ended their worker, and how it ended.
         self._crashes: list[tuple[list[str], str]] = []
+        self._start = SlowStart()
         self._stopped = False
         self._next_show = 0.0
 
@@ -161,7 +163,8 @@ class Runner:
         try:
             self._supervisor.open_first()
         except OpeningError as error:
-            if error.is_misnamed:
+            # A library is not in a list of names: that it does not open is in the report.
+            if error.is_misnamed and not is_subject(self.settings.device):
                 raise UserError(str(error)) from error
             self.outcome.open_failure = _describe_opening(error)
         except FatalError as error:
@@ -184,6 +187,17 @@ class Runner:
 
     def _ended_by(self, error: FatalError) -> UserError:
         return UserError(f"run: {error}; what was measured is in {self.journal.path}")
+
+    def _note_end(self, record: Record) -> None:
+        """Give up on a library that does not end its first cases in time: that is no verdict."""
+        if not is_subject(self.settings.device) or not self._start.is_too_slow(record):
+            return
+        self._stop(self._start.words(self.settings.timeout))
+        self.outcome.cut_short = self.outcome.problems[-1]
+        open_cases = [name for name in self._cases if not self.outcome.has(name, 1)]
+        for name in (*self._start.cases, *open_cases):
+            decided = self.outcome.derived.setdefault(name, (Status.NOT_RUN, "too slow here"))
+            self.outcome.late += decided[0] is Status.NOT_RUN
 
     def _give_up(self, problem: str) -> None:
         """Ends the run; every case that did not have its turn says why."""
@@ -408,8 +422,9 @@ class Runner:
                 decided = self._decide(case)
                 self.outcome.derived[case.id] = decided or (Status.NOT_RUN, late)
                 self.outcome.late += decided is None
-        run = len(self._cases) - self.outcome.late
-        self.outcome.budget = f"a time budget of {budget}: {run:,} of {len(self._cases):,} cases"
+        if self.outcome.late and not self.outcome.cut_short:
+            run = f"{len(self._cases) - self.outcome.late:,} of {len(self._cases):,} cases"
+            self.outcome.cut_short = f"a time budget of {budget}: {run}"
 
     def _check_progress_is_possible(self) -> None:
         if not self._supervisor.busy:
@@ -474,6 +489,7 @@ class Runner:
                 continue
             if self.outcome.add(record):
                 self._judge(record)
+                self._note_end(record)
                 if record.attempt == 1 and self.outcome.opened and record.case in self._cases:
                     self._time_left.drop(self._rung_of(record.case))
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -53,6 +54,12 @@ THOROUGH = [
             *("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"),
             *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl"),
             *("cuda-emu", "hip-emu", "metal-emu", "cuda", "ptx", "hip", "metal"),
+        )
+    ),
+    *(
+        f"subjects({library})"
+        for library in (
+            *("torch", "numpy", "array-api-strict", "jax", "mlx", "dask", "sparse", "ndonnx"),
         )
     ),
 ]
@@ -315,6 +322,36 @@ def test_the_full_profile_runs_its_shard(noxfile: ModuleType) -> None:
     noxfile.conform_full(session, "cpu")
     assert session.commands[-1][-4:] == ("--timeout", "240", "--shard", "3/12")
     assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
+
+
+def test_a_library_is_judged_by_its_part_within_a_budget(noxfile: ModuleType) -> None:
+    session = Session("--shard", "3/12")
+    noxfile.subjects(session, "jax")
+    assert session.installed[0] == "."
+    assert session.installed[1].startswith("jax")
+    assert session.virtualenv.location.endswith("/subjects")
+    assert session.environment["JAX_ENABLE_X64"] == "1"
+    (command,) = session.commands
+    assert command[:4] == ("tinyref", "conform", "--subject", "array-api:jax.numpy")
+    assert command[command.index("--budget") + 1] == "10m"
+    assert command[command.index("--shard") + 1] == "3/12"
+    assert command[-2:] == ("--expectations", str(ROOT / "ci" / "expectations" / "jax.toml"))
+
+
+def test_a_library_that_cannot_be_installed_is_unavailable(
+    noxfile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noxfile, "REPORT", tmp_path)
+    session = Session()
+    session.missing = noxfile.SUBJECTS["mlx"].install[-1]
+    with pytest.raises(Skipped, match="mlx is unavailable: no wheel"):
+        noxfile.subjects(session, "mlx")
+    assert session.commands == []
+    note = tmp_path / "subject-mlx" / "unavailable.txt"
+    assert note.read_text() == "mlx is unavailable: no wheel\n"
+    # It is there the next time.
+    noxfile.subjects(Session(), "mlx")
+    assert not note.exists()
 
 
 def session_of(run: str, name: str) -> Session:

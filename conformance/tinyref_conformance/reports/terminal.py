@@ -21,7 +21,7 @@ def summary(report: Report) -> Iterator[str]:
     counts = ", ".join(
         f"{report.counts[status]:,} {status.value}" for status in Status if report.counts[status]
     )
-    yield f"{_cases(len(report.cases))} in {report.certificate['seconds']:.1f} s: {counts}"
+    yield f"{_cases(report.counts.total())} in {report.certificate['seconds']:.1f} s: {counts}"
     for group in report.groups[:GROUPS]:
         yield clip(f"  {group.rung.title:20} {_cases(len(group.cases)):>10}  {title(group)}")
     if len(report.groups) > GROUPS:

@@ -18,7 +18,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
 from tinyref_spec.reproducer import Wording, tensor_script
 from tinyref_spec.subjects.name import SubjectName
-from tinyref_spec.subjects.protocol import Answer, Arrays
+from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
 from tinyref_spec.tensor.forms import Form, Refused
 
 TORCH_DTYPES: dict[DType, torch.dtype] = {
@@ -28,6 +28,9 @@ TORCH_DTYPES: dict[DType, torch.dtype] = {
     dtypes.int32: torch.int32,
     dtypes.int64: torch.int64,
     dtypes.uint8: torch.uint8,
+    dtypes.uint16: torch.uint16,
+    dtypes.uint32: torch.uint32,
+    dtypes.uint64: torch.uint64,
     dtypes.float16: torch.float16,
     dtypes.bfloat16: torch.bfloat16,
     dtypes.float32: torch.float32,
@@ -169,14 +172,13 @@ class TorchSubject:
 
     def _attempt(self, compute: Callable[[], Any]) -> Any:
         """The value. Raises `NotOfferedError` where torch says that it has no such kernel."""
-        try:
-            return compute()
-        except NotImplementedError as error:
-            raise NotOfferedError(f"torch: {describe_error(error).splitlines()[0]}") from error
-        except RuntimeError as error:
-            if "not implemented for" not in str(error):
+        with not_offered("torch"):
+            try:
+                return compute()
+            except RuntimeError as error:
+                if "not implemented for" in str(error):
+                    raise NotImplementedError(str(error)) from error
                 raise
-            raise NotOfferedError(f"torch: {describe_error(error).splitlines()[0]}") from error
 
     def _computes_in(self, dtype: DType) -> bool:
         try:
@@ -188,6 +190,11 @@ class TorchSubject:
 
 class CompiledTorchSubject(TorchSubject):
     """The same through torch.compile, each expression as a whole."""
+
+    def __init__(self, name: SubjectName) -> None:
+        super().__init__(name)
+        # The first compile of a process loads the compiler, which is no matter of a case.
+        self._evaluate("x + 1", {"x": torch.zeros(2)})
 
     def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
         inputs = {name: each for name, each in names.items() if isinstance(each, torch.Tensor)}
@@ -220,8 +227,6 @@ class _TensorMaker:
 def _answer(form: Form, dtype: DType, found: Any) -> Answer:
     """The answer in the type that is owed, where torch documents another integer type."""
     values, theirs = from_torch(found), OUR_DTYPES.get(torch.as_tensor(found).dtype)
-    owed = form.output(dtype)
-    if not form.torch_dtype or theirs is owed or not owed.is_int:
-        return Answer(values, theirs)
-    narrowed = values.astype(numpy_dtype(owed))
-    return Answer(narrowed, owed if (narrowed == values).all() else theirs, form.torch_dtype)
+    if form.torch_dtype:
+        return integer_answer(values, theirs, form.output(dtype), form.torch_dtype)
+    return Answer(values, theirs)
