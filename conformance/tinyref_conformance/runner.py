@@ -487,7 +487,10 @@ class Runner:
         if case is not None:
             self._suppression.note(case.id, case.row)
         if self.settings.fail_fast and not self._stopped:
-            self._stop(f"stopped at the first failure, {record.case}, because of --fail-fast")
+            self._stop(
+                f"stopped at the first failure, {record.case}, because of --fail-fast: it was not "
+                "run again alone, and may depend on what ran before"
+            )
 
     # What failed, again
 

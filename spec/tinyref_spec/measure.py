@@ -21,6 +21,7 @@ from tinyref_spec.case import Failure, Measurement, Values
 from tinyref_spec.device_under_test import (
     DeviceUnderTest,
     Inputs,
+    MadeLaunch,
     Optimised,
     Runnable,
     slots_of,
@@ -289,9 +290,19 @@ def _describe_failure(
     if wanted:
         flat = [None if data is None else data.reshape(-1) for data in experiment.inputs]
         unaligned = device.unaligned_slots(experiment.kernel, program)
-        launch = Launch(device.name, program, flat, experiment.bindings, unaligned)
+        before = _earlier_launches(device, experiment)
+        launch = Launch(device.name, program, flat, experiment.bindings, unaligned, before)
         failure.script = reproducer.kernel_script(experiment.case_id, launch, wanted)
     return failure
+
+
+def _earlier_launches(device: DeviceUnderTest, experiment: Experiment) -> list[MadeLaunch]:
+    """Return the launches of the kernel that the case made before, with flat inputs."""
+    return [
+        ([None if data is None else data.reshape(-1) for data in inputs], bindings)
+        for inputs, bindings in device.launches(experiment.kernel)
+        if inputs is not experiment.inputs
+    ]
 
 
 def _wanted_elements(experiment: Experiment, item: Judgement | None) -> list[Wanted]:
