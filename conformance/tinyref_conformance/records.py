@@ -26,7 +26,8 @@ class Record:
 
     phase: where it went wrong (see `expectations.Phase`); empty when it did not.
     details: the fields of `tinyref_spec.case.Failure`, for failures that have them. worker: the
-    name of the process that ran it. evidence, accuracy: what the measurement counted.
+    name of the process that ran it. evidence, accuracy: what the measurement counted. fault: the
+    condition of kind `FAULT` that was found; empty for others.
     """
 
     case: str
@@ -44,6 +45,7 @@ class Record:
     worker: str = ""
     evidence: Evidence | None = None
     accuracy: Accuracy | None = None
+    fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out; numbers that JSON lacks become text."""
@@ -142,6 +144,7 @@ def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt
         details=details,
         evidence=measurement.evidence,
         accuracy=measurement.accuracy,
+        fault=measurement.fault if status is Status.FAIL else "",
     )
 
 

@@ -258,14 +258,16 @@ class Worker:
             found = self._stop_record(
                 case, attempt, started, Status.CRASH, "out of memory", Phase.RUN
             )
-            return dataclasses.replace(found, details={"launch": self._launches})
+            details = {"launch": self._launches}
+            return dataclasses.replace(found, details=details, fault="no-memory")
         except NotOfferedError as reason:
             return self._not_offered(case, attempt, started, str(reason))
         except Exception as error:  # a case must not take the run down with it
             found = self._stop_record(
-                case, attempt, started, Status.FAIL, explain_error(error), _phase(error)
+                case, attempt, started, Status.FAIL, explain_error(error), phase_of(error)
             )
-            return dataclasses.replace(found, details=self._details(error))
+            fault = getattr(error, "fault", "")
+            return dataclasses.replace(found, details=self._details(error), fault=fault)
         if memory.unfreed:
             message = memory.unfreed[0]
             memory.unfreed.clear()
@@ -304,14 +306,16 @@ def run_on(case: Case, name: str) -> Measurement:
     return case.run(DeviceUnderTest(name))
 
 
-def _phase(error: BaseException) -> Phase:
-    """Compile for what a compiler or a verifier refused, run for the rest."""
-    vendors = vendors_error(error)
-    if vendors is not None and vendors.member in COMPILING:
+def phase_of(error: BaseException) -> Phase:
+    """Return compile for what a compiler or a verifier refused, run for the rest."""
+    member = getattr(vendors_error(error) or error, "member", "")
+    if member in COMPILING:
         return Phase.COMPILE
     if isinstance(error, DeviceError):
         return Phase.COMPILE if error.source else Phase.RUN
-    return Phase.COMPILE if isinstance(error, UserError | VerifyError) else Phase.RUN
+    # A backend may also refuse a launch by a UserError.
+    is_refused = isinstance(error, UserError | VerifyError) and not member
+    return Phase.COMPILE if is_refused else Phase.RUN
 
 
 def describe_device(name: str, device: Any) -> dict[str, Any]:

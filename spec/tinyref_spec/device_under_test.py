@@ -98,7 +98,7 @@ class _Loaded:
             slot.number: GuardedBuffer(device, slot.dtype, slot.size, slot.number in unaligned)
             for slot in self.slots
         }
-        self.forms = forms_of(kernel.program, bool(unaligned))
+        self.forms = forms_of(kernel.program, unaligned)
 
     def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
         for slot in self.slots:

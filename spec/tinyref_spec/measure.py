@@ -26,7 +26,15 @@ from tinyref_spec.device_under_test import (
     Runnable,
     slots_of,
 )
-from tinyref_spec.error_rules import Products, Rule, Ulp, Verdict, reassociated
+from tinyref_spec.error_rules import (
+    NO_PROBLEM,
+    Problem,
+    Products,
+    Rule,
+    Ulp,
+    Verdict,
+    reassociated,
+)
 from tinyref_spec.evidence import Elements, evidence_of
 from tinyref_spec.oracles import Expected
 
@@ -59,7 +67,7 @@ class Judgement:
     expected: Expected
     verdict: Verdict
     bad: BoolArray
-    problem: str = ""
+    problem: Problem = NO_PROBLEM
     poison: int | None = None
 
     @property
@@ -69,7 +77,7 @@ class Judgement:
 
     @property
     def fails(self) -> bool:
-        return bool(self.problem) or bool(self.bad.any())
+        return bool(self.problem.message) or bool(self.bad.any())
 
     @property
     def first(self) -> int:
@@ -93,7 +101,7 @@ def judge(
         bad = ~verdict.good
         if expected.specified is not None:
             bad &= expected.specified
-        problem = ""
+        problem = NO_PROBLEM
         if isinstance(rule, Products) and norm is not None:
             problem = rule.problem(actual, expected, norm)
     return Judgement(actual, expected, verdict, bad, problem)
@@ -107,7 +115,9 @@ def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
             found = _run(device, experiment, POISONS[1])
     except MemoryDamageError as error:
         return Measurement(
-            False, str(error), details=_failure(device, experiment, None), compared=0
+            *(False, str(error)),
+            details=_failure(device, experiment, None),
+            fault=error.fault,
         )
     return _measurement(device, experiment, found)
 
@@ -160,6 +170,7 @@ def _measurement(
     count(result, found, inputs, device.forms(experiment.kernel))
     if failing is not None:
         result.message = _message(experiment, failing)
+        result.fault = "" if failing.bad.any() else failing.problem.fault
         result.details = _failure(device, experiment, failing)
     elif result.compared == 0:
         result.passed = False
@@ -229,7 +240,7 @@ def _observed_behaviour(found: Judgement) -> str:
 def _message(experiment: Experiment, item: Judgement) -> str:
     index = item.first
     if index < 0:
-        return item.problem
+        return item.problem.message
     wanted = item.expected.values.reshape(-1)[index : index + 1]
     given = item.actual.reshape(-1)[index : index + 1]
     wrong = int(np.count_nonzero(item.bad))
@@ -348,7 +359,8 @@ def _ir(kernel: Runnable) -> str:
 def refusal(attempt: object, error: TinyrefError | None, wanted: tuple[type, ...]) -> Measurement:
     """The measurement of a case that must be refused: passes with one of the `wanted` errors."""
     if error is None:
-        return Measurement(False, f"was accepted, and gave {attempt!r}", compared=1)
+        message = f"was accepted, and gave {attempt!r}"
+        return Measurement(False, message, compared=1, fault="accepted")
     if not isinstance(error, wanted):
         names = " or ".join(kind.__name__ for kind in wanted)
         return Measurement(

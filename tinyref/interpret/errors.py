@@ -39,6 +39,7 @@ class SanitizerError(DeviceError):
         work_item: str = "",
     ) -> None:
         self.kind = kind
+        self.fault = "broken-tile" if kind is Fault.TILE else kind.name.lower()
         self.node = node
         self.detail = message
         self.memory = memory
