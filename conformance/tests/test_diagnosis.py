@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
 from tinyref_conformance import records, worker
+from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.diagnosis import Failing, Group, Measured, common_name, diagnose, shape_of
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.records import Record
 from tinyref_conformance.report import CaseResult, Report, RowResult
+from tinyref_conformance.runner import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Rung
@@ -207,8 +210,40 @@ def test_groups_rise_with_the_rungs_and_the_largest_is_first() -> None:
     assert [group.rows for group in diagnose(rows, failing)] == [["isa.c"], ["isa.b"], ["tensor.a"]]
 
 
+@pytest.mark.long
+def test_the_first_node_that_differs_is_looked_for_in_the_example(tmp_path: Path) -> None:
+    settings = Settings(ALL_FAULTY["FloorDivision"].device, tmp_path, jobs=1, rerun_seconds=60.0)
+    query = "isa.binary.idiv.int32,memory.copy.uint8"
+    report = conform(Request(settings, query=query)).report
+    found = [case for case in report.cases if (case.details or {}).get("difference")]
+    (group,) = report.groups
+    assert [case.id for case in found] == group.cases[:1]
+    assert found[0].details is not None
+    assert found[0].details["difference"].startswith("the first node that differs is IDIV int32")
+
+
+DRIVER = (
+    "launch failed: code 700\n  File 'driver.py', line 3\n\nptxas fatal : register 255 is missing"
+)
+
+
+def test_the_cause_that_a_driver_puts_last_is_shown_and_tells_failures_apart() -> None:
+    assert shape_of(DRIVER) == "launch failed: code # … ptxas fatal : register # is missing"
+    rows = [Measured(name, Rung.ALU, Evidence()) for name in ("isa.a", "isa.b")]
+    messages = (DRIVER, DRIVER.replace("register 255 is missing", "a label is missing"))
+    failing = [
+        Failing(f"{row.id}.0", row.id, Status.FAIL, "run", message)
+        for row, message in zip(rows, messages, strict=True)
+    ]
+    first, second = diagnose(rows, failing)
+    assert first.cause.endswith("register # is missing")
+    assert second.cause.endswith("a label is missing")
+    # A traceback after the words of a vendor is no cause.
+    assert shape_of("it raises\n  File 'x', line 1\n    y = z") == "it raises"
+
+
 def test_shapes_and_names() -> None:
-    assert shape_of("form 3 for n = 2: got 'a' at 0x1f\nmore") == "form # for n = #: got # at #"
+    assert shape_of("form 3 for n = 2: got 'a' at 0x1f\n  more") == "form # for n = #: got # at #"
     assert common_name(["isa.a.int32"]) == "isa.a.int32"
     assert common_name(["isa.a.x.int32", "isa.a.y.int32"]) == "isa.a.{x,y}.*.int32"
     assert common_name(["isa.a", "kernel.b"]) == "isa, kernel"

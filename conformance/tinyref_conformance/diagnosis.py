@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref_conformance.expectations import Phase
+from tinyref_conformance.records import headline
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
 from tinyref_spec.conditions import BY_NAME, CONDITIONS, Condition, Kind
@@ -351,8 +352,9 @@ _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'")
 
 def shape_of(message: str) -> str:
     """A message without what differs from case to case: numbers, quoted names, its history."""
-    line = _HISTORY_WORDS.split(message.strip().partition("\n")[0])[0]
-    return _VARIABLE.sub("#", line)[:160] or "no message"
+    parts = _HISTORY_WORDS.split(headline(message))[0].split(" … ")
+    # The cause is last: neither part is cut for the other.
+    return " … ".join(_VARIABLE.sub("#", part)[:160] for part in parts) or "no message"
 
 
 def common_name(ids: Sequence[str]) -> str:

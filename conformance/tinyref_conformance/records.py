@@ -164,6 +164,17 @@ def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
     return details
 
 
+def headline(message: str) -> str:
+    """Return the first line of a message and its last one, where drivers put the cause.
+
+    Indented lines are those of sources and tracebacks.
+    """
+    lines = [line.rstrip() for line in message.strip().splitlines() if line.strip()]
+    first, *rest = lines or [""]
+    causes = [line for line in rest if not line[0].isspace()]
+    return f"{first} … {causes[-1]}" if causes else first
+
+
 def clipped(text: str) -> str:
     """The beginning of a text that is too long for a journal and a page, and how much is cut."""
     if len(text) <= MAX_TEXT:

@@ -26,7 +26,7 @@ from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
-from tinyref_conformance.records import Outcome, Record
+from tinyref_conformance.records import Outcome, Record, headline
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_conformance.time_left import TimeLeft
@@ -149,10 +149,7 @@ class Runner:
         return self.outcome
 
     def _config(self) -> dict[str, str]:
-        asked = self.settings
-        return self.plan.worker_configuration(
-            asked.catalogue, asked.device, asked.second, self.journal.path
-        )
+        return worker_configuration(self.settings, self.plan)
 
     # Opening
 
@@ -188,7 +185,7 @@ class Runner:
     def _give_up(self, problem: str) -> None:
         """Ends the run; every case that did not have its turn says why."""
         self._stop(problem)
-        reason = problem.partition("\n")[0]
+        reason = headline(problem)
         for case_id in self._cases:
             if not self.outcome.has(case_id, 1):
                 self.outcome.derived.setdefault(case_id, (Status.SUPPRESSED, reason))
@@ -553,7 +550,7 @@ class Runner:
             self._try_again(task, blamed)
 
     def _say_unprepared(self, problem: str) -> None:
-        words = problem.strip().partition("\n")[0]
+        words = headline(problem)
         self.outcome.problems.append(f"kernels that compile alone do not compile together: {words}")
 
     def _say_crashes(self) -> None:
@@ -582,6 +579,12 @@ class Runner:
         if is_alone:
             self._tasks.appendleft(Task(task.row, [str(blamed)], is_alone=True))
         self._settle(task.row)
+
+
+def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:
+    """Return what a worker of a run is started with."""
+    journal = settings.folder / journals.NAME
+    return plan.worker_configuration(settings.catalogue, settings.device, settings.second, journal)
 
 
 def _describe_opening(error: OpeningError) -> str:

@@ -132,9 +132,11 @@ class Worker:
         }
 
     def answer(self, message: Message) -> Message:
-        """Describes a launch, measures a case, or runs cases of a row."""
+        """Describes a launch, traces or measures a case, or runs cases of a row."""
         if "describe" in message:
             return self.describe(message)
+        if "trace" in message:
+            return self.trace(message)
         return self.measure(message) if "measure" in message else self.run_row(message)
 
     def measure(self, message: Mapping[str, Any]) -> Message:
@@ -143,14 +145,25 @@ class Worker:
         lost: why the device does not answer any more; empty where it does.
         """
         self._device.announce = self._note_launch
-        cases = self._row(message["row"]).cases(self.profile)
-        case = next(case for case in cases if case.id == message["measure"])
+        case = self._case(message["row"], message["measure"])
         record = self._run(case, attempt=2)
         self._note_passing(case, record)
         lost = "" if record.status is Status.PASS else self._health_problem()
         # What looks whether the device is well launches too: nothing of it is sent for the answer.
         self._device.announce = self._begin_launch
         return {"measured": record.to_json(), "lost": lost}
+
+    def trace(self, message: Mapping[str, Any]) -> Message:
+        """Return the first node that differs in the kernel of a case that fails."""
+        if not isinstance(self._device, DeviceUnderTest):
+            return {}
+        self._device.announce = self._note_launch
+        self._device.trace_seconds = float(message["seconds"])
+        record = self._run(self._case(message["row"], message["trace"]))
+        return {"difference": (record.details or {}).get("difference", "")}
+
+    def _case(self, row: str, name: str) -> Case:
+        return next(case for case in self._row(row).cases(self.profile) if case.id == name)
 
     def run_row(self, message: Mapping[str, Any]) -> Message:
         """Runs the named cases of one row, in order; first compiles the kernels of a batch."""

@@ -304,6 +304,8 @@ def _describe_failure(
         before = _earlier_launches(device, experiment)
         launch = Launch(device.name, program, flat, experiment.bindings, unaligned, before)
         failure.script = reproducer.kernel_script(experiment.case_id, launch, wanted)
+        if item is not None and device.trace_seconds:
+            failure.difference = launch.first_difference(device.trace_seconds)
     return failure
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tinyref.errors import TinyrefError
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.runtimes.red_zones import POISONS
-from tinyref.runtimes.trace import GuardedKernel, first_difference, ulps_apart
+from tinyref.runtimes.trace import MAX_SECONDS, GuardedKernel, first_difference, ulps_apart
 from tinyref.uops.program import Program
 from tinyref.workers.processes import describe_exit
 
@@ -42,6 +42,11 @@ class Launch:
     bindings: Mapping[str, int] = field(default_factory=dict)
     unaligned: Collection[int] = ()
     before: Sequence[tuple[Sequence[Array | None], Mapping[str, int]]] = ()
+
+    def first_difference(self, seconds: float = MAX_SECONDS) -> str:
+        """Return a sentence that names the first node with another value on the device."""
+        place = self.device, self.program, self.inputs, self.bindings
+        return first_difference(*place, self.unaligned, seconds)
 
 
 @dataclass(frozen=True)
@@ -130,18 +135,13 @@ def check(launch: Launch, wanted: Sequence[Wanted]) -> str:
     for poison in POISONS:
         problem = _problem(launch, wanted, _loaded(launch), poison)
         if problem:
-            return f"wrong: {problem}\n{_first_difference(launch)}"
+            return f"wrong: {problem}\n{launch.first_difference()}"
     forget_kernels()
     kernel = _loaded(launch)
     for inputs, bindings in launch.before or [_with_other_inputs(launch)]:
         kernel.launch(inputs, bindings)
     problem = _problem(launch, wanted, kernel, POISONS[0])
     return f"wrong after a launch with other inputs: {problem}" if problem else ""
-
-
-def _first_difference(launch: Launch) -> str:
-    place = launch.device, launch.program, launch.inputs, launch.bindings
-    return first_difference(*place, launch.unaligned)
 
 
 def _loaded(launch: Launch) -> GuardedKernel:

@@ -100,12 +100,14 @@ def first_difference(
     inputs: Sequence[Array | None],
     bindings: Mapping[str, int],
     unaligned: Collection[int] = (),
+    seconds: float = MAX_SECONDS,
 ) -> str:
-    """A sentence that names the first node of `program` with another value on `device`.
+    """Return a sentence that names the first node of `program` with another value on `device`.
 
-    unaligned: the slots of buffers that begin where vectors are not aligned.
+    unaligned: the slots of buffers that begin where vectors are not aligned. seconds: how long it
+    may look.
     """
-    end = time.monotonic() + MAX_SECONDS
+    end = time.monotonic() + seconds
     for traced in _traced_programs(program, len(inputs), bindings):
         if time.monotonic() > end:
             return f"no node differs up to {node_text(traced.node)}; looked no further"
