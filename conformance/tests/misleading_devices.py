@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import OrderError, UserError
 from tinyref.interpret.translate import Override
 from tinyref.uops.ops import Ops
 from tinyref_conformance.faulty.broken import Array, BrokenBackend, BrokenKernel, right
@@ -125,6 +125,17 @@ class RefusedLaunches(BrokenBackend):
     """Raises at each launch what is meant for callers."""
 
     kernel = _RefusingKernel
+
+
+class _RacingKernel(BrokenKernel):
+    def __call__(self, *arguments: Any, **named: Any) -> float | None:
+        raise OrderError(self.device, "the order of work-items matters")
+
+
+class Racing(BrokenBackend):
+    """Finds a race in every launch."""
+
+    kernel = _RacingKernel
 
 
 class _RoundingKernel(BrokenKernel):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tinyref.device import Device
-from tinyref.errors import TinyrefError, UserError
+from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref_conformance import records, worker
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.diagnosis import Failing, Group, Measured, common_name, diagnose, shape_of
@@ -454,6 +454,14 @@ def test_a_launch_that_is_refused_is_no_failure_to_compile() -> None:
     with pytest.raises(UserError) as refused:
         case.run(device)
     assert worker.phase_of(refused.value) is Phase.RUN
+
+
+def test_a_launch_that_fails_in_a_schedule_is_no_failure_to_compile() -> None:
+    device = "misleading_devices:Racing"
+    with pytest.raises(DeviceError) as failed:
+        catalogue.find("tensor.add.int32.forward:0").run(DeviceUnderTest(device))
+    assert worker.phase_of(failed.value) is Phase.RUN
+    assert worker.origin_of(failed.value).fault == "race"
 
 
 @pytest.mark.parametrize("name", ["Tf32Rounding", "LostNegativeZero"])

@@ -24,6 +24,7 @@ from tinyref.device import memory
 from tinyref.errors import (
     BackendError,
     DeviceError,
+    TinyrefError,
     UserError,
     VerifyError,
     explain_error,
@@ -279,7 +280,7 @@ class Worker:
             found = self._stop_record(
                 case, attempt, started, Status.FAIL, explain_error(error), phase_of(error)
             )
-            fault = getattr(error, "fault", "")
+            fault = getattr(origin_of(error), "fault", "")
             return dataclasses.replace(found, details=self._details(error), fault=fault)
         if memory.unfreed:
             message = memory.unfreed[0]
@@ -319,9 +320,17 @@ def run_on(case: Case, name: str) -> Measurement:
     return case.run(DeviceUnderTest(name))
 
 
+def origin_of(error: BaseException) -> BaseException:
+    """Return the deliberate error behind others, which say what it happened in."""
+    while isinstance(error.__cause__, TinyrefError):
+        error = error.__cause__
+    return error
+
+
 def phase_of(error: BaseException) -> Phase:
     """Return compile for what a compiler or a verifier refused, run for the rest."""
-    member = getattr(vendors_error(error) or error, "member", "")
+    error = vendors_error(error) or origin_of(error)
+    member = getattr(error, "member", "")
     if member in COMPILING:
         return Phase.COMPILE
     if isinstance(error, DeviceError):

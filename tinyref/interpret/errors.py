@@ -48,6 +48,6 @@ class SanitizerError(DeviceError):
         by = f" by {work_item}" if work_item else ""
         super().__init__("interpreter", f"{kind.value}: {message}{by}, at {node}")
 
-    def __reduce__(self) -> tuple[type[SanitizerError], tuple[object, ...]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[SanitizerError], tuple[object, ...]]:
         parts = (self.kind, self.node, self.detail, self.memory, self.position, self.work_item)
         return SanitizerError, parts
