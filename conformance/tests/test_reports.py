@@ -214,6 +214,20 @@ def test_markdown_escapes_and_names_failures() -> None:
     assert cell("a|b\n`c`<d>") == "a\\|b \\`c\\`&lt;d&gt;"
 
 
+def test_a_card_of_the_ladder_says_how_many_cases_are_skipped() -> None:
+    cases = [(f"isa.a.float32.{number}", Status.SKIP) for number in range(3)]
+    text = html(report_of(*cases, ("isa.a.float32.9", Status.PASS)))
+    assert "holds, 1 of 1, 3 of 4 skipped" in text
+
+
+def test_the_page_shows_the_first_node_that_differs() -> None:
+    case = failing("isa.mul.float32.0", "element 0: expected 1, got 2")
+    case.details = {"difference": "the first node that differs is MUL float32"}
+    report = report_of(case)
+    assert "The first node that differs is MUL float32." in html(report)
+    assert page_data(report)["failures"][0]["details"] == case.details
+
+
 def test_markdown_names_causes_before_the_ladder() -> None:
     text = markdown(report_of(failing("isa.cast.float32.0", "the copy | has 3 bytes")))
     line = "| every operation | 1 | the copy \\| has # bytes | isa.cast.float32 | look at rounding"

@@ -40,6 +40,16 @@ def test_a_broken_run_says_rung_cause_advice_and_an_example() -> None:
     ]
 
 
+def test_the_cause_of_a_driver_and_the_first_node_are_shown() -> None:
+    words = "launch failed: code 700\n  at kernel.c:3\nptxas fatal: no register is left"
+    case = failing("isa.mul.float32.0", words)
+    case.details = {"difference": "the first node that differs is MUL float32"}
+    shown = list(summary(report_of(case)))
+    example = next(place for place, line in enumerate(shown) if line.startswith("Fail: "))
+    assert shown[example].endswith("launch failed: code 700 … ptxas fatal: no register is left")
+    assert shown[example + 1] == "  the first node that differs is MUL float32"
+
+
 def test_many_groups_are_counted_and_none_is_wider_than_a_terminal() -> None:
     words = "abcdefghijklmnopqrst"
     cases = [

@@ -146,6 +146,7 @@ class Assembler:
             worst_input=record.worst_input,
             observed=record.observed,
             attempts=len(attempts),
+            fault=record.fault,
         )
         if status in _SHOWN_AS_FAILURE:
             sequence = (attempts[-1].details or {}).get("sequence", ())
@@ -267,6 +268,7 @@ def _row_result(row: Row, sentences: tuple[str, ...]) -> RowResult:
         op=row.op,
         dtype=row.dtype,
         error_rule=str(row.error_rule),
+        advice=dict(row.advice),
     )
 
 

@@ -26,7 +26,8 @@ class Record:
 
     phase: where it went wrong (see `expectations.Phase`); empty when it did not.
     details: the fields of `tinyref_spec.case.Failure`, for failures that have them. worker: the
-    name of the process that ran it. evidence, accuracy: what the measurement counted.
+    name of the process that ran it. evidence, accuracy: what the measurement counted. fault: the
+    condition of kind `FAULT` that was found; empty for others.
     """
 
     case: str
@@ -44,6 +45,7 @@ class Record:
     worker: str = ""
     evidence: Evidence | None = None
     accuracy: Accuracy | None = None
+    fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out; numbers that JSON lacks become text."""
@@ -142,6 +144,7 @@ def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt
         details=details,
         evidence=measurement.evidence,
         accuracy=measurement.accuracy,
+        fault=measurement.fault if status is Status.FAIL else "",
     )
 
 
@@ -159,6 +162,17 @@ def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
     for key in ("source", "ir", "script"):
         details[key] = clipped(details[key])
     return details
+
+
+def headline(message: str) -> str:
+    """Return the first line of a message and its last one, where drivers put the cause.
+
+    Indented lines are those of sources and tracebacks.
+    """
+    lines = [line.rstrip() for line in message.strip().splitlines() if line.strip()]
+    first, *rest = lines or [""]
+    causes = [line for line in rest if not line[0].isspace()]
+    return f"{first} … {causes[-1]}" if causes else first
 
 
 def clipped(text: str) -> str:

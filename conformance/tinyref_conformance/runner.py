@@ -26,7 +26,7 @@ from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
-from tinyref_conformance.records import Outcome, Record
+from tinyref_conformance.records import Outcome, Record, headline
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_conformance.time_left import SlowStart, TimeLeft
@@ -151,10 +151,7 @@ class Runner:
         return self.outcome
 
     def _config(self) -> dict[str, str]:
-        asked = self.settings
-        return self.plan.worker_configuration(
-            asked.catalogue, asked.device, asked.second, self.journal.path
-        )
+        return worker_configuration(self.settings, self.plan)
 
     # Opening
 
@@ -202,7 +199,7 @@ class Runner:
     def _give_up(self, problem: str) -> None:
         """Ends the run; every case that did not have its turn says why."""
         self._stop(problem)
-        reason = problem.partition("\n")[0]
+        reason = headline(problem)
         for case_id in self._cases:
             if not self.outcome.has(case_id, 1):
                 self.outcome.derived.setdefault(case_id, (Status.SUPPRESSED, reason))
@@ -503,7 +500,10 @@ class Runner:
         if case is not None:
             self._suppression.note(case.id, case.row)
         if self.settings.fail_fast and not self._stopped:
-            self._stop(f"stopped at the first failure, {record.case}, because of --fail-fast")
+            self._stop(
+                f"stopped at the first failure, {record.case}, because of --fail-fast: it was not "
+                "run again alone, and may depend on what ran before"
+            )
 
     # What failed, again
 
@@ -566,7 +566,7 @@ class Runner:
             self._try_again(task, blamed)
 
     def _say_unprepared(self, problem: str) -> None:
-        words = problem.strip().partition("\n")[0]
+        words = headline(problem)
         self.outcome.problems.append(f"kernels that compile alone do not compile together: {words}")
 
     def _say_crashes(self) -> None:
@@ -595,6 +595,12 @@ class Runner:
         if is_alone:
             self._tasks.appendleft(Task(task.row, [str(blamed)], is_alone=True))
         self._settle(task.row)
+
+
+def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:
+    """Return what a worker of a run is started with."""
+    journal = settings.folder / journals.NAME
+    return plan.worker_configuration(settings.catalogue, settings.device, settings.second, journal)
 
 
 def _describe_opening(error: OpeningError) -> str:

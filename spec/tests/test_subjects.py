@@ -198,6 +198,37 @@ def test_a_compiler_is_loaded_before_the_first_case(monkeypatch: pytest.MonkeyPa
     assert compiled == [2.0]
 
 
+def _wrongly_compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return lambda *inputs: function(*inputs) + 1
+
+
+def test_the_script_of_torch_compile_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = open_device("torch-compile on cpu")
+    monkeypatch.setattr(torch, "compile", _wrongly_compiled)
+    measured = run("tensor.mul.float32.forward:0", device)
+    assert not measured.passed
+    monkeypatch.setattr(sys, "argv", ["script.py", "--in-this-process"])
+    codes = []
+    for compiled in (_wrongly_compiled, lambda function, **options: function):
+        monkeypatch.setattr(torch, "compile", compiled)
+        with pytest.raises(SystemExit) as ended:
+            exec(measured.details.script, {"__name__": "__main__"})
+        codes.append(ended.value.code)
+    assert codes == [1, 0]
+
+
+def test_a_script_takes_the_wider_integers_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = open_device("torch on cpu")
+    right = torch.argmax
+    monkeypatch.setattr(torch.Tensor, "argmax", lambda x, *args, **named: right(x) + 1)
+    script = run("tensor.argmax.float32.forward:0", device).details.script
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "argv", ["script.py", "--in-this-process"])
+    with pytest.raises(SystemExit) as ended:
+        exec(script, {"__name__": "__main__"})
+    assert ended.value.code == 0
+
+
 def test_what_16_bits_are_computed_in_is_said() -> None:
     device = open_device("torch on cpu")
     narrow = run("tensor.softsign.float16.forward:0", device)

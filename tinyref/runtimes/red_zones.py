@@ -70,7 +70,10 @@ class GuardedBuffer:
         if np.array_equal(found[part], self._written[part]):
             return
         first = int(np.flatnonzero(found[part] != self._written[part])[0])
-        what = "an input was overwritten" if where == "in" else "a red zone was written"
-        raise MemoryDamageError(
+        is_input = where == "in"
+        what = "an input was overwritten" if is_input else "a red zone was written"
+        error = MemoryDamageError(
             f"{what}: byte {first} {where} the buffer of {self.size} {self.dtype.name}"
         )
+        error.fault = "input-written" if is_input else "red-zone"
+        raise error

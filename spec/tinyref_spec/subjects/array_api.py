@@ -24,7 +24,7 @@ import numpy as np
 from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
-from tinyref_spec.reproducer import Wording, tensor_script
+from tinyref_spec.reproducer import Question, Wording, tensor_script
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
 from tinyref_spec.tensor.forms import Form, Refused
@@ -485,7 +485,7 @@ class ArraySubject:
     def refusal(self, call: Refused, values: Arrays) -> Measurement:
         raise NotOfferedError(f"{self.module}: the array API does not say which calls are refused")
 
-    def script(self, case_id: str, values: Arrays, expression: str, item: Any) -> str:
+    def script(self, question: Question, expression: str, item: Any) -> str:
         wording = Wording(
             (
                 "from tinyref_spec.subjects import opened",
@@ -495,7 +495,7 @@ class ArraySubject:
             "subject.tensor({array})",
             "{actual}.numpy()",
         )
-        return tensor_script(case_id, str(self.name), values, expression, item, wording)
+        return tensor_script(question, str(self.name), expression, item, wording)
 
     @property
     def maker(self) -> _Maker:

@@ -12,6 +12,7 @@ from tinyref.errors import describe_error
 from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
+from tinyref_spec.reproducer import Question
 from tinyref_spec.tensor.forms import Form, Refused
 
 Arrays = Mapping[str, Array]
@@ -108,6 +109,6 @@ class Subject(Protocol):
         """Whether a call that cannot be meant is refused."""
         ...
 
-    def script(self, case_id: str, values: Arrays, expression: str, item: Wanted) -> str:
+    def script(self, question: Question, expression: str, item: Wanted) -> str:
         """A self-contained script that shows a failure again."""
         ...

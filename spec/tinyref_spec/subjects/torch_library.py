@@ -16,7 +16,7 @@ from tinyref.errors import describe_error
 from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
-from tinyref_spec.reproducer import Wording, tensor_script
+from tinyref_spec.reproducer import Question, Wording, tensor_script
 from tinyref_spec.subjects.name import SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
 from tinyref_spec.tensor.forms import Form, Refused
@@ -48,6 +48,7 @@ WORDING = Wording(
     ),
     "to_torch({array}, {place!r}, requires_grad={wants_gradient})",
     "from_torch({actual})",
+    "torch.{name}",
 )
 
 
@@ -71,7 +72,7 @@ def from_torch(tensor: Any) -> Array:
 def torch_value(expression: str, names: Mapping[str, Any]) -> Any:
     """The value of an expression of the tables in torch."""
     # The expressions are those of the tables, never text from outside.
-    return eval(expression, _KNOWN, dict(names))
+    return eval(expression, {**_KNOWN, **names})
 
 
 _KNOWN = {"torch": torch, "F": torch.nn.functional, "np": np}
@@ -160,8 +161,8 @@ class TorchSubject:
             return Measurement(True, compared=1, observed=describe_error(error).splitlines()[0])
         return Measurement(False, f"was accepted, and gave {found!r}", compared=1)
 
-    def script(self, case_id: str, values: Arrays, expression: str, item: Wanted) -> str:
-        return tensor_script(case_id, self.place, values, expression, item, WORDING)
+    def script(self, question: Question, expression: str, item: Wanted) -> str:
+        return tensor_script(question, self.place, expression, item, WORDING)
 
     def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
         return torch_value(expression, names)
@@ -194,20 +195,26 @@ class CompiledTorchSubject(TorchSubject):
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
         # The first compile of a process loads the compiler, which is no matter of a case.
-        self._evaluate("x + 1", {"x": torch.zeros(2)})
+        self._evaluate(_compiled("x + 1", "x"), {"x": torch.zeros(2)})
+
+    def expression(self, form: Form) -> str:
+        inputs = ", ".join(item.name for item in form.inputs)
+        return _compiled(super().expression(form), inputs)
 
     def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
-        inputs = {name: each for name, each in names.items() if isinstance(each, torch.Tensor)}
-        others = {name: each for name, each in names.items() if name not in inputs}
-        # Its tracer follows functions, and no text.
-        function = eval(f"lambda {', '.join(inputs)}: {expression}", {**_KNOWN, **others})
         torch.compiler.reset()
-        compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
         try:
-            return compiled(**inputs)
+            return super()._evaluate(expression, names)
         except torch._dynamo.exc.Unsupported as error:
             words = describe_error(error).splitlines()[0]
             raise NotOfferedError(f"torch.compile does not capture it: {words}") from error
+
+
+def _compiled(expression: str, inputs: str) -> str:
+    """Return an expression that compiles `expression`, a function of `inputs`, and calls it."""
+    # The tracer follows functions, and no text.
+    function = f"lambda {inputs}: {expression}"
+    return f"torch.compile({function}, fullgraph=True, dynamic=False)({inputs})"
 
 
 class _TensorMaker:
