@@ -209,7 +209,7 @@ def test_a_person_needs_no_required_device(
         monkeypatch.setenv("CI", value)
     (row,) = rows_of(conform_row, tmp_path, GOOD)
     for session in (Session(device(False, "no card")), Session(device(True), "card-driver>=2")):
-        with pytest.raises(EndedError, match="skip: mine is unavailable: .*; it needs a card"):
+        with pytest.raises(EndedError, match=r"skip: mine is unavailable: .*; it needs a card"):
             conform_row.conform(session, row, tmp_path, [], CommandFailed)
         assert "it needs a card" in (tmp_path / "unavailable.txt").read_text()
 
@@ -255,8 +255,7 @@ def test_on_a_machine_with_python_alone_nox_is_green(
         try:
             conform_row.conform(session, row, tmp_path / row.id, [], CommandFailed)
         except EndedError as end:
-            ends[row.id] = str(end).partition(":")[0]
-            assert row.needs in str(end)
+            ends[row.id] = str(end).partition(":")[0] if row.needs in str(end) else str(end)
         else:
             ends[row.id] = session.calls[-1][1]
     assert {name for name, end in ends.items() if end == "conform"} == set(BARE)
