@@ -9,7 +9,6 @@ from tinyref.dtype import ConstType, DType, dtypes, sum_dtype
 from tinyref.errors import UserError
 from tinyref.tensor.methods.elementwise import (
     Elementwise,
-    composite,
     compute_dtype,
     require_integer,
 )
