@@ -113,7 +113,7 @@ def iota(size: sint) -> UOp:
 
 
 def counting_dtype(size: sint) -> DType:
-    """The type that numbers `size` elements: int32, or int64 where that is not enough."""
+    """Return the type that numbers `size` elements: int32, or int64 where that is not enough."""
     most = largest_size((size,))
     if most > dtypes.int64.maximum:
         raise UserError(

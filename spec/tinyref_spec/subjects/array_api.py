@@ -281,7 +281,9 @@ class ArrayTensor:
                 raise NotOfferedError(f"{self.library.module}: says that it has no masks as index")
             return type(self)(self.library, self.array[key.array])
         parts = key if isinstance(key, tuple) else (key,)
-        if not all(isinstance(part, int | slice | EllipsisType | None) for part in parts):
+        has_bool = any(isinstance(part, bool) for part in parts)
+        is_basic = all(isinstance(part, int | slice | EllipsisType | None) for part in parts)
+        if has_bool or not is_basic:
             raise NotOfferedError(
                 f"{self.library.module}: the array API indexes by integers, slices, None and ..."
             )

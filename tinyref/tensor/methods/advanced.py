@@ -75,7 +75,7 @@ def items_of(key: object) -> list[object]:
 
 
 def _is_item(part: object) -> bool:
-    """True for what may be an item of a key, and is no element of an index in a list."""
+    """Return True if `part` of a list makes that list a tuple of items."""
     return part is None or part is Ellipsis or isinstance(part, Lookup | slice)
 
 

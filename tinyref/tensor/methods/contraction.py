@@ -96,7 +96,7 @@ class Contraction(Functions):
         return rows._sum_products(columns, (rows.ndim - 1,))
 
     def _sum_products(self, other: Self, axes: tuple[int, ...]) -> Self:
-        """The sums over `axes`, which go, of the products with `other`, of one type and shape."""
+        """Multiply by `other`, of the same type and shape, and sum over `axes`, which go."""
         return self._products(other)._sums(axes)
 
     def _products(self, other: Self) -> Self:

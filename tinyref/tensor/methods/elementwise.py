@@ -243,7 +243,7 @@ class Elementwise(TensorCore):
         return left._power_by_bits(right)
 
     def _power_by_bits(self, exponent: Self) -> Self:
-        """By repeated squaring, a factor for each bit of the exponents."""
+        """Raise integers to integers by repeated squaring, with a factor for each exponent bit."""
         result = square = self
         for bit in range(self.dtype.bits - (not self.dtype.is_unsigned)):
             factor = exponent.bitwise_and(1 << bit).ne(0).where(square, 1)
@@ -341,9 +341,9 @@ class Elementwise(TensorCore):
         return self._bits(Ops.XOR, self.dtype.maximum if self.dtype.is_unsigned else -1, "", False)
 
     def lshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self << x, in the common type; 0 where `x` is negative or not less than its width.
+        """Shift the bits to the left by `x`, in the common type of both.
 
-        A number that is such a count is refused.
+        A count below 0, or not below the width of that type, gives 0. Such a number is refused.
 
         Examples:
             >>> Tensor([3, 3]).lshift(Tensor([2, 40])).tolist()
@@ -352,10 +352,10 @@ class Elementwise(TensorCore):
         return self._shift(Ops.SHL, x, "lshift", reverse)
 
     def rshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
-        """self >> x, in the common type, which keeps the sign.
+        """Shift the bits to the right by `x`, in the common type of both; the sign is kept.
 
-        Where `x` is negative or not less than the width, the sign alone is left: 0 or -1. A number
-        that is such a count is refused.
+        A count below 0, or not below the width of that type, leaves the sign alone: 0 or -1. Such a
+        number is refused.
 
         Examples:
             >>> Tensor([12, -12]).rshift(Tensor([2, 40])).tolist()

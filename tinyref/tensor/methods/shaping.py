@@ -170,7 +170,7 @@ class Shaping(Selection):
         return result
 
     def _resample_bytes(self, axis: int, places: Places, weights: Weights) -> Self:
-        """The same of integers from 0 to 255, in int32: rounded to nearest, a half up."""
+        """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
         factors, bits = fixed_point(places, weights)
         sums = self._resample_axis(axis, places, factors)
         return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
@@ -220,10 +220,10 @@ def cubic_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weigh
 
 
 def fixed_point(places: Places, weights: Weights) -> tuple[Places, int]:
-    """(weights * 2**bits as integers, bits), with the most bits that int16 has room for.
+    """Return (weights * 2**bits as integers, bits), with the most bits that fit int16.
 
-    A place that several rows name has the sum of their weights in the first of them: torch adds
-    them before it rounds.
+    If several rows name one place, the first row gets the sum of their weights: torch adds them
+    before it rounds.
     """
     joined = weights.copy()
     for row, column in np.ndindex(places.shape):

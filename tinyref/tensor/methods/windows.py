@@ -189,7 +189,7 @@ class Windows(Pooling):
         strides: tuple[int, ...],
         kept: Margins,
     ) -> Self:
-        """The part `kept` of the transposed convolution without padding."""
+        """Compute the part `kept` of the transposed convolution without padding."""
         if max(strides) > 1:
             return self._by_residues(kernels, bias, plan, strides, kept)
         sizes, widths = (fixed(x.shape[2:], plan.name) for x in (self, kernels))
