@@ -33,6 +33,7 @@ class Library:
     subject: str
     install: list[str]
     place: str = ""
+    profile: str = "quick"
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -63,8 +64,8 @@ def conform(
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(f"{text}\n", encoding="utf-8")
         session.skip(text)
-    words = ["tinyref", "conform", "--subject", library.subject, "--budget", BUDGET]
-    words += ["--report", str(report), *options]
+    words = ["tinyref", "conform", "--subject", library.subject, "--profile", library.profile]
+    words += ["--budget", BUDGET, "--report", str(report), *options]
     if library.place:
         words += ["--on", library.place]
     known = EXPECTATIONS / f"{library.id}.toml"

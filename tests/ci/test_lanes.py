@@ -334,6 +334,7 @@ def test_a_library_is_judged_by_its_part_within_a_budget(noxfile: ModuleType) ->
     (command,) = session.commands
     assert command[:4] == ("tinyref", "conform", "--subject", "array-api:jax.numpy")
     assert command[command.index("--budget") + 1] == "10m"
+    assert command[command.index("--profile") + 1] in ("quick", "full")
     assert command[command.index("--shard") + 1] == "3/12"
     assert command[-2:] == ("--expectations", str(ROOT / "ci" / "expectations" / "jax.toml"))
 
