@@ -338,7 +338,7 @@ RENDERINGS = {
     "LoopOnceMore": (
         "kernel.program.loop",
         "wrong values with nothing in common",
-        "the increment of loops",
+        "the start, the step and the end of loops",
     ),
     "HipTruncatedBfloat16": (
         "isa.cast.float32.to_bfloat16",

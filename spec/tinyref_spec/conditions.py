@@ -231,7 +231,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         *("loop", Kind.FORM, "are of kernels with loops"),
-        "look at the condition and the increment of loops, and at accumulators",
+        "look at the start, the step and the end of loops, and at accumulators",
     ),
     Condition(
         *("grid", Kind.FORM, "are of kernels with a grid of more than one group"),
