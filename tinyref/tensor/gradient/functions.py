@@ -59,6 +59,18 @@ def max_pool(step: Step) -> tuple[Contribution, ...]:
     return (for_windows, None)
 
 
+@gradient_rule("cummax", reads_sources=True, reads_output=True)
+def cummax(step: Step) -> tuple[Contribution, ...]:
+    """To the last of the equal maxima."""
+    row, maxima, gradient = cast(tuple[Windows, ...], (step.sources[0], step.output, step.gradient))
+
+    def for_row() -> Creation:
+        places = row._places_of_maxima(maxima)
+        return row._shown_at(places, gradient.unsqueeze(-1)).sum(-2)
+
+    return (for_row,)
+
+
 @gradient_rule("looked_up", reads_sources=True)
 def looked_up(step: Step) -> tuple[Contribution, ...]:
     """The gradient of each element is the sum over the places that chose it."""
