@@ -108,7 +108,7 @@ def test_the_gradient_of_a_convolution_stores_no_products_of_windows() -> None:
     assert sizes == [2 * 4 * 10 * 10 * 4]
 
 
-def test_gradients_of_convolutions_read_zeros_only_beside_many_elements() -> None:
+def test_gradients_of_convolutions_of_any_size_multiply_no_zeros() -> None:
     def slopes(size: int) -> list[float]:
         x = Tensor(np.ones((1, 1, size), np.float32), requires_grad=True)
         result = x.conv2d(Tensor([[[math.inf, 1.0, 1.0]]]))
@@ -117,8 +117,8 @@ def test_gradients_of_convolutions_read_zeros_only_beside_many_elements() -> Non
         return found
 
     assert slopes(3) == [math.inf, 1.0, 1.0]
-    # The last two meet the infinite factor beside the end, where zeros are read.
-    assert str(slopes(6)) == "[inf, inf, inf, inf, nan, nan]"
+    # Beside the end the correlation reads zeros, which the infinite factor does not meet.
+    assert slopes(6) == [math.inf, math.inf, math.inf, math.inf, 2.0, 1.0]
 
 
 def test_convolution_by_hand() -> None:
@@ -318,8 +318,74 @@ def test_transposed_convolutions_read_only_elements_that_exist() -> None:
     Tensor.ones(1, 4, 16, 16).contiguous().conv_transpose2d(
         Tensor.ones(4, 4, 4, 4).contiguous(), stride=2
     ).realize()
-    # 4 x 4 channels, 17 x 17 places of 2 x 2 residues, 2 x 2 elements each: a product and a sum.
-    assert GlobalCounters.global_ops < 3 * 4 * 4 * 17 * 17 * 4 * 4
+    # 4 x 4 channels, 17 x 17 places of 2 x 2 residues, 2 x 2 elements each: a product, a sum, and
+    # the choice of the products whose element exists.
+    assert GlobalCounters.global_ops < 5 * 4 * 4 * 17 * 17 * 4 * 4
+
+
+def gradient_of_data(  # type: ignore[no-untyped-def]
+    shape, w, g, stride: int, dilation: int, groups: int
+) -> np.ndarray:
+    """The definition, by loops over the products: each gradient times each weight of its window."""
+    result = np.zeros(shape)
+    outputs, share, *kernel = w.shape
+    for batch, output, *place in np.ndindex(*g.shape):
+        first = output // (outputs // groups) * share
+        for channel, *offset in np.ndindex(share, *kernel):
+            seen = (p * stride + k * dilation for p, k in zip(place, offset, strict=True))
+            product = g[(batch, output, *place)] * w[(output, channel, *offset)]
+            result[(batch, first + channel, *seen)] += product
+    return result
+
+
+INFINITE = [
+    (size, width, stride, dilation, groups)
+    for (size, groups), width, stride, dilation in itertools.product(
+        ((4, 1), (7, 2)), (1, 2, 3), (1, 2), (1, 2)
+    )
+    if dilation * (width - 1) < size and (width > 1 or stride * dilation > 2)
+]
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(("size", "width", "stride", "dilation", "groups"), INFINITE)
+def test_infinite_weights_reach_only_what_they_are_multiplied_with(
+    size: int, width: int, stride: int, dilation: int, groups: int
+) -> None:
+    x = Tensor(whole_numbers(1, 2, size, size), requires_grad=True)
+    w = whole_numbers(2, 2 // groups, width, width, seed=1)
+    w[0, 0, 0, 0], w[1, -1, -1, -1] = np.inf, -np.inf
+    settings = (stride, dilation, groups)
+    result = x.conv2d(Tensor(w), stride=stride, dilation=dilation, groups=groups)
+    # No gradient is 0, which an infinite weight would make NaN.
+    g = np.abs(whole_numbers(*result.shape, seed=2)) + 1
+    expected = gradient_of_data(x.shape, w, g, *settings)
+    np.testing.assert_array_equal(result.gradient(x, gradient=Tensor(g))[0].numpy(), expected)
+    # The transposed convolution is the same function.
+    full = (stride * (size - 1) + dilation * (width - 1) + 1,) * 2
+    data = np.abs(whole_numbers(1, 2, size, size, seed=3)) + 1
+    expected = gradient_of_data((1, w.shape[1] * groups, *full), w, data, *settings)
+    transposed = Tensor(data).conv_transpose2d(
+        Tensor(w), stride=stride, dilation=dilation, groups=groups
+    )
+    np.testing.assert_array_equal(transposed.numpy(), expected)
+    theirs = functional.conv_transpose2d(
+        torch.tensor(data), torch.tensor(w), stride=stride, dilation=dilation, groups=groups
+    )
+    np.testing.assert_array_equal(transposed.numpy(), theirs.numpy())
+
+
+def test_infinite_gradient_of_a_transposed_convolution() -> None:
+    x = np.abs(whole_numbers(1, 1, 4)) + 1
+    w = Tensor([[[1.0, 2.0, 3.0]]], requires_grad=True)
+    theirs = torch.tensor([[[1.0, 2.0, 3.0]]], requires_grad=True)
+    g = np.array([[[np.inf, 1, 1, 1, 1, 1]]], np.float32)
+    result = Tensor(x).conv_transpose2d(w)
+    functional.conv_transpose1d(torch.tensor(x), theirs).backward(torch.tensor(g))
+    assert theirs.grad is not None
+    # The first gradient is that of a single product.
+    assert result.gradient(w, gradient=Tensor(g))[0].tolist() == theirs.grad.tolist()
+    assert theirs.grad.isinf().tolist() == [[[True, False, False]]]
 
 
 def test_indices_of_pooling() -> None:

@@ -51,12 +51,24 @@ def softplus(step: Step) -> tuple[Contribution, ...]:
 def max_pool(step: Step) -> tuple[Contribution, ...]:
     """To the first of the largest elements of each window, which is never padding."""
     windows, numbers = cast(tuple[Windows, ...], step.sources)
-    largest = cast(Windows, step.output)
+    largest, gradient = cast(Windows, step.output), cast(Windows, step.gradient)
 
     def for_windows() -> Creation:
-        return (numbers == windows._number_of_largest(numbers, largest)).where(step.gradient, 0)
+        return (numbers == windows._number_of_largest(numbers, largest)).where(gradient, 0)
 
     return (for_windows, None)
+
+
+@gradient_rule("cummax", reads_sources=True, reads_output=True)
+def cummax(step: Step) -> tuple[Contribution, ...]:
+    """To the last of the equal maxima."""
+    row, maxima, gradient = cast(tuple[Windows, ...], (step.sources[0], step.output, step.gradient))
+
+    def for_row() -> Creation:
+        places = row._places_of_maxima(maxima)
+        return row._shown_at(places, gradient.unsqueeze(-1)).sum(-2)
+
+    return (for_row,)
 
 
 @gradient_rule("looked_up", reads_sources=True)
@@ -85,10 +97,12 @@ def looked_up(step: Step) -> tuple[Contribution, ...]:
 def correlate(step: Step) -> tuple[Contribution, ...]:
     """Correlations of the gradient: with the kernels turned round, and with the data."""
     # Rules are given tensors of one class, that of the user.
-    gradient, data, weight = cast(tuple[Windows, ...], (step.gradient, *step.sources))
+    gradient, data, weight, *presence = cast(tuple[Windows, ...], (step.gradient, *step.sources))
+    written = presence[0] if presence else None
     return (
         lambda: gradient._gradient_of_data(weight, data),
-        lambda: gradient._gradient_of_kernels(weight, data),
+        lambda: gradient._gradient_of_kernels(weight, data, written),
+        *(None for _ in presence),
     )
 
 

@@ -55,7 +55,7 @@ def composite(compute: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T
     """
 
     @wraps(compute)
-    def compute_wide(tensor: T, *args: P.args, **kwargs: P.kwargs) -> T:
+    def compute_wide(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
         wide = tensor._wide(compute.__name__.lstrip("_"))
         return compute(wide, *args, **kwargs)._cast(tensor._result_dtype())
 
