@@ -18,7 +18,7 @@ _FURTHER: Mapping[str, tuple[DType, ...]] = {
 }
 # The integers that order the elements of a type as wide as they are.
 _ORDERED_BY: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
-_ORDERING = frozenset({"sort", "topk"})
+_ORDERING = frozenset({"sort", "argsort", "topk"})
 # What chooses floats by places does so by their bits, but for float64.
 _CHOOSING = frozenset({"gather", "getitem", "masked_select", "scatter", "setitem", "sort", "topk"})
 
