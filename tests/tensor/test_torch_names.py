@@ -267,6 +267,25 @@ def test_grouped_attention_is_that_of_torch(dtype: str) -> None:
             check_equal(found, expected, 4 * ROUNDING[dtype])
 
 
+@pytest.mark.parametrize(("dtype", "unit"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_gradients_of_shared_operands_are_rounded_once(dtype: str, unit: float) -> None:
+    """Terms that cancel show whether they were rounded before they were added."""
+    attention = F.scaled_dot_product_attention
+    x, y, q = drawn((40, 1), dtype, 12), drawn((5,), dtype, 13), drawn((8, 3, 2), dtype, 14)
+    k, v = drawn((1, 3, 2), dtype, 15), drawn((1, 3, 2), dtype, 16)
+    weights, more = drawn((40, 5), dtype, 17), drawn((8, 3, 2), dtype, 18)
+    exact = [tensor.double().requires_grad_() for tensor in (x, k)]
+    torch.logaddexp(exact[0], y.double()).backward(weights.double())
+    attention(q.double(), exact[1], v.double(), enable_gqa=True).backward(more.double())
+    shared = [ours(tensor).requires_grad_() for tensor in (x, k)]
+    shared[0].logaddexp(ours(y)).backward(ours(weights))
+    result = ours(q).scaled_dot_product_attention(shared[1], ours(v), enable_gqa=True)
+    result.backward(ours(more))
+    for mine, theirs in zip(shared, exact, strict=True):
+        found = elements(mine.grad).astype(np.float64)
+        np.testing.assert_allclose(found, elements(theirs.grad), rtol=1.01 * unit, atol=1e-5)
+
+
 def test_diagonals_and_windows_are_views() -> None:
     x = Tensor(np.zeros((3, 4), np.int32))
     diagonal = x.diagonal(1)

@@ -314,10 +314,12 @@ class Functions(Mathematics):
             >>> round(Tensor([0.0]).logaddexp(Tensor([0.0])).item(), 4)
             0.6931
         """
-        left, right = self._pair(other, "logaddexp")
-        wide = left._wide("logaddexp")
-        found = wide._with_rule("logaddexp", _log_of_two_powers, right._wide("logaddexp"))
-        return found._cast(left._result_dtype())
+        name = "logaddexp"
+        target = self._pair(other, name)[0]._result_dtype()
+        # Widened first, so that the gradient of a broadcast operand is summed before it is rounded.
+        operand = other._wide(name) if isinstance(other, Functions) else other
+        left, right = self._wide(name)._pair(operand, name)
+        return left._with_rule(name, _log_of_two_powers, right)._cast(target)
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Return the vectors along axis `dim`, each divided by its p-norm, or by `eps` if larger.

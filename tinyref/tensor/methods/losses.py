@@ -451,7 +451,9 @@ class Losses(Random, metaclass=Trained):
         name = "scaled_dot_product_attention"
         self._check_attention(key, value, attn_mask, is_causal, name)
         if enable_gqa:
-            key, value = self._shared_heads(key, name), self._shared_heads(value, name)
+            # Widened first: gradients of shared heads are summed before they are rounded.
+            key = self._shared_heads(key._wide(name), name)
+            value = self._shared_heads(value._wide(name), name)
         target = self._result_dtype()
         wide = self._wide(name)
         scores = wide._product(key.transpose(-2, -1), None, name)
