@@ -148,6 +148,42 @@ class Tensor(Saving):
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
 
+    def bfloat16(self) -> Self:
+        """Cast to bfloat16.
+
+        Examples:
+            >>> Tensor([1.0]).bfloat16().dtype
+            dtypes.bfloat16
+        """
+        return self._cast(dtypes.bfloat16)
+
+    def double(self) -> Self:
+        """Cast to float64.
+
+        Examples:
+            >>> Tensor([1.0]).double().dtype
+            dtypes.float64
+        """
+        return self._cast(dtypes.float64)
+
+    def long(self) -> Self:
+        """Cast to int64.
+
+        Examples:
+            >>> Tensor([-1.75]).long().tolist()
+            [-1]
+        """
+        return self._cast(dtypes.int64)
+
+    def short(self) -> Self:
+        """Cast to int16.
+
+        Examples:
+            >>> Tensor([-1.75]).short().tolist()
+            [-1]
+        """
+        return self._cast(dtypes.int16)
+
     def half(self) -> Self:
         """Cast to float16.
 

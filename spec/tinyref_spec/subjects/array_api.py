@@ -38,7 +38,7 @@ SAME: Mapping[str, str] = {
             *("square", "round", "floor", "ceil", "trunc", "sign", "reciprocal", "copysign"),
             *("maximum", "minimum", "isnan", "isfinite", "bitwise_not"),
             *("bitwise_and", "bitwise_or", "bitwise_xor", "asin", "acos", "atan", "asinh"),
-            *("acosh", "atanh", "zeros_like", "ones_like", "full_like"),
+            *("acosh", "atanh", "zeros_like", "ones_like", "full_like", "log10", "logaddexp"),
         )
     },
     **{"add": "add", "sub": "subtract", "mul": "multiply", "pow": "pow", "dot": "matmul"},
@@ -113,6 +113,15 @@ class ArrayTensor:
 
     def float(self) -> ArrayTensor:
         return self.cast(dtypes.float32)
+
+    def double(self) -> ArrayTensor:
+        return self.cast(dtypes.float64)
+
+    def long(self) -> ArrayTensor:
+        return self.cast(dtypes.int64)
+
+    def short(self) -> ArrayTensor:
+        return self.cast(dtypes.int16)
 
     def int(self) -> ArrayTensor:
         return self.cast(dtypes.int32)
@@ -200,9 +209,15 @@ class ArrayTensor:
         return self._call("cumulative_prod", self, axis=axis, note=WIDE_SUMS)
 
     def sort(self, dim: Any = -1, descending: Any = False) -> tuple[ArrayTensor, ArrayTensor]:
+        return self._sorted("sort", dim, descending), self.argsort(dim, descending)
+
+    def argsort(self, dim: Any = -1, descending: Any = False) -> ArrayTensor:
+        return self._sorted("argsort", dim, descending, PLACES)
+
+    def _sorted(self, name: str, dim: Any, descending: Any, note: str = "") -> ArrayTensor:
         # Stable by default in the standard, and not everywhere.
-        given = {"axis": dim, "stable": True, **({"descending": True} if descending else {})}
-        return self._call("sort", self, **given), self._call("argsort", self, note=PLACES, **given)
+        order = {"descending": True} if descending else {}
+        return self._call(name, self, note=note, axis=dim, stable=True, **order)
 
     # Shapes
 
@@ -258,7 +273,7 @@ class ArrayTensor:
     def repeat_interleave(self, repeats: Any, dim: Any = None) -> ArrayTensor:
         return self._call("repeat", self, repeats, axis=dim)
 
-    def roll(self, shift: Any, axis: Any) -> ArrayTensor:
+    def roll(self, shift: Any, axis: Any = None) -> ArrayTensor:
         return self._call("roll", self, shift, axis=axis)
 
     def tril(self, diagonal: Any = 0) -> ArrayTensor:

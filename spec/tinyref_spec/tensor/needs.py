@@ -18,7 +18,9 @@ _FURTHER: Mapping[str, tuple[DType, ...]] = {
 }
 # The integers as wide as the elements of a type, for functions that read the bits of floats.
 _INTEGERS: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
-_READING_BITS = frozenset({"mod", "sort", "std", "std_mean", "topk", "var", "var_mean"})
+_READING_BITS = frozenset(
+    {"argsort", "fmod", "mod", "sort", "std", "std_mean", "topk", "var", "var_mean"}
+)
 # What chooses floats by places does so by their bits, but for float64.
 _CHOOSING = frozenset({"gather", "getitem", "masked_select", "scatter", "setitem", "sort", "topk"})
 

@@ -31,6 +31,25 @@ def mod(step: Step) -> tuple[Contribution, ...]:
     return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
 
 
+@gradient_rule("fmod", reads_sources=True)
+def fmod(step: Step) -> tuple[Contribution, ...]:
+    """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
+    x, y = step.sources
+
+    def of_divisor() -> Creation:
+        quotient = x.abs().div(y.abs(), rounding_mode="floor")
+        return step.gradient * x.lt(0).ne(y.lt(0)).where(quotient, -quotient)
+
+    return (lambda: step.gradient, of_divisor)
+
+
+@gradient_rule("logaddexp", reads_sources=True)
+def logaddexp(step: Step) -> tuple[Contribution, ...]:
+    """log(e ** x + e ** y) has the slopes sigmoid(x - y) and sigmoid(y - x)."""
+    x, y = step.sources
+    return (lambda: step.gradient * (x - y).sigmoid(), lambda: step.gradient * (y - x).sigmoid())
+
+
 @gradient_rule("copysign", reads_sources=True, reads_output=True)
 def copysign(step: Step) -> tuple[Contribution, ...]:
     """1 where the sign stays and -1 where it turns; 0 at 0. The sign's source has no slope."""
@@ -121,6 +140,7 @@ _SLOPES: dict[str, Callable[[Creation, Creation], Creation]] = {
     "atanh": lambda x, y: 1 / ((1 - x) * (1 + x)),
     "erf": lambda x, y: (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
     "expm1": lambda x, y: x.exp(),
+    "log10": lambda x, y: 1 / (x * math.log(10)),
 }
 
 

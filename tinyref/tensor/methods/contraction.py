@@ -11,7 +11,6 @@ from typing import Generic, Self, TypeVar, cast
 from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError, UserTypeError
-from tinyref.tensor.arguments import Bounds, fixed
 from tinyref.tensor.methods.functions import Functions
 from tinyref.tensor.methods.image_layout import fits_image_layout, in_image_layout
 from tinyref.tensor.methods.reduction import accumulator_dtype
@@ -168,31 +167,17 @@ class Contraction(Functions):
         tensor = self
         for letter in sorted(set(letters)):
             while letters.count(letter) > 1:
-                second = letters.rindex(letter)
-                tensor = tensor._diagonal(letters.index(letter), second, letter)
-                letters = letters[:second] + letters[second + 1 :]
+                first, second = letters.index(letter), letters.rindex(letter)
+                rows, columns = tensor.shape[first], tensor.shape[second]
+                if rows != columns:
+                    raise UserError(
+                        f"einsum: {letter} twice on axes of sizes {describe(rows)} and "
+                        f"{describe(columns)}"
+                    )
+                tensor = tensor.diagonal(0, first, second)
+                letters = letters[:first] + letters[first + 1 : second] + letters[second + 1 :]
+                letters += letter
         return Factor(tensor, letters)
-
-    def _diagonal(self, first: int, second: int, letter: str) -> Self:
-        """The elements with equal numbers on two axes, which become the first of them.
-
-        Rows of a square, each one element longer, laid end to end: every diagonal element begins
-        a row.
-        """
-        rows, columns = self.shape[first], self.shape[second]
-        if rows != columns:
-            raise UserError(
-                f"einsum: {letter} twice on axes of sizes {describe(rows)} and {describe(columns)}"
-            )
-        size = fixed((rows,), "einsum")[0]
-        rest = [axis for axis in range(self.ndim) if axis not in (first, second)]
-        square = self._permute((*rest, first, second))
-        lead = square.shape[:-2]
-        margins: Bounds = ((0, 0),) * len(lead) + ((0, size),)
-        laid = square._reshape((*lead, size * size))._pad(margins)
-        diagonal = laid._reshape((*lead, size, size + 1))._part(len(lead) + 1, 0, 1)
-        order = [*range(first), len(lead), *range(first, len(lead))]
-        return diagonal._reshape((*lead, size))._permute(tuple(order))
 
 
 _T = TypeVar("_T", bound=Contraction)

@@ -369,6 +369,15 @@ class Creation(Operators):
         made._request_gradient(wanted)
         return made
 
+    def empty_like(self, **kwargs: Any) -> Self:
+        """Return unwritten memory in this tensor's shape, type and device, as `empty` does.
+
+        Examples:
+            >>> Tensor([[3, 4]]).empty_like().shape
+            (1, 2)
+        """
+        return self._made_like(self.empty, self.shape, {"dtype": self.dtype, **kwargs})
+
     def zeros_like(self, **kwargs: Any) -> Self:
         """Zeros in this tensor's shape, type and device.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Literal, Self, TypeVar
 
 from tinyref.dtype import ConstType, DType, DTypeLike, to_dtype
 from tinyref.errors import UserError, UserTypeError
@@ -13,6 +13,8 @@ from tinyref.tensor.methods.elementwise import composite, compute_dtype
 from tinyref.tensor.methods.mathematics import Mathematics, log1p
 from tinyref.tensor.methods.reduction import Axes
 from tinyref.uops.ops import Ops
+
+T = TypeVar("T", bound="Functions")
 
 
 def _require_numbers(name: str, **given: object) -> None:
@@ -60,15 +62,24 @@ class Functions(Mathematics):
         return self.silu()
 
     @composite
-    def gelu(self) -> Self:
-        """self * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), as self * sigmoid(2u).
+    def gelu(self, approximate: Literal["none", "tanh"] = "tanh") -> Self:
+        """Return self * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3).
 
-        Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016: the approximation by tanh.
+        With `approximate` "none", return self * (1 + erf(self / sqrt(2))) / 2. Source: Hendrycks
+        and Gimpel, "Gaussian Error Linear Units", 2016.
 
         Examples:
             >>> round(Tensor([1.0]).gelu().item(), 4)
             0.8412
+            >>> round(Tensor([1.0]).gelu(approximate="none").item(), 4)
+            0.8413
         """
+        if approximate not in ("none", "tanh"):
+            raise UserError(f"gelu: approximate {approximate!r}: accepted are 'none' and 'tanh'")
+        if approximate == "none":
+            share = self.mul(math.sqrt(0.5)).erf().add(1).mul(0.5)
+            return self.mul(share)
+        # (1 + tanh(u)) / 2 is sigmoid(2u).
         inner = self.mul(self.square().mul(0.044715).add(1)).mul(2 * math.sqrt(2 / math.pi))
         return self.mul(inner.sigmoid())
 
@@ -194,6 +205,16 @@ class Functions(Mathematics):
         return found if beta == 1 else found.div(beta)
 
     @composite
+    def logsigmoid(self) -> Self:
+        """Return log(sigmoid(self)), without its underflow, as 0 - softplus(-self).
+
+        Examples:
+            >>> Tensor([-1000.0, 1000.0]).logsigmoid().tolist()
+            [-1000.0, 0.0]
+        """
+        return self.neg().softplus().sub(0, reverse=True)
+
+    @composite
     def mish(self) -> Self:
         """self * tanh(softplus(self)): Misra, "Mish: A Self Regularized Activation Function".
 
@@ -213,10 +234,13 @@ class Functions(Mathematics):
         """
         return self.div(self.abs().add(1))
 
-    def _below_max(self, axis: int, name: str, dtype: DTypeLike | None) -> tuple[Self, DType, int]:
+    def _below_max(
+        self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
+    ) -> tuple[Self, DType, int]:
         """Distances from the largest element along `axis`, the result's type, and the axis.
 
-        The largest is taken as a constant: the functions below do not depend on it.
+        The largest is taken as a constant: the functions below do not depend on it. `negated`
+        takes the negatives of all elements first.
         """
         number = axis_of(axis, self.ndim, name)
         axes = (number,) if self.ndim else ()
@@ -224,6 +248,7 @@ class Functions(Mathematics):
         if not compute_dtype(name, target).is_float:
             raise UserTypeError(f"{name}: dtype {target.name}, accepted are float types")
         wide = self._cast(target)._wide(name)
+        wide = wide.neg() if negated else wide
         return wide.sub(wide.detach()._reduce(Ops.MAX, axes)), target, number
 
     def softmax(
@@ -237,7 +262,21 @@ class Functions(Mathematics):
             >>> Tensor([1.0, 1.0]).softmax().tolist()
             [0.5, 0.5]
         """
-        shifted, target, number = self._below_max(axis, "softmax", dtype)
+        return self._softmax(axis, "softmax", dtype)
+
+    def softmin(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """Return e ** -self, scaled to add up to 1 along `axis`; `dtype` names the result's type.
+
+        Examples:
+            >>> Tensor([1.0, 1.0]).softmin().tolist()
+            [0.5, 0.5]
+        """
+        return self._softmax(axis, "softmin", dtype, negated=True)
+
+    def _softmax(
+        self, axis: int, name: str, dtype: DTypeLike | None, negated: bool = False
+    ) -> Self:
+        shifted, target, number = self._below_max(axis, name, dtype, negated)
         powers = shifted.exp()
         axes = (number,) if self.ndim else ()
         return powers.div(powers.sum(axes, keepdim=True))._cast(target)
@@ -268,3 +307,56 @@ class Functions(Mathematics):
         base = largest.isfinite().where(largest, 0)
         kept = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
         return kept._without(() if keepdim else axes)
+
+    def logaddexp(self, other: Self | ConstType) -> Self:
+        """Return log(e ** self + e ** other), without overflow; integers give float32.
+
+        Examples:
+            >>> round(Tensor([0.0]).logaddexp(Tensor([0.0])).item(), 4)
+            0.6931
+        """
+        name = "logaddexp"
+        target = self._pair(other, name)[0]._result_dtype()
+        # Widened first, so that the gradient of a broadcast operand is summed before it is rounded.
+        operand = other._wide(name) if isinstance(other, Functions) else other
+        left, right = self._wide(name)._pair(operand, name)
+        return left._with_rule(name, _log_of_two_powers, right)._cast(target)
+
+    @composite
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Return the vectors along axis `dim`, each divided by its p-norm, or by `eps` if larger.
+
+        Examples:
+            >>> Tensor([[3.0, 4.0]]).normalize().tolist()
+            [[0.6000000238418579, 0.800000011920929]]
+        """
+        _require_numbers("normalize", p=p, eps=eps)
+        axes = axes_of(axis_of(dim, self.ndim, "normalize"), self.ndim, "normalize")
+        norm = self._norm(float(p), axes)
+        return self.div(norm.clamp(min_=float(eps)))
+
+    def _norm(self, p: float, axes: tuple[int, ...]) -> Self:
+        """The p-norm over `axes`, which stay as size 1; its slope at 0 is 0."""
+        magnitude = self.abs()
+        if math.isinf(p):
+            extreme = magnitude.max if p > 0 else magnitude.min
+            return extreme(axes, keepdim=True)
+        if p == 0:
+            return magnitude.ne(0)._cast(self.dtype).sum(axes, keepdim=True)
+        # The powers of elements up to 1 do not overflow.
+        largest = magnitude.detach()._reduce(Ops.MAX, axes)
+        unit = largest.gt(0).bitwise_and(largest.isfinite()).where(largest, 1)
+        powers = magnitude.div(unit)._power_above_zero(p, 0 if p > 0 else math.inf)
+        return powers.sum(axes, keepdim=True)._power_above_zero(1 / p, 0).mul(unit)
+
+    def _power_above_zero(self, exponent: float, at_zero: float) -> Self:
+        """self ** exponent, but the constant `at_zero` for 0, whose slope may be infinite."""
+        is_zero = self.eq(0)
+        safe = is_zero.where(1, self)
+        return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
+
+
+def _log_of_two_powers(x: T, y: T) -> T:
+    """The larger one, plus log(1 + e ** -d) for their distance d."""
+    distance = x.eq(y).where(0, x.sub(y)).abs()
+    return x.maximum(y).add(log1p(distance.neg().exp()))

@@ -10,7 +10,7 @@ from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.config import Switch
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
-from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
+from tinyref.tensor.arguments import axes_of, axis_of, broadcast, fixed, integer
 from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods.random import Random
 from tinyref.tensor.methods.reduction import Axes
@@ -264,23 +264,31 @@ class Losses(Random, metaclass=Modes):
         self,
         Y: Self,  # noqa: N803
         reduction: str = "mean",
+        pos_weight: Self | None = None,
     ) -> Self:
-        """`binary_crossentropy` of sigmoid(x), without its overflow: log(1 + e ** x) - Y x.
+        """`binary_crossentropy` of sigmoid(x), without its overflow.
+
+        It is pos_weight * Y * softplus(-x) + (1 - Y) * softplus(x). `pos_weight` broadcasts to the
+        shape of x.
 
         Examples:
             >>> round(Tensor([0.0]).binary_crossentropy_logits(Tensor([1.0])).item(), 4)
             0.6931
         """
-        self._check_loss(Y, reduction, 0, "binary_crossentropy_logits")
-        self._check_pairs(Y, "binary_crossentropy_logits")
-        x = self._wide("binary_crossentropy_logits")
-        negative = x.lt(0)
-        power = negative.where(x, x.neg()).exp()
-        losses = (
-            negative.where(0, x)
-            .add(power.add(1).log())
-            .sub(x.mul(Y._wide("binary_crossentropy_logits")))
-        )
+        name = "binary_crossentropy_logits"
+        self._check_loss(Y, reduction, 0, name)
+        self._check_pairs(Y, name)
+        x, y = self._wide(name), Y._wide(name)
+        positive = y
+        if pos_weight is not None:
+            self._factors(pos_weight, f"{name}: pos_weight")
+            if broadcast([self.shape, pos_weight.shape], f"{name}: pos_weight") != self.shape:
+                raise UserError(
+                    f"{name}: pos_weight {describe_shape(pos_weight.shape)}: accepted is a shape "
+                    f"that broadcasts to {describe_shape(self.shape)}"
+                )
+            positive = y.mul(pos_weight._wide(name))
+        losses = positive.mul(x.neg().softplus()).add(y.neg().add(1).mul(x.softplus()))
         return losses._mean_or_sum(reduction)._cast(self._result_dtype())
 
     def cross_entropy(
@@ -435,14 +443,17 @@ class Losses(Random, metaclass=Modes):
         attn_mask: Self | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
+        *,
+        enable_gqa: bool = False,
     ) -> Self:
         """softmax(x key' / sqrt(d)) value, with d the size of the last axis of x and key.
 
         Shapes: this (..., queries, d), key (..., keys, d), value (..., keys, e); the axes in front
         broadcast. attn_mask: bool, False where a key is hidden, or numbers that are added; it
         broadcasts to (..., queries, keys). is_causal: query i sees the keys up to i. A query that
-        sees no key gives zeros. dropout_p: of the weights, in training. Vaswani et al., "Attention
-        Is All You Need", 2017.
+        sees no key gives zeros. dropout_p: of the weights, in training. enable_gqa: neighbouring
+        queries of axis -3 share a key and a value, of which there may be fewer. Vaswani et al.,
+        "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023.
 
         Examples:
             >>> query, key = Tensor([[[0.0, 0.0]]]), Tensor([[[1.0, 2.0], [3.0, 4.0]]])
@@ -451,6 +462,10 @@ class Losses(Random, metaclass=Modes):
         """
         name = "scaled_dot_product_attention"
         self._check_attention(key, value, attn_mask, is_causal, name)
+        if enable_gqa:
+            # Widened first: gradients of shared heads are summed before they are rounded.
+            key = self._shared_heads(key._wide(name), name)
+            value = self._shared_heads(value._wide(name), name)
         target = self._result_dtype()
         wide = self._wide(name)
         scores = wide._product(key.transpose(-2, -1), None, name)
@@ -467,6 +482,21 @@ class Losses(Random, metaclass=Modes):
         total = powers.sum(-1, keepdim=True)
         weights = powers.div(total.eq(0).where(1, total)).dropout(dropout_p)
         return weights._product(value, None, name)._cast(target)
+
+    def _shared_heads(self, heads: Self, name: str) -> Self:
+        """`heads`, those of axis -3 repeated, so that there is one for each head of this tensor."""
+        if min(self.ndim, heads.ndim) < 3:
+            raise UserError(
+                f"{name}: queries {describe_shape(self.shape)} and keys or values "
+                f"{describe_shape(heads.shape)}: enable_gqa accepts at least 3 axes"
+            )
+        queries, shared = fixed((self.shape[-3], heads.shape[-3]), name)
+        if not shared or queries % shared:
+            raise UserError(
+                f"{name}: {queries} heads of queries and {shared} of keys or values: enable_gqa "
+                f"accepts a multiple"
+            )
+        return heads.repeat_interleave(queries // shared, -3)
 
     def _causal(self, queries: object, keys: object) -> Self:
         """(queries, keys): True where the key is not behind the query."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserTypeError, argument_error
 from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods import approximations as tables
@@ -57,6 +57,16 @@ class Mathematics(Reduction):
             2.3026
         """
         return self.log2().mul(math.log(2))
+
+    @composite
+    def log10(self) -> Self:
+        """Return the logarithm to base 10; -inf for 0, NaN below. Powers of ten give integers.
+
+        Examples:
+            >>> Tensor([1000.0, 0.1]).log10().tolist()
+            [3.0, -1.0]
+        """
+        return self._with_rule("log10", _decimal_logarithm)
 
     @composite
     def tanh(self) -> Self:
@@ -242,19 +252,24 @@ class Mathematics(Reduction):
             >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0 + 1e-6, 2.1])).tolist()
             [True, False]
         """
-        for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        return self._isclose(other, rtol, atol, equal_nan, "isclose")
+
+    def _isclose(
+        self, other: Self | ConstType, rtol: float, atol: float, equal_nan: bool, name: str
+    ) -> Self:
+        for argument, tolerance in (("rtol", rtol), ("atol", atol)):
             number = weak_number(tolerance)
             if number is None or not number >= 0:
                 raise argument_error(
                     number,
                     int | float,
-                    f"isclose: {name} is {tolerance!r}, accepted is at least 0",
+                    f"{name}: {argument} is {tolerance!r}, accepted is at least 0",
                 )
-        left, right = self._comparands(other, "isclose")
+        left, right = self._comparands(other, name)
         equal = left.eq(right)
         if left.dtype.is_bool:
             return equal
-        floats, others = left._wide("isclose"), right._wide("isclose")
+        floats, others = left._wide(name), right._wide(name)
         distance = floats.sub(others).abs()
         near = distance.le(others.abs().mul(rtol).add(atol)).bitwise_and(distance.isfinite())
         found = equal.bitwise_or(near.bitwise_and(others.isfinite()))
@@ -377,6 +392,14 @@ def log1p(x: T) -> T:
     divisor = is_tiny.bitwise_or(is_huge).where(1, above.sub(1))
     scaled = above.log().mul(is_huge.where(1, x).div(divisor))
     return is_tiny.where(x, scaled)
+
+
+def _decimal_logarithm(x: T) -> T:
+    """log2(x) * log10(2), or the integer that is at most 2 ULP away."""
+    found = x.log2().mul(math.log10(2))
+    whole = found.round()
+    distance = found.sub(whole).abs()
+    return distance.le(whole.abs().mul(2.0**-x.dtype.mantissa_bits)).where(whole, found)
 
 
 # Beyond this, x and sqrt(x^2 - 1) are the same, and x^2 may overflow.

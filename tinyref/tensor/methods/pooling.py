@@ -11,7 +11,7 @@ from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import np
 from tinyref.dtype import ConstType, DType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
-from tinyref.tensor.arguments import Shape, fixed, integer, per_axis, spatial_padding
+from tinyref.tensor.arguments import Shape, axis_of, fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.methods.elementwise import compute_dtype
 from tinyref.tensor.methods.shaping import Shaping
 from tinyref.uops.ops import Ops
@@ -77,6 +77,27 @@ class Pooling(Shaping):
         )
         return laid.transpose(axis, axis + 1)
 
+    def unfold(self, dimension: int, size: int, step: int) -> Self:
+        """Return the windows of `size` elements along an axis, every `step` elements.
+
+        The axis becomes one of the windows, whose elements are along a new last axis. The result
+        is a view; it can be assigned to unless windows overlap.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
+            [[1, 2], [2, 3], [3, 4]]
+        """
+        axis = axis_of(dimension, self.ndim, "unfold")
+        length = fixed(self._row().shape, "unfold")[axis]
+        width, stride = integer(size, "unfold: size"), integer(step, "unfold: step")
+        if not 0 <= width <= length:
+            raise UserError(f"unfold: size {width}, accepted is 0 to {length}, the axis's size")
+        if stride < 1:
+            raise UserError(f"unfold: step {stride}, accepted is at least 1")
+        windows = self._row()._axis_windows(axis, width, stride, 1)._moved_last(axis + 1)
+        shape = windows.shape if self.ndim else (width,)
+        return windows._reshape(shape)
+
     def _fit_axis(self, axis: int, length: int) -> Self:
         """An axis cut, or grown with zeros at its end, to `length`."""
         have = fixed((self.shape[axis],), "windows")[0]
@@ -84,7 +105,8 @@ class Pooling(Shaping):
             return self._part(axis, 0, length)
         bounds = [(0, 0)] * self.ndim
         bounds[axis] = (0, length - have)
-        return self._pad(tuple(bounds))
+        # No window shows the zeros, so windows are views of the elements.
+        return self._pad(tuple(bounds), is_view=True)
 
     def _pooling_windows(self, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> Self:
         """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""

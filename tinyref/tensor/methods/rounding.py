@@ -93,6 +93,24 @@ class Rounding(Elementwise):
             return remainder
         return left._remainder_is_opposite(right).where(remainder.add(right), remainder)
 
+    def fmod(self, other: Self | ConstType) -> Self:
+        """Return the remainder with the sign of this tensor, as `fmod` of C and torch.
+
+        Floats are as exact as in `mod`; the remainder of an infinity, or by 0, is NaN. The
+        remainder of an integer by 0 has no defined value.
+
+        Examples:
+            >>> Tensor([-7, 7]).fmod(3).tolist()
+            [-1, 1]
+            >>> Tensor([-7.5, 7.5]).fmod(-2).tolist()
+            [-1.5, 1.5]
+        """
+        left, right = self._quotient_pair(other, "fmod", reverse=False)
+        if left.dtype.is_float:
+            return left._with_rule("fmod", _signed_remainder, right)
+        require_integer("fmod", left.dtype, accept_bool=False)
+        return left._apply(Ops.MOD, right)
+
     # Extremes
 
     def maximum(self, x: Self | ConstType) -> Self:
@@ -283,6 +301,11 @@ def _truncated_quotient(x: T, y: T) -> T:
     """Return x / y, rounded towards zero; 16-bit floats are divided in float32."""
     left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
     return left._apply(Ops.FDIV, right).trunc()._cast(x.dtype)
+
+
+def _signed_remainder(x: T, y: T) -> T:
+    """x - trunc(x / y) y. Rounding down and towards zero agree for the magnitudes."""
+    return _signed_like(_remainder(x.abs(), y.abs()), x)
 
 
 def _floor_quotient(x: T, y: T) -> T:

@@ -105,7 +105,20 @@ class Scans(AdvancedIndexing):
             >>> Tensor([1, 3, 2]).cummax().tolist()
             [1, 3, 3]
         """
-        return self._along(axis, "cummax", lambda row: row._with_rule("cummax", _running_maxima))
+        return self._running_maximum(axis, "cummax")
+
+    def cummin(self, axis: int = 0) -> Self:
+        """Return running minima along `axis`; from the first NaN on they are NaN.
+
+        Examples:
+            >>> Tensor([3, 1, 2]).cummin().tolist()
+            [3, 1, 1]
+        """
+        compute_dtype("cummin", self.dtype)
+        return self._reverse_order()._running_maximum(axis, "cummin")._reverse_order()
+
+    def _running_maximum(self, axis: int, name: str) -> Self:
+        return self._along(axis, name, lambda row: row._with_rule("cummax", _running_maxima))
 
     def _places_of_maxima(self, maxima: Self) -> Self:
         """The last place up to each element of the last axis where its running maximum is."""
@@ -130,14 +143,8 @@ class Scans(AdvancedIndexing):
         return self._scan_last_axis(
             lowest,
             lambda block: block._prefixes(lowest).logsumexp(-1),
-            lambda before, inner: before._log_sum(inner),
+            lambda before, inner: before.logaddexp(inner),
         )
-
-    def _log_sum(self, other: Self) -> Self:
-        """log(e ** self + e ** other), from the larger one, which is taken as a constant."""
-        larger = self.detach().maximum(other.detach())
-        base = larger.isfinite().where(larger, 0)
-        return self.sub(base).exp().add(other.sub(base).exp()).log().add(base)
 
 
 def _running_maxima(row: _T) -> _T:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, cast
+from typing import Literal, Self, cast, overload
 
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import np
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
@@ -121,6 +122,31 @@ class Selection(Sorting):
         chosen, source = self._mask_operand(mask, "masked_select")._spread("masked_select", self)
         return source._row()[chosen._row()]
 
+    @overload
+    def nonzero(self, as_tuple: Literal[False] = False) -> Self: ...
+    @overload
+    def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
+    def nonzero(self, as_tuple: bool = False) -> Self | tuple[Self, ...]:
+        """Return the places of the elements that are not 0, one in a row, in order.
+
+        With `as_tuple` the result is a tensor for each axis, which together are an index. The
+        elements decide the size of the result, so they are read at once.
+
+        Examples:
+            >>> Tensor([[0, 5], [7, 0]]).nonzero().tolist()
+            [[0, 1], [1, 0]]
+            >>> [places.tolist() for places in Tensor([[0, 5], [7, 0]]).nonzero(as_tuple=True)]
+            [[0, 1], [1, 0]]
+        """
+        if not isinstance(as_tuple, bool):
+            kind = type(as_tuple).__name__
+            raise UserTypeError(f"nonzero: as_tuple is a {kind}, accepted is a bool")
+        tensor = self._row() if as_tuple else self
+        places = np.argwhere(tensor._cast(dtypes.bool).numpy()).astype(np.int32)
+        if not as_tuple:
+            return self._beside(places)
+        return tuple(self._beside(column) for column in places.T)
+
     def _mask_operand(self, mask: object, name: str) -> Self:
         if not isinstance(mask, Sorting):
             raise UserTypeError(
@@ -189,13 +215,22 @@ class Selection(Sorting):
         kept = numbers.le(ends) if is_lower else numbers.ge(ends)
         return kept.where(self, self._constant(0, self.dtype))
 
-    def roll(self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...]) -> Self:
+    def roll(
+        self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] | None = None
+    ) -> Self:
         """Each element `shifts` places further along axis `dims`; the last ones come first.
+
+        Without `dims` all elements are laid end to end, and get their shape back afterwards.
 
         Examples:
             >>> Tensor([1, 2, 3]).roll(1, 0).tolist()
             [3, 1, 2]
+            >>> Tensor([[1, 2], [3, 4]]).roll(1).tolist()
+            [[4, 1], [2, 3]]
         """
+        if dims is None:
+            row = self._reshape((self.numel(),))
+            return row.roll(shifts, 0)._reshape(self.shape)._apart_from(self)
         amounts = shifts if isinstance(shifts, list | tuple) else (shifts,)
         axes = dims if isinstance(dims, list | tuple) else (dims,)
         if len(amounts) != len(axes):
