@@ -378,6 +378,22 @@ def test_nox_knows_every_part() -> None:
     assert {*THOROUGH, "python-3.11", "python-3.12", "python-3.13", "thorough"} <= names
 
 
+def test_ci_misses_required_devices_and_draws_fresh_examples() -> None:
+    """The variable CI makes hypothesis draw the same examples each time, unless told otherwise."""
+    assert "export CI=true\n" in (ROOT / ".ci" / "run").read_text()
+    script = "import conftest; from hypothesis import settings; "
+    script += "settings.load_profile('random'); print(settings().derandomize)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"CI": "true"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
+
+
 @pytest.mark.slow
 def test_tests_are_collected_in_one_order() -> None:
     """Workers and shards agree on what is next only where no list of cases comes from a set."""
