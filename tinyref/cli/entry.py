@@ -18,6 +18,7 @@ from typing import Any
 from tinyref import __version__, config
 from tinyref.cli.terminal import discard_output, plain_streams
 from tinyref.errors import TinyrefError, VerifyError, vendors_error
+from tinyref.sources import docstring
 
 # Set by the script that `tinyref --install-completion` gives to a shell.
 COMPLETION = "_TINYREF_COMPLETE"
@@ -79,6 +80,8 @@ def _run(arguments: Sequence[str], began: float) -> int:
     find_backends_here()
     command = typer.main.get_command(app)
     _refuse_repeats(command)
+    if sys.flags.optimize > 1:
+        _restore_help(command)
     usage_errors = _usage_errors()
     try:
         code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False, obj=began)
@@ -127,6 +130,14 @@ def _refuse_repeats(command: Any) -> None:
         return parser
 
     command.make_parser = strict_parser
+
+
+def _restore_help(command: Any) -> None:
+    """Give commands the help texts that `python -OO` drops with the docstrings."""
+    for each in getattr(command, "commands", {}).values():
+        _restore_help(each)
+    if command.help is None and command.callback is not None:
+        command.help = docstring(command.callback)
 
 
 def find_backends_here() -> None:

@@ -121,7 +121,8 @@ def _checked_target(subject: str, html: str) -> Path:
         raise UserError(f"explain: --html {html[:80]}: the path is too long: no file can have it")
     program = None if is_too_long(subject) else Path(subject)
     check_target(Path(html), "explain: --html", program)
-    return Path(html)
+    # The program may change the folder.
+    return Path(html).absolute()
 
 
 def _explain(tensor: Tensor, every_stage: bool) -> None:
