@@ -69,8 +69,11 @@ class GuardedBuffer:
     def _check(self, found: Array, part: slice, where: str) -> None:
         if np.array_equal(found[part], self._written[part]):
             return
-        first = int(np.flatnonzero(found[part] != self._written[part])[0])
+        changed = np.flatnonzero(found[part] != self._written[part])
         what = "an input was overwritten" if where == "in" else "a red zone was written"
+        # Beside the buffer, the byte next to it is number 1.
+        last_before = self.middle.start - changed[-1]
+        number = {"before": last_before, "in": changed[0], "after": changed[0] + 1}
         raise MemoryDamageError(
-            f"{what}: byte {first} {where} the buffer of {self.size} {self.dtype.name}"
+            f"{what}: byte {number[where]} {where} the buffer of {self.size} {self.dtype.name}"
         )
