@@ -109,7 +109,10 @@ def _run(
         with reporter.showing(plan.count):
             return runner.run()
     finally:
-        journal.close()
+        try:
+            journal.restore()
+        finally:
+            journal.close()
 
 
 def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:

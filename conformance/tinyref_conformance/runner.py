@@ -432,9 +432,11 @@ class Runner:
         try:
             self._supervisor.listen(TICK_SECONDS)
         except OpeningError as error:
+            self.journal.check()
             reason = _describe_opening(error)
             self._give_up(f"the device stopped opening in new workers: {reason}")
         except FatalError as error:
+            self.journal.check()
             raise self._ended_by(error) from error
         self.journal.sync()
 
