@@ -41,9 +41,10 @@ def docstring(owner: Any) -> str:
             tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
         except (OSError, TypeError, SyntaxError):
             return ""
-        found = tree.body[0]
-        is_owner = isinstance(found, ast.FunctionDef | ast.ClassDef)
-        return ast.get_docstring(found) or "" if is_owner else ""
+        statement = tree.body[0]
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            return ""
+        return ast.get_docstring(statement) or ""
     return inspect.cleandoc(words or "")
 
 

@@ -20,11 +20,13 @@ import browser
 import pytest
 from reports_of import NASTY, failing, report_of
 
+from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref_conformance import report as reports
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.reports import FORMS, as_json, write_all
 from tinyref_conformance.reports.badge import badge
+from tinyref_conformance.reports.github import write_summary
 from tinyref_conformance.reports.html import html, packed, page_data
 from tinyref_conformance.reports.junit import junit
 from tinyref_conformance.reports.markdown import cell, markdown
@@ -328,6 +330,26 @@ def joined(first: Report, second: Report) -> Report:
 
 
 ATTACK = "a\x1b[2J\x9b31m\r\x00\x7f\ud800b"
+
+
+def test_words_that_utf8_does_not_have_reach_every_file(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A driver's version, in the journal, the reports, a comparison and the summary of a job."""
+    monkeypatch.setenv("FAKE_VERSION", "card \udc80")
+    first = fake.scenario("good", "compile_error").run()
+    assert fake.run(resume=True).report.verdict == first.report.verdict
+    file = str(fake.folder / "report.json")
+    assert run(["conform", "verify", file]) == 0
+    assert reports.load(Path(file)).certificate["device_versions"] == {"fake": "card \udc80"}
+    for form in ("text", "json", "html", "markdown"):
+        output = tmp_path / form
+        assert (
+            run(["conform", "matrix", file, file, "--format", form, "--output", str(output)]) == 0
+        )
+    summary = tmp_path / "summary.md"
+    write_summary(first.report, {"GITHUB_STEP_SUMMARY": str(summary)})
+    assert "card \\udc80" in summary.read_text(encoding="utf-8")
 
 
 def test_no_form_has_control_characters(tmp_path: Path) -> None:

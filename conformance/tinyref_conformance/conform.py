@@ -107,7 +107,7 @@ def _run(
     try:
         runner = Runner(
             *(plan, settings, journal, assembler.is_expected),
-            *(reporter.advance, assembler.skipped),
+            *(reporter.advance, assembler.skipped, reporter.again),
         )
         with reporter.showing(plan.count):
             return runner.run()

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, printable_json
 from tinyref.folders import RemovedError, free_path, is_removed, set_aside
 from tinyref.foreign import json_value
 from tinyref.runtimes.identity import differences
@@ -45,7 +45,9 @@ class Appender:
 
         The leading newline ends a line that a killed writer left torn.
         """
-        line = f"\n{json.dumps(data, ensure_ascii=False, allow_nan=False)}\n".encode()
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        # A vendor's words may hold what UTF-8 does not have.
+        line = f"\n{printable_json(text)}\n".encode()
         written = os.write(self._descriptor, line)
         if written != len(line):
             raise OSError(f"the disk took {written} of {len(line)} bytes")

@@ -36,6 +36,8 @@ from tinyref_spec.ladder import TOGETHER
 from tinyref_spec.subjects.name import is_subject
 
 TICK_SECONDS = 0.1
+ALONE = "failures run again, each alone"
+SEQUENCES = "failures that pass alone: what they depend on is looked for"
 # What takes seconds of the processor may take so many times as long.
 IDLE_SHARE = 6.0
 
@@ -83,6 +85,7 @@ class Settings:
 IsExpected = Callable[[Record], bool]
 Skipped = Callable[[str], str | None]
 Progress = Callable[[int, str, float | None], None]
+Again = Callable[[str, int, int], None]
 
 
 class Runner:
@@ -92,6 +95,7 @@ class Runner:
     skipped: why a case is not to be run, None where it is.
     progress: called with the number of decided cases, the row that was last given out, and the
     seconds that are left, where they are known.
+    again: called while failures run again; see `progress.Reporter.again`.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class Runner:
         is_expected: IsExpected = lambda record: False,
         progress: Progress = lambda done, row, left: None,
         skipped: Skipped = lambda case_id: None,
+        again: Again = lambda what, done, total: None,
     ) -> None:
         self.plan = plan
         self.settings = settings
@@ -109,6 +114,7 @@ class Runner:
         self.is_expected = is_expected
         self.progress = progress
         self.skipped = skipped
+        self.again = again
         self.outcome = Outcome()
         self._rows = {planned.id: planned for planned in plan.rows}
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
@@ -521,13 +527,16 @@ class Runner:
         # The sequences have the other half.
         trials = history.Trials(self._config(), self._cases, limits, seconds / 2, end)
         passing = []
-        for record in trials.alone(failing, self._jobs):
+        self.again(ALONE, 0, len(failing))
+        for number, record in enumerate(trials.alone(failing, self._jobs), start=1):
+            self.again(ALONE, number, len(failing))
             if _fails(record):
                 self.journal.append(record)
             else:
                 passing.append(record)
         trials.seconds = seconds
-        for record in passing:
+        for number, record in enumerate(passing):
+            self.again(SEQUENCES, number, len(passing))
             before = history.cases_before(self.outcome, self.outcome.attempts(record.case)[0])
             self.journal.append(history.explain(trials, before, record))
         self._absorb()

@@ -461,7 +461,10 @@ def faulty(
     from tinyref_conformance.faulty.registry import ALL_FAULTY
     from tinyref_conformance.faulty.score import score
 
-    results = score(report, only, devices=ALL_FAULTY)
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    results = score(report, only, devices=ALL_FAULTY, say=say)
     print(results.text(), end="")
     raise typer.Exit(0 if results.is_perfect else 1)
 
