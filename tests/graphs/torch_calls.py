@@ -118,7 +118,7 @@ def elements(dtype: np.dtype[Any], kind: str) -> st.SearchStrategy[Any]:
 
 def array(draw: Draw, dtype: np.dtype[Any], shape: Shape, kind: str = "") -> Array:
     """Draw an array; where no kind of elements is named, it is drawn too."""
-    kind = kind or draw(st.sampled_from(("plain", "rough", "wild")))
+    kind = kind or draw(st.sampled_from(("plain", "rough", "wild", "wild")))
     host = np.dtype(np.float32) if dtype == BFLOAT16 else dtype
     drawn = draw(st.lists(elements(dtype, kind), min_size=0, max_size=12))
     size = math.prod(shape)
