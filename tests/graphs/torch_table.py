@@ -199,14 +199,7 @@ REDUCTIONS = [
     *close(ALONG, ALL, "x.cumsum({axis})", "x.cumprod({axis})"),
     *close(ALONG, FLOATS, "x.softmax({axis})", "x.log_softmax({axis})", size=1.0),
     *close(ALONG, FLOATS, "x.logcumsumexp({axis})", size=1.0),
-    # In the gradient of equal elements both differ: docs/differences.md.
-    *exact(
-        ALONG,
-        NUMBERS,
-        ("x.cummax({axis})", "x.cummax({axis})[0]"),
-        signed=False,
-        has_gradient=False,
-    ),
+    *exact(ALONG, NUMBERS, ("x.cummax({axis})", "x.cummax({axis})[0]"), signed=False),
     *close(
         inputs("x", shape=filled_shape, kind="rough"),
         FLOATS,
