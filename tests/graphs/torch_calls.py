@@ -74,6 +74,10 @@ class Call:
         )
         return f"{self.ours} # torch: {self.theirs} # {arrays}"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print a failing example in one line, as hypothesis asks for it."""
+        printer.text(repr(self))
+
 
 @st.composite
 def calls(draw: Draw, functions: tuple[Function, ...]) -> Call:

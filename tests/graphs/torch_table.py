@@ -379,6 +379,7 @@ WINDOWS = [
         pool(has_dilation=False),
         FLOATS,
         (f"{MAXIMUM}[0].max_unpool2d({MAXIMUM}[1], {{kernel}}, output_size=x.shape)", UNPOOLED),
+        signed=False,
         has_gradient=False,
     ),
     *close(
