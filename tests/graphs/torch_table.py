@@ -77,14 +77,14 @@ WITH_NUMBER = inputs("x", k=NUMBER)
 WITH_REAL = inputs("x", k=REAL)
 
 ROUNDED_ONCE = [
-    *exact(X, NUMBERS, "x.abs()", "x.neg()", "x.sign()", "x.square()", "-x"),
+    *exact(X, NUMBERS, "x.abs()", "x.neg()", "x.square()", "-x"),
     *exact(X, NUMBERS, "x.floor()", "x.ceil()", "x.trunc()", "x.round()"),
     *exact(X, ALL, "x.isnan()", "x.isfinite()", "x.isinf()", "x.logical_not()"),
     *exact(X, ALL, "x.clone()", "x.contiguous()", "x.float()", "x.half()", "x.bool()"),
     *exact(X, ALL, ("x.contiguous_backward()", "x.clone()"), ("x.to('CPU')", "x.clone()")),
     *exact(X, FLOATS, "x.sqrt()", "x.reciprocal()"),
     *exact(X, (*INTS, *BOOL), "~x", "x.bitwise_not()"),
-    *exact(X, NUMBERS, "x.relu()", ("x.relu6()", "F.relu6(x)"), signed=False),
+    *exact(X, NUMBERS, "x.sign()", "x.relu()", ("x.relu6()", "F.relu6(x)"), signed=False),
     *exact(
         inputs("x", low=of(st.sampled_from((-1, -3))), high=of(st.sampled_from((1, 2)))),
         NUMBERS,
@@ -199,14 +199,7 @@ REDUCTIONS = [
     *close(ALONG, ALL, "x.cumsum({axis})", "x.cumprod({axis})"),
     *close(ALONG, FLOATS, "x.softmax({axis})", "x.log_softmax({axis})", size=1.0),
     *close(ALONG, FLOATS, "x.logcumsumexp({axis})", size=1.0),
-    # In the gradient of equal elements both differ: docs/differences.md.
-    *exact(
-        ALONG,
-        NUMBERS,
-        ("x.cummax({axis})", "x.cummax({axis})[0]"),
-        signed=False,
-        has_gradient=False,
-    ),
+    *exact(ALONG, NUMBERS, ("x.cummax({axis})", "x.cummax({axis})[0]"), signed=False),
     *close(
         inputs("x", shape=filled_shape, kind="rough"),
         FLOATS,
@@ -386,6 +379,7 @@ WINDOWS = [
         pool(has_dilation=False),
         FLOATS,
         (f"{MAXIMUM}[0].max_unpool2d({MAXIMUM}[1], {{kernel}}, output_size=x.shape)", UNPOOLED),
+        signed=False,
         has_gradient=False,
     ),
     *close(
