@@ -28,8 +28,9 @@ from tinyref_fuzz.campaign.cases import (
 )
 from tinyref_fuzz.campaign.database import StoredFinding
 from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
+from tinyref_fuzz.campaign.programs import Programs
 from tinyref_fuzz.campaign.results import CaseResult, code_version
-from tinyref_fuzz.campaign.task import Done, Examination, Task
+from tinyref_fuzz.campaign.task import PROGRAMS, Done, Examination, Setup, Task
 from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_fuzz.generate import mutate, rule_instances
 from tinyref_fuzz.judge.caches import forget, forget_case
@@ -145,6 +146,21 @@ def test_coverage_does_not_depend_on_what_ran_before():
         result_of(judge, 1, number, "small")
     assert fired() == alone
     assert any(alone)
+
+
+@pytest.mark.long
+def test_coverage_of_programs_does_not_depend_on_what_ran_before() -> None:
+    """Kernels are compiled again, and streams of random numbers begin again."""
+    programs = Programs(Setup("CPU", 5, subject=PROGRAMS))
+
+    def fired(number: int) -> dict[str, int]:
+        forget_case()
+        return dict(programs.judge_case(number, Task(0, 36)).rules)
+
+    numbers = (3, 4, 10, 35)
+    first = [fired(number) for number in numbers]
+    assert all(first)
+    assert [fired(number) for number in reversed(numbers)] == first[::-1]
 
 
 def test_what_was_made_before_is_still_the_same_when_all_is_forgotten():

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tinyref.errors import explain_error
+from tinyref.tensor import Tensor
 from tinyref_fuzz.campaign.cases import counted_result, tape_seed
 from tinyref_fuzz.campaign.examination import note_of
 from tinyref_fuzz.campaign.history import dependence
@@ -132,7 +133,9 @@ class Programs:
         self.compiled_every = setup.compiled_every or default_compiled_every(setup.device)
 
     def judge_case(self, number: int, task: Task) -> CaseResult:
-        """Makes and judges a program; nothing of the task sways it."""
+        """Makes and judges a program; nothing of the task sways it, and no program before it."""
+        # A seed writes to the streams that are there already: that is two kernels more.
+        Tensor._streams.forget()
         return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
 
     def examine(self, task: Task, attempt: int) -> Examination:

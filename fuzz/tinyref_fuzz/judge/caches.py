@@ -7,6 +7,7 @@ import sys
 
 from tinyref.dtype import dtypes
 from tinyref.interpret.run import forget_translations
+from tinyref.runtimes.kernel import forget_kernels
 from tinyref.uops.node import forget_facts
 
 # Types are equal where they are the same: one that is made again would be another one.
@@ -42,6 +43,7 @@ def forget_case() -> None:
     for cache in _caches(len(sys.modules)):
         if not cache.__module__.startswith(TABLES):
             cache.cache_clear()
+    forget_kernels()
     forget_facts()
 
 

@@ -108,6 +108,11 @@ class Streams:
                 stream.key.assign(self._word(maker, seed, device))
                 stream.counter.assign(self._word(maker, 0, device))
 
+    def forget(self) -> None:
+        """Drop the streams of all devices: each is made again for the next number drawn there."""
+        with self._turn():
+            self._of.clear()
+
     @staticmethod
     def _word(maker: type[T], value: int, device: str) -> T:
         return maker(np.array([value], dtype=np.uint64), device=device)
