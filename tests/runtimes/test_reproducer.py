@@ -21,6 +21,8 @@ from tinyref.runtimes.reproducer import Launch, Wanted, check
 from tinyref.runtimes.trace import first_difference, ulps_apart
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
+from tinyref.uops.tiles import TILES
+from tinyref_spec.kernel.tiles import FORMS, TileProgram
 from tinyref_spec.kernels.named import multiplied
 from tinyref_spec.kernels.notation import kernel_of, load
 
@@ -130,6 +132,24 @@ def test_the_first_wrong_node_is_named_with_its_place() -> None:
         "the first node that differs is MUL int32 (LOAD, LOAD) at group x 1, iteration 0: "
         "13, 12 by the interpreter; 2 of 6 values differ"
     )
+
+
+class WrongTile(Altered):
+    """Reverses the work-items that hold the result of a tile."""
+
+    hooks = Hooks(tile=lambda result: result[:, ::-1])
+
+
+def test_a_tile_is_named_where_work_items_share_their_indices() -> None:
+    """The interpreter forbids that all items of a group store the index of the group."""
+    subject = TileProgram(TILES["nvidia_m16n8k8_float16_float32"], FORMS["product"])
+    program = subject.program()
+    inputs = [None, *(matrix.reshape(-1) for matrix in subject.inputs())]
+    assert "no node differs from the interpreter's" in first_difference(
+        "PYTHON", program, inputs, {}
+    )
+    problem = first_difference("altered:WrongTile", program, inputs, {})
+    assert problem.startswith("the first node that differs is WMMA float32x4 ")
 
 
 def test_inputs_that_no_node_reads_are_no_hindrance() -> None:

@@ -27,6 +27,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
 
 CLAUSES = ("isa.wmma", "kernel.wmma")
+_ADVICE = "look at which lane of which thread holds each element of the three matrices"
 _SLOTS = {Operand.A: 1, Operand.B: 2, Operand.C: 3}
 # Types that hold every sum of products of WIDE numbers; 2049 has no float16.
 _WIDE_SUMS = (dtypes.float32, dtypes.float64, dtypes.int32)
@@ -199,6 +200,7 @@ def _row(tile: MatrixTile) -> Row:
             tile.dtype_in, tile.dtype_out, features=("grid", "groups", f"tile:{tile.name}")
         ),
         functools.partial(_checks, tile),
+        advice=_ADVICE,
     )
 
 
@@ -216,4 +218,5 @@ def rows() -> Iterator[Row]:
         programs.EXACT,
         kernel_needs(dtypes.int32, features=("grid", "groups", "tile:own")),
         lambda: [Check("all", own_tiles)],
+        advice=_ADVICE,
     )
