@@ -14,7 +14,7 @@ from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.diagnosis import Failing, Group, Measured, common_name, diagnose, shape_of
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.faulty.registry import ALL_FAULTY
-from tinyref_conformance.records import Record
+from tinyref_conformance.records import Record, headline
 from tinyref_conformance.report import CaseResult, Report, RowResult
 from tinyref_conformance.runner import Settings
 from tinyref_conformance.statuses import Status
@@ -225,6 +225,16 @@ def test_the_first_node_that_differs_is_looked_for_in_the_example(tmp_path: Path
 DRIVER = (
     "launch failed: code 700\n  File 'driver.py', line 3\n\nptxas fatal : register 255 is missing"
 )
+
+
+def test_headings_of_the_stacks_of_a_process_are_no_cause() -> None:
+    stacks = (
+        'Timeout!\nThread 0x00007f (most recent call first):\n  File "a.py", line 2\n\n'
+        'Current thread 0x00007e (most recent call first):\n  File "b.py", line 1\n\n'
+        "Extension modules: numpy.linalg._umath_linalg (total: 1)\n"
+    )
+    assert headline(f"no answer within 4 s\n{stacks}") == "no answer within 4 s … Timeout!"
+    assert headline(f"it hangs\n{stacks[9:]}") == "it hangs"
 
 
 def test_the_cause_that_a_driver_puts_last_is_shown_and_tells_failures_apart() -> None:

@@ -116,7 +116,11 @@ def test_a_library_that_does_not_open_is_in_the_report(tmp_path: Path, words: li
     done = run_tinyref(["conform", "--subject", *words, *query, "--report", str(tmp_path)])
     assert done.returncode == 1
     assert reports.load(tmp_path / "report.json").cases[0].status is Status.FAIL
-    assert "does not open" in done.stdout
+    assert "the device does not open: device.open" in done.stdout
+    assert "not run: 1 case" in done.stdout
+    # Neither helps: there is nothing that could run.
+    assert "--keep-going" not in done.stdout
+    assert "--rerun-failures" not in done.stdout
 
 
 def run_tinyref(words: list[str]) -> subprocess.CompletedProcess[str]:

@@ -13,6 +13,7 @@ from tinyref_conformance.expectations import Expectations, Observed, Phase
 from tinyref_conformance.plan import Plan
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.report import (
+    NOT_OPEN,
     OPEN_CASE,
     CaseResult,
     Report,
@@ -186,7 +187,7 @@ class Assembler:
         if case.id in self.outcome.derived:
             return self.outcome.derived[case.id]
         if self.outcome.open_failure:
-            return Status.SUPPRESSED, "the device does not open"
+            return Status.SUPPRESSED, NOT_OPEN
         return Status.MISSING, "planned, but the run ended before it"
 
     def _open_case(self) -> CaseResult:
@@ -204,6 +205,7 @@ class Assembler:
                 self.device, profile, self.plan.rows[0].cases[0].id, self.settings, self.second
             ),
             details={"script": reproduce.script(_open_script(self.device), self.settings)},
+            fault="unopened",
         )
 
     def _sentences(self, row: Row) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,14 +165,18 @@ def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
     return details
 
 
+# What the fault handler of Python prints around the stacks of a process that crashed or hung.
+_NOT_A_CAUSE = re.compile(r"(Current thread|Thread) 0x|Extension modules: ")
+
+
 def headline(message: str) -> str:
     """Return the first line of a message and its last one, where drivers put the cause.
 
-    Indented lines are those of sources and tracebacks.
+    Indented lines are those of sources and tracebacks; `_NOT_A_CAUSE` are headings of stacks.
     """
     lines = [line.rstrip() for line in message.strip().splitlines() if line.strip()]
     first, *rest = lines or [""]
-    causes = [line for line in rest if not line[0].isspace()]
+    causes = [line for line in rest if not line[0].isspace() and not _NOT_A_CAUSE.match(line)]
     return f"{first} … {causes[-1]}" if causes else first
 
 

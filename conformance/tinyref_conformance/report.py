@@ -39,6 +39,8 @@ HASH = "report_hash"
 NOT_A_RUN = "not a conformance run"
 # The case that every run has: the device opens. No table can hold it.
 OPEN_CASE = "device.open"
+# Why the others did not run, if that one failed.
+NOT_OPEN = "the device does not open"
 # Of a sequence of more cases a command names the report that has it.
 MAX_INLINE = 8
 # A report of every case of the full profile has a tenth of that.

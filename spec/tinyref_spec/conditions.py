@@ -238,6 +238,10 @@ CONDITIONS: tuple[Condition, ...] = (
         "look at the indices of groups, and at the size of the grid in a launch",
     ),
     Condition(
+        *("unopened", Kind.FAULT, "the device does not open"),
+        "read the message; the script opens the device where a debugger can see it",
+    ),
+    Condition(
         *("red-zone", Kind.FAULT, "something is written outside of the output"),
         "look at gates of stores, at the tail of vectors and at indices of the last group",
     ),

@@ -299,12 +299,14 @@ def _print_for_github(report: Report) -> None:
 
 
 def _print_summary(finished: Finished, request: Request) -> None:
+    from tinyref_conformance.report import OPEN_CASE
     from tinyref_conformance.reports.terminal import summary
 
     report = finished.report
     for line in summary(report):
         print(line)
-    again = sum(case.status.is_broken and case.attempts == 1 for case in report.failures)
+    failures = [case for case in report.failures if case.id != OPEN_CASE]
+    again = sum(case.status.is_broken and case.attempts == 1 for case in failures)
     if again and request.settings.rerun_seconds and not request.settings.fail_fast:
         print(f"failures not run again alone: {again:,}; --rerun-failures takes all the time")
     if report.missing:
@@ -330,8 +332,12 @@ def _print_rest(finished: Finished, request: Request) -> None:
 def _print_suppressed(finished: Finished, request: Request) -> None:
     """What was not run, because of what, and how to run it all the same."""
     from tinyref_conformance.conform import resume_command
+    from tinyref_conformance.report import NOT_OPEN
 
     found = finished.report.suppressors
+    if set(found) == {NOT_OPEN}:
+        print(f"not run: {found[NOT_OPEN]:,} cases, because {NOT_OPEN}")
+        return
     for root, count in found.most_common(5):
         print(f"not run: {count:,} cases that rest on {root}")
     if len(found) > 5:
