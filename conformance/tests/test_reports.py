@@ -297,6 +297,8 @@ def test_the_page_works_in_a_browser_from_a_file(tmp_path: Path) -> None:
     assert "3 of 7 rows" not in dumped
     assert "2 of 6 rows, 3 cases" in dumped
     assert "Expected and actual" in dumped
+    whole = browser.dumped(tmp_path / "report.html", "")
+    assert f"6 of 6 rows, {mixed().counts.total()} cases" in whole
     assert 'aria-sort="ascending"' in dumped
     assert "tinyref conform --query isa.mul.float32.0" in dumped
     assert "isa.add.int32</button>" not in dumped

@@ -162,7 +162,7 @@ def _group(units: Sequence[_Unit], cause: str, advice: str) -> Group:
 
 
 def _by_launches(units: Sequence[_Unit]) -> Explanations:
-    """Failures after so many launches of a process, where nothing passed after as many."""
+    """Yield failures after many launches of a process, if nothing passed after as many."""
     known = [unit for unit in units if unit.is_history and unit.evidence.launches[0] is not None]
     if not known:
         return
@@ -172,8 +172,13 @@ def _by_launches(units: Sequence[_Unit]) -> Explanations:
         # Not each failure was run again alone; those that say the same are of the same cause.
         said = {unit.shape for unit in known}
         late = [unit for unit in units if unit.shape in said and _starts_at(unit, first)]
-        cause = f"all fail after {first:,} launches of a process, and pass alone"
+        cause = f"all fail after about {_rounded(first):,} launches of a process, and pass alone"
         yield late, _group(late, cause, _LEAK)
+
+
+def _rounded(count: int) -> int:
+    """Return a number with one digit that is not 0: the others depend on which cases came first."""
+    return round(count, 1 - len(str(count)))
 
 
 def _starts_at(unit: _Unit, first: int) -> bool:

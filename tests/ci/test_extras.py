@@ -29,6 +29,6 @@ def test_conform_needs_the_base_alone() -> None:
 def test_every_extra_that_a_page_names_is_there() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     text = "\n".join(page.read_text() for page in pages)
-    named = re.findall(r"install[^\n]*'tinyref\[([a-z,]+)\]'", text)
+    named = re.findall(r"'(?:tinyref|\.)\[([a-z,]+)\]'", text)
     assert {extra for found in named for extra in found.split(",")} - set(EXTRAS) == set()
     assert {"cuda", "opencl", "pytest"} <= set(named)

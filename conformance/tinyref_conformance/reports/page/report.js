@@ -106,7 +106,9 @@
     const rows = data.rows.filter((row) => fits(row));
     const key = SORTED[sorting.by];
     rows.sort((a, b) => sorting.sign * compare(key(a), key(b)) || a.place - b.place);
-    const cases = rows.reduce((sum, row) => sum + total(row.counts), 0);
+    // That the device opens is a row, and none of the cases that are counted.
+    const asked = rows.filter((row) => row.id !== "device.open");
+    const cases = asked.reduce((sum, row) => sum + total(row.counts), 0);
     document.getElementById("count").textContent =
       `${number(rows.length)} of ${number(data.rows.length)} rows, ${number(cases)} cases`;
     const visible = rows.slice(0, shown);
