@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from torch_calls import OUR_NAMES, TORCH_NAMES, Call, calls
@@ -33,6 +34,7 @@ ROUNDINGS = 4
 """Roundings of the result, and times the spread, that an element may be off."""
 SAMPLES = 4
 """Runs with random rounding for one call."""
+UNSHRUNK = settings(max_examples=200, derandomize=True, phases=[Phase.generate])
 
 
 class Rounding(TorchDispatchMode):
@@ -280,6 +282,25 @@ def test_every_function_is_called_or_has_a_reason() -> None:
     assert [name for name in public if name not in called] == sorted(NOT_CALLED)
 
 
+def test_torch_computes_every_line() -> None:
+    refused = []
+    for function in (one for group in GROUPS.values() for one in group):
+        try:
+            find(calls((function,)), is_computed, settings=UNSHRUNK)
+        except NoSuchExample:
+            refused.append(function.theirs)
+    assert refused == []
+
+
+def is_computed(call: Call) -> bool:
+    """Return True if torch does not refuse a call."""
+    try:
+        torch_answer(call)
+    except REFUSALS:
+        return False
+    return True
+
+
 # A fault must be found.
 
 
@@ -320,6 +341,5 @@ def test_a_fault_is_found(
 ) -> None:
     functions = [one for group in GROUPS.values() for one in group if f".{name}(" in one.ours]
     monkeypatch.setattr(Tensor, name, fault)
-    unshrunk = settings(max_examples=200, derandomize=True, phases=[Phase.generate])
-    call = find(calls(tuple(functions)), lambda call: problem(call) != "", settings=unshrunk)
+    call = find(calls(tuple(functions)), lambda call: problem(call) != "", settings=UNSHRUNK)
     assert words in problem(call)

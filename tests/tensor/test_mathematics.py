@@ -325,3 +325,5 @@ def test_quotient_is_rounded_down(dtype: type[np.floating]) -> None:
     assert is_exact.sum() > 1900
     np.testing.assert_array_equal(result[is_exact], expected[is_exact])
     assert np.isnan((Tensor([math.inf]) // 3).numpy()).all()
+    by_zero = Tensor([math.inf, math.inf, -math.inf, 1.0]) // Tensor([0.0, -0.0, 0.0, -0.0])
+    assert by_zero.tolist() == [math.inf, -math.inf, -math.inf, -math.inf]

@@ -176,6 +176,19 @@ def test_spread_near_the_ends_of_a_type(dtype: str, end: int, correction: int) -
         np.testing.assert_allclose(slopes, theirs.grad.numpy(), rtol=4 * precision, atol=precision)
 
 
+@pytest.mark.parametrize("scale", [2.0**100, 2.0**70, 1.0, 2.0**-100])
+@pytest.mark.parametrize("correction", [0, 1])
+def test_slopes_of_a_variance_that_is_no_float(scale: float, correction: int) -> None:
+    tensor = (Tensor([[1.0, 2.0, 6.0], [3.0, 3.0, 3.0]]) * scale).realize().requires_grad_()
+    slopes = tensor.var(1, correction=correction).sum().gradient(tensor)[0]
+    # 2 (x - mean) / (3 - correction), with the means 3.
+    expected = np.array([[-2.0, -1.0, 3.0], [0.0, 0.0, 0.0]]) * 2 / (3 - correction)
+    np.testing.assert_allclose(slopes.numpy() / scale, expected, rtol=1e-6)
+    second = (slopes * Tensor([1.0, 0.0, 0.0])).sum().gradient(tensor)[0]
+    expected = np.array([2.0, -1.0, -1.0]) / 3 * 2 / (3 - correction)
+    np.testing.assert_allclose(second.numpy(), [expected, expected], rtol=1e-6)
+
+
 def test_variance_of_a_sum_that_overflows() -> None:
     assert Tensor([3e38, 3e38]).std().item() == 0.0
     assert Tensor([2.0**127 * 1.5, 2.0**127 * 0.5]).std(correction=0).item() == 2.0**126

@@ -401,6 +401,11 @@ def test_indices_of_pooling() -> None:
     assert minimum[1].tolist() == [0, 0, 1]
     # A NaN is where the result comes from, whatever the device makes of it.
     assert Tensor([1.0, np.nan]).max_pool2d((2,), return_indices=True)[1].tolist() == [1]
+    # Of several the last, as in torch.
+    several = Tensor([np.nan, 1.0, np.nan, 2.0]).requires_grad_()
+    values, places = several.max_pool2d((4,), return_indices=True)
+    assert places.tolist() == [2]
+    assert values.sum().gradient(several)[0].tolist() == [0.0, 0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("padding", [0, 1])

@@ -10,6 +10,7 @@ from tinyref.dtype import dtypes
 from tinyref.tensor.gradient.rules import Contribution, Step, gradient_rule
 from tinyref.tensor.methods.creation import Creation
 from tinyref.tensor.methods.windows import Windows
+from tinyref.uops.payload import ReduceArg
 
 
 @gradient_rule("contiguous_backward")
@@ -64,6 +65,19 @@ def copysign(step: Step) -> tuple[Contribution, ...]:
 def softplus(step: Step) -> tuple[Contribution, ...]:
     """d(softplus x) = sigmoid(x) dx."""
     return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+@gradient_rule("variance", reads_sources=True)
+def variance(step: Step) -> tuple[Contribution, ...]:
+    """Twice the distances from the mean over the divisor, without the square of their unit."""
+    x, divisor = cast(tuple[Windows, ...], step.sources)
+
+    def for_elements() -> Creation:
+        assert isinstance(step.arg, ReduceArg), "it carries its axes"
+        distance, unit = x._scaled_distances(step.arg.axes)
+        return step.gradient * (2 / divisor) * (distance * unit)
+
+    return (for_elements, None)
 
 
 @gradient_rule("max_pool", reads_sources=True, reads_output=True)

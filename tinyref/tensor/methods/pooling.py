@@ -149,9 +149,9 @@ class Pooling(Shaping):
     ) -> Self | tuple[Self, Self]:
         """Return the largest element of each window. Padding never wins.
 
-        The first of equal elements gets the gradient, as in torch. With `return_indices`, return
-        also where that element is: int32 numbers, counted over the pooled axes. Raises `UserError`
-        where a window would see nothing but padding.
+        The first of equal elements, or the last NaN, gets the gradient, as in torch. With
+        `return_indices`, return also where that element is: int32 numbers, counted over the pooled
+        axes. Raises `UserError` where a window would see nothing but padding.
 
         Examples:
             >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).max_pool2d().item()
@@ -180,12 +180,17 @@ class Pooling(Shaping):
         return numbers._pooling_windows(plan, outside, outside)
 
     def _number_of_largest(self, numbers: Self, largest: Self) -> Self:
-        """The number of the first element of each of these windows that is `largest`, or NaN."""
-        matches = self.eq(largest)
-        if self.dtype.is_float:
-            matches = matches.bitwise_or(self.isnan())
+        """The number of the first element of each of these windows that is `largest`.
+
+        If there are NaNs, it is the number of the last one, as in torch.
+        """
         axes = tuple(range(self.ndim - numbers.ndim // 2, self.ndim))
-        return matches.where(numbers, dtypes.int32.maximum).min(axes, keepdim=True)
+        equal = self.eq(largest).where(numbers, dtypes.int32.maximum)
+        first = equal.min(axes, keepdim=True)
+        if not self.dtype.is_float:
+            return first
+        last_nan = self.isnan().where(numbers, -1).max(axes, keepdim=True)
+        return last_nan.ge(0).where(last_nan, first)
 
     def max_unpool2d(
         self,

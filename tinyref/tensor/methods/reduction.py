@@ -160,35 +160,45 @@ class Reduction(Movement):
             >>> Tensor([1.0, 2.0, 3.0]).var().item()
             1.0
         """
-        variance, unit, result = self._scaled_variance("var", axis, keepdim, correction)
-        # By one unit at a time, as the square of the unit may be beyond the floats.
-        return variance.mul(unit).mul(unit)._cast(result)
+        axes, wide, divisor = self._variance_operands("var", axis, correction)
 
-    def _scaled_variance(
-        self, name: str, axis: Axes, keepdim: bool, correction: int
-    ) -> tuple[Self, Self, DType]:
-        """Return the variance in units squared, the unit, and the type of the result.
+        def compute(x: Self, divisor: Self) -> Self:
+            variance, unit = x._scaled_variance(axes, divisor)
+            # By one unit at a time, as the square of the unit may be beyond the floats.
+            return variance.mul(unit).mul(unit)
+
+        variance = wide._with_rule("variance", compute, divisor, arg=ReduceArg(Ops.ADD, axes))
+        return variance._without(() if keepdim else axes)._cast(self._result_dtype())
+
+    def _variance_operands(
+        self, name: str, axis: Axes, correction: int
+    ) -> tuple[tuple[int, ...], Self, Self]:
+        """Return the axes, the elements in the type of computations, and the divisor."""
+        axes = axes_of(axis, self.ndim, name)
+        wide = self._wide(name)
+        less = integer(correction, f"{name}: correction")
+        return axes, wide, self._count(axes, wide.dtype).sub(less).maximum(0)
+
+    def _scaled_variance(self, axes: tuple[int, ...], divisor: Self) -> tuple[Self, Self]:
+        """Return the variance in units squared, and the unit; see `_scaled_distances`."""
+        distance, unit = self._scaled_distances(axes)
+        return distance.square()._reduce(Ops.ADD, axes).div(divisor), unit
+
+    def _scaled_distances(self, axes: tuple[int, ...]) -> tuple[Self, Self]:
+        """Return the distances from the mean in units, and the unit.
 
         The unit is a power of two near the largest magnitude, so that no square overflows or
         underflows; it is 1 where none can.
         """
-        axes = axes_of(axis, self.ndim, name)
-        compute_dtype(name, self.dtype)
-        less = integer(correction, f"{name}: correction")
-        result = self.dtype if self.dtype.is_float else dtypes.default_float
-        wide = self._cast(sum_dtype(result))
-        unit, inverse = _unit_of(wide.detach(), axes)
-        count = self._count(axes, wide.dtype)
+        unit, inverse = _unit_of(self.detach(), axes)
         # Where the sum may overflow, that of smaller elements gives the mean.
-        small = 2.0 ** -(wide.dtype.bits // 2)
+        small = 2.0 ** -(self.dtype.bits // 2)
         is_large = unit.gt(1)
-        small_total = wide.mul(small)._reduce(Ops.ADD, axes)
-        total = is_large.where(small_total, wide._reduce(Ops.ADD, axes))
-        mean = total.div(count).mul(is_large.where(inverse.mul(1 / small), inverse))
-        distance = wide.mul(inverse).sub(mean)
-        squares = distance.square()._reduce_axes(Ops.ADD, axes, keepdim)
-        variance = squares.div(count.sub(less).maximum(0))
-        return variance, unit._without(() if keepdim else axes), result
+        small_total = self.mul(small)._reduce(Ops.ADD, axes)
+        total = is_large.where(small_total, self._reduce(Ops.ADD, axes))
+        mean = total.div(self._count(axes, self.dtype))
+        mean = mean.mul(is_large.where(inverse.mul(1 / small), inverse))
+        return self.mul(inverse).sub(mean), unit
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The square root of the variance; its slope at equal elements is 0.
@@ -197,11 +207,13 @@ class Reduction(Movement):
             >>> Tensor([1.0, 2.0, 3.0]).std().item()
             1.0
         """
-        variance, unit, result = self._scaled_variance("std", axis, keepdim, correction)
+        axes, wide, divisor = self._variance_operands("std", axis, correction)
+        variance, unit = wide._scaled_variance(axes, divisor)
         is_constant = variance.eq(0)
         # The root has an infinite slope at 0, which times 0 would be no number.
         root = is_constant.where(1, variance).sqrt()
-        return is_constant.where(0, root).mul(unit)._cast(result)
+        deviation = is_constant.where(0, root).mul(unit)
+        return deviation._without(() if keepdim else axes)._cast(self._result_dtype())
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1

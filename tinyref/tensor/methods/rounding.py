@@ -309,7 +309,7 @@ def _signed_remainder(x: T, y: T) -> T:
 
 
 def _floor_quotient(x: T, y: T) -> T:
-    """floor(x / y), rounded to the nearest float; NaN for an infinite x."""
+    """floor(x / y), rounded to the nearest float; NaN for an infinite x, unless y is 0."""
     left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
     quotient = left._apply(Ops.FDIV, right)
     whole = quotient.floor()
@@ -324,8 +324,8 @@ def _floor_quotient(x: T, y: T) -> T:
     is_negative = left.lt(0).ne(right.lt(0)).bitwise_and(left.ne(0))
     is_small = left.abs().lt(divisor)
     whole = is_small.bitwise_and(is_negative).where(-1, whole)
-    whole = left.abs().eq(math.inf).where(math.nan, whole)
-    return whole._cast(x.dtype)
+    has_no_remainder = left.abs().eq(math.inf).bitwise_and(right.ne(0))
+    return has_no_remainder.where(math.nan, whole)._cast(x.dtype)
 
 
 # For each float type the integers of its bits, and how often the power of two is squared below.
