@@ -191,10 +191,11 @@ REDUCTIONS = [
         FLOATS,
         ("x.var({axes}, {keep}, {ddof})", "x.var({axes}, correction={ddof}, keepdim={keep})"),
         ("x.std({axes}, {keep}, {ddof})", "x.std({axes}, correction={ddof}, keepdim={keep})"),
+        size=1.0,
     ),
     # The mean that torch gives beside a variance of infinities is NaN.
-    *close(REDUCED, FLOATS, ("x.var_mean({axes})", "(x.var({axes}), x.mean({axes}))")),
-    *close(REDUCED, FLOATS, ("x.std_mean({axes})", "(x.std({axes}), x.mean({axes}))")),
+    *close(REDUCED, FLOATS, ("x.var_mean({axes})", "(x.var({axes}), x.mean({axes}))"), size=1.0),
+    *close(REDUCED, FLOATS, ("x.std_mean({axes})", "(x.std({axes}), x.mean({axes}))"), size=1.0),
     *close(REDUCED, FLOATS, ("x.logsumexp({axes}, {keep})", "torch_logsumexp(x, {axes}, {keep})")),
     *close(ALONG, ALL, "x.cumsum({axis})", "x.cumprod({axis})"),
     *close(ALONG, FLOATS, "x.softmax({axis})", "x.log_softmax({axis})", size=1.0),
@@ -440,7 +441,10 @@ RANGE = ("Tensor.arange({a}, {a} + {b}, {c})", "torch.arange({a}, {a} + {b}, {c}
 CREATION = [
     *exact(numbers(a=LENGTH), SIGNED[:1], ("Tensor.arange({a})", "torch.arange({a})")),
     *exact(numbers(a=START, b=LENGTH, c=st.integers(1, 3)), SIGNED[:1], RANGE),
-    *close(numbers(a=START, b=LENGTH, c=st.sampled_from((0.5, 0.3, 0.75))), FLOATS[:1], RANGE),
+    # Torch computes these in float64.
+    *close(
+        numbers(a=START, b=LENGTH, c=st.sampled_from((0.5, 0.3, 0.75))), FLOATS[:1], RANGE, size=8.0
+    ),
     *close(
         numbers(a=START, b=START, c=LENGTH),
         FLOATS[:1],
