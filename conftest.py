@@ -10,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from tinyref.workers.machine import GARBAGE_THRESHOLD
@@ -21,10 +21,17 @@ for room in ("tests/graphs", "conformance/tests"):
     sys.path.insert(0, str(Path(__file__).parent / room))
 
 # The same examples in each run; `--hypothesis-profile random` draws fresh ones and keeps failures.
-settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+# How soon examples are drawn is no check: a machine may be busy.
+TOO_SLOW = [HealthCheck.too_slow]
+settings.register_profile(
+    "fixed", derandomize=True, database=None, deadline=None, suppress_health_check=TOO_SLOW
+)
 settings.register_profile(
     "random",
+    # Said, as hypothesis draws the same examples each time where the variable CI is set.
+    derandomize=False,
     deadline=None,
+    suppress_health_check=TOO_SLOW,
     print_blob=True,
     database=DirectoryBasedExampleDatabase(Path(__file__).parent / "report" / "hypothesis"),
 )

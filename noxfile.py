@@ -14,16 +14,18 @@ ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "ci"))
 import conform_row  # noqa: E402 - found by the line above
 import packages  # noqa: E402
+import subject_row  # noqa: E402
 
 DEVICES = {row.id: row for row in conform_row.read()}
+SUBJECTS = {library.id: library for library in subject_row.read()}
 PYTHONS = ("3.11", "3.12", "3.13")
-# The environments that several sessions share: of the rows of devices, and of those of pytest.
-OF_DEVICES, OF_TESTS = "devices", "tests"
+# The environments that several sessions share: of devices, of libraries, and of pytest.
+OF_DEVICES, OF_SUBJECTS, OF_TESTS = "devices", "subjects", "tests"
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
 CI_FILES = (
     *("ci/build_commit.py", "ci/documentation.py", "ci/conform_row.py", "ci/packages.py"),
-    *("ci/shard.py", "ci/system_packages.py", "noxfile.py"),
+    *("ci/shard.py", "ci/subject_row.py", "ci/system_packages.py", "noxfile.py"),
 )
 COVERAGE = ("--cov", "--cov-report=term:skip-covered")
 # The compiler and what runs its kernels: all that applies rewriting rules.
@@ -142,6 +144,7 @@ def thorough(session: nox.Session) -> None:
     """All that repeats the default checks on more cases: `nox -s thorough -- --shard 3/30`."""
     parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
     parts += [f"conform_full({device})" for device in DEVICES]
+    parts += [f"subjects({library})" for library in SUBJECTS]
     parts += [f"python-{version}" for version in PYTHONS if version != THIS_PYTHON]
     for part in parts:
         session.notify(part, session.posargs)
@@ -206,6 +209,15 @@ def conform_full(session: nox.Session, device: str) -> None:
     options = [*row.thorough_options, *session.posargs]
     packages.share_environment(session, OF_DEVICES)
     conform_row.conform(session, row, REPORT / f"{device}-full", options, CommandFailed)
+
+
+@nox.session
+@nox.parametrize("library", list(SUBJECTS), ids=list(SUBJECTS))
+def subjects(session: nox.Session, library: str) -> None:
+    """The tensor rows on one library of ci/subjects.toml, where it can be installed."""
+    packages.share_environment(session, OF_SUBJECTS)
+    report = REPORT / f"subject-{library}"
+    subject_row.conform(session, SUBJECTS[library], report, session.posargs, CommandFailed)
 
 
 @nox.session(name="python", python=PYTHONS)

@@ -36,6 +36,12 @@ def needs_device() -> Callable[[str], None]:
 
 
 @pytest.fixture
+def c_compiler(needs_device: Callable[[str], None]) -> None:
+    """Skips a test, with the reason, on a machine without a C compiler."""
+    needs_device("CLANG")
+
+
+@pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compares a text with the file of that name in the folder `golden` next to the test."""
     folder = Path(request.path).parent / "golden"

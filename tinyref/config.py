@@ -219,6 +219,31 @@ class Setting(Generic[T]):
         self._value.set(last)
 
 
+class Switch:
+    """True or False, for the process and, in blocks that nest as those of `Setting`, for a block.
+
+    enter, leave: a block begins, with a value, and ends.
+    """
+
+    def __init__(self, name: str, default: bool) -> None:
+        self._everywhere = default
+        self._within: Setting[bool | None] = Setting(name, None)
+        self.enter: Callable[[bool], None] = self._within.enter
+        self.leave = self._within.leave
+
+    def get(self) -> bool:
+        """Return the value of the innermost block; outside of blocks the one of the process."""
+        within = self._within.get()
+        return self._everywhere if within is None else within
+
+    def set(self, value: bool) -> None:
+        """Give another value: to the process, or within a block to the end of that block."""
+        if self._within.get() is None:
+            self._everywhere = value
+        else:
+            self._within.set(value)
+
+
 _overrides: Setting[dict[str, FlagValue] | None] = Setting("tinyref_flags", None)
 
 

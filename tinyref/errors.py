@@ -20,7 +20,12 @@ class TinyrefError(Exception):
     """Base of every deliberate error, so that the command line can print it on one line.
 
     Its text is one that a terminal can take, whatever names and messages of others are in it.
+    fault: the kind of wrong behaviour, such as "race", where the error knows it. member: of the
+    vendor's backend that raised it, such as "launch"; empty where none did.
     """
+
+    fault = ""
+    member = ""
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -77,8 +82,14 @@ class DeviceError(TinyrefError):
         self.source = source
         super().__init__(f"{device}: {message}")
 
-    def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str, str]]:
-        return DeviceError, (self.device, self.message, self.source)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.device, self.message, self.source)
+
+
+class OrderError(DeviceError):
+    """The order in which work-items run changes what they store."""
+
+    fault = "race"
 
 
 class BackendError(DeviceError):

@@ -40,6 +40,33 @@ def prepare_folder(folder: Path, name: str) -> None:
         )
 
 
+class RemovedError(UserError):
+    """The file that a run writes to was removed or moved; the run puts back what it has."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(
+            f"{name}: {path} was removed or moved during the run. What was done is put back "
+            "there: go on with --resume"
+        )
+
+
+def is_removed(path: Path, before: os.stat_result) -> bool:
+    """Return True if the file at `path` is not the one of `before` any more."""
+    try:
+        return not os.path.samestat(os.stat(path), before)
+    except OSError:
+        return True
+
+
+def free_path(path: Path) -> Path:
+    """Return `path`, with its folder made again; a name beside it where something has that name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = itertools.chain(
+        [path], (path.with_name(f"{path.stem}.{n}{path.suffix}") for n in itertools.count(1))
+    )
+    return next(name for name in names if not os.path.lexists(name))
+
+
 def set_aside(files: Sequence[Path]) -> list[Path]:
     """Renames the files that are there, all alike, to names that are free, and returns these.
 

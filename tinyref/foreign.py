@@ -10,7 +10,7 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,12 +27,25 @@ LONGEST_TOML_LINE = 2**12
 Check = Callable[[object], bool]
 
 
+def unique_members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these members, for `object_pairs_hook` of the json module.
+
+    Raises `ValueError` for a name that is there twice: of two readers each may take another one.
+    """
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the member {name[:80]!r} is there twice")
+        members[name] = value
+    return members
+
+
 def json_value(text: object) -> Any:
-    """The value that a JSON text holds."""
+    """Return the value that a JSON text holds; no object in it has a member twice."""
     if not isinstance(text, str | bytes):
         raise ValueError(f"a {type(text).__name__}, expected is text")
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:
         raise ValueError(_reason(error)) from None
     check(found)

@@ -45,7 +45,10 @@ class Guard:
         """
         try:
             found = function(*arguments)
-        except (DeviceError, UserError, MemoryError):
+        except (DeviceError, UserError) as error:
+            error.member = error.member or member
+            raise
+        except MemoryError:
             raise
         except (Exception, SystemExit) as error:  # a vendor's code may raise anything
             words = f"raises {describe_error(error)}\n{_frames(error)}".rstrip()

@@ -1,13 +1,17 @@
-"""Hashes of source files, by which a result says of what code it is."""
+"""Hashes of source files, by which a result says of what code it is; and docstrings in them."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
+import inspect
 import sys
 import sysconfig
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Of a larger file, such as a library that a package brings, size and time must do.
 LARGEST_FILE = 4 << 20
@@ -24,6 +28,24 @@ SUFFIXES = frozenset(
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Hashed by themselves, and not all of their modules are loaded each time.
 _OWN = frozenset({"tinyref", "tinyref_spec", "tinyref_fuzz", "tinyref_conformance", "__main__"})
+
+
+def docstring(owner: Any) -> str:
+    """Return its own docstring, read from its file where `python -OO` dropped it; else "".
+
+    owner: a function, a class, or a partial application that was given a docstring.
+    """
+    words = vars(owner).get("__doc__") if isinstance(owner, functools.partial) else owner.__doc__
+    if words is None and sys.flags.optimize > 1:
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
+        except (OSError, TypeError, SyntaxError):
+            return ""
+        statement = tree.body[0]
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            return ""
+        return ast.get_docstring(statement) or ""
+    return inspect.cleandoc(words or "")
 
 
 def source_hash(cls: type) -> str:

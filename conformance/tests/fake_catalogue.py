@@ -278,6 +278,8 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
             row("isa.before.int32", passes, leaves_a_state, passes),
             row("isa.after.int32", dies_after_a_state, passes),
         ],
+        "slow_start": lambda: [row("isa.slow.int32", hangs, hangs, hangs, passes)],
+        "slow_later": lambda: [row("isa.slow.int32", passes, hangs, hangs, hangs)],
         "twice": lambda: [row("isa.twice.int32", fails, fails, fails)],
         **{
             name: lambda name=name, what=what: [row(f"isa.{name}.int32", passes, what, passes)]

@@ -55,6 +55,7 @@ def report_of(
         row = RowResult(
             *(case.row, f"The row {case.row}.", ("a.b",), ("The clause.",), rung, "isa"),
             *("ADD", case.row.rpartition(".")[2], "Within 2 ULP of the right value."),
+            advice={"": "look at rounding"},
         )
         rows.setdefault(case.row, row)
         results.append(case)

@@ -201,6 +201,12 @@ def check(found: Score) -> None:
         assert caught.is_on_its_rung, found.text()
 
 
+def test_each_device_is_named_before_it_runs() -> None:
+    said: list[str] = []
+    score(only="LowBitBools", query="memory.bytes", jobs=1, say=said.append)
+    assert said == ["PYTHON, the healthy device of 1 faulty ones", "1 of 1: LowBitBools"]
+
+
 @pytest.mark.slow
 def test_one_faulty_device_is_caught_on_its_rung() -> None:
     found = score(only="OffByOneTail", query=QUERY, jobs=2)

@@ -16,6 +16,7 @@ from tinyref.workers.processes import Limits
 from tinyref_conformance import history
 from tinyref_conformance.conform import Finished, Request, as_sequence, conform
 from tinyref_conformance.faulty import FAULTY_DEVICES, LeakingLaunches
+from tinyref_conformance.progress import Quiet
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.report import CaseResult
 from tinyref_conformance.runner import Settings
@@ -122,6 +123,25 @@ def test_a_case_that_fails_after_another_says_so_and_how(fake: Any, case_of: Cas
 
 
 @pytest.mark.long
+class Counted(Quiet):
+    """Keeps what is said of failures that run again."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, int, int]] = []
+
+    def again(self, what: str, done: int, total: int) -> None:
+        self.said.append((what, done, total))
+
+
+def test_each_failure_that_runs_again_is_counted(fake: Any) -> None:
+    counted = Counted()
+    finished = conform(fake.scenario("fails").request(rerun_seconds=60.0), counted)
+    count = sum(case.status is Status.FAIL for case in finished.report.cases)
+    assert count > 0
+    words = "failures run again, each alone"
+    assert counted.said == [(words, done, count) for done in range(count + 1)]
+
+
 def test_a_sequence_runs_in_its_order_in_one_worker(fake: Any, case_of: CaseOf) -> None:
     request = as_sequence(
         fake.scenario("states").request(jobs=2),

@@ -20,11 +20,13 @@ import browser
 import pytest
 from reports_of import NASTY, failing, report_of
 
+from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref_conformance import report as reports
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.reports import FORMS, as_json, write_all
 from tinyref_conformance.reports.badge import badge
+from tinyref_conformance.reports.github import write_summary
 from tinyref_conformance.reports.html import html, packed, page_data
 from tinyref_conformance.reports.junit import junit
 from tinyref_conformance.reports.markdown import cell, markdown
@@ -214,6 +216,20 @@ def test_markdown_escapes_and_names_failures() -> None:
     assert cell("a|b\n`c`<d>") == "a\\|b \\`c\\`&lt;d&gt;"
 
 
+def test_a_card_of_the_ladder_says_how_many_cases_are_skipped() -> None:
+    cases = [(f"isa.a.float32.{number}", Status.SKIP) for number in range(3)]
+    text = html(report_of(*cases, ("isa.a.float32.9", Status.PASS)))
+    assert "holds, 1 of 1, 3 of 4 skipped" in text
+
+
+def test_the_page_shows_the_first_node_that_differs() -> None:
+    case = failing("isa.mul.float32.0", "element 0: expected 1, got 2")
+    case.details = {"difference": "the first node that differs is MUL float32"}
+    report = report_of(case)
+    assert "The first node that differs is MUL float32." in html(report)
+    assert page_data(report)["failures"][0]["details"] == case.details
+
+
 def test_markdown_names_causes_before_the_ladder() -> None:
     text = markdown(report_of(failing("isa.cast.float32.0", "the copy | has 3 bytes")))
     line = "| every operation | 1 | the copy \\| has # bytes | isa.cast.float32 | look at rounding"
@@ -314,6 +330,26 @@ def joined(first: Report, second: Report) -> Report:
 
 
 ATTACK = "a\x1b[2J\x9b31m\r\x00\x7f\ud800b"
+
+
+def test_words_that_utf8_does_not_have_reach_every_file(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A driver's version, in the journal, the reports, a comparison and the summary of a job."""
+    monkeypatch.setenv("FAKE_VERSION", "card \udc80")
+    first = fake.scenario("good", "compile_error").run()
+    assert fake.run(resume=True).report.verdict == first.report.verdict
+    file = str(fake.folder / "report.json")
+    assert run(["conform", "verify", file]) == 0
+    assert reports.load(Path(file)).certificate["device_versions"] == {"fake": "card \udc80"}
+    for form in ("text", "json", "html", "markdown"):
+        output = tmp_path / form
+        assert (
+            run(["conform", "matrix", file, file, "--format", form, "--output", str(output)]) == 0
+        )
+    summary = tmp_path / "summary.md"
+    write_summary(first.report, {"GITHUB_STEP_SUMMARY": str(summary)})
+    assert "card \\udc80" in summary.read_text(encoding="utf-8")
 
 
 def test_no_form_has_control_characters(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref.workers.processes import Pool
 from tinyref_conformance import journal as journals
+from tinyref_conformance.conform import conform
+from tinyref_conformance.progress import Quiet
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 
@@ -79,7 +82,7 @@ def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) 
 
     report = fake.run(resume=True, jobs=2).report
     assert report.exit_code == 0
-    assert report.counts[Status.PASS] == 81
+    assert report.counts[Status.PASS] == 80
     assert report.certificate["resumed_cases"] == len(measured)
     runs = Counter(fake.ran())
     assert all(runs[name] == 1 for name in measured)
@@ -103,6 +106,47 @@ def test_kill_of_workers_loses_nothing(fake: Any) -> None:
     assert report["exit_code"] == 0
     runs = Counter(fake.ran())
     assert sum(count > 1 for count in runs.values()) <= 3
+
+
+class Remover(Quiet):
+    """Removes a folder, or moves it to `target`, when enough cases are decided."""
+
+    def __init__(self, folder: Path, target: Path | None, after: int) -> None:
+        self.folder, self.target, self.after = folder, target, after
+
+    def advance(self, done: int, row: str, left: float | None = None) -> None:
+        if done >= self.after and self.folder.exists():
+            self.after = 1_000
+            if self.target is None:
+                shutil.rmtree(self.folder)
+            else:
+                self.folder.rename(self.target)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_folder_that_is_removed_during_a_run_loses_nothing(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: bool
+) -> None:
+    monkeypatch.setattr(journals, "FSYNC_SECONDS", 0.0)
+    fake.scenario("long")
+    remover = Remover(fake.folder, tmp_path / "elsewhere" if moved else None, 25)
+    with pytest.raises(UserError, match=r"was removed or moved during the run.*--resume"):
+        conform(fake.request(jobs=2), remover)
+    measured = journalled(fake)
+    assert 20 < len(measured) < 80
+    report = fake.run(resume=True, jobs=2).report
+    assert report.counts[Status.PASS] == 81
+    assert report.certificate["resumed_cases"] == len(measured)
+    assert max(Counter(fake.ran()).values()) <= 2
+
+
+def test_a_folder_that_is_removed_at_the_end_is_made_again(fake: Any) -> None:
+    """Whoever removes it before the last look gets a report all the same."""
+    finished = conform(fake.scenario("good").request(), Remover(fake.folder, None, 1))
+    assert finished.report.exit_code == 0
+    assert all(file.exists() for file in finished.files)
+    # One of them is that the device opens.
+    assert len(journalled(fake)) == finished.report.counts[Status.PASS] - 1
 
 
 @pytest.mark.slow

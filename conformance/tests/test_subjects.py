@@ -6,13 +6,19 @@ import dataclasses
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from typer.core import TyperOption
+from typer.main import get_command
 
+from tinyref.cli.conform import conform_app
 from tinyref_conformance import expectations_file
 from tinyref_conformance import report as reports
+from tinyref_conformance.conform import conform
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import SUBJECTS, Suite
 from tinyref_conformance.worker import Worker
@@ -21,6 +27,7 @@ from tinyref_spec.catalogue import find
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.subjects import catalogue
 from tinyref_spec.subjects.catalogue import open_device
+from tinyref_spec.subjects.name import default_place
 
 
 def test_commands_and_scripts_name_the_library() -> None:
@@ -89,7 +96,27 @@ def test_a_run_passes_and_fails_where_it_should(
         Status.SKIP,
         "wrong_arrays: the array API has no softmax",
     )
-    assert report.certificate["device_versions"] == {"wrong_arrays": np.__version__}
+    versions = {"wrong_arrays": np.__version__, "numpy": np.__version__}
+    assert report.certificate["device_versions"] == versions
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["array-api:no_such_library"],
+        ["array-api:numpy.no_such_module"],
+        ["array-api:math"],
+        ["numpy", "--import", "no_such_package"],
+        ["numpy", "--on", "nowhere"],
+    ],
+)
+def test_a_library_that_does_not_open_is_in_the_report(tmp_path: Path, words: list[str]) -> None:
+    query = ["--query", "tensor.abs.float32.forward"]
+    done = run_tinyref(["conform", "--subject", *words, *query, "--report", str(tmp_path)])
+    assert done.returncode == 1
+    assert reports.load(tmp_path / "report.json").cases[0].status is Status.FAIL
+    assert "does not open" in done.stdout
 
 
 def run_tinyref(words: list[str]) -> subprocess.CompletedProcess[str]:
@@ -110,6 +137,42 @@ def test_options_that_do_not_go_together(words: list[str], problem: str) -> None
     done = run_tinyref(["conform", *words])
     assert done.returncode == 2
     assert problem in done.stderr
+
+
+def test_the_help_names_the_device_that_each_library_is_judged_on() -> None:
+    (option,) = (each for each in get_command(conform_app).params if each.name == "on")
+    assert isinstance(option, TyperOption)
+    assert option.help == (
+        "With --subject: the library's device by its own name. If not given: cpu, and for "
+        "array-api:MODULE the one that the library takes by itself."
+    )
+    places = {name: default_place(name) for name in ("torch", "numpy", "array-api:jax.numpy")}
+    assert places == {"torch": "cpu", "numpy": "cpu", "array-api:jax.numpy": "default"}
+
+
+@pytest.mark.long
+def test_a_library_that_ends_none_of_its_first_cases_is_too_slow(fake: Any) -> None:
+    """That is no verdict on it; a device that does so hangs."""
+    asked = fake.scenario("slow_start").request(timeout=0.5)
+    library = replace(asked, settings=replace(asked.settings, device="numpy on cpu"))
+    report = conform(library).report
+    words = (
+        "too slow here: none of the first 3 cases ended within 0.5 s of the processor; --timeout "
+        "gives them more"
+    )
+    assert report.problems == report.reductions == [words]
+    assert report.counts == {Status.NOT_RUN: 4}
+    assert "does not show that it conforms" in report.verdict
+    assert report.exit_code == 1
+    device = replace(asked, settings=replace(asked.settings, restart=True))
+    assert conform(device).report.counts == {Status.TIMEOUT: 3, Status.PASS: 1}
+
+
+@pytest.mark.long
+def test_a_library_that_hangs_later_has_a_verdict(fake: Any) -> None:
+    asked = fake.scenario("slow_later").request(timeout=0.5)
+    library = replace(asked, settings=replace(asked.settings, device="numpy on cpu"))
+    assert conform(library).report.counts == {Status.TIMEOUT: 3, Status.PASS: 1}
 
 
 def test_a_device_may_not_leave_out_a_case(tmp_path: Path) -> None:

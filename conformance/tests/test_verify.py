@@ -53,6 +53,21 @@ def test_the_order_of_members_and_the_space_between_do_not_count(file: Path) -> 
     assert reports.load_unedited(file).verdict == REPORT.verdict
 
 
+@pytest.mark.parametrize(
+    "member",
+    ['"verdict": "CONFORMS"', '"exit_code": 1', '"certificate": {}', '"cases": [{"status": "x"}]'],
+)
+def test_a_member_that_is_there_twice_is_noticed(
+    file: Path, member: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another reader takes the first, and Python the last, which alone is hashed."""
+    text = file.read_text(encoding="utf-8")
+    file.write_text(f"{{{member},{text[1:]}", encoding="utf-8")
+    assert run(["conform", "verify", str(file)]) == 2
+    name = member.partition(":")[0].strip('"')
+    assert f"the member '{name}' is there twice" in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_every_member_that_is_edited_or_taken_out_is_noticed(tmp_path: Path) -> None:
     written = json.loads(as_json(REPORT))

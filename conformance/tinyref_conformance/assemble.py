@@ -75,8 +75,8 @@ class Assembler:
         not_run = sum(found[0] is Status.NOT_RUN for found in self.outcome.derived.values())
         skipped = not_run - self.outcome.late
         found = [*self.plan.reductions, *reproduce.reasons(self.flags)]
-        if self.outcome.budget:
-            found.append(self.outcome.budget)
+        if self.outcome.cut_short:
+            found.append(self.outcome.cut_short)
         if skipped:
             found.append(f"not run, as on the list of skips: {skipped:,} of the cases")
         return found
@@ -146,6 +146,7 @@ class Assembler:
             worst_input=record.worst_input,
             observed=record.observed,
             attempts=len(attempts),
+            fault=record.fault,
         )
         if status in _SHOWN_AS_FAILURE:
             sequence = (attempts[-1].details or {}).get("sequence", ())
@@ -267,6 +268,7 @@ def _row_result(row: Row, sentences: tuple[str, ...]) -> RowResult:
         op=row.op,
         dtype=row.dtype,
         error_rule=str(row.error_rule),
+        advice=dict(row.advice),
     )
 
 

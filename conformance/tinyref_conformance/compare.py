@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref_conformance.diagnosis import common_name, shape_of
+from tinyref_conformance.records import headline
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.reports.tables import Page, Table
 from tinyref_conformance.statuses import Status
@@ -52,7 +53,7 @@ class Change:
     @property
     def line(self) -> str:
         """What is printed of one that is alone."""
-        first = self.message.partition("\n")[0]
+        first = headline(self.message)
         return f"{self.case}: {self.words}{f': {first}' if first else ''}"
 
 

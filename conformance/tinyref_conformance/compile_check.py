@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinyref.contract import BatchCompiler, Compiler, CompileTarget
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError, UserError, printable
 from tinyref.folders import file_name
 from tinyref.formats.json_format import program_to_text
 from tinyref.runtimes.kernel import forget_kernels
@@ -68,7 +68,7 @@ class CompileReport:
         folder.mkdir(parents=True, exist_ok=True)
         for number, each in enumerate(self.refused):
             path = folder / f"{number}-{file_name(each.case)}.txt"
-            path.write_text(f"{each.message}\n\n{each.source}", encoding="utf-8")
+            path.write_text(printable(f"{each.message}\n\n{each.source}"), encoding="utf-8")
 
 
 def compile_suite(

@@ -15,11 +15,12 @@ from tinyref_conformance import expectations_file, queries, reports
 from tinyref_conformance import journal as journals
 from tinyref_conformance import report as report_files
 from tinyref_conformance.assemble import Assembler
+from tinyref_conformance.describe import find_differences
 from tinyref_conformance.plan import Plan, Shard, make_plan
 from tinyref_conformance.progress import Quiet, Reporter
 from tinyref_conformance.records import Outcome
 from tinyref_conformance.report import Report
-from tinyref_conformance.runner import Runner, Settings
+from tinyref_conformance.runner import Runner, Settings, worker_configuration
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Profile
 
@@ -87,6 +88,8 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     if request.update:
         assembler.expectations = _update(request, assembler, suite)
     report = assembler.report(started)
+    if settings.rerun_seconds:
+        find_differences(report, worker_configuration(settings, plan))
     return Finished(report, reports.write_all(report, settings.folder))
 
 
@@ -104,12 +107,15 @@ def _run(
     try:
         runner = Runner(
             *(plan, settings, journal, assembler.is_expected),
-            *(reporter.advance, assembler.skipped),
+            *(reporter.advance, assembler.skipped, reporter.again),
         )
         with reporter.showing(plan.count):
             return runner.run()
     finally:
-        journal.close()
+        try:
+            journal.restore()
+        finally:
+            journal.close()
 
 
 def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:

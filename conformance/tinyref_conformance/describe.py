@@ -1,7 +1,8 @@
-"""What a report shows of the launches in which workers died: asked of a worker of its own.
+"""What a report shows of failures beyond what was measured: asked of a worker of its own.
 
-A worker says which launch of a case it begins. After the run, another one goes through the case up
-to that launch and says what it would be: inputs, source, IR and a script. The launch is not made.
+A worker says which launch of a case it begins. After the run, another one goes through a case that
+died up to that launch and says what it would be: inputs, source, IR and a script. The launch is not
+made. Of one case of each cause it finds the first node of the kernel that differs.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from typing import Any
 from tinyref.workers.processes import Death, Limits
 from tinyref.workers.service import OpeningError, Service
 from tinyref_conformance.records import Outcome, Record
+from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Case
 
 # All descriptions of a run together; what is not described then has the command of its case.
 MAX_SECONDS = 120.0
+# The search of one first node, of so many causes, and of all together.
+TRACE_SECONDS = 10.0
+MAX_TRACED = 12
+MAX_TRACES_SECONDS = 30.0
 _DEATHS = (Status.CRASH, Status.TIMEOUT)
 
 
@@ -58,3 +64,36 @@ def _describe(service: Service, record: Record, row: str, limits: Limits) -> Map
     except OpeningError:
         return {}
     return {} if isinstance(answer, Death) else answer["described"]
+
+
+def find_differences(report: Report, config: Mapping[str, Any]) -> None:
+    """Add the first node that differs to the example of each cause that has a kernel."""
+    by_id = {case.id: case for case in report.cases}
+    examples = [by_id[group.cases[0]] for group in report.groups[:MAX_TRACED]]
+    traceable = [case for case in examples if _has_kernel(case)]
+    if not traceable:
+        return
+    end = time.monotonic() + MAX_TRACES_SECONDS
+    with Service("tinyref_conformance.worker", config) as service:
+        for case in traceable:
+            if time.monotonic() < end:
+                found = _difference(service, case)
+                case.details = {**(case.details or {}), **found}
+
+
+def _has_kernel(case: CaseResult) -> bool:
+    """Return whether a case failed by the values of one kernel."""
+    details = case.details or {}
+    is_compared = case.status is Status.FAIL and details.get("index", -1) >= 0
+    return is_compared and bool(details.get("source"))
+
+
+def _difference(service: Service, case: CaseResult) -> Mapping[str, Any]:
+    """Return the member of the details; none where the worker died or said nothing in time."""
+    request = {"trace": case.id, "row": case.row, "seconds": TRACE_SECONDS}
+    try:
+        # The case itself takes time, too, and so does the end of the last trace.
+        answer = service.ask(request, Limits(4 * TRACE_SECONDS))
+    except OpeningError:
+        return {}
+    return {} if isinstance(answer, Death) else answer

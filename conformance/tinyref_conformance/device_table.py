@@ -27,7 +27,7 @@ class DeviceTableError(ValueError):
 
 @dataclass(frozen=True)
 class Row:
-    """One conformance run. required: where the device is missing, the run is red, not left out.
+    """One conformance run. required: a pipeline is red without the device; it is not left out.
 
     second: the other device of a row of two, which runs the cases about two devices and no others.
     profile, options: what the default lane runs. thorough: the profile of the thorough lane.

@@ -1,14 +1,17 @@
 """Failures grouped by their cause: what they have in common, in words, and what to do about it.
 
-The failures of a row are explained by a condition of `tinyref_spec.conditions` where all of its
-wrong values meet it and its right ones do not. The condition that explains the most rows makes a
-group of them, and so on with those that are left. Then come the number of launches and the forms
-of kernels, over all cases of the run; what nothing explains is grouped by what it says.
+Failures that pass alone are groups of their own. A form of kernels, over all cases of the run,
+explains the rows whose failing cases all have it, where no passing one does. The failures of other
+rows are explained by a condition of `tinyref_spec.conditions` where all of their wrong values meet
+it and their right ones do not. The condition that explains the most rows makes a group of them, and
+so on with those that are left. What nothing explains is grouped by the fault that it names, and by
+what it says. Advice is that of the rows, else that of the condition.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,15 +19,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref_conformance.expectations import Phase
+from tinyref_conformance.records import headline
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
-from tinyref_spec.conditions import CONDITIONS, Condition, Kind
-from tinyref_spec.evidence import Evidence, Explained
+from tinyref_spec.conditions import BY_NAME, CONDITIONS, Condition, Kind
+from tinyref_spec.evidence import Evidence, Explained, may_be_chance
 
 # Fewer launches than these may be those of a case itself.
 LEAST_LAUNCHES = 20
 # Of fewer cases that fail, or pass, it says nothing that they are of one form, or of others.
 LEAST_CASES = 3
+# Of the kernels of a form that is wrong, this share of those that fail may pass.
+MOST_PASSING = 0.1
 
 
 @dataclass(frozen=True)
@@ -36,15 +42,17 @@ class Failing:
     status: Status
     phase: str
     message: str
+    fault: str = ""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of the run with what its cases counted."""
+    """One row of the run with what its cases counted; advice: by the names of conditions."""
 
     id: str
     rung: Rung
     evidence: Evidence
+    advice: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -100,6 +108,14 @@ class _Unit:
     def is_history(self) -> bool:
         return self.cases[0].status is Status.FLAKE
 
+    @property
+    def fault(self) -> str:
+        return self.cases[0].fault
+
+    def advice(self, name: str, general: str) -> str:
+        """Return what the row says to a condition or fault, else what is said in general."""
+        return self.row.advice.get(name) or general or self.row.advice.get("", "")
+
 
 def diagnose(rows: Iterable[Measured], failing: Iterable[Failing]) -> list[Group]:
     """The groups of the failing cases, each case in one; the lowest rung comes first."""
@@ -109,8 +125,8 @@ def diagnose(rows: Iterable[Measured], failing: Iterable[Failing]) -> list[Group
     for row in measured.values():
         total.add(row.evidence)
     groups: list[Group] = []
-    by_forms = functools.partial(_by_forms, total)
-    for explain in (_by_launches, _by_values, by_forms, _by_shape):
+    by_forms, by_values = (functools.partial(by, total) for by in (_by_forms, _by_values))
+    for explain in (_by_launches, by_forms, by_values, _by_shape):
         for taken, group in explain(units):
             units = [unit for unit in units if unit not in taken]
             groups.append(group)
@@ -122,7 +138,9 @@ def _units(rows: Mapping[str, Measured], failing: Iterable[Failing]) -> list[_Un
     for case in failing:
         row = rows[case.row]
         is_of_values = case.phase == Phase.ACCURACY.value and row.evidence.elements[0] > 0
-        shape = "" if is_of_values else shape_of(case.message)
+        # What passes alone is not wrong because of its values.
+        is_of_values &= not case.fault and case.status is not Status.FLAKE
+        shape = "" if is_of_values else case.fault or shape_of(case.message)
         key = case.row, shape, case.status is Status.FLAKE
         found.setdefault(key, _Unit(row, [], shape)).cases.append(case)
     return list(found.values())
@@ -166,31 +184,49 @@ def _starts_at(unit: _Unit, first: int) -> bool:
 _LEAK = "something is used up: free what a launch takes (memory, events, handles), and when it ends"
 
 
-def _by_values(units: Sequence[_Unit]) -> Explanations:
+def _by_values(total: Evidence, units: Sequence[_Unit]) -> Explanations:
     """What a condition of the elements explains, that of the most rows first."""
     left = [unit for unit in units if not unit.shape]
     while left:
         explained = {
             condition: [unit for unit in left if _explains(unit, condition) is not Explained.NOT]
             for condition in CONDITIONS
-            if condition.kind is not Kind.FORM
+            if condition.kind in _ELEMENTS
         }
-        # Of equals the first of the table.
-        best = max(explained, key=lambda condition: _weight(explained[condition], condition))
+        # Of equals the one that fewer right values meet, then the first of the table.
+        best = max(explained, key=lambda each: _weight(total, explained[each], each))
         taken = explained[best]
         if not taken:
             return
-        yield taken, _group(taken, _cause(taken, best), best.advice)
+        yield taken, _group(taken, _cause(taken, best), _advice(taken, best))
         left = [unit for unit in left if unit not in taken]
+
+
+def _advice(units: Sequence[_Unit], condition: Condition) -> str:
+    """Return the advice of most rows for a condition."""
+    said = Counter(unit.advice(condition.name, condition.advice) for unit in units)
+    return said.most_common(1)[0][0]
 
 
 def _explains(unit: _Unit, condition: Condition) -> Explained:
     return unit.evidence.explains(condition.name)
 
 
-def _weight(units: Sequence[_Unit], condition: Condition) -> tuple[int, int]:
-    fully = sum(_explains(unit, condition) is Explained.FULLY for unit in units)
-    return len(units), fully
+def _weight(
+    total: Evidence, units: Sequence[_Unit], condition: Condition
+) -> tuple[int, int, float]:
+    return len(units), -_right_too(units, condition), -_met_by(total, condition)
+
+
+def _met_by(total: Evidence, condition: Condition) -> float:
+    """Return how many right values of the run meet a condition; only operands compare so."""
+    is_of_values = condition.kind is Kind.VALUE
+    return total.conditions.get(condition.name, (0, 0))[1] if is_of_values else math.inf
+
+
+def _right_too(units: Sequence[_Unit], condition: Condition) -> int:
+    """Return how many right values of some rows meet a condition."""
+    return sum(unit.evidence.conditions.get(condition.name, (0, 0))[1] for unit in units)
 
 
 def _cause(units: Sequence[_Unit], best: Condition) -> str:
@@ -204,7 +240,7 @@ def _cause(units: Sequence[_Unit], best: Condition) -> str:
     how_many = "all wrong values" if wrong > 1 else "the wrong value"
     words = " and ".join(condition.words for condition in named)
     found = f"{how_many} {words if wrong > 1 else _singular(words)}"
-    right = sum(unit.evidence.conditions.get(best.name, (0, 0))[1] for unit in units)
+    right = _right_too(units, best)
     return f"{found} (as do {right:,} right ones)" if right else found
 
 
@@ -217,66 +253,46 @@ def _singular(words: str) -> str:
 
 
 def _by_forms(total: Evidence, units: Sequence[_Unit]) -> Explanations:
-    """Failures of kernels of one form, of which no kernel of the run passed."""
-    left = list(units)
+    """Failures of kernels of one form, where no kernel of the run that has it passed."""
+    left = [unit for unit in units if not unit.is_history]
     if total.cases[1] < LEAST_CASES:
         return
-    for condition in CONDITIONS:
-        if condition.kind is not Kind.FORM or total.forms.get(condition.name, (0, 0))[1]:
-            continue
-        taken = [unit for unit in left if _are_all_of_form(unit, condition)]
-        if sum(len(unit.cases) for unit in taken) >= LEAST_CASES:
-            yield taken, _group(taken, f"all {condition.words}, and none passes", condition.advice)
-            left = [unit for unit in left if unit not in taken]
+    failing = [condition for condition in CONDITIONS if _fails(total, condition)]
+    while failing:
+        explained = {
+            condition: [unit for unit in left if _are_all_of_form(unit, condition)]
+            for condition in failing
+        }
+        # Of equals the first of the table.
+        best = max(failing, key=lambda condition: _count(explained[condition]))
+        taken = explained[best]
+        if _count(taken) < LEAST_CASES:
+            return
+        passing = total.forms[best.name][1]
+        pass_too = f"{passing:,} of that form pass" if passing else "none passes"
+        yield taken, _group(taken, f"all {best.words}, and {pass_too}", best.advice)
+        left = [unit for unit in left if unit not in taken]
+
+
+def _fails(total: Evidence, condition: Condition) -> bool:
+    """Return whether nearly all kernels of a form fail, so that it is no chance."""
+    wrong, right = total.forms.get(condition.name, (0, 0))
+    if condition.kind is not Kind.FORM or not wrong:
+        return False
+    # Some results are right whatever is wrong: those of equal values at other places.
+    return not right or (
+        right <= MOST_PASSING * wrong and not may_be_chance(wrong, right, total.cases[1])
+    )
+
+
+def _count(units: Sequence[_Unit]) -> int:
+    return sum(len(unit.cases) for unit in units)
 
 
 def _are_all_of_form(unit: _Unit, condition: Condition) -> bool:
     return unit.evidence.forms.get(condition.name, (0, 0))[0] == unit.evidence.cases[0] > 0
 
 
-# What the harness, the interpreter and drivers say: the words of a group, and advice.
-_MESSAGES: tuple[tuple[str, str, str], ...] = (
-    (
-        *(r"a red zone was written", "something is written outside of the output"),
-        "look at gates of stores, at the tail of vectors and at indices of the last group",
-    ),
-    (
-        *(r"an input was overwritten", "an input is written"),
-        "look at the order of arguments and at which buffer a store is printed for",
-    ),
-    (
-        *(r"\brace\b|the order of work-items matters", "work-items race"),
-        "a barrier is missing or orders no memory, two indices are one, or an off gate stores",
-    ),
-    (
-        *(r"divergent barrier", "not all work-items of a group reach the barrier"),
-        "a barrier is printed inside of a condition or a loop that depends on the work-item",
-    ),
-    (
-        *(r"out of bounds", "an access is out of bounds"),
-        "look at indices and gates: a gate that is off touches no memory",
-    ),
-    (
-        *(r"uninitialised read", "memory is read before it is written"),
-        "look at the start of accumulators and at the barrier between store and load",
-    ),
-    (
-        *(r"out of (memory|resources)", "the device has no room"),
-        "free what a launch takes (memory, events, handles) when it ends, or declare less",
-    ),
-    (
-        *(r"^biased: mean error", "sums of products are biased"),
-        "products or partial sums are truncated: round each to nearest, ties to even",
-    ),
-    (
-        *(r"^too noisy: spread", "sums of products are noisier than their accumulator allows"),
-        "the accumulator, or a product, has fewer bits than the row says",
-    ),
-    (
-        *(r"was accepted, and gave", "what is not declared is accepted"),
-        "refuse it with one clear line, or declare it",
-    ),
-)
 _BY_STATUS: Mapping[Status, tuple[str, str]] = {
     Status.CRASH: (
         "the process dies",
@@ -294,50 +310,6 @@ _BY_PHASE: Mapping[str, tuple[str, str]] = {
     ),
     Phase.RUN.value: ("the case raises", "read the message, and run the script of the example"),
 }
-# What rows of a family ask for, where nothing else is known of why they fail.
-_BY_FAMILY: Mapping[str, str] = {
-    "memory.copy": "look at offsets, sizes and directions of copies, and at what they wait for",
-    "memory.many": "look at what allocate gives, and at sizes of copies",
-    "memory.view": "look at the offset of a view, and at what copies make of it",
-    "memory.gate": "a gate that is off touches no memory, and a load gives its alternative",
-    "memory.gate.widened": "loads with a gate extend the sign of a narrow type as plain ones do",
-    "memory.bytes": "a bool in memory is a byte: any but 0 is true, and what is stored is 0 or 1",
-    "memory.launch": "look at what is kept from launch to launch: arguments, sizes, results",
-    "memory.order": "look at what each launch and copy waits for",
-    "memory.wait": "look at what synchronize waits for, and at where seconds are measured",
-    "isa.sequence": "compilers may contract and reorder floats: -ffp-contract=off, no -ffast-math",
-    # Integers, and expressions that a compiler makes smaller.
-    "isa.sequence.simplified": "look at each operation of the expression alone: isa has rows of it",
-    "isa.sequence.wrapped_quotient": "cut a sum to its type before it is divided",
-    "isa.cast": "look at rounding, saturation and wrapping of the conversion",
-    "kernel.view": "look at strides and offsets, and at the indices of the launch",
-    "kernel.elements": "look at the indices of the launch, and at its size",
-    "kernel.size": "look at how many bits an address has, and at the largest grid of a launch",
-    "kernel.offset": "views begin at any element: look at how offsets are passed",
-    "kernel.reduce": "look at the start, the step and the end of loops, and at accumulators",
-    "kernel.program.group": "look at the index of a work-item in its group, at barriers and arrays",
-    "kernel.program.arrays": "look at sizes and offsets of shared arrays: they may overlap",
-    "kernel.program.extremes": "look at sizes and offsets of shared arrays, and at barriers",
-    "kernel.program.item": "look at the index of a work-item in its group, and at its dimensions",
-    "kernel.program.grids": "look at what is kept from launch to launch: the size of the grid",
-    "kernel.program.unused": "parameters have the numbers of their slots, those unused too",
-    "kernel.program.long": "look at how registers are spilled, and at how many there are",
-    "kernel.program.loop": "look at the start, the step and the end of loops, and at accumulators",
-    "kernel.program.vector": "look at the order and the number of lanes where they meet memory",
-    "system.jit": "look at what a replay takes anew: buffers, variables, the order of launches",
-    "system.transfer": "look at offsets, sizes and directions of copies between devices",
-}
-
-
-# Rows that launch nothing: advice that speaks of kernels is not for them.
-_WITHOUT_KERNELS = ("memory.copy", "memory.many", "memory.view")
-
-
-def _by_family(row: str) -> str:
-    longest = max((name for name in _BY_FAMILY if row.startswith(name)), key=len, default="")
-    return _BY_FAMILY.get(longest, "")
-
-
 _HISTORY = (
     "passes alone, and depends on what ran before",
     "state is left behind: a cache, memory that overlaps, a mode; run the sequence of the example",
@@ -361,16 +333,16 @@ def _words(unit: _Unit) -> tuple[str, str]:
     case = unit.cases[0]
     if unit.is_history:
         return _HISTORY
+    if unit.fault in BY_NAME:
+        fault = BY_NAME[unit.fault]
+        return fault.words, unit.advice(fault.name, fault.advice)
     if case.status in _BY_STATUS:
-        return _BY_STATUS[case.status]
-    for pattern, words, advice in _MESSAGES:
-        if re.search(pattern, case.message):
-            is_of_copies = unit.row.id.startswith(_WITHOUT_KERNELS)
-            return words, _by_family(unit.row.id) if is_of_copies else advice
+        words, advice = _BY_STATUS[case.status]
+        return words, unit.advice("dies", advice)
     if not unit.shape:
-        return "wrong values with nothing in common", _by_family(unit.row.id)
+        return "wrong values with nothing in common", unit.advice("", "")
     words, advice = _BY_PHASE.get(case.phase, ("", ""))
-    advice = _by_family(unit.row.id) or advice
+    advice = unit.advice("", "") or advice
     return (f"{words}: {unit.shape}" if words else unit.shape), advice
 
 
@@ -380,8 +352,9 @@ _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'")
 
 def shape_of(message: str) -> str:
     """A message without what differs from case to case: numbers, quoted names, its history."""
-    line = _HISTORY_WORDS.split(message.strip().partition("\n")[0])[0]
-    return _VARIABLE.sub("#", line)[:160] or "no message"
+    parts = _HISTORY_WORDS.split(headline(message))[0].split(" … ")
+    # The cause is last: neither part is cut for the other.
+    return " … ".join(_VARIABLE.sub("#", part)[:160] for part in parts) or "no message"
 
 
 def common_name(ids: Sequence[str]) -> str:

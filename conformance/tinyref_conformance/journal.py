@@ -15,10 +15,10 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from tinyref.errors import UserError
-from tinyref.folders import set_aside
+from tinyref.errors import UserError, printable_json
+from tinyref.folders import RemovedError, free_path, is_removed, set_aside
 from tinyref.foreign import json_value
 from tinyref.runtimes.identity import differences
 from tinyref_conformance.records import Record
@@ -45,7 +45,9 @@ class Appender:
 
         The leading newline ends a line that a killed writer left torn.
         """
-        line = f"\n{json.dumps(data, ensure_ascii=False, allow_nan=False)}\n".encode()
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        # A vendor's words may hold what UTF-8 does not have.
+        line = f"\n{printable_json(text)}\n".encode()
         written = os.write(self._descriptor, line)
         if written != len(line):
             raise OSError(f"the disk took {written} of {len(line)} bytes")
@@ -86,6 +88,38 @@ class Journal:
         self._appender.close()
         os.close(self._lock)
 
+    def check(self) -> None:
+        """Raise `RemovedError` if the file is not where it was."""
+        if is_removed(self.path, os.fstat(self._lock)):
+            raise RemovedError("report", self.path)
+
+    def restore(self) -> None:
+        """Write all lines to the path again, if the file was removed or moved.
+
+        Raises `UserError` if it cannot be written.
+        """
+        if not is_removed(self.path, os.fstat(self._lock)):
+            return
+        try:
+            path = free_path(self.path)
+            with self._reading() as file:
+                path.write_bytes(file.read())
+        except OSError as error:
+            raise UserError(
+                f"report: {self.path} was removed or moved during the run, and cannot be written "
+                f"again: {error.strerror or error}"
+            ) from error
+        if path != self.path:
+            raise UserError(
+                f"report: {self.path} was replaced during the run: what was measured is in {path}"
+            )
+
+    def _reading(self) -> BinaryIO:
+        """The file from its beginning, also where it was removed."""
+        file = os.fdopen(os.dup(self._lock), "rb")
+        file.seek(0)
+        return file
+
     def bind(self, binding: Mapping[str, Any]) -> None:
         """The first line of a new journal."""
         self._appender.write({"journal": SCHEMA, "binding": dict(binding)})
@@ -112,8 +146,9 @@ class Journal:
         self._appender.write({"result": record.to_json()})
 
     def sync(self) -> None:
-        """Flushes to the disk, at most once a second."""
+        """Flushes to the disk, at most once a second. Raises `RemovedError`."""
         if time.monotonic() - self._synced >= FSYNC_SECONDS:
+            self.check()
             self._appender.sync()
             self._synced = time.monotonic()
 
@@ -137,7 +172,7 @@ class Journal:
         return None
 
     def _new_lines(self, first: bool = False) -> list[dict[str, Any]]:
-        with self.path.open("rb") as file:
+        with self._reading() as file:
             file.seek(self._offset)
             data = self._tail + (file.readline() + file.readline() if first else file.read())
             self._offset = file.tell()

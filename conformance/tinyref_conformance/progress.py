@@ -23,6 +23,13 @@ class Reporter(ABC):
     def advance(self, done: int, row: str, left: float | None = None) -> None:
         """`done` cases are decided; `row` is being worked on, and so many seconds are left."""
 
+    @abstractmethod
+    def again(self, what: str, done: int, total: int) -> None:
+        """All cases are decided; of the `total` failures that this is about, `done` are done.
+
+        what: the work, in words. It is first called with `done` 0.
+        """
+
 
 class Quiet(Reporter):
     """Shows nothing."""
@@ -32,6 +39,9 @@ class Quiet(Reporter):
         yield
 
     def advance(self, done: int, row: str, left: float | None = None) -> None:
+        return
+
+    def again(self, what: str, done: int, total: int) -> None:
         return
 
 
@@ -58,6 +68,15 @@ class Lines(Reporter):
             return
         self._last = now
         self._out.write(f"{done:,} of {self._total:,} cases{_left_text(left)}, at {row}\n")
+        self._out.flush()
+
+    def again(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done and now - self._last < self._seconds:
+            return
+        self._last = now
+        how = "" if done else " (--no-rerun-failures leaves this out)"
+        self._out.write(f"{what}: {done:,} of {total:,}{how}\n")
         self._out.flush()
 
 
@@ -93,3 +112,6 @@ class Bar(Reporter):
 
     def advance(self, done: int, row: str, left: float | None = None) -> None:
         self._progress.update(self._task, completed=done, row=row[:40], left=_left_text(left))
+
+    def again(self, what: str, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total, row=what, left="")

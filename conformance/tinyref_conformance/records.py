@@ -26,7 +26,8 @@ class Record:
 
     phase: where it went wrong (see `expectations.Phase`); empty when it did not.
     details: the fields of `tinyref_spec.case.Failure`, for failures that have them. worker: the
-    name of the process that ran it. evidence, accuracy: what the measurement counted.
+    name of the process that ran it. evidence, accuracy: what the measurement counted. fault: the
+    condition of kind `FAULT` that was found; empty for others.
     """
 
     case: str
@@ -44,6 +45,7 @@ class Record:
     worker: str = ""
     evidence: Evidence | None = None
     accuracy: Accuracy | None = None
+    fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out; numbers that JSON lacks become text."""
@@ -142,6 +144,7 @@ def of_measurement(case: Case, measurement: Measurement, seconds: float, attempt
         details=details,
         evidence=measurement.evidence,
         accuracy=measurement.accuracy,
+        fault=measurement.fault if status is Status.FAIL else "",
     )
 
 
@@ -161,6 +164,17 @@ def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
     return details
 
 
+def headline(message: str) -> str:
+    """Return the first line of a message and its last one, where drivers put the cause.
+
+    Indented lines are those of sources and tracebacks.
+    """
+    lines = [line.rstrip() for line in message.strip().splitlines() if line.strip()]
+    first, *rest = lines or [""]
+    causes = [line for line in rest if not line[0].isspace()]
+    return f"{first} … {causes[-1]}" if causes else first
+
+
 def clipped(text: str) -> str:
     """The beginning of a text that is too long for a journal and a page, and how much is cut."""
     if len(text) <= MAX_TEXT:
@@ -173,8 +187,8 @@ class Outcome:
     """All that a run found, before expectations are applied.
 
     records: the attempts at each case. derived: Skip and Suppressed with their reasons.
-    open_failure: why the device did not open. opened: what it declares. budget: how far a run of
-    limited time came, empty for others. late: how many cases it had no time for.
+    open_failure: why the device did not open. opened: what it declares. cut_short: how far a run
+    came that had no time for all cases; empty for others. late: the number of those cases.
     """
 
     opened: Mapping[str, Any] | None = None
@@ -184,7 +198,7 @@ class Outcome:
     problems: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     resumed: int = 0
-    budget: str = ""
+    cut_short: str = ""
     late: int = 0
 
     def add(self, record: Record) -> bool:

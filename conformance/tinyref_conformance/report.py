@@ -67,6 +67,7 @@ class CaseResult:
     attempts: int = 1
     repro: str = ""
     details: Mapping[str, Any] | None = None
+    fault: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out."""
@@ -78,7 +79,7 @@ class CaseResult:
 class RowResult:
     """One row of the tables with what its cases came to.
 
-    specials of clauses: `clauses` are labels, `clause_sentences` their texts.
+    clauses: labels; their texts are `clause_sentences`. advice: as of `tinyref_spec.case.Row`.
     """
 
     id: str
@@ -99,6 +100,7 @@ class RowResult:
     observed: str = ""
     evidence: Evidence = field(default_factory=Evidence)
     accuracy: Accuracy = field(default_factory=Accuracy)
+    advice: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, case: CaseResult, record: Record | None = None) -> None:
         """Counts a case and keeps the worst that was seen; `record` has what it measured."""
@@ -129,8 +131,12 @@ class RowResult:
         found["clause_sentences"] = list(self.clause_sentences)
         found["rung"] = self.rung.name
         found["counts"] = _counts_to_json(self.counts)
-        counted = {"evidence": self.evidence.to_json(), "accuracy": self.accuracy.to_json()}
-        return found | {name: counts for name, counts in counted.items() if counts}
+        optional = {
+            "evidence": self.evidence.to_json(),
+            "accuracy": self.accuracy.to_json(),
+            "advice": dict(self.advice),
+        }
+        return found | {name: value for name, value in optional.items() if value}
 
 
 @dataclass
@@ -147,7 +153,8 @@ class Report:
 
     @property
     def counts(self) -> Counter[Status]:
-        return Counter(case.status for case in self.cases)
+        """The number of cases of each status; the opening of the device is none of them."""
+        return Counter(case.status for case in self.cases if case.id != OPEN_CASE)
 
     @property
     def exit_code(self) -> int:
@@ -178,10 +185,11 @@ class Report:
     @functools.cached_property
     def groups(self) -> list[Group]:
         """What is broken, by its cause; the lowest rung comes first."""
-        rows = [Measured(row.id, row.rung, row.evidence) for row in self.rows]
-        broken = [case for case in self.cases if case.status.is_broken]
+        rows = [Measured(row.id, row.rung, row.evidence, row.advice) for row in self.rows]
         failing = [
-            Failing(case.id, case.row, case.status, case.phase, case.message) for case in broken
+            Failing(case.id, case.row, case.status, case.phase, case.message, case.fault)
+            for case in self.cases
+            if case.status.is_broken
         ]
         return diagnose(rows, failing)
 

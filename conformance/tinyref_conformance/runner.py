@@ -26,15 +26,18 @@ from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
-from tinyref_conformance.records import Outcome, Record
+from tinyref_conformance.records import Outcome, Record, headline
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
-from tinyref_conformance.time_left import TimeLeft
+from tinyref_conformance.time_left import SlowStart, TimeLeft
 from tinyref_conformance.workers import Task, WorkerProcess, record_of
 from tinyref_spec.case import Case, Rung
 from tinyref_spec.ladder import TOGETHER
+from tinyref_spec.subjects.name import is_subject
 
 TICK_SECONDS = 0.1
+ALONE = "failures run again, each alone"
+SEQUENCES = "failures that pass alone: what they depend on is looked for"
 # What takes seconds of the processor may take so many times as long.
 IDLE_SHARE = 6.0
 
@@ -82,6 +85,7 @@ class Settings:
 IsExpected = Callable[[Record], bool]
 Skipped = Callable[[str], str | None]
 Progress = Callable[[int, str, float | None], None]
+Again = Callable[[str, int, int], None]
 
 
 class Runner:
@@ -91,6 +95,7 @@ class Runner:
     skipped: why a case is not to be run, None where it is.
     progress: called with the number of decided cases, the row that was last given out, and the
     seconds that are left, where they are known.
+    again: called while failures run again; see `progress.Reporter.again`.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Runner:
         is_expected: IsExpected = lambda record: False,
         progress: Progress = lambda done, row, left: None,
         skipped: Skipped = lambda case_id: None,
+        again: Again = lambda what, done, total: None,
     ) -> None:
         self.plan = plan
         self.settings = settings
@@ -108,6 +114,7 @@ class Runner:
         self.is_expected = is_expected
         self.progress = progress
         self.skipped = skipped
+        self.again = again
         self.outcome = Outcome()
         self._rows = {planned.id: planned for planned in plan.rows}
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
@@ -123,6 +130,7 @@ class Runner:
         self._batches = Batches()
         # The cases of batches that ended their worker, and how it ended.
         self._crashes: list[tuple[list[str], str]] = []
+        self._start = SlowStart()
         self._stopped = False
         self._next_show = 0.0
 
@@ -149,10 +157,7 @@ class Runner:
         return self.outcome
 
     def _config(self) -> dict[str, str]:
-        asked = self.settings
-        return self.plan.worker_configuration(
-            asked.catalogue, asked.device, asked.second, self.journal.path
-        )
+        return worker_configuration(self.settings, self.plan)
 
     # Opening
 
@@ -161,7 +166,8 @@ class Runner:
         try:
             self._supervisor.open_first()
         except OpeningError as error:
-            if error.is_misnamed:
+            # A library is not in a list of names: that it does not open is in the report.
+            if error.is_misnamed and not is_subject(self.settings.device):
                 raise UserError(str(error)) from error
             self.outcome.open_failure = _describe_opening(error)
         except FatalError as error:
@@ -185,10 +191,21 @@ class Runner:
     def _ended_by(self, error: FatalError) -> UserError:
         return UserError(f"run: {error}; what was measured is in {self.journal.path}")
 
+    def _note_end(self, record: Record) -> None:
+        """Give up on a library that does not end its first cases in time: that is no verdict."""
+        if not is_subject(self.settings.device) or not self._start.is_too_slow(record):
+            return
+        self._stop(self._start.words(self.settings.timeout))
+        self.outcome.cut_short = self.outcome.problems[-1]
+        open_cases = [name for name in self._cases if not self.outcome.has(name, 1)]
+        for name in (*self._start.cases, *open_cases):
+            decided = self.outcome.derived.setdefault(name, (Status.NOT_RUN, "too slow here"))
+            self.outcome.late += decided[0] is Status.NOT_RUN
+
     def _give_up(self, problem: str) -> None:
         """Ends the run; every case that did not have its turn says why."""
         self._stop(problem)
-        reason = problem.partition("\n")[0]
+        reason = headline(problem)
         for case_id in self._cases:
             if not self.outcome.has(case_id, 1):
                 self.outcome.derived.setdefault(case_id, (Status.SUPPRESSED, reason))
@@ -408,8 +425,9 @@ class Runner:
                 decided = self._decide(case)
                 self.outcome.derived[case.id] = decided or (Status.NOT_RUN, late)
                 self.outcome.late += decided is None
-        run = len(self._cases) - self.outcome.late
-        self.outcome.budget = f"a time budget of {budget}: {run:,} of {len(self._cases):,} cases"
+        if self.outcome.late and not self.outcome.cut_short:
+            run = f"{len(self._cases) - self.outcome.late:,} of {len(self._cases):,} cases"
+            self.outcome.cut_short = f"a time budget of {budget}: {run}"
 
     def _check_progress_is_possible(self) -> None:
         if not self._supervisor.busy:
@@ -432,9 +450,11 @@ class Runner:
         try:
             self._supervisor.listen(TICK_SECONDS)
         except OpeningError as error:
+            self.journal.check()
             reason = _describe_opening(error)
             self._give_up(f"the device stopped opening in new workers: {reason}")
         except FatalError as error:
+            self.journal.check()
             raise self._ended_by(error) from error
         self.journal.sync()
 
@@ -474,6 +494,7 @@ class Runner:
                 continue
             if self.outcome.add(record):
                 self._judge(record)
+                self._note_end(record)
                 if record.attempt == 1 and self.outcome.opened and record.case in self._cases:
                     self._time_left.drop(self._rung_of(record.case))
 
@@ -487,7 +508,10 @@ class Runner:
         if case is not None:
             self._suppression.note(case.id, case.row)
         if self.settings.fail_fast and not self._stopped:
-            self._stop(f"stopped at the first failure, {record.case}, because of --fail-fast")
+            self._stop(
+                f"stopped at the first failure, {record.case}, because of --fail-fast: it was not "
+                "run again alone, and may depend on what ran before"
+            )
 
     # What failed, again
 
@@ -503,13 +527,16 @@ class Runner:
         # The sequences have the other half.
         trials = history.Trials(self._config(), self._cases, limits, seconds / 2, end)
         passing = []
-        for record in trials.alone(failing, self._jobs):
+        self.again(ALONE, 0, len(failing))
+        for number, record in enumerate(trials.alone(failing, self._jobs), start=1):
+            self.again(ALONE, number, len(failing))
             if _fails(record):
                 self.journal.append(record)
             else:
                 passing.append(record)
         trials.seconds = seconds
-        for record in passing:
+        for number, record in enumerate(passing):
+            self.again(SEQUENCES, number, len(passing))
             before = history.cases_before(self.outcome, self.outcome.attempts(record.case)[0])
             self.journal.append(history.explain(trials, before, record))
         self._absorb()
@@ -550,7 +577,7 @@ class Runner:
             self._try_again(task, blamed)
 
     def _say_unprepared(self, problem: str) -> None:
-        words = problem.strip().partition("\n")[0]
+        words = headline(problem)
         self.outcome.problems.append(f"kernels that compile alone do not compile together: {words}")
 
     def _say_crashes(self) -> None:
@@ -579,6 +606,12 @@ class Runner:
         if is_alone:
             self._tasks.appendleft(Task(task.row, [str(blamed)], is_alone=True))
         self._settle(task.row)
+
+
+def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:
+    """Return what a worker of a run is started with."""
+    journal = settings.folder / journals.NAME
+    return plan.worker_configuration(settings.catalogue, settings.device, settings.second, journal)
 
 
 def _describe_opening(error: OpeningError) -> str:

@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from tinyref_conformance.records import Record
+from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
 
 
@@ -49,6 +51,30 @@ SLOWEST_HOST = 16.0
 # Before so many cases and seconds there is nothing to go by.
 LEAST_CASES = 50
 LEAST_SECONDS = 1.0
+# A library is too slow for the limit where this many cases do not end, the first ones of a run.
+SLOW_CASES = 3
+
+
+class SlowStart:
+    """The first cases of a run, as long as none of them ends within its time."""
+
+    def __init__(self) -> None:
+        self.cases: list[str] = []
+        self._is_over = False
+
+    def is_too_slow(self, record: Record) -> bool:
+        """Return True at the last of `SLOW_CASES` cases that all took too long."""
+        self._is_over = self._is_over or record.status is not Status.TIMEOUT
+        if not self._is_over:
+            self.cases.append(record.case)
+        return not self._is_over and len(self.cases) == SLOW_CASES
+
+    def words(self, seconds: float) -> str:
+        """What to say of it; `seconds` is the limit of a case."""
+        return (
+            f"too slow here: none of the first {SLOW_CASES} cases ended within {seconds:g} s of "
+            "the processor; --timeout gives them more"
+        )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from tinyref.device import memory
 from tinyref.errors import (
     BackendError,
     DeviceError,
+    TinyrefError,
     UserError,
     VerifyError,
     explain_error,
@@ -132,9 +133,11 @@ class Worker:
         }
 
     def answer(self, message: Message) -> Message:
-        """Describes a launch, measures a case, or runs cases of a row."""
+        """Describes a launch, traces or measures a case, or runs cases of a row."""
         if "describe" in message:
             return self.describe(message)
+        if "trace" in message:
+            return self.trace(message)
         return self.measure(message) if "measure" in message else self.run_row(message)
 
     def measure(self, message: Mapping[str, Any]) -> Message:
@@ -143,14 +146,25 @@ class Worker:
         lost: why the device does not answer any more; empty where it does.
         """
         self._device.announce = self._note_launch
-        cases = self._row(message["row"]).cases(self.profile)
-        case = next(case for case in cases if case.id == message["measure"])
+        case = self._case(message["row"], message["measure"])
         record = self._run(case, attempt=2)
         self._note_passing(case, record)
         lost = "" if record.status is Status.PASS else self._health_problem()
         # What looks whether the device is well launches too: nothing of it is sent for the answer.
         self._device.announce = self._begin_launch
         return {"measured": record.to_json(), "lost": lost}
+
+    def trace(self, message: Mapping[str, Any]) -> Message:
+        """Return the first node that differs in the kernel of a case that fails."""
+        if not isinstance(self._device, DeviceUnderTest):
+            return {}
+        self._device.announce = self._note_launch
+        self._device.trace_seconds = float(message["seconds"])
+        record = self._run(self._case(message["row"], message["trace"]))
+        return {"difference": (record.details or {}).get("difference", "")}
+
+    def _case(self, row: str, name: str) -> Case:
+        return next(case for case in self._row(row).cases(self.profile) if case.id == name)
 
     def run_row(self, message: Mapping[str, Any]) -> Message:
         """Runs the named cases of one row, in order; first compiles the kernels of a batch."""
@@ -258,14 +272,16 @@ class Worker:
             found = self._stop_record(
                 case, attempt, started, Status.CRASH, "out of memory", Phase.RUN
             )
-            return dataclasses.replace(found, details={"launch": self._launches})
+            details = {"launch": self._launches}
+            return dataclasses.replace(found, details=details, fault="no-memory")
         except NotOfferedError as reason:
             return self._not_offered(case, attempt, started, str(reason))
         except Exception as error:  # a case must not take the run down with it
             found = self._stop_record(
-                case, attempt, started, Status.FAIL, explain_error(error), _phase(error)
+                case, attempt, started, Status.FAIL, explain_error(error), phase_of(error)
             )
-            return dataclasses.replace(found, details=self._details(error))
+            fault = getattr(origin_of(error), "fault", "")
+            return dataclasses.replace(found, details=self._details(error), fault=fault)
         if memory.unfreed:
             message = memory.unfreed[0]
             memory.unfreed.clear()
@@ -304,14 +320,24 @@ def run_on(case: Case, name: str) -> Measurement:
     return case.run(DeviceUnderTest(name))
 
 
-def _phase(error: BaseException) -> Phase:
-    """Compile for what a compiler or a verifier refused, run for the rest."""
-    vendors = vendors_error(error)
-    if vendors is not None and vendors.member in COMPILING:
+def origin_of(error: BaseException) -> BaseException:
+    """Return the deliberate error behind others, which say what it happened in."""
+    while isinstance(error.__cause__, TinyrefError):
+        error = error.__cause__
+    return error
+
+
+def phase_of(error: BaseException) -> Phase:
+    """Return compile for what a compiler or a verifier refused, run for the rest."""
+    error = vendors_error(error) or origin_of(error)
+    member = getattr(error, "member", "")
+    if member in COMPILING:
         return Phase.COMPILE
     if isinstance(error, DeviceError):
         return Phase.COMPILE if error.source else Phase.RUN
-    return Phase.COMPILE if isinstance(error, UserError | VerifyError) else Phase.RUN
+    # A backend may also refuse a launch by a UserError.
+    is_refused = isinstance(error, UserError | VerifyError) and not member
+    return Phase.COMPILE if is_refused else Phase.RUN
 
 
 def describe_device(name: str, device: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from tinyref_fuzz.campaign import database as databases
 from tinyref_fuzz.campaign.campaign import Campaign, Request, Summary, run
 from tinyref_fuzz.campaign.cases import case_at, judge_cases
 from tinyref_fuzz.campaign.database import NAME, Database
-from tinyref_fuzz.campaign.progress import Quiet
+from tinyref_fuzz.campaign.progress import Progress, Quiet
 from tinyref_fuzz.campaign.report import exit_code, text
 from tinyref_fuzz.campaign.results import Guide, code_version
 from tinyref_fuzz.campaign.task import Examination
@@ -467,6 +468,35 @@ def test_a_full_disk_ends_the_campaign_and_keeps_what_was_stored(
     assert 0 < summary.cases < 200
     monkeypatch.undo()
     assert Database.open(tmp_path).totals()[0] == summary.cases
+
+
+class Remover(Quiet):
+    """Removes a folder when half of the cases are judged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.is_done = False
+
+    def update(self, progress: Progress) -> None:
+        if progress.cases >= KERNELS // 2 and not self.is_done:
+            self.is_done = True
+            shutil.rmtree(self.folder)
+
+
+@pytest.mark.long
+def test_a_folder_that_is_removed_during_a_campaign_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tinyref_fuzz.campaign.plan.CHUNK", 2)
+    folder = tmp_path / "campaign"
+    with pytest.raises(UserError, match=r"was removed or moved during the run.*--resume"):
+        run(request(folder, "Healthy"), Remover(folder))
+    database = Database.open(folder)
+    judged = sum(stop - first for first, stop in database.chunks())
+    database.close()
+    assert 0 < judged < KERNELS
+    resumed = campaign(folder, "Healthy", seed=None, policy=None, kernels=None, resume=True)
+    assert (resumed.cases, resumed.seed, resumed.incomplete) == (KERNELS, SEED, "")
 
 
 @pytest.mark.slow

@@ -127,7 +127,6 @@ def test_a_hundred_other_programs_do_not_find_it(seed, fault, judge):
 GONE = "is gone, or has other memory by now"
 REPLACED = "replays would read the old one"
 SHARES = "is a tensor that the function assigns to as well"
-OWN = "call contiguous() on the value"
 WRITTEN = Step("assign_number", (1,), (), (7,))
 READING = Step("function", (), (9,), ((5,),), (Step("neg", (1,), (5,)),))
 WRITING = Step("function", (), (9,), ((5,),), (WRITTEN, Step("neg", (1,), (5,))))
@@ -164,8 +163,6 @@ BEGUN = [data(1, 1, 2), READING, *calls(9, 2)]
         ([data(3, 1, 2), *PART, READING, *calls(9, 2)], REPLACED, False),
         ([data(3, 1, 2), *PART, WRITING, *calls(9, 2)], REPLACED, True),
         ([data(3, 1, 2), *OTHER_PART, data(1, 5, 6), WRITING, *calls(9, 2)], REPLACED, False),
-        ([data(1, 1, 2), data(3, 3, 4), Step("assign", (1, 3))], OWN, False),
-        ([data(1, 1, 2), Step("flip", (1,), (3,), ((0,),)), Step("assign", (1, 3))], OWN, True),
     ],
 )  # fmt: skip
 def test_a_refusal_is_foreseen_where_the_steps_have_its_reason(steps, refusal, foreseen):

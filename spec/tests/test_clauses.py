@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tinyref.algebra.op_table import OP_TABLE
@@ -43,6 +45,14 @@ def test_every_clause_says_something_and_where_from() -> None:
         assert item.label == label
         assert item.sentence.endswith(".")
         assert item.source
+
+
+def test_every_row_says_what_it_measures() -> None:
+    """A sentence for a reader, not what Python says of a function without one."""
+    machines = re.compile(r"\(func\b|\*args|\bpartial\(|<lambda>|<function| at 0x")
+    sentences = {row.id: row.sentence.strip() for row in all_rows()}
+    assert [name for name, words in sentences.items() if not re.search(r'[.?)"]$', words)] == []
+    assert [name for name, words in sentences.items() if machines.search(words)] == []
 
 
 def test_unknown_label_is_a_user_error() -> None:

@@ -286,7 +286,7 @@ def test_a_device_that_needs_aligned_buffers_is_seen(monkeypatch: pytest.MonkeyP
     case = catalogue.find(f"{query}.two_outputs")
     details = case.run(device_under_test.DeviceUnderTest(where)).details
     assert details is not None
-    assert "inputs, {}, unaligned=[0, 1, 2, 3])" in details.script
+    assert "inputs, {}, [0, 1, 2, 3], before)" in details.script
 
 
 @pytest.mark.long

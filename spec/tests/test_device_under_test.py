@@ -70,13 +70,31 @@ def test_an_overwritten_input_is_seen() -> None:
         buffer.check_unchanged()
 
 
-@pytest.mark.parametrize("place", [0, GUARD - 1, GUARD + 32, 2 * GUARD + 31])
-def test_each_byte_of_the_red_zones_counts(place: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [
+        (0, f"byte {GUARD} before"),
+        (GUARD - 1, "byte 1 before"),
+        (GUARD + 32, "byte 1 after"),
+        (2 * GUARD + 31, f"byte {GUARD} after"),
+    ],
+)
+def test_each_byte_of_the_red_zones_counts(place: int, where: str) -> None:
     buffer = GuardedBuffer("PYTHON", INT, 8)
     buffer.fill(POISONS[0])
     buffer.read()
     buffer.base.view(place, 1, dtypes.uint8).copy_in(memoryview(b"\x00"))
-    with pytest.raises(MemoryDamageError, match="red zone"):
+    with pytest.raises(MemoryDamageError) as caught:
+        buffer.read()
+    assert str(caught.value) == f"a red zone was written: {where} the buffer of 8 int32"
+
+
+def test_the_byte_nearest_to_the_buffer_is_named() -> None:
+    buffer = GuardedBuffer("PYTHON", INT, 8, unaligned=True)
+    buffer.fill(POISONS[0])
+    start = buffer.middle.start
+    buffer.base.view(start - 4, 3, dtypes.uint8).copy_in(memoryview(b"\x00\x00\x00"))
+    with pytest.raises(MemoryDamageError, match="byte 2 before the buffer of 8 int32"):
         buffer.read()
 
 

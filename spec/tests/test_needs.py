@@ -18,7 +18,15 @@ from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 
 # Rows that declare more than the types of their inputs and results.
-TELLING = ("sort.float64", "topk.float16", "isclose.int32", "interpolate.float32", "rand.float32")
+TELLING = (
+    "sort.float64",
+    "mod.float64",
+    "std.float64",
+    "topk.float16",
+    "isclose.int32",
+    "interpolate.float32",
+    "rand.float32",
+)
 
 
 def types_of(ast: UOp) -> set[DType]:

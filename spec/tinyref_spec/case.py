@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
@@ -205,7 +205,8 @@ class Failure:
     """All that a person needs to look into a failed case.
 
     index: position of the first mismatch in the flattened output, -1 when there is none.
-    script: a self-contained reproducer of under 40 lines.
+    script: a self-contained reproducer of under 40 lines. difference: the first node of the kernel
+    whose value is another one on the device, as a sentence, where it was looked for.
     """
 
     inputs: list[Values] = field(default_factory=list)
@@ -217,6 +218,7 @@ class Failure:
     source: str = ""
     ir: str = ""
     script: str = ""
+    difference: str = ""
 
 
 @dataclass
@@ -227,6 +229,7 @@ class Measurement:
     max_ulp, p99_ulp: distance from the correctly rounded result, where that is measured.
     observed: which of the allowed behaviours the device shows, where the rule leaves a choice.
     evidence, accuracy: what a report counts to say what failures have in common, and to draw.
+    fault: the condition of kind `FAULT` that the measurement found; empty where values differ.
     """
 
     passed: bool
@@ -239,6 +242,7 @@ class Measurement:
     observed: str = ""
     evidence: Evidence = field(default_factory=Evidence)
     accuracy: Accuracy = field(default_factory=Accuracy)
+    fault: str = ""
 
 
 class NotOfferedError(Exception):
@@ -273,7 +277,8 @@ class Row:
     """One line of the tables: an operation or form in one dtype, and the cases that check it.
 
     make_cases: builds the cases of a profile; data is made only when a case runs.
-    specials: the literal special cases as (inputs, result) text, for the pages.
+    specials: the literal special cases as (inputs, result) text, for the pages. advice: where to
+    look when a case fails, by the name of a condition; "" is for any other.
     """
 
     id: str
@@ -287,6 +292,7 @@ class Row:
     needs: Needs
     make_cases: Callable[[Profile], Sequence[Case]] = field(compare=False, repr=False)
     specials: tuple[tuple[str, str], ...] = ()
+    advice: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def cases(self, profile: Profile) -> Sequence[Case]:
         """The cases of this row in `profile`, built once: plans and workers list all, twice."""

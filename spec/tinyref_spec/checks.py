@@ -69,8 +69,12 @@ def make_row(
     error_rule: str,
     needs: Needs,
     checks: Callable[[], Iterable[Check]],
+    advice: str = "",
 ) -> Row:
-    """A row whose level is the first word of its id; `checks` is called when cases are listed."""
+    """A row whose level is the first word of its id; `checks` is called when cases are listed.
+
+    advice: where to look when a case fails.
+    """
     level = row_id.partition(".")[0]
 
     def make_cases(profile: Profile) -> list[Case]:
@@ -99,7 +103,10 @@ def make_row(
             if profile is Profile.FULL or not check.full_only
         ]
 
-    return Row(row_id, sentence, clauses, rung, level, op, dtype, error_rule, needs, make_cases)
+    return Row(
+        *(row_id, sentence, clauses, rung, level, op, dtype, error_rule, needs, make_cases),
+        advice={"": advice} if advice else {},
+    )
 
 
 def _kind_of(needs: Needs | None) -> Needs | None:

@@ -16,19 +16,22 @@ class Kind(Enum):
 
     VALUE: what goes in and what is owed. PLACE: where in the output an element lies. OUTCOME: how
     the wrong value differs from the right one. FORM: what the kernel of the case is made of.
+    FAULT: what went wrong where no values were compared; a measurement or an error names it.
     """
 
     VALUE = "value"
     PLACE = "place"
     OUTCOME = "outcome"
     FORM = "form"
+    FAULT = "fault"
 
 
 @dataclass(frozen=True)
 class Condition:
     """One line of the table.
 
-    words: goes on after "all 12 wrong values". advice: what to do about it, one sentence.
+    words: goes on after "all 12 wrong values"; of a fault, the whole cause. advice: what to do
+    about it, one sentence; that of a row may say more.
     """
 
     name: str
@@ -38,6 +41,15 @@ class Condition:
 
 
 _SUBNORMALS = "declare `keeps_subnormals=False`, or mend what flushes them (a mode of the unit, "
+_OFFSETS = (
+    "buffers begin at any element: look at how the offset of each argument is passed, or declare "
+    "the alignment that views need"
+)
+_NARROW = "look at the width of registers, intermediate values, constants and casts"
+# Operands below these powers of 1/2 are told from others.
+SMALL_POWERS = (12, 4)
+# Buffers of a kernel that a diagnosis tells apart.
+UNALIGNED_SLOTS = 4
 _ORDER = "look at how the lanes of a vector are loaded, computed and stored, and at their order"
 
 CONDITIONS: tuple[Condition, ...] = (
@@ -58,16 +70,21 @@ CONDITIONS: tuple[Condition, ...] = (
         "look at overflow of intermediate results, and options that assume finite numbers",
     ),
     Condition(
-        *("above-2^53", Kind.VALUE, "have an operand or result of 2^53 or more"),
-        "some step goes through float64, which has 53 bits: keep integers in integer registers",
+        *("least-integer", Kind.VALUE, "have the least integer of their type among them"),
+        "look at its negation and absolute value, which wrap, and at how its constant is written",
+    ),
+    # Of equals the least is right: where no value lies between two of them, it explains both.
+    Condition(
+        *("above-2^24", Kind.VALUE, "have an operand or result of 2^24 or more"),
+        "some step goes through float32, which has 24 bits: keep integers in integer registers",
     ),
     Condition(
         *("above-2^31", Kind.VALUE, "have an operand or result of 2^31 or more"),
         "some step goes through int32: look at the width of registers, constants and casts",
     ),
     Condition(
-        *("above-2^24", Kind.VALUE, "have an operand or result of 2^24 or more"),
-        "some step goes through float32, which has 24 bits: keep integers in integer registers",
+        *("above-2^53", Kind.VALUE, "have an operand or result of 2^53 or more"),
+        "some step goes through float64, which has 53 bits: keep integers in integer registers",
     ),
     Condition(
         *("long-significand", Kind.VALUE, "have an operand of more than 11 significant bits"),
@@ -79,7 +96,18 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         *("different-signs", Kind.VALUE, "have operands of different signs"),
-        "integer division truncates towards zero, and a remainder has the sign of the dividend",
+        "look at how signs are taken: by signed or unsigned instructions, and by roundings",
+    ),
+    Condition(
+        *("zero-operand", Kind.VALUE, "have zero as an operand"),
+        "look at what is done for zero alone: a division, a logarithm, a sign, an early exit",
+    ),
+    *(
+        Condition(
+            *(f"below-2^-{power}", Kind.VALUE, f"have an operand nearer to zero than 2^-{power}"),
+            "look at cancellation for small operands, and at the interval of an approximation",
+        )
+        for power in SMALL_POWERS
     ),
     Condition(
         *("last-of-odd", Kind.PLACE, "are the last element of an output of odd size"),
@@ -115,7 +143,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         *("zero", Kind.OUTCOME, "are zero where something else is owed"),
-        "memory is read before it is written, an index is wrong, or results are flushed",
+        "results are flushed or not stored, or an index leads to memory that nobody wrote",
     ),
     Condition(
         *("nan-lost", Kind.OUTCOME, "are a number where NaN is owed"),
@@ -136,6 +164,10 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         *("other-place", Kind.OUTCOME, "are right values at other places"),
         "look at indices: strides, the order of lanes, work-items and groups",
+    ),
+    *(
+        Condition(f"as-{name}", Kind.OUTCOME, f"are values of {name}", _NARROW)
+        for name in ("bfloat16", "float16", "float32")
     ),
     Condition(
         *("truncated", Kind.OUTCOME, "are one unit nearer to zero than the right ones"),
@@ -181,6 +213,17 @@ CONDITIONS: tuple[Condition, ...] = (
         *("unaligned-vector", Kind.FORM, "are of vectors in buffers that begin unaligned"),
         "views begin at any element: declare the alignment that you need, or load by elements",
     ),
+    Condition(
+        *("unaligned", Kind.FORM, "are of kernels with a buffer that begins unaligned"),
+        _OFFSETS,
+    ),
+    *(
+        Condition(
+            *(f"unaligned-{slot}", Kind.FORM, f"are of kernels whose buffer {slot} is unaligned"),
+            _OFFSETS,
+        )
+        for slot in range(UNALIGNED_SLOTS)
+    ),
     Condition(*("vector", Kind.FORM, "are of kernels with vectors"), _ORDER),
     Condition(
         *("gate", Kind.FORM, "are of kernels with gated loads or stores"),
@@ -188,11 +231,59 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         *("loop", Kind.FORM, "are of kernels with loops"),
-        "look at the condition and the increment of loops, and at accumulators",
+        "look at the start, the step and the end of loops, and at accumulators",
     ),
     Condition(
         *("grid", Kind.FORM, "are of kernels with a grid of more than one group"),
         "look at the indices of groups, and at the size of the grid in a launch",
+    ),
+    Condition(
+        *("red-zone", Kind.FAULT, "something is written outside of the output"),
+        "look at gates of stores, at the tail of vectors and at indices of the last group",
+    ),
+    Condition(
+        *("input-written", Kind.FAULT, "an input is written"),
+        "look at the order of arguments and at which buffer a store is printed for",
+    ),
+    Condition(
+        *("race", Kind.FAULT, "work-items race"),
+        "a barrier is missing or orders no memory, two indices are one, or an off gate stores",
+    ),
+    Condition(
+        *("divergence", Kind.FAULT, "not all work-items of a group reach the barrier"),
+        "a barrier is printed inside of a condition or a loop that depends on the work-item",
+    ),
+    Condition(
+        *("bounds", Kind.FAULT, "an access is out of bounds"),
+        "look at indices and gates: a gate that is off touches no memory",
+    ),
+    Condition(
+        *("alignment", Kind.FAULT, "a vector is accessed where it is not aligned"),
+        _OFFSETS,
+    ),
+    Condition(
+        *("uninitialised", Kind.FAULT, "memory is read before it is written"),
+        "look at the start of accumulators and at the barrier between store and load",
+    ),
+    Condition(
+        *("broken-tile", Kind.FAULT, "a matrix tile is used wrongly"),
+        "look at the number of work-items, and at which lane holds which element of a fragment",
+    ),
+    Condition(
+        *("no-memory", Kind.FAULT, "the device has no room"),
+        "free what a launch takes (memory, events, handles) when it ends, or declare less",
+    ),
+    Condition(
+        *("biased", Kind.FAULT, "sums of products are biased"),
+        "products or partial sums are truncated: round each to nearest, ties to even",
+    ),
+    Condition(
+        *("noisy", Kind.FAULT, "sums of products are noisier than their accumulator allows"),
+        "the accumulator, or a product, has fewer bits than the row says",
+    ),
+    Condition(
+        *("accepted", Kind.FAULT, "what is not declared is accepted"),
+        "refuse it with one clear line, or declare it",
     ),
 )
 BY_NAME: Mapping[str, Condition] = {condition.name: condition for condition in CONDITIONS}

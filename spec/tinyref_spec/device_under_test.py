@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +28,8 @@ from tinyref_spec.evidence import forms_of
 from tinyref_spec.styles import Style, style_of, styled_program
 
 _KEPT_KERNELS = 32
+# Launches of a kernel that a script of a failure makes before the failing one.
+_KEPT_LAUNCHES = 4
 # The device of another kind that is everywhere.
 REFERENCE = "PYTHON"
 
@@ -42,6 +44,8 @@ class Optimised:
 
 Runnable = UOp | Program | Optimised
 Inputs = Sequence[Array | None]
+MadeLaunch = tuple[Inputs, Mapping[str, int]]
+_Key = tuple[Runnable, Style, bool]
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class _Loaded:
             slot.number: GuardedBuffer(device, slot.dtype, slot.size, slot.number in unaligned)
             for slot in self.slots
         }
-        self.forms = forms_of(kernel.program, bool(unaligned))
+        self.forms = forms_of(kernel.program, unaligned)
 
     def launch(self, inputs: Inputs, bindings: Mapping[str, int], poison: int) -> list[Array]:
         for slot in self.slots:
@@ -146,17 +150,20 @@ class DeviceUnderTest:
     of rows that take two, if not the next of its kind. all_unaligned: every buffer of a kernel
     begins at an element that vectors are not aligned by, and not every other one. announce: called
     with each launch before it is made, and before anything is compiled for it, by a function that
-    says what a report would show.
+    says what a report would show. trace_seconds: how long the first node that differs is looked
+    for where a kernel fails.
     """
 
     announce: Announce = staticmethod(_ignore)
     all_unaligned = False
+    trace_seconds = 0.0
 
     def __init__(self, name: str, style: Style | None = None, second: str | None = None) -> None:
         self.name = name
         self.style = style
         self._second = second
-        self._loaded: OrderedDict[tuple[Runnable, Style, bool], _Loaded] = OrderedDict()
+        self._loaded: OrderedDict[_Key, _Loaded] = OrderedDict()
+        self._launches: dict[_Key, deque[MadeLaunch]] = {}
 
     def on_rung(self, rung: Rung, all_unaligned: bool = False) -> DeviceUnderTest:
         """This device, whose kernels use what the rungs up to `rung` have shown.
@@ -166,6 +173,7 @@ class DeviceUnderTest:
         if self.style is not None:
             return self
         found = copy.copy(self)
+        found._launches = {}
         found.style = style_of(rung)
         found.all_unaligned = all_unaligned
         return found
@@ -227,7 +235,7 @@ class DeviceUnderTest:
         inputs: one array per slot (flat size and dtype of the slot), None for a poisoned output.
         Raises `MemoryDamageError` for a write outside the outputs, else as the device raises.
         """
-        return self._load(ast).launch(inputs, bindings or {}, poison)
+        return self._launch(ast, inputs, bindings, poison)
 
     def run_program(
         self,
@@ -237,7 +245,7 @@ class DeviceUnderTest:
         poison: int = POISONS[0],
     ) -> list[Array]:
         """Runs a hand-written program; as `run_ast`."""
-        return self._load(program).launch(inputs, bindings or {}, poison)
+        return self._launch(program, inputs, bindings, poison)
 
     def run_optimised(
         self,
@@ -247,7 +255,7 @@ class DeviceUnderTest:
         poison: int = POISONS[0],
     ) -> list[Array]:
         """Runs an AST with the given optimisations; as `run_ast`."""
-        return self._load(kernel).launch(inputs, bindings or {}, poison)
+        return self._launch(kernel, inputs, bindings, poison)
 
     def run(
         self,
@@ -267,6 +275,10 @@ class DeviceUnderTest:
         """Runs a kernel that is loaded already; as `run_ast`."""
         loaded = _Loaded(self.name, kernel.program, kernel, self.all_unaligned)
         return loaded.launch(inputs, {}, poison)
+
+    def launches(self, kernel: Runnable) -> Sequence[MadeLaunch]:
+        """Return the last launches of a kernel in this case, oldest first."""
+        return tuple(self._launches.get(self._key(kernel), ()))
 
     def source(self, kernel: Runnable) -> str:
         """The source text that the device compiled; empty when it did not come that far."""
@@ -296,14 +308,24 @@ class DeviceUnderTest:
         """Device memory between red zones."""
         return GuardedBuffer(self.name, dtype, size)
 
+    def _launch(
+        self, kernel: Runnable, inputs: Inputs, bindings: Mapping[str, int] | None, poison: int
+    ) -> list[Array]:
+        loaded = self._load(kernel)
+        made = self._launches.setdefault(self._key(kernel), deque(maxlen=_KEPT_LAUNCHES))
+        made.append((inputs, bindings or {}))
+        return loaded.launch(inputs, bindings or {}, poison)
+
+    def _key(self, kernel: Runnable) -> _Key:
+        return kernel, self.style or Style.FULL, self.all_unaligned
+
     def _load(self, kernel: Runnable) -> _Loaded:
-        style = self.style or Style.FULL
-        key = (kernel, style, self.all_unaligned)
+        key = self._key(kernel)
         found = self._loaded.get(key)
         if found is not None:
             self._loaded.move_to_end(key)
             return found
-        compiled = compile_for(self.name, kernel, style)
+        compiled = compile_for(self.name, kernel, self.style or Style.FULL)
         loaded = _Loaded(self.name, kernel, compiled, self.all_unaligned)
         self._loaded[key] = loaded
         while len(self._loaded) > _KEPT_KERNELS:

@@ -221,6 +221,17 @@ def with_rounding(wide: Array, bound: Array, output: DType) -> Array:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """What is wrong with results as a whole; fault: as of a `Measurement`."""
+
+    message: str = ""
+    fault: str = ""
+
+
+NO_PROBLEM = Problem()
+
+
+@dataclass(frozen=True)
 class Statistics:
     """Mean and spread of normalised errors, and what they may be.
 
@@ -235,13 +246,15 @@ class Statistics:
     spread_limit: float
 
     @property
-    def problem(self) -> str:
-        """What is wrong, as a sentence; empty when nothing is. A NaN is wrong."""
+    def problem(self) -> Problem:
+        """Return what is wrong. A NaN is wrong."""
         if not abs(self.mean) <= self.mean_limit:
-            return f"biased: mean error {self.mean:.3g} units, at most {self.mean_limit:.3g}"
+            words = f"mean error {self.mean:.3g} units, at most {self.mean_limit:.3g}"
+            return Problem(f"biased: {words}", "biased")
         if not self.spread <= self.spread_limit:
-            return f"too noisy: spread {self.spread:.3g} units, at most {self.spread_limit:.3g}"
-        return ""
+            words = f"spread {self.spread:.3g} units, at most {self.spread_limit:.3g}"
+            return Problem(f"too noisy: {words}", "noisy")
+        return NO_PROBLEM
 
 
 LEAST_PRODUCTS = 1000
@@ -291,10 +304,10 @@ class Products:
         """Bias and variance are judged by `problem`."""
         return Bounded().judge(actual, expected)
 
-    def problem(self, actual: Array, expected: Expected, norm: Array) -> str:
-        """What bias and variance say against the results; empty when nothing."""
+    def problem(self, actual: Array, expected: Expected, norm: Array) -> Problem:
+        """Return what bias and variance say against the results."""
         if expected.wide is None:
-            return ""
+            return NO_PROBLEM
         error = actual.astype(np.float64) - expected.wide
         found = statistics(error, norm, expected.wide, self.length, self.accumulator, self.output)
         return found.problem

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import DType, from_numpy_dtype
+from tinyref.dtype import DType, dtypes, from_numpy_dtype
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, BoolArray, to_bits
-from tinyref_spec.conditions import BY_NAME, Kind
+from tinyref_spec.conditions import BY_NAME, SMALL_POWERS, UNALIGNED_SLOTS, Kind
 from tinyref_spec.error_rules import is_nan_bits, ulp_distance
 from tinyref_spec.samples import inf_bits
 
@@ -41,6 +41,11 @@ class Explained(Enum):
     NOT = "not"
     IN_PART = "in part"
     FULLY = "fully"
+
+
+def may_be_chance(wrong: int, right_with: int, right: int) -> bool:
+    """Return whether all of `wrong` may meet by chance what `right_with` of `right` meet."""
+    return wrong * math.log(right_with / right) > math.log(MAX_CHANCE)
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,8 @@ class Evidence:
             # Of how a value is wrong, nothing right can be the contrast.
             return Explained.FULLY if right or kind is Kind.OUTCOME else Explained.NOT
         # A fault may leave a value right: 1 plus a subnormal is 1, flushed or not.
-        is_chance = wrong * math.log(right_with / right) > math.log(MAX_CHANCE)
         is_weak = right_with > wrong or kind is not Kind.VALUE
+        is_chance = may_be_chance(wrong, right_with, right)
         return Explained.NOT if is_chance or is_weak else Explained.IN_PART
 
     def to_json(self) -> dict[str, Any]:
@@ -171,7 +176,7 @@ def evidence_of(elements: Elements, specified: BoolArray | None = None) -> Evide
     bad = elements.bad
     good = ~bad if specified is None else ~bad & specified
     found = Evidence((int(np.count_nonzero(bad)), int(np.count_nonzero(good))))
-    families = [_special_values, _magnitudes, _ends]
+    families = [_special_values, _magnitudes, _near_zero, _ends]
     if found.elements[0]:
         families += [_operands, _lanes, _outcomes]
     with np.errstate(all="ignore"):
@@ -207,12 +212,29 @@ def _special_values(elements: Elements) -> Found:
 
 
 def _magnitudes(elements: Elements) -> Found:
+    signed = [values for values in elements.values if values.dtype.kind == "i"]
+    if signed:
+        yield "least-integer", _any([values == np.iinfo(values.dtype).min for values in signed])
     wide = [_absolute(values) for values in elements.values if values.dtype.itemsize >= 4]
     if not wide:
         return
     for power in (24, 31, 53):
         masks = [np.asarray((size >= 2.0**power) & np.isfinite(size)) for size in wide]
         yield f"above-2^{power}", _any(masks)
+
+
+def _near_zero(elements: Elements) -> Found:
+    """Of operands alone."""
+    sizes = [_absolute(values) for values in elements.inputs]
+    if sizes:
+        yield "zero-operand", _any([size == 0 for size in sizes])
+    floats = [
+        size
+        for values, size in zip(elements.inputs, sizes, strict=True)
+        if from_numpy_dtype(values.dtype).is_float
+    ]
+    for power in SMALL_POWERS if floats else ():
+        yield f"below-2^-{power}", _any([(size != 0) & (size < 2.0**-power) for size in floats])
 
 
 def _absolute(values: Array) -> Array:
@@ -244,7 +266,8 @@ def _operands(elements: Elements) -> Found:
     masks = []
     for values in elements.inputs:
         dtype = from_numpy_dtype(values.dtype)
-        if dtype.is_float and dtype.mantissa_bits > 10:
+        # The mode that rounds them so is one of float32.
+        if dtype is dtypes.float32:
             low = np.array((1 << (dtype.mantissa_bits - 10)) - 1, to_bits(values).dtype)
             masks.append((to_bits(values) & low) != 0)
     if masks:
@@ -277,9 +300,12 @@ def _outcomes(elements: Elements) -> Found:
     if elements.poison is not None:
         pattern = int.from_bytes(bytes([elements.poison] * given.dtype.itemsize), "little")
         yield "untouched", differs & (given == np.array(pattern, given.dtype))
+    dtype = from_numpy_dtype(expected.dtype)
+    if dtype.is_bool:
+        # There is one wrong value: how it differs says nothing.
+        return
     yield "zero", differs & (_magnitude_bits(actual) == 0) & (_magnitude_bits(expected) != 0)
     yield "other-place", _moved(elements, given, owed)
-    dtype = from_numpy_dtype(expected.dtype)
     yield from _float_outcomes(elements, dtype) if dtype.is_float else _integer_outcomes(elements)
 
 
@@ -306,6 +332,7 @@ def _float_outcomes(elements: Elements, dtype: DType) -> Found:
     infinite, infinity_owed = given & ~sign == inf_bits(dtype), owed & ~sign == inf_bits(dtype)
     nearer = (given & ~sign) < (owed & ~sign)
     one_off = ulp_distance(elements.actual, elements.expected) == 1
+    yield from _narrow_values(elements, dtype)
     yield "sign-of-zero", is_zero & (given != owed)
     yield "nan-lost", ~is_nan & nan_owed
     yield "nan-made", is_nan & ~nan_owed
@@ -315,9 +342,21 @@ def _float_outcomes(elements: Elements, dtype: DType) -> Found:
     yield "one-unit", one_off
 
 
+def _narrow_values(elements: Elements, dtype: DType) -> Found:
+    """Values of a narrower type, with low bits of zero, where others are owed."""
+    given, owed = to_bits(elements.actual), to_bits(elements.expected)
+    magnitude = given & ~np.array(1 << (dtype.bits - 1), given.dtype)
+    has_digits = (magnitude != 0) & (magnitude < inf_bits(dtype)) & (given != owed)
+    # Zeros and infinities are values of every type, as are small integers: they tell nothing.
+    telling = elements.bad & has_digits
+    for narrow in (dtypes.bfloat16, dtypes.float16, dtypes.float32):
+        if narrow.mantissa_bits < dtype.mantissa_bits:
+            low = np.array((1 << (dtype.mantissa_bits - narrow.mantissa_bits)) - 1, given.dtype)
+            if 2 * np.count_nonzero(telling & (owed & low != 0)) >= np.count_nonzero(telling):
+                yield f"as-{narrow.name}", elements.bad & (given & low == 0)
+
+
 def _integer_outcomes(elements: Elements) -> Found:
-    if elements.expected.dtype == np.bool_:
-        return
     limits = np.iinfo(elements.expected.dtype)
     actual, expected = to_bits(elements.actual), to_bits(elements.expected)
     one = np.array(1, actual.dtype)
@@ -331,8 +370,11 @@ def _integer_outcomes(elements: Elements) -> Found:
     yield "extreme", is_extreme & (actual != expected)
 
 
-def forms_of(program: Program, unaligned: bool) -> tuple[str, ...]:
-    """The forms of the table that a program has; `unaligned`: a buffer of it begins so."""
+def forms_of(program: Program, unaligned: Collection[int]) -> tuple[str, ...]:
+    """Return the forms of the table that a program has.
+
+    unaligned: the slots of buffers that begin where vectors are not aligned.
+    """
     ops = {node.op for node in program.uops}
     accesses = [node for node in program.uops if node.op in (Ops.LOAD, Ops.STORE)]
     has_vectors = any(node.dtype.lanes > 1 for node in program.uops)
@@ -341,7 +383,9 @@ def forms_of(program: Program, unaligned: bool) -> tuple[str, ...]:
         "barrier": Ops.BARRIER in ops,
         "shared": Ops.DEFINE_LOCAL in ops,
         "group": program.group != (1, 1, 1),
-        "unaligned-vector": has_vectors and unaligned,
+        "unaligned": bool(unaligned),
+        **{f"unaligned-{slot}": slot in unaligned for slot in range(UNALIGNED_SLOTS)},
+        "unaligned-vector": has_vectors and bool(unaligned),
         "vector": has_vectors,
         "gate": any(len(node.src) == 3 for node in accesses),
         "loop": Ops.RANGE in ops,

@@ -21,11 +21,20 @@ from tinyref_spec.case import Failure, Measurement, Values
 from tinyref_spec.device_under_test import (
     DeviceUnderTest,
     Inputs,
+    MadeLaunch,
     Optimised,
     Runnable,
     slots_of,
 )
-from tinyref_spec.error_rules import Products, Rule, Ulp, Verdict, reassociated
+from tinyref_spec.error_rules import (
+    NO_PROBLEM,
+    Problem,
+    Products,
+    Rule,
+    Ulp,
+    Verdict,
+    reassociated,
+)
 from tinyref_spec.evidence import Elements, evidence_of
 from tinyref_spec.oracles import Expected
 
@@ -58,7 +67,7 @@ class Judgement:
     expected: Expected
     verdict: Verdict
     bad: BoolArray
-    problem: str = ""
+    problem: Problem = NO_PROBLEM
     poison: int | None = None
 
     @property
@@ -68,7 +77,7 @@ class Judgement:
 
     @property
     def fails(self) -> bool:
-        return bool(self.problem) or bool(self.bad.any())
+        return bool(self.problem.message) or bool(self.bad.any())
 
     @property
     def first(self) -> int:
@@ -92,7 +101,7 @@ def judge(
         bad = ~verdict.good
         if expected.specified is not None:
             bad &= expected.specified
-        problem = ""
+        problem = NO_PROBLEM
         if isinstance(rule, Products) and norm is not None:
             problem = rule.problem(actual, expected, norm)
     return Judgement(actual, expected, verdict, bad, problem)
@@ -106,7 +115,9 @@ def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
             found = _run(device, experiment, POISONS[1])
     except MemoryDamageError as error:
         return Measurement(
-            False, str(error), details=_failure(device, experiment, None), compared=0
+            *(False, str(error)),
+            details=_failure(device, experiment, None),
+            fault=error.fault,
         )
     return _measurement(device, experiment, found)
 
@@ -159,6 +170,7 @@ def _measurement(
     count(result, found, inputs, device.forms(experiment.kernel))
     if failing is not None:
         result.message = _message(experiment, failing)
+        result.fault = "" if failing.bad.any() else failing.problem.fault
         result.details = _failure(device, experiment, failing)
     elif result.compared == 0:
         result.passed = False
@@ -228,7 +240,7 @@ def _observed_behaviour(found: Judgement) -> str:
 def _message(experiment: Experiment, item: Judgement) -> str:
     index = item.first
     if index < 0:
-        return item.problem
+        return item.problem.message
     wanted = item.expected.values.reshape(-1)[index : index + 1]
     given = item.actual.reshape(-1)[index : index + 1]
     wrong = int(np.count_nonzero(item.bad))
@@ -289,9 +301,21 @@ def _describe_failure(
     if wanted:
         flat = [None if data is None else data.reshape(-1) for data in experiment.inputs]
         unaligned = device.unaligned_slots(experiment.kernel, program)
-        launch = Launch(device.name, program, flat, experiment.bindings, unaligned)
+        before = _earlier_launches(device, experiment)
+        launch = Launch(device.name, program, flat, experiment.bindings, unaligned, before)
         failure.script = reproducer.kernel_script(experiment.case_id, launch, wanted)
+        if item is not None and device.trace_seconds:
+            failure.difference = launch.first_difference(device.trace_seconds)
     return failure
+
+
+def _earlier_launches(device: DeviceUnderTest, experiment: Experiment) -> list[MadeLaunch]:
+    """Return the launches of the kernel that the case made before, with flat inputs."""
+    return [
+        ([None if data is None else data.reshape(-1) for data in inputs], bindings)
+        for inputs, bindings in device.launches(experiment.kernel)
+        if inputs is not experiment.inputs
+    ]
 
 
 def _wanted_elements(experiment: Experiment, item: Judgement | None) -> list[Wanted]:
@@ -337,7 +361,8 @@ def _ir(kernel: Runnable) -> str:
 def refusal(attempt: object, error: TinyrefError | None, wanted: tuple[type, ...]) -> Measurement:
     """The measurement of a case that must be refused: passes with one of the `wanted` errors."""
     if error is None:
-        return Measurement(False, f"was accepted, and gave {attempt!r}", compared=1)
+        message = f"was accepted, and gave {attempt!r}"
+        return Measurement(False, message, compared=1, fault="accepted")
     if not isinstance(error, wanted):
         names = " or ".join(kind.__name__ for kind in wanted)
         return Measurement(

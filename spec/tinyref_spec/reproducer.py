@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref.dtype import from_numpy_dtype
+from tinyref.dtype import DType, from_numpy_dtype
 from tinyref.formats.json_format import program_to_text, to_json
 from tinyref.runtimes.reproducer import Launch, Wanted
 from tinyref.uops.program import Program
@@ -102,19 +102,26 @@ def _head(case_id: str, device: str) -> list[str]:
     ]
 
 
+def _inputs_text(inputs: Sequence[Array | None]) -> str:
+    return f"[{', '.join('None' if x is None else array_literal(x) for x in inputs)}]"
+
+
 def kernel_script(case_id: str, launch: Launch, items: Sequence[Wanted]) -> str:
     """A script that makes a launch again, and names the first node that is not as it should be."""
-    listed = [f"    {'None' if x is None else array_literal(x)}," for x in launch.inputs]
+    before = [f"    ({_inputs_text(inputs)}, {dict(names)!r})," for inputs, names in launch.before]
     lines = [
         *_head(case_id, launch.device),
         "from tinyref.dtype import dtypes, numpy_dtype",
         "from tinyref.runtimes.reproducer import Launch, Wanted, check, run",
         *_program_lines(launch.program),
-        "inputs = [",
-        *listed,
-        "]",
+        f"inputs = {_inputs_text(launch.inputs)}",
+        *(
+            ["before = [  # launches in the same buffers", *before, "]"]
+            if before
+            else ["before = []"]
+        ),
         f"launch = Launch({launch.device!r}, program, inputs, {dict(launch.bindings)!r}, "
-        f"unaligned={sorted(launch.unaligned)})",
+        f"{sorted(launch.unaligned)}, before)",
         f"wanted = [{', '.join(map(_wanted_text, items))}]",
         "run(lambda: check(launch, wanted))",
     ]
@@ -126,12 +133,13 @@ class Wording:
     """How a script says in the words of a library that it makes a tensor and reads one.
 
     tensor: over `array` (an expression), `place` (a device) and `wants_gradient`. read: over
-    `actual` (the name of a tensor).
+    `actual` (the name of a tensor). dtype: over `name` (the name of a type).
     """
 
     imports: tuple[str, ...]
     tensor: str
     read: str
+    dtype: str = "dtypes.{name}"
 
 
 TINYREF = Wording(
@@ -141,17 +149,26 @@ TINYREF = Wording(
 )
 
 
+@dataclass(frozen=True)
+class Question:
+    """What a row asks of a subject.
+
+    values: the inputs by name. dtype: the type that expressions call `dtype`. targets: the inputs
+    whose gradients may be asked for.
+    """
+
+    case_id: str
+    dtype: DType
+    values: Mapping[str, Array]
+    targets: Collection[str] = ()
+
+
 def tensor_script(
-    case_id: str,
-    device: str,
-    inputs: Mapping[str, Array],
-    expression: str,
-    item: Wanted,
-    wording: Wording = TINYREF,
+    question: Question, device: str, expression: str, item: Wanted, wording: Wording = TINYREF
 ) -> str:
-    """A script that evaluates an expression of the named inputs and says what is wrong."""
+    """Return a script that evaluates an expression of the inputs and says what is wrong."""
     lines = [
-        *_head(case_id, device),
+        *_head(question.case_id, device),
         *wording.imports,
         "from tinyref.dtype import dtypes, numpy_dtype",
         "from tinyref.runtimes.reproducer import Wanted, run",
@@ -160,10 +177,13 @@ def tensor_script(
         lines += ["from tinyref import nn", "from tinyref_spec.model.given import *"]
     if "device" in expression:
         lines.append(f"device = {device!r}")
+    if "dtype" in expression:
+        lines.append(f"dtype = {wording.dtype.format(name=question.dtype.name)}")
     lines += ["def problem():"]
-    for name, values in inputs.items():
+    for name, values in question.values.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
-        made = wording.tensor.format(array=shaped, place=device, wants_gradient=True)
+        wants = name in question.targets
+        made = wording.tensor.format(array=shaped, place=device, wants_gradient=wants)
         lines.append(f"    {name} = {made}")
     lines += [
         f"    actual = {expression}",

@@ -204,7 +204,7 @@ BAD = [
     (node(Ops.IF, void, n), "IF has a condition of int32"),
     (node(Ops.END, void, branch), "END closes RANGE, got IF"),
     (node(Ops.ENDIF, void, counter), "ENDIF closes IF, got RANGE"),
-    (node(Ops.IOTA, index, arg=ShapeArg((4,))), "IOTA accepts int32, got index"),
+    (node(Ops.IOTA, index, arg=ShapeArg((4,))), "IOTA accepts int32 or int64, got index"),
     (node(Ops.IOTA, i32), "IOTA needs a payload ShapeArg or ViewArg, got none"),
     (node(Ops.VALID, f32), "needs a payload ViewArg"),
 ]

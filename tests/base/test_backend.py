@@ -12,6 +12,7 @@ import pytest
 from tests.base.test_device import Toy
 from tinyref import backend, device
 from tinyref.device import Device
+from tinyref.dtype import AddressSpace, DType, Kind
 from tinyref.errors import DeviceError
 
 PAGE = Path(__file__).parents[2] / "docs" / "backend.md"
@@ -131,3 +132,13 @@ def test_a_version_that_is_not_served_does_not_open(
     available = Device.availability(path)
     assert not available.works
     assert "contract" in available.reason
+
+
+def test_the_members_of_types_are_on_the_page() -> None:
+    """A renderer asks types for them; `__weakref__` is Python's."""
+    page = PAGE.read_text(encoding="utf-8")
+    members = [name for name in vars(DType) if not name.startswith("_")]
+    assert {"kind", "lanes", "vec"} <= set(members)
+    assert [name for name in members if not re.search(rf"`{name}(\(|`)", page)] == []
+    assert [kind.name for kind in Kind if f"`{kind.name}`" not in page] == []
+    assert [space.name for space in AddressSpace if f"`{space.name}`" not in page] == []

@@ -26,6 +26,7 @@ BAD_JSON = {
     "no Unicode": b"\xff\xfe\xfd",
     "control characters": '"\x1b[2J"',
     "cut": '{"a": [1, 2',
+    "a member twice": '{"a": 1, "b": {"c": 1, "c": 1}}',
 }
 BAD_TOML = {
     "deep lists": "a = " + "[" * 1000,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -33,6 +35,12 @@ setup = ["card-load --quiet 'unit 1'"]
 @pytest.fixture(scope="module")
 def conform_row() -> ModuleType:
     return ci_module("ci/conform_row.py")
+
+
+@pytest.fixture(autouse=True)
+def _in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the variable CI, as .ci/run does; a person's run deletes it."""
+    monkeypatch.setenv("CI", "true")
 
 
 class EndedError(Exception):
@@ -189,6 +197,72 @@ def test_a_required_device_that_is_missing_is_an_error(
     assert note.read_text() == f"{text}\n"
     conform_row.conform(Session(device(True)), row, tmp_path, [], CommandFailed)
     assert not note.exists()
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "false", "False"])
+def test_a_person_needs_no_required_device(
+    conform_row: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    if value is None:
+        monkeypatch.delenv("CI")
+    else:
+        monkeypatch.setenv("CI", value)
+    (row,) = rows_of(conform_row, tmp_path, GOOD)
+    for session in (Session(device(False, "no card")), Session(device(True), "card-driver>=2")):
+        with pytest.raises(EndedError, match=r"skip: mine is unavailable: .*; it needs a card"):
+            conform_row.conform(session, row, tmp_path, [], CommandFailed)
+        assert "it needs a card" in (tmp_path / "unavailable.txt").read_text()
+
+
+# What has no compiler, no driver and no simulator: the devices that pip installs.
+BARE = ("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu")
+
+
+@pytest.fixture(scope="module")
+def bare_devices(conform_row: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return what `tinyref devices` says of each device on a machine with Python and no more."""
+    names = {name for row in conform_row.read() if not row.driver for name in row.devices}
+    nothing = str(tmp_path_factory.mktemp("empty"))
+    hidden = ("PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES", "VK_DRIVER_FILES")
+    environment = {key: value for key, value in os.environ.items() if key not in ("CC", "CXX")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyref", "devices", "--json", *names],
+        env=environment | dict.fromkeys(hidden, nothing),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    return dict(zip(names, json.loads(done.stdout)["devices"], strict=True))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ci", [False, True])
+def test_on_a_machine_with_python_alone_nox_is_green(
+    conform_row: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bare_devices: Any,
+    ci: bool,
+) -> None:
+    """Only where CI is set are the compilers of required rows missed."""
+    if not ci:
+        monkeypatch.delenv("CI")
+    ends = {}
+    for row in conform_row.read():
+        if row.driver:
+            continue
+        session = Session(json.dumps({"devices": [bare_devices[name] for name in row.devices]}))
+        try:
+            conform_row.conform(session, row, tmp_path / row.id, [], CommandFailed)
+        except EndedError as end:
+            ends[row.id] = str(end).partition(":")[0] if row.needs in str(end) else str(end)
+        else:
+            ends[row.id] = session.calls[-1][1]
+    assert {name for name, end in ends.items() if end == "conform"} == set(BARE)
+    missed = {name for name, end in ends.items() if end == "error"}
+    assert missed == ({"clang-gcc", "clang-tcc"} if ci else set())
+    others = ("webgpu", "opencl", "oclgrind", "cuda-emu", "hip-emu", "metal-emu")
+    assert all(ends[name] == "skip" for name in others)
 
 
 @pytest.mark.parametrize(

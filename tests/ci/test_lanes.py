@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -53,6 +54,12 @@ THOROUGH = [
             *("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"),
             *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl"),
             *("cuda-emu", "hip-emu", "metal-emu", "cuda", "ptx", "hip", "metal"),
+        )
+    ),
+    *(
+        f"subjects({library})"
+        for library in (
+            *("torch", "numpy", "array-api-strict", "jax", "mlx", "dask", "sparse", "ndonnx"),
         )
     ),
 ]
@@ -317,6 +324,37 @@ def test_the_full_profile_runs_its_shard(noxfile: ModuleType) -> None:
     assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
 
 
+def test_a_library_is_judged_by_its_part_within_a_budget(noxfile: ModuleType) -> None:
+    session = Session("--shard", "3/12")
+    noxfile.subjects(session, "jax")
+    assert session.installed[0] == "."
+    assert session.installed[1].startswith("jax")
+    assert session.virtualenv.location.endswith("/subjects")
+    assert session.environment["JAX_ENABLE_X64"] == "1"
+    (command,) = session.commands
+    assert command[:4] == ("tinyref", "conform", "--subject", "array-api:jax.numpy")
+    assert command[command.index("--budget") + 1] == "10m"
+    assert command[command.index("--profile") + 1] in ("quick", "full")
+    assert command[command.index("--shard") + 1] == "3/12"
+    assert command[-2:] == ("--expectations", str(ROOT / "ci" / "expectations" / "jax.toml"))
+
+
+def test_a_library_that_cannot_be_installed_is_unavailable(
+    noxfile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noxfile, "REPORT", tmp_path)
+    session = Session()
+    session.missing = noxfile.SUBJECTS["mlx"].install[-1]
+    with pytest.raises(Skipped, match="mlx is unavailable: no wheel"):
+        noxfile.subjects(session, "mlx")
+    assert session.commands == []
+    note = tmp_path / "subject-mlx" / "unavailable.txt"
+    assert note.read_text() == "mlx is unavailable: no wheel\n"
+    # It is there the next time.
+    noxfile.subjects(Session(), "mlx")
+    assert not note.exists()
+
+
 def session_of(run: str, name: str) -> Session:
     """A session of a run of nox, in an environment of its own."""
     session = Session()
@@ -376,6 +414,22 @@ def test_nox_knows_every_part() -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     names = {line.split()[1] for line in done.stdout.splitlines() if " -> " in line}
     assert {*THOROUGH, "python-3.11", "python-3.12", "python-3.13", "thorough"} <= names
+
+
+def test_ci_misses_required_devices_and_draws_fresh_examples() -> None:
+    """The variable CI makes hypothesis draw the same examples each time, unless told otherwise."""
+    assert "export CI=true\n" in (ROOT / ".ci" / "run").read_text()
+    script = "import conftest; from hypothesis import settings; "
+    script += "settings.load_profile('random'); print(settings().derandomize)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"CI": "true"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -208,6 +209,45 @@ def test_what_goes_to_a_stream_that_is_closed_is_discarded(
     assert done.returncode == 0
     assert done.stderr == b""
     assert bool(done.stdout) == is_shown
+
+
+@pytest.mark.parametrize("command", [["devices"], ["spec", "rules"]])
+def test_too_few_open_files_are_no_bug(command: list[str]) -> None:
+    """In this process, and where the process of a device cannot be started."""
+    words = " ".join([*COMMAND, *command])
+    done = subprocess.run(
+        f"ulimit -n 6; {words}", check=False, shell=True, capture_output=True, timeout=120
+    )
+    assert done.stderr == (
+        b"tinyref: error: Too many open files: raise its limit, as by ulimit -n 1024\n"
+    )
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOENT, "No usable temporary directory found in ['/x']"), "by TMPDIR"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "fewer --jobs"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/gone/x"), "/gone/x: No such file"),
+        (PermissionError(errno.EACCES, "Permission denied", b"/x"), "/x: Permission denied"),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: OSError,
+    says: str,
+) -> None:
+    def refused() -> None:
+        raise error
+
+    monkeypatch.setattr(config, "check_environment", refused)
+    assert run(["devices"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("tinyref: error: ")
+    assert says in shown
 
 
 FULL = Path("/dev/full")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tinyref.cli.entry import run
@@ -9,6 +11,7 @@ from tinyref.cli.expression import evaluate
 from tinyref.engine import search
 from tinyref.errors import UserError
 from tinyref.optimise.opt import Opt, OptOp
+from tinyref.tensor import Tensor
 
 
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])
@@ -127,3 +130,43 @@ def test_expressions(text: str, gives: object) -> None:
 def test_nothing_else_can_be_reached(text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         evaluate(text)
+
+
+@pytest.mark.parametrize("page", [[], ["--html", "page.html"]], ids=["text", "page"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tensor([1.0], device='DISK:victim')",
+        "Tensor([1.0]).to('DISK:victim')",
+        "(Tensor([1.0, 2.0]) * 2).to('DISK:victim').to('CPU')",
+        "Tensor([1.0, 2.0]).shard(('DISK:victim', 'DISK:other'))",
+        "Tensor.arange(3).to('DISK:other')",
+    ],
+)
+def test_an_expression_writes_no_file(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    page: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    assert run(["explain", text, *page]) == 2
+    assert "an expression that is explained may read files, not write" in capsys.readouterr().err
+    assert victim.read_bytes() == b"precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["victim"]
+
+
+def test_an_expression_may_read_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").write_bytes(b"\x01\x02\x03\x04")
+    text = "Tensor.empty(4, device='DISK:data', dtype='uint8').to('CPU') + 1"
+    assert run(["explain", text]) == 0
+    assert capsys.readouterr().out.endswith("== result\n[2 3 4 5]\n")
+    # What runs afterwards in the same process may write again.
+    Tensor([9], dtype="uint8").to(f"DISK:{tmp_path / 'data'}").realize()
+    assert (tmp_path / "data").read_bytes() == b"\x09"

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -231,6 +232,34 @@ def test_other_ways_to_end(
     text = explained(tmp_path, program, code=1)
     assert line in html.unescape(text)
     assert f"ended with {line}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "sys.stdout = sys.stderr = None",
+        "sys.stdout.close(); sys.stderr.close()",
+        "os.close(1); os.close(2)",
+        "sys.stdout = open('log.txt', 'w')",
+        "os.chdir('elsewhere'); sys.path.clear(); sys.setrecursionlimit(60)",
+    ],
+)
+def test_what_a_program_does_to_the_process_is_undone(tmp_path: Path, statement: str) -> None:
+    """Its page lies where it was asked for, and the command says so."""
+    lines = ("import os, sys", "from tinyref import Tensor", "(Tensor([1]) + 1).realize()")
+    (tmp_path / "program.py").write_text("\n".join([*lines, statement]))
+    (tmp_path / "elsewhere").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyref", "explain", "program.py", "--html", "page.html"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "wrote page.html: 1 schedule, 1 kernel\n"
+    assert "did not end well" not in (tmp_path / "page.html").read_text()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_leaving_with_zero_is_no_failure(tmp_path: Path) -> None:

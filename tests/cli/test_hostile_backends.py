@@ -117,7 +117,7 @@ MEMBERS = [
 
 
 @pytest.mark.long
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("command", ["explain", "conform", "fuzz"])
 @pytest.mark.parametrize(("member", "how", "says"), MEMBERS)
 def test_what_a_member_raises_or_gives_wrongly_is_the_vendors(
@@ -185,8 +185,9 @@ def test_a_path_in_the_name_of_a_vendors_device_is_asked_elsewhere(
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[tinyref.backends]\nEVIL = evil:Evil\n")
+    words = ["conform", "--device", "EVIL:/some/file", "--query", "isa.binary.add.int8"]
     done = subprocess.run(
-        [sys.executable, "-m", "tinyref", "conform", "--device", "EVIL:/some/file"],
+        [sys.executable, "-m", "tinyref", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,

@@ -69,12 +69,14 @@ def test_iota_takes_a_symbolic_size():
     verify(Dialect.TENSOR, g.iota(n))
 
 
-def test_iota_refuses_sizes_that_int32_does_not_number():
-    assert g.shape_of(g.iota(2**31 - 1)) == (2**31 - 1,)
-    with pytest.raises(UserError, match="iota: 2147483648 may be 2147483648 elements"):
-        g.iota(2**31)
-    with pytest.raises(UserError, match="iota: n may be 2147483648 elements"):
-        g.iota(build.variable("n", 1, 2**31))
+def test_iota_is_int64_where_int32_does_not_number_the_elements():
+    assert g.iota(2**31 - 1).dtype is I32
+    for size in (2**31, 2**63 - 1, build.variable("n", 1, 2**31)):
+        numbers = g.iota(size)
+        assert (g.shape_of(numbers), numbers.dtype) == ((size,), dtypes.int64)
+        verify(Dialect.TENSOR, numbers)
+    with pytest.raises(UserError, match="iota: 9223372036854775808 may be 9223372036854775808"):
+        g.iota(2**63)
     with pytest.raises(UserError, match="negative size -1"):
         g.iota(-1)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinyref import Tensor, dtypes, nn
+from tinyref import Tensor, TinyJit, dtypes, nn
 from tinyref.errors import UserError
 from tinyref.nn.state import (
     get_parameters,
@@ -211,3 +211,43 @@ def test_a_state_that_is_no_dict_is_refused(tmp_path):
         nn.state.load_state_dict(nn.Linear(1, 1), [Tensor([1.0])])
     with pytest.raises(UserError, match="safe_save: tensors is a list"):
         nn.state.safe_save([Tensor([1.0])], tmp_path / "x")
+
+
+@pytest.mark.parametrize("realize", [True, False])
+@pytest.mark.parametrize("kind", ["in memory", "pending", "of another type", "sharded"])
+def test_a_model_and_what_it_was_loaded_from_share_no_memory(kind, realize):
+    layer = Layer()
+    if kind == "sharded":
+        layer.weight.shard_(("CPU:1", "CPU:2"), 0).realize()
+    state = numbers(layer)
+    if kind == "of another type":
+        state = {name: tensor.cast("float64") for name, tensor in state.items()}
+    if kind != "pending":
+        Tensor.realize(*state.values())
+    load_state_dict(layer, state, realize=realize)
+    layer.weight.assign(layer.weight * 10)
+    layer.bias += 1
+    assert (state["weight"].tolist(), state["bias"].tolist()) == ([[1, 2], [3, 4]], [1, 2])
+    state["weight"].assign(7)
+    state["bias"][0] = 9
+    assert layer.weight.tolist() == [[10, 20], [30, 40]]
+    assert layer.bias.tolist() == [2, 3]
+
+
+def test_training_leaves_what_the_model_was_loaded_from():
+    layer = nn.Linear(1, 1)
+    state = {"weight": Tensor([[2.0]]).realize(), "bias": Tensor([1.0]).realize()}
+    load_state_dict(layer, state)
+    optimiser = nn.optim.SGD(list(get_state_dict(layer).values()), lr=0.5)
+
+    @TinyJit
+    @Tensor.train()
+    def step(x):
+        optimiser.zero_grad()
+        layer(x).sum().backward()
+        optimiser.step()
+
+    for _ in range(4):
+        step(Tensor([[3.0]]).realize())
+    assert (layer.weight.tolist(), layer.bias.tolist()) == ([[-4.0]], [-1.0])
+    assert (state["weight"].tolist(), state["bias"].tolist()) == ([[2.0]], [1.0])

@@ -188,9 +188,9 @@ BROKEN = {
     "NaN": (encoded(b'{"a":NaN}'), "NaN is no number of a header"),
     "a key twice": (
         encoded(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}'),
-        "the key 'a' is there twice",
+        "the member 'a' is there twice",
     ),
-    "a member twice": (encoded(b'{"a":{"dtype":"U8","dtype":"U8"}}'), "the key 'dtype'"),
+    "a member twice": (encoded(b'{"a":{"dtype":"U8","dtype":"U8"}}'), "the member 'dtype'"),
     "no object": (encoded({"a": 3}), "'a' is no object"),
     "no dtype": (encoded({"a": {"shape": [], "data_offsets": [0, 0]}}), "'a' has no dtype"),
     "no shape": (encoded({"a": {"dtype": "U8", "data_offsets": [0, 0]}}), "'a' has no shape"),

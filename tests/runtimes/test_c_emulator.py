@@ -99,12 +99,14 @@ def test_groups_share_memory_and_wait(compiler: str, language: str, order: str) 
     assert sums(source, dialect, order) == RIGHT
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_groups_run_on_several_threads(threads: int) -> None:
     with Context(THREADS=threads):
         assert sums(OPENCL_SUM) == RIGHT
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_the_portable_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the processor has no switch of its own, ucontext does the same."""
     portable = functools.cache(lambda tools: engine._Scheduler(tools, ("-DTINYREF_UCONTEXT",)))
@@ -124,6 +126,7 @@ def test_a_missing_barrier_shows_in_one_of_the_orders(compiler: str) -> None:
         sums(unsound, order="both")
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_no_group_finds_what_another_one_left() -> None:
     """Each but the first group would find the sum of the one before."""
     stale = OPENCL_SUM.replace("memory[lane] = in", "if (get_group_id(0) == 0) memory[lane] = in")
@@ -155,6 +158,7 @@ def test_what_breaks_a_rule_is_named(compiler: str, change: tuple[str, str], mes
     assert sums(OPENCL_SUM) == RIGHT
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_memory_of_a_group_that_is_no_array_is_refused() -> None:
     """Without an array it would be memory of each work-item."""
     with pytest.raises(DeviceError, match=r"'__local float total;' is no memory"):
@@ -163,6 +167,7 @@ def test_memory_of_a_group_that_is_no_array_is_refused() -> None:
         sums(OPENCL_SUM.replace("__kernel", ""))
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_every_dimension_has_its_index() -> None:
     source = """
 __kernel void k_place(__global int *out) {
@@ -295,6 +300,7 @@ def test_hip_with_float16_is_run_as_cpp(compiler: str, order: str) -> None:
     assert sums(HIP_SUM, HIP, order) == RIGHT
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_a_scheduler_that_goes_gives_back_the_stacks_of_its_workers() -> None:
     """A worker takes 256 MiB of addresses: a hundred of them are more than a process may hold."""
     tools = engine._tools()

@@ -343,7 +343,7 @@ def test_what_is_missing_is_said_in_one_line(
     fake: Any, monkeypatch: pytest.MonkeyPatch, nvrtc: FakeNvrtc
 ) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    assert "pip install 'tinyref[cuda]'" in CudaBackend.availability().reason
+    assert "pip install '.[cuda]' in a clone of tinyref" in CudaBackend.availability().reason
     driver = fake((9, 0))
     assert CudaBackend.availability().reason == "Fake GPU (compute capability 9.0)"
     driver.capabilities = ()
@@ -363,7 +363,7 @@ def test_what_is_missing_is_said_in_one_line(
     with pytest.raises(DeviceError, match="there are 1 such devices: Fake GPU"):
         CudaBackend(1)
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
-    assert "pip install 'tinyref[cuda]'" in CudaBackend.availability().reason
+    assert "pip install '.[cuda]' in a clone of tinyref" in CudaBackend.availability().reason
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ def test_doubles_are_rounded_once(compiler: str, name: str) -> None:
     assert agree(found, want.astype(TYPES[name]))
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.parametrize("name", TYPES)
 def test_what_is_too_large_is_infinite(name: str) -> None:
     limit = {"float16": 65520.0, "bfloat16": 2.0**128 - 2.0**119}[name]
@@ -135,6 +136,7 @@ def exactly(symbol: str, x: Array, y: Array, name: str) -> Array:
         return found.astype(TYPES[name])
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("symbol", OPERATIONS)
@@ -157,6 +159,7 @@ def test_arithmetic_rounds_once(name: str, symbol: str) -> None:
     assert agree(run(CEmulator("EMU", METAL), text, kind, given), want)
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.parametrize("name", TYPES)
 def test_comparisons_are_of_numbers(name: str) -> None:
     given = pairs(name)
@@ -166,6 +169,7 @@ def test_comparisons_are_of_numbers(name: str) -> None:
         assert np.array_equal(found != 0, want)
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_long_integers_are_rounded_once() -> None:
     """2^62 + 2^54 is half way between two bfloat16, and a double too: what is above it is not."""
     middle = 2**62 + 2**54

@@ -75,6 +75,7 @@ def numbers(dtype: DType, shape: tuple[int, ...], seed: int) -> Array:
     return found.astype(numpy_dtype(dtype))
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EMULATED)
 def test_every_tile_multiplies_what_lanes_hold(name: str) -> None:
@@ -128,6 +129,7 @@ ROUNDING = [
 ]
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.parametrize(("name", "given", "want"), ROUNDING)
 def test_products_and_sums_round_in_the_type_of_c(
     name: str, given: tuple[float, float, float], want: float
@@ -142,6 +144,7 @@ WRONG = {
 }
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.parametrize("what", WRONG)
 def test_what_no_warp_can_do_is_an_error(what: str) -> None:
     call = f"tinyref_wmma_{TILE.name}(a[at], b[at], c[at])"
@@ -151,12 +154,14 @@ def test_what_no_warp_can_do_is_an_error(what: str) -> None:
         run(TILE, zeros(TILE, 32), source, 32)
 
 
+@pytest.mark.usefixtures("c_compiler")
 @pytest.mark.parametrize("items", [1, 31, 48])
 def test_a_group_is_a_whole_number_of_warps(items: int) -> None:
     with pytest.raises(DeviceError, match="not all work-items of a warp arrive"):
         run(TILE, zeros(TILE, 64), text(TILE), items)
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_warps_need_not_agree() -> None:
     """The second warp multiplies nothing, and the first twice."""
     call = f"tinyref_wmma_{TILE.name}(a[at], b[at], result)"
@@ -169,6 +174,7 @@ def test_warps_need_not_agree() -> None:
     assert set(found[1]) == {1.0}
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_lanes_that_hold_one_element_must_agree() -> None:
     tile = TILES["rdna3_m16n16k16_float16_float32"]
     given = zeros(tile, 32)
@@ -185,5 +191,6 @@ def zeros(tile: MatrixTile, items: int) -> list[Array]:
     ]
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_the_types_of_numpy_are_those_of_the_tests() -> None:
     assert numpy_dtype(dtypes.bfloat16) == ml_dtypes.bfloat16

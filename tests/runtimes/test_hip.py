@@ -246,6 +246,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeHip:
     return library
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_tensors_of_two_devices(fake: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels with groups and variables, copies in and out, and from one device to the other."""
     monkeypatch.setattr(Device, "_open", {})
@@ -265,6 +266,7 @@ SCALE = """extern "C" __global__ void k_scale(float *data0, float *data1, int n)
 """
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_a_launch_by_hand(fake: FakeHip) -> None:
     backend = FakeHipBackend(0)
     kernel = backend.load("k_scale", backend.compiler.compile(SCALE))

@@ -21,6 +21,7 @@ def test_an_identity_has_compiler_sources_versions_and_capabilities() -> None:
     assert not [name for name in found if name.startswith("flag ")]
 
 
+@pytest.mark.usefixtures("c_compiler")
 def test_flags_and_the_environment_that_a_backend_declares_are_part_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

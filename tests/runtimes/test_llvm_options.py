@@ -73,10 +73,12 @@ def test_others_who_use_llvm_find_its_options_as_they_were(text: str, option: st
 
     before = assembly()
     with cpu._options(option):
-        assert assembly() != before
+        is_other = assembly() != before
     assert assembly() == before
     (Tensor([1.0, 2.0], device="CPU") * 3).realize()
     assert assembly() == before
+    if not is_other:
+        pytest.skip(f"this processor has the same code with and without {option}")
 
 
 def difference_of_sum(form: str, size: int, dtype: str) -> int:

@@ -46,7 +46,7 @@ def test_elsewhere_it_says_that_it_is_of_macos() -> None:
     assert not available.works
     assert available.reason == (
         f"Metal is part of macOS, and this is {platform.system()}: "
-        "pip install 'tinyref[metal]' on a Mac, or take METAL_EMU"
+        "pip install '.[metal]' in a clone of tinyref on a Mac, or take METAL_EMU"
     )
 
 
@@ -55,7 +55,9 @@ def test_on_a_mac_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "Metal", None)
     available = MetalBackend.availability()
     assert not available.works
-    assert available.reason.startswith("its bindings are missing: pip install 'tinyref[metal]' (")
+    assert available.reason.startswith(
+        "its bindings are missing: pip install '.[metal]' in a clone of tinyref ("
+    )
 
 
 @pytest.fixture

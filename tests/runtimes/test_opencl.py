@@ -262,7 +262,7 @@ def test_without_pyopencl_the_reason_says_what_to_install() -> None:
     )
     said = python(script)
     assert "works=False" in said
-    assert "pip install 'tinyref[opencl]'" in said
+    assert "pip install '.[opencl]' in a clone of tinyref" in said
 
 
 @needs_driver

@@ -60,6 +60,26 @@ class Silent(Altered):
     hooks = Hooks(store=_dropped)
 
 
+class _OncePerBufferKernel(InterpretedKernel):
+    written: list[np.ndarray]
+
+    def __call__(self, buffers, *rest):  # type: ignore[no-untyped-def]
+        if any(buffers[0].ctypes.data == output.ctypes.data for output in self.written):
+            return None
+        # What is held is not given to another buffer.
+        self.written.append(buffers[0])
+        return super().__call__(buffers, *rest)
+
+
+class OncePerBuffer(Altered):
+    """Launches a kernel once for each output buffer, however often it is asked."""
+
+    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
+        kernel = _OncePerBufferKernel(self.name, super().load(entry, binary).program)
+        kernel.written = []
+        return kernel
+
+
 class _AlignedKernel(InterpretedKernel):
     def __call__(self, buffers, *rest):  # type: ignore[no-untyped-def]
         if any(buffer.ctypes.data % 16 for buffer in buffers):
@@ -112,6 +132,12 @@ def test_the_first_wrong_node_is_named_with_its_place() -> None:
     )
 
 
+def test_inputs_that_no_node_reads_are_no_hindrance() -> None:
+    inputs = [*INPUTS, np.arange(9, dtype=np.int32)]
+    problem = check(Launch("altered:WrongMul", sum_of_products(), inputs), WANTED)
+    assert "the first node that differs is MUL int32" in problem
+
+
 def test_heuristics_change_where_a_node_runs_and_not_which_is_wrong() -> None:
     problem = check(Launch("altered:WrongMul", sum_of_products(None), INPUTS), WANTED)
     assert "the first node that differs is MUL int32" in problem
@@ -121,8 +147,18 @@ def test_heuristics_change_where_a_node_runs_and_not_which_is_wrong() -> None:
 def test_buffers_begin_where_they_did(unaligned: tuple[int, ...]) -> None:
     launch = Launch("altered:NeedsAlignment", sum_of_products(), INPUTS)
     assert check(launch, WANTED) == ""
-    problem = check(dataclasses.replace(launch, unaligned=unaligned), WANTED)
-    assert "a buffer begins between two vectors" in problem
+    with pytest.raises(DeviceError, match="a buffer begins between two vectors"):
+        check(dataclasses.replace(launch, unaligned=unaligned), WANTED)
+
+
+def test_launches_in_the_same_buffers_show_what_new_buffers_hide() -> None:
+    launch = Launch("altered:OncePerBuffer", sum_of_products(), INPUTS)
+    said = "wrong after a launch with other inputs: element 0: expected 3 "
+    assert check(launch, WANTED).startswith(said)
+    before = [([None, Y, X], {})]
+    assert check(dataclasses.replace(launch, before=before), WANTED).startswith(said)
+    right = Launch("PYTHON", sum_of_products(), INPUTS, before=before)
+    assert check(right, WANTED) == ""
 
 
 def test_a_device_that_stores_nothing() -> None:

@@ -179,7 +179,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         webgpu._wgpu.cache_clear()
         webgpu._adapters.cache_clear()
     assert not found.works
-    assert "pip install tinyref[webgpu]" in found.reason
+    assert "pip install '.[webgpu]' in a clone of tinyref" in found.reason
 
 
 @pytest.mark.long

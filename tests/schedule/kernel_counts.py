@@ -133,7 +133,7 @@ CONTRACTIONS = (
     Program(
         "max_pool2d backward",
         2,
-        "most and how often, then the gradient",
+        "most and where it is first, then the gradient",
         lambda: p.pool_backward("max_pool2d"),
     ),
     Program("avg_pool2d", 1, "windows are views", lambda: data(2, 3, 8, 8).avg_pool2d((2, 2))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,12 @@ def _is_mask(item: object) -> bool:
     return isinstance(item, np.ndarray) and item.dtype == np.bool_
 
 
+def _is_integer(item: object) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool)
+
+
 def _axes_taken(item: object) -> int:
-    if item is None or item is Ellipsis:
+    if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if isinstance(item, np.ndarray) and _is_mask(item) else 1
 
@@ -43,9 +48,8 @@ def in_two_parts(ndim: int, key: Key) -> tuple[Key, Key]:
     rest: list[Any] = []
     for item in spelled:
         if item is not None:
-            is_integer = isinstance(item, int)
-            integers += [item] if is_integer else [slice(None)] * _axes_taken(item)
-        if not isinstance(item, int):
+            integers += [item] if _is_integer(item) else [slice(None)] * _axes_taken(item)
+        if not _is_integer(item):
             rest.append(item)
     return tuple(integers), tuple(rest)
 
@@ -67,7 +71,7 @@ class Draw:
         axis = 0
         has_mask = False
         while axis < len(shape) and self.choice.random() < 0.9:
-            kind = self.choice.choice("iissaaaanm")
+            kind = self.choice.choice("iissaaaanmb")
             if kind == "m" and has_mask:
                 continue
             size = shape[axis]
@@ -81,6 +85,8 @@ class Draw:
                 items.append(self.generator.integers(-size, size, sizes))
             elif kind == "n":
                 items.append(None)
+            elif kind == "b":
+                items.append(self.choice.random() < 0.8)
             else:
                 covered = shape[axis : axis + self.choice.randint(1, len(shape) - axis)]
                 items.append(self.generator.random(covered) < 0.5)
@@ -195,6 +201,78 @@ def test_a_tensor_without_axes_takes_its_axis_away() -> None:
     assert grid[Tensor(2), Tensor(3)].item() == 11
     cube = Tensor(np.arange(24).reshape(2, 3, 4))
     assert cube[Tensor(1), :, [0, 2]].shape == (3, 2)
+
+
+SQUARE = [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("key", "elements"),
+    [
+        (True, [SQUARE]),
+        (np.True_, [SQUARE]),
+        (np.array(True), [SQUARE]),
+        (Tensor(True), [SQUARE]),
+        ((True, True), [SQUARE]),
+        ((None, True), [[SQUARE]]),
+        ((True, 0), [[0, 1]]),
+        ((0, Tensor(True)), [[0, 1]]),
+        ((0, 0, True), [0]),
+        ((slice(None), True), [[[0, 1]], [[2, 3]]]),
+        ((..., True), [[[0], [1]], [[2], [3]]]),
+        ((True, [1, 0]), [[2, 3], [0, 1]]),
+        (([0, 1], slice(None), True), SQUARE),
+        ((True, slice(None), [0, 1]), [[0, 2], [1, 3]]),
+        ((Tensor([True, False]), True), [[0, 1]]),
+    ],
+)
+def test_a_true_bool_without_axes_is_a_new_axis(key: object, elements: object) -> None:
+    assert Tensor(SQUARE)[key].tolist() == elements
+
+
+@pytest.mark.parametrize("key", [False, np.False_, np.array(False), Tensor(False), (True, False)])
+def test_a_false_bool_without_axes_is_an_empty_axis(key: object) -> None:
+    assert Tensor(SQUARE)[key].shape == (0, 2, 2)
+    assert Tensor(1)[key].shape == (0,)
+    written = Tensor(SQUARE)
+    written[key] = 9
+    assert written.tolist() == SQUARE
+
+
+def test_writing_at_bools_without_axes() -> None:
+    written = Tensor(SQUARE)
+    written[True] = Tensor([[4, 5], [6, 7]])
+    written[0, True] = 9
+    written[Tensor(True), 1, [0]] = 8
+    assert written.tolist() == [[9, 9], [8, 7]]
+
+
+ENDS = Tensor([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("key", "elements"),
+    [
+        ([ENDS], SQUARE),
+        ([ENDS, Tensor([1, 0])], [1, 2]),
+        ([Tensor(0), Tensor(1)], 1),
+        ([1, Tensor(0)], 2),
+        ([Tensor([True, False]), ENDS], [0, 1]),
+        ([slice(0, 1), 1], [1]),
+        ([None, 0], [[0, 1]]),
+        ([..., 0], [0, 2]),
+    ],
+)
+def test_a_list_that_holds_no_numbers_alone_is_a_tuple(key: list[Any], elements: object) -> None:
+    assert Tensor(SQUARE)[key].tolist() == elements
+    written = Tensor(SQUARE)
+    written[key] = 7
+    assert written[tuple(key)].eq(7).all().item()
+
+
+def test_a_list_of_tensors_within_a_tuple_is_one_index() -> None:
+    assert Tensor(SQUARE)[0, [Tensor(1), Tensor(0)]].tolist() == [1, 0]
+    assert Tensor(SQUARE)[[ENDS, Tensor([1, 0])], 0].tolist() == [[0, 2], [2, 0]]
 
 
 def test_empty_keys_and_axes() -> None:
@@ -379,9 +457,31 @@ def test_a_leaf_that_wants_a_gradient_is_not_written() -> None:
     assert leaf.tolist() == [5.0, 2.0]
 
 
-def test_more_elements_than_int32_numbers_are_refused() -> None:
-    with pytest.raises(UserError, match="4294967296 elements to choose from"):
-        Tensor.zeros(2**16, 2**16)[[0], [0]]
+FAR = 3_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("find", "elements"),
+    [
+        (lambda numbers: numbers[[FAR - 1, -1, 5]], [FAR - 1, FAR - 1, 5]),
+        (lambda numbers: numbers[_far(FAR - 1, -2, FAR)], [FAR - 1, FAR - 2, 0]),
+        (lambda numbers: numbers[_far(FAR - 1).cast("uint32")], [FAR - 1]),
+        (lambda numbers: numbers[Tensor([-1, 2], dtype="int8")], [FAR - 1, 2]),
+        (lambda numbers: numbers.gather(0, _far(FAR - 1, 3)), [FAR - 1, 3]),
+        (lambda numbers: numbers.reshape(3, -1)[[2, 0], [-1, 7]], [FAR - 1, 7]),
+        (lambda numbers: numbers.reshape(3, -1)[Tensor([2, 5]), Tensor([-1, 7])], [FAR - 1, 0]),
+        (lambda numbers: _far(FAR - 1).one_hot(FAR)[0, -2:], [0, 1]),
+    ],
+)
+def test_elements_that_int32_does_not_number_are_looked_up(
+    find: Callable[[Tensor], Tensor], elements: list[int]
+) -> None:
+    numbers = Tensor.arange(FAR, dtype=dtypes.int64)
+    assert find(numbers).tolist() == elements
+
+
+def _far(*places: int) -> Tensor:
+    return Tensor(list(places), dtype=dtypes.int64)
 
 
 # What is refused: further calls are in the tables of the spec.
@@ -398,9 +498,10 @@ def test_more_elements_than_int32_numbers_are_refused() -> None:
         (([0, 1], [0, 1, 2]), ["(2,)", "(3,)"]),
         ((Tensor([0]), 0, 0), ["3 indices", "2 axes"]),
         ((Tensor(GRID > 3), 0), ["3 indices", "2 axes"]),
-        (Tensor(True), ["bool without axes"]),
         ([[0], [0, 1]], ["ragged"]),
-        ([None], ["NoneType"]),
+        ([0, None, 0.5], ["float"]),
+        ((False, [0, 1]), ["(0,)", "(2,)"]),
+        ((0, 0, True, 0), ["3 indices", "2 axes"]),
     ],
 )
 def test_errors_name_the_index(key: object, words: list[str]) -> None:

@@ -277,8 +277,6 @@ def test_gradients_that_would_be_lost_are_refused():
     weight = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     with pytest.raises(UserError, match=r"leaf that requires grad"):
         weight[1:] += 1
-    with pytest.raises(UserError, match=r"requires grad.*detach"):
-        weight[1:].assign(weight[:2])
     computed = weight * 2
     with pytest.raises(UserError, match=r"detached.*lost"):
         computed.detach()[0] = 1
@@ -288,6 +286,46 @@ def test_gradients_that_would_be_lost_are_refused():
     assert weight.requires_grad
     (weight * weight).sum().backward()
     assert weight.grad.tolist() == [10.0, 14.0, 16.0]
+
+
+def test_assign_stores_what_a_layer_gives_and_an_index_lets_gradients_flow():
+    weight = Tensor([2.0, 3.0], requires_grad=True)
+    cache = Tensor.zeros(4, 2).contiguous().realize()
+    memory = cache.node
+    cache.shrink(((1, 2), None)).assign(weight * 5).realize()
+    assert cache.node is memory
+    assert cache.tolist() == [[0.0, 0.0], [10.0, 15.0], [0.0, 0.0], [0.0, 0.0]]
+    assert not cache.requires_grad
+    assert (cache[1] * weight).sum().gradient(weight)[0].tolist() == [10.0, 15.0]
+    cache[2] = weight * 5
+    assert (cache[1:3] * weight).sum().gradient(weight)[0].tolist() == [30.0, 45.0]
+
+
+def test_assign_stores_in_what_was_computed_with_gradients():
+    weight = Tensor([2.0, 3.0], requires_grad=True)
+    result = weight * 10
+    result[:1].assign(weight[1:])
+    assert (result.tolist(), weight.tolist()) == ([3.0, 30.0], [2.0, 3.0])
+    assert result.sum().gradient(weight)[0].tolist() == [0.0, 10.0]
+    weight.assign(weight.flip(0) * 2)
+    weight[1:].assign(weight[:1])
+    assert (weight.tolist(), weight.requires_grad) == ([6.0, 6.0], True)
+    (weight * weight).sum().backward()
+    assert weight.grad.tolist() == [12.0, 12.0]
+
+
+def test_a_captured_function_stores_what_a_layer_gives():
+    weight, place = Tensor([2.0, 3.0], requires_grad=True).realize(), Variable("place", 0, 3)
+    cache = Tensor.zeros(4, 2).contiguous().realize()
+
+    @TinyJit
+    def step(x, at):
+        cache[at : at + 1].assign(weight * x)
+        return cache.sum()
+
+    totals = [step(Tensor([n + 1.0]).realize(), place.bind(n)).item() for n in range(4)]
+    assert totals == [5.0, 15.0, 30.0, 50.0]
+    assert cache.tolist() == [[2.0, 3.0], [4.0, 6.0], [6.0, 9.0], [8.0, 12.0]]
 
 
 @pytest.mark.parametrize("is_recording", [True, False])

@@ -97,9 +97,11 @@ class Assignments(RuleBasedStateMachine):
         fitting = [pair for pair in self.pairs if pair.places.shape == shape]
         if fitting and number % 3:
             pair = fitting[number % len(fitting)]
+            axes = tuple(range(len(shape))) if number % 2 else ()
+            turned, elements = pair.tensor.flip(axes), np.flip(pair.elements, axes)
             if number % 3 == 1:
-                return (pair.tensor * 2 + by).contiguous(), pair.elements * 2 + by
-            return pair.tensor.contiguous(), pair.elements
+                return turned * 2 + by, elements * 2 + by
+            return turned, elements
         if number % 2:
             return by, np.full(shape, by)
         array = (fresh(shape) * by).astype(np.int32)

@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,10 +116,60 @@ def test_a_number_is_weak(dtype: str, number: float, result: str) -> None:
         (lambda: Tensor([1, -3]) << 2, [4, -12]),
         (lambda: Tensor([9, -9]) >> 1, [4, -5]),
         (lambda: Tensor([200], dtype="uint8") >> 1, [100]),
+        (lambda: Tensor([1, -3]) << Tensor([2, 3]), [4, -24]),
+        (lambda: Tensor([[9], [-9]]) >> Tensor([0, 1]), [[9, 4], [-9, -5]]),
+        (lambda: 2 << Tensor([1, 2]), [4, 8]),
+        (lambda: -100 >> Tensor([1, 2], dtype="uint8"), [78, 39]),
+        (lambda: Tensor([1], dtype="int8") << Tensor([9]), [512]),
+        (lambda: Tensor([True]) << 1, [2]),
+        (lambda: 1 << Tensor([True, False]), [2, 1]),
     ],
 )
 def test_arithmetic(result: object, elements: object) -> None:
     assert result().tolist() == elements  # type: ignore[operator]
+
+
+INTEGER_TYPES = [dtype.name for dtype in dtypes.all if dtype.is_int]
+
+
+@pytest.mark.parametrize("shift", [operator.lshift, operator.rshift])
+@pytest.mark.parametrize("dtype", INTEGER_TYPES)
+def test_every_count_of_a_shift_has_a_value(dtype: str, shift: Callable[..., Any]) -> None:
+    """A count that is negative or beyond the width leaves the sign alone, as in torch and numpy."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    width = np.iinfo(dtype).bits
+    numbers = np.array([[low], [low + 1], [1], [5], [high]], dtype)
+    inside = np.array([0, 1, width // 2, width - 1], dtype)
+    beyond = np.array([width, width + 1, 100, high, low or high], dtype)
+    assert shift(Tensor(numbers), Tensor(inside)).tolist() == shift(numbers, inside).tolist()
+    signs = [-1 if number < 0 and shift is operator.rshift else 0 for number in numbers[:, 0]]
+    found = shift(Tensor(numbers), Tensor(beyond))
+    assert found.tolist() == [[sign] * 5 for sign in signs]
+    assert found.dtype.name == dtype
+
+
+@pytest.mark.parametrize("dtype", INTEGER_TYPES)
+def test_integers_are_raised_to_tensors_modulo_their_width(dtype: str) -> None:
+    """What is negative as an exponent leaves 1 and -1 as they are, by its parity, as in torch."""
+    low, width = int(np.iinfo(dtype).min), np.iinfo(dtype).bits
+    bases = [0, 1, 3, 10, *([-1, -7] if low else [])]
+    exponents = [0, 1, 5, 101, *([-1, -2, low] if low else [])]
+    found = Tensor([[base] for base in bases], dtype=dtype) ** Tensor(exponents, dtype=dtype)
+    for base, row in zip(bases, found.tolist(), strict=True):
+        for exponent, power in zip(exponents, row, strict=True):
+            exact = base ** (exponent if exponent >= 0 else exponent % 2) if abs(base) == 1 else 0
+            exact = base**exponent if exponent >= 0 else exact
+            assert power == (exact - low) % 2**width + low, (base, exponent)
+    assert (2 ** Tensor([3, 0], dtype=dtype)).tolist() == [8, 1]
+    assert found.dtype.name == dtype
+
+
+def test_shifts_in_place() -> None:
+    x = Tensor([1, 12])
+    x <<= Tensor([2, 1])
+    assert x.tolist() == [4, 24]
+    x >>= Tensor([1, 40])
+    assert x.tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -429,10 +480,12 @@ def test_times_of_numpy_are_no_numbers(unit: str) -> None:
         (lambda: Tensor([1]) << 32, ["lshift", "32", "31"]),
         (lambda: Tensor([1]) >> -1, ["rshift", "-1", "0"]),
         (lambda: Tensor([1]) << 1.5, ["lshift", "1.5"]),
+        (lambda: 1.5 >> Tensor([1]), ["rshift", "float32"]),
+        (lambda: Tensor([True]) << Tensor([True]), ["lshift", "bool"]),
         (lambda: Tensor([1.0]).idiv(2), ["idiv", "float32", "integers"]),
         (lambda: Tensor([True]) % Tensor([True]), ["mod", "bool"]),
         (lambda: Tensor([2]) ** -1, ["pow", "int32", "-1", "float"]),
-        (lambda: Tensor([2]) ** Tensor([2]), ["pow", "int32", "cast"]),
+        (lambda: Tensor([True]) ** Tensor([True]), ["pow", "bool", "integers"]),
         (lambda: Tensor([True]).where("a", 2), ["where", "str"]),
         (lambda: Tensor([1]).cast("int7"), ["cast", "int7", "int8"]),
         (lambda: Tensor([1]).cast("index"), ["cast", "index"]),

@@ -11,7 +11,7 @@ import signal
 
 import numpy as np
 import pytest
-from failing_devices import DEVICES, FAULTS, KINDS
+from failing_devices import DEVICES, FAULTS, KINDS, Failing
 
 from tinyref import Context, Tensor, TinyJit, Variable, nn
 from tinyref.engine import runner
@@ -352,6 +352,28 @@ def test_a_lost_tensor_is_given_new_elements():
     assert view.tolist() == [[0, 1, 2], [3, 4, 5]]
     x += 1
     assert view.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_a_tensor_whose_assignment_always_fails_is_given_new_elements(monkeypatch):
+    """What the failing value needs is not computed for the elements that replace it."""
+    interpret = Failing.interpret
+
+    def without_reduces(device, program):
+        if program.name.startswith("r_"):
+            raise DeviceError(device.name, "no reduces here")
+        return interpret(device, program)
+
+    forget_kernels()
+    monkeypatch.setattr(Failing, "interpret", without_reduces)
+    x = memory(range(6), DEVICES[0])
+    view, before = x.reshape(2, 3), x + 1
+    x.assign(x.flip(0).cumsum(0))
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="no reduces here"):
+            x.realize()
+    x.assign(np.arange(7, 13, dtype=np.float32))
+    assert (x.tolist(), view[0].tolist()) == ([7, 8, 9, 10, 11, 12], [7, 8, 9])
+    assert before.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_what_needs_lost_elements_is_in_nobodys_way():

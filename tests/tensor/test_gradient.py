@@ -1,13 +1,14 @@
 """Gradients: every rule against central differences in float64, then what the walk promises."""
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from refusals import check_refusal
 
-from tinyref import Tensor, Variable, dtypes
+from tinyref import Tensor, Variable, dtypes, nn
 from tinyref.errors import UserError
 from tinyref.lazy import graph
 from tinyref.tensor.gradient import RULES, history
@@ -442,6 +443,77 @@ def test_no_grad() -> None:
         x -= 0.5
     assert x.requires_grad
     assert x.tolist() == [0.5]
+
+
+def test_without_gradients_backward_has_nothing_to_do() -> None:
+    x = Tensor([2.0], requires_grad=True)
+    outside = (x * x).sum()
+    with Tensor.test():
+        assert not Tensor.training
+        (x * x).sum().backward()
+        assert x.grad is None
+        with Tensor.test(False):
+            assert (x * x).requires_grad
+        # What was computed with gradients has them here too.
+        outside.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [4.0]
+    with pytest.raises(UserError, match="nothing that this tensor was computed from"):
+        Tensor([1.0]).sum().backward()
+
+
+def test_functions_without_gradients() -> None:
+    x = Tensor([2.0], requires_grad=True)
+
+    def square(depth: int) -> list[bool]:
+        return [(x * x).requires_grad] + (decorated(depth - 1) if depth else [])
+
+    for block in (Tensor.no_grad(), Tensor.no_grad, Tensor.test(), Tensor.train()):
+        decorated = block(square)
+        assert decorated.__name__ == "square"
+        assert decorated(2) == [block.name == "train"] * 3
+        assert (x * x).requires_grad
+
+
+def test_a_block_around_what_goes_on_after_its_call_is_refused() -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+
+    async def later() -> None: ...
+
+    for function, name in ((numbers, "numbers"), (later, "later")):
+        for block in (Tensor.no_grad(), Tensor.test(), Tensor.train()):
+            with pytest.raises(UserError, match=f"{block.name}: .*{name} is a generator or a cor"):
+                block(function)
+
+
+def test_gradients_are_switched_off_by_an_attribute() -> None:
+    x = Tensor([2.0], requires_grad=True)
+    seen: list[bool] = []
+    before = Tensor.no_grad
+    Tensor.no_grad = True
+    try:
+        assert Tensor.no_grad
+        assert not (x * x).requires_grad
+        thread = threading.Thread(target=lambda: seen.append((x * x).requires_grad))
+        thread.start()
+        thread.join()
+        with Tensor.test(False):
+            assert (x * x).requires_grad
+            Tensor.no_grad = True  # for the rest of the block
+            assert not (x * x).requires_grad
+        with Tensor.no_grad():
+            pass
+        inside = Tensor.no_grad
+        Tensor.no_grad = False
+        assert (x * x).requires_grad
+        Tensor.no_grad = inside
+        assert not (x * x).requires_grad
+    finally:
+        Tensor.no_grad = before
+    assert seen == [False]
+    assert (x * x).requires_grad
+    nn.optim.SGD([x], lr=0.5).zero_grad()
 
 
 @pytest.mark.long

@@ -24,7 +24,16 @@ SAME = (
     *("x.var(1)", "x.std(0)", "x @ x.T", "x.mean(0)", "x.reciprocal()", "x * x.sin()", "1 / x"),
     *("x.max(1, keepdim=True) * x", "x.reshape(3, 2).T * x", "x.abs()", "x.sum(0) * x", "x % 0.7"),
 )
-ON_POSITIVE = ("x.log()", "x.log2()", "x.sqrt()", "x.rsqrt()", "x ** 2.5", "x.acosh()", "2.5 ** x")
+ON_POSITIVE = (
+    "x.log()",
+    "x.log10()",
+    "x.log2()",
+    "x.sqrt()",
+    "x.rsqrt()",
+    "x ** 2.5",
+    "x.acosh()",
+    "2.5 ** x",
+)
 OTHER = (
     ("x.gelu()", "F.gelu(x, approximate='tanh')"),
     ("x.quick_gelu()", "x * torch.sigmoid(1.702 * x)"),
@@ -41,6 +50,11 @@ OTHER = (
     ("x.maximum(0.2) * x", "x.clamp(min=0.2) * x"),
     ("x.contiguous_backward() * x", "x * x"),
     ("x.lerp(x * x, x)", "torch.lerp(x, x * x, x)"),
+    ("x.gelu(approximate='none')", "F.gelu(x)"),
+    ("x.logsigmoid()", "F.logsigmoid(x)"),
+    ("x.logaddexp(x.square())", "torch.logaddexp(x, x.square())"),
+    ("x.normalize()", "F.normalize(x)"),
+    ("x.fmod(0.7) * x", "x.fmod(0.7) * x"),
 )
 TABLE = [
     *[(expression, expression, X) for expression in SAME],

@@ -203,15 +203,14 @@ def test_training_is_a_switch() -> None:
     with Tensor.train():
         assert Tensor.training is True
         assert Tensor([1.0]).training is True
-        with Tensor.test():
+        with Tensor.train(False):
             assert Tensor.training is False
             Tensor.training = True  # for the rest of the block
             assert Tensor.training is True
         assert Tensor.training is True
-        with Tensor.train(False):
-            assert Tensor.training is False
-        with Tensor.test(False):
-            assert Tensor.training is True
+        for mode in (True, False):
+            with Tensor.test(mode):
+                assert Tensor.training is True
     assert Tensor.training is False
 
 
@@ -222,7 +221,7 @@ def test_training_set_without_a_block_holds_everywhere() -> None:
         thread = threading.Thread(target=lambda: seen.append(Tensor.training))
         thread.start()
         thread.join()
-        with Tensor.test():
+        with Tensor.train(False):
             assert Tensor.training is False
         assert Tensor.training is True
     finally:
@@ -269,6 +268,10 @@ def test_sequential() -> None:
         (lambda x: x.sequential([1]), ["sequential", "item 0", "int"]),
         (lambda x: x.sequential(1), ["sequential", "ll", "int", "list"]),
         (lambda x: Tensor.train(1), ["train", "mode 1"]),
+        (lambda x: Tensor.test(0), ["test", "mode 0"]),
+        (lambda x: setattr(Tensor, "no_grad", 1), ["no_grad: 1", "True and False"]),
+        (lambda x: Tensor.no_grad(True), ["no_grad: True", "function"]),
+        (lambda x: Tensor.test()(Tensor), ["test: Tensor", "function"]),
         (lambda x: setattr(Tensor, "training", "yes"), ["training", "'yes'"]),
         (
             lambda x: x.scaled_dot_product_attention(x, x, x > 0, is_causal=True),

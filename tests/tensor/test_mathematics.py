@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -286,8 +288,40 @@ def test_remainders_of_large_quotients_are_exact(dtype):
     np.testing.assert_array_equal((Tensor(x) % Tensor(y)).numpy(), np.array(wanted).astype(dtype))
 
 
-def test_a_remainder_that_is_not_known_is_nan():
-    assert (Tensor([1e10, 2.0**48]) % 3).tolist() == [1.0, 1.0]
-    # The quotient has more digits than two divisions find.
-    assert np.isnan((Tensor([1e30, math.inf, math.nan]) % 3).numpy()).all()
+@pytest.mark.parametrize("device", ["CPU", "CLANG", "PYTHON"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_remainder_is_exact_for_any_two_floats(
+    dtype: type[np.floating], device: str, needs_device: Callable[[str], None]
+) -> None:
+    needs_device(device)
+    generator = np.random.default_rng(11)
+    words = generator.integers(0, 1 << 16, (2, 500, np.dtype(dtype).itemsize // 2), np.uint16)
+    limits = np.finfo(dtype)
+    special = [0, -0.0, INF, -INF, NAN, 1, -3, limits.smallest_subnormal, limits.tiny, limits.max]
+    pairs = np.array(list(itertools.product(special, special)), dtype)
+    x, y = np.concatenate([words.view(dtype)[..., 0], pairs.T], axis=1)
+    with np.errstate(all="ignore"):
+        # numpy calls fmod of C, which is exact, and adds the divisor where the signs differ.
+        expected = np.remainder(x, y)
+    result = (Tensor(x, device=device) % Tensor(y, device=device)).numpy()
+    np.testing.assert_array_equal(result, expected)
+    is_number = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(result[is_number]), np.signbit(expected[is_number]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quotient_is_rounded_down(dtype: type[np.floating]) -> None:
+    bits = np.finfo(dtype).nmant
+    generator = np.random.default_rng(12)
+    quotients = 2.0 ** generator.uniform(-3, bits + 1, 2000) * generator.choice([-1, 1], 2000)
+    y = (generator.uniform(0.5, 8, 2000) * generator.choice([-1, 1], 2000)).astype(dtype)
+    x = (quotients * y).astype(dtype)
+    # Just below and above 2^(bits + 1), from where on not every integer is a float.
+    x[:2], y[:2] = (2.0 ** (bits + 2) - 2, 2.0**bits * 1.5 + 0.5), (2.0 + 2.0 ** (1 - bits), 0.75)
+    fractions = (Fraction(a) / Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    expected = np.array([math.floor(fraction) for fraction in fractions], np.float64)
+    result = (Tensor(x) // Tensor(y)).numpy()
+    is_exact = np.abs(expected) <= 2.0 ** (bits + 1)
+    assert is_exact.sum() > 1900
+    np.testing.assert_array_equal(result[is_exact], expected[is_exact])
     assert np.isnan((Tensor([math.inf]) // 3).numpy()).all()

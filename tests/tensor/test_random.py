@@ -381,3 +381,14 @@ def test_mistakes(call: Callable[[], object], words: str) -> None:
     with pytest.raises(UserError, match=words) as raised:
         call()
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("draw", [Tensor.rand, Tensor.randn, Tensor.randint])
+def test_a_draw_of_more_elements_than_int32_numbers(draw: Callable[..., Tensor]) -> None:
+    """It is built, and its last elements are those that two draws in turn would give."""
+    far = 3_000_000_000
+    Tensor.manual_seed(3)
+    assert draw(60_000, 50_000).shape == (60_000, 50_000)
+    following = draw(3).tolist()
+    Tensor.manual_seed(3)
+    assert draw(far + 3, contiguous=False)[-3:].tolist() == following

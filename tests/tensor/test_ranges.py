@@ -89,7 +89,7 @@ def test_counts_and_values_are_those_of_torch(bounds):
         ((300,), {"dtype": "uint8"}, "299 does not fit uint8"),
         ((-1, 1), {"dtype": "uint8"}, "-1 does not fit uint8"),
         ((2**31 + 5, 2**31 + 7), {}, "does not fit int32"),
-        ((2**32,), {"dtype": "int64"}, "iota"),
+        ((2**64,), {"dtype": "uint64"}, "iota"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(bounds, settings, problem):
@@ -107,3 +107,27 @@ def test_a_range_of_floats_may_ask_for_a_gradient():
     numbers = Tensor.arange(3.0, requires_grad=True)
     (numbers * numbers).sum().backward()
     assert numbers.grad.tolist() == [0.0, 2.0, 4.0]
+
+
+FAR = 3_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: Tensor.arange(FAR, dtype="int64")[-2:], [FAR - 2, FAR - 1]),
+        (lambda: Tensor.arange(0, -FAR, -1, dtype="int64")[-2:], [2 - FAR, 1 - FAR]),
+        (lambda: Tensor.arange(FAR, dtype="uint32")[-1:], [FAR - 1]),
+        (lambda: Tensor.arange(5, 2**62, dtype="int64")[-1:], [2**62 - 1]),
+        (lambda: Tensor.arange(FAR, dtype="int64").flip(0)[:2], [FAR - 1, FAR - 2]),
+        (lambda: Tensor.arange(FAR, dtype="float64")[-1:], [FAR - 1.0]),
+        (lambda: Tensor.arange(FAR / 1.0)[-1:], [3e9]),
+        (lambda: Tensor.linspace(0, FAR - 1, FAR, dtype="int64")[-2:], [FAR - 2, FAR - 1]),
+        (lambda: Tensor.linspace(0, FAR - 1, FAR, dtype="float64")[-2:], [FAR - 2.0, FAR - 1.0]),
+        (lambda: Tensor.eye(FAR)[-2:, -1], [0.0, 1.0]),
+        (lambda: Tensor.eye(3, FAR)[-1, :4], [0.0, 0.0, 1.0, 0.0]),
+        (lambda: Tensor.ones(2**16, 2**16).tril()[-2, -2:], [1.0, 0.0]),
+    ],
+)
+def test_ranges_of_more_elements_than_int32_numbers(make, expected):
+    assert make().tolist() == expected

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from refusals import check_refusal
 
-from tinyref import Tensor, dtypes
+from tinyref import Tensor, Variable, dtypes
 
 INF, NAN = math.inf, math.nan
 GRID = [[1, 2, 3], [4, 5, 6]]
@@ -46,6 +47,11 @@ GRID = [[1, 2, 3], [4, 5, 6]]
         (lambda: Tensor([1.0, 2.0, 3.0, 4.0]).var(), 5 / 3),
         (lambda: Tensor([1.0, 2.0, 3.0, 4.0]).var(correction=0), 1.25),
         (lambda: Tensor([1, 3]).std(correction=0), 1.0),
+        (lambda: Tensor([[0.5, 0.0], [0.0, 0.0]]).sum(1, dtype="bool"), [True, False]),
+        (lambda: Tensor([[0.5, 2.0], [0.5, 0.0]]).prod(1, dtype="bool"), [True, False]),
+        (lambda: Tensor([128, 128], dtype="uint8").sum(dtype="bool"), True),
+        (lambda: Tensor([]).sum(dtype="bool"), False),
+        (lambda: Tensor([]).prod(dtype="bool"), True),
     ],
 )
 def test_reductions(result: object, elements: object) -> None:
@@ -136,8 +142,52 @@ def test_several_axes_agree_with_numpy() -> None:
         (lambda: Tensor(5).sum(1), ["sum", "1", "-1 to 0"]),
         (lambda: Tensor(GRID).sum(dtype="int3"), ["sum", "int3"]),
         (lambda: Tensor(GRID).sum(dtype="fp8e5m2"), ["sum", "fp8e5m2", "storage"]),
-        (lambda: Tensor(GRID).sum(dtype="bool"), ["sum", "bool"]),
     ],
 )
 def test_errors_name_the_argument(make: Callable[..., object], words: list[str]) -> None:
     check_refusal(words, make)
+
+
+@pytest.mark.parametrize("correction", [0, 1])
+@pytest.mark.parametrize(
+    ("dtype", "end"), [("float32", 126), ("float64", 1022), ("bfloat16", 126), ("float16", 14)]
+)
+def test_spread_near_the_ends_of_a_type(dtype: str, end: int, correction: int) -> None:
+    numbers = torch.tensor([[-1.0, 1, 0.5, 0.25], [1, 1.5, 1.25, 1], [1, -1, 1, -1], [1, 1, 1, 1]])
+    exact = numbers.double()
+    for exponent in (end, end // 2 + 3, 7, 0, -end // 2 - 3, 8 - end):
+        tensor = Tensor((exact * 2.0**exponent).numpy()).cast(dtype).requires_grad_()
+        deviation = tensor.std(1, correction=correction)
+        expected = (exact.std(1, correction=correction) * 2.0**exponent).numpy()
+        precision = 2.0 ** -min(tensor.dtype.mantissa_bits, 50)
+        np.testing.assert_allclose(deviation.cast("float64").numpy(), expected, rtol=2 * precision)
+        # The variance is rounded to the type, where it may be infinite or zero.
+        with np.errstate(over="ignore", under="ignore"):
+            variance = exact.var(1, correction=correction).numpy() * 2.0**exponent * 2.0**exponent
+            rounded = Tensor(variance).cast(dtype).cast("float64").numpy()
+        limit = float(np.ldexp(1.0, -end - tensor.dtype.mantissa_bits))
+        result = tensor.var(1, correction=correction).cast("float64").numpy()
+        np.testing.assert_allclose(result, rounded, rtol=2 * precision, atol=2 * limit)
+        # The slopes of a deviation do not depend on the unit. That of equal elements is 0 here.
+        theirs = exact.clone().requires_grad_()
+        theirs.std(1, correction=correction)[:3].sum().backward()
+        assert theirs.grad is not None
+        slopes = deviation.sum().gradient(tensor)[0].cast("float64").numpy()
+        np.testing.assert_allclose(slopes, theirs.grad.numpy(), rtol=4 * precision, atol=precision)
+
+
+def test_variance_of_a_sum_that_overflows() -> None:
+    assert Tensor([3e38, 3e38]).std().item() == 0.0
+    assert Tensor([2.0**127 * 1.5, 2.0**127 * 0.5]).std(correction=0).item() == 2.0**126
+    # One element is far away: its square overflows, the mean of the squares does not.
+    far = Tensor([2.0**66] + [0.0] * 255)
+    assert abs(far.var(correction=0).item() / (2.0**124 * 255 / 256) - 1) < 1e-5
+    for shape in ((0,), (0, 3)):
+        assert np.isnan(Tensor.zeros(*shape).std(0).numpy()).all()
+    assert np.isnan(Tensor(2.0).var().item())
+    assert Tensor(2.0).std(correction=0).item() == 0.0
+    assert np.isnan(Tensor([1.0, np.inf]).std().item())
+    assert Tensor([1, 2, 4]).var().dtype is dtypes.float32
+    rows = Variable("rows", 1, 8).bind(3)
+    symbolic = Tensor(np.array([[1e30], [3e30], [5e30], [7e30]], np.float32))[:rows]
+    np.testing.assert_allclose(symbolic.std(0).numpy(), [2e30], rtol=1e-6)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from tinyref import Tensor
 from tinyref.engine import GlobalCounters
@@ -116,3 +117,15 @@ def test_errors() -> None:
         Tensor([1.0]).cumsum(1)
     with pytest.raises(UserError, match="storage"):
         Tensor([1.0]).cast("fp8e5m2").cummax()
+
+
+@pytest.mark.parametrize("length", [1, 7, 64, 65, 300])
+def test_last_of_equal_maxima_gets_the_gradient(length: int) -> None:
+    generator = np.random.default_rng(length)
+    # Ties in every row, within and between the blocks of a long one.
+    numbers, weights = generator.integers(0, 4, (2, 2, length)).astype(np.float32)
+    ours, theirs = Tensor(numbers, requires_grad=True), torch.tensor(numbers, requires_grad=True)
+    torch.cummax(theirs, 1)[0].backward(torch.tensor(weights))
+    assert theirs.grad is not None
+    slopes = ours.cummax(1).gradient(ours, gradient=Tensor(weights))[0].numpy()
+    np.testing.assert_array_equal(slopes, theirs.grad.numpy())

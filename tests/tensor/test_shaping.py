@@ -25,6 +25,8 @@ GRID = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
         ("  a   b c -> a b c  ", {}, GRID),
         ("x_1 Y c2 -> (x_1 Y c2)", {}, GRID.reshape(-1)),
         ("a b (c d) -> a b c d", {"c": 2, "d": 2}, GRID.reshape(2, 3, 2, 2)),
+        ("ß Größe 変数 -> (ß Größe) 変数", {"ß": 2}, GRID.reshape(6, 4)),
+        ("a … -> … a", {}, GRID.transpose(1, 2, 0)),
     ],
 )
 def test_rearrange(formula: str, sizes: dict[str, int], wanted: np.ndarray | None) -> None:
@@ -68,6 +70,12 @@ def test_rearrange_of_a_symbolic_batch() -> None:
         ("a b c) -> a b c", {}, ["not open"]),
         ("a ((b)) c -> a b c", {}, ["brackets within brackets"]),
         ("a b 2 -> a b 2", {}, ["'2' is no axis"]),
+        ("_a b c -> _a b c", {}, ["'_a' is no axis", "underscore"]),
+        ("a b_ c -> a b_ c", {}, ["'b_' is no axis", "underscore"]),
+        ("_ b c -> _ b c", {}, ["'_' is no axis", "underscore"]),
+        ("a b 1c -> a b 1c", {}, ["'1c' is no axis", "identifiers"]),
+        ("a b c² -> a b c²", {}, ["'c²' is no axis", "identifiers"]),
+        ("a b-c -> a b-c", {}, ["'-c' is no axis"]),
         ("a (b ...) -> a b ...", {}, ["on the left"]),
         ("a ... -> a", {}, ["... must be on both sides"]),
         ("a b 1 -> a b", {}, ["size 4"]),
@@ -121,6 +129,28 @@ def test_interpolation_by_hand() -> None:
     assert half.tolist() == [1.0, 1.25, 1.75, 2.0]
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_bytes_are_interpolated_as_torch_does_it(mode: str, align_corners: bool) -> None:
+    rng = np.random.default_rng(align_corners)
+    for _ in range(6):
+        height, width, *size = rng.integers(1, 10, 4).tolist()
+        image = rng.integers(0, 256, (1, 2, height, width)).astype(np.uint8)
+        ours = Tensor(image).interpolate(size, mode, align_corners)
+        theirs = torch.nn.functional.interpolate(
+            torch.tensor(image), size, mode=f"bi{mode}", align_corners=align_corners
+        )
+        assert ours.dtype is dtypes.uint8
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_bytes_along_one_axis() -> None:
+    line = Tensor([[0, 255]], dtype="uint8")
+    assert line.interpolate((4,)).tolist() == [[0, 64, 191, 255]]
+    assert line.interpolate((2,)).tolist() == [[0, 255]]
+    assert line.interpolate((5,), "cubic").tolist() == [[0, 21, 128, 234, 255]]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -131,6 +161,8 @@ def test_interpolation_by_hand() -> None:
         (lambda: Tensor([1.0]).interpolate((2.5,)), ["2.5", "integer"]),
         (lambda: Tensor([1.0]).interpolate((2,), "area"), ["'area'", "linear", "nearest"]),
         (lambda: Tensor([1]).interpolate((2,)), ["int32", "'linear'", "cast"]),
+        (lambda: Tensor([True]).interpolate((2,), "cubic"), ["bool", "'cubic'", "cast"]),
+        (lambda: Tensor([1], dtype="int8").interpolate((2,)), ["int8", "'linear'", "cast"]),
         (
             lambda: Tensor([1.0]).interpolate((2,), "nearest", align_corners=True),
             ["align_corners", "'nearest'"],

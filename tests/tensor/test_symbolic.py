@@ -1,5 +1,8 @@
 """Symbolic shapes: values against numpy, one compilation for all bindings, and what is refused."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -38,6 +41,12 @@ FORMS = {
     "window": (lambda x, n: x[0, n - 1 : n] * 2, lambda x, n: x[0, n - 1 : n] * 2),
     "element": (lambda x, n: x[:, n - 1] * 2, lambda x, n: x[:, n - 1] * 2),
     "last of a part": (lambda x, n: x[:, :n][:, -1:] * 2, lambda x, n: x[:, :n][:, -1:] * 2),
+    "first element of a part": (lambda x, n: x[:, :n][:, 0] * 2, lambda x, n: x[:, :n][:, 0] * 2),
+    "last element of a part": (lambda x, n: x[:, :n][:, -1] * 2, lambda x, n: x[:, :n][:, -1] * 2),
+    "numbers of rows": (
+        lambda x, n: x[:, :n][[2, 0], -1] + 1,
+        lambda x, n: x[:, :n][[2, 0], -1] + 1,
+    ),
     "row of a part": (lambda x, n: x.T[:n][None, :, 1] * 2, lambda x, n: x.T[:n][None, :, 1] * 2),
     "sum": (lambda x, n: x[:, :n].sum(1), lambda x, n: x[:, :n].sum(1)),
     "sum of all": (lambda x, n: x[:, :n].sum(), lambda x, n: x[:, :n].sum()),
@@ -178,6 +187,92 @@ def test_places_outside_are_refused(key, value, message):
     n = Variable("n", 1, 8).bind(value)
     with pytest.raises(UserError, match=message):
         Tensor(WHOLE)[:, key(n)]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (3, "index: 3 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
+        (-4, "index: -4 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
+        (8, "index: 8 in axis 1 of size n=3: n is 3: no value of n is accepted"),
+        (True, "index: got a bool"),
+        (1.0, "index: got a float"),
+    ],
+)
+def test_a_number_outside_of_a_symbolic_axis_is_refused(place, message):
+    part = Tensor(WHOLE)[:, : Variable("n", 1, 8).bind(3)]
+    with pytest.raises(UserError, match=message):
+        part[:, place]
+    with pytest.raises(UserError, match=message):
+        part[:, place] = 0
+
+
+def test_an_element_of_a_symbolic_axis_is_written_and_has_a_gradient():
+    n = Variable("n", 1, 8)
+    for size in (3, 8, 1):
+        x = Tensor(WHOLE).realize()
+        part = x[:, : n.bind(size)]
+        part[:, 0] = 5
+        part[:, -1] = Tensor([7.0, 8.0, 9.0])
+        wanted = WHOLE.copy()
+        wanted[:, 0] = 5
+        wanted[:, size - 1] = [7, 8, 9]
+        np.testing.assert_array_equal(x.numpy(), wanted)
+        leaf = Tensor(WHOLE, requires_grad=True)
+        (leaf[:, : n.bind(size)][:, -1] * Tensor([1.0, 2.0, 3.0])).sum().backward()
+        wanted = np.zeros_like(WHOLE)
+        wanted[:, size - 1] = [1, 2, 3]
+        np.testing.assert_array_equal(leaf.grad.numpy(), wanted)
+
+
+def test_a_captured_function_takes_the_last_element_of_a_symbolic_axis():
+    n, x = Variable("n", 1, 8), Tensor(WHOLE).realize()
+    last = TinyJit(lambda x, size: x[:, :size][:, -1] * 2)
+    for size in (2, 5, 8, 1):
+        np.testing.assert_array_equal(last(x, n.bind(size)).numpy(), WHOLE[:, size - 1] * 2)
+
+
+def test_sizes_are_shown_by_name():
+    n = Variable("n", 1, 8)
+    part = Tensor(WHOLE)[:, : n.bind(3)]
+    assert str(part.shape) == "(3, n=3)"
+    assert repr(n.node) == "n"
+    assert repr(n.bind(2) * 2 + 1) == "n=2*2+1"
+    assert str(part.T.reshape(-1).shape) == str((part.numel(),)) == "(n=3*3,)"
+    with pytest.raises(UserError, match=r"triu: diagonal: got n=3, accepted"):
+        Tensor(WHOLE).triu(n.bind(3))
+    assert repr(part.node).startswith("UOp(SHRINK, float32, 1 sources")
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_variables_and_sizes_are_pickled_and_copied(protocol):
+    n = Variable("n", 1, 8)
+    holder = {"n": n, "size": n.bind(3), "twice": n.bind(3) * 2 + 1}
+    pickled = pickle.loads(pickle.dumps(holder, protocol))
+    for copied in (pickled, copy.deepcopy(holder), copy.copy(holder)):
+        assert repr(copied) == "{'n': Variable('n', 1, 8), 'size': n=3, 'twice': n=3*2+1}"
+        x = Tensor(WHOLE)[:, : copied["size"]]
+        # It is the same variable: one value serves both.
+        assert (x + Tensor(WHOLE)[:, : n.bind(3)]).shape == x.shape
+        np.testing.assert_array_equal((x[:, : copied["n"].bind(3)] * 2).numpy(), WHOLE[:, :3] * 2)
+
+
+def test_a_model_with_a_variable_is_copied():
+    class Model:
+        def __init__(self):
+            self.size = Variable("n", 1, 8)
+            self.weight = Tensor(WHOLE).realize()
+
+        def part(self, size):
+            return self.weight[:, :size].sum(1)
+
+        def __call__(self, size):
+            return self.part(self.size.bind(size)).tolist()
+
+    model = Model()
+    copied = copy.deepcopy(model)
+    assert copied(3) == model(3)
+    assert copied.size is not model.size
 
 
 def test_sizes_that_may_be_zero():

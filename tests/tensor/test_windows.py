@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as functional
 from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
 from tinyref.config import Context
+from tinyref.errors import UserError
 from tinyref.schedule.memory import temporaries
 
 
@@ -105,7 +108,7 @@ def test_the_gradient_of_a_convolution_stores_no_products_of_windows() -> None:
     assert sizes == [2 * 4 * 10 * 10 * 4]
 
 
-def test_gradients_of_convolutions_read_zeros_only_beside_many_elements() -> None:
+def test_gradients_of_convolutions_of_any_size_multiply_no_zeros() -> None:
     def slopes(size: int) -> list[float]:
         x = Tensor(np.ones((1, 1, size), np.float32), requires_grad=True)
         result = x.conv2d(Tensor([[[math.inf, 1.0, 1.0]]]))
@@ -114,8 +117,8 @@ def test_gradients_of_convolutions_read_zeros_only_beside_many_elements() -> Non
         return found
 
     assert slopes(3) == [math.inf, 1.0, 1.0]
-    # The last two meet the infinite factor beside the end, where zeros are read.
-    assert str(slopes(6)) == "[inf, inf, inf, inf, nan, nan]"
+    # Beside the end the correlation reads zeros, which the infinite factor does not meet.
+    assert slopes(6) == [math.inf, math.inf, math.inf, math.inf, 2.0, 1.0]
 
 
 def test_convolution_by_hand() -> None:
@@ -158,6 +161,50 @@ def test_pooling_past_the_end() -> None:
     assert line.max_pool2d((2,), stride=3, padding=1, ceil_mode=True).tolist() == [1.0, 4.0]
     assert line.max_pool2d((1,), stride=6, padding=0, ceil_mode=True).tolist() == [1.0]
     assert (-line).max_pool2d((2,), ceil_mode=True).tolist() == [-1.0, -3.0, -6.0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "padding", "largest", "means"),
+    [
+        ((4,), 2, 1, 0, [3.0], [2.0]),
+        ((5,), 3, 1, 0, [3.0], [2.0]),
+        ((5,), 4, 1, 0, [3.0], [2.0]),
+        ((8,), 4, 1, 1, [3.0], [1.2]),
+        ((3,), 3, 2, 0, [3.0], None),
+    ],
+)
+def test_a_window_may_reach_past_the_end_of_all_elements(
+    kernel: tuple[int], stride: int, dilation: int, padding: int, largest: object, means: object
+) -> None:
+    """A window that is too long by less than a stride is clipped, as torch does it."""
+    line = Tensor([1.0, 2.0, 3.0])
+    place = (kernel, stride, dilation, padding, True)
+    assert line.max_pool2d(*place).tolist() == largest
+    if means is not None:
+        assert line.avg_pool2d(*place).tolist() == pytest.approx(means)
+    with pytest.raises(UserError, match="does not fit"):
+        line.max_pool2d(*place[:4])
+
+
+def test_windows_are_counted_as_torch_counts_them() -> None:
+    rng = np.random.default_rng(5)
+    seen = 0
+    for _ in range(30):
+        size, kernel, stride = rng.integers((1, 1, 1), (6, 6, 5)).tolist()
+        padding = int(rng.integers(0, kernel // 2 + 1))
+        x = rng.integers(-9, 10, (1, size)).astype(np.float32)
+        place = (kernel, stride, padding, True)
+        try:
+            expected = torch.nn.functional.avg_pool1d(torch.tensor(x), *place).numpy()
+        except RuntimeError:
+            with pytest.raises(UserError):
+                Tensor(x).avg_pool2d((kernel,), stride, 1, padding, ceil_mode=True)
+            continue
+        found = Tensor(x).avg_pool2d((kernel,), stride, 1, padding, ceil_mode=True).numpy()
+        assert found.shape == expected.shape, (size, *place)
+        assert np.allclose(found, expected), (size, *place)
+        seen += 1
+    assert seen > 15
 
 
 def winograd_bound(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -271,8 +318,74 @@ def test_transposed_convolutions_read_only_elements_that_exist() -> None:
     Tensor.ones(1, 4, 16, 16).contiguous().conv_transpose2d(
         Tensor.ones(4, 4, 4, 4).contiguous(), stride=2
     ).realize()
-    # 4 x 4 channels, 17 x 17 places of 2 x 2 residues, 2 x 2 elements each: a product and a sum.
-    assert GlobalCounters.global_ops < 3 * 4 * 4 * 17 * 17 * 4 * 4
+    # 4 x 4 channels, 17 x 17 places of 2 x 2 residues, 2 x 2 elements each: a product, a sum, and
+    # the choice of the products whose element exists.
+    assert GlobalCounters.global_ops < 5 * 4 * 4 * 17 * 17 * 4 * 4
+
+
+def gradient_of_data(  # type: ignore[no-untyped-def]
+    shape, w, g, stride: int, dilation: int, groups: int
+) -> np.ndarray:
+    """The definition, by loops over the products: each gradient times each weight of its window."""
+    result = np.zeros(shape)
+    outputs, share, *kernel = w.shape
+    for batch, output, *place in np.ndindex(*g.shape):
+        first = output // (outputs // groups) * share
+        for channel, *offset in np.ndindex(share, *kernel):
+            seen = (p * stride + k * dilation for p, k in zip(place, offset, strict=True))
+            product = g[(batch, output, *place)] * w[(output, channel, *offset)]
+            result[(batch, first + channel, *seen)] += product
+    return result
+
+
+INFINITE = [
+    (size, width, stride, dilation, groups)
+    for (size, groups), width, stride, dilation in itertools.product(
+        ((4, 1), (7, 2)), (1, 2, 3), (1, 2), (1, 2)
+    )
+    if dilation * (width - 1) < size and (width > 1 or stride * dilation > 2)
+]
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(("size", "width", "stride", "dilation", "groups"), INFINITE)
+def test_infinite_weights_reach_only_what_they_are_multiplied_with(
+    size: int, width: int, stride: int, dilation: int, groups: int
+) -> None:
+    x = Tensor(whole_numbers(1, 2, size, size), requires_grad=True)
+    w = whole_numbers(2, 2 // groups, width, width, seed=1)
+    w[0, 0, 0, 0], w[1, -1, -1, -1] = np.inf, -np.inf
+    settings = (stride, dilation, groups)
+    result = x.conv2d(Tensor(w), stride=stride, dilation=dilation, groups=groups)
+    # No gradient is 0, which an infinite weight would make NaN.
+    g = np.abs(whole_numbers(*result.shape, seed=2)) + 1
+    expected = gradient_of_data(x.shape, w, g, *settings)
+    np.testing.assert_array_equal(result.gradient(x, gradient=Tensor(g))[0].numpy(), expected)
+    # The transposed convolution is the same function.
+    full = (stride * (size - 1) + dilation * (width - 1) + 1,) * 2
+    data = np.abs(whole_numbers(1, 2, size, size, seed=3)) + 1
+    expected = gradient_of_data((1, w.shape[1] * groups, *full), w, data, *settings)
+    transposed = Tensor(data).conv_transpose2d(
+        Tensor(w), stride=stride, dilation=dilation, groups=groups
+    )
+    np.testing.assert_array_equal(transposed.numpy(), expected)
+    theirs = functional.conv_transpose2d(
+        torch.tensor(data), torch.tensor(w), stride=stride, dilation=dilation, groups=groups
+    )
+    np.testing.assert_array_equal(transposed.numpy(), theirs.numpy())
+
+
+def test_infinite_gradient_of_a_transposed_convolution() -> None:
+    x = np.abs(whole_numbers(1, 1, 4)) + 1
+    w = Tensor([[[1.0, 2.0, 3.0]]], requires_grad=True)
+    theirs = torch.tensor([[[1.0, 2.0, 3.0]]], requires_grad=True)
+    g = np.array([[[np.inf, 1, 1, 1, 1, 1]]], np.float32)
+    result = Tensor(x).conv_transpose2d(w)
+    functional.conv_transpose1d(torch.tensor(x), theirs).backward(torch.tensor(g))
+    assert theirs.grad is not None
+    # The first gradient is that of a single product.
+    assert result.gradient(w, gradient=Tensor(g))[0].tolist() == theirs.grad.tolist()
+    assert theirs.grad.isinf().tolist() == [[[True, False, False]]]
 
 
 def test_indices_of_pooling() -> None:
@@ -290,6 +403,28 @@ def test_indices_of_pooling() -> None:
     assert Tensor([1.0, np.nan]).max_pool2d((2,), return_indices=True)[1].tolist() == [1]
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_first_of_equal_elements_of_a_window_gets_the_gradient(
+    padding: int, stride: int, dilation: int, ceil_mode: bool
+) -> None:
+    generator = np.random.default_rng(7)
+    # Ties in nearly every window, and windows in which all elements are -inf, as padding is.
+    image = generator.choice([-np.inf, -np.inf, 0, 1], (1, 2, 8, 7)).astype(np.float32)
+    theirs = torch.tensor(image, requires_grad=True)
+    pooled = functional.max_pool2d(theirs, 3, stride, padding, dilation, ceil_mode)
+    weights = generator.integers(1, 9, pooled.shape).astype(np.float32)
+    pooled.backward(torch.tensor(weights))
+    ours = Tensor(image, requires_grad=True)
+    result = ours.max_pool2d(3, stride, dilation, padding, ceil_mode)
+    result.backward(Tensor(weights))
+    assert theirs.grad is not None
+    assert ours.grad is not None
+    np.testing.assert_array_equal(result.numpy(), pooled.detach().numpy())
+    np.testing.assert_array_equal(ours.grad.numpy(), theirs.grad.numpy())
+
+
 def test_unpooling_by_hand() -> None:
     numbers = Tensor([[5.0, 7.0]])
     assert numbers.max_unpool2d(Tensor([[1, 6]]), (1, 2)).tolist() == [[0.0, 5.0, 0.0, 0.0]]
@@ -304,6 +439,14 @@ def test_unpooling_by_hand() -> None:
     # The same by the whole shape that was pooled.
     lead = Tensor([[[5.0]]]).max_unpool2d(Tensor([[[4]]]), (2, 2), output_size=(1, 3, 3))
     assert lead.shape == (1, 3, 3)
+
+
+@pytest.mark.parametrize("lead", [(), (1, 2), (99, 99), (0, 5)])
+def test_batch_and_channels_of_a_size_to_unpool_to_are_not_read(lead: tuple[int, ...]) -> None:
+    values, places = Tensor(whole_numbers(1, 2, 5, 3)).max_pool2d(return_indices=True)
+    assert values.max_unpool2d(places, output_size=(*lead, 5, 3)).shape == (1, 2, 5, 3)
+    with pytest.raises(UserError, match="sizes less than a stride"):
+        values.max_unpool2d(places, output_size=(*lead, 9, 3))
 
 
 @pytest.mark.sampled(4)
@@ -327,6 +470,12 @@ def test_windows_of_a_symbolic_batch(function) -> None:  # type: ignore[no-untyp
 def test_windows_of_nothing() -> None:
     assert Tensor.zeros(0, 2, 5, 5).conv2d(Tensor.ones(3, 2, 3, 3)).numpy().shape == (0, 3, 3, 3)
     assert Tensor.zeros(0, 2, 4, 4).conv_transpose2d(Tensor.ones(2, 1, 2, 2)).shape == (0, 1, 5, 5)
+    nothing = Tensor.ones(1, 2, 3, 3, requires_grad=True)
+    for stride in (1, 2):
+        margins = (0, 0, stride + 1, stride + 1)
+        result = nothing.conv_transpose2d(Tensor.ones(2, 3, 2, 2), stride=stride, padding=margins)
+        assert result.numpy().shape == (1, 3, 0, 2 + 2 * stride)
+        assert result.sum().gradient(nothing)[0].sum().item() == 0.0
     assert Tensor.zeros(0, 4, 4).max_pool2d(return_indices=True)[1].numpy().shape == (0, 2, 2)
     assert Tensor.zeros(0, 4, 4).avg_pool2d().numpy().shape == (0, 2, 2)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,14 @@ def test_this_machine_has_cores_and_memory():
     assert machine.usable_cores() >= 1
     assert machine.usable_memory() > 64 << 20
     assert machine.memory_kills() >= 0
+
+
+def test_processor_time_goes_on_while_a_process_computes():
+    session = os.getsid(0)
+    before = machine.processor_seconds()
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+    # Some systems tell nothing of processes.
+    if before:
+        assert machine.processor_seconds()[session] >= before[session] + 0.1

@@ -252,26 +252,74 @@ def test_a_message_comes_whole_from_any_pieces():
     assert reader.feed(frame("mark", {"c": 1})) == [{"c": 1}]
 
 
-def test_time_in_which_others_had_the_processor_is_no_silence(monkeypatch, pool):
+def test_silence_is_counted_by_the_processor_while_a_worker_works(monkeypatch, pool):
     worker = pool.start()
-    now, waited = [100.0], [3.0]
+    now = [100.0]
     monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
-    assert processes.seconds_without_processor(str(worker.process.pid)) >= 0
-    monkeypatch.setattr(processes, "seconds_without_processor", lambda task: waited[0])
+    worker.note_processor(3.0)
     worker.reset_silence()
     assert worker.silence() == 0
-    now[0], waited[0] = 160.0, 48.0
+    # Others had the processor for most of the time.
+    now[0] = 130.0
+    worker.note_processor(18.0)
     assert worker.silence() == 15
+    # Many threads take more than a second in a second.
+    worker.note_processor(500.0)
+    assert worker.silence() == 30
     worker.reset_silence()
     assert worker.silence() == 0
-    now[0] = 190.0
+    # It uses the processor now and then, and never ends.
+    now[0] = 250.0
+    worker.note_processor(500.1)
+    assert worker.silence() == 20
+
+
+def test_silence_is_counted_by_the_clock_while_a_worker_sleeps(monkeypatch, pool):
+    worker = pool.start()
+    now = [100.0]
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
+    worker.note_processor(3.0)
+    worker.reset_silence()
+    assert worker.silence() == 0
+    now[0] = 130.0
+    worker.note_processor(3.0)
+    assert worker.silence() == 30
+    # A system that does not say leaves the clock alone.
+    worker.note_processor(None)
     assert worker.silence() == 30
 
 
-def test_a_worker_that_is_gone_waits_for_nothing(pool):
-    worker = pool.start()
-    pool.remove(worker)
-    assert processes.seconds_without_processor(str(worker.process.pid)) == 0
+WAITS = """
+import subprocess, sys
+from tinyref.workers.processes import Channel
+channel = Channel()
+channel.send({"ready": True})
+subprocess.run([sys.executable, "-c", channel.receive()["program"]])
+channel.send({"ended": True})
+channel.receive()
+"""
+# A compiler on a busy machine has the processor for a small part of the time.
+STARVED = "import time\nfor _ in range(100):\n    time.sleep(0.05); sum(range(100_000))"
+SPINS = "while True: pass"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", [STARVED, SPINS])
+def test_what_a_worker_waits_for_counts_by_its_processor_time(pool, tmp_path, program):
+    (tmp_path / "waits.py").write_text(WAITS)
+    waiting = Pool("waits", {"program": program}, WorkerProcess)
+    waiting.environment = pool.environment
+    with waiting:
+        worker = waiting.start()
+        assert messages(waiting) == [{"ready": True}]
+        started = time.monotonic()
+        worker.limit(Limits(2.0))
+        (event,) = messages(waiting)
+    if program is STARVED:
+        assert event == {"ended": True}
+        assert time.monotonic() - started > 2.0
+    else:
+        assert (event.cause, event.words) == (Cause.TIMEOUT, "no end within 2 s")
 
 
 def test_a_message_that_is_no_json_is_noise():

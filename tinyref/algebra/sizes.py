@@ -1,4 +1,4 @@
-"""What + - * // and % of sizes compute, and what a division asks of the variables."""
+"""What + - * // and % of sizes compute, what a division asks of variables, and how sizes read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tinyref.algebra.symbolic import (
     Undecided,
     as_node,
     as_size,
+    describe,
     lift,
     lower,
     lowest,
@@ -15,8 +16,8 @@ from tinyref.algebra.symbolic import (
     split,
 )
 from tinyref.dtype import dtypes
-from tinyref.uops.node import UOp, sint, use_arithmetic
-from tinyref.uops.ops import Ops
+from tinyref.uops.node import UOp, sint, use_algebra
+from tinyref.uops.ops import ALU, Ops
 
 
 def arithmetic(sign: str, left: object, right: object) -> sint:
@@ -49,4 +50,15 @@ def _divide_if_possible(sign: str, first: Extent, second: Extent) -> sint:
     return normalise(found)
 
 
-use_arithmetic(arithmetic)
+_OPS_OF_SIZES = ALU | {Ops.CONST, Ops.DEFINE_VAR, Ops.BIND}
+
+
+def size_text(node: UOp) -> str | None:
+    """Return the text of a size over symbolic variables, such as `n=3`; None for another node."""
+    if node.dtype is not dtypes.index:
+        return None
+    ops = {part.op for part in node.toposort()}
+    return describe(node) if Ops.DEFINE_VAR in ops and ops <= _OPS_OF_SIZES else None
+
+
+use_algebra(arithmetic, size_text)

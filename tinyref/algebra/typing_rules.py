@@ -169,9 +169,10 @@ def scalar_integer(node: UOp) -> str | None:
 
 
 def numbering(node: UOp) -> str | None:
-    """IOTA: int32, the type of positions that every device has."""
-    wrong = None if node.dtype is dtypes.int32 else _wrong_type(node, node.dtype, "int32")
-    return wrong or _positions(node, node.src)
+    """IOTA: int32, the type of positions that every device has, or int64 where it needs more."""
+    if node.dtype not in (dtypes.int32, dtypes.int64):
+        return _wrong_type(node, node.dtype, "int32 or int64")
+    return _positions(node, node.src)
 
 
 def variable(node: UOp) -> str | None:

@@ -16,7 +16,7 @@ def main() -> None:
     import time
 
     began = time.monotonic()
-    from tinyref.cli.entry import EXIT_INTERRUPTED, run
+    from tinyref.cli.entry import EXIT_INTERRUPTED, answered, run
     from tinyref.cli.terminal import open_closed_streams
     from tinyref.workers.machine import GARBAGE_THRESHOLD
 
@@ -25,7 +25,10 @@ def main() -> None:
     arguments = sys.argv[1:]
     try:
         is_attached = any(arguments[: len(words)] == words for words in ATTACHED)
-        code = _run_attached(arguments) if is_attached else run(arguments, began)
+        if is_attached:
+            code = answered(lambda: _run_attached(arguments), arguments)
+        else:
+            code = run(arguments, began)
     except KeyboardInterrupt:
         # Asked once more while it was leaving already.
         code = EXIT_INTERRUPTED

@@ -89,7 +89,8 @@ def conform(
     on: Annotated[
         str,
         typer.Option(
-            help="With --subject: the library's device by its own name; cpu if not given."
+            help="With --subject: the library's device by its own name. If not given: cpu, and "
+            "for array-api:MODULE the one that the library takes by itself."
         ),
     ] = "",
     imports: Annotated[
@@ -107,7 +108,13 @@ def conform(
     jobs: Annotated[
         int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
     ] = 0,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one case may take.")] = 30.0,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            help="Seconds of the processor that one case may take, or of the clock if it sleeps.",
+        ),
+    ] = 30.0,
     budget: Annotated[
         str,
         typer.Option(
@@ -454,7 +461,10 @@ def faulty(
     from tinyref_conformance.faulty.registry import ALL_FAULTY
     from tinyref_conformance.faulty.score import score
 
-    results = score(report, only, devices=ALL_FAULTY)
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    results = score(report, only, devices=ALL_FAULTY, say=say)
     print(results.text(), end="")
     raise typer.Exit(0 if results.is_perfect else 1)
 

@@ -11,13 +11,14 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tinyref import __version__, config
 from tinyref.cli.terminal import discard_output, plain_streams
-from tinyref.errors import TinyrefError, VerifyError, vendors_error
+from tinyref.errors import TinyrefError, UserError, VerifyError, vendors_error
+from tinyref.sources import docstring
 
 # Set by the script that `tinyref --install-completion` gives to a shell.
 COMPLETION = "_TINYREF_COMPLETE"
@@ -28,6 +29,18 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 # No space, no quota, a limit of sizes, a disk or a terminal that is gone: not of our making.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+# What the machine has no more of for this process, and what to do.
+SHORTAGES = {
+    errno.EMFILE: "raise its limit, as by ulimit -n 1024",
+    errno.ENFILE: "close other programs: the system has no more files to open",
+    errno.EAGAIN: "raise the limit of processes, as by ulimit -u, or ask for fewer --jobs",
+    errno.ENOMEM: "close other programs, or ask for fewer --jobs",
+}
+# A file or folder that somebody removed, or that this user may not touch, in the meantime.
+PATH_ERRORS = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ELOOP, errno.ENAMETOOLONG, errno.ESTALE),
+)
 
 
 def run(arguments: Sequence[str], began: float | None = None) -> int:
@@ -42,8 +55,13 @@ def run(arguments: Sequence[str], began: float | None = None) -> int:
 
 
 def _run_command(arguments: Sequence[str], began: float) -> int:
+    return answered(lambda: _run(arguments, began), arguments)
+
+
+def answered(command: Callable[[], int], arguments: Sequence[str]) -> int:
+    """Return the exit code of a command; what it raises becomes a code and a line."""
     try:
-        return _run(arguments, began)
+        return command()
     except BrokenPipeError:
         # The reader has had enough. Nothing more may be written, not even at exit.
         discard_output(1)
@@ -60,14 +78,30 @@ def _run_command(arguments: Sequence[str], began: float) -> int:
         print(f"tinyref: error: {error}", file=sys.stderr)
         return EXIT_FAILURES
     except OSError as error:
-        if error.errno not in DISK_ERRORS:
+        words = _words_of_system(error)
+        if words is None:
             return _report_bug(error, arguments)
-        discard_output(1)
-        where = error.filename or "what the command prints"
-        print(f"tinyref: error: cannot write {where}: {error.strerror}", file=sys.stderr)
-        return EXIT_USAGE
+        if error.errno in DISK_ERRORS:
+            discard_output(1)
+        return _report_error(UserError(words))
     except Exception as error:  # anything not raised on purpose is a bug, and says so
         return _report_bug(error, arguments)
+
+
+def _words_of_system(error: OSError) -> str | None:
+    """Return what the system refused, and what to do; None for an error that is a bug of ours."""
+    if error.errno in DISK_ERRORS:
+        where = error.filename or "what the command prints"
+        return f"cannot write {where}: {error.strerror}"
+    if error.errno in SHORTAGES:
+        return f"{os.strerror(error.errno)}: {SHORTAGES[error.errno]}"
+    if "usable temporary directory" in str(error.strerror):
+        return f"{error.strerror}: name one that can be written by TMPDIR"
+    ours = Path(__file__).resolve().parents[2]
+    if error.errno not in PATH_ERRORS or error.filename is None:
+        return None
+    path = Path(os.fsdecode(error.filename)).absolute()
+    return None if path.is_relative_to(ours) else f"{path}: {error.strerror}"
 
 
 def _run(arguments: Sequence[str], began: float) -> int:
@@ -79,6 +113,8 @@ def _run(arguments: Sequence[str], began: float) -> int:
     find_backends_here()
     command = typer.main.get_command(app)
     _refuse_repeats(command)
+    if sys.flags.optimize > 1:
+        _restore_help(command)
     usage_errors = _usage_errors()
     try:
         code = command.main(list(arguments), prog_name="tinyref", standalone_mode=False, obj=began)
@@ -127,6 +163,14 @@ def _refuse_repeats(command: Any) -> None:
         return parser
 
     command.make_parser = strict_parser
+
+
+def _restore_help(command: Any) -> None:
+    """Give commands the help texts that `python -OO` drops with the docstrings."""
+    for each in getattr(command, "commands", {}).values():
+        _restore_help(each)
+    if command.help is None and command.callback is not None:
+        command.help = docstring(command.callback)
 
 
 def find_backends_here() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError, UserError, printable_json
 
 MAX_JOBS = 1024
 
@@ -55,6 +55,8 @@ def write_output(target: Path, text: str, name: str) -> None:
     """
     from tinyref.runtimes.data.disk import replace_file
 
+    # Names of devices and words of drivers may hold what UTF-8 does not have.
+    text = printable_json(text)
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             target.write_text(text, encoding="utf-8")

@@ -79,6 +79,25 @@ def open_closed_streams() -> None:
 
 
 @contextlib.contextmanager
+def kept_streams() -> Iterator[None]:
+    """Undo what a program inside does to standard output and error: replace, close, redirect."""
+    streams = sys.stdout, sys.stderr
+    copies = os.dup(1), os.dup(2)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+        for number, (stream, copy) in enumerate(zip(streams, copies, strict=True), start=1):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+            os.dup2(copy, number)
+            os.close(copy)
+            if stream.closed and isinstance(stream, PlainStream):
+                opened = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+                stream.rich_proxied_file = opened
+
+
+@contextlib.contextmanager
 def plain_streams() -> Iterator[None]:
     """Within it standard output and error are plain."""
     streams = sys.stdout, sys.stderr

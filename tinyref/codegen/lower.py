@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 
+from tinyref.algebra.bounds import bounds
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
@@ -369,7 +370,9 @@ def _place(value: UOp, size: sint) -> tuple[UOp, UOp]:
         is_there = build.both(is_there, build.less(value, build.cast(size, value.dtype)))
     elif size <= last:
         is_there = build.both(is_there, build.less(value, size))
-    number = build.cast(build.cast(value, dtypes.int32), dtypes.index)
+    most = bounds(size)[1] if isinstance(size, UOp) else size
+    narrow = dtypes.int32 if most <= dtypes.int32.maximum else dtypes.int64
+    number = build.cast(build.cast(value, narrow), dtypes.index)
     is_there = simplify(is_there)
     return build.where(is_there, number, 0), is_there
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyref.errors import UserError
+from tinyref.foreign import unique_members
 from tinyref.formats.payload_fields import (
     INTEGER,
     NAME,
@@ -153,7 +154,7 @@ def from_json(data: object) -> UOp | tuple[UOp, ...] | Program:
 def from_json_text(text: str) -> UOp | tuple[UOp, ...] | Program:
     """What `json.dumps(to_json(...))` wrote. Raises `UserError` also for text that is no JSON."""
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:
         raise UserError(f"json: cannot be read: {error}") from None
     return from_json(data)

@@ -39,6 +39,7 @@ class SanitizerError(DeviceError):
         work_item: str = "",
     ) -> None:
         self.kind = kind
+        self.fault = "broken-tile" if kind is Fault.TILE else kind.name.lower()
         self.node = node
         self.detail = message
         self.memory = memory
@@ -47,6 +48,6 @@ class SanitizerError(DeviceError):
         by = f" by {work_item}" if work_item else ""
         super().__init__("interpreter", f"{kind.value}: {message}{by}, at {node}")
 
-    def __reduce__(self) -> tuple[type[SanitizerError], tuple[object, ...]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[SanitizerError], tuple[object, ...]]:
         parts = (self.kind, self.node, self.detail, self.memory, self.position, self.work_item)
         return SanitizerError, parts

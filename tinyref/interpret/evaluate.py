@@ -81,7 +81,7 @@ class _Evaluator:
             return self._positions(node)[1]
         if node.op is Ops.IOTA:
             positions, valid = self._positions(node)
-            return np.where(valid, positions, 0).astype(np.int32)
+            return np.where(valid, positions, 0).astype(numpy_dtype(node.dtype))
         sources = [self.values[source] for source in node.src]
         if isinstance(node.arg, ReduceArg):
             return _reduce(node, sources[0], node.arg)

@@ -62,6 +62,7 @@ __all__ = [
     "constant",
     "contiguous",
     "copy",
+    "counting_dtype",
     "detach",
     "device_of",
     "expand",
@@ -99,20 +100,27 @@ def full_like(x: UOp, value: ConstType) -> UOp:
 
 
 def iota(size: sint) -> UOp:
-    """The int32 numbers 0, 1, 2 ... `size` - 1: of shape (size,), without memory or device.
+    """The numbers 0, 1, 2 ... `size` - 1: of shape (size,), without memory or device.
 
-    Raises `UserError` for a negative size, or one that may be more than int32 can number.
+    They are int32, or int64 for more elements. Raises `UserError` for a negative size, or one that
+    may be more than int64 can number.
     """
     sizes = as_shape((size,), "iota")
-    most = largest_size(sizes)
-    if most > dtypes.int32.maximum:
-        raise UserError(
-            f"iota: {describe(sizes[0])} may be {most} elements: accepted are sizes up to "
-            f"{dtypes.int32.maximum}, the largest int32"
-        )
+    dtype = counting_dtype(sizes[0])
     if sizes[0] in (0, 1):
-        return full(sizes, 0, dtypes.int32)
-    return UOp(Ops.IOTA, dtypes.int32, (), ShapeArg(sizes))
+        return full(sizes, 0, dtype)
+    return UOp(Ops.IOTA, dtype, (), ShapeArg(sizes))
+
+
+def counting_dtype(size: sint) -> DType:
+    """Return the type that numbers `size` elements: int32, or int64 where that is not enough."""
+    most = largest_size((size,))
+    if most > dtypes.int64.maximum:
+        raise UserError(
+            f"iota: {describe(size)} may be {most} elements: accepted are sizes up to "
+            f"{dtypes.int64.maximum}, the largest int64"
+        )
+    return dtypes.int32 if most <= dtypes.int32.maximum else dtypes.int64
 
 
 def bind(variable: UOp, value: int) -> UOp:

@@ -338,8 +338,8 @@ def compile_ast(device: str, ast: UOp, opts: Sequence[Opt] | None = None) -> Ker
     if not backend.capabilities.ops:
         other = Device.default if Device.default != canonical else "CPU"
         raise UserError(
-            f"kernel: {canonical} holds data but runs no kernels: compute on another device, such "
-            f"as {other}, and copy what is computed with .to({canonical!r})"
+            f"kernel: {canonical} holds data but runs no kernels: copy the elements with "
+            f".to({other!r}), and compute there; .to({canonical!r}) copies a result back"
         )
     with span("compile", kernel_name(ast), device=canonical):
         kernel = compile_program(canonical, _program_of(backend, ast, chosen))

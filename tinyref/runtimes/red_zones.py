@@ -69,8 +69,14 @@ class GuardedBuffer:
     def _check(self, found: Array, part: slice, where: str) -> None:
         if np.array_equal(found[part], self._written[part]):
             return
-        first = int(np.flatnonzero(found[part] != self._written[part])[0])
-        what = "an input was overwritten" if where == "in" else "a red zone was written"
-        raise MemoryDamageError(
-            f"{what}: byte {first} {where} the buffer of {self.size} {self.dtype.name}"
+        changed = np.flatnonzero(found[part] != self._written[part])
+        is_input = where == "in"
+        what = "an input was overwritten" if is_input else "a red zone was written"
+        # Beside the buffer, the byte next to it is number 1.
+        last_before = self.middle.start - changed[-1]
+        number = {"before": last_before, "in": changed[0], "after": changed[0] + 1}
+        error = MemoryDamageError(
+            f"{what}: byte {number[where]} {where} the buffer of {self.size} {self.dtype.name}"
         )
+        error.fault = "input-written" if is_input else "red-zone"
+        raise error

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tinyref.errors import TinyrefError
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.runtimes.red_zones import POISONS
-from tinyref.runtimes.trace import first_difference, ulps_apart, values_of
+from tinyref.runtimes.trace import MAX_SECONDS, GuardedKernel, first_difference, ulps_apart
 from tinyref.uops.program import Program
 from tinyref.workers.processes import describe_exit
 
@@ -33,7 +33,7 @@ class Launch:
     """One launch of `program` on `device`.
 
     inputs: per slot, flat, None for an output. unaligned: the slots of buffers that begin where
-    vectors are not aligned.
+    vectors are not aligned. before: inputs and bindings of earlier launches in the same buffers.
     """
 
     device: str
@@ -41,6 +41,12 @@ class Launch:
     inputs: Sequence[Array | None]
     bindings: Mapping[str, int] = field(default_factory=dict)
     unaligned: Collection[int] = ()
+    before: Sequence[tuple[Sequence[Array | None], Mapping[str, int]]] = ()
+
+    def first_difference(self, seconds: float = MAX_SECONDS) -> str:
+        """Return a sentence that names the first node with another value on the device."""
+        place = self.device, self.program, self.inputs, self.bindings
+        return first_difference(*place, self.unaligned, seconds)
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,16 @@ class Wanted:
     bounds: Sequence[tuple[float, float]] = ()
 
     def problem(self, found: Array) -> str:
-        """What is wrong first in the contents of the buffer; empty where nothing is."""
+        """Return what is wrong first in the contents of the buffer; empty where nothing is.
+
+        Integers may be of another type than the values, as some libraries have wider ones.
+        """
         actual = found[list(self.places)]
+        if actual.dtype != self.values.dtype:
+            narrowed = actual.astype(self.values.dtype)
+            if not np.array_equal(narrowed, actual):
+                return f"expected elements of {self.values.dtype}, got {actual}"
+            actual = narrowed
         good = np.logical_or.reduce(
             [ulps_apart(actual, values) <= self.ulps for values in (self.values, *self.others)]
         )
@@ -84,12 +98,16 @@ def _format_value(values: Array) -> str:
 def run(problem: Callable[[], str], seconds: float = 60.0) -> NoReturn:
     """Asks in a child of this script what is wrong, prints it and exits: 0 nothing, 1 something.
 
-    With `--in-this-process` there is no child, so that a debugger sees the launch. A backend may
-    lie in the folder where the script is run, which comes last as for the commands.
+    Errors of the device are wrong too; any other error ends the script with its traceback. With
+    `--in-this-process` there is no child, so that a debugger sees the launch. A backend may lie in
+    the folder where the script is run, which comes last as for the commands.
     """
     sys.path.append(os.getcwd())
     if IN_THIS_PROCESS in sys.argv[1:]:
-        found = problem()
+        try:
+            found = problem()
+        except TinyrefError as error:
+            found = f"wrong: {type(error).__name__}: {error}"
         _say(found or "right")
         sys.exit(1 if found else 0)
     command = [sys.executable, sys.argv[0], IN_THIS_PROCESS]
@@ -111,35 +129,28 @@ def _say(text: str) -> None:
 def check(launch: Launch, wanted: Sequence[Wanted]) -> str:
     """What is wrong with the launch, and the first node of which it is; empty where all is right.
 
-    It is launched over two poisons, and after a launch with other inputs.
+    It is launched over two poisons, each in new buffers. Then a kernel that is loaded again makes
+    the earlier launches, or one with other inputs, and this launch in the same buffers.
     """
-    try:
-        for poison in POISONS:
-            problem = _problem(launch, wanted, poison)
-            if problem:
-                return f"wrong: {problem}\n{_first_difference(launch)}"
-        # Loaded anew, so that the first launch of the kernel is the other one.
-        forget_kernels()
-        _launch(_with_other_inputs(launch), POISONS[0])
-        problem = _problem(launch, wanted, POISONS[0])
-    except TinyrefError as error:
-        return f"wrong: {type(error).__name__}: {error}"
+    for poison in POISONS:
+        problem = _problem(launch, wanted, _loaded(launch), poison)
+        if problem:
+            return f"wrong: {problem}\n{launch.first_difference()}"
+    forget_kernels()
+    kernel = _loaded(launch)
+    for inputs, bindings in launch.before or [_with_other_inputs(launch)]:
+        kernel.launch(inputs, bindings)
+    problem = _problem(launch, wanted, kernel, POISONS[0])
     return f"wrong after a launch with other inputs: {problem}" if problem else ""
 
 
-def _first_difference(launch: Launch) -> str:
-    place = launch.device, launch.program, launch.inputs, launch.bindings
-    return first_difference(*place, launch.unaligned)
+def _loaded(launch: Launch) -> GuardedKernel:
+    return GuardedKernel(launch.device, launch.program, launch.unaligned)
 
 
-def _launch(launch: Launch, poison: int) -> list[Array]:
-    place = launch.device, launch.program, launch.inputs, launch.bindings
-    return values_of(*place, poison, launch.unaligned)
-
-
-def _problem(launch: Launch, wanted: Sequence[Wanted], poison: int) -> str:
+def _problem(launch: Launch, wanted: Sequence[Wanted], kernel: GuardedKernel, poison: int) -> str:
     slots = [parameter.slot for parameter in launch.program.parameters]
-    found = _launch(launch, poison)
+    found = kernel.launch(launch.inputs, launch.bindings, poison)
     for item in wanted:
         dtype = item.values.dtype
         problem = item.problem(found[slots.index(item.slot)].view(dtype))
@@ -148,7 +159,7 @@ def _problem(launch: Launch, wanted: Sequence[Wanted], poison: int) -> str:
     return ""
 
 
-def _with_other_inputs(launch: Launch) -> Launch:
-    """The launch with each input turned by one element: the same values in other places."""
+def _with_other_inputs(launch: Launch) -> tuple[list[Array | None], Mapping[str, int]]:
+    """Return each input turned by one element, so with the same values in other places."""
     turned = [None if data is None else np.roll(data, 1) for data in launch.inputs]
-    return replace(launch, inputs=turned)
+    return turned, launch.bindings

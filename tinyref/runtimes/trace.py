@@ -39,32 +39,41 @@ _ROUNDED_ULPS = 16
 _UNTRACED = frozenset((Ops.CONST, Ops.DEFINE_VAR, Ops.INDEX))
 
 
-def values_of(
-    device: str,
-    program: Program,
-    inputs: Sequence[Array | None],
-    bindings: Mapping[str, int],
-    poison: int = POISONS[0],
-    unaligned: Collection[int] = (),
-) -> list[Array]:
-    """The buffers after one launch on `device`, by parameter; outputs without input are poisoned.
+class GuardedKernel:
+    """A program loaded on a device with a buffer for each parameter, to be launched repeatedly.
 
     unaligned: the slots of buffers that begin where vectors are not aligned.
-    Raises `MemoryDamageError` for a write outside of the outputs, else as the device raises.
     """
-    kernel = compile_program(device, program)
-    buffers = [
-        GuardedBuffer(device, item.dtype, item.size, item.slot in unaligned)
-        for item in program.parameters
-    ]
-    for parameter, buffer in zip(program.parameters, buffers, strict=True):
-        data = inputs[parameter.slot]
-        buffer.fill(poison if data is None else data.view(numpy_dtype(parameter.dtype)))
-    kernel([buffer.view for buffer in buffers], bindings)
-    for parameter, buffer in zip(program.parameters, buffers, strict=True):
-        if not parameter.is_written:
-            buffer.check_unchanged()
-    return [buffer.read() for buffer in buffers]
+
+    def __init__(self, device: str, program: Program, unaligned: Collection[int] = ()) -> None:
+        self.parameters = program.parameters
+        self.kernel = compile_program(device, program)
+        self.buffers = [
+            GuardedBuffer(device, item.dtype, item.size, item.slot in unaligned)
+            for item in self.parameters
+        ]
+
+    def launch(
+        self,
+        inputs: Sequence[Array | None],
+        bindings: Mapping[str, int],
+        poison: int = POISONS[0],
+    ) -> list[Array]:
+        """Return the buffers after one launch, by parameter; outputs without input are poisoned.
+
+        Raises `MemoryDamageError` for a write outside of the outputs, else as the device raises.
+        """
+        for parameter, buffer in zip(self.parameters, self.buffers, strict=True):
+            data = inputs[parameter.slot]
+            buffer.fill(poison if data is None else data.view(numpy_dtype(parameter.dtype)))
+        self.kernel([buffer.view for buffer in self.buffers], bindings)
+        results = []
+        # In the order of the slots: a device may wait for its launch at the second read only.
+        for parameter, buffer in zip(self.parameters, self.buffers, strict=True):
+            if not parameter.is_written:
+                buffer.check_unchanged()
+            results.append(buffer.read())
+        return results
 
 
 def interpreted_values(
@@ -91,20 +100,21 @@ def first_difference(
     inputs: Sequence[Array | None],
     bindings: Mapping[str, int],
     unaligned: Collection[int] = (),
+    seconds: float = MAX_SECONDS,
 ) -> str:
-    """A sentence that names the first node of `program` with another value on `device`.
+    """Return a sentence that names the first node of `program` with another value on `device`.
 
-    unaligned: as of `values_of`.
+    unaligned: the slots of buffers that begin where vectors are not aligned. seconds: how long it
+    may look.
     """
-    end = time.monotonic() + MAX_SECONDS
-    for traced in _traced_programs(program, bindings):
+    end = time.monotonic() + seconds
+    for traced in _traced_programs(program, len(inputs), bindings):
         if time.monotonic() > end:
             return f"no node differs up to {node_text(traced.node)}; looked no further"
         try:
             wanted = interpreted_values(traced.program, [*inputs, None], bindings)[-1]
-            found = values_of(
-                *(device, traced.program, [*inputs, None], bindings), unaligned=unaligned
-            )[-1]
+            kernel = GuardedKernel(device, traced.program, unaligned)
+            found = kernel.launch([*inputs, None], bindings)[-1]
         except TinyrefError as error:
             return f"no node differs before {node_text(traced.node)}; storing that fails: {error}"
         wrong = _wrong(traced.node, found, wanted)
@@ -174,8 +184,11 @@ def ulps_apart(found: Array, wanted: Array) -> Array:
     return np.where(nan | other, np.where(nan & other, 0.0, np.inf), apart)
 
 
-def _traced_programs(program: Program, bindings: Mapping[str, int]) -> Iterator[_Traced]:
-    """A program for each node that has a value: launch indices first, the others in their order."""
+def _traced_programs(program: Program, slot: int, bindings: Mapping[str, int]) -> Iterator[_Traced]:
+    """Yield a program for each node that has a value: launch indices first, then in their order.
+
+    slot: of the buffer that each program has in addition; no input has that number, used or not.
+    """
     seen: set[UOp] = set()
     places: list[tuple[int, tuple[UOp, ...]]] = []
     open_loops: list[UOp] = []
@@ -189,7 +202,7 @@ def _traced_programs(program: Program, bindings: Mapping[str, int]) -> Iterator[
             places.append((place, tuple(open_loops)))
     places.sort(key=lambda item: program.uops[item[0]].op is not Ops.SPECIAL)
     for place, loops in places:
-        found = _trace(program, place, loops, bindings)
+        found = _trace(program, place, loops, slot, bindings)
         if found is not None:
             yield found
 
@@ -200,7 +213,7 @@ def _has_value(node: UOp) -> bool:
 
 
 def _trace(
-    program: Program, place: int, loops: Sequence[UOp], bindings: Mapping[str, int]
+    program: Program, place: int, loops: Sequence[UOp], slot: int, bindings: Mapping[str, int]
 ) -> _Traced | None:
     """The program with a store of its node at `place`; None where that has too many values."""
     node = program.uops[place]
@@ -214,7 +227,6 @@ def _trace(
     count = math.prod(extent for _, extent in axes) * node.dtype.lanes
     if not 0 < count <= MAX_VALUES:
         return None
-    slot = max((item.slot for item in program.parameters), default=-1) + 1
     dtype = node.dtype.scalar
     memory = build.define_global(slot, dtype, count)
     stores = _stores(memory, node, axes)

@@ -363,7 +363,8 @@ def _wgpu() -> Any:
         from wgpu.backends.wgpu_native import extras
     except (ImportError, OSError, RuntimeError) as error:
         raise DeviceError(
-            "WEBGPU", f"the package wgpu is missing: pip install tinyref[webgpu] ({error})"
+            "WEBGPU",
+            f"the package wgpu is missing: pip install '.[webgpu]' in a clone of tinyref ({error})",
         ) from error
     with contextlib.suppress(RuntimeError):
         extras.set_instance_extras(backends=["Vulkan", "Metal", "DX12"])

@@ -13,6 +13,7 @@ from tinyref.algebra.constraints import is_certain
 from tinyref.algebra.symbolic import highest, lift, lower, normalise, product
 from tinyref.device import Device
 from tinyref.lazy import graph
+from tinyref.lazy.buffers import assigned_buffer, shown_buffer
 from tinyref.lazy.names import keep_name
 from tinyref.lazy.node_builder import build_node
 from tinyref.lazy.shape import device_of, shape_of
@@ -70,7 +71,7 @@ class Prepared:
             node = _rebuild(node, src, argument)
         if node.op is Ops.REDUCE:
             return simplify_reduce(node, stacked=stacked)
-        return node
+        return _copy_own_elements(node) if node.op is Ops.ASSIGN else node
 
     def _unbound_payload(self, argument: Payload) -> Payload:
         size = self.variables.size
@@ -86,6 +87,15 @@ class Prepared:
         while self._users[below] == 1 and (below.op in MOVEMENT or below.op is Ops.DETACH):
             below = below.src[0]
         return below.op is Ops.REDUCE and self._users[below] == 1
+
+
+def _copy_own_elements(assign: UOp) -> UOp:
+    """Return `assign` with its value in memory of its own, if that shows the memory written to."""
+    target, value = assign.src
+    memory = value if value.op is Ops.BUFFER else shown_buffer(value)
+    if memory is not assigned_buffer(assign) or peel(value) is peel(target):
+        return assign
+    return assign.replace(src=(target, UOp(Ops.CONTIGUOUS, value.dtype, (value,))))
 
 
 def _reshape_symbolic(node: UOp, shape: Sequence[sint]) -> UOp:

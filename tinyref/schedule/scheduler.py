@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,6 @@ from tinyref.lazy.buffers import assigned_buffer, new_buffer_node
 from tinyref.lazy.folding import full, uniform_value
 from tinyref.lazy.names import line_of, name_of
 from tinyref.lazy.shape import (
-    describe_shape,
     device_of,
     is_empty,
     largest_size,
@@ -34,7 +33,6 @@ from tinyref.schedule.join import Draft
 from tinyref.schedule.kernel_ast import (
     KernelBuilder,
     Location,
-    Read,
     TooLarge,
     movement_tracker,
 )
@@ -270,8 +268,8 @@ class _Scheduler:
             ast = builder.build()
         except TooLarge as error:
             return (error.node,)
-        if node.op is Ops.ASSIGN:
-            _check_in_place(node, builder)
+        if node.op is Ops.ASSIGN and not _is_in_place(builder):
+            return (node.src[1],)
         device = self.places[node]
         buffers = tuple(self._on_device(buffer, device) for buffer in builder.buffers)
         reads = tuple(builder.reads)
@@ -288,8 +286,12 @@ class _Scheduler:
         return ()
 
     def _drop_overwritten(self) -> None:
-        """Drops each ASSIGN whose elements the next one overwrites before anything reads them."""
+        """Drops each ASSIGN whose elements the next one overwrites before anything reads them.
+
+        With it goes what only its value needs.
+        """
         read = {where.version for task in self.tasks.values() for where in task.reads}
+        count = len(self.tasks)
         for assigns in list(self.versions.assigns.values()):
             for assign, later in list(itertools.pairwise(assigns)):
                 if assign in read or not _is_whole(later):
@@ -299,6 +301,17 @@ class _Scheduler:
                 for node, task in self.tasks.items():
                     if assign in task.after:
                         self.tasks[node] = replace(task, after=dropped.after)
+        if len(self.tasks) < count:
+            self._drop_unread()
+
+    def _drop_unread(self) -> None:
+        """Drop the tasks whose results no task reads and no output shows, users before sources."""
+        reads = Counter(buffer for task in self.tasks.values() for buffer in task.buffers[1:])
+        for node, task in reversed(list(self.tasks.items())):
+            written = task.buffers[0]
+            if not task.assigns and written not in self.owners and not reads[written]:
+                del self.tasks[node]
+                reads.subtract(task.buffers[1:])
 
     def _named_nodes(self, builder: KernelBuilder) -> list[UOp]:
         """The nodes that say what a kernel computes, in order; what only moves is left out."""
@@ -478,17 +491,8 @@ def _is_whole(assign: UOp) -> bool:
     return product(shape_of(assign)) == product(shape_of(assigned_buffer(assign)))
 
 
-def _check_in_place(node: UOp, builder: KernelBuilder) -> None:
-    """An assigned buffer may be read in the same kernel only where it is written."""
-    for read in builder.reads:
-        if read.location.buffer is builder.target.buffer and not _in_place(read, builder):
-            shape = describe_shape(shape_of(node))
-            raise UserError(
-                f"assign: the value of the assign to {node.dtype.name}{shape} reads other elements "
-                "of the same memory than the one being written: call contiguous() on the value "
-                "before assigning it"
-            )
-
-
-def _in_place(read: Read, builder: KernelBuilder) -> bool:
-    return read.tracker is builder.store_view
+def _is_in_place(builder: KernelBuilder) -> bool:
+    """Return True if a kernel reads the buffer that it writes only at the element it writes."""
+    written = builder.target.buffer
+    reads = (read for read in builder.reads if read.location.buffer is written)
+    return all(read.tracker is builder.store_view for read in reads)

@@ -14,7 +14,7 @@ from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy.shape import shape_of
 from tinyref.tensor.gradient import gradients, history
 from tinyref.tensor.methods.saving import Saving
-from tinyref.tensor.values.core import GradientSwitch, Value
+from tinyref.tensor.values.core import GradientSwitch, Value, is_recording
 
 
 class Tensor(Saving):
@@ -74,7 +74,9 @@ class Tensor(Saving):
 
         Leaves are tensors that were not computed from others. `gradient` weighs the elements of
         this tensor; it may be left out only where there are no axes. The gradients themselves
-        have no gradient: see `gradient` for that. They are views of nothing.
+        have no gradient: see `gradient` for that. They are views of nothing. Within `no_grad` and
+        `test` there is nothing to do for a tensor that was computed there. Elsewhere one that was
+        computed from no leaf that requires grad raises `UserError`.
 
         Examples:
             >>> x = Tensor([2.0, 3.0], requires_grad=True)
@@ -84,6 +86,8 @@ class Tensor(Saving):
         """
         seed = self._seed(gradient, "backward")
         if not self._value.requires_grad:
+            if not is_recording():
+                return self
             raise UserStateError(
                 "backward: nothing that this tensor was computed from requires grad"
             )
@@ -108,9 +112,10 @@ class Tensor(Saving):
 
         None of them is a view: what is written to one is in no other, and not in `gradient`.
         Targets need not require grad. A leaf that requires grad and was assigned to is one target
-        with what it was before, as for `backward`; what requires none is, once it is assigned to,
-        no longer computed from any target. Raises `UserError` for a target that this tensor does
-        not depend on, unless `materialize_grads` asks for zeros there.
+        with what it was before, as for `backward`. A tensor that requires none depends on no
+        target once `assign` has given it elements, or once they are computed. Raises `UserError`
+        for a target that this tensor does not depend on, unless `materialize_grads` asks for zeros
+        there.
 
         Examples:
             >>> x = Tensor([2.0, 3.0])
@@ -142,6 +147,42 @@ class Tensor(Saving):
         ]
 
     # These names are those of Python's types: nothing may follow them that is annotated with one.
+
+    def bfloat16(self) -> Self:
+        """Cast to bfloat16.
+
+        Examples:
+            >>> Tensor([1.0]).bfloat16().dtype
+            dtypes.bfloat16
+        """
+        return self._cast(dtypes.bfloat16)
+
+    def double(self) -> Self:
+        """Cast to float64.
+
+        Examples:
+            >>> Tensor([1.0]).double().dtype
+            dtypes.float64
+        """
+        return self._cast(dtypes.float64)
+
+    def long(self) -> Self:
+        """Cast to int64.
+
+        Examples:
+            >>> Tensor([-1.75]).long().tolist()
+            [-1]
+        """
+        return self._cast(dtypes.int64)
+
+    def short(self) -> Self:
+        """Cast to int16.
+
+        Examples:
+            >>> Tensor([-1.75]).short().tolist()
+            [-1]
+        """
+        return self._cast(dtypes.int16)
 
     def half(self) -> Self:
         """Cast to float16.

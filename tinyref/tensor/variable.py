@@ -52,6 +52,9 @@ class Variable:
         """The variable with its value for this run. Raises `UserError` outside the bounds."""
         return graph.bind(self.node, integer(value, f"variable {self.name}"))
 
+    def __reduce__(self) -> tuple[type[Variable], tuple[str, int, int]]:
+        return Variable, (self.name, self.minimum, self.maximum)
+
     def __repr__(self) -> str:
         return f"Variable({self.name!r}, {self.minimum}, {self.maximum})"
 
@@ -119,8 +122,11 @@ def _place(value: object, size: sint) -> sint:
     return size if at_most(whole, place) else lower(place)
 
 
-def place_bounds(place: UOp, size: sint, axis: int) -> tuple[sint, sint]:
-    """Begin and end of the one element at a symbolic place. Raises `UserIndexError` outside."""
+def place_bounds(place: sint, size: sint, axis: int) -> tuple[sint, sint]:
+    """Begin and end of the one element at a place, where that or the size of the axis is symbolic.
+
+    Raises `UserIndexError` outside of the axis.
+    """
     low, whole = lift(as_size(place, "index")), lift(size)
     if at_most(low, -1):
         low = low + whole

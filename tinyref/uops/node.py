@@ -107,12 +107,23 @@ class UOp:
         return _intern(key, node)
 
     def __repr__(self) -> str:
+        size = _size_text(self)
+        if size is not None:
+            return size
         arg = "" if self.arg is None else f", {self.arg}"
         return f"UOp({self.op.name}, {self.dtype.name}, {len(self.src)} sources{arg})"
 
-    def __reduce__(self) -> str:
-        # A deep graph overflows pickle's stack, and pickles from outside are not to be trusted.
-        raise TypeError("UOp: nodes do not pickle; save them with tinyref.formats.json_format")
+    def __reduce__(self) -> tuple[type[UOp], tuple[Ops, DType, tuple[UOp, ...], Payload]]:
+        if self.op is not Ops.CONST and _size_text(self) is None:
+            # A deep graph overflows pickle's stack, and pickles from outside are not to be trusted.
+            raise TypeError("UOp: nodes do not pickle; save them with tinyref.formats.json_format")
+        return UOp, (self.op, self.dtype, self.src, self.arg)
+
+    def __copy__(self) -> UOp:
+        return self
+
+    def __deepcopy__(self, memo: object) -> UOp:
+        return self
 
     def replace(
         self,
@@ -188,14 +199,26 @@ def _no_arithmetic(sign: str, left: object, right: object) -> sint:
     raise UserError(f"size {sign}: sizes are computed with once tinyref.algebra is there")
 
 
-# The algebra of sizes is a room above: it says here what the operators of a node do.
+def _no_text(node: UOp) -> str | None:
+    return None
+
+
+# The algebra of sizes is a room above: it says here what the operators of a node do, and how a size
+# over symbolic variables reads, which is None for any other node.
 _arithmetic: Callable[[str, object, object], sint] = _no_arithmetic
+_size_text: Callable[[UOp], str | None] = _no_text
 
 
-def use_arithmetic(arithmetic: Callable[[str, object, object], sint]) -> None:
-    """Makes `arithmetic(sign, left, right)` what + - * // and % of sizes compute."""
-    global _arithmetic  # noqa: PLW0603 - set once, as the algebra is imported
+def use_algebra(
+    arithmetic: Callable[[str, object, object], sint], size_text: Callable[[UOp], str | None]
+) -> None:
+    """Make `arithmetic(sign, left, right)` what + - * // and % of sizes compute.
+
+    `size_text(node)` becomes the text of a node that is a size, and None for any other.
+    """
+    global _arithmetic, _size_text  # noqa: PLW0603 - set once, as the algebra is imported
     _arithmetic = arithmetic
+    _size_text = size_text
 
 
 # A size or position that is known now, or an `index` expression over symbolic variables.

@@ -170,7 +170,7 @@ def stores_at_fixed_places(node: UOp, graph: Graph, _: int) -> Finding:
 
 @AST.local("iota.1", Ops.IOTA)
 def numbers_through_a_view(node: UOp, graph: Graph, _: int) -> Finding:
-    """In a kernel IOTA has a view, and shows numbers that int32 holds."""
+    """In a kernel IOTA has a view, and shows numbers that its type holds."""
     if not isinstance(node.arg, ViewArg):
         return "a view", type(node.arg).__name__
     reach = node.arg.tracker.reach()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tinyref.dtype import PtrDType
 from tinyref.formats.payload_fields import toposort_with_payloads
+from tinyref.sources import docstring
 from tinyref.uops.build import skip_after, slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
@@ -70,7 +71,7 @@ class Rules:
         self, name: str, ops: tuple[Ops, ...], is_local: bool, screen: Screen | None
     ) -> Callable[[Check], Check]:
         def add(check: Check) -> Check:
-            sentence = " ".join((check.__doc__ or "").split())
+            sentence = " ".join(docstring(check).split())
             label = f"{self.dialect.value}.{name}"
             kinds = frozenset(ops) if ops else None
             self.all.append(VerifyRule(label, sentence, check, kinds, is_local, screen))

@@ -40,7 +40,7 @@ def buffer_has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
 
 @TENSOR.local("iota.1", Ops.IOTA)
 def numbers_one_axis(node: UOp, graph: Graph, _: int) -> Finding:
-    """IOTA has one axis, with no more elements than int32 can number."""
+    """IOTA has one axis, with no more elements than its type can number."""
     shape = node.arg.shape if isinstance(node.arg, ShapeArg) else ()
     if len(shape) != 1 or node.src:
         return "the shape of one axis alone", f"{describe_shape(shape)}, {len(node.src)} sources"

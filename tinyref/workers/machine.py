@@ -9,6 +9,7 @@ import functools
 import math
 import os
 import resource
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,13 +64,25 @@ def memory_kills() -> int:
     return _field(_read(Path("/proc/vmstat")), "oom_kill") or 0
 
 
-def seconds_without_processor(task: str = "thread-self") -> float:
-    """How long a process, or this thread, was ready to run while others had the processor.
-
-    task: a folder of /proc, such as the number of a process. 0 where the system does not say.
-    """
-    fields = _read(Path("/proc", task, "schedstat")).split()
+def seconds_without_processor() -> float:
+    """How long this thread was ready to run while others had the processor; 0 if unknown."""
+    fields = _read(Path("/proc/thread-self/schedstat")).split()
     return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
+def processor_seconds() -> dict[int, float]:
+    """Return the processor time of each session: of its processes and of their ended children.
+
+    Sessions are named by the process that started them. Empty where the system does not say.
+    """
+    ticks: Counter[int] = Counter()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        # The name of a program stands in parentheses, and may have spaces and parentheses.
+        fields = _read(path).rpartition(")")[2].split()
+        if len(fields) > 14:
+            ticks[int(fields[3])] += sum(map(int, fields[11:15]))
+    rate = os.sysconf("SC_CLK_TCK")
+    return {session: count / rate for session, count in ticks.items()}
 
 
 def seconds_of_children() -> float:

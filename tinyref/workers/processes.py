@@ -26,11 +26,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from tinyref.errors import printable
-from tinyref.workers.machine import (
-    GARBAGE_THRESHOLD,
-    memory_kills,
-    seconds_without_processor,
-)
+from tinyref.workers.machine import GARBAGE_THRESHOLD, memory_kills, processor_seconds
 from tinyref.workers.messages import EXIT_ORPHANED, Channel, Message, Reader, frame
 
 __all__ = ["Channel", "Death", "Limits", "Message", "Pool", "WorkerProcess", "python_command"]
@@ -42,6 +38,12 @@ MAX_LOG_BYTES = 16 << 20
 LEAVING_SECONDS = 2.0
 # Workers send thousands of messages a second: their limits are enforced once in so long.
 LIMIT_TICK_SECONDS = 0.1
+# The processor time of all workers is read from the system once in this many seconds.
+PROCESSOR_TICK_SECONDS = 1.0
+# A worker without any processor time for this long sleeps: others never keep it away so long.
+ASLEEP_SECONDS = 3.0
+# By the clock a worker may take this many times its seconds, if it uses the processor now and then.
+CLOCK_SHARE = 6.0
 # Between the signal that leaves the stack in the log, and the one that nothing survives.
 LAST_WORDS_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -80,7 +82,10 @@ class Pipes:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may take: seconds until what is awaited comes, and bytes of memory."""
+    """What a worker may take: seconds until what is awaited comes, and bytes of memory.
+
+    The seconds are those of `WorkerProcess.silence`.
+    """
 
     seconds: float = math.inf
     memory: float = math.inf
@@ -133,7 +138,10 @@ class WorkerProcess:
     killed_for: Cause | None = None
     closed_pipe: bool = False
     _silent_since: float | None = None
-    _waited: float = 0.0
+    # None where the system does not say; then the clock alone counts.
+    _processor: float | None = None
+    _processor_before: float = 0.0
+    _active_at: float = 0.0
 
     def __post_init__(self) -> None:
         self._incoming = Reader(self.pipes.mark)
@@ -201,16 +209,28 @@ class WorkerProcess:
             if self.held > self.limits.memory:
                 self.kill(Cause.MEMORY)
 
-    def silence(self) -> float:
-        """For how many seconds it has not spoken; those when others had the processor do not count.
+    def note_processor(self, seconds: float | None) -> None:
+        """Take the processor time of the worker and its children, as the system says it now."""
+        if seconds != self._processor:
+            self._active_at = time.monotonic()
+        self._processor = seconds
 
-        So no machine is so busy that a worker seems to hang. It is counted from the first look.
+    def silence(self) -> float:
+        """Return for how many seconds it has been silent, counted from the first look.
+
+        While it works, its processor time counts, and a share of the clock: a busy machine is not
+        mistaken for a hang. If it sleeps, or nobody knows its processor time, the clock counts.
         """
         now = time.monotonic()
-        waited = seconds_without_processor(str(self.process.pid))
         if self._silent_since is None:
-            self._silent_since, self._waited = now, waited
-        return now - self._silent_since - (waited - self._waited)
+            self._silent_since = self._active_at = now
+            self._processor_before = self._processor or 0.0
+        clock = now - self._silent_since
+        if self._processor is None or now - self._active_at > ASLEEP_SECONDS:
+            return clock
+        # Several threads may use more than one second of the processor in a second.
+        busy = min(self._processor - self._processor_before, clock)
+        return max(busy, clock / CLOCK_SHARE)
 
     def memory_bytes(self) -> int:
         """What the worker holds in memory now; 0 where the system does not say."""
@@ -293,7 +313,7 @@ class Pool(Generic[W]):
         self._selector = selectors.DefaultSelector()
         self._logs = tempfile.TemporaryDirectory(prefix="tinyref-workers-")
         self._started = 0
-        self._next_check = 0.0
+        self._next_check = self._next_reading = 0.0
         self._memory_kills = memory_kills()
         self.workers: list[W] = []
 
@@ -341,8 +361,18 @@ class Pool(Generic[W]):
         if time.monotonic() < self._next_check:
             return
         self._next_check = time.monotonic() + LIMIT_TICK_SECONDS
+        self._read_processor()
         for worker in self.workers:
             worker.enforce_limits()
+
+    def _read_processor(self) -> None:
+        """Tell each worker its processor time; a worker leads a session of its own."""
+        if time.monotonic() < self._next_reading:
+            return
+        self._next_reading = time.monotonic() + PROCESSOR_TICK_SECONDS
+        sessions = processor_seconds()
+        for worker in self.workers:
+            worker.note_processor(sessions.get(worker.process.pid, 0.0) if sessions else None)
 
     def remove(self, worker: W) -> Death:
         """Forgets a worker whose pipe has closed, and says how it ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.contract import Backend
+from tinyref.sources import docstring
 from tinyref_conformance.faulty import (
     arithmetic,
     compilers,
@@ -96,7 +97,7 @@ HEALTHY: dict[type[Backend], str] = {
 
 def _faulty(backend: type[Backend], rung: Rung | None) -> FaultyDevice:
     healthy = next((name for base, name in HEALTHY.items() if issubclass(backend, base)), "PYTHON")
-    return FaultyDevice(backend, (backend.__doc__ or "").strip(), rung, healthy)
+    return FaultyDevice(backend, docstring(backend), rung, healthy)
 
 
 def _rendering(edit: Edit, healthy: str, query: str = RENDERING_QUERY) -> FaultyDevice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,11 +82,13 @@ def score(
     query: str = "",
     jobs: int = 0,
     devices: Mapping[str, FaultyDevice] = FAULTY_DEVICES,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Score:
     """Runs the suite on each of `devices`, or on the one named, and on what it is made of.
 
     Each runs the cases of `query`, or else those that are enough for it. Reports stay in `folder`
-    if one is given. Raises `UserError` for an unknown name.
+    if one is given. `say` is called with a line before each device runs. Raises `UserError` for an
+    unknown name.
     """
     if only and only not in devices:
         raise UserError(f"faulty: unknown device {only!r}: accepted are {', '.join(devices)}")
@@ -101,9 +103,11 @@ def score(
                 found.skipped.append(f"{len(same)} of {healthy}: {available.reason}")
                 continue
             name = healthy.rpartition(":")[2]
+            say(f"{name}, the healthy device of {len(same)} faulty ones")
             report = _run(healthy, root / name, query or same[0].query, jobs)
             found.healthy[name] = _problems(report)
             for faulty in same:
+                say(f"{len(found.caught) + 1} of {len(chosen)}: {faulty.name}")
                 report = _run(faulty.device, root / faulty.name, query or faulty.query, jobs)
                 found.caught.append(_judge(faulty, report))
     return found

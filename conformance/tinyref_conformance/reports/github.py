@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tinyref.errors import UserError
+from tinyref.errors import UserError, printable_json
 from tinyref_conformance.diagnosis import Group
 from tinyref_conformance.report import NOT_A_RUN, Report
 from tinyref_conformance.reports.markdown import markdown
@@ -68,7 +68,7 @@ def write_summary(report: Report, environment: Mapping[str, str] = os.environ) -
         return None
     try:
         with Path(name).open("a", encoding="utf-8") as file:
-            file.write(markdown(report) + "\n")
+            file.write(printable_json(markdown(report)) + "\n")
     except OSError as error:
         raise UserError(f"{SUMMARY}: cannot write {name}: {error.strerror or error}") from error
     return Path(name)

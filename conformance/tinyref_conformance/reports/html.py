@@ -131,6 +131,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
             "cases": len(group.cases),
             "chips": [_chip(status, count) for status, count in group.statuses.items()],
             "example": by_id[group.cases[0]],
+            "difference": (by_id[group.cases[0]].details or {}).get("difference", ""),
         }
         for group in report.groups[:GROUPS]
     ]
@@ -272,6 +273,8 @@ def _rung(report: RungReport, first_broken: Rung | None) -> dict[str, Any]:
         "tone": looks,
         "symbol": symbol,
         "total": sum(asked.values()),
+        "skipped": report.counts[Status.SKIP],
+        "all": sum(report.counts.values()),
         "good": sum(n for status, n in asked.items() if status in _GOOD and status in MEASURED),
         "is_first_broken": report.rung is first_broken,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from tinyref_conformance.records import headline
 from tinyref_conformance.report import NOT_A_RUN, CaseResult, Report, RowResult
 from tinyref_conformance.statuses import Status
 
@@ -99,7 +100,7 @@ def _body(case: CaseResult, row: RowResult) -> str:
 
 
 def _add_text(parent: ElementTree.Element, tag: str, message: str, body: str) -> None:
-    element = ElementTree.SubElement(parent, tag, message=_clean(message.partition("\n")[0]))
+    element = ElementTree.SubElement(parent, tag, message=_clean(headline(message)))
     if body:
         element.text = _clean(body)
 

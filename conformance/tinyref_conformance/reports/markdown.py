@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tinyref_conformance.ladder import RungState
+from tinyref_conformance.records import headline
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.statuses import Status
 
@@ -78,7 +79,7 @@ def _failures(report: Report) -> list[str]:
 
 
 def _failure(case: CaseResult) -> list[str]:
-    lines = [f"* `{case.id}` **{case.status.value}**: {cell(case.message.partition(chr(10))[0])}"]
+    lines = [f"* `{case.id}` **{case.status.value}**: {cell(headline(case.message))}"]
     if case.repro:
         lines.append(f"  `{case.repro}`")
     return lines

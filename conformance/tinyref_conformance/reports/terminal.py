@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from tinyref_conformance.diagnosis import Group
+from tinyref_conformance.records import headline
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.statuses import Status
 
@@ -21,7 +22,7 @@ def summary(report: Report) -> Iterator[str]:
     counts = ", ".join(
         f"{report.counts[status]:,} {status.value}" for status in Status if report.counts[status]
     )
-    yield f"{_cases(len(report.cases))} in {report.certificate['seconds']:.1f} s: {counts}"
+    yield f"{_cases(report.counts.total())} in {report.certificate['seconds']:.1f} s: {counts}"
     for group in report.groups[:GROUPS]:
         yield clip(f"  {group.rung.title:20} {_cases(len(group.cases)):>10}  {title(group)}")
     if len(report.groups) > GROUPS:
@@ -60,6 +61,8 @@ def _example(report: Report) -> Iterator[str]:
     by_id = {case.id: case for case in report.cases}
     chosen: list[CaseResult] = [by_id[group.cases[0]] for group in report.groups[:1]]
     for case in [*chosen, *report.failures][:1]:
-        yield f"{case.status.value}: {case.id}: {case.message.partition(chr(10))[0]}"
+        yield f"{case.status.value}: {case.id}: {headline(case.message)}"
+        if difference := (case.details or {}).get("difference", ""):
+            yield f"  {difference}"
         if case.repro:
             yield f"  {case.repro}"

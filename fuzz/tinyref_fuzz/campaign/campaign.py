@@ -181,10 +181,14 @@ def _run(
     try:
         started(request)
         summary = Campaign(request, database, reporter, guidance).run()
+        database.check()
         _write_unreached(summary)
         return summary
     finally:
-        database.close()
+        try:
+            database.restore()
+        finally:
+            database.close()
 
 
 def _anew(request: Request) -> Request:
@@ -419,6 +423,7 @@ class Campaign:
             if time.monotonic() > give_up:
                 return
             finished = executor.finished_tasks(TICK_SECONDS)
+            self.database.check()
             self._bind(executor)
             for done in finished:
                 self._take(done)

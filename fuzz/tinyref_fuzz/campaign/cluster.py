@@ -116,7 +116,8 @@ class ClusterExecutor(Executor):
             from distributed import Client
         except ImportError as error:
             raise UserError(
-                "cluster: dask.distributed is not installed: pip install 'tinyref[cluster]'"
+                "cluster: dask.distributed is not installed: pip install '.[cluster]' in a clone "
+                "of tinyref"
             ) from error
         problem = ""
         try:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tinyref.errors import UserError, printable
-from tinyref.folders import set_aside
+from tinyref.folders import RemovedError, free_path, is_removed, set_aside
 from tinyref.foreign import json_value
 from tinyref.runtimes.identity import differences
 from tinyref_fuzz.campaign.results import code_version
@@ -95,6 +95,7 @@ class Database:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._file = path.stat()
 
     @staticmethod
     def create(folder: Path, config: Mapping[str, Any], pages: Sequence[Path] = ()) -> Database:
@@ -189,6 +190,32 @@ class Database:
             raise UserError(
                 f"folder: {self.path} is read by another program: end that, or choose another "
                 "--folder"
+            )
+
+    def check(self) -> None:
+        """Raise `RemovedError` if the file is not where it was."""
+        if is_removed(self.path, self._file):
+            raise RemovedError("folder", self.path)
+
+    def restore(self) -> None:
+        """Write all of it to the path again, if the file was removed or moved.
+
+        Raises `UserError` if it cannot be written.
+        """
+        if not is_removed(self.path, self._file):
+            return
+        try:
+            path = free_path(self.path)
+            with contextlib.closing(_connect(path)) as target:
+                self._connection.backup(target)
+        except (sqlite3.Error, OSError) as error:
+            raise UserError(
+                f"folder: {self.path} was removed or moved during the run, and cannot be written "
+                f"again: {error}"
+            ) from error
+        if path != self.path:
+            raise UserError(
+                f"folder: {self.path} was replaced during the run: what was done is in {path}"
             )
 
     def close(self) -> None:

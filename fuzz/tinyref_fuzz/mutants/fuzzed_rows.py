@@ -66,7 +66,7 @@ class Drawn:
 
 def main() -> None:
     """Writes the two files, or those that are given."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kernels", type=int, nargs=2, default=(3000, 160), metavar=("OF", "KEPT"))
     parser.add_argument("--programs", type=int, nargs=2, default=(1500, 64), metavar=("OF", "KEPT"))

@@ -29,21 +29,19 @@ Stores = set[Store]
 class Uses:
     """What a call reads and writes of what is there without it.
 
-    takes_own: what is given elements computed from it, or from what may be in its memory; more than
-    what is there without the call where is_own_taken says so.
+    takes_own: what is given elements computed from it, or from what may be in its memory.
     """
 
     reads: Stores = field(default_factory=set)
     writes: Stores = field(default_factory=set)
     takes_own: Stores = field(default_factory=set)
-    is_own_taken: bool = False
 
 
 class History:
     """A program up to a step, and what of it may be a reason.
 
     calls: of each function. changed: for each captured function, the stores that were written
-    since, or of which a tensor went. takes_own, is_own_taken: as in `Uses`, of all steps so far.
+    since, or of which a tensor went. takes_own: as in `Uses`, of all steps so far.
     writes: how many. computed: stores of results, of which views may be computed by themselves.
     """
 
@@ -52,7 +50,6 @@ class History:
         self.calls: dict[int, int] = {}
         self.changed: dict[int, Stores] = {}
         self.takes_own: Stores = set()
-        self.is_own_taken = False
         self.computed: Stores = set()
         self.writes = 0
         self._shared: dict[Store, Stores] = {}
@@ -84,7 +81,6 @@ class History:
                 self.changed[function] = set()
         found = self.uses(step)
         self.takes_own |= found.takes_own
-        self.is_own_taken |= found.is_own_taken
         functions = self.environment.functions
         bodies = [functions[call.args[0]].body for call in calls_of(step)] or [(step,)]
         self.writes += sum(each.op in WRITES for body in bodies for each in body)
@@ -145,7 +141,6 @@ class History:
         mine = self.alike(made_of[target])
         if any(not mine.isdisjoint(made_of[number]) for number in step.args[1:]):
             found.takes_own |= shown[target]
-            found.is_own_taken = True
 
     def _stores(self, numbers: Iterable[int]) -> Stores:
         arrays = self.environment.arrays
@@ -202,11 +197,6 @@ def is_foreseen(program: Program, number: int, refusal: str) -> bool:
     for each in program.steps[:number]:
         history.run(each)
     return REASONS[refusal](history, program.steps[number])
-
-
-def _takes_own(history: History, step: Step) -> bool:
-    history.note(step)
-    return history.is_own_taken
 
 
 def _writes_twice(history: History, step: Step) -> bool:
@@ -286,7 +276,6 @@ def _is_argument_of_state(history: History, step: Step) -> bool:
 # A part of what tinyref says, and what a program has of which it may say so.
 REASONS: Mapping[str, Callable[[History, Step], bool]] = {
     "call realize() on the tensors that it is computed from": _writes_twice,
-    "call contiguous() on the value": _takes_own,
     "replays would read the old one": _is_captured,
     "replays would read that memory": _is_captured,
     "from outside other memory": _goes_on_with_gradients,

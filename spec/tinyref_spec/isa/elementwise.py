@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Operation:
     contracted, reassociated: what a device owes instead that declares `contracts_floats` or
     `reassociates_floats`, within the tolerance of the values; None is the same.
     partial: what the first of two operations gives, unrounded: where that is subnormal, a device
-    that flushes owes nothing either. None where there is one operation.
+    that flushes owes nothing either. None where there is one operation. advice: as in `Row`.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Operation:
     contracted: Reference | None = None
     reassociated: Reference | None = None
     partial: Callable[[Sequence[Array]], Array] | None = None
+    advice: Mapping[str, str] = field(default_factory=dict)
 
     def owed(
         self, capabilities: Capabilities, inputs: Sequence[Array], expected: Expected, rule: Rule
@@ -115,6 +116,7 @@ def row_of(operation: Operation) -> Row:
         operation.needs,
         functools.partial(_cases, operation),
         tuple(special.text for special in operation.applicable),
+        operation.advice,
     )
 
 

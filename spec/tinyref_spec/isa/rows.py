@@ -18,6 +18,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Row, Rung
 from tinyref_spec.error_rules import Rule, SameBits, Ulp, ulp_limit
 from tinyref_spec.isa import constants
+from tinyref_spec.isa.advice import OF_FLOATS, OF_INTEGERS, TRAPS
 from tinyref_spec.isa.casts import BITCAST, bitcast_specials, cast_specials
 from tinyref_spec.isa.elementwise import Operation, Reference, row_of, vector_row_of
 from tinyref_spec.isa.sequences import (
@@ -73,6 +74,7 @@ def _operation(
         literals,
         contracted=_contracted(op, dtype),
         partial=product_of_first if op == "MULACC" and dtype.is_float else None,
+        advice=(OF_FLOATS if dtype.is_float else OF_INTEGERS).get(op, {}),
     )
 
 
@@ -126,6 +128,7 @@ def _cast_operation(source: DType, target: DType) -> Operation:
         functools.partial(_cast_reference, source, target),
         Ulp(0),
         cast_specials(source, target),
+        advice={"": "look at rounding, saturation and wrapping of the conversion"},
     )
 
 
@@ -190,6 +193,7 @@ def guarded_division(dtype: DType) -> Operation:
         functools.partial(_guarded_reference, dtype),
         Ulp(0),
         literals,
+        advice={"dies": TRAPS},
     )
 
 

@@ -23,6 +23,7 @@ from tinyref_spec import oracles
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Rung
 from tinyref_spec.error_rules import Ulp, smallest_subnormal, unit_roundoff
+from tinyref_spec.isa.advice import TRAPS
 from tinyref_spec.isa.elementwise import Operation
 from tinyref_spec.isa.specials import Special, parse
 from tinyref_spec.oracles import Expected, round_to
@@ -208,11 +209,15 @@ def wrapped_quotients() -> Iterator[Operation]:
             functools.partial(_wrapped_quotient, dtype),
             Ulp(0),
             _WRAPPED[dtype.is_unsigned],
+            advice={"": "cut a sum to its type before it is divided", "dies": TRAPS},
         )
 
 
 def _of(semantics: Semantics | None, dtype: DType) -> Callable[[Sequence[Array]], Expected] | None:
     return None if semantics is None else functools.partial(semantics, dtype)
+
+
+_REORDERED = "compilers may contract and reorder floats: -ffp-contract=off, no -ffast-math"
 
 
 def sequences() -> Iterator[Operation]:
@@ -233,6 +238,7 @@ def sequences() -> Iterator[Operation]:
                 Ulp(0),
                 each.specials,
                 contracted=_of(each.contracted, dtype),
+                advice={"": _REORDERED},
                 reassociated=_of(each.reassociated, dtype),
                 partial=each.partial,
             )

@@ -21,6 +21,7 @@ from tinyref_spec import oracles
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Rung
 from tinyref_spec.error_rules import Ulp
+from tinyref_spec.isa.advice import TRAPS
 from tinyref_spec.isa.elementwise import Operation
 from tinyref_spec.oracles import Expected
 
@@ -180,12 +181,16 @@ def in_order(form: Form, dtype: DType, operands: Sequence[Array]) -> Expected:
     return Expected(found[root].values, specified)
 
 
+_EACH = "look at each operation of the expression alone: isa has rows of it"
+
+
 def simplified() -> Iterator[Operation]:
     """Each expression in each of its types."""
     for name, form, dtype in _cases():
         leaf = UOp(Ops.BUFFER, dtype, (), BufferArg("CPU", 1, 0))
         result = form(leaf, leaf)
         words = name.replace("_", " ")
+        divides = any(node.op in (Ops.IDIV, Ops.MOD) for node in result.toposort())
         clause = "float.round" if dtype.is_float else "int.wrap"
         yield Operation(
             f"isa.sequence.simplified.{name}.{dtype.name}",
@@ -200,4 +205,5 @@ def simplified() -> Iterator[Operation]:
             functools.partial(in_order, form, dtype),
             Ulp(0),
             (),
+            advice={"": _EACH, **({"dies": TRAPS} if divides else {})},
         )

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Iterator
 
 from tinyref.optimise.opt import OptOp, opts_text, parse_opts
+from tinyref.sources import docstring
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -132,7 +133,7 @@ def rows() -> Iterator[Row]:
     """A row for each form."""
     for chosen in CHOSEN:
         ((text, axes),) = chosen.uses
-        sentence = (CHOSEN_FORMS[chosen.kernel].__doc__ or "").partition("\n")[0]
+        sentence = docstring(CHOSEN_FORMS[chosen.kernel]).partition("\n")[0]
         listed = functools.partial(_with_list, chosen, text, axes)
         checks = [
             Check("heuristics", functools.partial(_with_heuristics, chosen)),

@@ -506,6 +506,7 @@ def rows() -> Iterator[Row]:
             EXACT,
             kernel_needs(dtype),
             functools.partial(_element_checks, dtype),
+            advice="look at the indices of the launch, and at its size",
         )
     for dtype in (*dtypes.ints, *dtypes.floats):
         yield make_row(
@@ -611,4 +612,5 @@ def _view_rows() -> Iterator[Row]:
                 EXACT,
                 kernel_needs(dtype),
                 functools.partial(_view_checks, kind, dtype),
+                advice="look at strides and offsets, and at the indices of the launch",
             )

@@ -416,6 +416,7 @@ def _row(
     dtype: DType,
     checks: Callable[[], list[Check]],
     *features: str,
+    advice: str = "",
 ) -> Row:
     return make_row(
         f"kernel.program.{name}",
@@ -427,6 +428,7 @@ def _row(
         programs.EXACT,
         kernel_needs(dtype, INT, features=features),
         checks,
+        advice,
     )
 
 
@@ -447,6 +449,7 @@ def rows() -> Iterator[Row]:
             *(Rung.GROUP, "MAX", dtype),
             functools.partial(_extreme_checks, dtype),
             *(*groups, *SMALL_GROUP, f"native:{dtype.name}"),
+            advice="look at sizes and offsets of shared arrays, and at barriers",
         )
     yield _row(
         "boxes",
@@ -468,6 +471,7 @@ def rows() -> Iterator[Row]:
         "Shared arrays of several types lie beside each other, each where its type may lie.",
         ("kernel.local", "kernel.barrier"),
         *(Rung.GROUP, "DEFINE_LOCAL", INT, _array_checks, *groups, "group:7x1x1", "shared:1240"),
+        advice="look at sizes and offsets of shared arrays: they may overlap",
     )
     yield _row(
         "long",
@@ -475,6 +479,7 @@ def rows() -> Iterator[Row]:
         ("kernel.sink",),
         *(Rung.ALU, "XOR", WORD),
         lambda: [_check("chain:300", _chain, 300), _check("wide:200", _wide, 200)],
+        advice="look at how registers are spilled, and at how many there are",
     )
     yield _row(
         "name",
@@ -494,12 +499,14 @@ def rows() -> Iterator[Row]:
         lambda: [
             _check("_".join(map(str, used)), _unused, used) for used in ((2, 5), (4,), (1, 3))
         ],
+        advice="parameters have the numbers of their slots, those unused too",
     )
     yield _row(
         "grids",
         "One kernel is launched with one grid after the other.",
         ("kernel.special", "memory.launch"),
         *(Rung.INDEX, "SPECIAL", INT, lambda: [Check("several", _several_grids)], "grid"),
+        advice="look at what is kept from launch to launch: the size of the grid",
     )
 
 

@@ -330,6 +330,7 @@ def rows() -> Iterator[Row]:
             Ulp(0).sentence,
             kernel_needs(dtype),
             functools.partial(_offset_checks, dtype),
+            advice="views begin at any element: look at how offsets are passed",
         )
     for dtype in (dtypes.uint8, INT):
         yield make_row(
@@ -342,6 +343,7 @@ def rows() -> Iterator[Row]:
             Ulp(0).sentence,
             kernel_needs(dtype),
             functools.partial(_large_checks, dtype),
+            advice="look at how many bits an address has, and at the largest grid of a launch",
         )
 
 

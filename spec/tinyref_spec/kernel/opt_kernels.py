@@ -365,6 +365,12 @@ def _sum_of(terms: Terms, dtype: DType) -> Subject:
     return Subject(kernel, [None, as_dtype(dtype, x)], [expected])
 
 
+def _sum_form(terms: Terms) -> Form:
+    form = functools.partial(_sum_of, terms)
+    form.__doc__ = terms.sentence
+    return form
+
+
 def repeated_sum(dtype: DType) -> Subject:
     """out[i] = sum_k x[k], the same for every i: axes global 6, reduce 8."""
     x = sample_values(dtype, 8)
@@ -478,7 +484,5 @@ _NAMED: dict[str, Form] = {
         *(symbolic_repeated, gathered_product),
     )
 }
-_SUMS: dict[str, Form] = {
-    each.form: functools.partial(_sum_of, each) for each in (*ZERO_BEYOND, *OTHER_BEYOND)
-}
+_SUMS: dict[str, Form] = {terms.form: _sum_form(terms) for terms in (*ZERO_BEYOND, *OTHER_BEYOND)}
 FORMS: dict[str, Form] = {**_NAMED, **_SUMS}

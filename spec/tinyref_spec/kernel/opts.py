@@ -15,6 +15,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
+from tinyref.sources import docstring
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg, ViewArg
 from tinyref.views.build import tracker_of
@@ -158,7 +159,7 @@ def _ops_of(legal: Legal) -> list[OptOp]:
 
 def _legal_row(legal: Legal) -> Row:
     ops = _ops_of(legal)
-    sentence = (_FORMS[legal.kernel].__doc__ or "").partition("\n")[0]
+    sentence = docstring(_FORMS[legal.kernel]).partition("\n")[0]
     features = frozenset[str]().union(*(features_of(text) for text, _ in legal.uses))
     checks = [
         Check(

@@ -22,9 +22,13 @@ ROWS, COLUMNS = 5, 11
 
 @dataclass(frozen=True)
 class Terms:
-    """What is summed: `term` of the loaded values, `expected` of their numbers in numpy."""
+    """What is summed: `term` of the loaded values, `expected` of their numbers in numpy.
+
+    text: the term in words, with x for a loaded value.
+    """
 
     name: str
+    text: str
     term: Callable[[UOp], UOp]
     expected: Callable[[Array], Array]
     dtype: str = "int32"
@@ -33,6 +37,12 @@ class Terms:
     def form(self) -> str:
         """The name of its kernel."""
         return f"sum_of_{self.name}"
+
+    @property
+    def sentence(self) -> str:
+        """What its kernel computes."""
+        axes = f"axes global {ROWS}, reduce {COLUMNS}"
+        return f"out[i] = sum_k of {self.text}, x being x[i, k]: {axes}."
 
 
 def values() -> Array:
@@ -86,70 +96,152 @@ def _float_bits(x: Array) -> Array:
 
 
 ZERO_BEYOND = (
-    Terms("negated", lambda x: build.unary(Ops.NEG, x), lambda x: -x),
-    Terms("squares", lambda x: build.mul(x, x), lambda x: x * x),
-    Terms("products", lambda x: build.mul(x, build.add(x, 5)), lambda x: x * (x + 5)),
-    Terms("scaled", lambda x: build.mul(x, 3), lambda x: x * 3, "float32"),
-    Terms("halves", lambda x: build.idiv(x, 2), lambda x: np.trunc(x / 2)),
-    Terms("remainders", lambda x: build.mod(x, 2), lambda x: np.fmod(x, 2)),
-    Terms("quotients", lambda x: build.binary(Ops.FDIV, x, 2.0), lambda x: x / 2, "float32"),
-    Terms("maxima", lambda x: build.maximum(x, 0), lambda x: np.maximum(x, 0)),
-    Terms("bits_of_both", lambda x: build.both(x, 5), lambda x: x & 5),
-    Terms("bits_of_either", lambda x: build.either(x, _halved(x)), lambda x: x | _half(x)),
-    Terms("shifted_left", lambda x: build.binary(Ops.SHL, x, 1), lambda x: x << 1),
-    Terms("not_zero", lambda x: _int(build.not_equal(x, 0)), lambda x: x != 0),
-    Terms("negative", lambda x: _int(build.less(x, 0)), lambda x: x < 0),
+    Terms("negated", "-x", lambda x: build.unary(Ops.NEG, x), lambda x: -x),
+    Terms("squares", "x * x", lambda x: build.mul(x, x), lambda x: x * x),
+    Terms(
+        "products", "x * (x + 5)", lambda x: build.mul(x, build.add(x, 5)), lambda x: x * (x + 5)
+    ),
+    Terms("scaled", "x * 3", lambda x: build.mul(x, 3), lambda x: x * 3, "float32"),
+    Terms("halves", "x // 2 towards zero", lambda x: build.idiv(x, 2), lambda x: np.trunc(x / 2)),
+    Terms("remainders", "x % 2 towards zero", lambda x: build.mod(x, 2), lambda x: np.fmod(x, 2)),
+    Terms(
+        "quotients", "x / 2", lambda x: build.binary(Ops.FDIV, x, 2.0), lambda x: x / 2, "float32"
+    ),
+    Terms("maxima", "max(x, 0)", lambda x: build.maximum(x, 0), lambda x: np.maximum(x, 0)),
+    Terms("bits_of_both", "x & 5", lambda x: build.both(x, 5), lambda x: x & 5),
+    Terms(
+        "bits_of_either",
+        "x | (x // 2 towards zero)",
+        lambda x: build.either(x, _halved(x)),
+        lambda x: x | _half(x),
+    ),
+    Terms("shifted_left", "x << 1", lambda x: build.binary(Ops.SHL, x, 1), lambda x: x << 1),
+    Terms("not_zero", "x != 0", lambda x: _int(build.not_equal(x, 0)), lambda x: x != 0),
+    Terms("negative", "x < 0", lambda x: _int(build.less(x, 0)), lambda x: x < 0),
     Terms(
         "chosen_by_zero",
+        "x != 0 ? x + 7 : x",
         lambda x: build.where(build.not_equal(x, 0), build.add(x, 7), x),
         lambda x: np.where(x != 0, x + 7, x),
     ),
-    Terms("sums", lambda x: build.add(x, _halved(x)), lambda x: x + _half(x)),
-    Terms("differences", lambda x: build.sub(x, _halved(x)), lambda x: x - _half(x)),
-    Terms("flips", lambda x: build.binary(Ops.XOR, x, _halved(x)), lambda x: x ^ _half(x)),
-    Terms("shifted_right", lambda x: build.binary(Ops.SHR, x, 1), lambda x: x >> 1),
-    Terms("accumulated", lambda x: _accumulated(x, x), lambda x: x * x + x),
-    Terms("roots", lambda x: build.unary(Ops.SQRT, build.mul(x, x)), np.abs, "float32"),
-    Terms("truncated", lambda x: build.unary(Ops.TRUNC, x), np.trunc, "float32"),
-    Terms("float_bits", _bits, _float_bits, "float32"),
+    Terms(
+        "sums",
+        "x + (x // 2 towards zero)",
+        lambda x: build.add(x, _halved(x)),
+        lambda x: x + _half(x),
+    ),
+    Terms(
+        "differences",
+        "x - (x // 2 towards zero)",
+        lambda x: build.sub(x, _halved(x)),
+        lambda x: x - _half(x),
+    ),
+    Terms(
+        "flips",
+        "x ^ (x // 2 towards zero)",
+        lambda x: build.binary(Ops.XOR, x, _halved(x)),
+        lambda x: x ^ _half(x),
+    ),
+    Terms("shifted_right", "x >> 1", lambda x: build.binary(Ops.SHR, x, 1), lambda x: x >> 1),
+    Terms(
+        "accumulated", "x * x + x as one MULACC", lambda x: _accumulated(x, x), lambda x: x * x + x
+    ),
+    Terms(
+        "roots", "sqrt(x * x)", lambda x: build.unary(Ops.SQRT, build.mul(x, x)), np.abs, "float32"
+    ),
+    Terms("truncated", "trunc(x)", lambda x: build.unary(Ops.TRUNC, x), np.trunc, "float32"),
+    Terms("float_bits", "the bits of x", _bits, _float_bits, "float32"),
 )
 """Terms that are 0 where they load 0."""
 
 OTHER_BEYOND = (
-    Terms("one_more", lambda x: build.add(x, 1), lambda x: x + 1),
-    Terms("one_less", lambda x: build.sub(x, 1), lambda x: x - 1),
-    Terms("from_one", lambda x: build.sub(1, x), lambda x: 1 - x),
-    Terms("negated_one_more", lambda x: build.unary(Ops.NEG, _up(x)), lambda x: -(x + 3)),
-    Terms("truncated_one_more", lambda x: build.unary(Ops.TRUNC, _up(x)), _more, "float32"),
-    Terms("roots_of_squares", lambda x: build.unary(Ops.SQRT, _square(_up(x))), _more, "float32"),
-    Terms("bits_of_two", lambda x: build.both(_up(x), 5), lambda x: (x + 3) & 5),
-    Terms("remainders_of_more", lambda x: build.mod(_up(x), 5), lambda x: (x + 3) % 5),
-    Terms("shifted_more", lambda x: build.binary(Ops.SHR, _up(x), 1), lambda x: (x + 3) >> 1),
-    Terms("accumulated_on_more", lambda x: _accumulated(x, _up(x)), lambda x: x * x + x + 3),
-    Terms("shifted_one", lambda x: build.binary(Ops.SHL, _one(x), _up(x)), lambda x: 1 << (x + 3)),
-    Terms("quotients_of_one", lambda x: build.idiv(_one(x), x), lambda x: np.trunc(1 / x)),
-    Terms("maxima_with_one", lambda x: build.maximum(x, 1), lambda x: np.maximum(x, 1)),
-    Terms("bits_with_one", lambda x: build.either(x, 1), lambda x: x | 1),
-    Terms("flipped_bits", lambda x: build.binary(Ops.XOR, x, 1), lambda x: x ^ 1),
-    Terms("not_one", lambda x: _int(build.not_equal(x, 1)), lambda x: x != 1),
-    Terms("below_two", lambda x: _int(build.less(x, 2)), lambda x: x < 2),
+    Terms("one_more", "x + 1", lambda x: build.add(x, 1), lambda x: x + 1),
+    Terms("one_less", "x - 1", lambda x: build.sub(x, 1), lambda x: x - 1),
+    Terms("from_one", "1 - x", lambda x: build.sub(1, x), lambda x: 1 - x),
+    Terms(
+        "negated_one_more", "-(x + 3)", lambda x: build.unary(Ops.NEG, _up(x)), lambda x: -(x + 3)
+    ),
+    Terms(
+        "truncated_one_more",
+        "trunc(x + 3)",
+        lambda x: build.unary(Ops.TRUNC, _up(x)),
+        _more,
+        "float32",
+    ),
+    Terms(
+        "roots_of_squares",
+        "sqrt((x + 3) * (x + 3))",
+        lambda x: build.unary(Ops.SQRT, _square(_up(x))),
+        _more,
+        "float32",
+    ),
+    Terms("bits_of_two", "(x + 3) & 5", lambda x: build.both(_up(x), 5), lambda x: (x + 3) & 5),
+    Terms(
+        "remainders_of_more", "(x + 3) % 5", lambda x: build.mod(_up(x), 5), lambda x: (x + 3) % 5
+    ),
+    Terms(
+        "shifted_more",
+        "(x + 3) >> 1",
+        lambda x: build.binary(Ops.SHR, _up(x), 1),
+        lambda x: (x + 3) >> 1,
+    ),
+    Terms(
+        "accumulated_on_more",
+        "x * x + (x + 3) as one MULACC",
+        lambda x: _accumulated(x, _up(x)),
+        lambda x: x * x + x + 3,
+    ),
+    Terms(
+        "shifted_one",
+        "1 << (x + 3)",
+        lambda x: build.binary(Ops.SHL, _one(x), _up(x)),
+        lambda x: 1 << (x + 3),
+    ),
+    Terms(
+        "quotients_of_one",
+        "1 // x towards zero",
+        lambda x: build.idiv(_one(x), x),
+        lambda x: np.trunc(1 / x),
+    ),
+    Terms(
+        "maxima_with_one", "max(x, 1)", lambda x: build.maximum(x, 1), lambda x: np.maximum(x, 1)
+    ),
+    Terms("bits_with_one", "x | 1", lambda x: build.either(x, 1), lambda x: x | 1),
+    Terms("flipped_bits", "x ^ 1", lambda x: build.binary(Ops.XOR, x, 1), lambda x: x ^ 1),
+    Terms("not_one", "x != 1", lambda x: _int(build.not_equal(x, 1)), lambda x: x != 1),
+    Terms("below_two", "x < 2", lambda x: _int(build.less(x, 2)), lambda x: x < 2),
     Terms(
         "chosen_one",
+        "x != 0 ? x : 1",
         lambda x: build.where(build.not_equal(x, 0), x, _one(x)),
         lambda x: np.where(x != 0, x, 1),
     ),
     Terms(
         "one_below_two",
+        "x < 2 ? 1 : x",
         lambda x: build.where(build.less(x, 2), _one(x), x),
         lambda x: np.where(x < 2, 1, x),
     ),
     # 0 times what is not finite, or divided by it, is NaN; that of a load may be.
-    Terms("float_products", lambda x: build.mul(x, _other(x)), lambda x: x * (x + 5), "float32"),
-    Terms("float_quotients", lambda x: build.binary(Ops.FDIV, x, x), lambda x: x / x, "float32"),
-    Terms("powers", lambda x: build.unary(Ops.EXP2, x), np.exp2, "float32"),
+    Terms(
+        "float_products",
+        "x * (x + 5)",
+        lambda x: build.mul(x, _other(x)),
+        lambda x: x * (x + 5),
+        "float32",
+    ),
+    Terms(
+        "float_quotients",
+        "x / x",
+        lambda x: build.binary(Ops.FDIV, x, x),
+        lambda x: x / x,
+        "float32",
+    ),
+    Terms("powers", "2 ** x", lambda x: build.unary(Ops.EXP2, x), np.exp2, "float32"),
     # -0 is 0, and its bits are not.
     Terms(
         "bits_of_negated",
+        "the bits of -x",
         lambda x: _bits(build.unary(Ops.NEG, x)),
         lambda x: _float_bits(-x),
         "float32",

@@ -25,6 +25,7 @@ from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, launch_needs, make_row
+from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.data_kinds import of_all_kinds, small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
@@ -583,6 +584,7 @@ def rows() -> Iterator[Row]:
             Check("memory:again", _overwritten),
             Check("long", _long_loop),
         ],
+        advice=BY_NAME["loop"].advice,
     )
     yield make_row(
         "kernel.program.gate",
@@ -607,6 +609,7 @@ def rows() -> Iterator[Row]:
                 EXACT,
                 kernel_needs(dtype, features=(f"vectors:{lanes}", f"native:{dtype.name}")),
                 functools.partial(_vector_checks, dtype, lanes),
+                advice="look at the order and the number of lanes where they meet memory",
             )
     yield make_row(
         "kernel.program.item",
@@ -625,6 +628,7 @@ def rows() -> Iterator[Row]:
             )
             for extents in ((4, 1, 1), (2, 3, 1), (2, 3, 4), (1, 8, 2), (32, 1, 1), (1, 1, 2))
         ],
+        advice="look at the index of a work-item in its group, and at its dimensions",
     )
     yield make_row(
         "kernel.program.group",
@@ -636,6 +640,7 @@ def rows() -> Iterator[Row]:
         EXACT,
         kernel_needs(INT, features=("grid", "groups")),
         _group_checks,
+        advice="look at the index of a work-item in its group, at barriers and arrays",
     )
     yield make_row(
         "kernel.program.tile",

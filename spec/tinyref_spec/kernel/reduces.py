@@ -14,6 +14,7 @@ from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.data_kinds import MAX_EXACT, DataKind, kinds_of, small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Ulp, accumulation_bound, with_rounding
@@ -322,6 +323,7 @@ def rows() -> Iterator[Row]:
                 f"{Ulp(0).sentence} Sums of floats: {Bounded().sentence}",
                 kernel_needs(dtype),
                 functools.partial(_checks, op, dtype),
+                advice=BY_NAME["loop"].advice,
             )
     yield make_row(
         "kernel.reduce.form.int32",
@@ -333,6 +335,7 @@ def rows() -> Iterator[Row]:
         Ulp(0).sentence,
         kernel_needs(dtypes.int32),
         lambda: [Check(name, run) for name, run in FORMS.items()],
+        advice=BY_NAME["loop"].advice,
     )
     yield make_row(
         "kernel.reduce.symbolic.int32",
@@ -346,4 +349,5 @@ def rows() -> Iterator[Row]:
         lambda: [
             Check(f"n:{length}", functools.partial(_symbolic, length)) for length in (1, 7, 63, 64)
         ],
+        advice=BY_NAME["loop"].advice,
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from tinyref.errors import DeviceError, UserError
+from tinyref.foreign import unique_members
 from tinyref.runtimes.data.disk import replace_file
 from tinyref_spec.kernel_case.case import Case, CaseRecord
 from tinyref_spec.kernel_case.document import content_hash, record_from_json, record_text
@@ -49,21 +49,12 @@ def read_json(path: str | Path) -> object:
         if len(data) > MAX_FILE_BYTES:
             raise UserError(f"{path}: expected at most {MAX_FILE_BYTES} bytes, got more")
         return json.loads(
-            data.decode("utf-8"), object_pairs_hook=_members, parse_constant=_no_constant
+            data.decode("utf-8"), object_pairs_hook=unique_members, parse_constant=_no_constant
         )
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is no JSON: {error}") from None
-
-
-def _members(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the member {name[:80]!r} is there twice")
-        found[name] = value
-    return found
 
 
 def _no_constant(name: str) -> object:

@@ -381,18 +381,20 @@ def _checks(acts: dict[str, Act]) -> list[Check]:
 
 def rows() -> Iterator[Row]:
     """One row of orders, and one of what waits."""
-    for name, sentence, clause, acts in (
+    for name, sentence, clause, acts, advice in (
         (
             "order",
             "Launches, copies and frees of one device happen as if one after the other.",
             "device.order",
             ORDERS,
+            "look at what each launch and copy waits for",
         ),
         (
             "wait",
             "synchronize and a launch with wait return when all is done; seconds are those taken.",
             "device.wait",
             WAITS,
+            "look at what synchronize waits for, and at where seconds are measured",
         ),
     ):
         yield make_row(
@@ -406,4 +408,5 @@ def rows() -> Iterator[Row]:
             Ulp(0).sentence,
             kernel_needs(WORD, dtypes.int32),
             functools.partial(_checks, acts),
+            advice,
         )

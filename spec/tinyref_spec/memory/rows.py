@@ -20,6 +20,7 @@ from tinyref_spec import samples
 from tinyref_spec.bits import to_bits
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row, same_bytes
+from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernels.named import copied, elementwise
@@ -39,6 +40,7 @@ HUGE_BYTES = 1 << 28
 GATE_DTYPES = (dtypes.float32, dtypes.int32, dtypes.uint8, dtypes.float64, dtypes.float16)
 NARROW_DTYPES = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
 EXACT = Ulp(0).sentence
+KEPT = "look at what is kept from launch to launch: arguments, sizes, results"
 
 
 def _opens(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -301,6 +303,7 @@ def _host_rows() -> Iterator[Row]:
             EXACT,
             Needs(),
             functools.partial(_sized_checks, _round_trip, dtype, COPY_SIZES),
+            advice="look at offsets, sizes and directions of copies, and at what they wait for",
         )
     for dtype in (dtypes.uint8, dtypes.float32, dtypes.float64):
         yield make_row(
@@ -313,6 +316,7 @@ def _host_rows() -> Iterator[Row]:
             EXACT,
             Needs(),
             functools.partial(_sized_checks, _views, dtype, OFFSETS, "offset"),
+            advice="look at the offset of a view, and at what copies make of it",
         )
     yield make_row(
         "memory.many",
@@ -329,6 +333,7 @@ def _host_rows() -> Iterator[Row]:
             *(Check(f"odd:{nbytes}", functools.partial(_large, nbytes)) for nbytes in ODD_BYTES),
             Check("large:256MiB", functools.partial(_large, HUGE_BYTES), full_only=True),
         ],
+        advice="look at what allocate gives, and at sizes of copies",
     )
     yield make_row(
         "memory.refuse",
@@ -359,6 +364,7 @@ def _kernel_rows() -> Iterator[Row]:
             Check(form, functools.partial(_bools_of_bytes, form))
             for form in ("copied", "turned", "chosen")
         ],
+        advice="a bool in memory is a byte: any but 0 is true, and what is stored is 0 or 1",
     )
     for dtype in NARROW_DTYPES:
         yield make_row(
@@ -371,6 +377,7 @@ def _kernel_rows() -> Iterator[Row]:
             EXACT,
             kernel_needs(dtype, dtypes.int32),
             functools.partial(_sized_checks, _widened_load, dtype, (7, 33)),
+            advice="loads with a gate extend the sign of a narrow type as plain ones do",
         )
     for dtype in GATE_DTYPES:
         yield make_row(
@@ -383,6 +390,7 @@ def _kernel_rows() -> Iterator[Row]:
             EXACT,
             kernel_needs(dtype),
             functools.partial(_load_checks, dtype),
+            advice=BY_NAME["gate"].advice,
         )
         yield make_row(
             f"memory.gate.store.{dtype.name}",
@@ -394,6 +402,7 @@ def _kernel_rows() -> Iterator[Row]:
             EXACT,
             kernel_needs(dtype),
             functools.partial(_store_checks, dtype),
+            advice=BY_NAME["gate"].advice,
         )
         yield make_row(
             f"memory.launch.{dtype.name}",
@@ -405,6 +414,7 @@ def _kernel_rows() -> Iterator[Row]:
             EXACT,
             kernel_needs(dtype),
             functools.partial(_launch_checks, dtype),
+            advice=KEPT,
         )
         yield make_row(
             f"memory.launch.elements.{dtype.name}",
@@ -416,6 +426,7 @@ def _kernel_rows() -> Iterator[Row]:
             EXACT,
             kernel_needs(dtype),
             functools.partial(_sized_checks, _measure_untouched_ends, dtype, (33, 127), "middle"),
+            advice=KEPT,
         )
     for dtype in dtypes.all:
         yield make_row(

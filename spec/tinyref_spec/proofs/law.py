@@ -15,6 +15,7 @@ from enum import Enum
 
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
+from tinyref.sources import docstring
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -100,7 +101,7 @@ class Law:
     @property
     def sentence(self) -> str:
         """The law in words."""
-        return " ".join((self.function.__doc__ or "").split())
+        return " ".join(docstring(self.function).split())
 
     def leaf(self, name: str, dtype: DType) -> UOp:
         """The variable `name`: a bool for a flag, else of `dtype` with its whole range."""

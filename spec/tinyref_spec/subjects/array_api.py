@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import math
 import operator
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
-from tinyref_spec.reproducer import Wording, tensor_script
+from tinyref_spec.reproducer import Question, Wording, tensor_script
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
-from tinyref_spec.subjects.protocol import Answer, Arrays
+from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
 from tinyref_spec.tensor.forms import Form, Refused
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
@@ -34,7 +38,7 @@ SAME: Mapping[str, str] = {
             *("square", "round", "floor", "ceil", "trunc", "sign", "reciprocal", "copysign"),
             *("maximum", "minimum", "isnan", "isfinite", "bitwise_not"),
             *("bitwise_and", "bitwise_or", "bitwise_xor", "asin", "acos", "atan", "asinh"),
-            *("acosh", "atanh", "zeros_like", "ones_like", "full_like"),
+            *("acosh", "atanh", "zeros_like", "ones_like", "full_like", "log10", "logaddexp"),
         )
     },
     **{"add": "add", "sub": "subtract", "mul": "multiply", "pow": "pow", "dot": "matmul"},
@@ -43,7 +47,11 @@ SAME: Mapping[str, str] = {
 }
 WIDE_SUMS = "integers are added up and multiplied in the default integer type of the standard"
 PLACES = "places are of the default index type of the standard"
+# How arrays that are not dense, not computed or not exported by DLPack give a numpy array.
+TO_HOST = ("todense", "compute", "unwrap_numpy")
 Key = int | slice | EllipsisType | None
+# Types that the standard does not have: a library may refuse any function of them.
+BEYOND_THE_STANDARD = frozenset({dtypes.float16, dtypes.bfloat16})
 
 
 class ArrayTensor:
@@ -80,6 +88,12 @@ class ArrayTensor:
         return len(self.shape)
 
     def numpy(self) -> Array:
+        if self.library.has_type(self, dtypes.bfloat16):
+            # Neither DLPack nor the buffers of Python have a word for it that numpy reads.
+            wide = self.library.function("asarray")(
+                self.array, dtype=self.library.dtype(dtypes.float32)
+            )
+            return np.asarray(to_numpy(wide).astype(ml_dtypes.bfloat16))
         return to_numpy(self.array)
 
     def tolist(self) -> object:
@@ -99,6 +113,15 @@ class ArrayTensor:
 
     def float(self) -> ArrayTensor:
         return self.cast(dtypes.float32)
+
+    def double(self) -> ArrayTensor:
+        return self.cast(dtypes.float64)
+
+    def long(self) -> ArrayTensor:
+        return self.cast(dtypes.int64)
+
+    def short(self) -> ArrayTensor:
+        return self.cast(dtypes.int16)
 
     def int(self) -> ArrayTensor:
         return self.cast(dtypes.int32)
@@ -125,7 +148,7 @@ class ArrayTensor:
     clip = clamp
 
     def logical_not(self) -> ArrayTensor:
-        if self.library.name_of(self) != "bool":
+        if not self.library.has_type(self, dtypes.bool):
             raise NotOfferedError(f"{self.library.module}: its logical_not takes bools alone")
         return self._call("logical_not", self)
 
@@ -186,9 +209,15 @@ class ArrayTensor:
         return self._call("cumulative_prod", self, axis=axis, note=WIDE_SUMS)
 
     def sort(self, dim: Any = -1, descending: Any = False) -> tuple[ArrayTensor, ArrayTensor]:
+        return self._sorted("sort", dim, descending), self.argsort(dim, descending)
+
+    def argsort(self, dim: Any = -1, descending: Any = False) -> ArrayTensor:
+        return self._sorted("argsort", dim, descending, PLACES)
+
+    def _sorted(self, name: str, dim: Any, descending: Any, note: str = "") -> ArrayTensor:
         # Stable by default in the standard, and not everywhere.
-        given = {"axis": dim, "stable": True, **({"descending": True} if descending else {})}
-        return self._call("sort", self, **given), self._call("argsort", self, note=PLACES, **given)
+        order = {"descending": True} if descending else {}
+        return self._call(name, self, note=note, axis=dim, stable=True, **order)
 
     # Shapes
 
@@ -244,7 +273,7 @@ class ArrayTensor:
     def repeat_interleave(self, repeats: Any, dim: Any = None) -> ArrayTensor:
         return self._call("repeat", self, repeats, axis=dim)
 
-    def roll(self, shift: Any, axis: Any) -> ArrayTensor:
+    def roll(self, shift: Any, axis: Any = None) -> ArrayTensor:
         return self._call("roll", self, shift, axis=axis)
 
     def tril(self, diagonal: Any = 0) -> ArrayTensor:
@@ -261,11 +290,15 @@ class ArrayTensor:
     def __getitem__(self, key: Any) -> ArrayTensor:
         """By integers, slices, None and `...`, or by one mask."""
         if isinstance(key, ArrayTensor):
-            if self.library.name_of(key) != "bool":
+            if not self.library.has_type(key, dtypes.bool):
                 raise NotOfferedError(f"{self.library.module}: the standard takes by a function")
+            if not self.library.indexes_by_masks:
+                raise NotOfferedError(f"{self.library.module}: says that it has no masks as index")
             return type(self)(self.library, self.array[key.array])
         parts = key if isinstance(key, tuple) else (key,)
-        if not all(isinstance(part, int | slice | EllipsisType | None) for part in parts):
+        has_bool = any(isinstance(part, bool) for part in parts)
+        is_basic = all(isinstance(part, int | slice | EllipsisType | None) for part in parts)
+        if has_bool or not is_basic:
             raise NotOfferedError(
                 f"{self.library.module}: the array API indexes by integers, slices, None and ..."
             )
@@ -289,8 +322,9 @@ def _with_operator(name: str, swapped: bool) -> Callable[..., ArrayTensor]:
     return apply
 
 
-_SWAPPED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul")
-for _name in (*_SWAPPED, "lshift", "rshift", "neg", "invert", "lt", "gt", "le", "ge", "eq", "ne"):
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+_SWAPPED = (*_ARITHMETIC, "and", "or", "xor", "lshift", "rshift")
+for _name in (*_SWAPPED, "neg", "invert", "lt", "gt", "le", "ge", "eq", "ne"):
     setattr(ArrayTensor, f"__{_name}__", _with_operator(f"__{_name}__", swapped=False))
 for _name in _SWAPPED:
     setattr(ArrayTensor, f"__r{_name}__", _with_operator(f"__{_name}__", swapped=True))
@@ -318,7 +352,8 @@ class _Maker:
         found = np.asarray(data)
         is_array = isinstance(data, np.ndarray)
         own = from_numpy_dtype(found.dtype) if is_array else _type_of_number(found)
-        return self._make("asarray", found.copy(), dtype=own if dtype is None else dtype)
+        named = own if dtype is None else dtype
+        return self._make("asarray", _readable(found.copy()), dtype=named)
 
     def _make(self, function: str, *given: Any, dtype: Any) -> ArrayTensor:
         where = {} if self.library.device is None else {"device": self.library.device}
@@ -376,12 +411,43 @@ class ArraySubject:
 
     @property
     def dtypes(self) -> frozenset[DType]:
-        """The types that the module says it has."""
-        named = self.namespace.__array_namespace_info__().dtypes(device=self.device)
-        return frozenset(dtype for dtype in dtypes.all if dtype.name in named)
+        """The types that the module says it has, and others of its names that keep elements."""
+        declared = set(self._info("dtypes", device=self.device))
+        return frozenset(
+            dtype for dtype in dtypes.all if dtype.name in declared or self._keeps(dtype)
+        )
+
+    @property
+    def indexes_by_masks(self) -> bool:
+        """Return False if the module says that it has no boolean indexing."""
+        return bool(self._info("capabilities").get("boolean indexing", True))
+
+    def _info(self, name: str, **arguments: Any) -> Mapping[str, Any]:
+        """What the module says of itself; empty where it does not say it as the standard does."""
+        try:
+            inspect = self.namespace.__array_namespace_info__()
+            said: Mapping[str, Any] = getattr(inspect, name)(**arguments)
+        except (AttributeError, TypeError):
+            return {}
+        return said
+
+    def _keeps(self, dtype: DType) -> bool:
+        """Return True if an array of the type has that type, and its elements."""
+        ones = np.ones(2, numpy_dtype(dtype))
+        with warnings.catch_warnings():
+            # Some warn that they take a narrower type.
+            warnings.simplefilter("ignore")
+            try:
+                array = self.tensor(ones).numpy()
+            except Exception:  # a module may refuse a type by any error
+                return False
+        return array.dtype == ones.dtype and bool((array == ones).all())
 
     def versions(self) -> dict[str, str]:
-        return {self.module: str(getattr(self.namespace, "__version__", "unknown"))}
+        """Of the package of the module, and of the package that has its arrays."""
+        array = self.tensor(np.zeros(1, np.float32)).array
+        modules = (self.module, type(array).__module__)
+        return {name: _version(name) for name in dict.fromkeys(map(_package, modules))}
 
     def function(self, name: str) -> Callable[..., Any]:
         """A function of the standard. Raises `NotOfferedError` where the module lacks it."""
@@ -392,22 +458,34 @@ class ArraySubject:
 
     def dtype(self, dtype: DType | str) -> Any:
         """The module's type. Raises `NotOfferedError` where it has none of that name."""
-        return self.function(dtype_from_name(dtype).name if isinstance(dtype, str) else dtype.name)
+        name = dtype_from_name(dtype).name if isinstance(dtype, str) else dtype.name
+        if name == "bool" and not hasattr(self.namespace, name):
+            # As numpy called it before the standard.
+            name = "bool_"
+        return self.function(name)
 
-    def name_of(self, tensor: ArrayTensor) -> str:
-        """The name of the type of an array."""
-        is_bool = tensor.array.dtype == self.namespace.bool
-        return "bool" if is_bool else str(tensor.array.dtype)
+    def has_type(self, tensor: ArrayTensor, dtype: DType) -> bool:
+        """Return True if an array has this type."""
+        try:
+            return bool(tensor.array.dtype == self.dtype(dtype))
+        except NotOfferedError:
+            return False
 
     def expression(self, form: Form) -> str:
         return form.expression
 
     def value(self, form: Form, dtype: DType, values: Arrays) -> Answer:
-        found = self._evaluate(form.expression, values, dtype)
-        if not isinstance(found, ArrayTensor):
-            raise NotOfferedError(f"{self.module}: {form.expression} gives no array there")
-        elements = found.numpy()
-        return _answer(elements, from_numpy_dtype(elements.dtype), form.output(dtype), found.note)
+        refusals = (Exception,) if dtype in BEYOND_THE_STANDARD else ()
+        with not_offered(self.module, *refusals):
+            found = self._evaluate(form.expression, values, dtype)
+            if not isinstance(found, ArrayTensor):
+                raise NotOfferedError(f"{self.module}: {form.expression} gives no array there")
+            # Only now may a lazy array be computed.
+            elements = found.numpy()
+        theirs, owed = from_numpy_dtype(elements.dtype), form.output(dtype)
+        if found.note:
+            return integer_answer(elements, theirs, owed, found.note)
+        return Answer(elements, theirs)
 
     def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
         raise NotOfferedError(f"{self.module}: the array API has no gradients")
@@ -418,12 +496,13 @@ class ArraySubject:
         raise NotOfferedError(f"{self.module}: the array API has no gradients")
 
     def literal(self, expression: str, values: Arrays) -> object:
-        return self._evaluate(expression, values, dtypes.float32)
+        with not_offered(self.module):
+            return self._evaluate(expression, values, dtypes.float32)
 
     def refusal(self, call: Refused, values: Arrays) -> Measurement:
         raise NotOfferedError(f"{self.module}: the array API does not say which calls are refused")
 
-    def script(self, case_id: str, values: Arrays, expression: str, item: Any) -> str:
+    def script(self, question: Question, expression: str, item: Any) -> str:
         wording = Wording(
             (
                 "from tinyref_spec.subjects import opened",
@@ -433,7 +512,7 @@ class ArraySubject:
             "subject.tensor({array})",
             "{actual}.numpy()",
         )
-        return tensor_script(case_id, str(self.name), values, expression, item, wording)
+        return tensor_script(question, str(self.name), expression, item, wording)
 
     @property
     def maker(self) -> _Maker:
@@ -444,7 +523,7 @@ class ArraySubject:
         """An array of its own on the device."""
         where = {} if self.device is None else {"device": self.device}
         named = self.dtype(from_numpy_dtype(values.dtype))
-        made = self.function("asarray")(values.copy(), dtype=named, **where)
+        made = self.function("asarray")(_readable(values.copy()), dtype=named, **where)
         return self.tensor_class(self, made)
 
     def _evaluate(self, expression: str, values: Arrays, dtype: DType) -> Any:
@@ -491,10 +570,6 @@ class NumpySubject(ArraySubject):
     tensor_class = NumpyTensor
 
     @property
-    def dtypes(self) -> frozenset[DType]:
-        return super().dtypes | {dtypes.float16}
-
-    @property
     def maker(self) -> _Maker:
         return _NumpyMaker(self)
 
@@ -505,18 +580,34 @@ class _NumpyMaker(_Maker):
 
 
 def to_numpy(array: Any) -> Array:
-    """The elements in host memory, by DLPack where the library is another one."""
-    if isinstance(array, np.ndarray | np.generic):
+    """Return the elements in host memory: by a method of the array, or by DLPack."""
+    if isinstance(array, np.ndarray | np.generic | bool | int | float):
         return np.asarray(array)
+    for name in TO_HOST:
+        if hasattr(array, name):
+            return np.asarray(getattr(array, name)())
     return np.from_dlpack(array, device="cpu", copy=True)
 
 
-def _answer(elements: Array, theirs: DType, owed: DType, note: str) -> Answer:
-    """The answer in the type that is owed, where the standard has a wider integer type."""
-    if theirs is owed or not note or not (theirs.is_int and owed.is_int):
-        return Answer(elements, theirs)
-    narrowed = elements.astype(numpy_dtype(owed))
-    return Answer(narrowed, owed if (narrowed == elements).all() else theirs, note)
+def _readable(values: Array) -> Array:
+    """Return the elements in a type that every library reads from numpy."""
+    if values.dtype == np.dtype(ml_dtypes.bfloat16):
+        return values.astype(np.float32)
+    return values
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _version(package: str) -> str:
+    own = getattr(sys.modules.get(package), "__version__", None)
+    if own is not None:
+        return str(own)
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def _plain(value: Any) -> Any:

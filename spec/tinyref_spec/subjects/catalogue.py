@@ -11,20 +11,26 @@ from typing import Any
 from tinyref.capabilities import CORE_OPS, Capabilities
 from tinyref.folders import file_name
 from tinyref_spec.case import Case, Measurement, NotOfferedError, Profile, Row, Rung
-from tinyref_spec.catalogue import all_rows
+from tinyref_spec.catalogue import all_rows, matches
 from tinyref_spec.catalogue import suite_hash as suite_hash  # of all rows, these among them
 from tinyref_spec.device_under_test import Announce
 from tinyref_spec.subjects import opened
 from tinyref_spec.subjects.name import parse_subject
 
-# Rows that no library is asked, each with the reason.
+# Rows and cases that no library is asked, each with the reason.
 _TINYREF = "it is about how tinyref"
+_ORDER = "left open by IEEE 754 and the array API: the order and the start of a sum"
 NOT_ASKED: dict[str, str] = {
     "tensor.creation.literal": f"{_TINYREF} makes tensors of Python values",
     "tensor.conversion.literal": f"{_TINYREF} names types, and casts what does not fit",
     "tensor.gradient.literal": f"{_TINYREF} shares a gradient between equal elements",
     "tensor.refuse.literal": f"{_TINYREF} words its errors",
     "tensor.system.literal": f"{_TINYREF} schedules kernels",
+    "tensor.special.literal.constants_sum_rounded": _ORDER,
+    "tensor.special.literal.constants_sum_of_zeros": _ORDER,
+    "tensor.special.literal.sum_of_zeros": _ORDER,
+    "tensor.special.literal.multinomial_of_nothing": f"{_TINYREF} draws from nothing",
+    "tensor.special.literal.empty_max": "left open by the array API: the largest of no elements",
 }
 
 
@@ -38,7 +44,7 @@ class SubjectDevice:
         self.subject = opened(text)
         self.announce: Announce = lambda describe: None
 
-    @property
+    @functools.cached_property
     def capabilities(self) -> Capabilities:
         """The types of the library; sums of floats may come in any order."""
         return Capabilities(self.subject.dtypes, CORE_OPS, is_single=True)
@@ -61,19 +67,25 @@ class SubjectDevice:
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    """Rows of the level `tensor` with their ids; of those in `NOT_ASKED` each case says why."""
+    """Rows of the level `tensor` with their ids; each case that is in `NOT_ASKED` says why."""
     for row in all_rows():
         if row.level == "tensor" and row.cases(profile):
-            reason = NOT_ASKED.get(row.id)
-            yield row if reason is None else _unasked(row, reason)
+            is_asked = not any(matches(name, row.id) for name in NOT_ASKED)
+            yield row if is_asked else _with_reasons(row)
 
 
-def _unasked(row: Row, reason: str) -> Row:
+def _with_reasons(row: Row) -> Row:
     def make_cases(profile: Profile) -> list[Case]:
-        run = functools.partial(_refuse, reason)
-        return [dataclasses.replace(case, run=run) for case in row.cases(profile)]
+        return [_with_reason(case) for case in row.cases(profile)]
 
     return dataclasses.replace(row, make_cases=make_cases)
+
+
+def _with_reason(case: Case) -> Case:
+    reason = NOT_ASKED.get(case.row) or NOT_ASKED.get(case.id)
+    if reason is None:
+        return case
+    return dataclasses.replace(case, run=functools.partial(_refuse, reason))
 
 
 def _refuse(reason: str, device: Any) -> Measurement:

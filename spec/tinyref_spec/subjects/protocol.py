@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from tinyref.dtype import DType
+from tinyref.dtype import DType, numpy_dtype
+from tinyref.errors import describe_error
 from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Measurement
+from tinyref_spec.case import Measurement, NotOfferedError
+from tinyref_spec.reproducer import Question
 from tinyref_spec.tensor.forms import Form, Refused
 
 Arrays = Mapping[str, Array]
@@ -41,6 +44,33 @@ class Answer:
 
     def numpy(self) -> Array:
         return self.values
+
+
+def integer_answer(values: Array, theirs: DType | None, owed: DType, note: str) -> Answer:
+    """Return the answer in the integer type that is owed, if the library documents another one.
+
+    Elements that the narrower type does not hold stay as they are: they are wrong.
+    """
+    fits = theirs is not None and theirs.is_int and theirs.itemsize >= owed.itemsize
+    if not (fits and owed.is_int):
+        return Answer(values, theirs)
+    narrowed = values.astype(numpy_dtype(owed))
+    return Answer(narrowed if (narrowed == values).all() else values, owed, note)
+
+
+@contextlib.contextmanager
+def not_offered(library: str, *refusals: type[Exception]) -> Iterator[None]:
+    """Raise `NotOfferedError` where a library says by its error that it does not have something.
+
+    refusals: errors that say so, in addition to NotImplementedError.
+    """
+    kinds: tuple[type[Exception], ...] = (NotImplementedError, *refusals)
+    try:
+        yield
+    except NotOfferedError:
+        raise
+    except kinds as error:
+        raise NotOfferedError(f"{library}: {describe_error(error).splitlines()[0]}") from error
 
 
 class Subject(Protocol):
@@ -79,6 +109,6 @@ class Subject(Protocol):
         """Whether a call that cannot be meant is refused."""
         ...
 
-    def script(self, case_id: str, values: Arrays, expression: str, item: Wanted) -> str:
+    def script(self, question: Question, expression: str, item: Wanted) -> str:
         """A self-contained script that shows a failure again."""
         ...

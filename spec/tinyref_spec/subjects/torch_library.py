@@ -16,9 +16,9 @@ from tinyref.errors import describe_error
 from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
-from tinyref_spec.reproducer import Wording, tensor_script
+from tinyref_spec.reproducer import Question, Wording, tensor_script
 from tinyref_spec.subjects.name import SubjectName
-from tinyref_spec.subjects.protocol import Answer, Arrays
+from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
 from tinyref_spec.tensor.forms import Form, Refused
 
 TORCH_DTYPES: dict[DType, torch.dtype] = {
@@ -28,6 +28,9 @@ TORCH_DTYPES: dict[DType, torch.dtype] = {
     dtypes.int32: torch.int32,
     dtypes.int64: torch.int64,
     dtypes.uint8: torch.uint8,
+    dtypes.uint16: torch.uint16,
+    dtypes.uint32: torch.uint32,
+    dtypes.uint64: torch.uint64,
     dtypes.float16: torch.float16,
     dtypes.bfloat16: torch.bfloat16,
     dtypes.float32: torch.float32,
@@ -45,6 +48,7 @@ WORDING = Wording(
     ),
     "to_torch({array}, {place!r}, requires_grad={wants_gradient})",
     "from_torch({actual})",
+    "torch.{name}",
 )
 
 
@@ -68,7 +72,7 @@ def from_torch(tensor: Any) -> Array:
 def torch_value(expression: str, names: Mapping[str, Any]) -> Any:
     """The value of an expression of the tables in torch."""
     # The expressions are those of the tables, never text from outside.
-    return eval(expression, _KNOWN, dict(names))
+    return eval(expression, {**_KNOWN, **names})
 
 
 _KNOWN = {"torch": torch, "F": torch.nn.functional, "np": np}
@@ -157,8 +161,8 @@ class TorchSubject:
             return Measurement(True, compared=1, observed=describe_error(error).splitlines()[0])
         return Measurement(False, f"was accepted, and gave {found!r}", compared=1)
 
-    def script(self, case_id: str, values: Arrays, expression: str, item: Wanted) -> str:
-        return tensor_script(case_id, self.place, values, expression, item, WORDING)
+    def script(self, question: Question, expression: str, item: Wanted) -> str:
+        return tensor_script(question, self.place, expression, item, WORDING)
 
     def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
         return torch_value(expression, names)
@@ -169,14 +173,13 @@ class TorchSubject:
 
     def _attempt(self, compute: Callable[[], Any]) -> Any:
         """The value. Raises `NotOfferedError` where torch says that it has no such kernel."""
-        try:
-            return compute()
-        except NotImplementedError as error:
-            raise NotOfferedError(f"torch: {describe_error(error).splitlines()[0]}") from error
-        except RuntimeError as error:
-            if "not implemented for" not in str(error):
+        with not_offered("torch"):
+            try:
+                return compute()
+            except RuntimeError as error:
+                if "not implemented for" in str(error):
+                    raise NotImplementedError(str(error)) from error
                 raise
-            raise NotOfferedError(f"torch: {describe_error(error).splitlines()[0]}") from error
 
     def _computes_in(self, dtype: DType) -> bool:
         try:
@@ -189,18 +192,29 @@ class TorchSubject:
 class CompiledTorchSubject(TorchSubject):
     """The same through torch.compile, each expression as a whole."""
 
+    def __init__(self, name: SubjectName) -> None:
+        super().__init__(name)
+        # The first compile of a process loads the compiler, which is no matter of a case.
+        self._evaluate(_compiled("x + 1", "x"), {"x": torch.zeros(2)})
+
+    def expression(self, form: Form) -> str:
+        inputs = ", ".join(item.name for item in form.inputs)
+        return _compiled(super().expression(form), inputs)
+
     def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
-        inputs = {name: each for name, each in names.items() if isinstance(each, torch.Tensor)}
-        others = {name: each for name, each in names.items() if name not in inputs}
-        # Its tracer follows functions, and no text.
-        function = eval(f"lambda {', '.join(inputs)}: {expression}", {**_KNOWN, **others})
         torch.compiler.reset()
-        compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
         try:
-            return compiled(**inputs)
+            return super()._evaluate(expression, names)
         except torch._dynamo.exc.Unsupported as error:
             words = describe_error(error).splitlines()[0]
             raise NotOfferedError(f"torch.compile does not capture it: {words}") from error
+
+
+def _compiled(expression: str, inputs: str) -> str:
+    """Return an expression that compiles `expression`, a function of `inputs`, and calls it."""
+    # The tracer follows functions, and no text.
+    function = f"lambda {inputs}: {expression}"
+    return f"torch.compile({function}, fullgraph=True, dynamic=False)({inputs})"
 
 
 class _TensorMaker:
@@ -220,8 +234,6 @@ class _TensorMaker:
 def _answer(form: Form, dtype: DType, found: Any) -> Answer:
     """The answer in the type that is owed, where torch documents another integer type."""
     values, theirs = from_torch(found), OUR_DTYPES.get(torch.as_tensor(found).dtype)
-    owed = form.output(dtype)
-    if not form.torch_dtype or theirs is owed or not owed.is_int:
-        return Answer(values, theirs)
-    narrowed = values.astype(numpy_dtype(owed))
-    return Answer(narrowed, owed if (narrowed == values).all() else theirs, form.torch_dtype)
+    if form.torch_dtype:
+        return integer_answer(values, theirs, form.output(dtype), form.torch_dtype)
+    return Answer(values, theirs)

@@ -327,6 +327,9 @@ def _assigned_around_a_view(jit: int, case_id: str, device: DeviceUnderTest) -> 
         return judge_pairs(pairs())
 
 
+_REPLAYED = "look at what a replay takes from its call: buffers, variables, the order of launches"
+
+
 def rows() -> Iterator[Row]:
     """Rows of the level, from single kernels in sequence to whole captured steps."""
     tables: tuple[tuple[str, str, tuple[str, ...], str, Callable[[], list[Check]]], ...] = (
@@ -385,7 +388,8 @@ def rows() -> Iterator[Row]:
     needs = kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool)
     for name, sentence, cited, dtype, checks in tables:
         row_id = f"system.{name}.{dtype}"
-        yield make_row(row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks)
+        made = row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks
+        yield make_row(*made, _REPLAYED if "system.jit" in cited else "")
     yield from schedules.rows()
     yield from costs.rows()
     yield from fuzzed.rows()

@@ -358,6 +358,7 @@ def _row(
         Ulp(0).sentence,
         kernel_needs(*used),
         checks,
+        "look at offsets, sizes and directions of copies between devices",
     )
 
 

@@ -38,6 +38,29 @@ def attention(q: Value, k: Value, v: Value, *mask: Value, visible: str = "") -> 
     return bounded.matmul(powers / seen, v)
 
 
+def _grouped(q: Value, k: Value, v: Value) -> Value:
+    """Attention of heads of queries that share a head of keys and values, on axis -3."""
+    keys, values = (
+        bounded.move_elements(
+            heads, partial(np.repeat, repeats=q.shape[-3] // heads.shape[-3], axis=-3)
+        )
+        for heads in (k, v)
+    )
+    return attention(q, keys, values)
+
+
+def _grouped_form(q: Shape, k: Shape, v: Shape) -> Form:
+    arguments = "q, k, v, enable_gqa=True"
+    return Form(
+        f"Tensor.{NAME}({arguments})",
+        (Input("q", q), Input("k", k), Input("v", v)),
+        _grouped,
+        backward=derived,
+        is_wide=True,
+        torch=f"F.{NAME}({arguments})",
+    )
+
+
 def _form(q: Shape, k: Shape, v: Shape, mask: Shape | None = None, visible: str = "") -> Form:
     inputs = [Input("q", q), Input("k", k), Input("v", v)]
     arguments = ""
@@ -82,6 +105,8 @@ FUNCTIONS: tuple[Function, ...] = (
             _form((2, 4, 3), (2, 5, 3), (2, 5, 2), (2, 4, 5)),
             _form((2, 3, 4, 3), (2, 1, 5, 3), (2, 1, 5, 2)),
             _form((1, 3, 2), (1, 6, 2), (1, 6, 2), visible="causal"),
+            _grouped_form((2, 4, 3, 2), (2, 2, 5, 2), (2, 2, 5, 3)),
+            _grouped_form((6, 2, 3), (3, 4, 3), (2, 4, 1)),
         ),
         generate=_draw_form,
     ),
@@ -99,5 +124,10 @@ REFUSED: Refusals = {
         Refused(f"x.{NAME}(x, x, c)", f"F.{NAME}(x, x, x, c)"),
         Refused(f"x.{NAME}(x, x, dropout_p=2.0)", f"F.{NAME}(x, x, x, dropout_p=2.0)"),
         Refused(f"x.{NAME}(x, 3)", f"F.{NAME}(x, x, 3)"),
+        Refused(
+            f"x[:, None].{NAME}(x[:3, None], x[:3, None], enable_gqa=True)",
+            f"F.{NAME}(x[None, :, None], x[None, :3, None], x[None, :3, None], enable_gqa=True)",
+        ),
+        Refused(f"x.{NAME}(x, x, enable_gqa=True)", f"F.{NAME}(x, x, x, enable_gqa=True)"),
     ),
 }

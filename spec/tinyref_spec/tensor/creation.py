@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
@@ -21,6 +21,7 @@ from tinyref_spec.tensor.forms import (
     derived,
     unary,
 )
+from tinyref_spec.tensor.functions import sigmoid
 
 MANY = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.int64)
 KEYWORDS = "device=device, dtype=dtype"
@@ -251,6 +252,10 @@ def _small(expression: str, exact: Callable[[Array], Array], output: DType, torc
     return Form(expression, inputs, exact=exact, output=_is(output), torch=torch)
 
 
+def _bfloat16(x: Array) -> Array:
+    return x.astype(numpy_dtype(dtypes.bfloat16))
+
+
 CASTS = (
     Function(
         "cast",
@@ -266,6 +271,10 @@ CASTS = (
             ),
             _small("x.half()", lambda x: x.astype(np.float16), dtypes.float16, SAME),
             _small("x.float()", lambda x: x.astype(np.float32), dtypes.float32, SAME),
+            _small("x.bfloat16()", _bfloat16, dtypes.bfloat16, SAME),
+            _small("x.double()", lambda x: x.astype(np.float64), dtypes.float64, SAME),
+            _small("x.long()", lambda x: x.astype(np.int64), dtypes.int64, SAME),
+            _small("x.short()", lambda x: x.astype(np.int16), dtypes.int16, SAME),
             _small("x.int()", lambda x: x.astype(np.int32), dtypes.int32, SAME),
             _small("x.bool()", lambda x: x != 0, dtypes.bool, SAME),
             _small(
@@ -273,7 +282,7 @@ CASTS = (
             ),
         ),
         (dtypes.float32, dtypes.float64),
-        covers=("half", "float", "int", "bool"),
+        covers=("half", "float", "int", "bool", "bfloat16", "double", "long", "short"),
     ),
     Function(
         "bitcast",
@@ -338,6 +347,25 @@ PYTHON = (
             ),
         ),
         MANY,
+    ),
+    Function(
+        "allclose",
+        "True if |x - y| <= atol + rtol |y| for all elements, as a bool of Python.",
+        tuple(
+            Form(
+                f"Tensor(x.allclose({arguments}), device=device)",
+                tuple(Input(name, (4, 9), "small") for name in "xy"),
+                exact=reference,
+                output=_is(dtypes.bool),
+                torch=f"torch.tensor(torch.allclose(x, {arguments}))",
+            )
+            for arguments, reference in (
+                ("y", lambda x, y: np.asarray((x == y).all())),
+                ("x", lambda x, y: np.asarray(True)),
+                ("y, rtol=0.0, atol=7.0", lambda x, y: np.asarray(True)),
+            )
+        ),
+        (*dtypes.floats, dtypes.int32),
     ),
     Function(
         "numpy",
@@ -425,6 +453,19 @@ GRADIENTS = (
 )
 
 
+def _log_add_exp(x: Value, y: Value) -> Value:
+    """The larger one plus log(1 + e ** -d), with d the distance; the slopes are sigmoids."""
+    power = bounded.exp(-bounded.absolute(x - y))
+    rest = bounded.smooth(power, np.log1p(power.value), lambda v: v)
+    total = bounded.maximum(x, y) + bounded.detached(rest)
+
+    def pull(g: Value) -> tuple[Value, Value]:
+        first, second = g * sigmoid(x - y), g * sigmoid(y - x)
+        return first.unbroadcast(x.shape), second.unbroadcast(y.shape)
+
+    return x.made(total.value, total.error, (x, y), pull)
+
+
 def _log_sum_exp(x: Value) -> Value:
     largest = bounded.detached(bounded.largest(x, (1,)))
     total = bounded.exp(x - largest).sum((1,), keepdims=True)
@@ -436,6 +477,21 @@ SUMS = (
         "logsumexp",
         "log(sum(e ** x)) without overflow.",
         (unary("x.logsumexp(1)", _log_sum_exp, "wide", is_wide=True, torch=SAME),),
+    ),
+    Function(
+        "logaddexp",
+        "log(e ** x + e ** y) without overflow.",
+        tuple(
+            Form(
+                "x.logaddexp(y)",
+                (Input("x", first), Input("y", second)),
+                _log_add_exp,
+                backward=derived,
+                is_wide=True,
+                torch=SAME,
+            )
+            for first, second in [((4, 9), (4, 9)), ((3, 1), (5,))]
+        ),
     ),
 )
 
@@ -485,5 +541,15 @@ REFUSED: Refusals = {
     "requires_grad_": Refused("i.requires_grad_()", "i.requires_grad_()"),
     "grad": "setattr(x, 'grad', x.T)",
     "size": Refused("x.size(2)", "x.size(2)"),
+    "logaddexp": (
+        Refused("x.logaddexp(x.T)", "x.logaddexp(x.T)"),
+        Refused("x.logaddexp('one')", "x.logaddexp('one')"),
+    ),
+    "allclose": (
+        Refused("x.allclose(x.T)", "x.allclose(x.T)"),
+        Refused("x.allclose(x, atol=-1.0)", "x.allclose(x, atol=-1.0)"),
+        Refused("x.allclose('one')", "x.allclose('one')"),
+    ),
+    "empty_like": Refused("x.empty_like(dtype='int3')", "torch.empty_like(x, dtype='int3')"),
     "logsumexp": Refused("x.logsumexp(2)", "x.logsumexp(2)"),
 }

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 # "where.name" -> why the parameters differ.
 _NAMED = "the keywords that **kwargs stands for are named: device, dtype, requires_grad"
+_SHIFT = "`reverse` is for a number on the left, as `bitwise_and` has it"
 SIGNATURES: dict[str, str] = {
     "Tensor.arange": _NAMED,
     "Tensor.empty": _NAMED,
     "Tensor.full": _NAMED,
+    "Tensor.lshift": _SHIFT,
+    "Tensor.rshift": _SHIFT,
+    "Tensor.roll": "without dims the elements are laid end to end, as in torch",
+    "Tensor.gelu": "`approximate` of torch; by default it is the form with tanh, as in the surface",
+    "Tensor.scaled_dot_product_attention": "`enable_gqa` of torch",
+    "Tensor.binary_crossentropy_logits": "`pos_weight` of torch",
 }
 
 _PROPERTY = "a property: it takes no argument, and its value is part of every row"
@@ -19,7 +26,9 @@ _PLACEMENT = "it moves or shares memory: rows of the level `system`"
 
 # "where.name" -> why no form of a Function gives its values.
 NO_VALUES: dict[str, str] = {
-    "Tensor.empty": "its elements are whatever the memory holds",
+    **dict.fromkeys(
+        ("Tensor.empty", "Tensor.empty_like"), "its elements are whatever the memory holds"
+    ),
     "Tensor.no_grad": "a block of statements: the tests of gradients",
 }
 
@@ -48,6 +57,7 @@ NO_REFUSAL: dict[str, str] = {
             *("Tensor.half", "Tensor.int", "Tensor.is_floating_point", "Tensor.isfinite"),
             *("Tensor.logical_not", "Tensor.nbytes", "Tensor.no_grad", "Tensor.numel"),
             *("Tensor.numpy", "Tensor.realize", "Tensor.tolist"),
+            *("Tensor.bfloat16", "Tensor.double", "Tensor.long", "Tensor.short"),
         ),
         _NO_ARGUMENT,
     ),

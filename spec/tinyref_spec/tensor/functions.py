@@ -174,6 +174,19 @@ UNARY = (
         "The logarithm to base 2.",
         (unary("x.log2()", bounded.log2, "positive", torch=SAME),),
     ),
+    Function(
+        "log10",
+        "The logarithm to base 10, by way of log2(x) log10(2).",
+        (
+            unary(
+                "x.log10()",
+                lambda x: bounded.log2(x) * math.log10(2),
+                "positive",
+                is_wide=True,
+                torch=SAME,
+            ),
+        ),
+    ),
     Function("sin", "The sine.", (unary("x.sin()", bounded.sin, torch=SAME),)),
     Function(
         "exp",
@@ -465,10 +478,10 @@ def log_softmax(x: Value, axis: int = -1) -> Value:
     return shifted - bounded.log(bounded.exp(shifted).sum((axis,), keepdims=True))
 
 
-def _along(expression: str, shape: tuple[int, ...], forward: object) -> Form:
+def _along(expression: str, shape: tuple[int, ...], forward: object, torch: str = SAME) -> Form:
     assert callable(forward)
     return Form(
-        expression, (Input("x", shape),), forward, backward=derived, is_wide=True, torch=SAME
+        expression, (Input("x", shape),), forward, backward=derived, is_wide=True, torch=torch
     )
 
 
@@ -488,6 +501,14 @@ COMPOSITE = (
         "softmax",
         "exp(x - max) / sum(exp(x - max)).",
         (_along("x.softmax(-1)", (4, 9), softmax), _along("x.softmax(1)", (1, 33), softmax)),
+    ),
+    Function(
+        "softmin",
+        "The softmax of -x.",
+        (
+            _along("x.softmin(-1)", (4, 9), lambda x: softmax(-x), "F.softmin(x, -1)"),
+            _along("x.softmin(0)", (4, 9), lambda x: softmax(-x, 0), "F.softmin(x, 0)"),
+        ),
     ),
     Function(
         "log_softmax",
@@ -534,11 +555,16 @@ REFUSED: Refusals = {
     "sub": (Refused("x.reshape(6, 4) - x", "x.reshape(6, 4) - x"), Refused("c - c", "c - c")),
     "mul": Refused("x * x.T", "x * x.T"),
     "div": Refused("x.div(x, rounding_mode='up')", "x.div(x, rounding_mode='up')"),
-    "pow": (Refused("i ** -1", "i ** -1"), "i ** i"),
+    "pow": Refused("i ** -1", "i ** -1"),
     "maximum": Refused("x.maximum(x.T)", "x.maximum(x.T)"),
     "minimum": Refused("x.minimum('one')", "x.minimum('one')"),
     "neg": Refused("-c", "-c"),
     "softmax": Refused("x.softmax(2)", "x.softmax(2)"),
+    "softmin": (
+        Refused("x.softmin(2)", "F.softmin(x, 2)"),
+        Refused("x.softmin(dtype='int32')", "F.softmin(x, -1, dtype=torch.int32)"),
+    ),
+    "log10": Refused("x.cast('fp8e4m3').log10()"),
     "log_softmax": Refused("x.log_softmax(-3)", "x.log_softmax(-3)"),
     "sum": Refused("x.sum(2)", "x.sum(2)"),
     "mean": Refused("x.mean((0, 0))", "x.mean((0, 0))"),

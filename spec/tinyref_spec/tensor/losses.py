@@ -32,6 +32,34 @@ def layernorm(x: Value, axes: tuple[int, ...], eps: float = 1e-5) -> Value:
     return distance / bounded.sqrt(variance + eps)
 
 
+def _normalize(x: Value, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Value:
+    """Vectors over their p-norm, or over eps where that is larger."""
+    size = bounded.absolute(x)
+    if p == 2:
+        norm = bounded.sqrt((x * x).sum((axis,), keepdims=True))
+    elif math.isinf(p):
+        norm = bounded.largest(size, (axis,))
+    else:
+        powers = size if p == 1 else bounded.power(size, bounded.constant(p, x.dtype))
+        total = powers.sum((axis,), keepdims=True)
+        norm = bounded.power(total, bounded.constant(1 / p, x.dtype))
+    least = bounded.constant(eps, x.dtype).spread(norm.shape)
+    return x / bounded.choose(norm.value < eps, least, norm)
+
+
+def _normalize_form(
+    arguments: str, x: Shape = (4, 5), p: float = 2.0, axis: int = 1, eps: float = 1e-12
+) -> Form:
+    return Form(
+        f"x.normalize({arguments})",
+        (Input("x", x, "away"),),
+        partial(_normalize, p=p, axis=axis, eps=eps),
+        backward=derived,
+        is_wide=True,
+        torch=f"F.normalize(x, {arguments})",
+    )
+
+
 def _batchnorm(x: Value, *parts: Value, shape: Shape) -> Value:
     """x, mean, invstd, and where there are any weight and bias."""
     mean, scale, *affine = (part.reshape(*shape) for part in parts)
@@ -114,6 +142,27 @@ def _nll(
 def _binary(x: Value, y: Value, reduction: str) -> Value:
     losses = -(y * bounded.log(x) + (-y + 1.0) * bounded.log(-x + 1.0))
     return _reduce_losses(losses, reduction)
+
+
+def _weighted_binary_logits(x: Value, y: Value, p: Value, reduction: str) -> Value:
+    """(1 - y) x + (1 + (p - 1) y) log(1 + e ** -x)."""
+    target = bounded.absolute(y / 8.0)
+    below = bounded.choose(x.value < 0, -x, bounded.zeros(x.shape, x.dtype))
+    softplus = below + bounded.log(bounded.exp(-bounded.absolute(x)) + 1.0)
+    losses = (-target + 1.0) * x + ((p - 1.0) * target + 1.0) * softplus
+    return _reduce_losses(losses, reduction)
+
+
+def _weighted_form(weight: Shape, reduction: str) -> Form:
+    arguments = f'(y / 8).abs(), reduction="{reduction}", pos_weight=p'
+    # Torch has no gradient of the weights, so they are whole numbers, which have none here.
+    return Form(
+        f"x.binary_crossentropy_logits({arguments})",
+        (Input("x", (4, 5), "away"), Input("y", (4, 5), "away"), Input("p", weight, "counts")),
+        partial(_weighted_binary_logits, reduction=reduction),
+        backward=derived,
+        torch=f"F.binary_cross_entropy_with_logits(x, {arguments})",
+    )
 
 
 def _binary_logits(x: Value, y: Value, reduction: str) -> Value:
@@ -304,6 +353,17 @@ FUNCTIONS: tuple[Function, ...] = (
         generate=_drawn_layernorm,
     ),
     Function(
+        "normalize",
+        "Vectors along an axis over their p-norm, or over eps where that is larger.",
+        (
+            _normalize_form(""),
+            _normalize_form("1.0, 0", p=1.0, axis=0),
+            _normalize_form("3.0, -1", (2, 3, 4), p=3.0, axis=-1),
+            _normalize_form("p=float('inf')", p=math.inf),
+            _normalize_form("eps=3.0", eps=3.0),
+        ),
+    ),
+    Function(
         "batchnorm",
         "Less the mean, times weight and 1 / deviation, plus bias; one for each along an axis.",
         (
@@ -321,9 +381,14 @@ FUNCTIONS: tuple[Function, ...] = (
             _dropout_form("Tensor.train()(lambda x: x.dropout(0))(x)", "F.dropout(x, 0.0)", 1.0),
             _dropout_form("Tensor.train()(lambda x: x.dropout(1.0))(x)", "F.dropout(x, 1.0)", 0.0),
             _dropout_form(
-                "Tensor.train()(Tensor.test()(lambda x: x.dropout(1.0)))(x)",
+                "Tensor.train()(Tensor.train(False)(lambda x: x.dropout(1.0)))(x)",
                 "F.dropout(x, 1.0, training=False)",
                 1.0,
+            ),
+            _dropout_form(
+                "Tensor.train()(Tensor.test(False)(lambda x: x.dropout(1.0)))(x)",
+                "F.dropout(x, 1.0)",
+                0.0,
             ),
             _dropout_form(
                 "Tensor.train()(lambda x: x * (2.0 if Tensor.training else 1.0))(x)", "x * 2.0", 2.0
@@ -357,14 +422,18 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "binary_crossentropy_logits",
         "The same of sigmoid(x), without its overflow.",
-        tuple(
-            _pairs(
-                "binary_crossentropy_logits",
-                "binary_cross_entropy_with_logits",
-                _binary_logits,
-                reduction,
-            )
-            for reduction in BINARY
+        (
+            *(
+                _pairs(
+                    "binary_crossentropy_logits",
+                    "binary_cross_entropy_with_logits",
+                    _binary_logits,
+                    reduction,
+                )
+                for reduction in BINARY
+            ),
+            _weighted_form((5,), "mean"),
+            _weighted_form((4, 1), "none"),
         ),
         WIDE,
     ),
@@ -410,6 +479,12 @@ FUNCTIONS: tuple[Function, ...] = (
 
 _LABELS = "i[:, 0] % 3"
 REFUSED: Refusals = {
+    "normalize": (
+        Refused("x.normalize(dim=2)", "F.normalize(x, dim=2)"),
+        Refused("x[0].normalize()", "F.normalize(x[0])"),
+        Refused("x.normalize(p='two')", "F.normalize(x, p='two')"),
+        Refused("x.normalize(eps=None)", "F.normalize(x, eps=None)"),
+    ),
     "layernorm": (Refused("x.layernorm(2)"), Refused("x.layernorm((1, 1))")),
     "batchnorm": (
         Refused("x.batchnorm(None, None, x[0, :2], x[0])"),
@@ -436,6 +511,12 @@ REFUSED: Refusals = {
             "x.binary_crossentropy_logits(x[0])", "F.binary_cross_entropy_with_logits(x, x[0])"
         ),
         Refused("x.binary_crossentropy_logits(x, None)"),
+        Refused(
+            "x.binary_crossentropy_logits(x, pos_weight=x[:, :2])",
+            "F.binary_cross_entropy_with_logits(x, x, pos_weight=x[:, :2])",
+        ),
+        Refused("x[:1].binary_crossentropy_logits(x[:1], pos_weight=x)"),
+        Refused("x.binary_crossentropy_logits(x, pos_weight=2.0)"),
     ),
     "cross_entropy": (
         Refused("x.cross_entropy(i)", "F.cross_entropy(x, i.long())"),

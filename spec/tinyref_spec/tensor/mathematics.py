@@ -162,6 +162,11 @@ def gelu(x: Value) -> Value:
     return x * sigmoid(inner * 2.0)
 
 
+def _exact_gelu(x: Value) -> Value:
+    """x (1 + erf(x / sqrt(2))) / 2."""
+    return x * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5)
+
+
 def softplus(x: Value, beta: float = 1.0) -> Value:
     """log(1 + e ** (beta x)) / beta."""
     z = x * beta
@@ -211,9 +216,12 @@ ACTIVATIONS = (
     ),
     Function(
         "gelu",
-        "The unit by tanh: x (1 + tanh(u)) / 2.",
+        "The unit by tanh: x (1 + tanh(u)) / 2; or by the error function.",
         # Further out torch loses digits of 1 + tanh(u).
-        (unary("x.gelu()", gelu, is_wide=True, torch="F.gelu(x, approximate='tanh')"),),
+        (
+            unary("x.gelu()", gelu, is_wide=True, torch="F.gelu(x, approximate='tanh')"),
+            unary("x.gelu(approximate='none')", _exact_gelu, is_wide=True, torch="F.gelu(x)"),
+        ),
     ),
     _activation(
         "quick_gelu",
@@ -237,6 +245,11 @@ ACTIVATIONS = (
         "log(1 + e ** (beta x)) / beta.",
         ("x.softplus()", softplus, "F.softplus(x, threshold=1e9)"),
         ("x.softplus(3)", lambda x: softplus(x, 3.0), "F.softplus(x, 3, threshold=1e9)"),
+    ),
+    _activation(
+        "logsigmoid",
+        "log(sigmoid(x)), without its underflow.",
+        ("x.logsigmoid()", lambda x: -softplus(-x), "F.logsigmoid(x)"),
     ),
     _activation(
         "softsign",
@@ -402,8 +415,20 @@ def _integers(name: str, sentence: str, *forms: tuple[str, Callable[..., Array],
 
 BITS = (
     _integers("bitwise_not", "Every bit turned.", ("~x", np.invert, SAME)),
-    _integers("lshift", "Bits moved up.", ("x << 2", lambda x: x << 2, SAME)),
-    _integers("rshift", "Bits moved down, the sign kept.", ("x >> 1", lambda x: x >> 1, SAME)),
+    _integers(
+        "lshift",
+        "Bits moved up.",
+        ("x << 2", lambda x: x << 2, SAME),
+        ("x << (y & 7)", lambda x, y: x << (y & 7), SAME),
+        ("2 << (y & 3)", lambda x, y: np.left_shift(2, y & 3, dtype=y.dtype), SAME),
+    ),
+    _integers(
+        "rshift",
+        "Bits moved down, the sign kept.",
+        ("x >> 1", lambda x: x >> 1, SAME),
+        ("x >> (y & 7)", lambda x, y: x >> (y & 7), SAME),
+        ("100 >> (y & 3)", lambda x, y: np.right_shift(100, y & 3, dtype=y.dtype), SAME),
+    ),
     _integers(
         "idiv",
         "The quotient of integers towards zero; // rounds down.",
@@ -415,6 +440,12 @@ BITS = (
         ("x // y", np.floor_divide, SAME),
         ("x.div(y, rounding_mode='trunc')", lambda x, y: np.trunc(x / y).astype(x.dtype), SAME),
     ),
+    replace(
+        _integers("fmod", "", ("x.fmod(y)", np.fmod, SAME)),
+        name="fmod_integers",
+        sentence="The remainder of integers with the sign of the dividend.",
+        covers=("fmod",),
+    ),
 )
 
 
@@ -423,6 +454,18 @@ def _remainder(x: Value, y: Value) -> Value:
     quotient = bounded.exact(np.floor_divide(x.value, y.value), x.dtype)
     value = np.mod(x.value, y.value)
     return x.rounded(
+        value,
+        x.error,
+        (x, y),
+        lambda g: (g.unbroadcast(x.shape), (-(g * quotient)).unbroadcast(y.shape)),
+    )
+
+
+def _truncated_remainder(x: Value, y: Value) -> Value:
+    """x - trunc(x / y) y, exactly."""
+    value = np.fmod(x.value, y.value)
+    quotient = bounded.exact(np.rint((x.value - value) / y.value), x.dtype)
+    return x.made(
         value,
         x.error,
         (x, y),
@@ -446,7 +489,30 @@ def _floats(*kinds: str) -> tuple[Input, ...]:
     return tuple(Input(name, (3, 7), kind) for name, kind in zip("xyw", kinds, strict=False))
 
 
+def _fmod_form(expression: str, inputs: tuple[Input, ...], divisor: float | None = None) -> Form:
+    """A form of `fmod`, by a constant where one is given."""
+
+    def forward(x: Value, *y: Value) -> Value:
+        return _truncated_remainder(x, *(y or (bounded.constant(divisor or 1, x.dtype),)))
+
+    def exactly(x: Array, *y: Array) -> Array:
+        wide = [array.astype(np.float64) for array in (x, *y)]
+        return np.asarray(np.fmod(*wide, *(() if y else (divisor,))))
+
+    return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=SAME)
+
+
 PAIRS = (
+    Function(
+        "fmod",
+        "The remainder with the sign of the dividend, exactly.",
+        (
+            _fmod_form("x.fmod(y)", _floats("wide", "away")),
+            _fmod_form("x.fmod(y)", (Input("x", (3, 1), "wide"), Input("y", (4,), "away"))),
+            _fmod_form("x.fmod(-2.5)", _floats("wide"), -2.5),
+        ),
+        (dtypes.float32, dtypes.float64),
+    ),
     Function(
         "mod",
         "The remainder with the sign of the divisor.",
@@ -458,6 +524,13 @@ PAIRS = (
                 lambda x: _remainder(x, bounded.constant(2.5, x.dtype)),
                 backward=derived,
                 torch="torch.remainder(x, 2.5)",
+            ),
+            # The quotient has more bits than a float.
+            Form(
+                "(x * 2.0**60) % y",
+                _floats("wide", "away"),
+                exact=lambda x, y: np.mod(x * x.dtype.type(2.0**60), y),
+                torch=SAME,
             ),
         ),
         (dtypes.float32, dtypes.float64),
@@ -539,7 +612,7 @@ _NO_ARGUMENT = ("cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "
 REFUSED: Refusals = {
     **{
         name: Refused(f"x.cast('fp8e5m2').{name}()")
-        for name in (*_NO_ARGUMENT, "erf", "gelu", "quick_gelu", "silu", "mish", "softsign", "sin")
+        for name in (*_NO_ARGUMENT, "erf", "quick_gelu", "silu", "mish", "softsign", "sin")
     },
     **{
         name: Refused(f"x.cast('fp8e4m3').{name}()")
@@ -560,6 +633,10 @@ REFUSED: Refusals = {
         )
     },
     **{name: Refused(f"x.cast('fp8e5m2').{name}()") for name in ("sign", "isnan", "isinf")},
+    "gelu": (
+        Refused("x.cast('fp8e5m2').gelu()"),
+        Refused("x.gelu(approximate='erf')", "F.gelu(x, approximate='erf')"),
+    ),
     "celu": ("x.celu(0)", Refused("x.celu('a')", "F.celu(x, 'a')")),
     "elu": Refused("x.elu(None)", "F.elu(x, None)"),
     "selu": "x.selu(gamma=x)",
@@ -572,7 +649,13 @@ REFUSED: Refusals = {
     "rshift": (Refused("x >> 1", "x >> 1"), "i >> 32"),
     "bitwise_not": Refused("~x", "~x"),
     "idiv": ("x.idiv(2)", Refused("i.idiv(i.T)", "i // i.T")),
+    "logsigmoid": Refused("x.cast('fp8e5m2').logsigmoid()"),
     "mod": (Refused("x % x.T", "x % x.T"), "c % c"),
+    "fmod": (
+        Refused("x.fmod(x.T)", "x.fmod(x.T)"),
+        Refused("c.fmod(c)", "c.fmod(c)"),
+        Refused("x.fmod('one')", "x.fmod('one')"),
+    ),
     "copysign": Refused("x.copysign(x.T)", "x.copysign(x.T)"),
     "lerp": (
         Refused("x.lerp(x.T, 0.5)", "x.lerp(x.T, 0.5)"),

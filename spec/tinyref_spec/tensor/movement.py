@@ -56,6 +56,23 @@ def _stack_form(expression: str, shape: Shape, count: int, axis: int, torch: str
     return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=torch)
 
 
+def _diagonal_form(shape: Shape, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Form:
+    return movement_form(
+        f"x.diagonal({offset}, {dim1}, {dim2})",
+        shape,
+        lambda x: np.diagonal(x, offset, dim1, dim2),
+        torch=SAME,
+    )
+
+
+def _drawn_diagonal(generator: np.random.Generator) -> Form:
+    shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(2, 5)))
+    dims = [int(dim) for dim in generator.permutation(len(shape))[:2]]
+    signs = [int(sign) for sign in generator.integers(0, 2, 2)]
+    first, second = (dim - len(shape) * sign for dim, sign in zip(dims, signs, strict=True))
+    return _diagonal_form(shape, int(generator.integers(-6, 7)), first, second)
+
+
 def _drawn_cat(generator: np.random.Generator) -> Form:
     ndim = int(generator.integers(1, 4))
     axis = int(generator.integers(ndim))
@@ -269,9 +286,42 @@ FUNCTIONS: tuple[Function, ...] = (
         _drawn_pad,
         ("pad",),
     ),
+    Function(
+        "diagonal",
+        "The elements on a diagonal of two axes, along a new last axis.",
+        (
+            _diagonal_form((4, 5)),
+            _diagonal_form((4, 3), -2),
+            _diagonal_form((3, 2, 4), 1, -1, 0),
+            _diagonal_form((3, 3), 7),
+        ),
+        ANYTHING,
+        _drawn_diagonal,
+    ),
+    Function(
+        "diag",
+        "A row on a diagonal of zeros, or the diagonal of a matrix.",
+        (
+            movement_form("x.diag()", (4,), np.diag, torch=SAME),
+            movement_form("x.diag(-2)", (3,), lambda x: np.diag(x, -2), torch=SAME),
+            movement_form("x.diag(1)", (3, 5), lambda x: np.diag(x, 1), torch=SAME),
+        ),
+        ANYTHING,
+    ),
 )
 
 REFUSED: Refusals = {
+    "diagonal": (
+        Refused("x.diagonal(0, 0, 0)", "x.diagonal(0, 0, 0)"),
+        Refused("x[0].diagonal()", "x[0].diagonal()"),
+        Refused("x.diagonal(0.5)", "x.diagonal(0.5)"),
+        Refused("x.diagonal(0, 0, 2)", "x.diagonal(0, 0, 2)"),
+    ),
+    "diag": (
+        Refused("x[0, 0].diag()", "x[0, 0].diag()"),
+        Refused("x[None].diag()", "x[None].diag()"),
+        Refused("x.diag('up')", "x.diag('up')"),
+    ),
     "cat": (
         Refused("x.cat(x.T)", "torch.cat([x, x.T])"),
         Refused("x.cat(x, dim=2)", "torch.cat([x, x], dim=2)"),

@@ -16,9 +16,11 @@ _FURTHER: Mapping[str, tuple[DType, ...]] = {
     "isclose": (dtypes.float32,),
     "interpolate": (dtypes.float64,),
 }
-# The integers that order the elements of a type as wide as they are.
-_ORDERED_BY: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
-_ORDERING = frozenset({"sort", "topk"})
+# The integers as wide as the elements of a type, for functions that read the bits of floats.
+_INTEGERS: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
+_READING_BITS = frozenset(
+    {"argsort", "fmod", "mod", "sort", "std", "std_mean", "topk", "var", "var_mean"}
+)
 # What chooses floats by places does so by their bits, but for float64.
 _CHOOSING = frozenset({"gather", "getitem", "masked_select", "scatter", "setitem", "sort", "topk"})
 
@@ -31,8 +33,8 @@ def dtypes_needed(function: Function, dtype: DType) -> set[DType]:
     found = {dtypes.bool, dtypes.int32, *_FURTHER.get(function.name, ())}
     if dtype.is_float or any(form.is_wide for form in function.forms):
         found.add(sum_dtype(dtype))
-    if function.name in _ORDERING and dtype in _ORDERED_BY:
-        found.add(_ORDERED_BY[dtype])
+    if function.name in _READING_BITS and dtype in _INTEGERS:
+        found.add(_INTEGERS[dtype])
     if function.name in _CHOOSING and dtype.is_float and dtype is not dtypes.float64:
         found.add(from_numpy_dtype(bits_dtype(dtype)))
     return found.union(*(_of_form(form, dtype) for form in function.forms))

@@ -19,7 +19,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, Ulp
 from tinyref_spec.measure import Judgement, count, judge, percentile, refusal, values_of
 from tinyref_spec.oracles import Expected
-from tinyref_spec.reproducer import tensor_script, wanted_elements
+from tinyref_spec.reproducer import Question, tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
 from tinyref_spec.tensor.forms import Form, Refused, make_values
 
@@ -95,8 +95,8 @@ class TinyrefSubject:
             return refusal(None, error, (UserError,))
         return refusal(got, None, (UserError,))
 
-    def script(self, case_id: str, values: Arrays, expression: str, item: Wanted) -> str:
-        return tensor_script(case_id, self.device, values, expression, item)
+    def script(self, question: Question, expression: str, item: Wanted) -> str:
+        return tensor_script(question, self.device, expression, item)
 
 
 def subject_of(device: DeviceUnderTest) -> Subject:
@@ -134,9 +134,11 @@ def run_forward(
     values = inputs_of(form, dtype, seed)
     expected, shape = reference(form, dtype, values)
     expression, rule = subject.expression(form), _rule(expected)
-    device.announce(
-        functools.partial(_failure, case_id, device, expression, values, expected, rule)
-    )
+    # Some expressions are themselves about gradients.
+    has_gradient = form.backward is not None and dtype.is_float
+    targets = [item.name for item in form.inputs if item.is_differentiable and has_gradient]
+    question = Question(case_id, dtype, values, targets)
+    device.announce(functools.partial(_failure, question, device, expression, expected, rule))
     result = subject.value(form, dtype, values)
     problem = _misfit(expression, result, form.output(dtype), shape)
     if problem:
@@ -148,7 +150,7 @@ def run_forward(
             _judge_value(device, actual, reference(narrow, dtype, values)[0]),
             ROUNDS_PARTS,
         )
-    measured = _measure_expressions(case_id, device, [expression], values, [("result", found)])
+    measured = _measure_expressions(question, device, [expression], [("result", found)])
     return _with_notes(measured, [getattr(result, "note", ""), note])
 
 
@@ -164,9 +166,9 @@ def run_backward(
     targets = [item.name for item in form.inputs if item.is_differentiable]
     expressions = subject.gradient_expressions(form, targets)
     references = _gradient_references(form, dtype, values, weights)
-    given = {**values, "g": weights}
-    first = (expressions[0], given, references[0], _rule(references[0]))
-    device.announce(functools.partial(_failure, case_id, device, *first))
+    question = Question(case_id, dtype, {**values, "g": weights}, targets)
+    first = (expressions[0], references[0], _rule(references[0]))
+    device.announce(functools.partial(_failure, question, device, *first))
     gradients = subject.gradients(form, dtype, values, weights, targets)
     for name, gradient in zip(targets, gradients, strict=True):
         problem = _misfit(f"gradient of {name}", gradient, dtype, values[name].shape)
@@ -180,7 +182,7 @@ def run_backward(
         judged = list(judge_all(_gradient_references(narrow, dtype, values, weights)))
         note = ROUNDS_PARTS
     named = list(zip(targets, judged, strict=True))
-    return _with_notes(_measure_expressions(case_id, device, expressions, given, named), [note])
+    return _with_notes(_measure_expressions(question, device, expressions, named), [note])
 
 
 def _gradient_references(
@@ -209,6 +211,9 @@ def _with_notes(measured: Measurement, notes: Sequence[str]) -> Measurement:
 
 
 def _judge_value(device: DeviceUnderTest, actual: Array, expected: Expected) -> Judgement:
+    if actual.dtype.kind in "iu" and actual.dtype.itemsize > expected.values.itemsize:
+        # A library may add up integers in a wider type, and some do not fit the narrower one.
+        expected = replace(expected, values=expected.values.astype(actual.dtype))
     return judge(
         np.ascontiguousarray(actual).reshape(-1),
         expected,
@@ -222,10 +227,9 @@ def _rule(expected: Expected) -> Rule:
 
 
 def _failure(
-    case_id: str,
+    question: Question,
     device: DeviceUnderTest,
     expression: str,
-    values: Arrays,
     expected: Expected,
     rule: Rule,
     places: Array | None = None,
@@ -235,9 +239,9 @@ def _failure(
         places = np.arange(expected.values.size)
     item = wanted_elements(0, expected, rule, places)
     return Failure(
-        [values_of(key, array) for key, array in values.items()],
+        [values_of(key, array) for key, array in question.values.items()],
         ir=expression,
-        script=subject_of(device).script(case_id, values, expression, item),
+        script=subject_of(device).script(question, expression, item),
     )
 
 
@@ -251,17 +255,16 @@ def _misfit(what: str, result: Any, dtype: DType, shape: tuple[int, ...]) -> str
 
 
 def _measure_expressions(
-    case_id: str,
+    question: Question,
     device: DeviceUnderTest,
     expressions: list[str],
-    values: Arrays,
     judged: list[tuple[str, Judgement]],
 ) -> Measurement:
     """Judges the value of each expression."""
     items = [item for _, item in judged]
     result = Measurement(not any(item.fails for item in items))
     result.compared = sum(item.compared for item in items)
-    count(result, items, list(values.values()))
+    count(result, items, list(question.values.values()))
     for expression, (name, item) in zip(expressions, judged, strict=True):
         if item.verdict.ulp is not None and item.verdict.ulp.size:
             result.max_ulp = max(result.max_ulp or 0.0, float(item.verdict.ulp.max()))
@@ -276,7 +279,7 @@ def _measure_expressions(
             f"{int(np.count_nonzero(item.bad))} of {item.compared} wrong"
         )
         result.details = _failure(
-            *(case_id, device, expression, values, item.expected, _rule(item.expected)),
+            *(question, device, expression, item.expected, _rule(item.expected)),
             np.flatnonzero(item.bad),
         )
         result.details.index = item.first

@@ -53,6 +53,10 @@ def _running_maximum(x: Value, axis: int) -> Value:
     return _prefix_values(x, axis, lambda part: bounded.largest(part, (-1,), False))
 
 
+def _running_minimum(x: Value, axis: int) -> Value:
+    return _prefix_values(x, axis, lambda part: bounded.smallest(part, (-1,), False))
+
+
 def _running_log_sum(x: Value, axis: int) -> Value:
     """From the largest element of each prefix, as any stable computation has it."""
 
@@ -87,7 +91,7 @@ class Scan:
             backward=derived,
             is_wide=self.is_wide,
             output=dtype_of_sum if self.adds_up else same_dtype,
-            torch=f"{ours}.values" if self.name == "cummax" else SAME,
+            torch=f"{ours}.values" if self.name in ("cummax", "cummin") else SAME,
             torch_dtype=WIDENS if self.adds_up else "",
         )
 
@@ -100,6 +104,7 @@ class Scan:
 _SUM = Scan("cumsum", bounded.cumsum, adds_up=True)
 _PRODUCT = Scan("cumprod", _running_product, "small", adds_up=True)
 _MAXIMUM = Scan("cummax", _running_maximum, "distinct", is_wide=False)
+_MINIMUM = Scan("cummin", _running_minimum, "distinct", is_wide=False)
 _LOG_SUM = Scan("logcumsumexp", _running_log_sum)
 CUMSUM = Function(
     "cumsum",
@@ -122,6 +127,13 @@ CUMMAX = Function(
     NUMBERS,
     generate=_MAXIMUM.draw,
 )
+CUMMIN = Function(
+    "cummin",
+    "Running minima along an axis; NaN from the first one on.",
+    (_MINIMUM.form((4, 7), 1), _MINIMUM.form((5, 2, 3), 0), _MINIMUM.form((2, 70), -1)),
+    NUMBERS,
+    generate=_MINIMUM.draw,
+)
 LOGCUMSUMEXP = Function(
     "logcumsumexp",
     "The logarithm of running sums of powers of e, without overflow.",
@@ -130,10 +142,11 @@ LOGCUMSUMEXP = Function(
     generate=_LOG_SUM.draw,
 )
 
-FUNCTIONS = (CUMSUM, CUMPROD, CUMMAX, LOGCUMSUMEXP)
+FUNCTIONS = (CUMSUM, CUMPROD, CUMMAX, CUMMIN, LOGCUMSUMEXP)
 REFUSED: Refusals = {
     "cumsum": (Refused("x.cumsum(2)", "x.cumsum(2)"), Refused("x.cumsum(0.5)", "x.cumsum(0.5)")),
     "cumprod": Refused("x.cumprod(-3)", "x.cumprod(-3)"),
     "cummax": Refused("x.cummax(2)", "x.cummax(2)"),
+    "cummin": Refused("x.cummin(-3)", "x.cummin(-3)"),
     "logcumsumexp": Refused("x.logcumsumexp('rows')", "x.logcumsumexp('rows')"),
 }

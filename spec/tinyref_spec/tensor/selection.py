@@ -125,6 +125,25 @@ MASKS = (
         ANYTHING,
     ),
     Function(
+        "nonzero",
+        "The places of the elements that are not 0, one in a row, in order.",
+        (
+            position_form(
+                "x.nonzero()",
+                (x_of(4, 6, kind="small"),),
+                lambda x: np.argwhere(x != 0).astype(np.int32),
+                SAME,
+            ),
+            position_form(
+                "x.nonzero(as_tuple=True)[1]",
+                (x_of(2, 3, 4, kind="small"),),
+                lambda x: np.nonzero(x != 0)[1].astype(np.int32),
+                SAME,
+            ),
+        ),
+        (*ANYTHING, dtypes.bool),
+    ),
+    Function(
         "one_hot",
         "1 at the place that an integer names, else 0, along a new last axis.",
         (
@@ -201,6 +220,7 @@ PATTERNS = (
             movement_form(
                 "x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1)), torch=SAME
             ),
+            movement_form("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5), torch=SAME),
         ),
         ANYTHING,
         generate=_draw_roll,
@@ -264,6 +284,7 @@ REFUSED: Refusals = {
         Refused("x.masked_select(i)", "x.masked_select(i)"),
         Refused("x.masked_select(c[:2])", "x.masked_select(c[:2])"),
     ),
+    "nonzero": "x.nonzero(as_tuple=2)",
     "one_hot": (
         Refused("i.one_hot(0)", "F.one_hot(i.long(), 0)"),
         Refused("i.one_hot(-2)", "F.one_hot(i.long(), -2)"),
@@ -276,6 +297,7 @@ REFUSED: Refusals = {
         Refused("x.roll((1, 2), 0)", "x.roll((1, 2), 0)"),
         Refused("x.roll(1, 2)", "x.roll(1, 2)"),
         Refused("x.roll(0.5, 0)", "x.roll(0.5, 0)"),
+        Refused("x.roll((1, 2))", "x.roll((1, 2))"),
     ),
     "repeat_interleave": (
         Refused("x.repeat_interleave(-1)", "x.repeat_interleave(-1)"),

@@ -80,6 +80,16 @@ def _sort(shape: Shape, axis: int, descending: bool, kind: str = "small") -> tup
     )
 
 
+def _argsort(shape: Shape, axis: int, descending: bool, kind: str = "small") -> Form:
+    place = axis % len(shape)
+    return position_form(
+        f"x.argsort({axis}, {descending})",
+        (Input("x", shape, kind),),
+        lambda x: order_of(x, place, descending, shape[place]).astype(np.int32),
+        torch=f"torch.argsort(x, dim={axis}, descending={descending}, stable=True)",
+    )
+
+
 def _topk(shape: Shape, count: int, axis: int, largest: bool) -> tuple[Form, Form]:
     call = f"x.topk({count}, {axis}, {largest})"
     # Which of equal elements come is open in torch.
@@ -112,6 +122,12 @@ SORT = Function(
     ANY_ORDER,
     generate=_draw_sort,
 )
+ARGSORT = Function(
+    "argsort",
+    "The places of the elements in order along an axis; equal ones stay in order.",
+    (_argsort((5, 4), -1, False), _argsort((3, 7, 2), 1, True)),
+    ANY_ORDER,
+)
 TOPK = Function(
     "topk",
     "The first of the elements in falling or rising order, with their places.",
@@ -120,9 +136,13 @@ TOPK = Function(
     generate=_draw_topk,
 )
 
-FUNCTIONS = (SORT, TOPK)
+FUNCTIONS = (SORT, ARGSORT, TOPK)
 REFUSED: Refusals = {
     "sort": (Refused("x.sort(2)", "x.sort(2)"), Refused("x.sort('rows')", "x.sort('rows')")),
+    "argsort": (
+        Refused("x.argsort(2)", "x.argsort(2)"),
+        Refused("x.argsort('rows')", "x.argsort('rows')"),
+    ),
     "topk": (
         Refused("x.topk(7)", "x.topk(7)"),
         Refused("x.topk(-1)", "x.topk(-1)"),

@@ -1,7 +1,8 @@
 """The public surface: which names there are, with which parameters, read from `surface.tsv`.
 
 Lines of three fields: where (`Tensor`, `nn`, `nn.optim`, `nn.state`), the name, and its signature
-or `property`; the line `operators` lists the methods that Python calls.
+or `property`. The names are those of tinygrad 0.10.3, and some of torch. The line `operators` lists
+the methods that Python calls.
 """
 
 from __future__ import annotations

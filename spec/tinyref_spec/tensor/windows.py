@@ -14,6 +14,7 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
+    SAME,
     Form,
     Function,
     Input,
@@ -21,6 +22,7 @@ from tinyref_spec.tensor.forms import (
     Refused,
     Shape,
     derived,
+    movement_form,
 )
 
 Margins = tuple[tuple[int, int], ...]
@@ -358,6 +360,23 @@ def _unpool(x: Shape, y: Shape, sliding: Sliding, output_size: Shape | None = No
 ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8)
 _UNEVEN = ((2, 0), (0, 1))
 
+
+def _unfold_form(shape: Shape, axis: int, size: int, step: int) -> Form:
+    def move(x: Array) -> Array:
+        starts = np.arange(0, shape[axis] - size + 1, step)
+        windows = np.take(x, starts[:, None] + np.arange(size), axis)
+        return np.moveaxis(windows, axis % len(shape) + 1, -1)
+
+    return movement_form(f"x.unfold({axis}, {size}, {step})", shape, move, torch=SAME)
+
+
+def _drawn_unfold(generator: np.random.Generator) -> Form:
+    shape = tuple(int(size) for size in generator.integers(1, 8, generator.integers(1, 4)))
+    axis = int(generator.integers(-len(shape), len(shape)))
+    size, step = int(generator.integers(1, shape[axis] + 1)), int(generator.integers(1, 5))
+    return _unfold_form(shape, axis, size, step)
+
+
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "conv2d",
@@ -465,10 +484,29 @@ FUNCTIONS: tuple[Function, ...] = (
         ),
         dtypes.floats,
     ),
+    Function(
+        "unfold",
+        "Windows along an axis, their elements along a new last axis.",
+        (
+            _unfold_form((7,), 0, 3, 1),
+            _unfold_form((4, 6), -1, 2, 3),
+            _unfold_form((5, 2), 0, 2, 2),
+            _unfold_form((2, 7, 3), 1, 4, 2),
+        ),
+        ANYTHING,
+        _drawn_unfold,
+    ),
 )
 
 _IMAGE = "x.reshape(1, 1, 4, 6)"
 REFUSED: Refusals = {
+    "unfold": (
+        Refused("x.unfold(2, 1, 1)", "x.unfold(2, 1, 1)"),
+        Refused("x.unfold(0, 5, 1)", "x.unfold(0, 5, 1)"),
+        Refused("x.unfold(0, -1, 1)", "x.unfold(0, -1, 1)"),
+        Refused("x.unfold(0, 2, 0)", "x.unfold(0, 2, 0)"),
+        Refused("x.unfold(0, 2.5, 1)", "x.unfold(0, 2.5, 1)"),
+    ),
     "conv2d": (
         Refused(
             f"{_IMAGE}.conv2d(Tensor.zeros(1, 2, 3, 3))",

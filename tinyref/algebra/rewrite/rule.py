@@ -20,6 +20,7 @@ from tinyref.algebra.rewrite.pattern import (
 )
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
+from tinyref.sources import docstring
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 
@@ -151,7 +152,8 @@ def rule(
     """
 
     def decorate(function: Callable[..., UOp | None]) -> Rule:
-        if not function.__doc__:
+        equation = docstring(function)
+        if not equation:
             raise UserError(f"rule {name}: the docstring must state the equation")
         if pattern.ops is None:
             raise UserError(f"rule {name}: the pattern must name the ops of its root")
@@ -162,7 +164,6 @@ def rule(
             raise UserError(f"rule {name}: the pattern does not capture {unknown[0]!r}")
         types = when or (integer if pattern.ops <= INTEGER_OPS else anything)
         domain = Domain(family, types, frozenset(keeps), needs_bounds)
-        equation = inspect.cleandoc(function.__doc__)
         return Rule(name, pattern, function, parameters, domain, equation)
 
     return decorate

@@ -42,7 +42,8 @@ def explain(
       tinyref explain train.py --html train.html -- --epochs 1
 
     \b
-    Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals.
+    Allowed are Tensor and its methods, dtypes.NAME, operators, subscripts and literals. A DISK
+    device is read, not written.
     The stages: the tensor graph, the kernels that the scheduler makes of it, and for each kernel
     its AST, its plan (the kinds of its axes, and the optimisations that gave them), the indexed
     kernel, the program, and the source that the device compiles.
@@ -59,6 +60,7 @@ def explain(
     from tinyref.cli.options import opening_device
     from tinyref.config import Context
     from tinyref.errors import UserError
+    from tinyref.runtimes.data.disk import read_only_files
 
     name = opening_device(device)
     if html or expression.endswith(".py"):
@@ -66,7 +68,7 @@ def explain(
         return
     if arguments:
         raise UserError(f"explain: {arguments[0]}: an expression takes no arguments")
-    with Context(DEVICE=name):
+    with Context(DEVICE=name), read_only_files():
         tensor = evaluate(expression)
         _explain(tensor, every_stage)
 
@@ -119,7 +121,8 @@ def _checked_target(subject: str, html: str) -> Path:
         raise UserError(f"explain: --html {html[:80]}: the path is too long: no file can have it")
     program = None if is_too_long(subject) else Path(subject)
     check_target(Path(html), "explain: --html", program)
-    return Path(html)
+    # The program may change the folder.
+    return Path(html).absolute()
 
 
 def _explain(tensor: Tensor, every_stage: bool) -> None:

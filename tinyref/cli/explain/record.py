@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import runpy
 import sys
 import traceback
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from markupsafe import Markup
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.cli.explain.picture import picture
+from tinyref.cli.terminal import kept_streams
 from tinyref.codegen.compile import kernel_name
 from tinyref.config import Context
 from tinyref.device import Buffer
@@ -192,13 +195,21 @@ def run_program(
     """Runs the file as a program of its own, with arguments, watched; None where it ended well.
 
     It runs in this process with all rights of its user, as `python FILE.py` would. An interrupt
-    ends it, and is a failure too.
+    ends it, and is a failure too. What it does to the streams, the folder, the arguments and the
+    limits of this process is undone.
     """
     outer, paths = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]
     sys.path.append(str(path.resolve().parent))
+    depth = sys.getrecursionlimit()
     try:
-        with Context(DEVICE=device), watching(record), noting_lines():
+        with (
+            kept_streams(),
+            _kept_folder(),
+            Context(DEVICE=device),
+            watching(record),
+            noting_lines(),
+        ):
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as error:
         if error.code not in (None, 0):
@@ -208,14 +219,31 @@ def run_program(
     finally:
         sys.argv = outer
         sys.path[:] = paths
+        sys.setrecursionlimit(depth)
     return None
+
+
+@contextlib.contextmanager
+def _kept_folder() -> Iterator[None]:
+    """Come back to the working folder, if it is still there."""
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
 
 
 def run_expression(text: str, device: str, record: ProgramRecord) -> None:
     """Computes a tensor expression, watched. Raises `UserError` for what it may not hold."""
     from tinyref.cli.expression import evaluate
+    from tinyref.runtimes.data.disk import read_only_files
 
-    with Context(DEVICE=device), watching(record):
+    with Context(DEVICE=device), watching(record), read_only_files():
         evaluate(text).realize()
 
 

@@ -100,7 +100,7 @@ def fuzz(
         ),
     ] = 0,
     cluster: Annotated[
-        str, typer.Option(help="The address of a Dask scheduler; needs tinyref[cluster].")
+        str, typer.Option(help="The address of a Dask scheduler; needs the extra `cluster`.")
     ] = "",
     policy: Annotated[
         str | None, typer.Option(help=f"What the kernels are like: {_POLICIES}; even if not given.")

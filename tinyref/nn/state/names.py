@@ -93,8 +93,9 @@ def load_state_dict(
 ) -> list[Tensor]:
     """Gives the tensors of `model` the elements of those of the same name; returns them.
 
-    Each keeps its device, its shards and its type, to which elements are cast. A shape (1,) and a
-    shape () fit each other.
+    Each keeps its device, its shards and its type, to which elements are cast. They are copied, so
+    `state_dict` keeps what it has when the model is trained. A shape (1,) and a shape () fit each
+    other.
 
     strict: every name of either side must be on the other; else what is not is left as it is.
     verbose: says on stderr, where `strict` is off, what was left.
@@ -157,10 +158,10 @@ def _check_shapes(
 
 
 def _with_elements_of(target: Tensor, source: Tensor) -> Tensor:
-    """`target`, which stands for the elements of `source` from now on."""
+    """Return `target`, which stands for a copy of the elements of `source` from now on."""
     # Placed before it is cast: where it lies now there may be no kernels.
     value = source.detach().reshape(target.shape)._placed_like(target)
-    return target.replace(value.cast(target.dtype))
+    return target.replace(value.cast(target.dtype)._read_first())
 
 
 def _list_of_names(names: list[str]) -> str:

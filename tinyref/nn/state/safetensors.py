@@ -16,6 +16,7 @@ import numpy as np
 
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError, UserTypeError
+from tinyref.foreign import unique_members
 from tinyref.lazy.storage import only_holds_data
 from tinyref.nn.state.reading import (
     ByteReader,
@@ -114,7 +115,7 @@ def _header(tensor: Tensor) -> tuple[int, dict[str, Any]]:
         raise ValueError("the header does not start with '{'")
     _check_nesting(text)
     header = json.loads(
-        text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_no_number
+        text, object_pairs_hook=unique_members, parse_constant=_no_number, parse_float=_no_number
     )
     if not isinstance(header, dict):
         raise ValueError("the header is no object")
@@ -135,15 +136,6 @@ def _check_nesting(text: str) -> None:
     """
     if len(text) > LONG_HEADER and text.count("[") + text.count("{") > text.count('"'):
         raise ValueError("the header has more lists and objects than words")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the key {name!r} is there twice")
-        found[name] = value
-    return found
 
 
 def _no_number(word: str) -> None:

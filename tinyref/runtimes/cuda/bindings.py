@@ -11,7 +11,7 @@ from typing import Any
 
 from tinyref.errors import DeviceError
 
-INSTALL = "pip install 'tinyref[cuda]'"
+INSTALL = "pip install '.[cuda]' in a clone of tinyref"
 
 
 def bindings(device: str, name: str) -> Any:

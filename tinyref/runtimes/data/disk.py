@@ -10,8 +10,9 @@ import mmap
 import os
 import secrets
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from tinyref.contract import Availability
@@ -21,6 +22,25 @@ from tinyref.runtimes.data.data_only import DataOnlyBackend
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20
+_MAY_WRITE: ContextVar[bool] = ContextVar("_MAY_WRITE", default=True)
+
+
+@contextmanager
+def read_only_files() -> Iterator[None]:
+    """Refuse with a `UserError` what would write to a DISK device; reading goes on."""
+    token = _MAY_WRITE.set(False)
+    try:
+        yield
+    finally:
+        _MAY_WRITE.reset(token)
+
+
+def _check_writable(path: str) -> None:
+    if not _MAY_WRITE.get():
+        raise UserError(
+            f"{_device(path)} is not written: an expression that is explained may read files, "
+            "not write them; use a program"
+        )
 
 
 def file_size(path: str) -> int:
@@ -201,6 +221,7 @@ class DiskAllocator:
 
     def copy_in(self, handle: FilePart, source: memoryview) -> None:
         """Writes the bytes of `source` to the start of `handle`. Raises `DeviceError`."""
+        _check_writable(self.path)
         check_copy_in(source, handle.nbytes)
         if source.nbytes or not handle.file.nbytes:
             handle.file.write(source, handle.offset)
@@ -210,6 +231,7 @@ class DiskAllocator:
 
         A file that is not there yet gets zeros before and behind. Raises `DeviceError`.
         """
+        _check_writable(self.path)
         if source.nbytes:
             handle.file.update(source, handle.offset)
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import config
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError, OrderError, UserError
 from tinyref.interpret.errors import Fault
 from tinyref.renderers.llvm_gpu import (
     ALIGNMENT,
@@ -281,7 +281,7 @@ class GroupLaunch:
 
         def differs(place: int, byte: int) -> DeviceError:
             each = written[place][0]
-            return DeviceError(
+            return OrderError(
                 self._kernel.device,
                 f"{self._kernel.entry}: the order of work-items matters: element "
                 f"{byte // each.itemsize} of {each.name} differs when they run in reverse",

@@ -33,11 +33,11 @@ def framework(name: str) -> Any:
     try:
         return importlib.import_module("Metal")
     except ImportError as error:
-        reason = f"its bindings are missing: pip install 'tinyref[metal]' ({error})"
+        reason = f"its bindings are missing: pip install '.[metal]' in a clone of tinyref ({error})"
         if platform.system() != "Darwin":
             reason = (
                 f"Metal is part of macOS, and this is {platform.system()}: "
-                "pip install 'tinyref[metal]' on a Mac, or take METAL_EMU"
+                "pip install '.[metal]' in a clone of tinyref on a Mac, or take METAL_EMU"
             )
         raise DeviceError(name, reason) from error
 

@@ -36,7 +36,8 @@ def pyopencl(name: str) -> Any:
         return importlib.import_module("pyopencl")
     except ImportError as error:
         raise DeviceError(
-            name, f"pyopencl does not import: pip install 'tinyref[opencl]' ({error})"
+            name,
+            f"pyopencl does not import: pip install '.[opencl]' in a clone of tinyref ({error})",
         ) from error
 
 

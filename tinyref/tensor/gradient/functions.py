@@ -31,6 +31,25 @@ def mod(step: Step) -> tuple[Contribution, ...]:
     return (lambda: step.gradient, lambda: -step.gradient * x.div(y, rounding_mode="floor"))
 
 
+@gradient_rule("fmod", reads_sources=True)
+def fmod(step: Step) -> tuple[Contribution, ...]:
+    """x - trunc(x / y) y has the slopes 1 and -trunc(x / y)."""
+    x, y = step.sources
+
+    def of_divisor() -> Creation:
+        quotient = x.abs().div(y.abs(), rounding_mode="floor")
+        return step.gradient * x.lt(0).ne(y.lt(0)).where(quotient, -quotient)
+
+    return (lambda: step.gradient, of_divisor)
+
+
+@gradient_rule("logaddexp", reads_sources=True)
+def logaddexp(step: Step) -> tuple[Contribution, ...]:
+    """log(e ** x + e ** y) has the slopes sigmoid(x - y) and sigmoid(y - x)."""
+    x, y = step.sources
+    return (lambda: step.gradient * (x - y).sigmoid(), lambda: step.gradient * (y - x).sigmoid())
+
+
 @gradient_rule("copysign", reads_sources=True, reads_output=True)
 def copysign(step: Step) -> tuple[Contribution, ...]:
     """1 where the sign stays and -1 where it turns; 0 at 0. The sign's source has no slope."""
@@ -45,6 +64,30 @@ def copysign(step: Step) -> tuple[Contribution, ...]:
 def softplus(step: Step) -> tuple[Contribution, ...]:
     """d(softplus x) = sigmoid(x) dx."""
     return (lambda: step.gradient * step.sources[0].sigmoid(),)
+
+
+@gradient_rule("max_pool", reads_sources=True, reads_output=True)
+def max_pool(step: Step) -> tuple[Contribution, ...]:
+    """To the first of the largest elements of each window, which is never padding."""
+    windows, numbers = cast(tuple[Windows, ...], step.sources)
+    largest, gradient = cast(Windows, step.output), cast(Windows, step.gradient)
+
+    def for_windows() -> Creation:
+        return (numbers == windows._number_of_largest(numbers, largest)).where(gradient, 0)
+
+    return (for_windows, None)
+
+
+@gradient_rule("cummax", reads_sources=True, reads_output=True)
+def cummax(step: Step) -> tuple[Contribution, ...]:
+    """To the last of the equal maxima."""
+    row, maxima, gradient = cast(tuple[Windows, ...], (step.sources[0], step.output, step.gradient))
+
+    def for_row() -> Creation:
+        places = row._places_of_maxima(maxima)
+        return row._shown_at(places, gradient.unsqueeze(-1)).sum(-2)
+
+    return (for_row,)
 
 
 @gradient_rule("looked_up", reads_sources=True)
@@ -73,10 +116,12 @@ def looked_up(step: Step) -> tuple[Contribution, ...]:
 def correlate(step: Step) -> tuple[Contribution, ...]:
     """Correlations of the gradient: with the kernels turned round, and with the data."""
     # Rules are given tensors of one class, that of the user.
-    gradient, data, weight = cast(tuple[Windows, ...], (step.gradient, *step.sources))
+    gradient, data, weight, *presence = cast(tuple[Windows, ...], (step.gradient, *step.sources))
+    written = presence[0] if presence else None
     return (
         lambda: gradient._gradient_of_data(weight, data),
-        lambda: gradient._gradient_of_kernels(weight, data),
+        lambda: gradient._gradient_of_kernels(weight, data, written),
+        *(None for _ in presence),
     )
 
 
@@ -95,6 +140,7 @@ _SLOPES: dict[str, Callable[[Creation, Creation], Creation]] = {
     "atanh": lambda x, y: 1 / ((1 - x) * (1 + x)),
     "erf": lambda x, y: (-(x * x)).exp() * (2 / math.sqrt(math.pi)),
     "expm1": lambda x, y: x.exp(),
+    "log10": lambda x, y: 1 / (x * math.log(10)),
 }
 
 

@@ -13,11 +13,12 @@ from typing import Self, TypeAlias, cast
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import Array, np
-from tinyref.dtype import dtypes
+from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError, UserIndexError, UserTypeError
+from tinyref.lazy import graph
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, broadcast, fixed
-from tinyref.tensor.methods.lookup import Lookup, check_axis_size
+from tinyref.tensor.methods.lookup import Lookup
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 
@@ -54,18 +55,28 @@ class AdvancedKey:
 
 
 def is_advanced(item: object) -> bool:
-    """True for what numpy would make an array of: tensors, arrays, lists, tuples and ranges.
+    """True for what numpy would make an array of: tensors, arrays, lists, tuples, ranges, bools.
 
-    An array of numpy without axes is a number.
+    An integer array of numpy without axes is a number.
     """
     if isinstance(item, np.ndarray):
-        return item.ndim > 0
-    return isinstance(item, Lookup | list | tuple | range)
+        return item.ndim > 0 or item.dtype == np.bool_
+    return isinstance(item, Lookup | list | tuple | range | bool | np.bool_)
 
 
 def items_of(key: object) -> list[object]:
-    """The items of a key: a tuple has one for each axis, anything else is one item."""
+    """The items of a key: a tuple has one for each axis, anything else is one item.
+
+    A list that holds a tensor, a slice, None or an Ellipsis is a tuple, as in torch.
+    """
+    if isinstance(key, list) and any(map(_is_item, key)):
+        return key
     return list(key) if isinstance(key, tuple) else [key]
+
+
+def _is_item(part: object) -> bool:
+    """Return True if `part` of a list makes that list a tuple of items."""
+    return part is None or part is Ellipsis or isinstance(part, Lookup | slice)
 
 
 def as_index(item: object) -> IntegerIndex:
@@ -75,20 +86,20 @@ def as_index(item: object) -> IntegerIndex:
         found: IntegerIndex = item
     elif isinstance(item, np.ndarray):
         found, dtype = literals.from_numpy(item, None)
+    elif literals.holds(item, Lookup):
+        tensor = next(part for part in literals.leaves(item) if isinstance(part, Lookup))
+        return as_index(type(tensor)(item))
     else:
         listed = list(item) if isinstance(item, range) else item
         try:
-            found, dtype = literals.from_list(listed, None)
+            is_whole = all(type(number) is int for number in literals.leaves(listed))
+            found, dtype = literals.from_list(listed, dtypes.int64 if is_whole else None)
         except UserError as error:
             raise UserError(f"index: {error}") from None
         if not found.size:
             found, dtype = found.astype(np.int32), dtypes.int32
     if not (dtype.is_int or dtype.is_bool):
         raise UserTypeError(f"index: got {dtype.name} elements: accepted are integers and bools")
-    if dtype.is_bool and not found.ndim:
-        raise UserIndexError(
-            "index: a bool without axes: accepted are masks with at least one axis"
-        )
     return found
 
 
@@ -108,13 +119,15 @@ def split_key(shape: Shape, key: object) -> AdvancedKey:
     for item in items:
         if isinstance(item, Lookup | np.ndarray):
             arrays = _places_of_mask(item, shape, place)
-            sizes = fixed(shape[place : place + len(arrays)], "index")
+            count = _axes_taken(item)
+            # A bool without axes is the mask of a new axis of size 1.
+            sizes = fixed(shape[place : place + count], "index") if count else (1,)
             for offset, array in enumerate(arrays):
                 chosen.append(
                     Chosen(axis + offset, _check_index(array, sizes[offset], place + offset))
                 )
-            basic += [WHOLE] * len(arrays)
-            place += len(arrays)
+            basic += [WHOLE] * count if count else [None]
+            place += count
             axis += len(arrays)
             continue
         basic.append(item)
@@ -135,13 +148,16 @@ def _axes_taken(item: object) -> int:
 
 
 def _places_of_mask(item: IntegerIndex, shape: Shape, place: int) -> Sequence[IntegerIndex]:
-    """The indices of the true elements, one for each axis of a mask; integers as they are."""
+    """The indices of the true elements, one for each axis of a mask; integers as they are.
+
+    A mask without axes gives one array: of the place 0, or empty.
+    """
     is_mask = item.dtype.is_bool if isinstance(item, Lookup) else item.dtype == np.bool_
     if not is_mask:
         return [item]
     check_mask(item.shape, shape[place : place + item.ndim])
     elements = item.numpy() if isinstance(item, Lookup) else item
-    return [places.astype(np.int32) for places in np.nonzero(elements)]
+    return [places.astype(np.int32) for places in np.nonzero(np.atleast_1d(elements))]
 
 
 def check_mask(shape: Shape, covered: Shape) -> None:
@@ -200,7 +216,6 @@ def layout_of(shape: Shape, chosen: Sequence[Chosen]) -> Layout:
     """
     axes = tuple(item.axis for item in chosen)
     sizes = fixed(tuple(shape[axis] for axis in axes), "index")
-    check_axis_size(math.prod(sizes), "index")
     places = broadcast([tuple(item.index.shape) for item in chosen], "index")
     away = {item.axis for item in chosen if item.takes_axis_away}
     left = [axis for axis in range(len(shape)) if axis not in away]
@@ -223,8 +238,9 @@ class AdvancedIndexing(Lookup):
     __slots__ = ()
 
     def __getitem__(self, key: object) -> Self:
-        if not any(is_advanced(item) for item in items_of(key)):
-            return super().__getitem__(key)
+        items = items_of(key)
+        if not any(map(is_advanced, items)):
+            return super().__getitem__(tuple(items))
         parts = split_key(self.shape, key)
         part = self if parts.is_whole else super().__getitem__(parts.basic)
         layout = layout_of(part.shape, parts.chosen)
@@ -245,6 +261,7 @@ class AdvancedIndexing(Lookup):
         """The places on the joined axis, in the shape of the layout; outside of it for none."""
         is_joined = len(chosen) > 1
         stride = layout.size
+        dtype = graph.counting_dtype(layout.size)
         known: Array | None = None
         total: Self | None = None
         outside: Self | None = None
@@ -258,10 +275,10 @@ class AdvancedIndexing(Lookup):
             if is_joined:
                 missed = places.lt(0)
                 outside = missed if outside is None else outside.bitwise_or(missed)
-                places = places.mul(stride)
+                places = places._cast(dtype).mul(stride)
             total = places if total is None else total.add(places)
         if known is not None:
-            numbers = self._beside(known.astype(np.int32))
+            numbers = self._beside(known.astype(numpy_dtype(dtype)))
             total = numbers if total is None else total.add(numbers)
         assert total is not None, "a lookup has at least one index"
         if outside is not None:
@@ -270,8 +287,8 @@ class AdvancedIndexing(Lookup):
 
     def _assignment_target(self, key: object, value: Self) -> tuple[Self, Self | None, Self]:
         items = items_of(key)
-        if not any(is_advanced(item) for item in items):
-            return super()._assignment_target(key, value)
+        if not any(map(is_advanced, items)):
+            return super()._assignment_target(tuple(items), value)
         if len(items) == 1 and _is_mask(items[0]) and all(size == 1 for size in value.shape):
             return self, *self._aimed_by_mask(cast(Self, items[0]), value)
         parts = split_key(self.shape, key)

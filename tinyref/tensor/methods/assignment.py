@@ -29,6 +29,7 @@ from tinyref.tensor.methods.data import Data, compute
 from tinyref.tensor.methods.data_devices import write_held
 from tinyref.tensor.values.core import (
     GradientSwitch,
+    Record,
     TensorCore,
     Value,
     capturing,
@@ -62,16 +63,18 @@ class Assignment(Data):
     __slots__ = ()
 
     def assign(self, x: Self | ConstType | Array | Sequence[Any]) -> Self:
-        """Gives this tensor the elements of `x`, which broadcasts to its shape; returns it.
+        """Give this tensor the elements of `x`, which broadcasts to its shape; return it.
 
         Every view of the same elements shows the new ones; whatever was computed from them before
-        keeps what it had. Memory that nothing else holds is written in place. Gradients do not
-        flow through an assignment: a tensor that is given all of its elements is a leaf from then
+        keeps what it had. `x` may be computed from this tensor, whichever elements it reads.
+        Memory that nothing else holds is written in place.
+
+        An assignment stores values: no gradient flows to what `x` was computed from. `t[...] = x`
+        lets it flow. A tensor that is given all of its elements is a leaf from then
         on, and through a part of one the gradient is zero, whether that tensor is still there or
         not. Where it is gone, a view of all of it takes its place from which all others were taken
         that are left, as the result of a function is. Raises
-        `UserError` where type or device differ, `x` has gradients to lose, or this tensor shows one
-        element at several places.
+        `UserError` where type or device differ, or this tensor shows one element at several places.
 
         Examples:
             >>> x = Tensor([1, 2]).contiguous().realize()
@@ -79,11 +82,8 @@ class Assignment(Data):
             [3, 4]
         """
         value = self._assignable(x)
-        if is_recording() and value._value.requires_grad:
-            raise UserStateError(
-                "assign: the value requires grad, and no gradient flows through an assignment: "
-                "use detach() on it, or Tensor.no_grad()"
-            )
+        if value._value.requires_grad:
+            value = value.detach()
         self._write("assign", value, keeps_leaf=True)
         return self
 
@@ -143,6 +143,11 @@ class Assignment(Data):
             return  # `x[key] += y` puts back the view that it has written to
         target._write("assignment by index", source, chosen, reads_first=True)
 
+    def __delitem__(self, key: object) -> None:
+        raise UserTypeError(
+            "del: a tensor keeps its elements: take those that stay by index, or join them with cat"
+        )
+
     def _computing_place(self) -> Place | None:
         """Where what is written here is computed: None is the default device."""
         return None if only_holds_data(self._node) else self.device
@@ -151,7 +156,10 @@ class Assignment(Data):
         """Assignment by index on a device that only holds data."""
         name = "assignment by index"
         items = key if isinstance(key, tuple) else (key,)
-        if not any(isinstance(item, Data | np.ndarray | list | range | tuple) for item in items):
+        if not any(
+            isinstance(item, Data | np.ndarray | list | range | tuple | bool | np.bool_)
+            for item in items
+        ):
             part = self[key]
             part._write(name, value._cast(self.dtype)._spread_over(part.shape))
             return
@@ -205,7 +213,8 @@ class Assignment(Data):
                 chosen = chosen._read_first()
         replaces = chosen is None and is_whole(steps)
         if base._is_recorded(name, steps, value, keeps_leaf, replaces):
-            base._give(base._merge_elements(steps, value, chosen))
+            merged = base._merge_elements(steps, value, chosen)
+            base._give(merged, None if keeps_leaf else merged._value.record)
         else:
             with GradientSwitch():
                 merged = base._merge_elements(steps, value, chosen)
@@ -250,10 +259,11 @@ class Assignment(Data):
             )
         return not (is_leaf or (keeps_leaf and replaces))
 
-    def _give(self, merged: Self) -> None:
+    def _give(self, merged: Self, record: Record | None = None) -> None:
         """This base goes on as `merged`, in the memory that it has if nobody else holds that.
 
-        What shows it shows that.
+        What shows it shows that. record: by which gradients go back to targets that were not
+        marked, until this base is computed.
         """
         with building:
             self._before_change()
@@ -264,6 +274,7 @@ class Assignment(Data):
                 in_place = self._has_memory_alone()
                 node = assign(self._node, merged._node) if in_place else _attached(merged._node)
                 self._become(node, self._device)
+                self._value.record = record
             tensors = () if self._view is None else self._view.storage.tensors()
             for tensor in tensors:
                 if tensor is not self:
@@ -479,10 +490,10 @@ class Assignment(Data):
     def __ixor__(self, x: Self | ConstType) -> Self:
         return self._assign_result("^=", self.bitwise_xor(x))
 
-    def __ilshift__(self, x: int) -> Self:
+    def __ilshift__(self, x: Self | ConstType) -> Self:
         return self._assign_result("<<=", self.lshift(x))
 
-    def __irshift__(self, x: int) -> Self:
+    def __irshift__(self, x: Self | ConstType) -> Self:
         return self._assign_result(">>=", self.rshift(x))
 
 

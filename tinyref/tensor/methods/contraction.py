@@ -11,7 +11,6 @@ from typing import Generic, Self, TypeVar, cast
 from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import DType, DTypeLike, promote
 from tinyref.errors import UserError, UserTypeError
-from tinyref.tensor.arguments import Bounds, fixed
 from tinyref.tensor.methods.functions import Functions
 from tinyref.tensor.methods.image_layout import fits_image_layout, in_image_layout
 from tinyref.tensor.methods.reduction import accumulator_dtype
@@ -22,7 +21,8 @@ from tinyref.uops.ops import Ops
 class Contraction(Functions):
     """Products and sums are computed in the accumulator's type: float32 for float16 and bfloat16,
     at least 32 bits for integers, or the `dtype` that is named. Without one the result is of the
-    operands' common type: floats are rounded to it, integers wrap, bool is "not 0".
+    operands' common type: floats are rounded to it, integers wrap, bool is "not 0". With `dtype`
+    bool a sum is OR and a product AND.
     """
 
     __slots__ = ()
@@ -53,12 +53,26 @@ class Contraction(Functions):
         return x._product(self, dtype, "matmul") if reverse else self._product(x, dtype, "matmul")
 
     def _product(self, other: Self, dtype: DTypeLike | None, name: str) -> Self:
-        sums, result = self._wide_product(other, dtype, name)
-        return sums._cast(result)
-
-    def _wide_product(self, other: Self, dtype: DTypeLike | None, name: str) -> tuple[Self, DType]:
-        """The matrix product in the accumulator's type, and the type of the result."""
         self._factors(other, name)
+        accumulator, result = self._types_of_sums(other, None, dtype, name)
+        return self._wide_product(other, accumulator, name)._cast(result)
+
+    def _types_of_sums(
+        self, other: Self, bias: Self | None, dtype: DTypeLike | None, name: str
+    ) -> tuple[DType, DType]:
+        """Return (accumulator, result) of sums of products with `other`, plus `bias`.
+
+        A type that the caller names is both, whatever the type of the bias.
+        """
+        operands = promote(self.dtype, other.dtype)
+        accumulator, result = accumulator_dtype(operands, dtype, name)
+        if bias is not None:
+            self._factors(bias, f"{name}: bias")
+            result = promote(result, bias.dtype) if dtype is None else result
+        return accumulator, result
+
+    def _wide_product(self, other: Self, accumulator: DType, name: str) -> Self:
+        """Return the matrix product in the accumulator's type."""
         left_shape, right_shape = describe_shape(self.shape), describe_shape(other.shape)
         if not self.ndim or not other.ndim:
             raise UserError(
@@ -69,7 +83,6 @@ class Contraction(Functions):
                 f"{name}: shapes {left_shape} and {right_shape}: the last axis of the first must "
                 f"equal axis {-min(other.ndim, 2)} of the second"
             )
-        accumulator, result = accumulator_dtype(promote(self.dtype, other.dtype), dtype, name)
         rows = self
         columns = other.transpose(-1, -2) if other.ndim > 1 else other
         if fits_image_layout(rows, columns, rows.shape[-1]):
@@ -79,15 +92,24 @@ class Contraction(Functions):
             rows = rows.unsqueeze(-2)
             columns = columns.unsqueeze(-3)
         rows, columns = rows._spread(name, columns)
-        products = rows._apply(Ops.MUL, columns)
-        return products._reduce_axes(Ops.ADD, (products.ndim - 1,), False), result
+        return rows._sum_products(columns, (rows.ndim - 1,))
 
-    def _with_bias(self, bias: Self | None, result: DType, name: str) -> Self:
-        """Sums in the accumulator's type plus a bias, rounded once; the types are promoted."""
+    def _sum_products(self, other: Self, axes: tuple[int, ...]) -> Self:
+        """Multiply by `other`, of the same type and shape, and sum over `axes`, which go."""
+        return self._products(other)._sums(axes)
+
+    def _products(self, other: Self) -> Self:
+        return self._apply(Ops.AND if self.dtype.is_bool else Ops.MUL, other)
+
+    def _sums(self, axes: tuple[int, ...]) -> Self:
+        return self._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, axes, False)
+
+    def _with_bias(self, bias: Self | None, result: DType) -> Self:
+        """Return these sums in the accumulator's type plus a bias, rounded once to `result`."""
         if bias is None:
             return self._cast(result)
-        self._factors(bias, f"{name}: bias")
-        return self.add(bias)._cast(promote(result, bias.dtype))
+        # A float bias of integer sums would round them.
+        return self.add(bias if result.is_float else bias._cast(result))._cast(result)
 
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
@@ -101,12 +123,12 @@ class Contraction(Functions):
             [[11.5]]
         """
         self._factors(weight, "linear")
+        accumulator, result = self._types_of_sums(weight, bias, dtype, "linear")
         if weight.ndim == 1:
-            named = self if dtype is None else self.cast(dtype)
-            scaled = named.mul(weight if dtype is None else weight.cast(dtype))
-            return scaled._with_bias(bias, scaled.dtype, "linear")
-        sums, result = self._wide_product(weight, dtype, "linear")
-        return sums._with_bias(bias, result, "linear")
+            sums = self._cast(accumulator).mul(weight._cast(accumulator))
+        else:
+            sums = self._wide_product(weight, accumulator, "linear")
+        return sums._with_bias(bias, result)
 
     @classmethod
     def einsum(
@@ -145,31 +167,17 @@ class Contraction(Functions):
         tensor = self
         for letter in sorted(set(letters)):
             while letters.count(letter) > 1:
-                second = letters.rindex(letter)
-                tensor = tensor._diagonal(letters.index(letter), second, letter)
-                letters = letters[:second] + letters[second + 1 :]
+                first, second = letters.index(letter), letters.rindex(letter)
+                rows, columns = tensor.shape[first], tensor.shape[second]
+                if rows != columns:
+                    raise UserError(
+                        f"einsum: {letter} twice on axes of sizes {describe(rows)} and "
+                        f"{describe(columns)}"
+                    )
+                tensor = tensor.diagonal(0, first, second)
+                letters = letters[:first] + letters[first + 1 : second] + letters[second + 1 :]
+                letters += letter
         return Factor(tensor, letters)
-
-    def _diagonal(self, first: int, second: int, letter: str) -> Self:
-        """The elements with equal numbers on two axes, which become the first of them.
-
-        Rows of a square, each one element longer, laid end to end: every diagonal element begins
-        a row.
-        """
-        rows, columns = self.shape[first], self.shape[second]
-        if rows != columns:
-            raise UserError(
-                f"einsum: {letter} twice on axes of sizes {describe(rows)} and {describe(columns)}"
-            )
-        size = fixed((rows,), "einsum")[0]
-        rest = [axis for axis in range(self.ndim) if axis not in (first, second)]
-        square = self._permute((*rest, first, second))
-        lead = square.shape[:-2]
-        margins: Bounds = ((0, 0),) * len(lead) + ((0, size),)
-        laid = square._reshape((*lead, size * size))._pad(margins)
-        diagonal = laid._reshape((*lead, size, size + 1))._part(len(lead) + 1, 0, 1)
-        order = [*range(first), len(lead), *range(first, len(lead))]
-        return diagonal._reshape((*lead, size))._permute(tuple(order))
 
 
 _T = TypeVar("_T", bound=Contraction)
@@ -197,13 +205,13 @@ class Factor(Generic[_T]):
         """Summed over the letters that are not in `kept`."""
         axes = tuple(axis for axis, letter in enumerate(self.letters) if letter not in kept)
         left = "".join(letter for letter in self.letters if letter in kept)
-        return Factor(self.tensor._reduce_axes(Ops.ADD, axes, False), left)
+        return Factor(self.tensor._sums(axes), left)
 
     def times(self, other: Factor[_T]) -> Factor[_T]:
         """The products of both, over the letters of either."""
         letters = self.letters + "".join(sorted(set(other.letters) - set(self.letters)))
         left, right = self.spread(letters)._spread("einsum", other.spread(letters))
-        return Factor(left._apply(Ops.MUL, right), letters)
+        return Factor(left._products(right), letters)
 
 
 def _contract(factors: Sequence[Factor[_T]], output: str) -> _T:

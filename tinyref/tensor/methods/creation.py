@@ -235,8 +235,9 @@ class Creation(Operators):
         """
         rows, columns = fixed(shape_argument(n, (n if m is None else m,), "eye"), "eye")
         wanted, dtype = kwargs.pop("requires_grad", None), kwargs.pop("dtype", None)
-        down = cls.arange(rows, **kwargs)._reshape((rows, 1))
-        is_diagonal = down.eq(cls.arange(columns, **kwargs))
+        counted = graph.counting_dtype(max(rows, columns))
+        down = cls.arange(rows, dtype=counted, **kwargs)._reshape((rows, 1))
+        is_diagonal = down.eq(cls.arange(columns, dtype=counted, **kwargs))
         matrix = is_diagonal._cast(element_dtype(dtype) or dtypes.default_float)
         matrix._request_gradient(wanted)
         return matrix
@@ -305,7 +306,7 @@ class Creation(Operators):
             raise UserTypeError("linspace: dtype bool has no steps: accepted are numbers")
         for value in (start, stop):
             literals.check_fits(value, target, "linspace")
-        numbers = cls.arange(count, device=settings["device"])
+        numbers = cls.arange(count, device=settings["device"], dtype=graph.counting_dtype(count))
         if target.is_int and isinstance(start, int) and isinstance(stop, int):
             found = numbers._integers_between(start, stop, max(count - 1, 1), target)
         else:
@@ -352,18 +353,30 @@ class Creation(Operators):
             >>> Tensor([1.0, 2.0]).full_like(7).tolist()
             [7.0, 7.0]
         """
-        settings = {"fill_value": fill_value, "dtype": self.dtype, **kwargs}
+        settings = {"fill_value": fill_value, **kwargs}
         return self._made_like(self.full, self.shape, settings)
 
     def _made_like(self, make: Callable[..., Self], shape: Any, settings: dict[str, Any]) -> Self:
         """What `make` gives for `shape`, laid out as this tensor is unless a device is named."""
-        if "device" in settings:
+        if settings.get("dtype") is None:
+            settings["dtype"] = self.dtype
+        if settings.get("device") is not None:
             return make(shape, **settings)
+        settings.pop("device", None)
         wanted = settings.pop("requires_grad", None)
         with GradientSwitch():
             made = make(shape, device=self.device, **settings)._placed_like(self)
         made._request_gradient(wanted)
         return made
+
+    def empty_like(self, **kwargs: Any) -> Self:
+        """Return unwritten memory in this tensor's shape, type and device, as `empty` does.
+
+        Examples:
+            >>> Tensor([[3, 4]]).empty_like().shape
+            (1, 2)
+        """
+        return self._made_like(self.empty, self.shape, {"dtype": self.dtype, **kwargs})
 
     def zeros_like(self, **kwargs: Any) -> Self:
         """Zeros in this tensor's shape, type and device.

@@ -205,6 +205,23 @@ class Data(Creation):
             )
         return cast(ConstType, self.reshape(()).tolist())
 
+    def allclose(
+        self,
+        other: Self | ConstType,
+        rtol: float = 1e-05,
+        atol: float = 1e-08,
+        equal_nan: bool = False,
+    ) -> bool:
+        """Return True if all elements are close to those of `other`, as `isclose` says.
+
+        The elements are read at once: the result is a bool of Python, as in torch.
+
+        Examples:
+            >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0 + 1e-6, 2.0]))
+            True
+        """
+        return bool(self._isclose(other, rtol, atol, equal_nan, "allclose").all())
+
     def data(self) -> memoryview:
         """The elements as a memoryview of the tensor's shape, in a copy on the host.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from functools import wraps
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from tinyref.algebra.symbolic import as_node, as_size
 from tinyref.dtype import (
@@ -13,11 +14,12 @@ from tinyref.dtype import (
     as_const,
     dtypes,
     promote,
+    sum_dtype,
     to_dtype,
 )
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
-from tinyref.tensor.arguments import broadcast, integer
+from tinyref.tensor.arguments import broadcast
 from tinyref.tensor.literals import check_fits, scalar_dtype, weak_dtype, weak_number
 from tinyref.tensor.values.core import GradientSwitch, Record, TensorCore, Value, is_recording
 from tinyref.tensor.values.locks import building
@@ -40,6 +42,24 @@ def require_integer(name: str, dtype: DType, accept_bool: bool = True) -> None:
     if not (dtype.is_int or (dtype.is_bool and accept_bool)):
         accepted = "integers and bool" if accept_bool else "integers"
         raise UserTypeError(f"{name}: got {dtype.name}, accepted are {accepted}")
+
+
+T = TypeVar("T", bound="Elementwise")
+P = ParamSpec("P")
+
+
+def composite(compute: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T, P], T]:
+    """Make a method of several ops compute float16 and bfloat16 in float32, and round once.
+
+    Its tensor is float32 or float64: integers and bool become, and give, the default float.
+    """
+
+    @wraps(compute)
+    def compute_wide(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        wide = tensor._wide(compute.__name__.lstrip("_"))
+        return compute(wide, *args, **kwargs)._cast(tensor._result_dtype())
+
+    return compute_wide
 
 
 class Elementwise(TensorCore):
@@ -122,6 +142,14 @@ class Elementwise(TensorCore):
             return self
         return self._cast(dtypes.default_float)
 
+    def _wide(self, name: str) -> Self:
+        """This tensor in the type that functions of several ops are computed in."""
+        floats = self._as_float(name)
+        return floats._cast(sum_dtype(floats.dtype))
+
+    def _result_dtype(self) -> DType:
+        return self.dtype if self.dtype.is_float else dtypes.default_float
+
     # Functions with a gradient of their own
 
     def _with_rule(
@@ -194,8 +222,8 @@ class Elementwise(TensorCore):
     def pow(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """self ** x with the special cases of IEEE 754.
 
-        Integers accept a non-negative integer number as exponent, exact modulo 2^n; every other
-        combination of integers is refused, because its result is no integer.
+        Integers are exact modulo 2^n. A negative exponent is refused if it is a number; in a tensor
+        it gives 0, or 1 and -1 for these, as in torch.
 
         Examples:
             >>> Tensor([2.0, 3.0]).pow(2).tolist()
@@ -205,18 +233,40 @@ class Elementwise(TensorCore):
         if number is not None and not isinstance(number, bool):
             if abs(number) <= 4 and float(number).is_integer() and self.dtype.is_float:
                 compute_dtype("pow", self.dtype)
-                # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
-                base = self.reciprocal() if number < 0 else self
-                return base._power(abs(int(number)))
+                return self._apart_from(self) if number == 1 else self._float_power(int(number))
             if isinstance(number, int) and not self.dtype.is_float:
                 return self._cast(weak_dtype(number, self.dtype))._integer_power(number)
         left, right = self._pair(x, "pow", reverse)
-        if not left.dtype.is_float:
-            raise UserTypeError(
-                f"pow: {left.dtype.name} accepts a non-negative integer number as exponent: "
-                f"cast to a float type first"
-            )
-        return left._apply(Ops.POW, right)
+        if left.dtype.is_float:
+            return left._apply(Ops.POW, right)
+        require_integer("pow", left.dtype, accept_bool=False)
+        return left._power_by_bits(right)
+
+    def _power_by_bits(self, exponent: Self) -> Self:
+        """Raise integers to integers by repeated squaring, with a factor for each exponent bit."""
+        result = square = self
+        for bit in range(self.dtype.bits - (not self.dtype.is_unsigned)):
+            factor = exponent.bitwise_and(1 << bit).ne(0).where(square, 1)
+            result = result._apply(Ops.MUL, factor) if bit else factor
+            square = square._apply(Ops.MUL, square)
+        if self.dtype.is_unsigned:
+            return result
+        # The reciprocal of 1 and -1 is a whole number, and the sign is that of the lowest bit.
+        is_unit = self.eq(1).bitwise_or(self.eq(-1))
+        return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
+
+    @composite
+    def _scale(self, factor: float, offset: float | None = None) -> Self:
+        """self * factor + offset."""
+        product = self.mul(factor)
+        return product if offset is None else product.add(offset)
+
+    @composite
+    def _float_power(self, exponent: int) -> Self:
+        """The power by a small whole number, in few products."""
+        # The reciprocal first: the slope at 0 and at infinities is then no 0 * inf.
+        base = self.reciprocal() if exponent < 0 else self
+        return base._power(abs(exponent))
 
     def _integer_power(self, exponent: int) -> Self:
         if exponent < 0:
@@ -290,30 +340,45 @@ class Elementwise(TensorCore):
             return self.logical_not()
         return self._bits(Ops.XOR, self.dtype.maximum if self.dtype.is_unsigned else -1, "", False)
 
-    def lshift(self, x: int) -> Self:
-        """self << x for a number of bits from 0 to the width minus 1.
+    def lshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """Shift the bits to the left by `x`, in the common type of both.
+
+        A count below 0, or not below the width of that type, gives 0. Such a number is refused.
 
         Examples:
-            >>> Tensor([3], dtype=dtypes.uint32).lshift(2).item()
-            12
+            >>> Tensor([3, 3]).lshift(Tensor([2, 40])).tolist()
+            [12, 0]
         """
-        return self._shift(Ops.SHL, x, "lshift")
+        return self._shift(Ops.SHL, x, "lshift", reverse)
 
-    def rshift(self, x: int) -> Self:
-        """self >> x for a number of bits from 0 to the width minus 1; the sign is kept.
+    def rshift(self, x: Self | ConstType, reverse: bool = False) -> Self:
+        """Shift the bits to the right by `x`, in the common type of both; the sign is kept.
+
+        A count below 0, or not below the width of that type, leaves the sign alone: 0 or -1. Such a
+        number is refused.
 
         Examples:
-            >>> Tensor([12], dtype=dtypes.uint32).rshift(2).item()
-            3
+            >>> Tensor([12, -12]).rshift(Tensor([2, 40])).tolist()
+            [3, -1]
         """
-        return self._shift(Ops.SHR, x, "rshift")
+        return self._shift(Ops.SHR, x, "rshift", reverse)
 
-    def _shift(self, op: Ops, x: object, name: str) -> Self:
-        require_integer(name, self.dtype, accept_bool=False)
-        count = integer(x, name)
-        if not 0 <= count < self.dtype.bits:
-            raise UserError(f"{name}: count {count}, accepted is 0 to {self.dtype.bits - 1}")
-        return self._apply(op, self._constant(count, self.dtype)._broadcast_to(self.shape))
+    def _shift(self, op: Ops, x: Self | ConstType, name: str, reverse: bool) -> Self:
+        number = None if reverse else weak_number(x)
+        if isinstance(number, float):
+            raise UserTypeError(f"{name}: count {number}, accepted are integers")
+        value, count = self._pair(x, name, reverse)
+        require_integer(name, value.dtype, accept_bool=False)
+        bits = value.dtype.bits
+        if number is not None:
+            if not 0 <= number < bits:
+                raise UserError(f"{name}: count {number}, accepted is 0 to {bits - 1}")
+            return value._apply(op, count)
+        # The width is a power of two. Devices get counts in range alone: others are unspecified.
+        is_inside = count.bitwise_and(-bits).eq(0)
+        if op is Ops.SHR and not value.dtype.is_unsigned:
+            return value._apply(op, is_inside.where(count, bits - 1))
+        return is_inside.where(value._apply(op, count.bitwise_and(bits - 1)), 0)
 
     # Comparisons
 
@@ -453,6 +518,7 @@ class Elementwise(TensorCore):
         """
         return self._as_float("sqrt")._apply(Ops.SQRT)
 
+    @composite
     def rsqrt(self) -> Self:
         """1 / sqrt(self).
 

@@ -71,7 +71,7 @@ def parse_index(shape: Shape, key: object) -> Index:
         elif isinstance(item, UOp):
             axes.append(AxisIndex(*place_bounds(item, size, number)))
         else:
-            axes.append(_integer_index(item, fixed((size,), "index")[0], number))
+            axes.append(_integer_index(item, size, number))
     return Index(tuple(axes), tuple(result))
 
 
@@ -109,7 +109,7 @@ def _slice_index(item: slice, size: sint) -> AxisIndex:
     return AxisIndex(places[-1], places[0] + 1, -places.step, is_flipped=True)
 
 
-def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
+def _integer_index(item: object, size: sint, axis: int) -> AxisIndex:
     try:
         # An array of numpy has the method too, and refuses when it is called.
         place = None if isinstance(item, bool | Contraction) else operator.index(item)  # type: ignore[arg-type]
@@ -118,8 +118,10 @@ def _integer_index(item: object, size: int, axis: int) -> AxisIndex:
     if place is None:
         raise UserTypeError(
             f"index: got a {type(item).__name__}: accepted are integers, slices, None, Ellipsis, "
-            f"and tensors, arrays or lists of integers or bools"
+            f"bools, and tensors, arrays or lists of integers or bools"
         )
+    if isinstance(size, UOp):
+        return AxisIndex(*place_bounds(place, size, axis))
     if not -size <= place < size:
         limits = f"{-size} to {size - 1}" if size else "none: the axis is empty"
         raise UserIndexError(f"index: {place} is outside axis {axis}: accepted are {limits}")

@@ -29,7 +29,7 @@ REDUCES = ("sum", "prod", "mean", "amax", "amin")
 
 
 def check_axis_size(size: int, name: str) -> int:
-    """`size`, refused where int32 cannot number that many elements."""
+    """`size`, refused where the result numbers that many elements, in int32."""
     if size > dtypes.int32.maximum:
         raise UserError(
             f"{name}: {size} elements to choose from: accepted are at most {dtypes.int32.maximum}"
@@ -47,7 +47,7 @@ class Lookup(Assignment):
     __slots__ = ()
 
     def _count_to(self, size: sint) -> Self:
-        """0, 1, 2 ... up to before `size`, as int32, on this tensor's device."""
+        """0, 1, 2 ... up to before `size`, on this tensor's device: int32, or int64 for more."""
         return self._from_node(graph.iota(size), self._device)
 
     def _beside(self, array: Array) -> Self:
@@ -73,22 +73,22 @@ class Lookup(Assignment):
         return self if axis == self.ndim - 1 else self._permute(tuple(order))
 
     def _as_places(self, size: int, name: str, mark: bool = False) -> Self:
-        """These indices into an axis of `size` as int32 from 0 on; with `mark` all that are
-        outside become -1, else they only stay outside.
+        """These indices into an axis of `size` from 0 on, as the type that numbers it; with `mark`
+        all that are outside become -1, else they only stay outside.
         """
         require_integer(name, self.dtype, accept_bool=False)
-        check_axis_size(size, name)
-        if self.dtype.itemsize < 4:
-            return self._cast(dtypes.int32)._as_places(size, name, mark)
+        target = graph.counting_dtype(size)
+        if self.dtype.itemsize < target.itemsize:
+            return self._cast(target)._as_places(size, name, mark)
         counted = self
         if not self.dtype.is_unsigned:
             counted = self.lt(0).where(self.add(size), self)
-        if self.dtype is dtypes.int32 and not mark:
+        if self.dtype is target and not mark:
             return counted
         inside = counted.lt(size)
         if not self.dtype.is_unsigned:
             inside = inside.bitwise_and(counted.ge(0))
-        return inside.where(counted._cast(dtypes.int32), -1)
+        return inside.where(counted._cast(target), -1)
 
     def _looked_up(self, places: Self) -> Self:
         """The elements of the last axis at `places`, and 0 for places that are outside.
@@ -221,7 +221,6 @@ class Lookup(Assignment):
         """Of these places (..., count) the number of the last one that hits each of `size`
         elements: (..., size), -1 for none.
         """
-        check_axis_size(count, "scatter")
         return self._matches(size).where(self._count_to(count), -1)._reduced_last(Ops.MAX)
 
     def scatter(

@@ -2,72 +2,61 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 from tinyref.algebra.symbolic import describe, describe_shape
-from tinyref.config import Setting
+from tinyref.config import Switch
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
-from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
+from tinyref.tensor.arguments import axes_of, axis_of, broadcast, fixed, integer
 from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods.random import Random
 from tinyref.tensor.methods.reduction import Axes
+from tinyref.tensor.values.core import GradientSwitch, SwitchBlock, set_recording
 
 _REDUCTIONS = ("mean", "sum", "none")
 # What torch limits the logarithms of binary cross-entropy to, so that a sure mistake costs 100.
 _LEAST_LOGARITHM = -100.0
-_within: Setting[bool | None] = Setting("tinyref_training", None)
+_training = Switch("tinyref_training", False)
 
 
-class TrainingSwitch(contextlib.ContextDecorator):
-    """Training, or not, within a block or a function: `with Tensor.train(): ...`."""
-
-    def __init__(self, mode: bool = True) -> None:
-        if not isinstance(mode, bool):
-            raise UserTypeError(f"train: mode {mode!r}: accepted are True and False")
-        self.mode = mode
-
-    def __enter__(self) -> Self:
-        _within.enter(self.mode)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _within.leave()
+def _check_mode(mode: object, name: str) -> None:
+    if not isinstance(mode, bool):
+        raise UserTypeError(f"{name} {mode!r}: accepted are True and False")
 
 
-class Trained(type):
-    """The class of classes that have a training mode: `Tensor.training`, to read and to set."""
+class Modes(type):
+    """The class of classes that have modes to read and to set: `Tensor.training`, `Tensor.no_grad`.
 
-    _training = False
+    Set, a mode holds everywhere outside of the blocks for it; within one, for the rest of that
+    block.
+    """
 
     @property
     def training(cls) -> bool:
-        """Whether dropout drops and batch normalisation learns; False at first.
-
-        Set, it holds everywhere outside of the blocks of `train` and `test`; within one, for the
-        rest of that block.
-        """
-        return _is_training()
+        """Whether dropout drops and batch normalisation learns; False at first."""
+        return _training.get()
 
     @training.setter
     def training(cls, mode: bool) -> None:
-        if not isinstance(mode, bool):
-            raise UserTypeError(f"training: {mode!r}: accepted are True and False")
-        if _within.get() is None:
-            Trained._training = mode
-        else:
-            _within.set(mode)
+        _check_mode(mode, "training:")
+        _training.set(mode)
+
+    @property
+    def no_grad(cls) -> GradientSwitch:
+        """The switch of gradients: a block, a decorator or a condition; off at first."""
+        return GradientSwitch()
+
+    @no_grad.setter
+    def no_grad(cls, mode: bool | GradientSwitch) -> None:
+        if not isinstance(mode, GradientSwitch):
+            _check_mode(mode, "no_grad:")
+        set_recording(not mode)
 
 
-def _is_training() -> bool:
-    within = _within.get()
-    return Trained._training if within is None else within
-
-
-class Losses(Random, metaclass=Trained):
+class Losses(Random, metaclass=Modes):
     """Losses and normalisations of float16 and bfloat16 are computed in float32, rounded once.
 
     reduction: "mean", "sum", or "none" for one loss each. Classes are integers along the axis
@@ -84,10 +73,27 @@ class Losses(Random, metaclass=Trained):
             >>> Tensor.training
             False
         """
-        return _is_training()
+        return _training.get()
+
+    no_grad = GradientSwitch()
+    """Record no gradients within `with Tensor.no_grad():`, or a function decorated with it.
+
+    `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
+    `Tensor.no_grad` is True where no gradients are recorded.
+
+    Examples:
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> with Tensor.no_grad():
+        ...     y = x * x
+        >>> y.requires_grad, bool(Tensor.no_grad)
+        (False, False)
+        >>> square = Tensor.no_grad()(lambda x: x * x)
+        >>> square(x).requires_grad
+        False
+    """
 
     @staticmethod
-    def train(mode: bool = True) -> TrainingSwitch:
+    def train(mode: bool = True) -> SwitchBlock:
         """Training within a block or a decorated function: `with Tensor.train(): ...`.
 
         Examples:
@@ -95,18 +101,24 @@ class Losses(Random, metaclass=Trained):
             ...     Tensor.training
             True
         """
-        return TrainingSwitch(mode)
+        _check_mode(mode, "train: mode")
+        return SwitchBlock(_training, mode, "train")
 
     @staticmethod
-    def test(mode: bool = True) -> TrainingSwitch:
-        """No training within a block or a decorated function: the opposite of `train`.
+    def test(mode: bool = True) -> GradientSwitch:
+        """Record no gradients within a block or a decorated function: `with Tensor.test(): ...`.
+
+        Training stays what it was: see `train`. Within `test(False)` gradients are recorded.
 
         Examples:
-            >>> with Tensor.train(), Tensor.test():
-            ...     Tensor.training
+            >>> x = Tensor([2.0], requires_grad=True)
+            >>> with Tensor.test():
+            ...     y = x * x
+            >>> y.requires_grad
             False
         """
-        return TrainingSwitch(not mode if isinstance(mode, bool) else mode)
+        _check_mode(mode, "test: mode")
+        return GradientSwitch(not mode, "test")
 
     def sequential(self, ll: Sequence[Callable[[Self], Self]]) -> Self:
         """This tensor through the functions of `ll`, one after the other.
@@ -197,14 +209,14 @@ class Losses(Random, metaclass=Trained):
             )
         if not self.dtype.is_float:
             raise UserTypeError(f"dropout: got {self.dtype.name}, accepted are floats")
-        if not _is_training() or p == 0:
+        if not self.training or p == 0:
             return self
         if p == 1:
             return self._constant(False, dtypes.bool)._broadcast_to(self.shape).where(self, 0)
         drawn = self.rand(*self.shape, device=self.device, dtype=dtypes.float32, contiguous=False)
         # The mask is kept: the gradient needs the very same one.
         kept = drawn.ge(p).contiguous()
-        return kept.where(self.mul(1 / (1 - p)), 0)
+        return kept.where(self._scale(1 / (1 - p)), 0)
 
     # Losses
 
@@ -252,23 +264,31 @@ class Losses(Random, metaclass=Trained):
         self,
         Y: Self,  # noqa: N803
         reduction: str = "mean",
+        pos_weight: Self | None = None,
     ) -> Self:
-        """`binary_crossentropy` of sigmoid(x), without its overflow: log(1 + e ** x) - Y x.
+        """`binary_crossentropy` of sigmoid(x), without its overflow.
+
+        It is pos_weight * Y * softplus(-x) + (1 - Y) * softplus(x). `pos_weight` broadcasts to the
+        shape of x.
 
         Examples:
             >>> round(Tensor([0.0]).binary_crossentropy_logits(Tensor([1.0])).item(), 4)
             0.6931
         """
-        self._check_loss(Y, reduction, 0, "binary_crossentropy_logits")
-        self._check_pairs(Y, "binary_crossentropy_logits")
-        x = self._wide("binary_crossentropy_logits")
-        negative = x.lt(0)
-        power = negative.where(x, x.neg()).exp()
-        losses = (
-            negative.where(0, x)
-            .add(power.add(1).log())
-            .sub(x.mul(Y._wide("binary_crossentropy_logits")))
-        )
+        name = "binary_crossentropy_logits"
+        self._check_loss(Y, reduction, 0, name)
+        self._check_pairs(Y, name)
+        x, y = self._wide(name), Y._wide(name)
+        positive = y
+        if pos_weight is not None:
+            self._factors(pos_weight, f"{name}: pos_weight")
+            if broadcast([self.shape, pos_weight.shape], f"{name}: pos_weight") != self.shape:
+                raise UserError(
+                    f"{name}: pos_weight {describe_shape(pos_weight.shape)}: accepted is a shape "
+                    f"that broadcasts to {describe_shape(self.shape)}"
+                )
+            positive = y.mul(pos_weight._wide(name))
+        losses = positive.mul(x.neg().softplus()).add(y.neg().add(1).mul(x.softplus()))
         return losses._mean_or_sum(reduction)._cast(self._result_dtype())
 
     def cross_entropy(
@@ -423,14 +443,17 @@ class Losses(Random, metaclass=Trained):
         attn_mask: Self | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
+        *,
+        enable_gqa: bool = False,
     ) -> Self:
         """softmax(x key' / sqrt(d)) value, with d the size of the last axis of x and key.
 
         Shapes: this (..., queries, d), key (..., keys, d), value (..., keys, e); the axes in front
         broadcast. attn_mask: bool, False where a key is hidden, or numbers that are added; it
         broadcasts to (..., queries, keys). is_causal: query i sees the keys up to i. A query that
-        sees no key gives zeros. dropout_p: of the weights, in training. Vaswani et al., "Attention
-        Is All You Need", 2017.
+        sees no key gives zeros. dropout_p: of the weights, in training. enable_gqa: neighbouring
+        queries of axis -3 share a key and a value, of which there may be fewer. Vaswani et al.,
+        "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023.
 
         Examples:
             >>> query, key = Tensor([[[0.0, 0.0]]]), Tensor([[[1.0, 2.0], [3.0, 4.0]]])
@@ -439,6 +462,10 @@ class Losses(Random, metaclass=Trained):
         """
         name = "scaled_dot_product_attention"
         self._check_attention(key, value, attn_mask, is_causal, name)
+        if enable_gqa:
+            # Widened first: gradients of shared heads are summed before they are rounded.
+            key = self._shared_heads(key._wide(name), name)
+            value = self._shared_heads(value._wide(name), name)
         target = self._result_dtype()
         wide = self._wide(name)
         scores = wide._product(key.transpose(-2, -1), None, name)
@@ -455,6 +482,21 @@ class Losses(Random, metaclass=Trained):
         total = powers.sum(-1, keepdim=True)
         weights = powers.div(total.eq(0).where(1, total)).dropout(dropout_p)
         return weights._product(value, None, name)._cast(target)
+
+    def _shared_heads(self, heads: Self, name: str) -> Self:
+        """`heads`, those of axis -3 repeated, so that there is one for each head of this tensor."""
+        if min(self.ndim, heads.ndim) < 3:
+            raise UserError(
+                f"{name}: queries {describe_shape(self.shape)} and keys or values "
+                f"{describe_shape(heads.shape)}: enable_gqa accepts at least 3 axes"
+            )
+        queries, shared = fixed((self.shape[-3], heads.shape[-3]), name)
+        if not shared or queries % shared:
+            raise UserError(
+                f"{name}: {queries} heads of queries and {shared} of keys or values: enable_gqa "
+                f"accepts a multiple"
+            )
+        return heads.repeat_interleave(queries // shared, -3)
 
     def _causal(self, queries: object, keys: object) -> Self:
         """(queries, keys): True where the key is not behind the query."""

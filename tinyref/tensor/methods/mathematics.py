@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from tinyref.dtype import DType, dtypes, sum_dtype
+from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserTypeError, argument_error
 from tinyref.tensor.literals import weak_number
 from tinyref.tensor.methods import approximations as tables
+from tinyref.tensor.methods.elementwise import composite
 from tinyref.tensor.methods.reduction import Reduction
 from tinyref.tensor.values.core import TensorCore
 
@@ -37,18 +38,7 @@ class Mathematics(Reduction):
 
     __slots__ = ()
 
-    def _wide(self, name: str) -> Self:
-        """This tensor in the type that the function is computed in."""
-        floats = self._as_float(name)
-        return floats._cast(sum_dtype(floats.dtype))
-
-    def _result_dtype(self) -> DType:
-        return self.dtype if self.dtype.is_float else dtypes.default_float
-
-    def _compute_with_rule(self, name: str, compute: Callable[[Self], Self]) -> Self:
-        """A function with a gradient of its own, in the type of its computation."""
-        return self._wide(name)._with_rule(name, compute)._cast(self._result_dtype())
-
+    @composite
     def exp(self) -> Self:
         """e ** self, as 2 ** (self * log2(e)).
 
@@ -56,8 +46,9 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).exp().item(), 4)
             2.7183
         """
-        return self._wide("exp").mul(1 / math.log(2)).exp2()._cast(self._result_dtype())
+        return self.mul(1 / math.log(2)).exp2()
 
+    @composite
     def log(self) -> Self:
         """The natural logarithm, as log2(self) * ln(2); -inf for 0, NaN below.
 
@@ -65,8 +56,19 @@ class Mathematics(Reduction):
             >>> round(Tensor([10.0]).log().item(), 4)
             2.3026
         """
-        return self._wide("log").log2().mul(math.log(2))._cast(self._result_dtype())
+        return self.log2().mul(math.log(2))
 
+    @composite
+    def log10(self) -> Self:
+        """Return the logarithm to base 10; -inf for 0, NaN below. Powers of ten give integers.
+
+        Examples:
+            >>> Tensor([1000.0, 0.1]).log10().tolist()
+            [3.0, -1.0]
+        """
+        return self._with_rule("log10", _decimal_logarithm)
+
+    @composite
     def tanh(self) -> Self:
         """The hyperbolic tangent: +-1 far out, and accurate near 0 where tanh(x) is nearly x.
 
@@ -74,15 +76,13 @@ class Mathematics(Reduction):
             >>> Tensor([0.0, 30.0]).tanh().tolist()
             [0.0, 1.0]
         """
-        x = self._wide("tanh")
-        negative = x.lt(0)
-        magnitude = negative.where(x.neg(), x)
+        negative = self.lt(0)
+        magnitude = negative.where(self.neg(), self)
         far = magnitude.gt(20)
         power = far.where(20, magnitude).mul(-2).exp()
         large = power.sub(1).div(power.add(1))
         signed = negative.where(large, large.neg())
-        result = magnitude.lt(0.625).where(x._tanh_near_zero(), signed)
-        return result._cast(self._result_dtype())
+        return magnitude.lt(0.625).where(self._tanh_near_zero(), signed)
 
     def _tanh_near_zero(self) -> Self:
         numerator, denominator = _TANH_FLOAT64 if self.dtype is dtypes.float64 else _TANH_FLOAT32
@@ -101,6 +101,7 @@ class Mathematics(Reduction):
             result = result.add(coefficient).mul(self)
         return result.add(coefficients[-1])
 
+    @composite
     def cos(self) -> Self:
         """The cosine of radians; NaN for an infinity.
 
@@ -108,8 +109,9 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).cos().item()
             1.0
         """
-        return self._compute_with_rule("cos", _cosine)
+        return self._with_rule("cos", _cosine)
 
+    @composite
     def tan(self) -> Self:
         """The tangent of radians; NaN for an infinity.
 
@@ -117,8 +119,9 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).tan().item()
             0.0
         """
-        return self._compute_with_rule("tan", _tangent)
+        return self._with_rule("tan", _tangent)
 
+    @composite
     def asin(self) -> Self:
         """The angle from -pi/2 to pi/2 that has this sine; NaN beyond -1 and 1.
 
@@ -126,8 +129,9 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).asin().item(), 4)
             1.5708
         """
-        return self._compute_with_rule("asin", _arcsine)
+        return self._with_rule("asin", _arcsine)
 
+    @composite
     def acos(self) -> Self:
         """The angle from 0 to pi that has this cosine; NaN beyond -1 and 1.
 
@@ -135,8 +139,9 @@ class Mathematics(Reduction):
             >>> Tensor([1.0]).acos().item()
             0.0
         """
-        return self._compute_with_rule("acos", _arccosine)
+        return self._with_rule("acos", _arccosine)
 
+    @composite
     def atan(self) -> Self:
         """The angle from -pi/2 to pi/2 that has this tangent.
 
@@ -144,8 +149,9 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).atan().item(), 4)
             0.7854
         """
-        return self._compute_with_rule("atan", _arctangent)
+        return self._with_rule("atan", _arctangent)
 
+    @composite
     def sinh(self) -> Self:
         """The hyperbolic sine, (e ** x - e ** -x) / 2.
 
@@ -153,8 +159,9 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).sinh().item(), 4)
             1.1752
         """
-        return self._compute_with_rule("sinh", _hyperbolic_sine)
+        return self._with_rule("sinh", _hyperbolic_sine)
 
+    @composite
     def cosh(self) -> Self:
         """The hyperbolic cosine, (e ** x + e ** -x) / 2.
 
@@ -162,8 +169,9 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).cosh().item()
             1.0
         """
-        return self._compute_with_rule("cosh", _hyperbolic_cosine)
+        return self._with_rule("cosh", _hyperbolic_cosine)
 
+    @composite
     def asinh(self) -> Self:
         """The inverse of `sinh`.
 
@@ -171,8 +179,9 @@ class Mathematics(Reduction):
             >>> Tensor([0.0]).asinh().item()
             0.0
         """
-        return self._compute_with_rule("asinh", _inverse_sinh)
+        return self._with_rule("asinh", _inverse_sinh)
 
+    @composite
     def acosh(self) -> Self:
         """The inverse of `cosh`, from 0 on; NaN below 1.
 
@@ -180,8 +189,9 @@ class Mathematics(Reduction):
             >>> Tensor([1.0]).acosh().item()
             0.0
         """
-        return self._compute_with_rule("acosh", _inverse_cosh)
+        return self._with_rule("acosh", _inverse_cosh)
 
+    @composite
     def atanh(self) -> Self:
         """The inverse of `tanh`; infinite at -1 and 1, NaN beyond.
 
@@ -189,8 +199,9 @@ class Mathematics(Reduction):
             >>> round(Tensor([0.5]).atanh().item(), 4)
             0.5493
         """
-        return self._compute_with_rule("atanh", _inverse_tanh)
+        return self._with_rule("atanh", _inverse_tanh)
 
+    @composite
     def erf(self) -> Self:
         """The error function, 2 / sqrt(pi) times the integral of e ** -t^2 from 0.
 
@@ -198,7 +209,7 @@ class Mathematics(Reduction):
             >>> round(Tensor([1.0]).erf().item(), 4)
             0.8427
         """
-        return self._compute_with_rule("erf", _error_function)
+        return self._with_rule("erf", _error_function)
 
     def _expm1(self) -> Self:
         """e ** x - 1 for x up to 0, accurate near 0, as 2 t / (1 - t) with t = tanh(x / 2)."""
@@ -221,9 +232,13 @@ class Mathematics(Reduction):
         if not isinstance(share, TensorCore):
             share = self._constant(share, left.dtype)
         left, right, share = left._spread("lerp", right, share._cast(left.dtype))
-        distance = right.sub(left)
-        from_end = right.sub(distance.mul(share.neg().add(1)))
-        return share.lt(0.5).where(left.add(distance.mul(share)), from_end)
+        return left._mix(right, share)
+
+    @composite
+    def _mix(self, end: Self, share: Self) -> Self:
+        distance = end.sub(self)
+        from_end = end.sub(distance.mul(share.neg().add(1)))
+        return share.lt(0.5).where(self.add(distance.mul(share)), from_end)
 
     def isclose(
         self, other: Self, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
@@ -237,19 +252,24 @@ class Mathematics(Reduction):
             >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0 + 1e-6, 2.1])).tolist()
             [True, False]
         """
-        for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        return self._isclose(other, rtol, atol, equal_nan, "isclose")
+
+    def _isclose(
+        self, other: Self | ConstType, rtol: float, atol: float, equal_nan: bool, name: str
+    ) -> Self:
+        for argument, tolerance in (("rtol", rtol), ("atol", atol)):
             number = weak_number(tolerance)
             if number is None or not number >= 0:
                 raise argument_error(
                     number,
                     int | float,
-                    f"isclose: {name} is {tolerance!r}, accepted is at least 0",
+                    f"{name}: {argument} is {tolerance!r}, accepted is at least 0",
                 )
-        left, right = self._comparands(other, "isclose")
+        left, right = self._comparands(other, name)
         equal = left.eq(right)
         if left.dtype.is_bool:
             return equal
-        floats, others = left._as_float("isclose"), right._as_float("isclose")
+        floats, others = left._wide(name), right._wide(name)
         distance = floats.sub(others).abs()
         near = distance.le(others.abs().mul(rtol).add(atol)).bitwise_and(distance.isfinite())
         found = equal.bitwise_or(near.bitwise_and(others.isfinite()))
@@ -372,6 +392,14 @@ def log1p(x: T) -> T:
     divisor = is_tiny.bitwise_or(is_huge).where(1, above.sub(1))
     scaled = above.log().mul(is_huge.where(1, x).div(divisor))
     return is_tiny.where(x, scaled)
+
+
+def _decimal_logarithm(x: T) -> T:
+    """log2(x) * log10(2), or the integer that is at most 2 ULP away."""
+    found = x.log2().mul(math.log10(2))
+    whole = found.round()
+    distance = found.sub(whole).abs()
+    return distance.le(whole.abs().mul(2.0**-x.dtype.mantissa_bits)).where(whole, found)
 
 
 # Beyond this, x and sqrt(x^2 - 1) are the same, and x^2 may overflow.

@@ -144,6 +144,55 @@ class Movement(Rounding):
             order[first], order[second] = order[second], order[first]
         return self._permute(tuple(order))
 
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """Return the elements at (i, i + `offset`) of axes `dim1` and `dim2` along a new last axis.
+
+        A negative offset names a diagonal below the main one.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
+            [1, 4]
+            >>> Tensor([[1, 2], [3, 4]]).diagonal(1).tolist()
+            [2]
+        """
+        first, second = (axis_of(dim, self.ndim, "diagonal") for dim in (dim1, dim2))
+        if first == second:
+            raise UserError(f"diagonal: dim1 {dim1} and dim2 {dim2} are the same axis")
+        moved = integer(offset, "diagonal: offset")
+        rows, columns = fixed((self.shape[first], self.shape[second]), "diagonal")
+        length = max(0, min(rows, rows + moved, columns, columns - moved))
+        rest = [axis for axis in range(self.ndim) if axis not in (first, second)]
+        flat_matrix = self._permute((*rest, first, second))._reshape(
+            (*(self.shape[axis] for axis in rest), rows * columns)
+        )
+        last = flat_matrix.ndim - 1
+        if not length:
+            return flat_matrix._part(last, 0, 0)
+        begin = moved if moved >= 0 else -moved * columns
+        end = begin + (length - 1) * (columns + 1) + 1
+        return flat_matrix._part(last, begin, end)._every_element(last, columns + 1)
+
+    def diag(self, diagonal: int = 0) -> Self:
+        """Return a matrix with this row on a diagonal and 0 elsewhere, or the diagonal of a matrix.
+
+        Examples:
+            >>> Tensor([1, 2]).diag().tolist()
+            [[1, 0], [0, 2]]
+            >>> Tensor([[1, 2], [3, 4]]).diag(-1).tolist()
+            [3]
+        """
+        moved = integer(diagonal, "diag: diagonal")
+        if self.ndim == 2:
+            return self.diagonal(moved)._apart_from(self)
+        if self.ndim != 1:
+            raise UserError(f"diag: shape {describe_shape(self.shape)}: accepted are 1 or 2 axes")
+        # In rows that are one longer than the matrix each element begins one.
+        size = fixed(self.shape, "diag")[0]
+        laid = self._reshape((size, 1))._pad(((0, 0), (0, size)))._reshape((size * (size + 1),))
+        square = laid._part(0, 0, size * size)._reshape((size, size))
+        above, below = max(moved, 0), max(-moved, 0)
+        return square._pad(((below, above), (above, below)))
+
     @property
     def T(self) -> Self:  # noqa: N802 - the name that users of this family know
         """A matrix transposed. Raises `UserError` unless there are two axes.

@@ -92,11 +92,17 @@ class Operators(Indexing):
     def __rxor__(self, x: ConstType) -> Self:
         return self.bitwise_xor(x, reverse=True)
 
-    def __lshift__(self, x: int) -> Self:
+    def __lshift__(self, x: Self | ConstType) -> Self:
         return self.lshift(x)
 
-    def __rshift__(self, x: int) -> Self:
+    def __rlshift__(self, x: ConstType) -> Self:
+        return self.lshift(x, reverse=True)
+
+    def __rshift__(self, x: Self | ConstType) -> Self:
         return self.rshift(x)
+
+    def __rrshift__(self, x: ConstType) -> Self:
+        return self.rshift(x, reverse=True)
 
     def __lt__(self, x: Self | ConstType) -> Self:
         return self.lt(x)

@@ -9,9 +9,9 @@ from typing import Literal, Self, overload
 
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import np
-from tinyref.dtype import ConstType, DType, sum_dtype
+from tinyref.dtype import ConstType, DType, dtypes, sum_dtype
 from tinyref.errors import UserError, UserTypeError
-from tinyref.tensor.arguments import Shape, fixed, integer, per_axis, spatial_padding
+from tinyref.tensor.arguments import Shape, axis_of, fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.methods.elementwise import compute_dtype
 from tinyref.tensor.methods.shaping import Shaping
 from tinyref.uops.ops import Ops
@@ -23,7 +23,8 @@ class Pooling(Shaping):
     """Pooling goes over as many of the last axes as `kernel_size` has numbers, two for one number.
 
     The stride defaults to the window's size. `padding` is one number, one for each axis, or two
-    for each axis from the last backwards. With `ceil_mode` a last window may reach past the end.
+    for each axis from the last backwards. With `ceil_mode` a last window may reach past the end,
+    by less than a stride.
     """
 
     __slots__ = ()
@@ -76,6 +77,27 @@ class Pooling(Shaping):
         )
         return laid.transpose(axis, axis + 1)
 
+    def unfold(self, dimension: int, size: int, step: int) -> Self:
+        """Return the windows of `size` elements along an axis, every `step` elements.
+
+        The axis becomes one of the windows, whose elements are along a new last axis. The result
+        is a view; it can be assigned to unless windows overlap.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
+            [[1, 2], [2, 3], [3, 4]]
+        """
+        axis = axis_of(dimension, self.ndim, "unfold")
+        length = fixed(self._row().shape, "unfold")[axis]
+        width, stride = integer(size, "unfold: size"), integer(step, "unfold: step")
+        if not 0 <= width <= length:
+            raise UserError(f"unfold: size {width}, accepted is 0 to {length}, the axis's size")
+        if stride < 1:
+            raise UserError(f"unfold: step {stride}, accepted is at least 1")
+        windows = self._row()._axis_windows(axis, width, stride, 1)._moved_last(axis + 1)
+        shape = windows.shape if self.ndim else (width,)
+        return windows._reshape(shape)
+
     def _fit_axis(self, axis: int, length: int) -> Self:
         """An axis cut, or grown with zeros at its end, to `length`."""
         have = fixed((self.shape[axis],), "windows")[0]
@@ -83,7 +105,8 @@ class Pooling(Shaping):
             return self._part(axis, 0, length)
         bounds = [(0, 0)] * self.ndim
         bounds[axis] = (0, length - have)
-        return self._pad(tuple(bounds))
+        # No window shows the zeros, so windows are views of the elements.
+        return self._pad(tuple(bounds), is_view=True)
 
     def _pooling_windows(self, plan: PoolPlan, fill: ConstType, beyond: ConstType) -> Self:
         """The windows of `plan`: its padding holds `fill`, what `ceil_mode` adds `beyond`."""
@@ -124,10 +147,11 @@ class Pooling(Shaping):
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Self | tuple[Self, Self]:
-        """The largest element of each window; padding never wins, equal ones share the gradient.
+        """Return the largest element of each window. Padding never wins.
 
-        With `return_indices` also int32 numbers of where it was, counted over the pooled axes; the
-        first of equal ones. Raises `UserError` where a window would see nothing but padding.
+        The first of equal elements gets the gradient, as in torch. With `return_indices`, return
+        also where that element is: int32 numbers, counted over the pooled axes. Raises `UserError`
+        where a window would see nothing but padding.
 
         Examples:
             >>> Tensor([[[[1.0, 2.0], [3.0, 6.0]]]]).max_pool2d().item()
@@ -138,23 +162,30 @@ class Pooling(Shaping):
         _check_seen(self.shape, plan, name)
         lowest = self.dtype.minimum
         windows = self._pooling_windows(plan, lowest, lowest)
-        axes = tuple(range(-len(plan.kernel), 0))
-        largest = windows.max(axes)
+        axes = tuple(range(windows.ndim - len(plan.kernel), windows.ndim))
+        numbers = self._element_numbers(plan)
+        largest = windows._with_rule("max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
         if not return_indices:
-            return largest
-        return largest, self._places(windows, largest, plan)
+            return largest._without(axes)
+        return largest._without(axes), windows._number_of_largest(numbers, largest)._without(axes)
 
-    def _places(self, windows: Self, largest: Self, plan: PoolPlan) -> Self:
-        """Where the first largest element of each window, or a NaN, is in the pooled axes."""
-        count = len(plan.kernel)
-        sizes = fixed(self.shape[self.ndim - count :], "max_pool2d")
+    def _element_numbers(self, plan: PoolPlan) -> Self:
+        """The windows of `plan` over the numbers of the elements in the pooled axes.
+
+        Shape (outputs per axis, kernel per axis). Padding has a number above all others.
+        """
+        sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "max_pool2d")
         outside = math.prod(sizes)
         numbers = self.arange(outside, device=self.device)._reshape(sizes)
-        places = numbers._pooling_windows(plan, outside, outside)
-        matches = windows.eq(largest._reshape((*largest.shape, *(1,) * count)))
+        return numbers._pooling_windows(plan, outside, outside)
+
+    def _number_of_largest(self, numbers: Self, largest: Self) -> Self:
+        """The number of the first element of each of these windows that is `largest`, or NaN."""
+        matches = self.eq(largest)
         if self.dtype.is_float:
-            matches = matches.bitwise_or(windows.isnan())
-        return matches.where(places, outside).min(tuple(range(-count, 0)))
+            matches = matches.bitwise_or(self.isnan())
+        axes = tuple(range(self.ndim - numbers.ndim // 2, self.ndim))
+        return matches.where(numbers, dtypes.int32.maximum).min(axes, keepdim=True)
 
     def max_unpool2d(
         self,
@@ -167,8 +198,9 @@ class Pooling(Shaping):
     ) -> Self:
         """The elements at the places that `max_pool2d` gave as `indices`, zeros elsewhere.
 
-        `output_size` is the shape that was pooled, or its pooled axes, where several fit. Of
-        elements with one index the last stays; an index outside the result is left out.
+        `output_size` is the shape that was pooled, or its pooled axes, where several fit: of a
+        shape, batch and channels are not read, as in torch. Of elements with one index the last
+        stays; an index outside the result is left out.
 
         Examples:
             >>> x = Tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
@@ -187,8 +219,8 @@ class Pooling(Shaping):
             )
         lead = self.shape[: self.ndim - len(sizes)]
         length = math.prod(fixed(self.shape[len(lead) :], name))
-        order = self.arange(length, device=self.device)._reshape((length, 1))
-        places = self.arange(math.prod(sizes), device=self.device)
+        order = self._count_to(length)._reshape((length, 1))
+        places = self._count_to(math.prod(sizes))
         hits = indices._reshape((*lead, length, 1)).eq(places)
         sources = hits.where(order, -1)._reduce_axes(Ops.MAX, (len(lead),), False)
         found = self._reshape((*lead, length))._elements_at(len(lead), sources, name)
@@ -224,7 +256,7 @@ class Pooling(Shaping):
             wanted = tuple(usual)
         else:
             listed = tuple(integer(size, f"{name}: output_size") for size in output_size)
-            is_whole = len(listed) == self.ndim and listed[:-count] == self.shape[:-count]
+            is_whole = len(listed) in (self.ndim, count + 2)
             wanted = listed[-count:] if is_whole else listed
             if len(wanted) != count or any(
                 abs(want - size) >= step
@@ -339,15 +371,16 @@ def plan_pool(
     margins = spatial_padding(padding, count, f"{name}: padding")
     sizes = fixed(shape[len(shape) - count :], name)
     lengths = [size + sum(margin) for size, margin in zip(sizes, margins, strict=True)]
-    check_windows(lengths, kernel, spread, name)
     extra = [0] * count
     if ceil_mode:
         for axis, length in enumerate(lengths):
             reach = spread[axis] * (kernel[axis] - 1) + 1
             last = -(-(length - reach) // steps[axis]) * steps[axis]
             # A window that would see nothing but padding past the end is left out.
-            if last < sizes[axis] + margins[axis][0]:
+            if 0 <= last < sizes[axis] + margins[axis][0]:
                 extra[axis] = max(0, last + reach - length)
+    grown = [length + more for length, more in zip(lengths, extra, strict=True)]
+    check_windows(grown, kernel, spread, name)
     return PoolPlan(kernel, steps, spread, margins, tuple(extra))
 
 

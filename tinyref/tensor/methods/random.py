@@ -276,7 +276,7 @@ class Random(Windows):
         if _number("normal", "std", std) < 0:
             raise UserError(f"normal: std {std} is negative, accepted is at least 0")
         with GradientSwitch():
-            found = cls.randn(*shape, **kwargs).mul(std).add(mean)
+            found = cls.randn(*shape, **kwargs)._scale(std, mean)
             return found._as_leaf(requires_grad)
 
     @classmethod
@@ -305,7 +305,7 @@ class Random(Windows):
         if math.isinf(round_float(last - first, target)):
             raise UserError(f"uniform: {low} to {high} is wider than {target.name} has numbers")
         with GradientSwitch():
-            found = cls.rand(*shape, dtype=target, **kwargs).mul(last - first).add(first)
+            found = cls.rand(*shape, dtype=target, **kwargs)._scale(last - first, first)
             return found._as_leaf(requires_grad)
 
     @classmethod
@@ -380,7 +380,7 @@ class Random(Windows):
             >>> Tensor([[1.0, 2.0]]).rand_like().shape
             (1, 2)
         """
-        return self._drawn_like(self.rand, {"dtype": self.dtype, **kwargs})
+        return self._drawn_like(self.rand, kwargs)
 
     def _drawn_like(self, draw: Callable[..., Self], settings: dict[str, Any]) -> Self:
         """Stored in parts, where `draw` alone would store all elements on each device."""
@@ -401,8 +401,7 @@ class Random(Windows):
             >>> Tensor([[1.0, 2.0]]).randn_like().shape
             (1, 2)
         """
-        named = self.dtype if dtype is None else dtype
-        settings = {"dtype": named, "requires_grad": requires_grad, **kwargs}
+        settings = {"dtype": dtype, "requires_grad": requires_grad, **kwargs}
         return self._drawn_like(self.randn, settings)
 
     @classmethod
@@ -420,7 +419,8 @@ class Random(Windows):
         if count < 0:
             raise UserError(f"randperm: n {count} is negative, accepted is at least 0")
         wanted = _requires_grad("randperm", kwargs)
-        if count and not (target.is_float or count - 1 <= target.maximum):
+        largest = 1 << target.mantissa_bits + 1 if target.is_float else target.maximum
+        if count - 1 > largest:
             raise UserError(f"randperm: {count - 1} does not fit {target.name}")
         with GradientSwitch():
             words = cls._random_words((count,), device)._cast(dtypes.uint32)

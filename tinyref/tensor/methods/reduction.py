@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypeVar
 
 from tinyref.algebra.symbolic import product
 from tinyref.dtype import DType, DTypeLike, dtypes, sum_dtype, to_dtype
-from tinyref.errors import UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import axes_of, integer
 from tinyref.tensor.methods.elementwise import compute_dtype
@@ -17,6 +16,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 
 Axes = int | Sequence[int] | None
+_T = TypeVar("_T", bound="Reduction")
 
 
 class Reduction(Movement):
@@ -44,13 +44,17 @@ class Reduction(Movement):
         compute_dtype(name, self.dtype)
         if dtype is not None:
             named, _ = accumulator_dtype(self.dtype, dtype, name)
-            return self._cast(named)._reduce_axes(op, axes, keepdim)._apart_from(self)
+            terms = self._cast(named)
+            if named.is_bool:
+                return terms.any(axes, keepdim) if op is Ops.ADD else terms.all(axes, keepdim)
+            return terms._reduce_axes(op, axes, keepdim)._apart_from(self)
         wide = self._cast(sum_dtype(self.dtype))._reduce_axes(op, axes, keepdim)
         return (wide._cast(self.dtype) if self.dtype.is_float else wide)._apart_from(self)
 
     def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum. Narrow integers and bool add up in int32 or uint32, and stay so; float16 and
-        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator.
+        bfloat16 add up in float32 and are rounded back. `dtype` names another accumulator; a sum of
+        bools is `any`.
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
@@ -61,7 +65,7 @@ class Reduction(Movement):
     def prod(
         self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
-        """The product, in the types of `sum`.
+        """The product, in the types of `sum`; a product of bools is `all`.
 
         Examples:
             >>> Tensor([2, 3, 4]).prod().item()
@@ -156,20 +160,35 @@ class Reduction(Movement):
             >>> Tensor([1.0, 2.0, 3.0]).var().item()
             1.0
         """
-        result = self.dtype if self.dtype.is_float else dtypes.default_float
-        return self._wide_variance("var", axis, keepdim, correction)._cast(result)
+        variance, unit, result = self._scaled_variance("var", axis, keepdim, correction)
+        # By one unit at a time, as the square of the unit may be beyond the floats.
+        return variance.mul(unit).mul(unit)._cast(result)
 
-    def _wide_variance(self, name: str, axis: Axes, keepdim: bool, correction: int) -> Self:
-        """The variance in the type that it is computed in."""
+    def _scaled_variance(
+        self, name: str, axis: Axes, keepdim: bool, correction: int
+    ) -> tuple[Self, Self, DType]:
+        """Return the variance in units squared, the unit, and the type of the result.
+
+        The unit is a power of two near the largest magnitude, so that no square overflows or
+        underflows; it is 1 where none can.
+        """
         axes = axes_of(axis, self.ndim, name)
         compute_dtype(name, self.dtype)
+        less = integer(correction, f"{name}: correction")
         result = self.dtype if self.dtype.is_float else dtypes.default_float
         wide = self._cast(sum_dtype(result))
-        distance = wide.sub(wide.mean(axes, keepdim=True))
+        unit, inverse = _unit_of(wide.detach(), axes)
+        count = self._count(axes, wide.dtype)
+        # Where the sum may overflow, that of smaller elements gives the mean.
+        small = 2.0 ** -(wide.dtype.bits // 2)
+        is_large = unit.gt(1)
+        small_total = wide.mul(small)._reduce(Ops.ADD, axes)
+        total = is_large.where(small_total, wide._reduce(Ops.ADD, axes))
+        mean = total.div(count).mul(is_large.where(inverse.mul(1 / small), inverse))
+        distance = wide.mul(inverse).sub(mean)
         squares = distance.square()._reduce_axes(Ops.ADD, axes, keepdim)
-        less = integer(correction, f"{name}: correction")
-        count = self._count(axes, wide.dtype).sub(less).maximum(0)
-        return squares.div(count)
+        variance = squares.div(count.sub(less).maximum(0))
+        return variance, unit._without(() if keepdim else axes), result
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The square root of the variance; its slope at equal elements is 0.
@@ -178,12 +197,11 @@ class Reduction(Movement):
             >>> Tensor([1.0, 2.0, 3.0]).std().item()
             1.0
         """
-        result = self.dtype if self.dtype.is_float else dtypes.default_float
-        variance = self._wide_variance("std", axis, keepdim, correction)
+        variance, unit, result = self._scaled_variance("std", axis, keepdim, correction)
         is_constant = variance.eq(0)
         # The root has an infinite slope at 0, which times 0 would be no number.
         root = is_constant.where(1, variance).sqrt()
-        return is_constant.where(0, root)._cast(result)
+        return is_constant.where(0, root).mul(unit)._cast(result)
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
@@ -210,16 +228,35 @@ class Reduction(Movement):
         return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
 
 
+def _unit_of(x: _T, axes: tuple[int, ...]) -> tuple[_T, _T]:
+    """Return a power of two near the largest magnitude over `axes`, and its inverse.
+
+    Both are 1 where squares of the elements and sums of them are far from the ends of the type.
+    """
+    integers = dtypes.int64 if x.dtype is dtypes.float64 else dtypes.int32
+    bits = x.dtype.mantissa_bits
+    bias = (1 << x.dtype.bits - 2 - bits) - 1
+    # The bits of magnitudes are in the order of the numbers.
+    magnitudes = x._apply(Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum)
+    exponent = magnitudes._reduce(Ops.MAX, axes).rshift(bits).clamp(1, 2 * bias - 1)
+    distance = exponent.sub(bias)
+    distance = distance.abs().le(bias // 4).where(0, distance)
+    unit, inverse = (
+        item.add(bias).lshift(bits)._apply(Ops.BITCAST, dtype=x.dtype)
+        for item in (distance, distance.neg())
+    )
+    return unit, inverse
+
+
 def accumulator_dtype(operands: DType, dtype: DTypeLike | None, name: str) -> tuple[DType, DType]:
     """(accumulator, result) of a sum of products of elements of type `operands`.
 
-    A type that the caller names is both. Otherwise sums widen as `Tensor.sum` does, and the result
-    goes back to the type of the operands: floats are rounded, integers wrap, bool is "not 0".
+    A type that the caller names is both: in bool a sum is OR, a product AND. Otherwise sums widen
+    as `Tensor.sum` does, and the result goes back to the type of the operands: floats are rounded,
+    integers wrap, bool is "not 0".
     """
     compute_dtype(name, operands)
     if dtype is not None:
         named = compute_dtype(name, to_dtype(dtype, name))
-        if named.is_bool:
-            raise UserTypeError(f"{name}: dtype bool has no sums: accepted are numbers")
         return named, named
     return sum_dtype(operands), operands

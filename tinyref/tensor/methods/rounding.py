@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal, Self, TypeVar
 
-from tinyref.dtype import ConstType, dtypes, sum_dtype
+from tinyref.dtype import ConstType, DType, dtypes, sum_dtype
 from tinyref.errors import UserError
-from tinyref.tensor.methods.elementwise import Elementwise, compute_dtype, require_integer
+from tinyref.tensor.methods.elementwise import (
+    Elementwise,
+    compute_dtype,
+    require_integer,
+)
 from tinyref.uops.ops import Ops
 
 RoundingMode = Literal["trunc", "floor"] | None
@@ -74,7 +78,7 @@ class Rounding(Elementwise):
     def mod(self, x: Self | ConstType, reverse: bool = False) -> Self:
         """The remainder with the sign of the divisor, as `%` of Python and torch.
 
-        Floats are exact while the quotient has no more bits than the type's mantissa.
+        The remainder of floats is exact for every quotient; see `fmod` of C for its definition.
 
         Examples:
             >>> Tensor([-7, 7]).mod(3).tolist()
@@ -88,6 +92,24 @@ class Rounding(Elementwise):
         if left.dtype.is_unsigned:
             return remainder
         return left._remainder_is_opposite(right).where(remainder.add(right), remainder)
+
+    def fmod(self, other: Self | ConstType) -> Self:
+        """Return the remainder with the sign of this tensor, as `fmod` of C and torch.
+
+        Floats are as exact as in `mod`; the remainder of an infinity, or by 0, is NaN. The
+        remainder of an integer by 0 has no defined value.
+
+        Examples:
+            >>> Tensor([-7, 7]).fmod(3).tolist()
+            [-1, 1]
+            >>> Tensor([-7.5, 7.5]).fmod(-2).tolist()
+            [-1.5, 1.5]
+        """
+        left, right = self._quotient_pair(other, "fmod", reverse=False)
+        if left.dtype.is_float:
+            return left._with_rule("fmod", _signed_remainder, right)
+        require_integer("fmod", left.dtype, accept_bool=False)
+        return left._apply(Ops.MOD, right)
 
     # Extremes
 
@@ -263,8 +285,16 @@ def _nearest_even(x: T) -> T:
 
 
 def _remainder(x: T, y: T) -> T:
-    """x - floor(x / y) y."""
-    return _floor_parts(x, y)[1]
+    """x - floor(x / y) y: the exact remainder, to which y is added where the signs differ.
+
+    Zero has the sign of y, as in Python and the array API standard. 16-bit floats are exact too.
+    """
+    left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
+    rest = _truncated_remainder(left, right)
+    is_opposite = rest.lt(0).ne(right.lt(0)).bitwise_and(rest.ne(0))
+    zero = right.lt(0).where(-0.0, rest._constant(0.0, rest.dtype))
+    result = rest.eq(0).where(zero, is_opposite.where(rest.add(right), rest))
+    return result._cast(x.dtype)
 
 
 def _truncated_quotient(x: T, y: T) -> T:
@@ -273,57 +303,75 @@ def _truncated_quotient(x: T, y: T) -> T:
     return left._apply(Ops.FDIV, right).trunc()._cast(x.dtype)
 
 
+def _signed_remainder(x: T, y: T) -> T:
+    """x - trunc(x / y) y. Rounding down and towards zero agree for the magnitudes."""
+    return _signed_like(_remainder(x.abs(), y.abs()), x)
+
+
 def _floor_quotient(x: T, y: T) -> T:
-    """floor(x / y)."""
-    return _floor_parts(x, y)[0]
+    """floor(x / y), rounded to the nearest float; NaN for an infinite x."""
+    left, right = (item._cast(sum_dtype(x.dtype)) for item in (x, y))
+    quotient = left._apply(Ops.FDIV, right)
+    whole = quotient.floor()
+    rest, divisor = _remainder(left, right).abs(), right.abs()
+    # The quotient was rounded up to an integer where more than half of the divisor remains.
+    limit = 2.0 ** (left.dtype.mantissa_bits + 1)
+    is_below_limit = left.abs().lt(divisor.mul(limit))
+    is_rounded_up = quotient.eq(whole).bitwise_and(divisor.sub(rest).lt(rest))
+    is_rounded_up = is_rounded_up.bitwise_and(is_below_limit)
+    whole = is_rounded_up.where(whole.sub(1), whole)
+    # A quotient of different signs may underflow to zero.
+    is_negative = left.lt(0).ne(right.lt(0)).bitwise_and(left.ne(0))
+    is_small = left.abs().lt(divisor)
+    whole = is_small.bitwise_and(is_negative).where(-1, whole)
+    whole = left.abs().eq(math.inf).where(math.nan, whole)
+    return whole._cast(x.dtype)
 
 
-def _floor_parts(x: T, y: T) -> tuple[T, T]:
-    """floor(x / y) and x - floor(x / y) y; of an infinite x both are NaN.
+# For each float type the integers of its bits, and how often the power of two is squared below.
+_INTEGERS = {dtypes.float32: (dtypes.int32, 4), dtypes.float64: (dtypes.int64, 6)}
 
-    With p bits of mantissa the remainder is exact while the quotient is below 2^2p, and NaN beyond.
-    The quotient's rounding may reach the next integer, which shows as a remainder of the wrong
-    sign; what a quotient of 2^p and more leaves is divided once more.
+
+def _truncated_remainder(x: T, y: T) -> T:
+    """x - trunc(x / y) y, exactly: the fmod of C.
+
+    A float is m * 2^e for an integer m. So with a difference d of the exponents the remainder of
+    the integers m_x * 2^d and m_y is wanted, and 2^d modulo m_y comes by squaring.
     """
-    dtype = x.dtype
-    x, y = (item._cast(sum_dtype(dtype)) for item in (x, y))
-    bits = x.dtype.mantissa_bits + 1
-    quotient = x._apply(Ops.FDIV, y).floor()
-    is_far = quotient.abs().gt(2.0**bits)
-    near = is_far.where(_without_multiple(x, quotient, y), x)
-    whole = near._apply(Ops.FDIV, y).floor()
-    rest = _without_multiple(near, whole, y)
-    is_opposite = y.lt(0).where(rest.gt(0), rest.lt(0))
-    remainder = is_opposite.where(rest.add(y), rest)
-    remainder = quotient.abs().gt(2.0 ** (2 * bits)).where(math.nan, remainder)
-    # A larger divisor goes into it 0 times, or -1 times of the other sign. The halves of a divisor
-    # near the largest number would overflow, and those of an infinite one are none.
-    is_beyond = x.abs().lt(y.abs())
-    below = x.lt(0).ne(y.lt(0)).bitwise_and(x.ne(0))
-    remainder = is_beyond.where(below.where(x.add(y), x), remainder)
-    whole = is_far.where(quotient, is_opposite.where(whole.sub(1), whole))
-    whole = is_beyond.where(below.where(-1, quotient), whole)
-    whole = x.abs().eq(math.inf).where(math.nan, whole)
-    return whole._cast(dtype), remainder._cast(dtype)
+    float_type, bits = x.dtype, x.dtype.mantissa_bits
+    integers, squarings = _INTEGERS[float_type]
+    left, right = (
+        item._apply(Ops.BITCAST, dtype=integers).bitwise_and(integers.maximum) for item in (x, y)
+    )
+    # Subnormal numbers have the exponent of the least normal ones.
+    exponents = [item.rshift(bits).maximum(1) for item in (left, right)]
+    of_x, of_y = (
+        item.sub(exponent.sub(1).lshift(bits))
+        for item, exponent in zip((left, right), exponents, strict=True)
+    )
+    modulus = of_y.maximum(1)
+    difference = exponents[0].sub(exponents[1]).maximum(0)
+    one = difference._constant(1, integers)._broadcast_to(difference.shape)
+    power = one._apply(Ops.SHL, difference.rshift(squarings))._apply(Ops.MOD, modulus)
+    for place in reversed(range(squarings)):
+        bit = difference.rshift(place).bitwise_and(1)
+        power = _product_modulo(power, power._apply(Ops.SHL, bit), modulus, float_type)
+    rest = _product_modulo(of_x, power, modulus, float_type)
+    # 2^e in two exact factors, neither of which is subnormal.
+    scale = exponents[1].lshift(bits)._apply(Ops.BITCAST, dtype=float_type)
+    magnitude = rest._cast(float_type).mul(2.0**-bits).mul(scale)
+    result = left.lt(right).where(x, x.lt(0).where(magnitude.neg(), magnitude))
+    is_valid = x.abs().lt(math.inf).bitwise_and(y.ne(0)).bitwise_and(y.eq(y))
+    return is_valid.where(result, math.nan)
 
 
-def _without_multiple(x: T, count: T, y: T) -> T:
-    """x - count * y where that is small: exact, with the product in two parts.
+def _product_modulo(x: T, y: T, modulus: T, float_type: DType) -> T:
+    """x * y modulo m, for x and y that are not negative, with x * y below 2 m^2 or x m.
 
-    Source: Dekker, "A floating-point technique for extending the available precision", 1971.
+    The quotient comes from floats that hold x, y and m. It is off by a few units at most, so what
+    it leaves is a small multiple of m, in arithmetic that wraps.
     """
-    high = count.mul(y)
-    return x.sub(high).sub(_rounding_of_product(count, y, high))
-
-
-def _rounding_of_product(x: T, y: T, product: T) -> T:
-    """x * y - product, where product is x * y rounded; exact, barring overflow."""
-    (a, b), (c, d) = _halves(x), _halves(y)
-    return a.mul(c).sub(product).add(a.mul(d)).add(b.mul(c)).add(b.mul(d))
-
-
-def _halves(x: T) -> tuple[T, T]:
-    """Two numbers of half the bits that add up to x (Veltkamp's splitting)."""
-    scaled = x.mul(float((1 << (x.dtype.mantissa_bits + 2) // 2) + 1))
-    high = scaled.sub(scaled.sub(x))
-    return high, x.sub(high)
+    a, b, m = (item._cast(float_type) for item in (x, y, modulus))
+    quotient = a.mul(b)._apply(Ops.FDIV, m)._cast(x.dtype)
+    rest = x.mul(y).sub(quotient.mul(modulus))._apply(Ops.MOD, modulus)
+    return rest.lt(0).where(rest.add(modulus), rest)

@@ -8,7 +8,7 @@ Their Applications", 1990). A block of n elements takes n * n steps, all at once
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import Self, TypeVar
 
 from tinyref.dtype import ConstType, sum_dtype
 from tinyref.tensor.arguments import axis_of, fixed
@@ -20,6 +20,8 @@ from tinyref.uops.ops import Ops
 BLOCK = 16
 # An axis that is no longer is one block: n * n steps take less time than further launches.
 SINGLE_BLOCK = 64
+
+_T = TypeVar("_T", bound="Scans")
 
 
 class Scans(AdvancedIndexing):
@@ -95,24 +97,35 @@ class Scans(AdvancedIndexing):
         return total._cast(self.dtype) if self.dtype.is_float else total
 
     def cummax(self, axis: int = 0) -> Self:
-        """Running maxima along `axis`; from the first NaN on they are NaN.
+        """Return the running maxima along `axis`; from the first NaN on they are NaN.
 
-        Equal maxima share the gradient, where torch gives all to the last one.
+        The last of equal maxima gets the gradient, as in torch.
 
         Examples:
             >>> Tensor([1, 3, 2]).cummax().tolist()
             [1, 3, 3]
         """
-        lowest = self.dtype.minimum
-        return self._along(
-            axis,
-            "cummax",
-            lambda row: row._scan_last_axis(
-                lowest,
-                lambda block: block._prefixes(lowest).max(-1),
-                lambda before, inner: before.maximum(inner),
-            ),
-        )
+        return self._running_maximum(axis, "cummax")
+
+    def cummin(self, axis: int = 0) -> Self:
+        """Return running minima along `axis`; from the first NaN on they are NaN.
+
+        Examples:
+            >>> Tensor([3, 1, 2]).cummin().tolist()
+            [3, 1, 1]
+        """
+        compute_dtype("cummin", self.dtype)
+        return self._reverse_order()._running_maximum(axis, "cummin")._reverse_order()
+
+    def _running_maximum(self, axis: int, name: str) -> Self:
+        return self._along(axis, name, lambda row: row._with_rule("cummax", _running_maxima))
+
+    def _places_of_maxima(self, maxima: Self) -> Self:
+        """The last place up to each element of the last axis where its running maximum is."""
+        is_new = self.eq(maxima)
+        if self.dtype.is_float:
+            is_new = is_new.bitwise_or(self.isnan())
+        return is_new.where(self._count_to(self.shape[-1]), 0).cummax(-1)
 
     def logcumsumexp(self, axis: int = 0) -> Self:
         """log(e ** x0 + e ** x1 + ...) along `axis`, without overflow; integers give float32.
@@ -130,11 +143,14 @@ class Scans(AdvancedIndexing):
         return self._scan_last_axis(
             lowest,
             lambda block: block._prefixes(lowest).logsumexp(-1),
-            lambda before, inner: before._log_sum(inner),
+            lambda before, inner: before.logaddexp(inner),
         )
 
-    def _log_sum(self, other: Self) -> Self:
-        """log(e ** self + e ** other), from the larger one, which is taken as a constant."""
-        larger = self.detach().maximum(other.detach())
-        base = larger.isfinite().where(larger, 0)
-        return self.sub(base).exp().add(other.sub(base).exp()).log().add(base)
+
+def _running_maxima(row: _T) -> _T:
+    lowest = row.dtype.minimum
+    return row._scan_last_axis(
+        lowest,
+        lambda block: block._prefixes(lowest).max(-1),
+        lambda before, inner: before.maximum(inner),
+    )

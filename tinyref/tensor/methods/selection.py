@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, cast
+from typing import Literal, Self, cast, overload
 
 from tinyref.algebra.symbolic import describe_shape
+from tinyref.arrays import np
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserTypeError
+from tinyref.lazy import graph
 from tinyref.tensor.arguments import axis_of, fixed, integer
 from tinyref.tensor.literals import has_place, weak_number
 from tinyref.tensor.methods.elementwise import compute_dtype, require_integer
-from tinyref.tensor.methods.lookup import check_axis_size
 from tinyref.tensor.methods.sorting import Sorting
 from tinyref.uops.ops import Ops
 
 
 class Selection(Sorting):
-    """Indices of results are int32, where torch has int64."""
+    """Indices of results are int32, and int64 where an axis has more elements; torch has int64."""
 
     __slots__ = ()
 
@@ -56,7 +57,7 @@ class Selection(Sorting):
             if not keepdim:
                 shape = (*shape[:number], *shape[number + 1 :])
             rows = self._row()._moved_last(number)
-        size = check_axis_size(2 * fixed(rows.shape[-1:], name)[0], name) // 2
+        size = fixed(rows.shape[-1:], name)[0]
         if not size:
             raise UserError(
                 f"{name}: shape {describe_shape(sizes)} has no element along the axis: "
@@ -68,12 +69,13 @@ class Selection(Sorting):
         """The first place of the largest element of the last axis; a NaN is larger than all."""
         largest = self._reduce(Ops.MAX, (self.ndim - 1,))
         # The earlier a place, the larger its score; what is not the largest has score 0.
-        score = self._count_to(size).neg().add(size)
+        score = self._count_to(size)._cast(graph.counting_dtype(2 * size)).neg().add(size)
         found = self.eq(largest).where(score, 0)
         if self.dtype.is_float:
             found = self.isnan().where(score.add(size), found)
         best = found._reduced_last(Ops.MAX)
-        return best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+        place = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+        return place._cast(graph.counting_dtype(size))
 
     # Masks
 
@@ -120,6 +122,31 @@ class Selection(Sorting):
         chosen, source = self._mask_operand(mask, "masked_select")._spread("masked_select", self)
         return source._row()[chosen._row()]
 
+    @overload
+    def nonzero(self, as_tuple: Literal[False] = False) -> Self: ...
+    @overload
+    def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
+    def nonzero(self, as_tuple: bool = False) -> Self | tuple[Self, ...]:
+        """Return the places of the elements that are not 0, one in a row, in order.
+
+        With `as_tuple` the result is a tensor for each axis, which together are an index. The
+        elements decide the size of the result, so they are read at once.
+
+        Examples:
+            >>> Tensor([[0, 5], [7, 0]]).nonzero().tolist()
+            [[0, 1], [1, 0]]
+            >>> [places.tolist() for places in Tensor([[0, 5], [7, 0]]).nonzero(as_tuple=True)]
+            [[0, 1], [1, 0]]
+        """
+        if not isinstance(as_tuple, bool):
+            kind = type(as_tuple).__name__
+            raise UserTypeError(f"nonzero: as_tuple is a {kind}, accepted is a bool")
+        tensor = self._row() if as_tuple else self
+        places = np.argwhere(tensor._cast(dtypes.bool).numpy()).astype(np.int32)
+        if not as_tuple:
+            return self._beside(places)
+        return tuple(self._beside(column) for column in places.T)
+
     def _mask_operand(self, mask: object, name: str) -> Self:
         if not isinstance(mask, Sorting):
             raise UserTypeError(
@@ -147,7 +174,7 @@ class Selection(Sorting):
             if not self.numel():
                 raise UserError("one_hot: no element names a class: num_classes must be given")
             count = max(int(self.max().item()), 0) + 1
-        classes = self._count_to(check_axis_size(count, "one_hot"))
+        classes = self._count_to(count)
         # In one type that holds both: an integer of 64 bits keeps its own.
         named = self._cast(dtypes.int32) if self.dtype.itemsize < 4 else self
         return named.unsqueeze(-1).eq(classes._cast(named.dtype))._cast(dtypes.int32)
@@ -188,13 +215,22 @@ class Selection(Sorting):
         kept = numbers.le(ends) if is_lower else numbers.ge(ends)
         return kept.where(self, self._constant(0, self.dtype))
 
-    def roll(self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...]) -> Self:
+    def roll(
+        self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] | None = None
+    ) -> Self:
         """Each element `shifts` places further along axis `dims`; the last ones come first.
+
+        Without `dims` all elements are laid end to end, and get their shape back afterwards.
 
         Examples:
             >>> Tensor([1, 2, 3]).roll(1, 0).tolist()
             [3, 1, 2]
+            >>> Tensor([[1, 2], [3, 4]]).roll(1).tolist()
+            [[4, 1], [2, 3]]
         """
+        if dims is None:
+            row = self._reshape((self.numel(),))
+            return row.roll(shifts, 0)._reshape(self.shape)._apart_from(self)
         amounts = shifts if isinstance(shifts, list | tuple) else (shifts,)
         axes = dims if isinstance(dims, list | tuple) else (dims,)
         if len(amounts) != len(axes):

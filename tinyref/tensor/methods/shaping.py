@@ -8,6 +8,7 @@ from typing import Self, TypeAlias
 
 from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.arrays import np, npt
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError, UserTypeError, argument_error
 from tinyref.tensor.arguments import fixed, integer
 from tinyref.tensor.methods.lookup import check_axis_size
@@ -19,7 +20,7 @@ Axis = tuple[str, ...]
 Places: TypeAlias = "npt.NDArray[np.int64]"
 Weights: TypeAlias = "npt.NDArray[np.float64]"
 
-_TOKEN = re.compile(r"\s*([()]|\.\.\.|[A-Za-z_][A-Za-z0-9_]*|1(?![A-Za-z0-9_]))")
+_TOKEN = re.compile(r"\s*([()]|\.\.\.|\w+)")
 # An ellipsis within brackets, which are one axis together.
 _JOINED_DOTS = "(...)"
 # The free parameter of Keys, "Cubic Convolution Interpolation", 1981, as most image tools set it.
@@ -35,10 +36,11 @@ class Shaping(Selection):
     def rearrange(self, formula: str, **sizes: int) -> Self:
         """The axes split, reordered and joined by a formula: `"b (h p) c -> b h (c p)", p=2`.
 
-        Left and right of `->` are the axes of this tensor and of the result: a name, several in
-        brackets that are one axis, the first slowest, `1` or `()` for an axis of size 1, and
-        `...` for the axes that are not named. Sizes that do not follow are given by name. Both
-        sides name the same axes. The notation is that of einops (Rogozhnikov, "Einops", 2022).
+        Left and right of `->` are the axes of this tensor and of the result: a name (an identifier
+        that neither starts nor ends with an underscore), several in brackets that are one axis,
+        the first slowest, `1` or `()` for an axis of size 1, and `...` for the axes that are not
+        named. Sizes that do not follow are given by name. Both sides name the same axes. The
+        notation is that of einops (Rogozhnikov, "Einops", 2022).
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).rearrange("a b -> (b a)").tolist()
@@ -99,8 +101,7 @@ class Shaping(Selection):
         sum over the axis of which one term is not 0, so that a kernel may read that term alone.
         """
         size = fixed((self.shape[axis],), name)[0]
-        numbers = self.arange(size, device=self.device)
-        numbers = numbers._reshape((size, *(1,) * (self.ndim - axis - 1)))
+        numbers = self._count_to(size)._reshape((size, *(1,) * (self.ndim - axis - 1)))
         hits = numbers.eq(index.unsqueeze(axis + 1))
         chosen = hits.where(self.unsqueeze(axis), self._constant(0, self.dtype))
         return chosen._reduce_axes(Ops.MAX if self.dtype.is_bool else Ops.ADD, (axis + 1,), False)
@@ -113,7 +114,8 @@ class Shaping(Selection):
         mode: "nearest" takes the element at floor(i * old / new), "nearest-exact" the one nearest
         to the middle of the new element, "linear" weighs two along each axis, "cubic" four (Keys
         1981, with -0.75). `align_corners` lets the middles of the first and last elements stay
-        where they are, for the last two modes. Integers have the nearest modes alone.
+        where they are, for the last two modes. Integers have the nearest modes alone, except
+        uint8: it is rounded after each axis, the last one first, with the weights of torch.
 
         Examples:
             >>> Tensor([[[1.0, 3.0]]]).interpolate((4,), mode="nearest").tolist()
@@ -128,14 +130,17 @@ class Shaping(Selection):
             raise UserError(f"interpolate: mode {mode!r}: accepted are {', '.join(_MODES)}")
         if align_corners and mode.startswith("nearest"):
             raise UserError(f"interpolate: align_corners is not defined in mode {mode!r}")
-        if not mode.startswith("nearest") and not self.dtype.is_float:
+        is_bytes = self.dtype is dtypes.uint8
+        if not (mode.startswith("nearest") or self.dtype.is_float or is_bytes):
             raise UserTypeError(
                 f"interpolate: {self.dtype.name} in mode {mode!r}: cast to float first"
             )
         wanted = [integer(item, "interpolate: size") for item in size]
-        result = self if mode.startswith("nearest") else self._wide("interpolate")
+        result = self
+        if not mode.startswith("nearest"):
+            result = self._cast(dtypes.int32) if is_bytes else self._wide("interpolate")
         lead = self.ndim - len(wanted)
-        for place, new in enumerate(wanted):
+        for place, new in reversed(tuple(enumerate(wanted))):
             old = fixed((self.shape[lead + place],), "interpolate")[0]
             if new < 1 or old < 1:
                 raise UserError(f"interpolate: size {old} to {new}: accepted are positive sizes")
@@ -145,10 +150,11 @@ class Shaping(Selection):
                 result = result._resample_axis(lead + place, places, np.ones((1, new)))
             elif new != old:
                 find = linear_places if mode == "linear" else cubic_places
-                result = result._resample_axis(lead + place, *find(old, new, align_corners))
+                resample = result._resample_bytes if is_bytes else result._resample_axis
+                result = resample(lead + place, *find(old, new, align_corners))
         return result._cast(self.dtype)._apart_from(self)
 
-    def _resample_axis(self, axis: int, places: Places, weights: Weights) -> Self:
+    def _resample_axis(self, axis: int, places: Places, weights: Weights | Places) -> Self:
         """The sum over the rows of weight times the element at the place; both (rows, new)."""
         rest = (1,) * (self.ndim - axis - 1)
         result: Self | None = None
@@ -162,6 +168,12 @@ class Shaping(Selection):
             result = part if result is None else result.add(part)
         assert result is not None, "there is at least one row"
         return result
+
+    def _resample_bytes(self, axis: int, places: Places, weights: Weights) -> Self:
+        """Resample integers from 0 to 255, in int32; round to nearest, and a half up."""
+        factors, bits = fixed_point(places, weights)
+        sums = self._resample_axis(axis, places, factors)
+        return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
 
 
 def nearest_places(old: int, new: int, is_exact: bool) -> Places:
@@ -207,17 +219,46 @@ def cubic_places(old: int, new: int, align_corners: bool) -> tuple[Places, Weigh
     return np.clip(places, 0, old - 1), np.where(distance <= 1, near, far)
 
 
+def fixed_point(places: Places, weights: Weights) -> tuple[Places, int]:
+    """Return (weights * 2**bits as integers, bits), with the most bits that fit int16.
+
+    If several rows name one place, the first row gets the sum of their weights: torch adds them
+    before it rounds.
+    """
+    joined = weights.copy()
+    for row, column in np.ndindex(places.shape):
+        first = int(np.argmax(places[:, column] == places[row, column]))
+        if first < row:
+            joined[first, column] += joined[row, column]
+            joined[row, column] = 0
+    largest = float(joined.max())
+    bits = 1
+    while bits < 22 and int(0.5 + largest * (2 << bits)) < 1 << 15:
+        bits += 1
+    scaled = joined * (1 << bits)
+    return np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64), bits
+
+
+def _is_name(token: str) -> bool:
+    return token.isidentifier() and token.strip("_") == token
+
+
 def _parse_side(text: str, formula: str) -> list[Axis]:
     """One entry for each axis: its names, none for an axis of size 1, `...` by itself."""
     axes: list[Axis] = []
     group: list[str] | None = None
     place = 0
-    text = text.strip()
+    text = text.replace("…", "...").strip()
     while place < len(text):
         found = _TOKEN.match(text, place)
         if found is None:
             raise UserError(f"rearrange: {formula!r}: {text[place:].strip()!r} is no axis")
         place, token = found.end(), found.group().strip()
+        if token not in ("(", ")", "...", "1") and not _is_name(token):
+            raise UserError(
+                f"rearrange: {formula!r}: {token!r} is no axis: accepted are identifiers that "
+                f"neither start nor end with an underscore"
+            )
         if token == "(":
             if group is not None:
                 raise UserError(f"rearrange: {formula!r}: brackets within brackets")

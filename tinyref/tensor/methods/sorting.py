@@ -39,6 +39,19 @@ class Sorting(SortingNetwork):
         axis = axis_of(dim, self.ndim, "sort")
         return self._sort_axis("sort", axis, fixed(self._row().shape, "sort")[axis], descending)
 
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Self:
+        """Return the places of the elements in sorted order along axis `dim`, as int32.
+
+        Equal elements stay in order, whether `stable` asks for it or not.
+
+        Examples:
+            >>> Tensor([3, 1, 2]).argsort().tolist()
+            [1, 2, 0]
+        """
+        axis = axis_of(dim, self.ndim, "argsort")
+        size = fixed(self._row().shape, "argsort")[axis]
+        return self._sort_axis("argsort", axis, size, descending)[1]
+
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted_: bool = True
     ) -> tuple[Self, Self]:

@@ -10,12 +10,11 @@ from typing import Self
 from tinyref import config
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.arrays import np
-from tinyref.dtype import DType, DTypeLike, promote
+from tinyref.dtype import DType, DTypeLike, dtypes
 from tinyref.errors import UserError
 from tinyref.tensor.arguments import fixed, integer, per_axis, spatial_padding
 from tinyref.tensor.methods.image_layout import fits_image_layout, in_image_layout
 from tinyref.tensor.methods.pooling import Pooling, Sizes, check_windows
-from tinyref.tensor.methods.reduction import accumulator_dtype
 from tinyref.uops.ops import Ops
 
 # The gradient of the data is a correlation where that reads at most so many elements for each one
@@ -122,7 +121,7 @@ class Windows(Pooling):
         spread = per_axis(dilation, count, f"{name}: dilation", 1)
         margins = spatial_padding(padding, count, f"{name}: padding", minimum=None)
         number = integer(groups, f"{name}: groups")
-        types = accumulator_dtype(promote(self.dtype, weight.dtype), dtype, name)
+        types = self._types_of_sums(weight, bias, dtype, name)
         plan = ConvolutionPlan(number, steps, spread, *types, name)
         return self.pad(((0, 0), (0, 0), *margins))._convolve(weight, bias, plan)
 
@@ -164,6 +163,7 @@ class Windows(Pooling):
         gaps = tuple(step if wide > 1 else 1 for step, wide in zip(steps, spread, strict=True))
         strides = tuple(step // gap for step, gap in zip(steps, gaps, strict=True))
         whole = self._spread_out(gaps)
+        written = self._presence(2)._spread_out(gaps)
         sizes, widths = fixed(whole.shape[2:], name), fixed(weight.shape[2:], name)
         # Where the result begins and ends in the one without padding.
         kept = tuple(
@@ -173,18 +173,49 @@ class Windows(Pooling):
             )
         )
         left = tuple(end - start for start, end in kept)
-        if min(left) < 1 or 0 in sizes:
+        if min(left) < 0 or 0 in sizes:
             raise UserError(f"{name}: padding {margins} leaves sizes {left} of the result")
-        types = accumulator_dtype(promote(self.dtype, weight.dtype), None, name)
+        types = self._types_of_sums(weight, bias, None, name)
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
+        # A window has an element: where nothing is left of the result it is cut off again.
+        computed = tuple((start, max(end, start + 1)) for start, end in kept)
+        result = whole._transposed(kernels, bias, plan, strides, computed, written)
+        return result._shrink(tuple((0, size) for size in (*result.shape[:2], *left)))
+
+    def _transposed(
+        self,
+        kernels: Self,
+        bias: Self | None,
+        plan: ConvolutionPlan,
+        strides: tuple[int, ...],
+        kept: Margins,
+        written: Self,
+    ) -> Self:
+        """Compute the part `kept` of the transposed convolution without padding.
+
+        written: the elements of this tensor that are no zeros between others; see `_presence`.
+        """
         if max(strides) > 1:
-            return whole._by_residues(kernels, bias, plan, strides, kept)
+            return self._by_residues(kernels, bias, plan, strides, kept, written)
+        sizes, widths = (fixed(x.shape[2:], plan.name) for x in (self, kernels))
         bounds = tuple(
             (gap * (width - 1) - start, end - size)
-            for size, width, gap, (start, end) in zip(sizes, widths, spread, kept, strict=True)
+            for size, width, gap, (start, end) in zip(
+                sizes, widths, plan.dilation, kept, strict=True
+            )
         )
-        turned = kernels._flip(tuple(range(2, weight.ndim)))
-        return whole.pad(((0, 0), (0, 0), *bounds))._convolve(turned, bias, plan)
+        turned = kernels._flip(tuple(range(2, kernels.ndim)))
+        whole, written = (item.pad(((0, 0), (0, 0), *bounds)) for item in (self, written))
+        return whole._convolve(turned, bias, plan, written)
+
+    def _presence(self, lead: int) -> Self:
+        """True for each element, in a shape whose first `lead` axes have size 1.
+
+        Zeros that are written around it become False. A product with such a zero is left out of a
+        sum, as an infinite factor would make it NaN.
+        """
+        shape = (*(1,) * lead, *self.shape[lead:])
+        return self._constant(True, dtypes.bool)._broadcast_to(shape)
 
     def _outputs_first(self, weight: Self, groups: int) -> Self:
         """The kernels of a transposed convolution in the layout of those of `conv2d`."""
@@ -213,6 +244,7 @@ class Windows(Pooling):
         plan: ConvolutionPlan,
         strides: tuple[int, ...],
         kept: Margins,
+        written: Self,
     ) -> Self:
         """A transposed convolution with strides that reads only elements which exist.
 
@@ -229,7 +261,9 @@ class Windows(Pooling):
         data, factors = self._cast(plan.accumulator), kernels._cast(plan.accumulator)
         widths = fixed(kernels.shape[2:], plan.name)
         axes = [Residues.of(*each) for each in zip(widths, strides, strict=True)]
-        parts = {each: data._of_residues(factors, plan, each, rows) for each in product(*axes)}
+        parts = {
+            each: data._of_residues(factors, plan, each, rows, written) for each in product(*axes)
+        }
         for place in reversed(range(count)):
             chosen = dict.fromkeys(each[:place] for each in parts)
             parts = {
@@ -247,10 +281,15 @@ class Windows(Pooling):
         )
         sums = sums._shrink(((0, batch), (0, outputs), *cut))
         placed = None if bias is None else bias._reshape((outputs, *(1,) * count))
-        return sums._with_bias(placed, plan.result, plan.name)
+        return sums._with_bias(placed, plan.result)
 
     def _of_residues(
-        self, weight: Self, plan: ConvolutionPlan, residues: tuple[Residues, ...], rows: Margins
+        self,
+        weight: Self,
+        plan: ConvolutionPlan,
+        residues: tuple[Residues, ...],
+        rows: Margins,
+        written: Self,
     ) -> Self:
         """The sums of one part of the residues along each axis, of shape
         (batch, outputs, *residues, *rows)."""
@@ -274,8 +313,12 @@ class Windows(Pooling):
             (begin - low, high - end)
             for (low, high), (begin, end) in zip(needed, cuts, strict=True)
         ]
-        data = self._shrink(((0, self.shape[0]), (0, self.shape[1]), *cuts))
-        data = data._pad(((0, 0), (0, 0), *margins))
+        data, written = (
+            item._shrink(((0, item.shape[0]), (0, item.shape[1]), *cuts))._pad(
+                ((0, 0), (0, 0), *margins)
+            )
+            for item in (self, written)
+        )
         factors = weight
         for place, each in enumerate(residues):
             factors = factors._places_of(each, 2 + 2 * place)
@@ -286,7 +329,7 @@ class Windows(Pooling):
         )
         lengths = tuple(each.length for each in residues)
         factors = factors._reshape((outputs * prod(counts), share, *lengths))
-        sums = data._correlate(factors, plan)
+        sums = data._correlate(factors, plan, written)
         return sums._reshape((self.shape[0], outputs, *counts, *sums.shape[2:]))
 
     def _places_of(self, residues: Residues, axis: int) -> Self:
@@ -322,12 +365,13 @@ class Windows(Pooling):
             raise UserError(f"{name}: weight {want} is empty")
         if bias is None:
             return
-        self._factors(bias, f"{name}: bias")
         if bias.shape != (outputs,):
             raise UserError(f"{name}: bias {describe_shape(bias.shape)}, accepted is ({outputs},)")
 
-    def _convolve(self, weight: Self, bias: Self | None, plan: ConvolutionPlan) -> Self:
-        """The cross-correlation of this tensor, which is padded already."""
+    def _convolve(
+        self, weight: Self, bias: Self | None, plan: ConvolutionPlan, written: Self | None = None
+    ) -> Self:
+        """The cross-correlation of this tensor, which is padded already; see `_presence`."""
         self._check_channels(weight, bias, plan)
         kernel = fixed(weight.shape[2:], plan.name)
         check_windows(self.shape[2:], kernel, plan.dilation, plan.name)
@@ -340,18 +384,28 @@ class Windows(Pooling):
             and plan.accumulator.is_float
             and (kernel, plan.stride, plan.dilation) == ((3, 3), (1, 1), (1, 1))
         )
-        sums = data._convolve_tiles(factors, plan) if is_minimal else data._correlate(factors, plan)
+        if is_minimal:
+            sums = data._convolve_tiles(factors, plan)
+        else:
+            sums = data._correlate(factors, plan, written)
         placed = None if bias is None else bias._reshape((bias.shape[0], *(1,) * len(kernel)))
-        return sums._with_bias(placed, plan.result, plan.name)
+        return sums._with_bias(placed, plan.result)
 
-    def _correlate(self, weight: Self, plan: ConvolutionPlan) -> Self:
+    def _correlate(self, weight: Self, plan: ConvolutionPlan, written: Self | None) -> Self:
         """By the definition, with the rule of gradients that takes less time."""
         if not self._gradient_is_correlation(weight, plan):
-            return self._sum_windows(weight, plan)
-        return self._with_rule("correlate", lambda data, k: data._sum_windows(k, plan), weight)
+            return self._sum_windows(weight, plan, written)
 
-    def _sum_windows(self, weight: Self, plan: ConvolutionPlan) -> Self:
-        """The sum over every window, in one reduction."""
+        def compute(data: Self, kernels: Self, *presence: Self) -> Self:
+            return data._sum_windows(kernels, plan, *presence)
+
+        presence = () if written is None else (written,)
+        return self._with_rule("correlate", compute, weight, *presence)
+
+    def _sum_windows(
+        self, weight: Self, plan: ConvolutionPlan, written: Self | None = None
+    ) -> Self:
+        """The sum over every window, in one reduction; see `_presence`."""
         kernel = fixed(weight.shape[2:], plan.name)
         count = len(kernel)
         outputs, share = fixed(weight.shape[:2], plan.name)
@@ -363,8 +417,16 @@ class Windows(Pooling):
         )
         windows, factors = windows._spread(plan.name, factors)
         axes = (3, *range(4 + count, 4 + 2 * count))
-        sums = windows._apply(Ops.MUL, factors)._reduce_axes(Ops.ADD, axes, False)
+        products = windows._products(factors)
+        if written is not None:
+            products = written._only_written(products, kernel, plan)
+        sums = products._sums(axes)
         return sums._reshape((self.shape[0], outputs, *places))
+
+    def _only_written(self, products: Self, kernel: tuple[int, ...], plan: ConvolutionPlan) -> Self:
+        """The products of windows with elements that this presence has, and 0 for others."""
+        seen = self._windows(kernel, plan.stride, plan.dilation)
+        return seen._reshape((1, 1, *seen.shape)).where(products, 0)
 
     # Gradients, where strides are 1: they are correlations too
 
@@ -381,8 +443,6 @@ class Windows(Pooling):
     def _gradient_of_data(self, weight: Self, data: Self) -> Self:
         """The gradient of `data`, from this one of the sums: their correlation with the kernels
         turned round, once zeros are written around them.
-
-        Infinite weights meet those zeros, so the gradient beside the margins is NaN then.
         """
         plan = self._gradient_plan(weight, data)
         reach = (
@@ -390,10 +450,11 @@ class Windows(Pooling):
             for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
         )
         turned = self._outputs_first(weight, plan.groups)._flip(tuple(range(2, weight.ndim)))
-        padded = self._pad(((0, 0), (0, 0), *((length, length) for length in reach)))
-        return padded.contiguous()._correlate(turned, plan)
+        margins = ((0, 0), (0, 0), *((length, length) for length in reach))
+        written = self._presence(2)._pad(margins)
+        return self._pad(margins).contiguous()._correlate(turned, plan, written)
 
-    def _gradient_of_kernels(self, weight: Self, data: Self) -> Self:
+    def _gradient_of_kernels(self, weight: Self, data: Self, written: Self | None) -> Self:
         """The gradient of `weight`, from this one of the sums: their products with each window."""
         plan = self._gradient_plan(weight, data)
         kernel, places = weight.shape[2:], self.shape[2:]
@@ -404,9 +465,10 @@ class Windows(Pooling):
         sums = self._reshape((self.shape[0], plan.groups, outputs // plan.groups, 1, *places, *one))
         windows, sums = windows._spread(plan.name, sums)
         axes = (0, *range(4, 4 + len(kernel)))
-        return (
-            windows._apply(Ops.MUL, sums)._reduce_axes(Ops.ADD, axes, False)._reshape(weight.shape)
-        )
+        products = windows._apply(Ops.MUL, sums)
+        if written is not None:
+            products = written._only_written(products, fixed(kernel, plan.name), plan)
+        return products._reduce_axes(Ops.ADD, axes, False)._reshape(weight.shape)
 
     def _gradient_plan(self, weight: Self, data: Self) -> ConvolutionPlan:
         """The plan of the sums whose gradient this is: sizes tell it where strides are 1."""

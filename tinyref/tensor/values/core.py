@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, Self
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import Any, Protocol, Self, TypeVar, overload
 
 from tinyref.algebra.symbolic import product
-from tinyref.config import Setting
+from tinyref.config import Switch
 from tinyref.dtype import DType
-from tinyref.errors import UserError, UserIndexError
+from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.multi import build
 from tinyref.lazy.shards import Place, describe_place, on_place
@@ -35,35 +36,74 @@ from tinyref.uops.payload import (
     ShardArg,
 )
 
-_recording: Setting[bool] = Setting("tinyref_recording", True)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_recording = Switch("tinyref_recording", True)
 
 
-class GradientSwitch:
+class SwitchBlock(contextlib.ContextDecorator):
+    """A block, or a decorated function, within which a switch has a value."""
+
+    def __init__(self, switch: Switch, value: bool, name: str) -> None:
+        self.switch = switch
+        self.value = value
+        self.name = name
+
+    def __enter__(self) -> Self:
+        self.switch.enter(self.value)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.switch.leave()
+
+    def __call__(self, func: _Function) -> _Function:
+        """Decorate a function. Raises `UserTypeError` for what runs after its call is over."""
+        name = getattr(func, "__qualname__", repr(func))
+        if isinstance(func, type) or not callable(func):
+            raise UserTypeError(f"{self.name}: {name}: accepted is a function to decorate")
+        kinds = (isgeneratorfunction, isasyncgenfunction, iscoroutinefunction)
+        if any(is_kind(func) for is_kind in kinds):
+            raise UserTypeError(
+                f"{self.name}: {name} is a generator or a coroutine, which goes on after its call: "
+                f"use a with-block in it"
+            )
+        return super().__call__(func)
+
+
+class GradientSwitch(SwitchBlock):
     """Nothing that is computed within the block has a gradient: `with Tensor.no_grad(): ...`.
 
-    True in a condition where the switch is on.
+    records: True for a block in which gradients are recorded again. In a condition the switch is
+    True where no gradients were recorded when it was made.
 
     Examples:
         >>> x = Tensor([2.0], requires_grad=True)
         >>> with Tensor.no_grad():
         ...     y = x * x
-        >>> y.requires_grad
+        >>> y.requires_grad, bool(Tensor.no_grad)
+        (False, False)
+        >>> square = Tensor.no_grad()(lambda x: x * x)
+        >>> square(x).requires_grad
         False
     """
 
-    def __call__(self) -> GradientSwitch:
-        """The switch: `with no_grad():` and `with no_grad:` are the same."""
-        return self
+    def __init__(self, records: bool = False, name: str = "no_grad") -> None:
+        super().__init__(_recording, records, name)
+        self._is_on = not _recording.get()
+
+    @overload
+    def __call__(self) -> GradientSwitch: ...
+    @overload
+    def __call__(self, func: _Function) -> _Function: ...
+    def __call__(self, func: _Function | None = None) -> GradientSwitch | _Function:
+        """Decorate a function, or return the switch: `no_grad` and `no_grad()` are the same."""
+        return self if func is None else super().__call__(func)
+
+    def __get__(self, tensor: object, owner: type | None = None) -> GradientSwitch:
+        """Return, as an attribute of a class, a switch that is made now."""
+        return GradientSwitch(self.value, self.name)
 
     def __bool__(self) -> bool:
-        return not _recording.get()
-
-    def __enter__(self) -> Self:
-        _recording.enter(False)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _recording.leave()
+        return self._is_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,19 +209,14 @@ class Session(Protocol):
 capturing: ContextVar[Session | None] = ContextVar("tinyref_session", default=None)
 
 
-@contextlib.contextmanager
-def recording(records: bool) -> Iterator[None]:
+def recording(records: bool) -> GradientSwitch:
     """What is computed within the block has gradients, or has none."""
-    _recording.enter(records)
-    try:
-        yield
-    finally:
-        _recording.leave()
+    return GradientSwitch(records)
 
 
-def is_recording() -> bool:
-    """False within `Tensor.no_grad()`."""
-    return _recording.get()
+# Asked for with every op: no call stands between. False within `Tensor.no_grad()`.
+is_recording = _recording.get
+set_recording = _recording.set
 
 
 def _target(arg: Payload) -> Place | None:
@@ -203,17 +238,6 @@ class TensorCore:
 
     # numpy leaves operators between an array and a tensor to the tensor.
     __array_ufunc__ = None
-
-    no_grad = GradientSwitch()
-    """Nothing that is computed within `with Tensor.no_grad():` has a gradient.
-
-    Examples:
-        >>> x = Tensor([2.0], requires_grad=True)
-        >>> with Tensor.no_grad():
-        ...     y = x * x
-        >>> y.requires_grad
-        False
-    """
 
     @classmethod
     def _from_node(cls, node: UOp, device: Place) -> Self:
@@ -297,7 +321,7 @@ class TensorCore:
         with building:
             node = build(op, arg, dtype, [source._node for source in sources])
             value = Value(node, device)
-            if _recording.get() and node.dtype.is_float and op is not Ops.DETACH:
+            if is_recording() and node.dtype.is_float and op is not Ops.DETACH:
                 parents = tuple(source._value for source in sources)
                 value.record = Record(op, arg, parents)
                 value.requires_grad = any(parent.requires_grad for parent in parents)

@@ -204,6 +204,7 @@
     const details = failure.details || {};
     const isLong = failure.message.includes("\n");
     const parts = [isLong ? make("pre", { tabindex: 0 }, failure.message) : make("p", { class: "message" }, failure.message)];
+    if (details.difference) parts.push(make("p", { class: "difference" }, sentence(details.difference)));
     parts.push(facts([["Phase", failure.phase], ["Attempts", failure.attempts > 1 ? String(failure.attempts) : ""],
       ["Distance", failure.max === null ? "" : `${ulp(failure.max)} ULP`], ["Worst input", failure.input]]));
     const tables = (details.inputs || []).map(inputTable);
@@ -214,6 +215,10 @@
     for (const [title, text] of [["Source", details.source], ["IR", details.ir], ["Log of the worker", details.log]])
       if (text) parts.push(...copied(title, text));
     return parts;
+  }
+
+  function sentence(words) {
+    return `${words[0].toUpperCase()}${words.slice(1)}.`;
   }
 
   function table(title, head, lines) {

@@ -9,6 +9,7 @@ from enum import Enum
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes
+from tinyref.sources import docstring
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
@@ -139,7 +140,7 @@ def _sums_floats(sink: UOp) -> bool:
 
 
 def _equation(rewrite: Rewrite) -> str:
-    return (rewrite.__doc__ or "").split("\n")[0].removesuffix(".")
+    return docstring(rewrite).split("\n")[0].removesuffix(".")
 
 
 def rewrite_one(sink: UOp, sites: list[UOp], draw: Draw, rewrite: Rewrite) -> UOp | None:

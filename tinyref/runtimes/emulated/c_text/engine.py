@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError, OrderError, UserError
 from tinyref.runtimes.emulated.c_text.dialects import ENTRY_PREFIX, Dialect, text_of
 from tinyref.runtimes.emulated.memory import (
     MAX_GROUP_SIZE,
@@ -160,7 +160,7 @@ class CFunction:
         )
 
     def _differs(self, place: int, byte: int) -> DeviceError:
-        return DeviceError(
+        return OrderError(
             self.device,
             f"{self.entry}: the order of work-items matters: byte {byte} of buffer {place} differs "
             "when they run in reverse",

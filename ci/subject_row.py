@@ -1,0 +1,74 @@
+"""The libraries of ci/subjects.toml: judges one of them by the tensor rows, for nox.
+
+Nothing but the standard library is imported here: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "ci"))
+import packages  # noqa: E402 - found by the line above
+
+SUBJECTS = ROOT / "ci" / "subjects.toml"
+EXPECTATIONS = ROOT / "ci" / "expectations"
+# In the report folder of a library that cannot be installed: why.
+UNAVAILABLE = "unavailable.txt"
+# A shard of thirty takes seconds; a whole run is cut where a library needs minutes to compile.
+BUDGET = "10m"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library that is judged: what to install, and how `tinyref conform` names it."""
+
+    id: str
+    subject: str
+    install: list[str]
+    place: str = ""
+    profile: str = "quick"
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def read(path: Path = SUBJECTS) -> list[Library]:
+    """Return the libraries of a file. Raises `TypeError` for an unknown or missing key."""
+    return [Library(**row) for row in tomllib.loads(path.read_text(encoding="utf-8"))["subject"]]
+
+
+def conform(
+    session: Any,
+    library: Library,
+    report: Path,
+    options: list[str],
+    command_failed: type[Exception],
+) -> None:
+    """Judge a library in a nox session, with options of `tinyref conform`.
+
+    If it cannot be installed, the session is skipped, with the reason there and in `report`.
+    """
+    environment = {**os.environ, **library.environment}
+    packages.install_once(session, ".", env=environment)
+    note = report / UNAVAILABLE
+    note.unlink(missing_ok=True)
+    try:
+        packages.install_once(session, *library.install, env=environment)
+    except command_failed as error:
+        text = f"{library.id} is unavailable: {' '.join(str(error).split())}"
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"{text}\n", encoding="utf-8")
+        session.skip(text)
+    words = ["tinyref", "conform", "--subject", library.subject, "--profile", library.profile]
+    words += ["--budget", BUDGET, "--report", str(report), *options]
+    if library.place:
+        words += ["--on", library.place]
+    known = EXPECTATIONS / f"{library.id}.toml"
+    if known.exists():
+        words += ["--expectations", str(known)]
+    session.run(*words, env=environment)
