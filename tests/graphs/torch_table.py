@@ -75,6 +75,8 @@ PAIR = inputs("x", "y")
 TRIPLE = inputs("x", "y", "z")
 WITH_NUMBER = inputs("x", k=NUMBER)
 WITH_REAL = inputs("x", k=REAL)
+# Powers magnify the rounding of an exponent, so each one is exact in every type.
+WITH_EXPONENT = inputs("x", k=of(st.sampled_from((0.5, 1.0, 2.0, -1.5, 3.0, 0.125))))
 
 ROUNDED_ONCE = [
     *exact(X, NUMBERS, "x.abs()", "x.neg()", "x.square()", "-x"),
@@ -92,6 +94,7 @@ ROUNDED_ONCE = [
     ),
     *exact(inputs("x", "w", kind="small"), ALL, ("x.cast(w.dtype)", "x.to(w.dtype)")),
     *exact(inputs("x", kind="small"), ALL, "x.int()"),
+    *exact(inputs("x", kind="small"), ALL, "x.long()", "x.short()", "x.double()", "x.bfloat16()"),
     *exact(X, (FLOATS[0], SIGNED[0]), ("x.bitcast('int32')", "x.view(torch.int32)")),
     *exact(X, FLOATS, "x.detach() + x"),
 ]
@@ -103,6 +106,8 @@ ELEMENTARY = [
     *close(X, FLOATS, "x.tan()", "x.asin()", "x.acos()", "x.atan()", "x.sinh()", "x.cosh()"),
     *close(X, FLOATS, "x.tanh()", "x.asinh()", "x.acosh()", "x.atanh()", "x.erf()"),
     *close(X, FLOATS, "x.sigmoid()", "x.rsqrt()"),
+    *close(X, FLOATS, "x.log10()", ("x.logsigmoid()", "F.logsigmoid(x)")),
+    *close(X, FLOATS, ("x.gelu(approximate='none')", "0.5 * x * (1 + torch.erf(x / 2**0.5))")),
     *close(SMALL, (*INTS, *BOOL), "x.exp()", "x.log()", "x.sin()", "x.tanh()", "x.atan()"),
     *close(SMALL, (*INTS, *BOOL), "x.erf()", "x.sigmoid()", "x.sqrt()", "x.rsqrt()"),
     *close(X, FLOATS, ("x.silu()", "F.silu(x)"), ("x.swish()", "F.silu(x)")),
@@ -125,6 +130,8 @@ ARITHMETIC = [
     *exact(PAIR, BOOL, "x + y", "x * y"),
     *exact(PAIR, FLOATS, "x / y", "x // y", "x.copysign(y)"),
     *exact(PAIR, FLOATS, "x % y", signed=False),
+    *exact(PAIR, FLOATS, "x.fmod(y)", signed=False),
+    *close(PAIR, FLOATS, "x.logaddexp(y)", size=1.0),
     *exact(inputs("x", "y", kind="small"), (*INTS, *BOOL), "x / y"),
     *exact(PAIR, INTS, "x // (y | 1)", "x % (y | 1)"),
     *exact(PAIR, INTS, ("x.mod(y | 1)", "x % (y | 1)")),
@@ -150,7 +157,7 @@ ARITHMETIC = [
         inputs("x", k=SHIFT), INTS, ("x.lshift({k})", "x << {k}"), ("x.rshift({k})", "x >> {k}")
     ),
     *close(PAIR, FLOATS, "x ** y", "x.pow(y)"),
-    *close(WITH_REAL, FLOATS, "x ** {k}", "{k} ** x"),
+    *close(WITH_EXPONENT, FLOATS, "x ** {k}", "{k} ** x"),
     *close(inputs("x", k=COUNT), NUMBERS, "x ** {k}"),
     *close(inputs("x", "y", "z", kind="rough", k=REAL), FLOATS, "x.lerp(y, z)", "x.lerp(y, {k})"),
     *exact(PAIR, FLOATS, "x.isclose(y)", "x.isclose(y, 0.1, 0.5, True)"),
@@ -200,6 +207,9 @@ REDUCTIONS = [
     *close(ALONG, ALL, "x.cumsum({axis})", "x.cumprod({axis})"),
     *close(ALONG, FLOATS, "x.softmax({axis})", "x.log_softmax({axis})", size=1.0),
     *close(ALONG, FLOATS, "x.logcumsumexp({axis})", size=1.0),
+    *close(ALONG, FLOATS, ("x.softmin({axis})", "F.softmin(x, {axis})"), size=1.0),
+    *close(ALONG, FLOATS, ("x.normalize(2.0, {axis})", "F.normalize(x, 2.0, {axis})")),
+    *exact(ALONG, NUMBERS, ("x.cummin({axis})", "x.cummin({axis})[0]"), signed=False),
     *exact(ALONG, NUMBERS, ("x.cummax({axis})", "x.cummax({axis})[0]"), signed=False),
     *close(
         inputs("x", shape=filled_shape, kind="rough"),
@@ -240,6 +250,9 @@ MOVEMENT = [
     *exact(FILLED, ALL, "x.repeat_interleave({k}, {axis})"),
     *exact(rolled, ALL, "x.roll({shifts}, {dims})"),
     *exact(MATRIX, ALL, "x.tril({k})", "x.triu({k})"),
+    *exact(MATRIX, ALL, "x.diagonal({k})", "x.diag({k})"),
+    *exact(inputs("x", shape=lambda draw: (draw(st.integers(0, 4)),)), ALL, "x.diag(1)"),
+    *exact(FILLED, ALL, "x.unfold({axis}, 1, 2)", "x.roll({k})"),
     *exact(several, ALL, ("x.cat(y, z, dim={dim})", "torch.cat((x, y, z), {dim})")),
     *exact(
         inputs("x", "s", axis=any_axis),
@@ -305,6 +318,15 @@ SELECTION = [
         has_gradient=False,
     ),
     *exact(SORTED, ALL, "x.sort({axis}, {flag})[0]", signed=False),
+    *exact(
+        SORTED,
+        NUMBERS,
+        (
+            "x.argsort({axis}, {flag}, True)",
+            "torch.argsort(x, {axis}, {flag}, stable=True)",
+        ),
+    ),
+    *exact(X, ALL, "x.nonzero()"),
     *exact(
         SORTED,
         NUMBERS,
@@ -489,6 +511,7 @@ _RANDOM = "random numbers differ"
 _STATE = "it changes or reads state, and computes nothing"
 _PLACE = "it moves memory"
 NOT_CALLED = {
+    **dict.fromkeys(("allclose", "empty_like"), "it gives no tensor, or one without values"),
     **dict.fromkeys(("gradient", "numpy", "requires_grad", "requires_grad_"), _ANSWER),
     **dict.fromkeys(("data", "item", "tolist", "device", "numel", "size", "nbytes"), _ANSWER),
     **dict.fromkeys(("element_size", "is_floating_point", "grad", "node"), _ANSWER),
