@@ -308,8 +308,8 @@ class Functions(Mathematics):
         axes = axes_of(axis, self.ndim, "logsumexp")
         # MAX may lose a NaN; the sum below does not.
         largest = self.detach()._reduce(Ops.MAX, axes)
-        # Infinity minus itself is NaN. The largest finite number in its place leaves the infinity as
-        # it is, and no power of a finite element overflows.
+        # Infinity minus itself is NaN. With the largest finite number in its place the result is
+        # still infinite, and no power of a finite element overflows.
         limit = float(np.finfo(numpy_dtype(self.dtype)).max)
         base = largest.clamp(-limit, limit)
         result = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
