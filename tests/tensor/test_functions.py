@@ -95,6 +95,20 @@ def test_logsumexp() -> None:
     assert Tensor([INF, 0.0]).logsumexp().item() == INF
     assert Tensor([[0.0, 0.0], [1.0, 1.0]]).logsumexp(1, keepdim=True).shape == (2, 1)
     assert Tensor([[0.0, 0.0], [1.0, 1.0]]).logsumexp((0, 1)).shape == ()
+    # The power of 100 alone would overflow, and infinity divided by itself is NaN.
+    x = Tensor([INF, 100.0, -INF])
+    assert x.logsumexp().gradient(x)[0].tolist()[1:] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("beta", [2.0, -2.0])
+def test_softplus_where_its_product_overflows(beta: float) -> None:
+    largest = 3.0e38
+    x = Tensor([largest, -largest], requires_grad=True)
+    result = x.softplus(beta)
+    expected = [largest, 0.0] if beta > 0 else [0.0, -largest]
+    assert result.tolist() == pytest.approx(expected)
+    slopes = [1.0, 0.0] if beta > 0 else [0.0, 1.0]
+    assert result.sum().gradient(x)[0].tolist() == slopes
 
 
 @pytest.mark.parametrize(

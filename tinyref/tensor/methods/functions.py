@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal, Self, TypeVar
 
-from tinyref.dtype import ConstType, DType, DTypeLike, to_dtype
+from tinyref.arrays import np
+from tinyref.dtype import ConstType, DType, DTypeLike, numpy_dtype, to_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axes_of, axis_of
 from tinyref.tensor.literals import weak_number
@@ -201,8 +202,12 @@ class Functions(Mathematics):
         if beta == 0:
             raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
         z = self if beta == 1 else self.mul(beta)
-        found = z._with_rule("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
-        return found if beta == 1 else found.div(beta)
+        result = z._with_rule("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        if beta == 1:
+            return result
+        # An infinite product may stand for a result that is representable.
+        linear = self.relu() if beta > 0 else self.neg().relu().neg()
+        return z.abs().eq(math.inf).where(linear, result.div(beta))
 
     @composite
     def logsigmoid(self) -> Self:
@@ -303,10 +308,12 @@ class Functions(Mathematics):
         axes = axes_of(axis, self.ndim, "logsumexp")
         # MAX may lose a NaN; the sum below does not.
         largest = self.detach()._reduce(Ops.MAX, axes)
-        # An infinite maximum would give inf - inf; 0 in its place leaves the infinity as it is.
-        base = largest.isfinite().where(largest, 0)
-        kept = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
-        return kept._without(() if keepdim else axes)
+        # Infinity minus itself is NaN. With the largest finite number in its place the result is
+        # still infinite, and no power of a finite element overflows.
+        limit = float(np.finfo(numpy_dtype(self.dtype)).max)
+        base = largest.clamp(-limit, limit)
+        result = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
+        return result._without(() if keepdim else axes)
 
     def logaddexp(self, other: Self | ConstType) -> Self:
         """Return log(e ** self + e ** other), without overflow; integers give float32.
