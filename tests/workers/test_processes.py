@@ -256,8 +256,11 @@ def test_silence_is_counted_by_the_processor_while_a_worker_works(monkeypatch, p
     worker = pool.start()
     now = [100.0]
     monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
-    worker.note_processor(3.0)
+    worker.note_processor(1.0)
     worker.reset_silence()
+    assert worker.silence() == 0
+    # It took these two seconds before its work began.
+    worker.note_processor(3.0)
     assert worker.silence() == 0
     # Others had the processor for most of the time.
     now[0] = 130.0
@@ -268,6 +271,7 @@ def test_silence_is_counted_by_the_processor_while_a_worker_works(monkeypatch, p
     assert worker.silence() == 30
     worker.reset_silence()
     assert worker.silence() == 0
+    worker.note_processor(500.0)
     # It uses the processor now and then, and never ends.
     now[0] = 250.0
     worker.note_processor(500.1)

@@ -140,8 +140,10 @@ class WorkerProcess:
     _silent_since: float | None = None
     # None where the system does not say; then the clock alone counts.
     _processor: float | None = None
-    _processor_before: float = 0.0
+    # At the first reading after the silence began; None until then.
+    _processor_before: float | None = None
     _active_at: float = 0.0
+    _aborted_at: float | None = None
 
     def __post_init__(self) -> None:
         self._incoming = Reader(self.pipes.mark)
@@ -196,14 +198,15 @@ class WorkerProcess:
     def enforce_limits(self) -> None:
         """Kills the worker where it is over its limits, and trims its log."""
         self.trim_log()
-        over = self.silence() - self.limits.seconds
-        if over > LAST_WORDS_SECONDS:
-            self.kill(Cause.TIMEOUT)
+        if self._aborted_at is not None:
+            if time.monotonic() - self._aborted_at > LAST_WORDS_SECONDS:
+                self.kill(Cause.TIMEOUT)
         elif self.killed_for:
             return
-        elif over > 0:
+        elif self.silence() > self.limits.seconds:
             # With this signal the log gets the stack, which shows where it hangs.
             self.kill(Cause.TIMEOUT, signal.SIGABRT)
+            self._aborted_at = time.monotonic()
         elif self.limits.memory < math.inf:
             self.held = self.memory_bytes()
             if self.held > self.limits.memory:
@@ -214,6 +217,8 @@ class WorkerProcess:
         if seconds != self._processor:
             self._active_at = time.monotonic()
         self._processor = seconds
+        if self._processor_before is None:
+            self._processor_before = seconds
 
     def silence(self) -> float:
         """Return for how many seconds it has been silent, counted from the first look.
@@ -224,12 +229,14 @@ class WorkerProcess:
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = self._active_at = now
-            self._processor_before = self._processor or 0.0
+            # What was read before belongs to earlier work.
+            self._processor_before = None
         clock = now - self._silent_since
         if self._processor is None or now - self._active_at > ASLEEP_SECONDS:
             return clock
+        before = self._processor if self._processor_before is None else self._processor_before
         # Several threads may use more than one second of the processor in a second.
-        busy = min(self._processor - self._processor_before, clock)
+        busy = min(self._processor - before, clock)
         return max(busy, clock / CLOCK_SHARE)
 
     def memory_bytes(self) -> int:

@@ -54,12 +54,13 @@ def composite(compute: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T
     Its tensor is float32 or float64: integers and bool become, and give, the default float.
     """
 
-    @wraps(compute)
     def compute_wide(tensor: T, /, *args: P.args, **kwargs: P.kwargs) -> T:
         wide = tensor._wide(compute.__name__.lstrip("_"))
         return compute(wide, *args, **kwargs)._cast(tensor._result_dtype())
 
-    return compute_wide
+    # Nodes are named after the code that users call.
+    compute_wide.__code__ = compute_wide.__code__.replace(co_name=compute.__name__)
+    return wraps(compute)(compute_wide)
 
 
 class Elementwise(TensorCore):
