@@ -22,7 +22,7 @@ from tinyref_spec.error_rules import Bounded, Ulp
 from tinyref_spec.measure import judge
 from tinyref_spec.model import layers
 from tinyref_spec.oracles import Expected
-from tinyref_spec.subjects.torch_library import TORCH_DTYPES, to_torch, torch_value
+from tinyref_spec.subjects.torch_library import TORCH_DTYPES, from_torch, to_torch, torch_value
 from tinyref_spec.tensor import functions
 from tinyref_spec.tensor.forms import Form, Function, Refused, refusing_inputs
 from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED, generated_forms
@@ -88,7 +88,7 @@ def problem_with(function: Function, form: Form) -> str:
     result = torch_value(form.torch_expression, names)
     if list(result.shape) != shape:
         return f"shape {shape}, torch has {list(result.shape)}"
-    if differs(result.detach().numpy(), loosened(expected)):
+    if differs(from_torch(result.detach()), loosened(expected)):
         return "values differ"
     if form.backward is None or not dtype.is_float:
         return ""

@@ -195,7 +195,6 @@ def test_places_outside_are_refused(key, value, message):
         (3, "index: 3 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
         (-4, "index: -4 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
         (8, "index: 8 in axis 1 of size n=3: n is 3: no value of n is accepted"),
-        (True, "index: got a bool"),
         (1.0, "index: got a float"),
     ],
 )

@@ -522,7 +522,6 @@ REFUSED: Refusals = {
     "assign": (
         Refused("x.assign(x.T)", "x.copy_(x.T)"),
         "x.assign(i)",
-        "x.requires_grad_().sum(0).contiguous().assign(x.sum(0))",
     ),
     "replace": ("x.replace(x.T)", "x.replace(3)"),
     "cast": (Refused("x.cast('float33')", "x.to('float33')"), "x.cast(None)"),
