@@ -21,11 +21,20 @@ import packages  # noqa: E402 - found by the line above
 from tinyref_conformance import device_table  # noqa: E402 - found by the line above
 from tinyref_conformance.device_table import DeviceTableError, Row  # noqa: E402
 
-__all__ = ["DEVICES", "DeviceTableError", "Row", "conform", "missing", "read"]
+__all__ = [
+    "DEVICES",
+    "DeviceTableError",
+    "Row",
+    "conform",
+    "expectations",
+    "missing",
+    "note_unavailable",
+    "read",
+]
 
 DEVICES = ROOT / "ci" / "devices.toml"
 EXPECTATIONS = ROOT / "ci" / "expectations"
-# In the report folder of a row whose device is not there: why.
+# In the report folder of a device or a library that is missing: why.
 UNAVAILABLE = "unavailable.txt"
 
 
@@ -50,8 +59,7 @@ def conform(
     machine fails no check.
     """
     environment = {**os.environ, **dict(row.environment)}
-    note = report / UNAVAILABLE
-    note.unlink(missing_ok=True)
+    (report / UNAVAILABLE).unlink(missing_ok=True)
     reason = _without_driver(row)
     if not reason:
         packages.install_once(session, ".", env=environment)
@@ -65,22 +73,31 @@ def conform(
         )
         reason = missing(row, str(described))
     if reason:
-        text = f"{row.id} is unavailable: {reason}; it needs {row.needs}{_help(row)}"
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(f"{text}\n", encoding="utf-8")
+        text = note_unavailable(report, row.id, f"{reason}; it needs {row.needs}{_help(row)}")
         (session.error if row.required and _is_ci() else session.skip)(text)
     words = ["tinyref", "conform", "--device", row.device, "--report", str(report), *options]
     if row.second:
         words += ["--second", row.second]
-    # Failures that are known to be the device's own.
-    known = EXPECTATIONS / f"{row.id}.toml"
-    if known.exists():
-        words += ["--expectations", str(known)]
+    words += expectations(row.id)
     began = time.monotonic()
     session.run(*words, env=environment)
     taken = round(time.monotonic() - began)
     if options == row.default_options and taken > row.budget:
         session.warn(f"{row.id} took {taken} s, beyond its budget of {row.budget} s")
+
+
+def note_unavailable(report: Path, name: str, reason: str) -> str:
+    """Write why a device or a library is missing into its report folder, and return it."""
+    text = f"{name} is unavailable: {reason}"
+    report.mkdir(parents=True, exist_ok=True)
+    (report / UNAVAILABLE).write_text(f"{text}\n", encoding="utf-8")
+    return text
+
+
+def expectations(name: str) -> list[str]:
+    """Return the option that names the known failures of a device or a library, if it has any."""
+    known = EXPECTATIONS / f"{name}.toml"
+    return ["--expectations", str(known)] if known.exists() else []
 
 
 def _is_ci() -> bool:

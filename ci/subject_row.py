@@ -15,12 +15,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "ci"))
-import packages  # noqa: E402 - found by the line above
+import conform_row  # noqa: E402 - found by the line above
+import packages  # noqa: E402
 
 SUBJECTS = ROOT / "ci" / "subjects.toml"
-EXPECTATIONS = ROOT / "ci" / "expectations"
-# In the report folder of a library that cannot be installed: why.
-UNAVAILABLE = "unavailable.txt"
 # A shard of thirty takes seconds; a whole run is cut where a library needs minutes to compile.
 BUDGET = "10m"
 
@@ -55,20 +53,15 @@ def conform(
     """
     environment = {**os.environ, **library.environment}
     packages.install_once(session, ".", env=environment)
-    note = report / UNAVAILABLE
-    note.unlink(missing_ok=True)
+    (report / conform_row.UNAVAILABLE).unlink(missing_ok=True)
     try:
         packages.install_once(session, *library.install, env=environment)
     except command_failed as error:
-        text = f"{library.id} is unavailable: {' '.join(str(error).split())}"
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(f"{text}\n", encoding="utf-8")
-        session.skip(text)
+        reason = " ".join(str(error).split())
+        session.skip(conform_row.note_unavailable(report, library.id, reason))
     words = ["tinyref", "conform", "--subject", library.subject, "--profile", library.profile]
     words += ["--budget", BUDGET, "--report", str(report), *options]
     if library.place:
         words += ["--on", library.place]
-    known = EXPECTATIONS / f"{library.id}.toml"
-    if known.exists():
-        words += ["--expectations", str(known)]
+    words += conform_row.expectations(library.id)
     session.run(*words, env=environment)

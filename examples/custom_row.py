@@ -20,7 +20,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_spec.case import Measurement, Profile, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest

@@ -10,7 +10,7 @@ import pytest
 
 from tinyref_conformance.conform import Finished, Request, conform
 from tinyref_conformance.report import CaseResult
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 
 HERE = Path(__file__).parent
 # Modules that several tests share, and that worker processes import too.

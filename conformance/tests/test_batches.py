@@ -12,7 +12,7 @@ import pytest
 
 from tinyref_conformance.batches import MAX_ROWS, Batches, returned
 from tinyref_conformance.conform import Finished, Request, conform
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.workers import Task
 

@@ -16,7 +16,7 @@ from tinyref_conformance.expectations import Phase
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.records import Record, headline
 from tinyref_conformance.report import CaseResult, Report, RowResult
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Rung

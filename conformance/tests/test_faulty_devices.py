@@ -43,7 +43,7 @@ from tinyref_conformance.faulty.rearranged import (
 )
 from tinyref_conformance.faulty.score import Score, score
 from tinyref_conformance.faulty.tiles import swap_two_lanes
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Rung

@@ -19,7 +19,7 @@ from tinyref_conformance.faulty import FAULTY_DEVICES, LeakingLaunches
 from tinyref_conformance.progress import Quiet
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.report import CaseResult
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec.delta_debugging import ddmin
 
@@ -124,7 +124,7 @@ def test_a_case_that_fails_after_another_says_so_and_how(fake: Any, case_of: Cas
 
 @pytest.mark.long
 class Counted(Quiet):
-    """Keeps what is said of failures that run again."""
+    """Record the progress that the runner reports while failures run again."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, int, int]] = []

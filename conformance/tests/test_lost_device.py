@@ -14,7 +14,7 @@ from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.uops import build
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec.kernels.named import elementwise
 

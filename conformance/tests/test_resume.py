@@ -29,7 +29,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 settings = Settings(
     "FAKE", Path(sys.argv[1]), jobs=2, catalogue="fake_catalogue", resume="resume" in sys.argv
 )

@@ -21,7 +21,7 @@ from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.report import CaseResult, repro_script
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue, samples
 from tinyref_spec.case import Case, Failure, Profile, Row

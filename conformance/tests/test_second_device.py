@@ -9,7 +9,7 @@ import pytest
 from tinyref.errors import UserError
 from tinyref_conformance.conform import Request, conform, resume_command
 from tinyref_conformance.report import load, repro_script
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 
 QUERY = "system.transfer.view.uint8"

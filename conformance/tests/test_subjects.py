@@ -156,7 +156,7 @@ def test_the_help_names_the_device_that_each_library_is_judged_on() -> None:
 
 @pytest.mark.long
 def test_a_library_that_ends_none_of_its_first_cases_is_too_slow(fake: Any) -> None:
-    """That is no verdict on it; a device that does so hangs."""
+    """Three time-outs at the start judge no library; a device that does so hangs."""
     asked = fake.scenario("slow_start").request(timeout=0.5)
     library = replace(asked, settings=replace(asked.settings, device="numpy on cpu"))
     report = conform(library).report

@@ -20,7 +20,8 @@ from tinyref_conformance.plan import Plan, Shard, make_plan
 from tinyref_conformance.progress import Quiet, Reporter
 from tinyref_conformance.records import Outcome
 from tinyref_conformance.report import Report
-from tinyref_conformance.runner import Runner, Settings, worker_configuration
+from tinyref_conformance.runner import Runner
+from tinyref_conformance.settings import Settings, worker_configuration
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Profile
 

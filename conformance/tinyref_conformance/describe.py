@@ -1,4 +1,4 @@
-"""What a report shows of failures beyond what was measured: asked of a worker of its own.
+"""Details of failures that were not measured in the run: a worker of its own finds them.
 
 A worker says which launch of a case it begins. After the run, another one goes through a case that
 died up to that launch and says what it would be: inputs, source, IR and a script. The launch is not
@@ -21,7 +21,7 @@ from tinyref_spec.case import Case
 
 # All descriptions of a run together; what is not described then has the command of its case.
 MAX_SECONDS = 120.0
-# The search of one first node, of so many causes, and of all together.
+# Seconds of one search for a first node, the number of searches, and seconds of all of them.
 TRACE_SECONDS = 10.0
 MAX_TRACED = 12
 MAX_TRACES_SECONDS = 30.0

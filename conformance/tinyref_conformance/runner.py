@@ -6,15 +6,13 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.errors import UserError
 from tinyref.runtimes.identity import differences
-from tinyref.workers.machine import bounded_jobs, usable_memory
 from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Pool
 from tinyref.workers.service import FatalError, OpeningError
 from tinyref.workers.supervisor import Supervisor, Tries
@@ -27,8 +25,8 @@ from tinyref_conformance.describe import describe_deaths
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.records import Outcome, Record, headline
+from tinyref_conformance.settings import Settings, worker_configuration
 from tinyref_conformance.statuses import Status
-from tinyref_conformance.suite import DEFAULT_CATALOGUE
 from tinyref_conformance.time_left import SlowStart, TimeLeft
 from tinyref_conformance.workers import Task, WorkerProcess, record_of
 from tinyref_spec.case import Case, Rung
@@ -40,46 +38,6 @@ ALONE = "failures run again, each alone"
 SEQUENCES = "failures that pass alone: what they depend on is looked for"
 # What takes seconds of the processor may take so many times as long.
 IDLE_SHARE = 6.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run is carried out; what it covers is the `Plan`.
-
-    folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
-    worker may hold, None for a fair share of the machine. budget: seconds that the whole run may
-    take, None for as long as it takes; see `budget.telling_order`. restart: begin anew where what
-    is to be resumed is of another run or device. keep_going: run also what rests on something
-    broken. second: the other device of rows that take two; empty where it is the next of its kind.
-    rerun_seconds: of the processor, in which failures are run again, each alone, and what those
-    that then pass depend on is looked for. sequence: the cases of the plan, where they are to run
-    in that order in one worker.
-    """
-
-    device: str
-    folder: Path
-    second: str = ""
-    jobs: int = 0
-    timeout: float = 30.0
-    memory_limit: int | None = None
-    budget: float | None = None
-    resume: bool = False
-    restart: bool = False
-    rerun_seconds: float = 0.0
-    sequence: tuple[str, ...] = ()
-    fail_fast: bool = False
-    keep_going: bool = False
-    catalogue: str = DEFAULT_CATALOGUE
-
-    @property
-    def workers(self) -> int:
-        return 1 if self.sequence else bounded_jobs(self.jobs, self.memory_limit)
-
-    @property
-    def memory_bytes(self) -> int:
-        if self.memory_limit is not None:
-            return self.memory_limit
-        return usable_memory() // self.workers
 
 
 IsExpected = Callable[[Record], bool]
@@ -606,12 +564,6 @@ class Runner:
         if is_alone:
             self._tasks.appendleft(Task(task.row, [str(blamed)], is_alone=True))
         self._settle(task.row)
-
-
-def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:
-    """Return what a worker of a run is started with."""
-    journal = settings.folder / journals.NAME
-    return plan.worker_configuration(settings.catalogue, settings.device, settings.second, journal)
 
 
 def _describe_opening(error: OpeningError) -> str:

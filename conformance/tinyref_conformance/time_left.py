@@ -70,7 +70,7 @@ class SlowStart:
         return not self._is_over and len(self.cases) == SLOW_CASES
 
     def words(self, seconds: float) -> str:
-        """What to say of it; `seconds` is the limit of a case."""
+        """Return the problem in words; `seconds` is the limit of a case."""
         return (
             f"too slow here: none of the first {SLOW_CASES} cases ended within {seconds:g} s of "
             "the processor; --timeout gives them more"

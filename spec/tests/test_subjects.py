@@ -337,7 +337,7 @@ def test_what_a_module_says_that_it_does_not_have_is_not_asked(
 
 
 class _WithoutMasks:
-    """What a library says of itself that does not take masks."""
+    """The namespace info of a library that does not take masks."""
 
     def __init__(self, inspect: Any) -> None:
         self.dtypes = inspect.dtypes

@@ -222,7 +222,7 @@ def with_rounding(wide: Array, bound: Array, output: DType) -> Array:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with results as a whole; fault: as of a `Measurement`."""
+    """A problem of results as a whole; fault: the name of its condition."""
 
     message: str = ""
     fault: str = ""

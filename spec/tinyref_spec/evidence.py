@@ -224,7 +224,7 @@ def _magnitudes(elements: Elements) -> Found:
 
 
 def _near_zero(elements: Elements) -> Found:
-    """Of operands alone."""
+    """Yield the conditions that look at operands alone."""
     sizes = [_absolute(values) for values in elements.inputs]
     if sizes:
         yield "zero-operand", _any([size == 0 for size in sizes])

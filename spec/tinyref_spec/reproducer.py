@@ -151,7 +151,7 @@ TINYREF = Wording(
 
 @dataclass(frozen=True)
 class Question:
-    """What a row asks of a subject.
+    """The question that a row asks a subject.
 
     values: the inputs by name. dtype: the type that expressions call `dtype`. targets: the inputs
     whose gradients may be asked for.

@@ -188,7 +188,7 @@ def conform(
     from tinyref_conformance.budget import parse_budget
     from tinyref_conformance.conform import Request, parse_memory
     from tinyref_conformance.plan import Shard, parse_profile
-    from tinyref_conformance.runner import Settings
+    from tinyref_conformance.settings import Settings
     from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS
 
     _check_format(form, FORMATS)

@@ -82,7 +82,7 @@ class Pipes:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may take: seconds until what is awaited comes, and bytes of memory.
+    """Limits of a worker: seconds until the next message comes, and bytes of memory.
 
     The seconds are those of `WorkerProcess.silence`.
     """

@@ -12,7 +12,7 @@ from tinyref.errors import UserError
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.report import Report
-from tinyref_conformance.runner import Settings
+from tinyref_conformance.settings import Settings
 from tinyref_spec.case import Rung
 
 

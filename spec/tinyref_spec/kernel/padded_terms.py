@@ -22,7 +22,7 @@ ROWS, COLUMNS = 5, 11
 
 @dataclass(frozen=True)
 class Terms:
-    """What is summed: `term` of the loaded values, `expected` of their numbers in numpy.
+    """The terms of a sum: `term` of the loaded values, `expected` of their numbers in numpy.
 
     text: the term in words, with x for a loaded value.
     """
@@ -40,7 +40,7 @@ class Terms:
 
     @property
     def sentence(self) -> str:
-        """What its kernel computes."""
+        """Return the sentence of its row: the sum that its kernel computes."""
         axes = f"axes global {ROWS}, reduce {COLUMNS}"
         return f"out[i] = sum_k of {self.text}, x being x[i, k]: {axes}."
 

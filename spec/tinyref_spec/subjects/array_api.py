@@ -423,7 +423,7 @@ class ArraySubject:
         return bool(self._info("capabilities").get("boolean indexing", True))
 
     def _info(self, name: str, **arguments: Any) -> Mapping[str, Any]:
-        """What the module says of itself; empty where it does not say it as the standard does."""
+        """Return a part of the module's namespace info; empty if it has none."""
         try:
             inspect = self.namespace.__array_namespace_info__()
             said: Mapping[str, Any] = getattr(inspect, name)(**arguments)
@@ -444,7 +444,7 @@ class ArraySubject:
         return array.dtype == ones.dtype and bool((array == ones).all())
 
     def versions(self) -> dict[str, str]:
-        """Of the package of the module, and of the package that has its arrays."""
+        """Return the versions of the module's package and of the package that has its arrays."""
         array = self.tensor(np.zeros(1, np.float32)).array
         modules = (self.module, type(array).__module__)
         return {name: _version(name) for name in dict.fromkeys(map(_package, modules))}

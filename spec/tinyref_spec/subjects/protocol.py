@@ -47,7 +47,7 @@ class Answer:
 
 
 def integer_answer(values: Array, theirs: DType | None, owed: DType, note: str) -> Answer:
-    """Return the answer in the integer type that is owed, if the library documents another one.
+    """Return the answer in the integer type of the row, if the library documents another one.
 
     Elements that the narrower type does not hold stay as they are: they are wrong.
     """

@@ -124,7 +124,7 @@ def _fuzz(device: str, repeats: int) -> Iterator[Measured]:
 def _conform(device: str, repeats: int) -> Iterator[Measured]:
     """As far as a minute comes: on some devices all of it takes hours."""
     from tinyref_conformance.conform import Request, conform
-    from tinyref_conformance.runner import Settings
+    from tinyref_conformance.settings import Settings
     from tinyref_conformance.statuses import MEASURED
 
     with tempfile.TemporaryDirectory(prefix="tinyref-bench-") as folder:

@@ -456,7 +456,7 @@ def _readers(repeats: int) -> Iterator[Measured]:
 
 def _conformance(repeats: int) -> Iterator[Measured]:
     from tinyref_conformance.conform import Request, conform
-    from tinyref_conformance.runner import Settings
+    from tinyref_conformance.settings import Settings
 
     values = []
     # It takes most of a minute: twice shows whether the first was a fluke.

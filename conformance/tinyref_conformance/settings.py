@@ -1,0 +1,57 @@
+"""The settings of a run, and what its workers are started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyref.workers.machine import bounded_jobs, usable_memory
+from tinyref_conformance import journal as journals
+from tinyref_conformance.plan import Plan
+from tinyref_conformance.suite import DEFAULT_CATALOGUE
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is carried out; what it covers is the `Plan`.
+
+    folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
+    worker may hold, None for a fair share of the machine. budget: seconds that the whole run may
+    take, None for as long as it takes; see `budget.telling_order`. restart: begin again if what
+    is to be resumed is of another run or device. keep_going: run also what rests on something
+    broken. second: the other device of rows that take two; empty where it is the next of its kind.
+    rerun_seconds: of the processor, in which failures are run again, each alone, and what those
+    that then pass depend on is looked for. sequence: the cases of the plan, where they are to run
+    in that order in one worker.
+    """
+
+    device: str
+    folder: Path
+    second: str = ""
+    jobs: int = 0
+    timeout: float = 30.0
+    memory_limit: int | None = None
+    budget: float | None = None
+    resume: bool = False
+    restart: bool = False
+    rerun_seconds: float = 0.0
+    sequence: tuple[str, ...] = ()
+    fail_fast: bool = False
+    keep_going: bool = False
+    catalogue: str = DEFAULT_CATALOGUE
+
+    @property
+    def workers(self) -> int:
+        return 1 if self.sequence else bounded_jobs(self.jobs, self.memory_limit)
+
+    @property
+    def memory_bytes(self) -> int:
+        if self.memory_limit is not None:
+            return self.memory_limit
+        return usable_memory() // self.workers
+
+
+def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:
+    """Return what a worker of a run is started with."""
+    journal = settings.folder / journals.NAME
+    return plan.worker_configuration(settings.catalogue, settings.device, settings.second, journal)
