@@ -201,8 +201,8 @@ class Functions(Mathematics):
         if beta == 0:
             raise UserError("softplus: beta is 0, by which it divides: accepted are other numbers")
         z = self if beta == 1 else self.mul(beta)
-        found = z._with_rule("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
-        return found if beta == 1 else found.div(beta)
+        result = z._with_rule("softplus", lambda z: z.relu().add(log1p(z.abs().neg().exp())))
+        return result if beta == 1 else result.div(beta)
 
     @composite
     def logsigmoid(self) -> Self:
@@ -305,8 +305,8 @@ class Functions(Mathematics):
         largest = self.detach()._reduce(Ops.MAX, axes)
         # An infinite maximum would give inf - inf; 0 in its place leaves the infinity as it is.
         base = largest.isfinite().where(largest, 0)
-        kept = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
-        return kept._without(() if keepdim else axes)
+        logarithm = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
+        return logarithm._without(() if keepdim else axes)
 
     def logaddexp(self, other: Self | ConstType) -> Self:
         """Return log(e ** self + e ** other), without overflow; integers give float32.
