@@ -143,25 +143,25 @@ def test_every_count_of_a_shift_has_a_value(dtype: str, shift: Callable[..., Any
     beyond = np.array([width, width + 1, 100, high, low or high], dtype)
     assert shift(Tensor(numbers), Tensor(inside)).tolist() == shift(numbers, inside).tolist()
     signs = [-1 if number < 0 and shift is operator.rshift else 0 for number in numbers[:, 0]]
-    found = shift(Tensor(numbers), Tensor(beyond))
-    assert found.tolist() == [[sign] * 5 for sign in signs]
-    assert found.dtype.name == dtype
+    result = shift(Tensor(numbers), Tensor(beyond))
+    assert result.tolist() == [[sign] * 5 for sign in signs]
+    assert result.dtype.name == dtype
 
 
 @pytest.mark.parametrize("dtype", INTEGER_TYPES)
 def test_integers_are_raised_to_tensors_modulo_their_width(dtype: str) -> None:
-    """What is negative as an exponent leaves 1 and -1 as they are, by its parity, as in torch."""
+    """A negative exponent leaves 1 and -1 as they are, by its parity, as in torch."""
     low, width = int(np.iinfo(dtype).min), np.iinfo(dtype).bits
     bases = [0, 1, 3, 10, *([-1, -7] if low else [])]
     exponents = [0, 1, 5, 101, *([-1, -2, low] if low else [])]
-    found = Tensor([[base] for base in bases], dtype=dtype) ** Tensor(exponents, dtype=dtype)
-    for base, row in zip(bases, found.tolist(), strict=True):
+    result = Tensor([[base] for base in bases], dtype=dtype) ** Tensor(exponents, dtype=dtype)
+    for base, row in zip(bases, result.tolist(), strict=True):
         for exponent, power in zip(exponents, row, strict=True):
             exact = base ** (exponent if exponent >= 0 else exponent % 2) if abs(base) == 1 else 0
             exact = base**exponent if exponent >= 0 else exact
             assert power == (exact - low) % 2**width + low, (base, exponent)
     assert (2 ** Tensor([3, 0], dtype=dtype)).tolist() == [8, 1]
-    assert found.dtype.name == dtype
+    assert result.dtype.name == dtype
 
 
 def test_shifts_in_place() -> None:

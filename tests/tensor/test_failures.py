@@ -355,7 +355,7 @@ def test_a_lost_tensor_is_given_new_elements():
 
 
 def test_a_tensor_whose_assignment_always_fails_is_given_new_elements(monkeypatch):
-    """What the failing value needs is not computed for the elements that replace it."""
+    """The inputs of a failing value are not computed for the elements that replace it."""
     interpret = Failing.interpret
 
     def without_reduces(device, program):

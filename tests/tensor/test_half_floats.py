@@ -125,7 +125,7 @@ def test_functions_of_several_tensors_are_rounded_once(dtype: str) -> None:
 
 
 def test_closeness_of_half_floats() -> None:
-    # 2 ** -8 is within 1e-2 / 2 of 1, but for the rounding of the bound in bfloat16.
+    # 2 ** -8 is within 1e-2 / 2 of 1, except for the rounding of the bound in bfloat16.
     x = Tensor([1.0078125], dtype="bfloat16")
     assert x.isclose(x.full_like(1), rtol=0, atol=0.00781).tolist() == [False]
     assert x.isclose(x.full_like(1), rtol=0, atol=0.00782).tolist() == [True]

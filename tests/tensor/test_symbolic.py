@@ -190,7 +190,7 @@ def test_places_outside_are_refused(key, value, message):
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("index", "message"),
     [
         (3, "index: 3 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
         (-4, "index: -4 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
@@ -198,12 +198,12 @@ def test_places_outside_are_refused(key, value, message):
         (1.0, "index: got a float"),
     ],
 )
-def test_a_number_outside_of_a_symbolic_axis_is_refused(place, message):
+def test_a_number_outside_of_a_symbolic_axis_is_refused(index, message):
     part = Tensor(WHOLE)[:, : Variable("n", 1, 8).bind(3)]
     with pytest.raises(UserError, match=message):
-        part[:, place]
+        part[:, index]
     with pytest.raises(UserError, match=message):
-        part[:, place] = 0
+        part[:, index] = 0
 
 
 def test_an_element_of_a_symbolic_axis_is_written_and_has_a_gradient():
@@ -213,15 +213,15 @@ def test_an_element_of_a_symbolic_axis_is_written_and_has_a_gradient():
         part = x[:, : n.bind(size)]
         part[:, 0] = 5
         part[:, -1] = Tensor([7.0, 8.0, 9.0])
-        wanted = WHOLE.copy()
-        wanted[:, 0] = 5
-        wanted[:, size - 1] = [7, 8, 9]
-        np.testing.assert_array_equal(x.numpy(), wanted)
+        expected = WHOLE.copy()
+        expected[:, 0] = 5
+        expected[:, size - 1] = [7, 8, 9]
+        np.testing.assert_array_equal(x.numpy(), expected)
         leaf = Tensor(WHOLE, requires_grad=True)
         (leaf[:, : n.bind(size)][:, -1] * Tensor([1.0, 2.0, 3.0])).sum().backward()
-        wanted = np.zeros_like(WHOLE)
-        wanted[:, size - 1] = [1, 2, 3]
-        np.testing.assert_array_equal(leaf.grad.numpy(), wanted)
+        expected = np.zeros_like(WHOLE)
+        expected[:, size - 1] = [1, 2, 3]
+        np.testing.assert_array_equal(leaf.grad.numpy(), expected)
 
 
 def test_a_captured_function_takes_the_last_element_of_a_symbolic_axis():
@@ -281,8 +281,8 @@ def test_sizes_that_may_be_zero():
         np.testing.assert_allclose(x.sum(1).numpy(), WHOLE[:, :size].sum(1), rtol=1e-5)
         np.testing.assert_array_equal((x * 2).numpy(), WHOLE[:, :size] * 2)
         padded = x.pad(((0, 0), (1, 1)))[:, : n.bind(size) + 1]
-        wanted = np.pad(WHOLE[:, :size], ((0, 0), (1, 1)))[:, : size + 1]
-        np.testing.assert_array_equal((padded * 2).numpy(), wanted * 2)
+        expected = np.pad(WHOLE[:, :size], ((0, 0), (1, 1)))[:, : size + 1]
+        np.testing.assert_array_equal((padded * 2).numpy(), expected * 2)
 
 
 def test_a_symbolic_range_that_runs_backwards_is_refused():
@@ -334,11 +334,11 @@ def test_views_with_older_values_keep_their_sizes(wrap, needs_gradient):
     kept = []
     weight = Tensor([[3.0]], requires_grad=needs_gradient)
     sums, cache = grown(wrap, kept, weight)
-    wanted = np.array([[3.0, 6.0, 9.0, 12.0, 15.0, 0.0, 0.0, 0.0], [6.0] * 5 + [0.0] * 3])
-    assert sums == [2 * wanted[:, : number + 1].sum() for number in range(5)]
-    np.testing.assert_array_equal(cache.numpy(), wanted)
+    expected = np.array([[3.0, 6.0, 9.0, 12.0, 15.0, 0.0, 0.0, 0.0], [6.0] * 5 + [0.0] * 3])
+    assert sums == [2 * expected[:, : number + 1].sum() for number in range(5)]
+    np.testing.assert_array_equal(cache.numpy(), expected)
     for number, view in enumerate(kept):
-        np.testing.assert_array_equal(view.numpy(), wanted[:, : number + 1])
+        np.testing.assert_array_equal(view.numpy(), expected[:, : number + 1])
 
 
 def test_two_values_that_meet_in_one_size_are_refused():
@@ -359,7 +359,7 @@ def test_outputs_may_bind_one_variable_to_values_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "wanted"),
+    ("form", "expected"),
     [
         (lambda x: x.sum().item(), {1: 9, 2: 20, 3: 21}),
         (lambda x: (x + 1).tolist(), {1: [[1], [4], [7]], 2: [[4, 5], [7, 8]], 3: [[7, 8, 9]]}),
@@ -368,11 +368,11 @@ def test_outputs_may_bind_one_variable_to_values_of_their_own() -> None:
     ids=["sum", "each", "flattened"],
 )
 @pytest.mark.parametrize(("low", "high"), [(1, 3), (0, 3), (0, 9)])
-def test_two_sizes_whose_product_may_be_negative_for_other_values(low, high, form, wanted):
+def test_two_sizes_whose_product_may_be_negative_for_other_values(low, high, form, expected):
     """(4 - n) * n elements: where n may be 0 or 9 it is not known that they are 0 or more."""
     n = Variable("n", low, high)
     x = Tensor([[0, 1, 2], [3, 4, 5], [6, 7, 8]]).realize()
-    assert {k: form(x[n.bind(k) - 1 :][:, : n.bind(k)]) for k in wanted} == wanted
+    assert {k: form(x[n.bind(k) - 1 :][:, : n.bind(k)]) for k in expected} == expected
     if low == 0:
         with pytest.raises(UserError, match="n is 0: accepted is n from 1 to"):
             form(x[n.bind(0) - 1 :])

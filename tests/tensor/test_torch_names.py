@@ -112,8 +112,8 @@ def elements(value: object) -> np.ndarray:
     return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
-def check_equal(found: object, expected: object, rounding: float) -> None:
-    pairs = (found, expected) if isinstance(expected, tuple) else ((found,), (expected,))
+def check_equal(result: object, expected: object, rounding: float) -> None:
+    pairs = (result, expected) if isinstance(expected, tuple) else ((result,), (expected,))
     for mine, theirs in zip(*pairs, strict=True):  # type: ignore[call-overload]
         left, right = elements(mine), elements(theirs)
         assert (left.shape, left.dtype) == (right.shape, right.dtype)
@@ -157,10 +157,10 @@ def test_gradients_are_those_of_torch(mine: str, theirs: str, dtype: str) -> Non
     weights = drawn(result.shape, dtype, 6)
     expected = torch.autograd.grad(result, [x, y], weights, allow_unused=True)
     names = {"x": ours(x), "y": ours(y), "z": ours(z)}
-    found = eval(mine, {}, names).gradient(
+    actual = eval(mine, {}, names).gradient(
         names["x"], names["y"], gradient=ours(weights), materialize_grads=True
     )
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         if other is not None:
             limit = 50 * ROUNDING[dtype]
             np.testing.assert_allclose(elements(one), elements(other), rtol=limit, atol=limit)
@@ -182,8 +182,8 @@ def test_running_minima() -> None:
     assert Tensor.zeros(0, 3).cummin(1).shape == (0, 3)
     for name in ("int8", "uint8", "int64", "uint64"):
         ends = np.iinfo(name)
-        given = np.array([ends.max, ends.min, ends.max], dtype=name)
-        assert Tensor(given).cummin().tolist() == [ends.max, ends.min, ends.min]
+        numbers = np.array([ends.max, ends.min, ends.max], dtype=name)
+        assert Tensor(numbers).cummin().tolist() == [ends.max, ends.min, ends.min]
     assert Tensor([True, False, True]).cummin().tolist() == [True, False, False]
     long = np.random.default_rng(0).integers(-(10**6), 10**6, 1000).astype(np.int32)
     assert np.array_equal(Tensor(long).cummin().numpy(), np.minimum.accumulate(long))
@@ -198,17 +198,17 @@ def test_an_integer_remainder_by_zero_ends_no_program(device: str) -> None:
 
 def test_remainders_of_far_apart_floats_are_exact() -> None:
     x, y = Tensor([1e12, -1e12, 5.0, -0.0]), Tensor([7.1, 7.1, -INF, 3.0])
-    found = x.fmod(y).numpy()
+    result = x.fmod(y).numpy()
     expected = np.fmod(x.numpy().astype(np.float64), y.numpy().astype(np.float64))
-    assert np.array_equal(found, expected.astype(np.float32))
-    assert math.copysign(1, found[3]) == -1
+    assert np.array_equal(result, expected.astype(np.float32))
+    assert math.copysign(1, result[3]) == -1
 
 
 def test_logarithms_of_sums_and_sigmoids_do_not_overflow() -> None:
     x, y = Tensor([1e4, -INF, INF, -INF, 0.0]), Tensor([1e4, -INF, INF, 3.0, -30.0])
-    found = x.logaddexp(y).numpy()
+    result = x.logaddexp(y).numpy()
     expected = [10000.693359375, -INF, INF, 3.0, 9.357622968839299e-14]
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert result == pytest.approx(expected, rel=1e-6)
     assert Tensor([-1e30, 1e30]).logsigmoid().tolist() == pytest.approx([-1e30, 0])
     assert Tensor([1, 0]).logaddexp(Tensor([1, 0])).dtype is dtypes.float32
     assert Tensor([3]).logsigmoid().item() == pytest.approx(-0.04858735)
@@ -237,16 +237,16 @@ def test_weighted_losses_are_those_of_torch(dtype: str) -> None:
         x, y = drawn(shape, dtype, 8), drawn(shape, dtype, 9).sigmoid()
         p = drawn(weight, dtype, 10).abs()
         for reduction in ("mean", "sum", "none"):
-            found = ours(x).binary_crossentropy_logits(ours(y), reduction, ours(p))
+            result = ours(x).binary_crossentropy_logits(ours(y), reduction, ours(p))
             # Torch rounds each step of 16-bit floats.
             expected = bce(x.double(), y.double(), reduction=reduction, pos_weight=p.double())
-            check_equal(found.cast("float64"), expected, 2 * ROUNDING[dtype])
+            check_equal(result.cast("float64"), expected, 2 * ROUNDING[dtype])
 
 
 def test_sure_losses_keep_their_digits() -> None:
     x, y = Tensor([30.0, -30.0, 200.0, -INF, INF]), Tensor([1.0, 0.0, 0.0, 1.0, 0.0])
-    found = x.binary_crossentropy_logits(y, "none").tolist()
-    assert found == pytest.approx([9.3576e-14, 9.3576e-14, 200.0, INF, INF], rel=1e-4)
+    result = x.binary_crossentropy_logits(y, "none").tolist()
+    assert result == pytest.approx([9.3576e-14, 9.3576e-14, 200.0, INF, INF], rel=1e-4)
 
 
 @pytest.mark.sampled(2)
@@ -258,13 +258,13 @@ def test_grouped_attention_is_that_of_torch(dtype: str) -> None:
         ((6, 3, 2), (3, 4, 2), (2, 4, 1)),
         ((2, 4, 3, 2), (2, 4, 3, 2), (2, 1, 3, 2)),
     ):
-        given = [drawn(shape, dtype, 11) for shape in (q, k, v)]
+        operands = [drawn(shape, dtype, 11) for shape in (q, k, v)]
         for causal in (False, True):
-            found = ours(given[0]).scaled_dot_product_attention(
-                *map(ours, given[1:]), is_causal=causal, enable_gqa=True
+            result = ours(operands[0]).scaled_dot_product_attention(
+                *map(ours, operands[1:]), is_causal=causal, enable_gqa=True
             )
-            expected = attention(*given, is_causal=causal, enable_gqa=True)
-            check_equal(found, expected, 4 * ROUNDING[dtype])
+            expected = attention(*operands, is_causal=causal, enable_gqa=True)
+            check_equal(result, expected, 4 * ROUNDING[dtype])
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [("float16", 2**-11), ("bfloat16", 2**-8)])
@@ -282,8 +282,8 @@ def test_gradients_of_shared_operands_are_rounded_once(dtype: str, unit: float) 
     result = ours(q).scaled_dot_product_attention(shared[1], ours(v), enable_gqa=True)
     result.backward(ours(more))
     for mine, theirs in zip(shared, exact, strict=True):
-        found = elements(mine.grad).astype(np.float64)
-        np.testing.assert_allclose(found, elements(theirs.grad), rtol=1.01 * unit, atol=1e-5)
+        actual = elements(mine.grad).astype(np.float64)
+        np.testing.assert_allclose(actual, elements(theirs.grad), rtol=1.01 * unit, atol=1e-5)
 
 
 def test_diagonals_and_windows_are_views() -> None:

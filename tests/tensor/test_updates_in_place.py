@@ -105,13 +105,13 @@ def test_the_value_is_computed_from_the_old_elements(value, made, write):
 
 @pytest.mark.parametrize("value", VALUES)
 def test_a_captured_function_updates_in_place(value):
-    x, wanted = memory(M), torch.tensor(M)
+    x, expected = memory(M), torch.tensor(M)
     step = TinyJit(lambda scale: x.assign(VALUES[value](x) * scale).sum())
     for _ in range(4):
         total = step(memory(np.float32(0.25)))
-        wanted = VALUES[value](wanted) * 0.25
-        np.testing.assert_allclose(total.item(), wanted.sum().item(), 1e-4, 1e-4)
-    np.testing.assert_allclose(x.numpy(), wanted.numpy(), 1e-4, 1e-5)
+        expected = VALUES[value](expected) * 0.25
+        np.testing.assert_allclose(total.item(), expected.sum().item(), 1e-4, 1e-4)
+    np.testing.assert_allclose(x.numpy(), expected.numpy(), 1e-4, 1e-5)
 
 
 def test_only_what_reads_other_elements_takes_a_temporary():
@@ -152,11 +152,11 @@ def test_parts_of_symbolic_size():
         x = memory(np.arange(1, 7))
         part = x[: size.bind(number)]
         part.assign(part * part.sum())
-        wanted = np.arange(1, 7)
-        wanted[:number] *= wanted[:number].sum()
-        assert x.tolist() == wanted.tolist()
+        expected = np.arange(1, 7)
+        expected[:number] *= expected[:number].sum()
+        assert x.tolist() == expected.tolist()
         x.assign(x.flip(0) + x[: size.bind(number)].sum())
-        assert x.tolist() == (wanted[::-1] + wanted[:number].sum()).tolist()
+        assert x.tolist() == (expected[::-1] + expected[:number].sum()).tolist()
 
 
 def test_special_numbers_keep_their_bits():

@@ -252,7 +252,7 @@ class Elementwise(TensorCore):
             square = square._apply(Ops.MUL, square)
         if self.dtype.is_unsigned:
             return result
-        # The reciprocal of 1 and -1 is a whole number, and the sign is that of the lowest bit.
+        # The reciprocal of 1 and -1 is a whole number: the lowest bit decides the sign.
         is_unit = self.eq(1).bitwise_or(self.eq(-1))
         return is_unit.bitwise_or(exponent.ge(0)).where(result, 0)
 

@@ -36,7 +36,7 @@ class Modes(type):
 
     @property
     def training(cls) -> bool:
-        """Whether dropout drops and batch normalisation learns; False at first."""
+        """True if dropout drops and batch normalisation learns; False at first."""
         return _training.get()
 
     @training.setter
@@ -452,7 +452,7 @@ class Losses(Random, metaclass=Modes):
         broadcast. attn_mask: bool, False where a key is hidden, or numbers that are added; it
         broadcasts to (..., queries, keys). is_causal: query i sees the keys up to i. A query that
         sees no key gives zeros. dropout_p: of the weights, in training. enable_gqa: neighbouring
-        queries of axis -3 share a key and a value, of which there may be fewer. Vaswani et al.,
+        queries of axis -3 share a key and a value: there may be fewer of these. Vaswani et al.,
         "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023.
 
         Examples:

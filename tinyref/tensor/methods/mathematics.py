@@ -396,10 +396,10 @@ def log1p(x: T) -> T:
 
 def _decimal_logarithm(x: T) -> T:
     """log2(x) * log10(2), or the integer that is at most 2 ULP away."""
-    found = x.log2().mul(math.log10(2))
-    whole = found.round()
-    distance = found.sub(whole).abs()
-    return distance.le(whole.abs().mul(2.0**-x.dtype.mantissa_bits)).where(whole, found)
+    logarithm = x.log2().mul(math.log10(2))
+    whole = logarithm.round()
+    distance = logarithm.sub(whole).abs()
+    return distance.le(whole.abs().mul(2.0**-x.dtype.mantissa_bits)).where(whole, logarithm)
 
 
 # Beyond this, x and sqrt(x^2 - 1) are the same, and x^2 may overflow.

@@ -281,8 +281,8 @@ class Random(Windows):
         if _number("normal", "std", std) < 0:
             raise UserError(f"normal: std {std} is negative, accepted is at least 0")
         with GradientSwitch():
-            found = cls.randn(*shape, **kwargs)._scale(std, mean)
-            return found._as_leaf(requires_grad)
+            numbers = cls.randn(*shape, **kwargs)._scale(std, mean)
+            return numbers._as_leaf(requires_grad)
 
     @classmethod
     def uniform(
@@ -310,8 +310,8 @@ class Random(Windows):
         if math.isinf(round_float(last - first, target)):
             raise UserError(f"uniform: {low} to {high} is wider than {target.name} has numbers")
         with GradientSwitch():
-            found = cls.rand(*shape, dtype=target, **kwargs)._scale(last - first, first)
-            return found._as_leaf(requires_grad)
+            numbers = cls.rand(*shape, dtype=target, **kwargs)._scale(last - first, first)
+            return numbers._as_leaf(requires_grad)
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:

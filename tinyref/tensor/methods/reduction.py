@@ -191,7 +191,7 @@ class Reduction(Movement):
         underflows; it is 1 where none can.
         """
         unit, inverse = _unit_of(self.detach(), axes)
-        # Where the sum may overflow, that of smaller elements gives the mean.
+        # Where the sum may overflow, the sum of smaller elements gives the mean.
         small = 2.0 ** -(self.dtype.bits // 2)
         is_large = unit.gt(1)
         small_total = self.mul(small)._reduce(Ops.ADD, axes)

@@ -336,7 +336,7 @@ def _truncated_remainder(x: T, y: T) -> T:
     """x - trunc(x / y) y, exactly: the fmod of C.
 
     A float is m * 2^e for an integer m. So with a difference d of the exponents the remainder of
-    the integers m_x * 2^d and m_y is wanted, and 2^d modulo m_y comes by squaring.
+    the integers m_x * 2^d and m_y is needed, and 2^d modulo m_y comes by squaring.
     """
     float_type, bits = x.dtype, x.dtype.mantissa_bits
     integers, squarings = _INTEGERS[float_type]
@@ -353,11 +353,11 @@ def _truncated_remainder(x: T, y: T) -> T:
     difference = exponents[0].sub(exponents[1]).maximum(0)
     one = difference._constant(1, integers)._broadcast_to(difference.shape)
     power = one._apply(Ops.SHL, difference.rshift(squarings))._apply(Ops.MOD, modulus)
-    for place in reversed(range(squarings)):
-        bit = difference.rshift(place).bitwise_and(1)
+    for position in reversed(range(squarings)):
+        bit = difference.rshift(position).bitwise_and(1)
         power = _product_modulo(power, power._apply(Ops.SHL, bit), modulus, float_type)
     rest = _product_modulo(of_x, power, modulus, float_type)
-    # 2^e in two exact factors, neither of which is subnormal.
+    # 2^e in two exact factors that are not subnormal.
     scale = exponents[1].lshift(bits)._apply(Ops.BITCAST, dtype=float_type)
     magnitude = rest._cast(float_type).mul(2.0**-bits).mul(scale)
     result = left.lt(right).where(x, x.lt(0).where(magnitude.neg(), magnitude))

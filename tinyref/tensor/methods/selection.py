@@ -74,8 +74,8 @@ class Selection(Sorting):
         if self.dtype.is_float:
             found = self.isnan().where(score.add(size), found)
         best = found._reduced_last(Ops.MAX)
-        place = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
-        return place._cast(graph.counting_dtype(size))
+        index = best.gt(size).where(best.neg().add(2 * size), best.neg().add(size))
+        return index._cast(graph.counting_dtype(size))
 
     # Masks
 

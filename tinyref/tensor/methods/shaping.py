@@ -39,8 +39,8 @@ class Shaping(Selection):
         Left and right of `->` are the axes of this tensor and of the result: a name (an identifier
         that neither starts nor ends with an underscore), several in brackets that are one axis,
         the first slowest, `1` or `()` for an axis of size 1, and `...` for the axes that are not
-        named. Sizes that do not follow are given by name. Both sides name the same axes. The
-        notation is that of einops (Rogozhnikov, "Einops", 2022).
+        named. Sizes that do not follow are given by name. Both sides name the same axes. This
+        is the notation of einops (Rogozhnikov, "Einops", 2022).
 
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).rearrange("a b -> (b a)").tolist()
