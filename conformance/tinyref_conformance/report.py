@@ -354,6 +354,8 @@ def _row_from_json(data: Mapping[str, Any]) -> RowResult:
     members["rung"] = Rung[members["rung"]]
     members["clauses"] = tuple(members["clauses"])
     members["clause_sentences"] = tuple(members["clause_sentences"])
+    advice = members.get("advice", {}).items()
+    members["advice"] = {_text(condition): _text(words) for condition, words in advice}
     for key in ("max_ulp", "p99_ulp"):
         members[key] = number_from_json(members[key])
     return dataclass_from(RowResult, {**with_counts(members), "counts": Counter(counts)})
