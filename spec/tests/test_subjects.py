@@ -202,6 +202,7 @@ def _wrongly_compiled(function: Callable[..., Any], **options: Any) -> Callable[
     return lambda *inputs: function(*inputs) + 1
 
 
+@pytest.mark.slow
 def test_the_script_of_torch_compile_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     device = open_device("torch-compile on cpu")
     monkeypatch.setattr(torch, "compile", _wrongly_compiled)

@@ -69,6 +69,7 @@ CALLS: dict[str, tuple[tuple[str, ...], list[Callable[[str], Tensor]]]] = {
         ],
     ),
     "softmax": (FLOATS, [lambda dtype: matrix().softmax(0, dtype=dtype)]),
+    "softmin": (FLOATS, [lambda dtype: matrix().softmin(0, dtype=dtype)]),
     "log_softmax": (FLOATS, [lambda dtype: matrix().log_softmax(0, dtype=dtype)]),
     "dot": (
         NUMBERS,
@@ -109,6 +110,7 @@ CALLS: dict[str, tuple[tuple[str, ...], list[Callable[[str], Tensor]]]] = {
         ],
     ),
     "empty": (ANY, [lambda dtype: Tensor.empty(2, dtype=dtype)]),
+    "empty_like": (ANY, [lambda dtype: matrix().empty_like(dtype=dtype)]),
     "full": (ANY, [lambda dtype: Tensor.full((2,), 1, dtype=dtype)]),
     "zeros": (ANY, [lambda dtype: Tensor.zeros(2, dtype=dtype, device="CPU")]),
     "ones": (ANY, [lambda dtype: Tensor.ones(2, dtype=dtype, device="CPU")]),

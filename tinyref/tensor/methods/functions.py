@@ -6,7 +6,7 @@ import math
 from typing import Literal, Self, TypeVar
 
 from tinyref.arrays import np
-from tinyref.dtype import ConstType, DType, DTypeLike, numpy_dtype, to_dtype
+from tinyref.dtype import ConstType, DType, DTypeLike, to_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor.arguments import axes_of, axis_of
 from tinyref.tensor.literals import weak_number
@@ -310,7 +310,7 @@ class Functions(Mathematics):
         largest = self.detach()._reduce(Ops.MAX, axes)
         # Infinity minus itself is NaN. With the largest finite number in its place the result is
         # still infinite, and no power of a finite element overflows.
-        limit = float(np.finfo(numpy_dtype(self.dtype)).max)
+        limit = float(np.finfo(self.dtype.name).max)
         base = largest.clamp(-limit, limit)
         result = self.sub(base).exp().sum(axes, keepdim=True).log().add(base)
         return result._without(() if keepdim else axes)
