@@ -137,7 +137,7 @@ def test_the_first_wrong_node_is_named_with_its_place() -> None:
 class WrongTile(Altered):
     """Reverses the work-items that hold the result of a tile."""
 
-    hooks = Hooks(tile=lambda result: result[:, ::-1])
+    hooks = Hooks(tile=lambda tile, result: result[:, ::-1])
 
 
 def test_a_tile_is_named_where_work_items_share_their_indices() -> None:
