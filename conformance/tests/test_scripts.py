@@ -162,7 +162,18 @@ ROWS = {
     "StaleOutput": "memory.launch,kernel.program.grids,kernel.one_alu.add.int32",
     "UndersizedArrays": "kernel.program.arrays,kernel.program.group",
 }
-OTHERS = [name for name in ALL_FAULTY if name not in OF_HISTORY and name not in ROWS]
+# The scripts of some rows of these do not show the fault yet: it depends on memory or on a grid
+# that the script does not have.
+NOT_SHOWN = {
+    "EarlyFrees",
+    "EarlyFreesBehind",
+    "EarlyReuse",
+    "OffByOneTail",
+    "SwappedItemIndices",
+    "WrongGroupIndex",
+    "WrongItemIndex",
+}
+OTHERS = [name for name in ALL_FAULTY if name not in OF_HISTORY | NOT_SHOWN | ROWS.keys()]
 
 
 def check_scripts(

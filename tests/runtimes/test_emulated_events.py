@@ -1,5 +1,7 @@
 """Queues of emulated devices that wait for each other: copies from device to device, in order."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -109,3 +111,20 @@ def test_a_part_that_is_not_there_is_refused_at_once() -> None:
     with pytest.raises(UserError):
         second.copy((there, 1), (here, 0), 2, first)
     assert np.array_equal(read(second, there), [5, 5])
+
+
+def test_memory_is_freed_by_a_thread_for_which_a_launch_waits() -> None:
+    """As the collector of garbage does in a thread that shares the launch."""
+    driver, memory = device("A", [1])
+    other = driver.malloc(1)
+    freed = []
+
+    def free_elsewhere(*_):
+        thread = threading.Thread(target=driver.free, args=(other,), daemon=True)
+        thread.start()
+        thread.join(10)
+        freed.append(not thread.is_alive())
+
+    launch(driver, free_elsewhere, memory)
+    driver.synchronize()
+    assert freed == [True]

@@ -112,8 +112,12 @@ class EmulatedDriver:
         return self._memory.allocate(nbytes)
 
     def free(self, memory: EmulatedMemory) -> None:
-        """Gives memory back when what is queued has used it."""
-        self._submit(lambda: self._memory.free(memory))
+        """Give memory back after the queued work has used it.
+
+        The collector of garbage may call this in any thread, also in one for which a launch waits.
+        So it takes no lock.
+        """
+        self._queue.append(lambda: self._memory.free(memory))
 
     def write(self, memory: EmulatedMemory, offset: int, source: memoryview) -> None:
         """Copies bytes of the host to `offset`; `source` may change once the call is back.
