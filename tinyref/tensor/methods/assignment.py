@@ -285,9 +285,10 @@ class Assignment(Data):
         """All views of this base, or of `storage`, show the elements that it has now."""
         if storage is None and self._view is not None:
             storage = self._view.storage
-        for tensor in () if storage is None else storage.tensors():
-            if tensor is not self:
-                cast(Self, tensor)._refresh(self, had_gradient)
+        tensors = [] if storage is None else storage.tensors()
+        for view in (cast(Self, tensor) for tensor in tensors):
+            if view is not self:
+                view._refresh(self, had_gradient)
 
     def _undo(self) -> None:
         """Give the base, and all views of it, the value from before the last assignment."""
@@ -296,11 +297,11 @@ class Assignment(Data):
             return
         had_gradient, session = self._value.requires_grad, before.session
         storage = None if self._view is None else self._view.storage
-        wholes = [self] if storage is None else whole_tensors(self)
+        wholes = [self] if storage is None else [cast(Self, t) for t in whole_tensors(self)]
         if before.is_overwritten:
             before.node = lost_graph_like(before.node, "were overwritten through another tensor")
         if wholes:
-            base = cast(Self, wholes[0])
+            base = wholes[0]
             base._before_change()
             base._take(before)
         else:
