@@ -320,7 +320,12 @@ class Windows(Pooling):
         is_empty = not all(each.length and each.rows[0] < each.rows[1] for each in residues)
         if is_empty or any(low == high for low, high in cuts):
             lengths = tuple(high - low for low, high in rows)
-            nothing = self._constant(0, plan.accumulator)
+            # The sum of no elements: its gradient is 0, not missing.
+            none = tuple((0, 0) for _ in range(self.ndim))
+            nothing = self._shrink(none)._reduce_axes(Ops.ADD, tuple(range(self.ndim)), False)
+            no_factor = weight._shrink(((0, 0),) * weight.ndim)
+            factor = no_factor._reduce_axes(Ops.ADD, tuple(range(weight.ndim)), False)
+            nothing = nothing._apply(Ops.ADD, factor)
             return nothing._broadcast_to((self.shape[0], outputs, *counts, *lengths))
         margins = [
             (begin - low, high - end)
