@@ -33,7 +33,6 @@ from tinyref_spec.case import Profile
 from tinyref_spec.catalogue import cases
 from tinyref_spec.device_under_test import DeviceUnderTest
 
-BROKEN_OFF = "broken-off-and-forgotten"
 LIBRARY = "llvm-call-of-all-lanes-but-one"
 FAULTS = {
     mutant.name: mutant for mutant in (*MUTANTS.values(), *programs.MUTANTS, *FAULTS_OF_KINDS)
@@ -70,7 +69,6 @@ KINDS = [
         "system.symbolic.*.two_numbers",
         "second-number-bounds-the-wrong-end",
     ),
-    ("a schedule that breaks off", "system.schedule.*.broken_off", BROKEN_OFF),
     ("equal elements reduced", "system.schedule.*.repeated", "repeated-elements-counted-once"),
     ("a long maximum", "system.schedule.*.long", "long-maximum-padded-with-zeros"),
     ("one variable of two values", "system.schedule.*.one_number_twice", "two-values-are-refused"),
@@ -139,7 +137,6 @@ OF_PROGRAMS = [
     ("a reshape by the bound number", 18, "reshaped-from-the-second-element"),
     ("two bounds of one variable", 9, "narrowed-by-one-too-many"),
     ("several temporaries at once", 18, "gap-begins-where-the-piece-before-does"),
-    ("a schedule that breaks off", 4, BROKEN_OFF),
     ("equal elements reduced", 1, "repeated-elements-counted-once"),
     ("one variable of two values", 7, "two-values-are-refused"),
 ]

@@ -22,8 +22,8 @@ from tinyref_spec.kernel_case import Blame
 
 SEED = 5
 # Most programs that show the first one are of writes too, and are blamed on those; bound sizes of
-# captured functions that an earlier call showed are few. Where a schedule breaks off, an order that
-# is wrong is blamed on the recovery. A call that refuses what a write gave is blamed on the replay.
+# captured functions that an earlier call showed are few. A call that refuses what a write gave is
+# blamed on the replay.
 SEEDS = {
     "reduce-joined-at-another-place": 37,
     "replay-keeps-old-size": 11,

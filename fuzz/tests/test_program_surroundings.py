@@ -1,4 +1,4 @@
-"""Programs of files, 8-bit floats, pickles, threads and interrupts: meaning, faults, refusals."""
+"""Programs of files, 8-bit floats, pickles and threads: meaning, faults, refusals."""
 
 from __future__ import annotations
 
@@ -56,14 +56,6 @@ TWO_STATES = [
     *calls(9, 4, 2, 50),
     *(Step("reload", (9,), (19,)), *calls(19, 4, 1, 60), *read(60)),
 ]
-INTERRUPTED = [
-    *(data(1, 1, 2), data(4, 10, 20), ADDING, *calls(9, 4, 1, 50)),
-    Step("interrupt_call", (9, 4), (), (1,)),
-    Step("add_number", (1,), (6,), (1,)),
-    Step("setitem_number", (1,), (), (((0, 1, None),), 7)),
-    *calls(9, 4, 2, 60),
-    *read(6, 1, 61),
-]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +77,7 @@ def test_a_tape_gives_the_same_program_again():
 def test_one_program_of_twenty_three_is_of_this_kind(judge):
     assert [number for number in range(60) if is_surrounded(number)] == [13, 36, 59]
     ops = {step.op for step in program_at(judge, 1, 13).all_steps()}
-    assert ops & {"file", "save", "reload", "to_fp8", "interrupt_realize", "call_twice"}
+    assert ops & {"file", "save", "reload", "to_fp8", "call_twice"}
 
 
 @pytest.mark.parametrize(
@@ -120,12 +112,9 @@ def test_numbers_are_rounded_once_and_nothing_saturates(name, given, rounded):
         ([*RELOADED, Step("assign_number", (1,), (), (5,)), *calls(19, 4, 1, 60), *read(60)],
          [[11, 22]]),
         (TWICE, [[11, 22]] * 2),
-        (INTERRUPTED, [[2, 3], [7, 2], [17, 22]]),
         (TWO_STATES, [[33, 88]]),
         ([data(1, 1, 2), Step("neg", (1,), (2,)), Step("realize_twice", (1, 2)), *read(2)],
          [[-1, -2]]),
-        ([data(1, 1, 2), Step("neg", (1,), (2,)), Step("interrupt_realize", (2,), (), (0,)),
-          *read(2)], [[-1, -2]]),
     ],
 )  # fmt: skip
 def test_a_program_means_this_and_its_device_says_so(steps, wanted, judge):
@@ -157,9 +146,6 @@ def test_a_capture_runs_in_a_fresh_interpreter(judge):
         ([data(1, 2.0**25), Step("to_fp8", (1,), (2,), ("fp8e5m2",))], InexactError),
         ([data(1, 500.0, dtype="float32"), Step("to_fp8", (1,), (2,), ("fp8e4m3",)),
           Step("from_fp8", (2,), (3,), ("float32",))], InexactError),
-        ([data(1, 1), Step("function", (), (9,), ((7,),), (
-            Step("assign_number", (1,), (), (3,)), Step("neg", (1,), (7,)))),
-          Step("interrupt_call", (9,), (), (1,))], UndefinedError),
     ],
 )  # fmt: skip
 def test_what_has_no_certain_result_is_no_program(steps, error):
@@ -167,7 +153,7 @@ def test_what_has_no_certain_result_is_no_program(steps, error):
         evaluate(Program(tuple(steps)))
 
 
-@pytest.mark.parametrize("steps", [[FILE, *read(1)], [*SAVED, *read(1)], TWICE, INTERRUPTED])
+@pytest.mark.parametrize("steps", [[FILE, *read(1)], [*SAVED, *read(1)], TWICE])
 def test_a_reproducer_has_the_helpers_that_it_calls(steps):
     exec(compile(script_of(Program(tuple(steps)), "PYTHON"), "script", "exec"), {})
 
@@ -190,7 +176,7 @@ FAULTS = [
     ),
     (
         "CPU",
-        9,
+        19,
         Mutant(
             name="small-float-saturates",
             kind="8-bit float",
@@ -213,19 +199,6 @@ RARE_FAULTS = [
             old="        with self.lock:\n            if self._runner",
             new="        with threading.Lock():\n            if self._runner",
             resembles="two threads that replay one capture",
-            stages=("replay",),
-        ),
-    ),
-    (
-        INTERRUPTED,
-        Mutant(
-            name="capture-ends-without-an-interrupt",
-            kind="interrupt",
-            module="tinyref.tensor.jit.session",
-            old="    finally:\n        found.end()\n        capturing.reset(token)\n",
-            new="    except Exception:\n        found.end()\n        raise\n    else:\n"
-            "        found.end()\n        capturing.reset(token)\n",
-            resembles="Ctrl-C while a function is captured",
             stages=("replay",),
         ),
     ),

@@ -1,8 +1,11 @@
-"""What tensors hold after something failed while they were computed: what is right, or a refusal.
+"""Tensors after a failure while they were computed: right elements, or a refusal.
 
 Programs are built beside arrays of numpy, and everything is computed at once while the n-th
-allocation, compile, copy or launch fails, for every n. Then each tensor has its right elements, or
-says that they are lost: only where nobody knows how far a kernel ran that assigns in place.
+allocation, compile, copy or launch fails, for every n. Then a tensor that was assigned to has its
+new elements, or those from before an assignment; every other one has its elements. Either may say
+that they are lost, if memory was overwritten.
+
+A program maps names to tensors, each with its elements and those it may have instead.
 """
 
 import itertools
@@ -13,7 +16,7 @@ import numpy as np
 import pytest
 from failing_devices import DEVICES, FAULTS, KINDS, Failing
 
-from tinyref import Context, Tensor, TinyJit, Variable, nn
+from tinyref import Context, Tensor, TinyJit, nn
 from tinyref.engine import runner
 from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.engine.watch import watching
@@ -37,7 +40,7 @@ def assigns_to_a_leaf(device):
     x = memory(a, device)
     b = x.max(1).sum().expand(3) * 2
     x.assign(x + 100)
-    return {"b": (b, [2 * a.max(1).sum()] * 3), "x": (x, a + 100)}
+    return {"b": (b, [2 * a.max(1).sum()] * 3), "x": (x, a + 100, a)}
 
 
 def normalises(device):
@@ -51,7 +54,7 @@ def normalises(device):
     return {
         "b": (b, wanted),
         "c": (c, wanted / (a.sum() + 1000)),
-        "x": (x, a * 2),
+        "x": (x, a * 2, a),
         "d": (d, (a * 2).sum(0) + wanted.sum(0)),
     }
 
@@ -67,8 +70,8 @@ def sets_items_of_a_view(device):
     wanted[1:3] = a[2:4] + number
     return {
         "before": (before, (a[1] * number).sum() + number),
-        "row": (row, wanted[1]),
-        "x": (x, wanted),
+        "row": (row, wanted[1], a[1]),
+        "x": (x, wanted, a),
         "after": (after, wanted[1].sum()),
     }
 
@@ -85,7 +88,7 @@ def adds_in_place(device):
     return {
         "y": (y, a.sum()),
         "z": (z, a.reshape(2, 3).max(1) * a.sum()),
-        "x": (x, wanted),
+        "x": (x, wanted, a, wanted - 1),
         "w": (w, (wanted - wanted.max()).sum()),
     }
 
@@ -97,19 +100,21 @@ def assigns_crosswise(device):
     highest = x.max()
     x.assign((x + y).contiguous())
     y.assign((y * highest).contiguous())
-    return {"x": (x, a + b), "y": (y, b * a.max()), "total": (total, (a - a.max()).sum())}
+    return {"x": (x, a + b, a), "y": (y, b * a.max(), b), "total": (total, (a - a.max()).sum())}
 
 
 def assigns_again_and_again(device):
     wanted = numbers(5)
     x = memory(wanted, device)
     found = {}
+    before = []
     for number in range(3):
+        before.append(wanted)
         total = x.sum() + number
         found[f"total {number}"] = (total * x.max(), (wanted.sum() + number) * wanted.max())
         x.assign(x * 2 + total)
         wanted = wanted * 2 + (wanted.sum() + number)
-    return {**found, "x": (x, wanted)}
+    return {**found, "x": (x, wanted, *before)}
 
 
 def assigns_what_it_reduces(device):
@@ -118,7 +123,7 @@ def assigns_what_it_reduces(device):
     y.assign(x.sum(0) + y.max())
     x.assign(x + y.sum())
     wanted = a.sum(0) + a.sum(0).max()
-    return {"x": (x, a + wanted.sum()), "y": (y, wanted)}
+    return {"x": (x, a + wanted.sum(), a), "y": (y, wanted, a.sum(0))}
 
 
 def assigns_three(device):
@@ -132,9 +137,9 @@ def assigns_three(device):
     wanted = (a - a.max(1, keepdims=True)).sum(0)
     other = a * 2 + wanted.max()
     return {
-        "z": (z, wanted),
-        "y": (y, other),
-        "x": (x, other),
+        "z": (z, wanted, np.zeros(4)),
+        "y": (y, other, a * 2),
+        "x": (x, other, a),
         "q": (q, (wanted.sum() + other).sum(0)),
     }
 
@@ -145,7 +150,7 @@ def splits_a_reduce(device):
     x = memory(a, device)
     total = x.sum()
     x.assign(x + 1)
-    return {"total": (total, 40_002), "x": (x, a + 1)}
+    return {"total": (total, 40_002), "x": (x, a + 1, a)}
 
 
 def trains(device):
@@ -165,8 +170,8 @@ def trains(device):
     below = slope @ b.T * (rows @ a > 0)
     return {
         "loss": (loss, ((active @ b) ** 2).sum()),
-        "first": (first, a - rows.T @ below / 2),
-        "second": (second, b - active.T @ slope / 2),
+        "first": (first, a - rows.T @ below / 2, a),
+        "second": (second, b - active.T @ slope / 2, b),
     }
 
 
@@ -181,8 +186,8 @@ def copies_to_another_device(device):
     wanted = a + (a + 1).sum()
     return {
         "far": (far, a.max(1) + 1),
-        "y": (y, wanted),
-        "x": (x, np.tile(wanted.max(0), (4, 1)) + a.sum()),
+        "y": (y, wanted, a + 1),
+        "x": (x, np.tile(wanted.max(0), (4, 1)) + a.sum(), a),
         "old": (old, ((a + 1) * (a + 1).max(1).sum()).sum(0)),
     }
 
@@ -193,7 +198,7 @@ def is_sharded(device):
     total, below = x.sum(), (x - x.max()).sum(1)
     x.assign(x + total)
     return {
-        "x": (x, a + a.sum()),
+        "x": (x, a + a.sum(), a),
         "below": (below, (a - a.max()).sum(1)),
         "total": (total, a.sum()),
     }
@@ -231,7 +236,7 @@ def computed_with_a_fault(program, device, kind, number, error=None):
     found = program(device)
     if kind == "compile":
         forget_kernels()
-    tensors = [tensor for tensor, _ in found.values()]
+    tensors = [tensor for tensor, *_ in found.values()]
     raised = error_of(lambda: tensors[0].realize(*tensors[1:]), kind, number, error)
     if raised is None:
         return None
@@ -259,10 +264,11 @@ def elements_of(tensor):
 def check(found, names, may_be_lost):
     """Each tensor is right; or lost, where it may be."""
     for name in names:
-        tensor, wanted = found[name]
+        tensor, *accepted = found[name]
         elements, refusal = elements_of(tensor)
         if refusal is None:
-            np.testing.assert_allclose(elements, wanted, 1e-4, 1e-4, err_msg=name)
+            is_right = any(np.allclose(elements, each, 1e-4, 1e-4) for each in accepted)
+            assert is_right, (name, elements, accepted)
             continue
         assert may_be_lost, (name, refusal)
         assert "are lost: they were" in refusal
@@ -277,20 +283,16 @@ def fail_everywhere(program, device, kinds, error=None):
             if found is None:
                 break
             count += 1
-            check(found, found, kind in UNSURE)
+            # All kernels are compiled before the first runs, which allocates before that.
+            may_be_lost = kind != "compile" and (kind, number) != ("allocate", 0)
+            check(found, found, may_be_lost)
             again = computed_with_a_fault(program, device, kind, number, error)
-            check(again, reversed(again), kind in UNSURE)
+            check(again, reversed(again), may_be_lost)
     return count
 
 
-def test_what_is_left_of_an_output_is_computed_from_what_it_has_read():
-    found = computed_with_a_fault(assigns_to_a_leaf, DEVICES[0], "allocate", 1)
-    check(found, ["x", "b"], may_be_lost=False)
-
-
-def test_that_is_what_the_test_finds(monkeypatch):
-    """Without it the outputs are computed from what was assigned."""
-    monkeypatch.setattr(runner, "left_of", lambda *_: dict[str, str]())
+def test_an_output_that_is_computed_from_what_was_assigned_is_noticed(monkeypatch):
+    monkeypatch.setattr(runner, "lost_contents", lambda *_: dict[str, str]())
     found = computed_with_a_fault(assigns_to_a_leaf, DEVICES[0], "allocate", 1)
     with pytest.raises(AssertionError, match="b"):
         check(found, ["x", "b"], may_be_lost=False)
@@ -368,9 +370,10 @@ def test_a_tensor_whose_assignment_always_fails_is_given_new_elements(monkeypatc
     x = memory(range(6), DEVICES[0])
     view, before = x.reshape(2, 3), x + 1
     x.assign(x.flip(0).cumsum(0))
-    for _ in range(2):
-        with pytest.raises(DeviceError, match="no reduces here"):
-            x.realize()
+    with pytest.raises(DeviceError, match="no reduces here"):
+        x.realize()
+    assert (x.tolist(), view[0].tolist()) == ([0, 1, 2, 3, 4, 5], [0, 1, 2])
+    x.assign(x.flip(0).cumsum(0))
     x.assign(np.arange(7, 13, dtype=np.float32))
     assert (x.tolist(), view[0].tolist()) == ([7, 8, 9, 10, 11, 12], [7, 8, 9])
     assert before.tolist() == [1, 2, 3, 4, 5, 6]
@@ -398,16 +401,263 @@ def test_random_numbers_begin_anew_when_the_counter_is_lost():
     assert Tensor.rand(2, device=DEVICES[0]).tolist() == wanted
 
 
-def test_with_symbolic_sizes_what_was_overwritten_is_refused():
-    size = Variable("n", 1, 8)
+def test_what_was_overwritten_before_all_was_computed_from_it_is_refused():
     x = memory(np.arange(16).reshape(8, 2), DEVICES[0])
-    total = x.shrink(((0, size.bind(3)), None)).max(1).sum().expand(3) * 2
+    total = x.max(1).sum().expand(3) * 2
     x.assign(x + 10)
     with pytest.raises(DeviceError, match="allocate"), FAULTS.at("allocate", 1):
         total.realize(x)
     assert x[0].tolist() == [10, 11]
     with pytest.raises(UserStateError, match="were assigned to before all was computed from them"):
         total.tolist()
+
+
+# --- assignments that fail are undone ------------------------------------------------------------
+
+
+@pytest.fixture
+def reduces(monkeypatch):
+    """Stop the kernels that reduce, and let them run again: `reduces(False)`, `reduces(True)`."""
+    interpret = Failing.interpret
+    runs = [True]
+
+    def checked(device, program):
+        if not runs[0] and program.name.startswith("r_"):
+            raise DeviceError(device.name, "no reduces here")
+        return interpret(device, program)
+
+    def switch(on):
+        forget_kernels()
+        runs[0] = on
+
+    monkeypatch.setattr(Failing, "interpret", checked)
+    return switch
+
+
+def in_memory():
+    return memory(range(6), DEVICES[0])
+
+
+def cloned():
+    x = in_memory()
+    twins.append(x)
+    return x.clone()
+
+
+def view_of_what_is_gone():
+    return memory(range(12), DEVICES[0]).reshape(2, 6)[0]
+
+
+twins = []
+WRITTEN = {
+    "in memory": in_memory,
+    "not computed": lambda: in_memory() + 1,
+    "clone": cloned,
+    "leaf": lambda: in_memory().requires_grad_(True),
+    "view": view_of_what_is_gone,
+    "empty base": lambda: Tensor.empty(6, device=DEVICES[0]).assign(in_memory()).realize(),
+    "in shards": lambda: (
+        Tensor(np.arange(6, dtype=np.float32), device=DEVICES[0])
+        .shard((DEVICES[0], f"{DEVICES[0]}:1"), 0)
+        .realize()
+    ),
+}
+
+
+def failing(x):
+    """Elements of the shape of `x`, by kernels that reduce."""
+    return x.max() + x
+
+
+def adds(x):
+    x += failing(x)
+
+
+def assigns_an_index(x):
+    x[Tensor([0, 2], device=x.device)] = failing(x)[:2]
+
+
+def assigns_a_part(x):
+    x[1:4] = failing(x)[1:4]
+
+
+def assigns_all(x):
+    x[...] = failing(x)
+
+
+WAYS = {
+    "assign": lambda x: x.assign(failing(x)),
+    "all": assigns_all,
+    "part": assigns_a_part,
+    "index": assigns_an_index,
+    "view": lambda x: x.reshape(2, 3).assign(failing(x).reshape(2, 3)),
+    "flipped": lambda x: x.flip(0)[2:].assign(failing(x)[2:]),
+    "in place": adds,
+}
+READS = {
+    "realize": lambda x: x.realize(),
+    "elements": lambda x: x.tolist(),
+    "view": lambda x: x.reshape(3, 2)[1].tolist(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_failed_assignment_leaves_the_old_elements(reduces, written, way, read):
+    if written == "in shards" and way != "assign" and way != "in place":
+        pytest.skip("parts of a sharded tensor are written elsewhere")
+    x = WRITTEN[written]()
+    before = WRITTEN[written]().numpy()
+    early = x[1:]
+    with Tensor.no_grad():
+        WAYS[way](x)
+    late = x[2:]
+    reduces(False)
+    with pytest.raises(DeviceError, match="no reduces here"):
+        READS[read](x)
+    for tensor, elements in ((x, before), (early, before[1:]), (late, before[2:])):
+        np.testing.assert_array_equal(tensor.numpy(), elements)
+    assert x.requires_grad == (written == "leaf")
+    with Tensor.no_grad():
+        x.assign(Tensor(np.full(6, 7, np.float32), device=x.device))
+    assert (x.tolist(), late.tolist()) == ([7] * 6, [7] * 4)
+    reduces(True)
+    with Tensor.no_grad():
+        x.assign(failing(x))
+    assert (x.tolist(), early.tolist()) == ([14] * 6, [14] * 5)
+
+
+def test_a_constant_is_as_before_a_failed_assignment(reduces):
+    x = Tensor.full((6,), 2.0, device=DEVICES[0])
+    x[1:3] = in_memory().max()
+    reduces(False)
+    with pytest.raises(DeviceError, match="no reduces here"):
+        x.tolist()
+    assert x.tolist() == [2] * 6
+    x[1] = 3
+    assert x.tolist() == [2, 3, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_reading_what_needs_a_failed_assignment_undoes_it(reduces, way):
+    x = in_memory()
+    WAYS[way](x)
+    total = x.sum()
+    reduces(False)
+    with pytest.raises(DeviceError, match="no reduces here"):
+        total.item()
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+    reduces(True)
+    # It was computed from the elements that were assigned.
+    expected = in_memory()
+    WAYS[way](expected)
+    assert total.item() == sum(expected.tolist())
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_assignment_stands_where_only_its_user_fails(reduces):
+    x = in_memory()
+    x += 1
+    total = x.sum()
+    reduces(False)
+    with pytest.raises(DeviceError, match="no reduces here"):
+        total.item()
+    assert x.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_only_the_assignments_that_failed_are_undone(reduces):
+    x = in_memory()
+    x += 1
+    x.assign(failing(x))
+    x += 3
+    reduces(False)
+    with pytest.raises(DeviceError, match="no reduces here"):
+        x.tolist()
+    assert x.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_refused_schedule_undoes_the_assignment():
+    lost, x = lost_tensor(), in_memory()
+    x.assign(lost + 1)
+    with pytest.raises(UserStateError, match="are lost"):
+        x.realize()
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_old_elements_that_were_overwritten_meanwhile_are_refused(reduces):
+    x = in_memory()
+    clone = x.clone()
+    x.assign(failing(Tensor([1.0] * 6, device=DEVICES[0])))
+    clone += 1
+    assert clone.tolist() == [1, 2, 3, 4, 5, 6]
+    reduces(False)
+    with pytest.raises(DeviceError, match="no reduces here"):
+        x.realize()
+    with pytest.raises(UserStateError, match="were overwritten through another tensor"):
+        x.tolist()
+    x.assign(7)
+    assert (x.tolist(), clone.tolist()) == ([7] * 6, [1, 2, 3, 4, 5, 6])
+
+
+@pytest.mark.parametrize("make", [nn.optim.SGD, nn.optim.AdamW, nn.optim.LAMB])
+def test_a_failed_step_moves_no_parameter(reduces, make):
+    first, second = (in_memory().requires_grad_(True) for _ in range(2))
+    optimiser = make([first, second], lr=0.5)
+    with Tensor.train():
+        (first.sum() * second.max()).backward()
+        before = [tensor.tolist() for tensor in nn.state.get_parameters(optimiser)]
+        reduces(False)
+        with pytest.raises(DeviceError, match="no reduces here"):
+            optimiser.step()
+    assert [tensor.tolist() for tensor in nn.state.get_parameters(optimiser)] == before
+    reduces(True)
+    with Tensor.train():
+        optimiser.step()
+    assert first.tolist() != [0, 1, 2, 3, 4, 5] != second.tolist()
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+@pytest.mark.parametrize("is_argument", [False, True])
+def test_a_captured_function_that_fails_leaves_the_old_elements(reduces, calls, is_argument):
+    w = in_memory()
+
+    @TinyJit
+    def step(x):
+        target = x if is_argument else w
+        target.assign(failing(target))
+        return target + 1
+
+    for _ in range(calls):
+        step(in_memory())
+    x, before = in_memory(), w.tolist()
+    reduces(False)
+    with pytest.raises(DeviceError, match="no reduces here"):
+        step(x)
+    assert (x.tolist(), w.tolist()) == ([0, 1, 2, 3, 4, 5], before)
+    reduces(True)
+    step(x)
+    after = [each + 5 for each in range(6)]
+    assert (x if is_argument else w).tolist() == (after if is_argument or not calls else w.tolist())
+
+
+def test_an_interrupted_assignment_is_undone():
+    x = in_memory()
+    x.assign(failing(x))
+    with FAULTS.at("launch", 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        x.realize()
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_random_numbers_go_on_after_a_failure():
+    Tensor.manual_seed(5)
+    expected = Tensor.rand(4, device="PYTHON").tolist()
+    Tensor.manual_seed(5)
+    first = Tensor.rand(2, device=DEVICES[0])
+    with FAULTS.at("allocate", 0), pytest.raises(DeviceError, match="allocate"):
+        first.realize()
+    second = Tensor.rand(2, device=DEVICES[0])
+    assert first.tolist() + second.tolist() == expected
 
 
 # --- interrupts -----------------------------------------------------------------------------------
@@ -447,18 +697,18 @@ def test_two_interrupts_while_a_block_is_entered_leave_no_handler(interrupt):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_while_it_is_found_what_is_left_waits(interrupt, monkeypatch):
-    finding = runner.left_of
+def test_an_interrupt_while_lost_contents_are_listed_waits(interrupt, monkeypatch):
+    finding = runner.lost_contents
 
     def interrupted(*arguments):
         interrupt()
         return finding(*arguments)
 
-    monkeypatch.setattr(runner, "left_of", interrupted)
+    monkeypatch.setattr(runner, "lost_contents", interrupted)
     for number in range(len(UNSURE)):
         found = computed_with_a_fault(assigns_to_a_leaf, DEVICES[0], "launch", number, interrupt)
         assert found is not None
-        check(found, found, may_be_lost=False)
+        check(found, found, may_be_lost=True)
 
 
 def test_a_handler_of_the_program_is_left_alone(interrupt):
@@ -596,8 +846,8 @@ def test_an_interrupt_waits_for_what_a_replay_gives_to_an_argument(interrupt):
     assert (w.tolist(), x.tolist(), copy.tolist()) == ([4, 4], [6, 7], [5, 6])
 
 
-@pytest.mark.parametrize("kind", ["allocate", "launch"])
-def test_what_failed_in_a_capture_and_was_tried_again_is_replayed_once(kind):
+def test_a_capture_that_hides_a_failed_assignment_is_refused():
+    """No replay would leave the tensor as it was."""
     w = memory([1, 2], DEVICES[0])
 
     @TinyJit
@@ -612,9 +862,10 @@ def test_what_failed_in_a_capture_and_was_tried_again_is_replayed_once(kind):
 
     x = memory([0, 1], DEVICES[0])
     step(x)
-    with FAULTS.at(kind, 1):
+    with FAULTS.at("allocate", 1), pytest.raises(UserStateError, match="other memory, which no re"):
         step(x)
-    for wanted in ([15, 16], [31, 32]):
+    assert w.tolist() == [3, 4]
+    for wanted in ([7, 8], [15, 16], [31, 32]):
         assert step(x).item() == wanted[1]
         assert w.tolist() == wanted
 

@@ -375,6 +375,83 @@ def test_infinite_weights_reach_only_what_they_are_multiplied_with(
     np.testing.assert_array_equal(transposed.numpy(), theirs.numpy())
 
 
+def transposed_by_products(x, w, settings, g):  # type: ignore[no-untyped-def]
+    """The result of a transposed convolution, and both gradients, from the products it has."""
+    stride, dilation, padding, grown, groups = settings
+    sizes = [
+        (size - 1) * stride + dilation * (width - 1) + 1 - 2 * padding + grown
+        for size, width in zip(x.shape[2:], w.shape[2:], strict=True)
+    ]
+    inputs, share = x.shape[1], w.shape[1]
+    result = np.zeros((1, share * groups, *sizes))
+    of_data, of_kernels = np.zeros(x.shape), np.zeros(w.shape)
+    g = np.broadcast_to(g, result.shape)
+    for channel, out in itertools.product(range(inputs), range(share)):
+        target = channel // (inputs // groups) * share + out
+        for place, tap in itertools.product(np.ndindex(*x.shape[2:]), np.ndindex(*w.shape[2:])):
+            pairs = zip(place, tap, strict=True)
+            at = tuple(stride * i + dilation * k - padding for i, k in pairs)
+            if all(0 <= i < size for i, size in zip(at, sizes, strict=True)):
+                data, kernel = x[0, channel][place], w[channel, out][tap]
+                result[0, target][at] += data * kernel
+                of_data[0, channel][place] += g[0, target][at] * kernel
+                of_kernels[channel, out][tap] += g[0, target][at] * data
+    return result, of_data, of_kernels
+
+
+CUT_OFF = [
+    (stride, dilation, padding, grown, groups, shape)
+    for stride, dilation, padding, grown, groups, shape in itertools.product(
+        (1, 2, 3), (1, 2), (0, 1, 2), (0, 1), (1, 2), ((3,), (2, 3), (2, 1, 2))
+    )
+    if grown < max(stride, dilation)
+    # Some of the result is left.
+    and all(
+        (size - 1) * stride + dilation * (width - 1) + 1 + grown > 2 * padding
+        for size, width in zip((3, 2, 3), shape, strict=False)
+    )
+]
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("settings", CUT_OFF, ids=str)
+def test_results_that_padding_cuts_off_make_nothing_nan(settings: tuple[int, ...]) -> None:
+    """Each element of the data, and of the kernels, is infinite once."""
+    *numbers, shape = settings
+    stride, dilation, padding, grown, groups = numbers
+    sizes = (3, 2, 3)[: len(shape)]
+    for number in range(2):
+        x = np.abs(whole_numbers(1, 2, *sizes, seed=1)) + 1
+        w = np.abs(whole_numbers(2, 2 // groups, *shape, seed=2)) + 1
+        infinite = (x, w)[number]
+        for place in np.ndindex(*infinite.shape) if len(shape) == 1 else [(0,) * infinite.ndim]:
+            before, infinite[place] = infinite[place], (np.inf, -np.inf)[sum(place) % 2]
+            data, kernels = Tensor(x, requires_grad=True), Tensor(w, requires_grad=True)
+            result = data.conv_transpose2d(kernels, None, groups, stride, dilation, padding, grown)
+            result.sum().backward()
+            expected = transposed_by_products(x, w, numbers, np.ones(1))
+            found = (result.detach(), data.grad, kernels.grad)
+            for tensor, elements in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(tensor.numpy(), elements)
+            infinite[place] = before
+
+
+@pytest.mark.parametrize(("dilation", "grown"), [(1, 0), (1, 1), (2, 0)])
+def test_torch_has_the_same_gradients_beside_a_result_that_is_cut_off(
+    dilation: int, grown: int
+) -> None:
+    x = torch.ones(1, 1, 3, 3, requires_grad=True)
+    w = torch.ones(1, 1, 3, 3)
+    w[0, 0, 0, 0] = torch.inf
+    theirs = functional.conv_transpose2d(x, w, None, 2, 1, grown, 1, dilation)
+    theirs.sum().backward()
+    data = Tensor.ones(1, 1, 3, 3).contiguous().requires_grad_(True)
+    ours = data.conv_transpose2d(Tensor(w.numpy()), None, 1, 2, dilation, 1, grown)
+    ours.sum().backward()
+    np.testing.assert_array_equal(ours.detach().numpy(), theirs.detach().numpy())
+    np.testing.assert_array_equal(data.grad.numpy(), x.grad.numpy())
+
+
 def test_infinite_gradient_of_a_transposed_convolution() -> None:
     x = np.abs(whole_numbers(1, 1, 4)) + 1
     w = Tensor([[[1.0, 2.0, 3.0]]], requires_grad=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 from tinyref import config
 from tinyref.codegen.compile import kernel_name
@@ -16,14 +17,19 @@ from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.engine.report import is_timed, report, report_kernel
 from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError, words_of
-from tinyref.lazy.buffers import buffer_of, has_memory, set_buffer
+from tinyref.lazy.buffers import (
+    assigned_buffer,
+    buffer_of,
+    has_memory,
+    lost_buffer_like,
+    set_buffer,
+)
 from tinyref.lazy.shards import Place
 from tinyref.profile import span
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
-from tinyref.schedule.memory import Lifetime, buffers_of, plan_arena, temporaries
-from tinyref.schedule.recovery import left_of
-from tinyref.uops.node import UOp
+from tinyref.schedule.memory import Lifetime, buffers_of, plan_arena, temporaries, written_by
+from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg
 
@@ -49,10 +55,23 @@ class RealizeError(DeviceError):
         return RealizeError, (self.device, self.message, self.source)
 
 
+@dataclass
+class Outcome:
+    """The results of a schedule that broke off: rewrite the graphs by `results`.
+
+    results: the views of BUFFERs that hold what was computed. A BUFFER that an ASSIGN has
+    overwritten, or may have, maps to one whose contents are lost.
+    failed: the nodes that need the item which failed, itself included.
+    """
+
+    results: dict[UOp, UOp] = field(default_factory=dict)
+    failed: set[UOp] = field(default_factory=set)
+
+
 def realize(
     outputs: Sequence[tuple[UOp, Place]],
     live: Iterable[tuple[UOp, Place]] = (),
-    broken: dict[UOp, UOp] | None = None,
+    outcome: Outcome | None = None,
     held: Iterable[UOp] | None = None,
 ) -> dict[UOp, UOp]:
     """Computes `outputs`, each a node and the device it goes to, and says where they are now.
@@ -67,30 +86,30 @@ def realize(
     Raises `UserError` for graphs that no order of kernels computes or that the device refuses, and
     `DeviceError`, naming the kernel, when compiling fails, both before anything has run. When
     allocating, launching or copying fails, `RealizeError` says what was computed before that. Then,
-    and after an interrupt too, `broken` says the same, and what becomes of nodes whose sources
-    were overwritten (see `schedule.recovery`): rewrite the graphs by it.
+    and after an interrupt too, `outcome` says the same, and what is lost.
     """
     with span("schedule", f"schedule of {len(outputs)}"):
         planned = schedule(outputs, live, held)
     watcher = active_watcher()
     if watcher is not None:
         watcher.scheduled(outputs, planned)
-    run(planned, broken)
+    run(planned, outcome)
     return planned.results
 
 
-def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
+def run(planned: Schedule, outcome: Outcome | None = None) -> None:
     """Runs all items of a schedule in order; an intermediate buffer dies after its last user.
 
-    Compiles all kernels before it runs the first. Raises, and fills `broken`, as `realize` does;
+    Compiles all kernels before it runs the first. Raises, and fills `outcome`, as `realize` does;
     the items are gone afterwards.
     """
-    items = deque((item, _compile_item(item)) for item in planned.items)
+    outcome = Outcome() if outcome is None else outcome
+    items = _compile_items(planned, outcome)
     if config.integer("MEMORY_PLAN"):
         _share_memory(planned)
     planned.items.clear()
     # Filled as it goes, so that it is known after an interrupt at any time.
-    completed = {} if broken is None else broken
+    completed = outcome.results
     recorder = active_recorder()
     if recorder is not None:
         recorder.constraints.update(dict.fromkeys(planned.constraints))
@@ -112,14 +131,58 @@ def run(planned: Schedule, broken: dict[UOp, UOp] | None = None) -> None:
             _report_item(item, kernel, buffers, planned.bindings, seconds)
     except BaseException as error:
         found = dict(completed)
-        left = [item for item, _ in items]
-        if broken is not None:
-            # Without this graphs would read what was overwritten, so the next interrupt waits.
-            with InterruptsHeld():
-                broken.update(left_of(planned, found, left, is_begun, words_of(error)))
+        # Without this graphs would read what was overwritten, so the next interrupt waits.
+        with InterruptsHeld():
+            outcome.failed.update(_needing_first([item for item, _ in items]))
+            begun = items[0][0].completes if is_begun and items else ()
+            completed.update(lost_contents(planned.results, found, begun, words_of(error)))
         if isinstance(error, DeviceError):
             raise RealizeError(error.device, error.message, error.source, found) from error
         raise
+
+
+def _compile_items(planned: Schedule, outcome: Outcome) -> deque[tuple[Item, Kernel | None]]:
+    compiled: deque[tuple[Item, Kernel | None]] = deque()
+    try:
+        for item in planned.items:
+            compiled.append((item, _compile_item(item)))
+    except BaseException:
+        outcome.failed.update(_needing_first(planned.items[len(compiled) :]))
+        raise
+    return compiled
+
+
+def _needing_first(items: Sequence[Item]) -> list[UOp]:
+    """Return the nodes that the first item completes, and those that need its results."""
+    written: set[UOp] = set()
+    nodes: list[UOp] = []
+    for item in items:
+        if item is items[0] or not written.isdisjoint(buffers_of(item)):
+            written.update(written_by(item))
+            nodes += item.completes
+    return nodes
+
+
+def lost_contents(
+    results: Mapping[UOp, UOp], completed: Iterable[UOp], begun: Sequence[UOp], why: str
+) -> dict[UOp, UOp]:
+    """Map BUFFERs that were overwritten, and what shows them, to BUFFERs whose contents are lost.
+
+    begun: the nodes of an item that broke off, which may have written a part of its BUFFERs.
+    """
+    unsure = {
+        assigned_buffer(node): lost_buffer_like(
+            assigned_buffer(node), f"were being assigned to: {why}"
+        )
+        for node in begun
+        if node.op is Ops.ASSIGN
+    }
+    overwritten = {assigned_buffer(node) for node in completed if node.op is Ops.ASSIGN}
+    text = f"were assigned to before all was computed from them: {why}"
+    lost = {buffer: lost_buffer_like(buffer, text) for buffer in overwritten - unsure.keys()}
+    shown = [*completed, *(node for node in begun if node.op is Ops.ASSIGN)]
+    views = {node: substitute(results[node], unsure) for node in shown} if unsure else {}
+    return {**lost, **unsure, **views}
 
 
 def _assigns(item: Item) -> bool:

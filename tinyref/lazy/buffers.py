@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError, UserStateError, UserTypeError
-from tinyref.uops.node import UOp, node_fact, toposort
+from tinyref.uops.node import UOp, node_fact, substitute, toposort
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BufferArg
 
@@ -97,6 +97,12 @@ def lost_buffer_like(node: UOp, why: str) -> UOp:
     _memory[lost] = LostBuffer(memory.device, memory.size, memory.dtype, why=why)
     _lost.add(lost)
     return lost
+
+
+def lost_graph_like(root: UOp, why: str) -> UOp:
+    """Return a graph like `root` in which the contents of all BUFFERs are lost."""
+    buffers = [node for node in toposort([root]) if node.op is Ops.BUFFER]
+    return substitute(root, {node: lost_buffer_like(node, why) for node in buffers})
 
 
 def refuse_lost(roots: Iterable[UOp]) -> None:

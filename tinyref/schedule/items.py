@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from tinyref.algebra.constraints import Constraint
 from tinyref.codegen.compile import kernel_name
 from tinyref.uops.node import UOp
-from tinyref.uops.payload import Payload
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,12 @@ class Schedule:
 
     A constant maps to itself: it needs no memory. `bindings` are the values of the symbolic
     variables, by name; `constraints` is what other values of theirs must satisfy.
-
-    For when it breaks off (see `recovery`): `prepared` is what each node in `results` was when it
-    was scheduled, `stored` the BUFFER that a prepared node has for itself.
     """
 
     items: list[Item]
     results: dict[UOp, UOp] = field(default_factory=dict)
     bindings: Mapping[str, int] = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
-    prepared: Mapping[UOp, UOp] = field(default_factory=dict)
-    stored: Mapping[UOp, Payload] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(f"{number}. {item}" for number, item in enumerate(self.items, 1))

@@ -117,7 +117,6 @@ class _Scheduler:
         self.targets: dict[UOp, _Target] = {}
         self.tasks: dict[UOp, Task] = {}
         self.results: dict[UOp, UOp] = {}
-        self.prepared_results: dict[UOp, UOp] = {}
         self.owners: dict[UOp, list[UOp]] = {}
         self._transfers: dict[tuple[UOp, str], UOp] = {}
 
@@ -241,14 +240,7 @@ class _Scheduler:
         for item in items:
             if isinstance(item, KernelItem):
                 dump_after("schedule", item.device, item.ast)
-        # The payload of a BUFFER does not keep its memory, which goes when its last reader has run.
-        stored = {
-            node: where.buffer.arg
-            for node, where in self.locations.items()
-            if where.version is None
-        }
-        about = (self.bindings, self.constraints)
-        return Schedule(items, self.results, *about, self.prepared_results, stored)
+        return Schedule(items, self.results, self.bindings, self.constraints)
 
     def _add_task(self, node: UOp) -> Sequence[UOp]:
         """Makes the item that stores `node`, or names nodes to be stored first."""
@@ -394,7 +386,6 @@ class _Scheduler:
 
     def _add_result(self, owner: UOp, node: UOp) -> None:
         """Says where `owner`, prepared as `node`, will be, and who will complete it."""
-        self.prepared_results[owner] = node
         buffer = graph.backing(node)
         location = self.locate(peel(node)) if buffer is None else None
         if buffer is not None:

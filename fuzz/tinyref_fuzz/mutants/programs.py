@@ -189,13 +189,4 @@ MUTANTS: tuple[Mutant, ...] = (
         resembles="a rule that holds for every value of a size but its largest",
         stages=("graph", "schedule", "kernel"),
     ),
-    Mutant(
-        name="broken-off-and-forgotten",
-        kind="recovery",
-        module="tinyref.schedule.recovery",
-        old="    if not lost:",
-        new="    if True:",
-        resembles="what is left of a schedule that broke off reads what it has overwritten",
-        stages=("recovery",),
-    ),
 )

@@ -12,11 +12,10 @@ from tinyref_spec.system.fuzzed import Read
 
 GRAPH = "graph"
 SCHEDULE = "schedule"
-RECOVERY = "recovery"
 MEMORY = "memory plan"
 REPLAY = "replay"
 KERNEL = "kernel"
-STAGES = (GRAPH, SCHEDULE, RECOVERY, MEMORY, REPLAY, KERNEL)
+STAGES = (GRAPH, SCHEDULE, MEMORY, REPLAY, KERNEL)
 # Inside the schedule.
 FUSION = "fusion"
 HAZARDS = "hazards"
@@ -36,7 +35,7 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
     """The stage that makes the program differ.
 
     graph: it differs however plainly it is computed, by kernels that are evaluated. schedule: it
-    does once results wait for each other; recovery, memory plan, replay: once that is switched on.
+    does once results wait for each other; memory plan, replay: once that is switched on.
     kernel: only where kernels are compiled and run.
     """
     wanted = wanted_reads(program)
@@ -50,8 +49,6 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
         return Blame(GRAPH, _operation(program, verdict), seen)
     if seen := fails(_LAZY):
         return Blame(SCHEDULE, _part_of_schedule(judge, program, wanted), seen)
-    if seen := fails(without(_LAZY, breaks_off=True)):
-        return Blame(RECOVERY, "", seen)
     if seen := fails(without(_LAZY, plans_memory=True)):
         return Blame(MEMORY, "", seen)
     if seen := fails(without(_LAZY, replays=True)):

@@ -1,4 +1,4 @@
-"""What scripts of programs call beside Tensor: files, pickles, threads and interrupts, as text.
+"""What scripts of programs call beside Tensor: files, pickles and threads, as text.
 
 One text runs, and stands at the head of a reproducer where a program needs it.
 """
@@ -20,8 +20,6 @@ HELPERS_OF: Mapping[str, str] = {
     "call_elsewhere": "elsewhere",
     "call_twice": "together",
     "realize_twice": "together",
-    "interrupt_call": "interrupted",
-    "interrupt_realize": "interrupted",
     "to_fp8": "small_floats",
     "bitcast_fp8": "small_floats",
 }
@@ -93,36 +91,6 @@ def together(*works):
         raise errors[0]
     return found
 '''
-_INTERRUPTED = '''
-class Interrupting:
-    """Sends an interrupt once so many kernels and copies have run, or before the first."""
-
-    def __init__(self, launches):
-        self.left = launches
-
-    def scheduled(self, outputs, planned):
-        if not self.left:
-            signal.raise_signal(signal.SIGINT)
-
-    def ran(self, *what):
-        self.left -= 1
-        if not self.left:
-            signal.raise_signal(signal.SIGINT)
-
-    copied = ran
-
-
-def interrupted(work, launches):
-    """Begins what an interrupt ends, unless it has ended before."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with watching(Interrupting(launches)):
-            work()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGINT, before)
-'''
 # Of each helper what it imports, and its definition.
 _TEXTS: Mapping[str, tuple[str, str]] = {
     # With it numpy knows the names of its types.
@@ -133,7 +101,6 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     "again": ("import pickle\n", _AGAIN),
     "elsewhere": ("import pickle\nimport subprocess\nimport sys\n", _ELSEWHERE),
     "together": ("import contextvars\nimport sys\nimport threading\n", _TOGETHER),
-    "interrupted": ("import signal\n\nfrom tinyref.engine.watch import watching\n", _INTERRUPTED),
 }
 _FOLDER = "\nimport tempfile\n\nfolder = tempfile.mkdtemp()\n"
 

@@ -21,7 +21,6 @@ from tinyref import Tensor, TinyJit, Variable
 from tinyref.config import Context
 from tinyref.contract import Allocator
 from tinyref.device import Device
-from tinyref.engine.watch import watching
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.kernel import making_kernels
@@ -32,10 +31,7 @@ from tinyref_fuzz.programs.refusals import REASONS
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.programs.surroundings import SAVING
-from tinyref_spec.system.schedules import BreakingOff, BrokenOffError
 
-# How often what a read needs is given up at most, before it is computed.
-MAX_BROKEN_OFF = 3
 _FILE = "<program>"
 _POISON = 0x5B
 
@@ -45,19 +41,16 @@ class Way:
     """How a program is run: `NORMAL` is what everybody does, `PLAIN` has everything switched off.
 
     evaluates: kernels are evaluated with numpy, as the schedule has them; nothing is compiled.
-    breaks_off: every other read is begun before, and given up after some kernels. Not in programs
-    with bound sizes, of which nothing goes on.
     """
 
     computing: Computing = Computing.LAZY
     evaluates: bool = False
     plans_memory: bool = True
     replays: bool = True
-    breaks_off: bool = True
 
 
 NORMAL = Way()
-PLAIN = Way(Computing.AT_ONCE, evaluates=True, plans_memory=False, replays=False, breaks_off=False)
+PLAIN = Way(Computing.AT_ONCE, evaluates=True, plans_memory=False, replays=False)
 
 
 @dataclass(frozen=True)
@@ -84,11 +77,7 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
     code = compile("\n".join(line.text for line in lines), _FILE, "exec", dont_inherit=True)
     reads: list[Elements] = []
 
-    may_break = way.breaks_off and all(step.op != "bind" for step in program.all_steps())
-
     def check(tensor: Tensor) -> None:
-        if may_break and len(reads) % 2 == 0:
-            _break_off(tensor)
         reads.append(np.array(tensor.numpy()))
 
     names: dict[str, Any] = {
@@ -124,17 +113,6 @@ def _from_pickle(function: object, *given: object) -> object:
     """What a captured function gives once it is loaded from a pickle."""
     again, args = pickle.loads(pickle.dumps((function, given)))
     return again(*args)
-
-
-def _break_off(tensor: Tensor) -> None:
-    """Begins to compute a tensor a few times, and each time ends after one kernel more."""
-    for kernels in range(MAX_BROKEN_OFF):
-        try:
-            with watching(BreakingOff(kernels)):
-                tensor.realize()
-        except BrokenOffError:
-            continue
-        return
 
 
 @contextlib.contextmanager

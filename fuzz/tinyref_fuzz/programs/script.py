@@ -96,7 +96,7 @@ _KEPT = frozenset({"bind", "grad", "file", "save", *_LISTS})
 _COMPUTED = frozenset(
     {
         *("bind", "drop", "read", "seed", "realize", "zero_grad", "reload"),
-        *("realize_twice", "interrupt_realize", "interrupt_call"),
+        "realize_twice",
     }
 )
 
@@ -341,7 +341,7 @@ def _call(places: Places, names: Sequence[str], step: Step) -> str:
     return f"{names[0]}({', '.join(names[1:])})"
 
 
-# Files, pickles, threads, interrupts
+# Files, pickles, threads
 
 
 def _file(places: Places, names: Sequence[str], step: Step) -> str:
@@ -374,14 +374,6 @@ def _realize_twice(places: Places, names: Sequence[str], step: Step) -> str:
     return f"together({', '.join(f'lambda: {name}.realize()' for name in names)})"
 
 
-def _interrupt_call(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"interrupted(lambda: {names[0]}({', '.join(names[1:])}), {step.values[0]!r})"
-
-
-def _interrupt_realize(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"interrupted(lambda: Tensor.realize({', '.join(names)}), {step.values[0]!r})"
-
-
 _OTHERS = {
     "file": _file,
     "save": _save,
@@ -390,8 +382,6 @@ _OTHERS = {
     "call_elsewhere": _pickled,
     "call_twice": _call_twice,
     "realize_twice": _realize_twice,
-    "interrupt_call": _interrupt_call,
-    "interrupt_realize": _interrupt_realize,
     "data": _data,
     "full": _full,
     "arange": _arange,

@@ -1,7 +1,7 @@
-"""Programs of what surrounds tensors: files, 8-bit floats, pickles, threads, interrupts.
+"""Programs of what surrounds tensors: files, 8-bit floats, pickles, threads.
 
 They are programs of captured functions and their state, on two devices, with these steps between
-the calls; some functions only read, as what two threads call, or an interrupt ends, has no effects.
+the calls; some functions only read, as what two threads call has no effects.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ SURROUNDED_EVERY, SURROUNDED_AT = 23, 13
 _FILE_DTYPES = ("int32", "float32", "uint8", "int16", "float16", "int64")
 # By which numbers become too large for an 8-bit float, subnormal, or too exact.
 _FACTORS = {"float32": (500, 500, 0.0625, 0.03125, 3), "int32": (500, 40000, 3)}
-# Kernels and copies that run before an interrupt; none of a few is ended by it.
-_LAUNCHES = (0, 1, 2, 3)
 # A fresh interpreter takes half a second: of so many calls in threads or pickles one is in one.
 _ELSEWHERE_PERCENT = 15
 
@@ -272,7 +270,7 @@ class _Surrounded(Stateful):
                 if part is not None and self.tape.chance(60):
                     self._make("sum", (part,), (0,), False)
 
-    # Pickles, threads, interrupts
+    # Pickles, threads
 
     def _captured(self, is_reading: bool, calls: int) -> Captured | None:
         found = [
@@ -346,20 +344,6 @@ class _Surrounded(Stateful):
         if first is not None and second is not None:
             self._try(Step("realize_twice", (first, second)))
 
-    def _interrupt(self) -> None:
-        launches = self.tape.pick(_LAUNCHES, (3, 5, 2, 1))
-        function = self._captured(True, 0)
-        if function is not None and self.tape.chance(70):
-            args = self._arguments(function)
-            if args is not None:
-                step = Step("interrupt_call", (function.step.target, *args), (), (launches,))
-                if self._try(step) and self.tape.chance(50):
-                    self._call_and_read(function)
-            return
-        chosen = tuple(number for number in self.arrays if self.tape.chance(30))
-        if chosen:
-            self._try(Step("interrupt_realize", chosen, (), (launches,)))
-
 
 # Within functions and between their calls.
 _ANYWHERE: Acts = (
@@ -393,5 +377,4 @@ _OUTSIDE: Acts = (
     (_Surrounded._elsewhere, 1),
     (_Surrounded._call_twice, 5),
     (_Surrounded._realize_twice, 3),
-    (_Surrounded._interrupt, 8),
 )

@@ -1,4 +1,4 @@
-"""What steps mean that are about what surrounds tensors: files, pickles, threads, interrupts.
+"""What steps mean that are about what surrounds tensors: files, pickles, threads.
 
 A file is a place of its own, whose number is that of the tensor which was made in it, negative.
 Elements of 8-bit floats are rounded here, by their definition (OCP, "8-bit Floating Point
@@ -62,8 +62,8 @@ def round_to(elements: Elements, small: SmallFloat) -> Elements:
 
 
 def calls_of(step: Step) -> tuple[Step, ...]:
-    """The calls that a step makes, also one that is broken off."""
-    if step.op not in CALLING | {"interrupt_call"}:
+    """Return the calls that a step makes."""
+    if step.op not in CALLING:
         return ()
     function, *given = step.args
     if step.op != "call_twice":
@@ -179,7 +179,7 @@ class Surroundings(ABC):
         self._check_is_captured(step)
         self._call(step)
 
-    # Threads and interrupts
+    # Threads
 
     def _call_twice(self, step: Step) -> None:
         if has_effects(self.functions[step.args[0]]):
@@ -187,23 +187,14 @@ class Surroundings(ABC):
         for call in calls_of(step):
             self._call(call)
 
-    def _interrupt_call(self, step: Step) -> None:
-        if has_effects(self.functions[step.args[0]]):
-            raise UndefinedError("an interrupted call of what has effects")
-        if any(number not in {**self.arrays, **self.sizes} for number in step.args[1:]):
-            raise UndefinedError("an interrupted call with what is gone")
-
-    def _compute_all(self, step: Step) -> None:
-        """Of `realize_twice` and `interrupt_realize`: nothing has other elements afterwards."""
+    def _realize_twice(self, step: Step) -> None:
         if any(number not in self.arrays for number in step.args):
             raise UndefinedError("realize: a tensor that is gone")
-
-    _realize_twice = _interrupt_realize = _compute_all
 
 
 SURROUNDINGS = (
     *("file", "save", "file_bytes", "to_fp8", "from_fp8", "reload", "call_elsewhere"),
-    *("call_twice", "realize_twice", "interrupt_call", "interrupt_realize"),
+    *("call_twice", "realize_twice"),
 )
 
 

@@ -8,21 +8,15 @@ with several values, and schedules of which only the first items ran.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinyref.dtype import dtypes
-from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-
-if TYPE_CHECKING:
-    from tinyref import Tensor
 
 EXACT = "Equal in every bit: small integers."
 Pairs = Iterator[tuple[str, object, object]]
@@ -142,92 +136,6 @@ def _one_number_twice(device: DeviceUnderTest) -> Pairs:
     yield "sums of several sizes", sums[0] + sums[1] * sums[2], wanted
 
 
-# --- what broke off -------------------------------------------------------------------------------
-
-Given = Mapping[str, tuple["Tensor", object]]
-
-
-class BrokenOffError(Exception):
-    """Ends a schedule after one of its items."""
-
-
-class BreakingOff:
-    """A watcher that raises `BrokenOffError` once so many kernels have run, and one more."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def scheduled(self, outputs: object, planned: object) -> None:
-        """Nothing has run."""
-
-    def ran(self, ast: object, kernel: object, bindings: object, seconds: object) -> None:
-        """One more has run."""
-        self.left -= 1
-        if self.left < 0:
-            raise BrokenOffError
-
-    def copied(self, target: object, source: object, seconds: float) -> None:
-        """Copies go on."""
-
-
-def _crosswise(x: Tensor, y: Tensor, a: Array, b: Array) -> Given:
-    """Each of two gets what was computed of both, and one of them twice."""
-    most, total = x.max(), (y - y.max()).sum()
-    x.assign((x + y).contiguous())
-    y.assign((y * most).contiguous())
-    x.assign(x + y.sum())
-    wanted = b * a.max()
-    return {
-        "x": (x, a + b + wanted.sum()),
-        "y": (y, wanted),
-        "total": (total, (b - b.max()).sum()),
-    }
-
-
-def _in_part(x: Tensor, y: Tensor, a: Array, b: Array) -> Given:
-    """Some rows get what was computed of others, and views show what there is then."""
-    row, total = x[1], x.max(1).sum()
-    before = (row * total).sum() + y.sum()
-    x[1:3] = x[2:4] + total
-    wanted, number = a.copy(), a.max(1).sum()
-    wanted[1:3] = a[2:4] + number
-    return {
-        "before": (before, (a[1] * number).sum() + b.sum()),
-        "x": (x, wanted),
-        "row": (row, wanted[1]),
-        "after": (row.sum() + y, wanted[1].sum() + b),
-    }
-
-
-_BROKEN_OFF = (_crosswise, _in_part)
-
-
-def _broken_off(device: DeviceUnderTest) -> Pairs:
-    """Schedules break off after each of their kernels, and what is left is computed afterwards."""
-    from tinyref import Tensor
-    from tinyref.engine.watch import watching
-
-    a, b = integers(4, 5), integers(4, 5, seed=1)
-    for build in _BROKEN_OFF:
-        for number in itertools.count():
-            x, y = (Tensor(array, device=device.name).realize() for array in (a, b))
-            given = build(x, y, a, b)
-            tensors = [tensor for tensor, _ in given.values()]
-            try:
-                with watching(BreakingOff(number)):
-                    Tensor.realize(*tensors)
-            except BrokenOffError:
-                is_broken = True
-            else:
-                is_broken = False
-            # What is asked for first is computed first.
-            for name in sorted(given, reverse=number % 2 == 1):
-                what = f"{build.__name__[1:]}, broken off after kernel {number}: {name}"
-                yield what, *given[name]
-            if not is_broken:
-                break
-
-
 # --- rows -----------------------------------------------------------------------------------------
 
 FORMS: Mapping[str, Callable[[DeviceUnderTest], Pairs]] = {
@@ -237,7 +145,6 @@ FORMS: Mapping[str, Callable[[DeviceUnderTest], Pairs]] = {
     "many": _many,
     "old_and_new": _old_and_new,
     "one_number_twice": _one_number_twice,
-    "broken_off": _broken_off,
 }
 
 
@@ -255,7 +162,7 @@ def rows() -> Iterator[Row]:
     """One row: a case for each kind of graph."""
     yield make_row(
         "system.schedule.float32",
-        "Graphs that are folded, split, stored in between or broken off have their values.",
+        "Graphs that are folded, split or stored in between have their values.",
         ("system.schedule",),
         Rung.JIT,
         "schedule",

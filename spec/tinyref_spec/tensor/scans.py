@@ -120,19 +120,15 @@ CUMPROD = Function(
     NUMBERS,
     generate=_PRODUCT.draw,
 )
-CUMMAX = Function(
-    "cummax",
-    "Running maxima along an axis; NaN from the first one on.",
-    (_MAXIMUM.form((4, 7), 1), _MAXIMUM.form((5, 2, 3), 0), _MAXIMUM.form((2, 70), -1)),
-    NUMBERS,
-    generate=_MAXIMUM.draw,
-)
-CUMMIN = Function(
-    "cummin",
-    "Running minima along an axis; NaN from the first one on.",
-    (_MINIMUM.form((4, 7), 1), _MINIMUM.form((5, 2, 3), 0), _MINIMUM.form((2, 70), -1)),
-    NUMBERS,
-    generate=_MINIMUM.draw,
+CUMMAX, CUMMIN = (
+    Function(
+        scan.name,
+        f"Running {extremes} along an axis; NaN from the first one on.",
+        (scan.form((4, 7), 1), scan.form((5, 2, 3), 0), scan.form((2, 70), -1)),
+        NUMBERS,
+        generate=scan.draw,
+    )
+    for scan, extremes in ((_MAXIMUM, "maxima"), (_MINIMUM, "minima"))
 )
 LOGCUMSUMEXP = Function(
     "logcumsumexp",

@@ -17,7 +17,7 @@ from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import assigned_buffer, is_lost
+from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_graph_like
 from tinyref.lazy.multi import assign, build
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
@@ -46,6 +46,7 @@ from tinyref.tensor.values.views import (
     VIEW_OPS,
     Step,
     Steps,
+    Storage,
     View,
     has_expand,
     is_cut_after_expand,
@@ -267,7 +268,7 @@ class Assignment(Data):
         """
         with building:
             self._before_change()
-            had_gradient = self._value.requires_grad
+            before = self._value
             if is_recording() and merged._value.requires_grad:
                 self._take(replace(merged._value))
             else:
@@ -275,10 +276,38 @@ class Assignment(Data):
                 node = assign(self._node, merged._node) if in_place else _attached(merged._node)
                 self._become(node, self._device)
                 self._value.record = record
-            tensors = () if self._view is None else self._view.storage.tensors()
-            for tensor in tensors:
-                if tensor is not self:
-                    cast(Self, tensor)._refresh(self, had_gradient)
+            self._value.before = None if is_computed(self._node) else before
+            self._refresh_views(before.requires_grad)
+
+    def _refresh_views(
+        self, had_gradient: bool, storage: Storage[TensorCore] | None = None
+    ) -> None:
+        """All views of this base, or of `storage`, show the elements that it has now."""
+        if storage is None and self._view is not None:
+            storage = self._view.storage
+        tensors = [] if storage is None else storage.tensors()
+        for view in (cast(Self, tensor) for tensor in tensors):
+            if view is not self:
+                view._refresh(self, had_gradient)
+
+    def _undo(self) -> None:
+        """Give the base, and all views of it, the value from before the last assignment."""
+        before = self._value.before
+        if before is None:
+            return
+        had_gradient, session = self._value.requires_grad, before.session
+        storage = None if self._view is None else self._view.storage
+        wholes = [self] if storage is None else [cast(Self, t) for t in whole_tensors(self)]
+        if before.is_overwritten:
+            before.node = lost_graph_like(before.node, "were overwritten through another tensor")
+        if wholes:
+            base = wholes[0]
+            base._before_change()
+            base._take(before)
+        else:
+            base = self._of(before)
+        before.session = session
+        base._refresh_views(had_gradient, storage)
 
     def _has_memory_alone(self) -> bool:
         """True where this base stands for a whole buffer that only its views show."""
@@ -312,9 +341,8 @@ class Assignment(Data):
         with recording(was.requires_grad or (is_recording() and not had_gradient)):
             shown = (base._through(steps) if steps else base._as_view_of(base))._value
         if was.requires_grad and was.record is None:
-            self._take(Value(shown.node, shown.device, None, True, was.is_frozen))
-        else:
-            self._take(replace(shown, is_frozen=was.is_frozen))
+            shown = replace(shown, record=None, requires_grad=True)
+        self._take(replace(shown, is_frozen=was.is_frozen))
 
     # The base of a view
 
@@ -343,6 +371,7 @@ class Assignment(Data):
             taken = len(steps_of(found))
             for tensor in tensors:
                 tensor._view = View(storage, steps_of(tensor)[taken:])
+                tensor._value.before = None  # It is of the base that is gone.
         found._view = View(storage)
         return found
 

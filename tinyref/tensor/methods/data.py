@@ -46,8 +46,24 @@ def compute(tensors: Sequence[TensorCore]) -> None:
     What has been realised is never computed again: tensors that share a part of these graphs go on
     from its buffer. A tensor that reads memory which is assigned to here is computed first, so it
     keeps the elements that it had where it was written.
+
+    If it fails, each of `tensors` has the elements from before its last assignment, unless that has
+    run. Other tensors lose an assignment only if it needs what failed.
     """
     _check_tensors("realize", tensors)
+    values = [tensor._value for tensor in tensors]
+    try:
+        _compute(tensors)
+    except BaseException:
+        if any(value.before is not None for value in values):
+            from tinyref.tensor.methods.realisation import undo_assignments
+
+            with computing:
+                undo_assignments(values)
+        raise
+
+
+def _compute(tensors: Sequence[TensorCore]) -> None:
     refuse_lost([tensor._node for tensor in tensors])
     waiting = [tensor for tensor in tensors if not is_computed(tensor._node)]
     if not waiting:
@@ -85,6 +101,10 @@ class Data(Creation):
 
     def realize(self, *lst: Self, do_update_stats: bool = True) -> Self:
         """Computes this tensor, and those in `lst`, now; returns this tensor.
+
+        If that fails, or is interrupted, each of them has the elements from before its last
+        assignment, unless that has run. Elements that were partly overwritten are lost: reading
+        them raises `UserStateError` until the tensor is assigned again.
 
         Examples:
             >>> (Tensor([1, 2]) + 1).realize().tolist()

@@ -80,16 +80,6 @@ class Losses(Random, metaclass=Modes):
 
     `Tensor.no_grad = True` does so everywhere, or for the rest of a block. In a condition
     `Tensor.no_grad` is True where no gradients are recorded.
-
-    Examples:
-        >>> x = Tensor([2.0], requires_grad=True)
-        >>> with Tensor.no_grad():
-        ...     y = x * x
-        >>> y.requires_grad, bool(Tensor.no_grad)
-        (False, False)
-        >>> square = Tensor.no_grad()(lambda x: x * x)
-        >>> square(x).requires_grad
-        False
     """
 
     @staticmethod

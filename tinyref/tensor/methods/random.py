@@ -63,6 +63,8 @@ class Streams:
             bits: T = self._words(stream, count, place)
             # No other tensor shows the counter here, so it is written where captures found it.
             stream.counter.assign(stream.counter.add(count))
+            # It counts on if that fails: no number is drawn twice.
+            stream.counter._value.before = None
             return bits
 
     @staticmethod

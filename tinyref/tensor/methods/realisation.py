@@ -5,9 +5,9 @@ The scheduler and the compiler are imported with this module, when a tensor is f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from tinyref.engine import realize
+from tinyref.engine import Outcome, realize
 from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.errors import UserError
 from tinyref.lazy import graph
@@ -18,6 +18,7 @@ from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
 from tinyref.schedule.bindings import ConflictError, made_with_one_value
 from tinyref.schedule.hazards import CycleError, parts_to_read_first
+from tinyref.tensor.methods.assignment import Assignment
 from tinyref.tensor.values.core import (
     Session,
     TensorCore,
@@ -34,7 +35,7 @@ from tinyref.tensor.values.registry import (
     shown_buffers,
     shown_node,
 )
-from tinyref.uops.node import UOp, rebuild, toposort
+from tinyref.uops.node import UOp, rebuild, substitute, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg, ShapeArg
 
@@ -89,10 +90,10 @@ def _parts_to_compute_first(
 def _compute_together(tensors: Sequence[TensorCore]) -> None:
     outputs = [(_run_for(tensor._node), tensor._device) for tensor in tensors]
     watched = _Watched([node for node, _ in outputs])
-    broken: dict[UOp, UOp] = {}
+    outcome = Outcome()
     is_done = False
     try:
-        realised = realize(outputs, watched.graphs(), broken, watched.held())
+        realised = realize(outputs, watched.graphs(), outcome, watched.held())
         with InterruptsHeld():
             _substitute_everywhere(watched, tensors, realised)
             is_done = True
@@ -101,8 +102,47 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
         # has overwritten be computed from.
         with InterruptsHeld():
             if not is_done:
-                _substitute_everywhere(watched, tensors, broken)
+                undo_assignments(watched.values(tensors), outcome.failed)
+                _substitute_everywhere(watched, tensors, outcome.results)
         raise
+
+
+def undo_assignments(values: Iterable[Value], failed: Collection[UOp] | None = None) -> None:
+    """Give tensors the elements from before their last assignment, unless that has run.
+
+    failed: the nodes that could not be computed; assignments that are not among them stay. What was
+    computed from the assigned elements is computed from what was assigned.
+    """
+    with InterruptsHeld(), building:
+        undone: dict[UOp, None] = {}
+        for value in values:
+            while _can_undo(value, failed):
+                tensor = value.tensor
+                assert isinstance(tensor, Assignment), "tensors are assigned to"
+                bases = map(below_views, parts_of(value.node))
+                undone.update((base, None) for base in bases if base.op is Ops.ASSIGN)
+                tensor._undo()
+                value = tensor._value
+                if failed is None:
+                    break
+        assigned: dict[UOp, UOp] = {}
+        for node in toposort(undone):
+            if node in undone:
+                assigned[node] = substitute(node.src[1], assigned)
+        for value in registry.pending() if assigned else ():
+            value.node = substitute(value.node, assigned)
+            registry.add(value)
+
+
+def _can_undo(value: Value, failed: Collection[UOp] | None) -> bool:
+    if value.tensor is None or value.before is None or is_computed(value.node):
+        return False
+    if failed is None:
+        return True
+    parts = parts_of(value.node)
+    return any(
+        node in failed for part in parts for node in (part, shown_node(part), below_views(part))
+    )
 
 
 def _run_for(node: UOp) -> UOp:
@@ -250,6 +290,8 @@ def _substitute(values: Sequence[Value], realised: dict[UOp, UOp]) -> None:
             value.node = done[was]
             registry.add(value)
         value.is_overwritten |= was in lost
+        if is_computed(value.node):
+            value.before = None
         # A computed tensor is a leaf, unless gradients have to go through it.
         if was in realised and not value.requires_grad and is_computed(value.node):
             value.record = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from math import prod
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from tinyref import config
 from tinyref.algebra.symbolic import describe_shape
@@ -21,6 +21,7 @@ from tinyref.uops.ops import Ops
 # of the result: the others are zeros.
 MAX_GROWTH = 2
 
+T = TypeVar("T")
 Rows = tuple[tuple[float, ...], ...]
 Margins = tuple[tuple[int, int], ...]
 
@@ -68,22 +69,46 @@ class Residues:
     """Residues by `stride` of the places of a kernel along one axis, with as many places each.
 
     They are `count` from the one called `first` on; `length` places of the kernel have each.
+    rows: the quotients by `stride`, first and beyond the last, of the results that are kept.
     """
 
     stride: int
     first: int
     count: int
     length: int
+    rows: tuple[int, int]
 
     @staticmethod
-    def of(width: int, stride: int) -> tuple[Residues, ...]:
+    def of(width: int, stride: int, kept: tuple[int, int]) -> tuple[Residues, ...]:
         """All residues of a kernel of `width` places: the first ones may have one place more."""
         length, longer = divmod(width, stride)
-        found = (
-            Residues(stride, 0, longer, length + 1),
-            Residues(stride, longer, stride - longer, length),
+        edges = sorted({0, longer, *(bound % stride for bound in kept), stride})
+        return tuple(
+            Residues(
+                stride,
+                first,
+                end - first,
+                length + (first < longer),
+                (-((first - kept[0]) // stride), -((first - kept[1]) // stride)),
+            )
+            for first, end in pairwise(edges)
         )
-        return tuple(each for each in found if each.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Transposition(Generic[T]):
+    """A transposed convolution without padding, of which a part is computed.
+
+    kept: where that part begins and ends along each axis.
+    written: the elements of the data that are no zeros between others; see `_presence`.
+    """
+
+    kernels: T
+    bias: T | None
+    plan: ConvolutionPlan
+    strides: tuple[int, ...]
+    kept: Margins
+    written: T
 
 
 class Windows(Pooling):
@@ -179,34 +204,25 @@ class Windows(Pooling):
         plan = ConvolutionPlan(number, (1,) * count, spread, *types, name)
         # A window has an element: where nothing is left of the result it is cut off again.
         computed = tuple((start, max(end, start + 1)) for start, end in kept)
-        result = whole._transposed(kernels, bias, plan, strides, computed, written)
+        transposition = Transposition(kernels, bias, plan, strides, computed, written)
+        result = whole._transposed(transposition)
         return result._shrink(tuple((0, size) for size in (*result.shape[:2], *left)))
 
-    def _transposed(
-        self,
-        kernels: Self,
-        bias: Self | None,
-        plan: ConvolutionPlan,
-        strides: tuple[int, ...],
-        kept: Margins,
-        written: Self,
-    ) -> Self:
-        """Compute the part `kept` of the transposed convolution without padding.
-
-        written: the elements of this tensor that are no zeros between others; see `_presence`.
-        """
-        if max(strides) > 1:
-            return self._by_residues(kernels, bias, plan, strides, kept, written)
+    def _transposed(self, of: Transposition[Self]) -> Self:
+        """Compute the kept part of a transposed convolution of this tensor."""
+        if max(of.strides) > 1:
+            return self._by_residues(of)
+        kernels, plan = of.kernels, of.plan
         sizes, widths = (fixed(x.shape[2:], plan.name) for x in (self, kernels))
         bounds = tuple(
             (gap * (width - 1) - start, end - size)
             for size, width, gap, (start, end) in zip(
-                sizes, widths, plan.dilation, kept, strict=True
+                sizes, widths, plan.dilation, of.kept, strict=True
             )
         )
         turned = kernels._flip(tuple(range(2, kernels.ndim)))
-        whole, written = (item.pad(((0, 0), (0, 0), *bounds)) for item in (self, written))
-        return whole._convolve(turned, bias, plan, written)
+        whole, written = (item.pad(((0, 0), (0, 0), *bounds)) for item in (self, of.written))
+        return whole._convolve(turned, of.bias, plan, written)
 
     def _presence(self, lead: int) -> Self:
         """True for each element, in a shape whose first `lead` axes have size 1.
@@ -237,20 +253,15 @@ class Windows(Pooling):
             result = result._spread_elements(2 + place, step, max(0, (size - 1) * step + 1))
         return result
 
-    def _by_residues(
-        self,
-        kernels: Self,
-        bias: Self | None,
-        plan: ConvolutionPlan,
-        strides: tuple[int, ...],
-        kept: Margins,
-        written: Self,
-    ) -> Self:
+    def _by_residues(self, of: Transposition[Self]) -> Self:
         """A transposed convolution with strides that reads only elements which exist.
 
         Along an axis of stride s, result s i + r is the sum over t of x[i - t] w[s t + r]: a
-        convolution for each residue r, of which those of equal length are channels of one.
+        convolution for each residue r, of which those of equal length and rows are channels of one.
+        No other result is computed: its gradient is 0, and 0 times an infinite weight is NaN.
         """
+        kernels, bias, plan = of.kernels, of.bias, of.plan
+        strides, kept = of.strides, of.kept
         self._check_channels(kernels, bias, plan)
         batch, outputs, count = self.shape[0], kernels.shape[0], len(strides)
         # Of i, for every residue.
@@ -260,9 +271,10 @@ class Windows(Pooling):
         )
         data, factors = self._cast(plan.accumulator), kernels._cast(plan.accumulator)
         widths = fixed(kernels.shape[2:], plan.name)
-        axes = [Residues.of(*each) for each in zip(widths, strides, strict=True)]
+        axes = [Residues.of(*each) for each in zip(widths, strides, kept, strict=True)]
         parts = {
-            each: data._of_residues(factors, plan, each, rows, written) for each in product(*axes)
+            each: data._of_residues(factors, plan, each, rows, of.written)
+            for each in product(*axes)
         }
         for place in reversed(range(count)):
             chosen = dict.fromkeys(each[:place] for each in parts)
@@ -292,22 +304,28 @@ class Windows(Pooling):
         written: Self,
     ) -> Self:
         """The sums of one part of the residues along each axis, of shape
-        (batch, outputs, *residues, *rows)."""
+        (batch, outputs, *residues, *rows): 0 in rows that are not kept."""
         sizes = fixed(self.shape[2:], plan.name)
         outputs, share = fixed(weight.shape[:2], plan.name)
         counts = tuple(each.count for each in residues)
         # The elements that windows of these rows reach.
         needed = [
-            (low - gap * (each.length - 1), high)
-            for each, gap, (low, high) in zip(residues, plan.dilation, rows, strict=True)
+            (each.rows[0] - gap * (each.length - 1), each.rows[1])
+            for each, gap in zip(residues, plan.dilation, strict=True)
         ]
         cuts = [
             (min(max(low, 0), size), min(max(high, 0), size))
             for (low, high), size in zip(needed, sizes, strict=True)
         ]
-        if any(low == high for low, high in cuts) or not all(each.length for each in residues):
+        is_empty = not all(each.length and each.rows[0] < each.rows[1] for each in residues)
+        if is_empty or any(low == high for low, high in cuts):
             lengths = tuple(high - low for low, high in rows)
-            nothing = self._constant(0, plan.accumulator)
+            # The sum of no elements: its gradient is 0, not missing.
+            none = tuple((0, 0) for _ in range(self.ndim))
+            nothing = self._shrink(none)._reduce_axes(Ops.ADD, tuple(range(self.ndim)), False)
+            no_factor = weight._shrink(((0, 0),) * weight.ndim)
+            factor = no_factor._reduce_axes(Ops.ADD, tuple(range(weight.ndim)), False)
+            nothing = nothing._apply(Ops.ADD, factor)
             return nothing._broadcast_to((self.shape[0], outputs, *counts, *lengths))
         margins = [
             (begin - low, high - end)
@@ -330,7 +348,12 @@ class Windows(Pooling):
         lengths = tuple(each.length for each in residues)
         factors = factors._reshape((outputs * prod(counts), share, *lengths))
         sums = data._correlate(factors, plan, written)
-        return sums._reshape((self.shape[0], outputs, *counts, *sums.shape[2:]))
+        sums = sums._reshape((self.shape[0], outputs, *counts, *sums.shape[2:]))
+        around = (
+            (each.rows[0] - low, high - each.rows[1])
+            for each, (low, high) in zip(residues, rows, strict=True)
+        )
+        return sums._pad((*((0, 0),) * (2 + count), *around))
 
     def _places_of(self, residues: Residues, axis: int) -> Self:
         """Kernels with the axis of their places split in two: within a residue, and residues."""

@@ -130,6 +130,7 @@ class Value:
     owner: the tensor that was given this value; it may be gone, or have another value by now.
     is_overwritten: memory that the node reads was assigned to after the owner was gone.
     session: the capture of a TinyJit in which it was made.
+    before: until an assignment has run, the value that the base of all views had before it.
     """
 
     node: UOp
@@ -140,6 +141,7 @@ class Value:
     owner: weakref.ref[TensorCore] | None = None
     is_overwritten: bool = False
     session: Session | None = None
+    before: Value | None = None
 
     def __post_init__(self) -> None:
         self.node = on_place(self.node, self.device)
@@ -348,6 +350,7 @@ class TensorCore:
             self._leave()
             self._view = shown if step is None else shown.through(step, self.shape)
             self._view.storage.add(self)
+            self._value.before = source._value.before
 
     def _leave(self) -> None:
         """From now on this tensor has elements of its own, and is a view of no other."""
