@@ -178,6 +178,7 @@ FLAGS: dict[str, Flag] = {
         ),
         Flag("CC", "", "the C compiler of the CLANG device; empty takes CC, gcc, clang or tcc"),
         Flag("SANITIZE", 1, "the PYTHON device checks bounds, races, uninitialised reads", 0, 1),
+        Flag("POISON", 0, "the byte that new memory of a device holds; 0: what is there", 0, 255),
         Flag("OPEN_SECONDS", 60, "seconds in which a command's process must open a device", 1),
         Flag("TRACEBACK", 0, "show Python tracebacks of errors in the command line", 0, 1),
     )

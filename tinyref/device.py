@@ -311,6 +311,9 @@ class Buffer:
         # Words reach beyond the last element, wherever in a word the first one is.
         slack = 3 + -(self.nbytes + 3) % 4 if backend._has_words else 0
         self._handle = allocator.allocate(self.nbytes + slack)
+        poison = config.integer("POISON")
+        if poison and self.nbytes and not backend.takes_path:
+            allocator.copy_in(self._handle, memoryview(bytes([poison]) * self.nbytes))
         # A file takes no memory.
         used = 0 if backend.takes_path else self.nbytes
         memory.add(self.device, used)

@@ -21,6 +21,7 @@ from tinyref_conformance.journal import ChangedError, Journal, start
 from tinyref_conformance.matrix import Matrix
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
+from tinyref_spec.accuracy import Accuracy
 
 FOREIGN: tuple[Any, ...] = (
     *(None, True, -1, 10**30, 1.5, "", "\x1b[2J", "\ud800", [], {}, [None], {"a": 1}, [[[]]]),
@@ -194,3 +195,12 @@ def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         reports.load(Path("/dev/zero"))
     with pytest.raises(UserError, match="expectations: /dev/zero is not TOML: more than 4194304"):
         load(Path("/dev/zero"), "CPU")
+
+
+def test_a_journal_keeps_the_result_of_a_value_that_is_very_far_off(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = start(path, {}, resume=False)
+    accuracy = Accuracy(by_operand={1: 2.0**80}, operand="float32", share=2.0**90)
+    record = Record("tensor.add.float32.forward:0", Status.FAIL, accuracy=accuracy)
+    journal.append(record)
+    assert journal.read_new() == [record]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -262,6 +264,10 @@ def test_a_faulty_device_is_shown_by_a_short_sequence(
     found = next(each for each in report.cases if each.status is Status.FLAKE)
     assert found.id == case
     assert (found.details or {})["sequence"] == [*before, case]
+    script = tmp_path / "script.py"
+    for name, code in ((device, 1), ("PYTHON", 0)):
+        script.write_text((found.details or {})["script"].replace(device, name))
+        assert subprocess.run([sys.executable, script], check=False).returncode == code, name
     # The printed command runs it, and it fails again.
     again = as_sequence(
         replace(request, settings=replace(request.settings, folder=tmp_path / "again")),

@@ -132,10 +132,16 @@ class Accuracy:
         )
 
 
+# No integer in a JSON file of ours may be larger than 64 bits: readers refuse it.
+_LARGEST_INTEGER = 2**53
+
+
 def _plain(value: float) -> float | int | str:
     if not math.isfinite(value):
         return str(value)
-    return int(value) if value == int(value) else round(value, 4)
+    if abs(value) <= _LARGEST_INTEGER and value == int(value):
+        return int(value)
+    return round(value, 4)
 
 
 def _items(data: Mapping[str, Any], name: str) -> Any:

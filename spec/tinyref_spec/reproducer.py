@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ MAX_LINES = 40
 # Elements that a script looks at.
 MAX_PLACES = 16
 _LONGEST_TEXT = 14
+# All gradients of a question, and the index of one.
+_GRADIENT = re.compile(r"(?P<all>.*, gradient=g\))\[(?P<index>\d+)\]")
 
 
 def array_literal(values: Array) -> str:
@@ -171,7 +174,7 @@ def tensor_script(
         *_head(question.case_id, device),
         *wording.imports,
         "from tinyref.dtype import dtypes, numpy_dtype",
-        "from tinyref.runtimes.reproducer import Wanted, run",
+        "from tinyref.runtimes.reproducer import Wanted, check_value, run",
     ]
     if "nn." in expression and wording is TINYREF:
         lines += ["from tinyref import nn", "from tinyref_spec.model.given import *"]
@@ -179,17 +182,33 @@ def tensor_script(
         lines.append(f"device = {device!r}")
     if "dtype" in expression:
         lines.append(f"dtype = {wording.dtype.format(name=question.dtype.name)}")
-    lines += ["def problem():"]
+    lines += ["def value():"]
     for name, values in question.values.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
         wants = name in question.targets
         made = wording.tensor.format(array=shaped, place=device, wants_gradient=wants)
         lines.append(f"    {name} = {made}")
+    read = wording.read.format(actual="value()")
     lines += [
-        f"    actual = {expression}",
-        f"    return wanted.problem({wording.read.format(actual='actual')}.reshape(-1))",
+        *_lines_of_value(expression),
         f"wanted = {_wanted_text(item)}",
         f"print({expression!r}, flush=True)",
-        "run(problem)",
+        f"run(lambda: check_value(lambda: {read}, wanted))",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _lines_of_value(expression: str) -> list[str]:
+    """Return the end of a function that returns the value of an expression.
+
+    As in the rows, the inputs may be freed before the value is read, and all gradients of a
+    question are realised together.
+    """
+    gradient = _GRADIENT.fullmatch(expression)
+    if gradient is None:
+        return [f"    return {expression}"]
+    return [
+        f"    gradients = {gradient['all']}",
+        "    gradients[0].realize(*gradients[1:])",
+        f"    return gradients[{gradient['index']}]",
+    ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tinyref import device
+from tinyref import config, device
 from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.contract import Availability, Backend
 from tinyref.device import Buffer, Device, memory
@@ -233,3 +233,18 @@ def test_memory_that_is_not_freed_is_warned_of():
         device._release(Leaky(), 1, "LEAKY", 8)
     assert memory.now["LEAKY"] == before - 8
     assert memory.unfreed.pop() == "memory is not freed: LEAKY: the driver is gone"
+
+
+@pytest.mark.parametrize("poison", [0xA5, 0x5A])
+def test_new_memory_holds_the_poison(poison):
+    with config.Context(POISON=poison):
+        assert Buffer("PYTHON", 3, dtypes.uint8).allocate().copy_out() == bytes([poison] * 3)
+        assert Buffer("PYTHON", 0, dtypes.uint8).allocate().copy_out() == b""
+
+
+def test_no_file_is_poisoned(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    with config.Context(POISON=1):
+        assert Buffer(f"DISK:{path}", 3, dtypes.uint8).copy_out() == b"abc"
+    assert path.read_bytes() == b"abc"

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from tinyref import config
 from tinyref.errors import TinyrefError
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.runtimes.red_zones import POISONS
@@ -142,6 +143,20 @@ def check(launch: Launch, wanted: Sequence[Wanted]) -> str:
         kernel.launch(inputs, bindings)
     problem = _problem(launch, wanted, kernel, POISONS[0])
     return f"wrong after a launch with other inputs: {problem}" if problem else ""
+
+
+def check_value(value: Callable[[], Array], wanted: Wanted) -> str:
+    """Return what is wrong with the elements that `value` returns; empty if they are right.
+
+    It is called with memory as it is, then with new memory that holds one of two poisons. Without
+    them an element that no kernel writes may have the right value from an earlier computation.
+    """
+    for poison in (0, *POISONS):
+        with config.Context(POISON=poison):
+            problem = wanted.problem(value().reshape(-1))
+        if problem:
+            return f"wrong: {problem}"
+    return ""
 
 
 def _loaded(launch: Launch) -> GuardedKernel:

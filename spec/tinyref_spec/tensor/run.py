@@ -96,6 +96,9 @@ class TinyrefSubject:
         return refusal(got, None, (UserError,))
 
     def script(self, question: Question, expression: str, item: Wanted) -> str:
+        if "g" not in question.values:
+            # `value` asks for no gradient: an input whose gradient is asked for is not freed.
+            question = replace(question, targets=())
         return tensor_script(question, self.device, expression, item)
 
 
