@@ -280,7 +280,7 @@ class Assignment(Data):
             self._refresh_views(before.requires_grad)
 
     def _refresh_views(
-        self, had_gradient: bool, storage: Storage[TensorCore] | None = None
+        self: Self, had_gradient: bool, storage: Storage[TensorCore] | None = None
     ) -> None:
         """All views of this base, or of `storage`, show the elements that it has now."""
         if storage is None and self._view is not None:
