@@ -193,7 +193,9 @@ def test_a_score_of_other_settings_sources_or_schema_is_refused(tmp_path: Path) 
     written(file, QUICK, FOUND)
     with pytest.raises(UserError, match="has other settings"):
         scoring(replace(QUICK, seconds=9.0), file).resume()
-    scoring(replace(QUICK, jobs=7), file).resume()
+    more = scoring(replace(QUICK, jobs=7, seeds=3), file)
+    more.resume()
+    assert more.waiting() == [(NAME, 1), (NAME, 2)]
     data = json.loads(file.read_text())
     for change, message in (
         ({"sources": "older"}, "has other sources"),

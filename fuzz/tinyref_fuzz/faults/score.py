@@ -43,8 +43,8 @@ class Settings:
 
     @property
     def affecting(self) -> dict[str, Any]:
-        """What a result depends on."""
-        return {key: value for key, value in asdict(self).items() if key != "jobs"}
+        """What the result of a run depends on."""
+        return {name: getattr(self, name) for name in ("seconds", "further", "examine")}
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class Scoring:
         waiting = self.waiting()
         with (
             tempfile.TemporaryDirectory(prefix="tinyref-score-") as scratch,
-            Pool("tinyref_fuzz.faults.trial", self._request(), TrialProcess) as pool,
+            Pool("tinyref_fuzz.faults.trial", self.settings.affecting, TrialProcess) as pool,
         ):
             while waiting or pool.workers:
                 while waiting and len(pool.workers) < self.settings.jobs:
@@ -264,9 +264,6 @@ class Scoring:
         """Return all faults with the runs that are known now."""
         runs = sorted(self.runs.values(), key=lambda run: run.seed)
         return [Row(each, [run for run in runs if run.fault == each.name]) for each in self.faults]
-
-    def _request(self) -> dict[str, float]:
-        return {name: getattr(self.settings, name) for name in ("seconds", "further", "examine")}
 
     def _leave_out_unavailable(self) -> None:
         """Give the faults of devices that do not open here runs that say so."""
