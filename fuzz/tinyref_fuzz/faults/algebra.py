@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tinyref.algebra.bounds import bounds, interval
 from tinyref.algebra.op_table import Kernel, Range, RangeRule, Semantics
@@ -19,8 +20,8 @@ from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import edited, function, op_row, rule
 
 _DECOMPOSE = "tinyref.codegen.decompose"
-_CORE = "tinyref_fuzz.judge.devices:Core"
-_SLOW_DIVISION = "tinyref_fuzz.judge.devices:SlowDivision"
+_of_core = partial(fault, "decomposition", device="tinyref_fuzz.judge.devices:Core")
+_of_division = partial(fault, "decomposition", device="tinyref_fuzz.judge.devices:SlowDivision")
 
 
 def _constant(node: UOp) -> int | None:
@@ -101,13 +102,13 @@ def mask_of_any_ones(x: UOp, c: UOp) -> UOp | None:
 # --- decompositions -------------------------------------------------------------------------------
 
 
-@fault("decomposition", function(f"{_DECOMPOSE}.int64_emulation:plus"), "decompose", device=_CORE)
+@_of_core(function(f"{_DECOMPOSE}.int64_emulation:plus"), "decompose")
 def carry_lost(right: object) -> Callable[[Words, Words], Words]:
     """Add words of 32 bits without the carry."""
     return lambda x, y: (build.add(x[0], y[0]), build.add(x[1], y[1]))
 
 
-@fault("decomposition", function(f"{_DECOMPOSE}.small_floats:round_off"), "decompose", device=_CORE)
+@_of_core(function(f"{_DECOMPOSE}.small_floats:round_off"), "decompose")
 def round_half_up(right: object) -> Callable[[UOp, UOp], UOp]:
     """Round ties up instead of to even, on the way to a small float."""
 
@@ -118,12 +119,7 @@ def round_half_up(right: object) -> Callable[[UOp, UOp], UOp]:
     return round_off
 
 
-@fault(
-    "decomposition",
-    function(f"{_DECOMPOSE}.constant_division:multiplier"),
-    "decompose",
-    device=_SLOW_DIVISION,
-)
+@_of_division(function(f"{_DECOMPOSE}.constant_division:multiplier"), "decompose")
 def division_multiplier_rounded_down(right: object) -> Callable[..., Multiplier]:
     """Use a magic number that is too small for multiples of the divisor."""
 
@@ -134,12 +130,7 @@ def division_multiplier_rounded_down(right: object) -> Callable[..., Multiplier]
     return multiplier
 
 
-@fault(
-    "decomposition",
-    function(f"{_DECOMPOSE}:divide_by_constants"),
-    "decompose",
-    device=_SLOW_DIVISION,
-)
+@_of_division(function(f"{_DECOMPOSE}:divide_by_constants"), "decompose")
 def negative_divisor_sign_lost(right: Callable[..., UOp]) -> Callable[..., UOp]:
     """Divide by the size of a negative constant."""
 

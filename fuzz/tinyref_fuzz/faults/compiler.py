@@ -17,9 +17,14 @@ from tinyref.uops.payload import AxisKind, ConstArg, GepArg, LocalArg, RangeArg,
 from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import COMPILE, after, application, edited, function, text_of
 
+_PADDING_PROBLEM = function("tinyref.optimise.padding:padding_problem")
+_UPCAST, _THREAD = application(OptOp.UPCAST), application(OptOp.THREAD)
+_INDEX_AND_VALID = function("tinyref.views.shape_tracker:ShapeTracker.index_and_valid")
+_REDUCE_IDENTITY = function("tinyref.codegen.accumulate:reduce_identity")
 _LINEARISE = function(f"{COMPILE}:linearise")
 _GROUPED = after("lower", frozenset({OptOp.GROUP, OptOp.GROUPTOP}))
 _PADDED = after("lower", frozenset({OptOp.PADTO, OptOp.TC}))
+_TILED = after("lower", frozenset({OptOp.TC}))
 _LLVM = text_of("tinyref.renderers.llvm:LlvmRenderer")
 # What only shows with optimisations may be laid to them.
 _PLANNED = ("optimise", "lower")
@@ -41,12 +46,7 @@ def _without_gate(store: UOp) -> UOp | None:
 # --- optimisations --------------------------------------------------------------------------------
 
 
-@fault(
-    "PADTO over what zeros change",
-    function("tinyref.optimise.padding:padding_problem"),
-    *_PLANNED,
-    causes=["PADTO"],
-)
+@fault("PADTO over what zeros change", _PADDING_PROBLEM, *_PLANNED, causes=["PADTO"])
 def padto_max(right: Callable[..., str | None]) -> Callable[..., str | None]:
     """Pad a maximum with zeros, which are larger than negative elements."""
     return lambda reduce, axis: None if reduce.arg.op is Ops.MAX else right(reduce, axis)
@@ -62,24 +62,19 @@ def _dropping_remainder(right: Move, plan: Plan, opt: Opt) -> Plan | str:
     return right(plan.with_axes(axes), opt)
 
 
-@fault(
-    "divisibility checked on the wrong shape",
-    application(OptOp.UPCAST),
-    *_PLANNED,
-    causes=["UPCAST"],
-)
+@fault("divisibility of the wrong shape", _UPCAST, *_PLANNED, causes=["UPCAST"])
 def divisibility_of_wrong_shape(right: Move, plan: Plan, opt: Opt) -> Plan | str:
     """Accept an amount that does not divide what is left of an axis."""
     return _dropping_remainder(right, plan, opt)
 
 
-@fault("remainder dropped", application(OptOp.THREAD), *_PLANNED, causes=["THREAD"], device="CPU")
+@fault("remainder dropped", _THREAD, *_PLANNED, causes=["THREAD"], device="CPU")
 def thread_drops_remainder(right: Move, plan: Plan, opt: Opt) -> Plan | str:
     """Leave out what the number of threads does not divide."""
     return _dropping_remainder(right, plan, opt)
 
 
-@fault("wrong strides of a cut", application(OptOp.UPCAST), *_PLANNED, causes=["UPCAST"])
+@fault("wrong strides of a cut", _UPCAST, *_PLANNED, causes=["UPCAST"])
 def second_cut_forgets_stride(right: Move, plan: Plan, opt: Opt) -> Plan | str:
     """Move along an axis that was cut twice as if it were cut once."""
     found = right(plan, opt)
@@ -145,12 +140,7 @@ def padded_store_ungated(node: UOp) -> UOp | None:
     return _without_gate(node) if node.op is Ops.STORE else None
 
 
-@fault(
-    "permuted matrix operands",
-    after("lower", frozenset({OptOp.TC})),
-    *_LOWERED,
-    causes=["TC"],
-)
+@fault("permuted matrix operands", _TILED, *_LOWERED, causes=["TC"])
 def tile_operands_swapped(node: UOp) -> UOp | None:
     """Exchange the operands of a matrix instruction."""
     if node.op is not Ops.WMMA or node.src[0].dtype is not node.src[1].dtype:
@@ -158,11 +148,7 @@ def tile_operands_swapped(node: UOp) -> UOp | None:
     return node.replace(src=(node.src[1], node.src[0], node.src[2]))
 
 
-@fault(
-    "mask off by one",
-    function("tinyref.views.shape_tracker:ShapeTracker.index_and_valid"),
-    "lower",
-)
+@fault("mask off by one", _INDEX_AND_VALID, "lower")
 def mask_end_included(right: Callable[..., tuple[UOp, UOp]]) -> Callable[..., tuple[UOp, UOp]]:
     """Read the first element of the padding too."""
 
@@ -247,9 +233,7 @@ def packed_store_ungated(node: UOp) -> UOp | None:
 # --- accumulation, index types, order -------------------------------------------------------------
 
 
-@fault(
-    "wrong reduce identity", function("tinyref.codegen.accumulate:reduce_identity"), "accumulate"
-)
+@fault("wrong reduce identity", _REDUCE_IDENTITY, "accumulate")
 def identity_of_max_is_zero(right: Callable[..., object]) -> Callable[..., object]:
     """Begin a maximum at 0."""
     return lambda op, dtype: 0 if op is Ops.MAX else right(op, dtype)
