@@ -140,7 +140,7 @@ def test_a_seam_says_where_it_is() -> None:
     ]
     assert [make(lambda x: x).place for make in made] == [
         "tinyref.algebra.op_table:OP_TABLE[MOD]",
-        "tinyref.optimise.moves:MOVES[UPCAST]",
+        "optimisation UPCAST",
         "rule lt-div",
         "tinyref.codegen.narrow:bounds",
     ]

@@ -32,7 +32,8 @@ _LOWERED = ("lower", "optimise")
 _EXPANDED = ("expand", "optimise")
 
 Program = tuple[UOp, ...]
-Move = Callable[[Plan, Opt], Plan | str]
+# Gives the plan, or the reason of a refusal.
+TryOpt = Callable[[Plan, Opt], object]
 
 
 def _is_item(node: UOp) -> bool:
@@ -52,33 +53,35 @@ def padto_max(right: Callable[..., str | None]) -> Callable[..., str | None]:
     return lambda reduce, axis: None if reduce.arg.op is Ops.MAX else right(reduce, axis)
 
 
-def _dropping_remainder(right: Move, plan: Plan, opt: Opt) -> Plan | str:
+def _dropping_remainder(right: TryOpt, plan: Plan, opt: Opt) -> object:
     """Cut what a divisor leaves off the axis, instead of refusing the amount."""
-    axis = plan.axes[opt.axis]
-    if opt.arg < 2 or not isinstance(axis.extent, int) or axis.extent < opt.arg or axis.is_fixed:
-        return right(plan, opt)
+    found = right(plan, opt)
+    extent = plan.axes[opt.axis].extent if opt.axis < len(plan.axes) else 0
+    if isinstance(found, Plan) or not isinstance(extent, int) or not 2 <= opt.arg < extent:
+        return found
     axes = list(plan.axes)
-    axes[opt.axis] = replace(axis, extent=axis.extent - axis.extent % opt.arg)
-    return right(plan.with_axes(axes), opt)
+    axes[opt.axis] = replace(axes[opt.axis], extent=extent - extent % opt.arg)
+    cut = right(plan.with_axes(axes), opt)
+    return cut if isinstance(cut, Plan) else found
 
 
 @fault("divisibility of the wrong shape", _UPCAST, *_PLANNED, causes=["UPCAST"])
-def divisibility_of_wrong_shape(right: Move, plan: Plan, opt: Opt) -> Plan | str:
+def divisibility_of_wrong_shape(right: TryOpt, plan: Plan, opt: Opt) -> object:
     """Accept an amount that does not divide what is left of an axis."""
     return _dropping_remainder(right, plan, opt)
 
 
 @fault("remainder dropped", _THREAD, *_PLANNED, causes=["THREAD"], device="CPU")
-def thread_drops_remainder(right: Move, plan: Plan, opt: Opt) -> Plan | str:
+def thread_drops_remainder(right: TryOpt, plan: Plan, opt: Opt) -> object:
     """Leave out what the number of threads does not divide."""
     return _dropping_remainder(right, plan, opt)
 
 
 @fault("wrong strides of a cut", _UPCAST, *_PLANNED, causes=["UPCAST"])
-def second_cut_forgets_stride(right: Move, plan: Plan, opt: Opt) -> Plan | str:
+def second_cut_forgets_stride(right: TryOpt, plan: Plan, opt: Opt) -> object:
     """Move along an axis that was cut twice as if it were cut once."""
     found = right(plan, opt)
-    if isinstance(found, str) or plan.axes[opt.axis].stride == 1:
+    if not isinstance(found, Plan) or plan.axes[opt.axis].stride == 1:
         return found
     axes = list(found.axes)
     axes[opt.axis] = replace(axes[opt.axis], stride=opt.arg)

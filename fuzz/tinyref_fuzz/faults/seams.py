@@ -18,7 +18,9 @@ from unittest import mock
 
 from tinyref.algebra import simplify
 from tinyref.algebra.rewrite import RuleSet
-from tinyref.optimise.opt import OptOp
+from tinyref.optimise import moves
+from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 
@@ -90,9 +92,21 @@ def op_row(op: Ops, column: str) -> MakeSeam:
 
 
 def application(op: OptOp) -> MakeSeam:
-    """Return the seam of an optimisation; the fault gets the right function, plan and Opt."""
-    of_move = entry("tinyref.optimise.moves:MOVES", op)
-    return lambda wrong: of_move(lambda right: partial(wrong, right))
+    """Return the seam of an optimisation, in whatever asks for it; the fault gets the right
+    function, the plan and the Opt, and gives a plan or the right refusal.
+    """
+
+    @contextmanager
+    def plant(wrong: Callable[..., Any]) -> Iterator[None]:
+        right = moves.try_opt
+
+        def try_opt(plan: Plan, opt: Opt) -> Any:
+            return wrong(right, plan, opt) if opt.op is op else right(plan, opt)
+
+        with _in_all_modules(right, try_opt):
+            yield
+
+    return lambda wrong: Seam(f"optimisation {op.name}", partial(plant, wrong))
 
 
 def rule(name: str) -> MakeSeam:
