@@ -25,7 +25,7 @@ THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = ROOT / "report"
 CI_FILES = (
     *("ci/build_commit.py", "ci/documentation.py", "ci/conform_row.py", "ci/packages.py"),
-    *("ci/shard.py", "ci/subject_row.py", "ci/system_packages.py", "noxfile.py"),
+    *("ci/shard.py", "ci/size.py", "ci/subject_row.py", "ci/system_packages.py", "noxfile.py"),
 )
 COVERAGE = ("--cov", "--cov-report=term:skip-covered")
 # The compiler and what runs its kernels: all that applies rewriting rules.
@@ -53,11 +53,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, lint and the import layers of the architecture."""
+    """Format, lint, the import layers of the architecture, and the size of each room."""
     session.install("-e", ".[lint]")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("lint-imports")
+    session.run("python", "ci/size.py")
 
 
 @nox.session

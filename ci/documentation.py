@@ -1,15 +1,19 @@
 """Hooks of the documentation site (mkdocs.yml): pages of the root, links, and what is checked.
 
 Links between `docs/` and the root are written as they hold in the repository, and turned here.
+The pages of the specification are not in the repository: they are made for the site, and what is
+`docs/spec/NAME.md` in another page becomes a link to the page.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tinyref_spec import pages
 from tinyref_spec.tensor import surface
 
 if TYPE_CHECKING:
@@ -34,10 +38,15 @@ _LOADED = {
 _NOT_LOADED = {"canonical", "next", "prev"}
 
 
+@functools.cache
+def specification() -> dict[str, str]:
+    """Return the pages of the specification by name."""
+    return pages.pages()
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The pages of the specification, in the order of their names, after their first one."""
-    names = sorted(path.name for path in (ROOT / "docs" / "spec").glob("*.md"))
-    names.sort(key=lambda name: name != "index.md")
+    """List the pages of the specification, the first one first, the others by name."""
+    names = sorted(specification(), key=lambda name: (name != "index.md", name))
     for section in config.nav or ():
         for part in section.get("Reference", ()):
             if "Specification" in part:
@@ -46,9 +55,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages of the root."""
+    """Add the pages of the root and of the specification, in place of old ones in docs/spec."""
     from mkdocs.structure.files import File
 
+    for file in list(files):
+        if file.src_uri.startswith("spec/"):
+            files.remove(file)
+    for name, text in specification().items():
+        files.append(File.generated(config, f"spec/{name}", content=text))
     for source, name in PAGES.items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
     return files
@@ -69,24 +83,24 @@ def on_post_build(config: MkDocsConfig) -> None:
     from mkdocs.exceptions import PluginError
 
     site = Path(config.site_dir)
-    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    built = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     faults = [
         f"{path.relative_to(site)} loads {address}"
-        for path, text in pages.items()
+        for path, text in built.items()
         for address in foreign_addresses(text)
     ]
-    texts = [text for path, text in pages.items() if path.parent.name == "api"]
+    texts = [text for path, text in built.items() if path.parent.name == "api"]
     faults += [f"no page of the API has {label}" for label in missing_names("".join(texts))]
     if faults:
         raise PluginError("\n".join(faults))
 
 
 def site_links(markdown: str, to_root: str) -> str:
-    """`](../ARCHITECTURE.md)` and `](docs/guide.md)` as links among the pages of the site."""
+    """Turn links, and names of pages of the specification, into links among the site's pages."""
     for source, name in PAGES.items():
         link = rf"\]\((?:\.\./)*{re.escape(source)}(#[\w-]*)?\)"
         markdown = re.sub(link, rf"]({to_root}{name}\1)", markdown)
-    markdown = re.sub(r"\]\(docs/spec\)", "](spec/index.md)", markdown)
+    markdown = re.sub(r"`docs/spec/([\w.]+)\.md`", rf"[`\1`]({to_root}spec/\1.md)", markdown)
     return re.sub(r"\]\(docs/", "](", markdown)
 
 

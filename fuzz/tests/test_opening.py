@@ -14,7 +14,6 @@ from tinyref_fuzz.generate.policies import OPENING, POLICIES, opening
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge_of, verdict_of
 from tinyref_fuzz.judge.trial import has_many_outputs
-from tinyref_fuzz.mutants.trial import turn_of
 from tinyref_fuzz.programs.generator import opening_steps
 from tinyref_fuzz.programs.judge import ProgramJudge
 
@@ -83,12 +82,3 @@ def test_the_first_programs_are_long_ones():
     judge = ProgramJudge("PYTHON")
     first = sum(program_at(judge, seed, 0).size for seed in range(10))
     assert first > 1.5 * sum(program_at(judge, seed, 6).size for seed in range(10))
-
-
-def test_kernels_and_programs_take_turns_and_are_numbered_apart():
-    turns = [turn_of(number, 2) for number in range(4)]
-    assert turns == [(False, 0), (True, 0), (False, 1), (True, 1)]
-    turns = [turn_of(number, 3) for number in range(6)]
-    kinds = [(False, 0), (False, 1), (True, 0), (False, 2), (False, 3), (True, 1)]
-    assert turns == kinds
-    assert turn_of(7, 0) == (False, 7)

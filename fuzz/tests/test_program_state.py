@@ -3,60 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from mutated import mutated
 
 from tinyref.tensor.methods.assignment import Assignment
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.mutants.mutant import Mutant
-from tinyref_fuzz.programs.blame import blame
-from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.refusals import is_foreseen
 from tinyref_fuzz.programs.stateful import generate_stateful
 from tinyref_fuzz.programs.steps import Program, Step
-
-STATE = "tinyref.tensor.jit.state"
-# Each with the first seed whose program finds it.
-FAULTS = [
-    (
-        51,
-        Mutant(
-            name="copies-of-state-not-kept",
-            kind="state between calls",
-            module=STATE,
-            old="if registry.has_changed(self._moments):",
-            new="if False:",
-            resembles="a copy of a weight that goes on with it, from the second step on",
-            stages=("replay",),
-        ),
-    ),
-    (
-        11,
-        Mutant(
-            name="results-of-state-not-computed",
-            kind="state between calls",
-            module=STATE,
-            old="if registry.has_pending:",
-            new="if False:",
-            resembles="a sum of weights that is computed after the next step",
-            stages=("replay",),
-        ),
-    ),
-    (
-        1,
-        Mutant(
-            name="written-state-not-computed",
-            kind="state between calls",
-            module=STATE,
-            old="        if self._has_stale():\n            self._renew(compute)\n",
-            new="        if False:\n            self._renew(compute)\n",
-            resembles="a weight that is set between two steps, of which the second has the old one",
-            stages=("replay",),
-        ),
-    ),
-]
 
 
 @pytest.fixture(scope="module")
@@ -100,26 +55,6 @@ def test_one_program_of_seven_is_of_this_kind(judge):
     assert program_at(judge, 3, 12).steps[0].op in ("seed", "data", "full")
     kinds = [any(s.op == "call" for s in program_at(judge, 1, n).steps) for n in range(5, 75, 7)]
     assert sum(kinds) >= 9
-
-
-@pytest.mark.parametrize(("seed", "fault"), FAULTS, ids=[fault.name for _, fault in FAULTS])
-def test_such_programs_find_a_fault_that_others_do_not(seed, fault, judge):
-    with mutated(fault):
-        program = generate_stateful(Tape(seed=seed), 3)
-        verdict = judge.verdict(program, evaluates=True)
-        assert not verdict.agrees
-        assert blame(judge, program, verdict).stage == "replay"
-        others = (generate(Tape(seed=each), 3) for each in range(20))
-        assert all(judge.verdict(each, evaluates=True).agrees for each in others)
-    assert judge.verdict(program, evaluates=True).agrees
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("seed", "fault"), FAULTS, ids=[fault.name for _, fault in FAULTS])
-def test_a_hundred_other_programs_do_not_find_it(seed, fault, judge):
-    with mutated(fault):
-        others = (generate(Tape(seed=each), 3) for each in range(20, 120))
-        assert all(judge.verdict(each, evaluates=True).agrees for each in others)
 
 
 # --- refusals ------------------------------------------------------------------------------------

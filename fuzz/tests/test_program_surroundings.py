@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextvars
-
 import numpy as np
 import pytest
-from mutated import mutated
 
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.mutants.mutant import Mutant
 from tinyref_fuzz.programs.exact import InexactError, UndefinedError
 from tinyref_fuzz.programs.examine import script_of
-from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.refusals import is_foreseen
@@ -156,94 +151,6 @@ def test_what_has_no_certain_result_is_no_program(steps, error):
 @pytest.mark.parametrize("steps", [[FILE, *read(1)], [*SAVED, *read(1)], TWICE])
 def test_a_reproducer_has_the_helpers_that_it_calls(steps):
     exec(compile(script_of(Program(tuple(steps)), "PYTHON"), "script", "exec"), {})
-
-
-# --- faults that only such programs find ---------------------------------------------------------
-
-FAULTS = [
-    (
-        "PYTHON",
-        10,
-        Mutant(
-            name="part-of-file-begins-even",
-            kind="file",
-            module="tinyref.runtimes.data.disk",
-            old="return FilePart(handle.file, handle.offset + offset, nbytes)",
-            new="return FilePart(handle.file, handle.offset + offset - offset % 4, nbytes)",
-            resembles="weights of a file whose header has an odd length",
-            stages=("graph",),
-        ),
-    ),
-    (
-        "CPU",
-        19,
-        Mutant(
-            name="small-float-saturates",
-            kind="8-bit float",
-            module="tinyref.codegen.decompose.small_floats",
-            old="normal = where(less(normal, beyond), normal, beyond)",
-            new="normal = where(less(normal, beyond), normal, beyond - 1)",
-            resembles="an accelerator whose conversion to an 8-bit float saturates",
-            stages=("kernel",),
-        ),
-    ),
-]
-# Each with a program of the steps that it needs; drawn ones meet these two seldom.
-RARE_FAULTS = [
-    (
-        TWICE,
-        Mutant(
-            name="calls-do-not-take-turns",
-            kind="threads",
-            module="tinyref.tensor.jit.calls",
-            old="        with self.lock:\n            if self._runner",
-            new="        with threading.Lock():\n            if self._runner",
-            resembles="two threads that replay one capture",
-            stages=("replay",),
-        ),
-    ),
-    (
-        TWO_STATES,
-        Mutant(
-            name="loaded-state-is-another",
-            kind="pickle",
-            module="tinyref.tensor.jit.saving",
-            old="buffers_behind(holders[place]._node)[part]",
-            new="buffers_behind(holders[0]._node)[part]",
-            resembles="a captured step that was loaded, of which two weights are one",
-            stages=("replay",),
-        ),
-    ),
-]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("device", "seed", "fault"), FAULTS, ids=[fault.name for *_, fault in FAULTS]
-)
-def test_such_programs_find_a_fault_that_others_do_not(device, seed, fault):
-    judge = ProgramJudge(device)
-    evaluates = device == "PYTHON"
-    program = generate_surrounded(Tape(seed=seed), 3)
-    with mutated(fault):
-        assert not judge.verdict(program, evaluates=evaluates).agrees
-        others = [generate(Tape(seed=each), 3) for each in range(20)]
-        assert all(judge.verdict(each, evaluates=evaluates).agrees for each in others)
-    assert judge.verdict(program, evaluates=evaluates).agrees
-
-
-@pytest.mark.parametrize(
-    ("steps", "fault"), RARE_FAULTS, ids=[fault.name for _, fault in RARE_FAULTS]
-)
-def test_these_steps_find_a_fault(steps, fault, judge):
-    program = Program(tuple(steps))
-    with mutated(fault):
-        # What is captured by a fault that never ends it stays captured in this context alone.
-        # Two threads need not meet in the first try.
-        context = contextvars.copy_context()
-        verdicts = (context.run(judge.verdict, program, evaluates=True) for _ in range(5))
-        assert not all(verdict.agrees for verdict in verdicts)
-    assert judge.verdict(program, evaluates=True).agrees
 
 
 # --- refusals ------------------------------------------------------------------------------------

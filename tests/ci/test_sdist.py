@@ -65,7 +65,7 @@ def test_what_is_not_named_is_not_included() -> None:
             "conftest.py",
             "README.md",
         ),
-        *("docs/spec/isa.binary.md", "examples", "pyproject.toml", "LICENSE"),
+        *("docs/guide.md", "examples", "pyproject.toml", "LICENSE"),
     ],
 )
 def test_what_commands_and_tests_need_is_there(name: str) -> None:

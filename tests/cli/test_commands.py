@@ -347,7 +347,7 @@ def test_the_package_runs_as_the_command(tmp_path):
     assert wrong.returncode == 2
 
 
-@pytest.mark.parametrize("command", [["conform"], ["fuzz"], ["fuzz", "score"]])
+@pytest.mark.parametrize("command", [["conform"], ["fuzz"]])
 def test_a_restart_goes_with_a_resume(capsys, command):
     assert run([*command, "--restart"]) == 2
     assert "--resume; without it" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """Reduced kernels that found real bugs: each is run again, on every device, as it was found.
 
-The cases are the files of `regressions/`, in the format that docs/corpus.md describes; the note of
+The cases are the files of `regressions/`, in the format that docs/fuzzing.md describes; the note of
 each says what it found. A list of optimisations that is refused now, or by this device, leaves the
 kernel to the plan without: a refusal is as good as the right value. A case without lists is run
 with that of the heuristics, and the last of its equivalent kernels must give the same.

@@ -1,6 +1,6 @@
 """Cases of fuzzing and of regressions: a kernel with its data, and what was found with it.
 
-In: JSON that may come from anywhere (the format `tinyref.case` of docs/corpus.md, this version or
+In: JSON that may come from anywhere (the format `tinyref.case` of docs/fuzzing.md, this version or
 an older one): nothing of it is evaluated, and all that the writer does not write is refused. Out: a
 `CaseRecord`, which is a `Case` with its `Verdict` and its `Blame`.
 

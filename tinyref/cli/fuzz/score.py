@@ -1,9 +1,9 @@
-"""`tinyref fuzz score`: how many injected faults the fuzzer finds, how fast, and what it says."""
+"""`tinyref fuzz score`: how many planted faults the fuzzer finds, how fast, and what it says."""
 
 from __future__ import annotations
 
-import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,18 +15,15 @@ from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from tinyref_fuzz.mutants.records import Row, Score
-    from tinyref_fuzz.mutants.score import Scoring, Settings
+    from tinyref_fuzz.faults.score import Goal, Row, Scoring, Settings
 
 
 def score(
     only: Annotated[str, typer.Option(help="Only these: names, NAME* or kinds; commas join.")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds each mutant gets.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each fault.")] = 5,
     first: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Processor seconds that a mutant may live.")
+        float, typer.Option(min=1, help="Give a fault up after this much processor time.")
     ] = 60.0,
     jobs: Annotated[int, typer.Option(min=1, max=MAX_JOBS, help="Processes at a time.")] = 2,
     further: Annotated[
@@ -38,115 +35,55 @@ def score(
     ] = 10.0,
     json: Annotated[
         Path | None,
-        typer.Option(parser=path, help="Where to write all that was found, after each run."),
+        typer.Option(parser=path, help="Write the result to this file after each run."),
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the score in --json; all that it has stays."),
+        bool, typer.Option("--resume", help="Go on with the score in --json.")
     ] = False,
-    restart: Annotated[
-        bool,
-        typer.Option("--restart", help="With --resume: begin anew where sources or flags changed."),
-    ] = False,
-    mechanical: Annotated[
-        bool,
-        typer.Option("--mechanical", help="A sample of mutants made by machine, in every lane."),
-    ] = False,
-    sample: Annotated[
-        int, typer.Option(min=1, help="With --mechanical: how many mutants are drawn.")
-    ] = 600,
-    draw: Annotated[
-        int, typer.Option(min=0, help="With --mechanical: the seed of the sample.")
-    ] = 18,
-    lanes: Annotated[
-        str,
-        typer.Option(help="With --mechanical: conformance, fuzz, tests, room-tests; commas join."),
-    ] = "conformance,fuzz,tests",
-    traced: Annotated[
-        int, typer.Option(min=1, help="Kernels whose programs are compared where a mutant lives.")
-    ] = 60,
-    minutes: Annotated[
-        float, typer.Option(min=0, help="Begin nothing after so many minutes; 0 is no limit.")
-    ] = 0.0,
-    page: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="With --mechanical: the page, with its .json beside it."),
-    ] = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="Only compare the score in --json with an earlier one."),
-    ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Only list the faults.")] = False,
 ) -> None:
-    """Score the fuzzer by compilers and devices that are broken on purpose.
+    """Score the fuzzer by faults that are planted in the compiler.
 
-    Each mutant is a small wrong edit of the compiler, made in a process of its own: it is fuzzed
-    on its device until it shows, and what is found is reduced, blamed and sorted into buckets.
-    Times until a kill are seconds of the processor, of the process and its children and without
-    its start, so that other work on the machine makes no difference; what hangs is ended by the
-    clock on the wall. Exit code 0: every target is met. 1: one is not, or a run is missing.
-
-    With --mechanical the mutants are edits that operators make in every function of the compiler,
-    of which a sample takes each lane: the quick suite of conformance, the fuzzer, the quick tests.
+    Each fault is planted in a process of its own, which fuzzes the device of the fault until a case
+    disagrees, and then reduces, blames and buckets what it found. Seconds are those of the
+    processor, without the start of the process. Exit code 0: every goal is met. 1: one is missed,
+    or a run is missing.
     """
-    if compare is not None:
-        _compare(compare, json)
-        return
-    if mechanical:
-        from tinyref.cli.fuzz.score_mechanical import Asked, score_mechanically
+    from tinyref_fuzz.faults import faults_named
 
-        check_finite(seconds=seconds, minutes=minutes)
-        asked = Asked(
-            *(sample, draw, lanes, only, first, seconds, jobs, traced, minutes, json, page),
-            *(resume, restart, listing),
-        )
-        raise typer.Exit(score_mechanically(asked))
-    from tinyref_fuzz.mutants.subjects import subjects
-
-    chosen = subjects(only)
+    faults = faults_named(only)
     if listing:
-        for subject in chosen:
-            print(f"{subject.name:40} {subject.device:30} {subject.kind}")
+        for fault in faults:
+            print(f"{fault.name:33} {fault.device:40} {fault.kind:45} {fault.seam.place}")
         return
     if resume and json is None:
         raise UserError("score: --resume needs the --json file to go on with")
-    if restart and not resume:
-        raise UserError("score: --restart goes with --resume; without it a score begins anew")
     check_finite(seconds=seconds, further=further, examine=examine)
-    from tinyref_fuzz.mutants.score import Scoring, Settings
+    from tinyref_fuzz.faults.score import Scoring, Settings
 
-    settings = Settings(
-        *(seeds, seconds, jobs, further, examine, first, traced, minutes or math.inf)
-    )
-    scoring = Scoring(chosen, settings, json, say)
+    settings = Settings(seeds, seconds, jobs, further, examine, first)
+    scoring = Scoring(faults, settings, json, say)
     if resume:
-        scoring.resume(restart)
+        scoring.resume()
     if json is None:
         raise typer.Exit(_run_scoring(scoring))
     command = resume_command(only, settings, json)
     raise typer.Exit(until_stopped(lambda: _run_scoring(scoring), "scored", lambda: command))
 
 
-def _compare(before: Path, after: Path | None) -> None:
-    """Prints how much sooner the second score finds what either finds."""
-    from tinyref_fuzz.mutants.comparison import compare_files
-
-    if after is None:
-        raise UserError("score: --compare needs the --json file of the later score")
-    found = compare_files(before, after)
-    print(f"{len(found[0].ratios)} mutants under their seeds, found by one score or both")
-    for each in found:
-        print(each)
-
-
 def _run_scoring(scoring: Scoring) -> int:
-    found = scoring.run()
-    _show(found)
-    return 0 if found.is_good else 1
+    from tinyref_fuzz.faults.score import goals
+
+    scoring.run()
+    rows = scoring.rows()
+    reached = goals(rows, scoring.settings.examine > 0)
+    _show(rows, reached)
+    is_complete = not any(run.problem for row in rows for run in row.runs)
+    return 0 if is_complete and all(goal.is_met for goal in reached) else 1
 
 
 def resume_command(only: str, settings: Settings, file: Path) -> str:
-    """The command that goes on with an interrupted score."""
+    """Return the command that goes on with an interrupted score."""
     words = ["tinyref", "fuzz", "score"]
     if only:
         words += ["--only", only]
@@ -158,69 +95,31 @@ def resume_command(only: str, settings: Settings, file: Path) -> str:
 
 
 def say(line: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     sys.stderr.write(line + "\n")
 
 
-def _show(found: Score) -> None:
+def _show(rows: Sequence[Row], reached: Sequence[Goal]) -> None:
     from rich.console import Console
-
-    from tinyref.runtimes.identity import settings_of
-
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
-    console.print(_table(found))
-    if under := reproduce.assignments(settings_of(found.surroundings)):
-        console.print(f"under {under}", markup=False)
-    for row in found.rows:
-        for run in row.runs:
-            if run.problem:
-                said = printable(f"{run.subject} under seed {run.seed}: {run.problem}")
-                console.print(said, markup=False)
-    for total in found.totals:
-        shown = "unknown" if total.value is None else f"{total.value:.3g}"
-        limit = f"{'at least' if total.is_at_least else 'at most'} {total.target:g}"
-        verdict = "met" if total.is_met else "MISSED"
-        console.print(f"{total.what:45} {shown:>8}  {limit:16} {verdict}", markup=False)
-    if found.missing:
-        console.print(
-            f"{found.missing} runs are missing: --resume without --only goes on with them"
-        )
-
-
-def _table(found: Score) -> Table:
     from rich.table import Table
 
-    table = Table(
-        title=f"score of the fuzzer, {found.settings['seeds']} seeds, sources {found.code}"
-    )
-    names = ("mutant", "reached", "triggered", "killed", "processor s", "stage", "cause")
-    for name in (*names, "nodes", "opts", "reduced in", "buckets"):
-        table.add_column(name, justify="left" if name == "mutant" else "right")
-    for row in found.rows:
-        table.add_row(*_cells(row))
-    return table
-
-
-def _cells(row: Row) -> list[str]:
-    examined = len(row.found)
-    cause = "-" if row.causes_right is None else f"{row.causes_right}/{examined}"
-    return [
-        row.subject.name,
-        _word(row.is_reached),
-        _word(row.is_triggered),
-        f"{row.kills}/{len(row.runs)}",
-        _number(row.seconds),
-        f"{row.stages_right}/{examined}",
-        cause,
-        _number(row.nodes),
-        _number(row.opts),
-        _number(row.examination),
-        str(row.buckets),
-    ]
-
-
-def _word(value: bool | None) -> str:
-    return "?" if value is None else "yes" if value else "NO"
+    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    table = Table(title="score of the fuzzer")
+    for name in ("fault", "found", "processor s", "blamed", "nodes", "buckets"):
+        table.add_column(name, justify="left" if name == "fault" else "right")
+    for row in rows:
+        seconds, nodes = _number(row.seconds), _number(row.nodes)
+        share, blamed = f"{len(row.finds)}/{len(row.runs)}", f"{row.blamed}/{len(row.finds)}"
+        table.add_row(row.fault.name, share, seconds, blamed, nodes, str(row.buckets))
+    console.print(table)
+    for run in (run for row in rows for run in row.runs if run.problem):
+        console.print(printable(str(run)), markup=False)
+    for goal in reached:
+        limit = f"{'at least' if goal.is_least else 'at most'} {goal.goal:g}"
+        verdict = "met" if goal.is_met else "MISSED"
+        console.print(
+            f"{goal.name:40} {_number(goal.value):>8}  {limit:16} {verdict}", markup=False
+        )
 
 
 def _number(value: float | None) -> str:

@@ -1,6 +1,6 @@
 """Collections of kernels on file: what a program computed, without its data.
 
-The format is `tinyref.kernels`, described in docs/corpus.md. A collection may come from anywhere:
+The format is `tinyref.kernels`, described in docs/fuzzing.md. A collection may come from anywhere:
 nothing of it is evaluated, sizes are limited, and every kernel keeps the rules of its dialect.
 """
 

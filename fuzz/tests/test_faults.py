@@ -1,0 +1,171 @@
+"""Named faults: each shows in a small case, is blamed rightly, and is gone after its block."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tinyref.algebra.op_table import OP_TABLE
+from tinyref.algebra.simplify import simplify
+from tinyref.codegen import compile as compiler
+from tinyref.dtype import dtypes
+from tinyref.errors import UserError
+from tinyref.optimise.moves import MOVES
+from tinyref.optimise.opt import OptOp
+from tinyref.uops import build
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.blame.find import find_blame
+from tinyref_fuzz.faults import FAULTS, Fault, faults_named, planted
+from tinyref_fuzz.faults.seams import SeamError, application, entry, function, op_row, rule
+from tinyref_fuzz.judge.judge import judge
+from tinyref_fuzz.programs.blame import blame as blame_program
+from tinyref_fuzz.programs.judge import ProgramJudge
+from tinyref_fuzz.programs.record import load_program
+from tinyref_fuzz.programs.steps import Program
+from tinyref_spec.kernel_case.files import load_record
+
+FOLDER = Path(__file__).parent / "fault_reproducers"
+
+
+@cache
+def program_judge() -> ProgramJudge:
+    return ProgramJudge("PYTHON")
+
+
+def with_other_variables(program: Program) -> Program:
+    """Nodes keep what they know of themselves while they live; those of other names know none."""
+    steps = [
+        replace(step, values=(f"other_{step.values[0]}", *step.values[1:]))
+        if step.op == "bind"
+        else step
+        for step in program.steps
+    ]
+    return program.with_steps(steps)
+
+
+def blamed(fault: Fault) -> tuple[str, str] | None:
+    """Stage and cause that are blamed for the case of a fault; None where the case agrees."""
+    file = FOLDER / f"{fault.name}.json"
+    if fault.is_of_programs:
+        program = with_other_variables(load_program(file).program)
+        verdict = program_judge().verdict(program, thorough=True)
+        found = None if verdict.agrees else blame_program(program_judge(), program, verdict)
+    else:
+        case = load_record(file).case
+        verdict = judge(case, fault.device, thorough=True)
+        found = None if verdict.agrees else find_blame(case, verdict, fault.device)
+    return None if found is None else (found.stage, found.cause)
+
+
+def test_each_fault_has_a_reproducer() -> None:
+    assert sorted(FAULTS) == sorted(file.stem for file in FOLDER.glob("*.json"))
+    assert len(FAULTS) >= 45
+
+
+@pytest.mark.long
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_reproducer_fails_with_the_fault_alone_and_is_blamed(name: str) -> None:
+    with planted(name) as fault:
+        found = blamed(fault)
+    assert found is not None, "it agrees"
+    assert fault.is_blamed(*found), found
+    assert blamed(fault) is None
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_can_be_planted(name: str) -> None:
+    with FAULTS[name].seam.plant():
+        pass
+
+
+# --- seams ---------------------------------------------------------------------------------------
+
+
+def test_what_a_fault_has_changed_is_as_before() -> None:
+    right = (compiler.lower, compiler.simplify, dict(OP_TABLE), dict(MOVES))
+    for fault in FAULTS.values():
+        with fault.seam.plant():
+            pass
+    assert (compiler.lower, compiler.simplify, dict(OP_TABLE), dict(MOVES)) == right
+
+
+def test_an_error_in_the_block_takes_the_fault_back_too() -> None:
+    lower = compiler.lower
+
+    def fail() -> None:
+        with planted("odd-grid-halved"):
+            assert compiler.lower is not lower
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert compiler.lower is lower
+
+
+def test_a_wrong_rule_fires_in_its_block_alone() -> None:
+    x = build.variable("x", -5, 5, dtypes.int32)
+    quotient = build.idiv(x, -1)
+    right = simplify(quotient)
+    with planted("div-minus-one-kept"):
+        assert simplify(build.idiv(x, -1)) is x
+    assert simplify(build.idiv(x, -1)) is right
+
+
+@pytest.mark.parametrize(
+    "make_seam",
+    [
+        function("tinyref.codegen.compile:gone"),
+        function("tinyref.views.shape_tracker:ShapeTracker.gone"),
+        function("tinyref.views.shape_tracker:Gone.index_and_valid"),
+        entry("tinyref.optimise.moves:MOVES", "GONE"),
+        entry("tinyref.optimise.moves:GONE", OptOp.UPCAST),
+        rule("no-such-rule"),
+    ],
+)
+def test_a_seam_that_is_not_there_is_an_error(make_seam) -> None:
+    with pytest.raises(SeamError, match="there is no "), make_seam(lambda x: x).plant():
+        pytest.fail("it is planted")
+
+
+def test_a_seam_says_where_it_is() -> None:
+    made = [
+        op_row(Ops.MOD, "semantics"),
+        application(OptOp.UPCAST),
+        rule("lt-div"),
+        function("tinyref.codegen.narrow:bounds"),
+    ]
+    assert [make(lambda x: x).place for make in made] == [
+        "tinyref.algebra.op_table:OP_TABLE[MOD]",
+        "optimisation UPCAST",
+        "rule lt-div",
+        "tinyref.codegen.narrow:bounds",
+    ]
+
+
+# --- choosing and judging ------------------------------------------------------------------------
+
+
+def test_faults_are_chosen_by_names_beginnings_and_kinds() -> None:
+    assert [each.name for each in faults_named("padto-max")] == ["padto-max"]
+    assert [each.name for each in faults_named("replay*")] == [
+        "replay-keeps-old-argument",
+        "replay-keeps-old-size",
+    ]
+    rules = faults_named("rule, padto-max")
+    assert {each.kind for each in rules} == {"rule", "PADTO over what zeros change"}
+    assert faults_named() == list(FAULTS.values())
+    with pytest.raises(UserError, match=r"'padto-mox' names no fault"):
+        faults_named("padto-mox")
+
+
+def test_a_right_blame_has_one_of_the_stages_and_of_the_causes() -> None:
+    fault = FAULTS["padto-max"]
+    assert fault.is_blamed("optimise", "PADTO(0, 4)")
+    assert fault.is_blamed("lower", "PADTO")
+    assert not fault.is_blamed("optimise", "UPCAST")
+    assert not fault.is_blamed("expand", "PADTO")
+    assert FAULTS["mask-end-included"].is_blamed("lower", "")

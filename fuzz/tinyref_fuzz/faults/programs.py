@@ -1,0 +1,75 @@
+"""Faults around kernels, which only tensor programs show.
+
+Their stages are those of `tinyref_fuzz.programs.blame`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tinyref.tensor.gradient.rules import GradientRule
+from tinyref.uops.ops import Ops
+from tinyref_fuzz.faults.fault import fault
+from tinyref_fuzz.faults.seams import entry, function
+
+_GRADIENTS = "tinyref.tensor.gradient.rules:RULES"
+_VERSIONS = "tinyref.schedule.hazards:Versions"
+_BOUND_KERNEL = "tinyref.runtimes.launch:BoundKernel"
+
+_fault = partial(fault, is_of_programs=True)
+
+
+@_fault("gradient", entry(_GRADIENTS, Ops.FLIP), "graph")
+def flip_gradient_not_flipped(right: GradientRule) -> GradientRule:
+    """Give a reversed view its gradient forwards."""
+    return replace(right, contributions=lambda step: (lambda: step.gradient,))
+
+
+@_fault("assignment", function("tinyref.tensor.methods.assignment:Assignment.__setitem__"), "graph")
+def set_item_forgets_flip(right: Callable[..., None]) -> Callable[..., None]:
+    """Write to a slice of negative step from its first element on."""
+
+    def forwards(key: Any, size: int) -> Any:
+        if not isinstance(key, slice) or key.step is None or key.step >= 0:
+            return key
+        elements = range(*key.indices(size))[::-1]
+        return slice(elements.start, elements.stop, elements.step)
+
+    def set_item(self: Any, key: Any, value: Any) -> None:
+        keys = key if isinstance(key, tuple) else (key,)
+        if all(isinstance(each, (int, slice)) for each in keys):
+            key = tuple(forwards(each, size) for each, size in zip(keys, self.shape, strict=False))
+        right(self, key, value)
+
+    return set_item
+
+
+@_fault("order", function(f"{_VERSIONS}.next"), "schedule", causes=["hazards"])
+def write_before_read(right: object) -> Callable[..., None]:
+    """Say of no buffer that another assignment follows, which would have to wait for reads."""
+    return lambda self, buffer, version: None
+
+
+@_fault("memory", function("tinyref.schedule.memory:spans"), "memory plan")
+def arena_reuses_what_is_read_last(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Give away memory as soon as it is written."""
+
+    def spans(uses: Any) -> dict[Any, tuple[int, int]]:
+        return {key: (first, first) for key, (first, _) in right(uses).items()}
+
+    return spans
+
+
+@_fault("replay", function(f"{_BOUND_KERNEL}.rebind"), "replay")
+def replay_keeps_old_argument(right: object) -> Callable[..., None]:
+    """Replay on the tensors of an earlier call."""
+    return lambda self, place, buffer: None
+
+
+@_fault("replay", function(f"{_BOUND_KERNEL}.vary"), "replay")
+def replay_keeps_old_size(right: object) -> Callable[..., None]:
+    """Replay with the sizes of an earlier call."""
+    return lambda self, bindings: None

@@ -1,0 +1,284 @@
+"""The score of the fuzzer: every named fault under several seeds, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tinyref.errors import UserError
+from tinyref.folders import prepare_folder, set_aside
+from tinyref.probe import probe
+from tinyref.workers.processes import Cause, Death, Limits, Pool, WorkerProcess
+from tinyref_fuzz.campaign.results import code_version
+from tinyref_fuzz.faults import FAULTS
+from tinyref_fuzz.faults.fault import Fault
+from tinyref_spec.kernel_case.files import read_json, write_text
+
+SCHEMA, VERSION = "tinyref-fuzz-score", 1
+# A process that starts, or one case, may take this long; more is a hang.
+START_SECONDS, SILENCE_SECONDS = 600.0, 60.0
+MEMORY_BYTES = 3 * 2**30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to score.
+
+    seeds: how many, from `first` on. seconds: of the processor, how long a fault may stay unfound.
+    further: seconds for more findings after the first. examine: seconds to reduce a finding; 0
+    does without reduction, blame and buckets. jobs: processes at a time.
+    """
+
+    seeds: int = 5
+    seconds: float = 60.0
+    jobs: int = 2
+    further: float = 5.0
+    examine: float = 10.0
+    first: int = 0
+
+    @property
+    def affecting(self) -> dict[str, Any]:
+        """What the result of a run depends on."""
+        return {name: getattr(self, name) for name in ("seconds", "further", "examine")}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fault under one seed.
+
+    seconds: of the processor, until the fault was found or the run ended. cases: how many were
+    judged until then. stage, cause, nodes: of the first finding, examined. buckets: those of all
+    findings. problem: why the run says nothing, empty if it does.
+    """
+
+    fault: str
+    seed: int
+    found: bool = False
+    seconds: float = 0.0
+    cases: int = 0
+    detail: str = ""
+    stage: str = ""
+    cause: str = ""
+    nodes: int = 0
+    buckets: Sequence[str] = ()
+    problem: str = ""
+
+    @property
+    def is_blamed(self) -> bool:
+        """Return True if the right stage and cause were blamed."""
+        return self.found and FAULTS[self.fault].is_blamed(self.stage, self.cause)
+
+    def __str__(self) -> str:
+        about = f"{self.fault} under seed {self.seed}"
+        if self.problem:
+            return f"{about}: NO RUN: {self.problem}"
+        if not self.found:
+            return f"{about}: NOT FOUND in {self.cases} cases"
+        blamed = f", blamed on {self.stage} {self.cause}".rstrip() if self.stage else ""
+        return f"{about}: found in {self.seconds:.1f} s{blamed}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs of one fault. The medians are None where there is nothing to count."""
+
+    fault: Fault
+    runs: Sequence[Run]
+
+    @property
+    def finds(self) -> list[Run]:
+        """The runs that found it."""
+        return [run for run in self.runs if run.found]
+
+    @property
+    def is_found(self) -> bool:
+        """Return True if it was found under every seed."""
+        return bool(self.runs) and len(self.finds) == len(self.runs)
+
+    @property
+    def seconds(self) -> float | None:
+        """The median seconds until it was found."""
+        return _median(run.seconds for run in self.finds)
+
+    @property
+    def nodes(self) -> float | None:
+        """The median size of the reduced case."""
+        return _median(run.nodes for run in self.finds if run.stage)
+
+    @property
+    def blamed(self) -> int:
+        """How many runs blame it rightly."""
+        return sum(run.is_blamed for run in self.runs)
+
+    @property
+    def buckets(self) -> int:
+        """How many different buckets all findings are in."""
+        return len({bucket for run in self.runs for bucket in run.buckets})
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return statistics.median(known) if known else None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One number of all faults and its goal; `value` is None where unknown."""
+
+    name: str
+    value: float | None
+    goal: float
+    is_least: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Return True if the value is known and good enough."""
+        if self.value is None:
+            return False
+        return self.value >= self.goal if self.is_least else self.value <= self.goal
+
+
+def goals(rows: Sequence[Row], examines: bool) -> list[Goal]:
+    """Return the numbers of all faults; those of blame only where findings are examined."""
+    finds = [run for row in rows for run in row.finds]
+    share = sum(row.is_found for row in rows) / max(len(rows), 1)
+    found = [
+        Goal("faults found under every seed", share, 0.95, is_least=True),
+        Goal("median seconds until found", _median(run.seconds for run in finds), 5),
+    ]
+    if not examines:
+        return found
+    right = sum(run.is_blamed for run in finds)
+    buckets = [row.buckets for row in rows if row.buckets]
+    return [
+        *found,
+        Goal("blamed rightly", right / len(finds) if finds else None, 0.9, is_least=True),
+        Goal("median nodes", _median(run.nodes for run in finds if run.stage), 5),
+        Goal("buckets of a fault", statistics.mean(buckets) if buckets else None, 1.2),
+    ]
+
+
+@dataclass
+class TrialProcess(WorkerProcess):
+    """A process at work on one fault under one seed, and what it has sent of its `Run`."""
+
+    fault: str = ""
+    seed: int = 0
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def begin(self, fault: str, seed: int, folder: str) -> None:
+        """Give the process its task."""
+        self.fault, self.seed = fault, seed
+        self.limit(Limits(START_SECONDS, MEMORY_BYTES))
+        self.send({"fault": fault, "seed": seed, "folder": folder})
+
+    def run(self, death: Death) -> Run:
+        """Return what became of the fault. A process that dies in a case gives it away too."""
+        known = dict(self.known)
+        run = Run(self.fault, self.seed)
+        if not known:
+            return replace(run, problem=f"did not start: {death.detail[-400:]}")
+        is_complete = known.pop("is_complete", False)
+        if not is_complete and not known.get("found"):
+            if death.cause is Cause.OTHERS:
+                return replace(run, problem=f"{death.words}, not by the score")
+            known |= {"found": True, "detail": death.detail[:300]}
+        return replace(run, **known)
+
+
+class Scoring:
+    """One scoring; `file` is rewritten after each run, so that nothing is lost."""
+
+    def __init__(
+        self,
+        faults: Sequence[Fault],
+        settings: Settings,
+        file: Path | None,
+        report: Callable[[str], None],
+    ) -> None:
+        self.faults = list(faults)
+        self.settings = settings
+        self.file = file
+        self.report = report
+        self.about = {"sources": code_version(), "settings": settings.affecting}
+        self.runs: dict[tuple[str, int], Run] = {}
+
+    def resume(self) -> None:
+        """Take over the runs of the file; those that say nothing are tried again.
+
+        Raises `UserError` if the file is damaged, or is of other sources or settings.
+        """
+        if self.file is None or not self.file.exists():
+            return
+        data = read_json(self.file)
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise UserError(f"score: {self.file} is no {SCHEMA} of version {VERSION}")
+        for name, now in self.about.items():
+            if data.get(name) != now:
+                raise UserError(
+                    f"score: {self.file} has other {name} ({data.get(name)}, now {now}): "
+                    "leave out --resume to begin again"
+                )
+        try:
+            runs = [Run(**run) for run in data["runs"]]
+        except (KeyError, TypeError) as error:
+            raise UserError(f"score: {self.file} is damaged: {error!r}") from error
+        self.runs = {(run.fault, run.seed): run for run in runs if not run.problem}
+
+    def run(self) -> None:
+        """Run what is not known yet. Raises `UserError` if the file cannot be written."""
+        if self.file is not None:
+            prepare_folder(self.file.resolve().parent, "score")
+            if self.file.exists() and not self.runs:
+                self.report(f"score: the old {self.file} is kept as {set_aside([self.file])[0]}")
+        self._leave_out_unavailable()
+        waiting = self.waiting()
+        with (
+            tempfile.TemporaryDirectory(prefix="tinyref-score-") as scratch,
+            Pool("tinyref_fuzz.faults.trial", self.settings.affecting, TrialProcess) as pool,
+        ):
+            while waiting or pool.workers:
+                while waiting and len(pool.workers) < self.settings.jobs:
+                    pool.start().begin(*waiting.pop(0), tempfile.mkdtemp(dir=scratch))
+                for process, event in pool.events(1.0):
+                    if isinstance(event, Death):
+                        self._keep(process.run(event), len(waiting))
+                        continue
+                    process.known |= event
+                    # Nothing is sent while a finding is reduced and blamed.
+                    more = 3 * self.settings.examine if event.get("found") else 0.0
+                    process.limit(Limits(SILENCE_SECONDS + more, MEMORY_BYTES))
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """Return the faults and seeds that have no run yet, seed by seed."""
+        seeds = range(self.settings.first, self.settings.first + self.settings.seeds)
+        pairs = [(fault.name, seed) for seed in seeds for fault in self.faults]
+        return [pair for pair in pairs if pair not in self.runs]
+
+    def rows(self) -> list[Row]:
+        """Return all faults with the runs that are known now."""
+        runs = sorted(self.runs.values(), key=lambda run: run.seed)
+        return [Row(each, [run for run in runs if run.fault == each.name]) for each in self.faults]
+
+    def _leave_out_unavailable(self) -> None:
+        """Give the faults of devices that do not open here runs that say so."""
+        devices = list({fault.device: None for fault in self.faults})
+        found = dict(zip(devices, probe(devices), strict=True))
+        for name, seed in self.waiting():
+            device = FAULTS[name].device
+            if not found[device].works:
+                problem = f"{device} is not available here: {found[device].reason}"
+                self.runs[name, seed] = Run(name, seed, problem=problem)
+
+    def _keep(self, run: Run, waiting: int) -> None:
+        self.runs[run.fault, run.seed] = run
+        self.report(f"{run}; {waiting} to go")
+        if self.file is not None:
+            runs = [asdict(each) for each in self.runs.values()]
+            data = {"schema": SCHEMA, "version": VERSION, **self.about, "runs": runs}
+            write_text(self.file, json.dumps(data, indent=1) + "\n")
