@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from tinyref.contract import Backend
 from tinyref.errors import UserError
 from tinyref.workers.processes import Limits
 from tinyref_conformance import history
 from tinyref_conformance.conform import Finished, Request, as_sequence, conform
-from tinyref_conformance.faulty import FAULTY_DEVICES, LeakingLaunches
+from tinyref_conformance.faulty.launches import leaking
+from tinyref_conformance.faulty.registry import FAULTY_DEVICES
 from tinyref_conformance.progress import Quiet
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.report import CaseResult
@@ -190,16 +192,14 @@ def test_a_failure_is_not_run_again_where_nobody_asks(fake: Any, case_of: CaseOf
     assert len(fake.ran()) == 5
 
 
-class LeakingSoon(LeakingLaunches):
-    """Has no room for the sixth launch."""
+def leaking_device(name: str, launches: int) -> type[Backend]:
+    """Return a device without room for this launch, and for later ones."""
+    faulty = FAULTY_DEVICES["LeakingLaunches"]
+    return replace(faulty, name=name, module=__name__, launch=leaking(launches)).backend
 
-    max_launches = 6
 
-
-class LeakingLater(LeakingLaunches):
-    """Has no room for the fortieth launch."""
-
-    max_launches = 40
+LeakingSoon = leaking_device("LeakingSoon", 6)
+LeakingLater = leaking_device("LeakingLater", 40)
 
 
 @pytest.mark.slow
