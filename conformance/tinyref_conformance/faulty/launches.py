@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import ImageDType, PtrDType
+from tinyref.dtype import ImageDType, PtrDType, pointer
 from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks
 from tinyref.interpret.run import Interpreter
@@ -163,7 +162,8 @@ def _half_arrays(node: UOp) -> tuple[UOp, ...]:
     if node.op is not Ops.DEFINE_LOCAL:
         return (node,)
     kind = _array_dtype(node)
-    return (UOp(node.op, replace(kind, size=kind.size // 2), node.src, node.arg),)
+    half = pointer(kind.base, kind.size // 2, kind.space)
+    return (UOp(node.op, half, node.src, node.arg),)
 
 
 def _swapped_items(node: UOp) -> tuple[UOp, ...]:
