@@ -79,21 +79,6 @@ def test_rows_of_one_cause_are_one_group_and_those_of_another_are_not() -> None:
     assert second.cases == ["isa.c.float32.0"]
 
 
-def test_a_group_names_one_condition_of_each_kind() -> None:
-    (group,) = group_of(("isa.a", evidence(3, 5, nan=(3, 0), last=(3, 0), zero=(3, 0))))
-    assert group.cause == (
-        "all wrong values have NaN as an operand or result and are the last element of their "
-        "output and are zero where something else is owed"
-    )
-
-
-def test_one_wrong_value_is_one_and_what_is_right_too_is_said() -> None:
-    (group,) = group_of(("isa.a", evidence(1, 5, untouched=(1, 0))))
-    assert group.cause == "the wrong value was never written"
-    (group,) = group_of(("isa.a", evidence(8, 992, subnormal=(8, 8))))
-    assert group.cause.endswith("have a subnormal operand or result (as do 8 right ones)")
-
-
 def test_what_nothing_explains_is_grouped_by_family_and_by_what_it_says() -> None:
     first, second, third = group_of(
         ("isa.cast.float32", evidence(3, 5)),
@@ -110,34 +95,55 @@ def test_what_nothing_explains_is_grouped_by_family_and_by_what_it_says() -> Non
     assert third.cause == "the copy has # bytes"
 
 
-@pytest.mark.parametrize(
-    ("status", "fault", "cause"),
-    [
-        (Status.CRASH, "", "the process dies"),
-        (Status.TIMEOUT, "", "the case does not end"),
-        (Status.FAIL, "race", "work-items race"),
-        (Status.FAIL, "red-zone", "something is written outside of the out"),
-    ],
-)
-def test_deaths_and_faults_have_words_and_advice(status: Status, fault: str, cause: str) -> None:
-    rows = [(f"kernel.{name}", Evidence()) for name in ("a.x", "b.y")]
-    (group,) = group_of(*rows, message="what it says", status=status, fault=fault)
-    assert group.cause.startswith(cause)
-    assert group.advice
+NAN = evidence(3, 5, nan=(3, 0))
+LOOK, NO_VALUES = {"": "look here", "nan": "look there"}, Evidence()
+STATE = "passes alone, and depends on what ran before"
+# What was counted, status, fault and advice of the row; how the cause ends, how the advice begins.
+GROUPS: list[tuple[Evidence, Status, str, Mapping[str, str], str, str]] = [
+    (
+        evidence(1, 5, untouched=(1, 0)),
+        Status.FAIL,
+        "",
+        {},
+        "the wrong value was never written",
+        "",
+    ),
+    (
+        *(evidence(8, 992, subnormal=(8, 8)), Status.FAIL, "", {}),
+        *("have a subnormal operand or result (as do 8 right ones)", ""),
+    ),
+    (
+        *(evidence(3, 5, nan=(3, 0), last=(3, 0), zero=(3, 0)), Status.FAIL, "", {}),
+        "all wrong values have NaN as an operand or result and are the last element of their "
+        "output and are zero where something else is owed",
+        "",
+    ),
+    (NO_VALUES, Status.CRASH, "", {}, "the process dies", "run the script"),
+    (NO_VALUES, Status.CRASH, "", {"dies": "guard it"}, "the process dies", "guard it"),
+    (NO_VALUES, Status.TIMEOUT, "", {}, "the case does not end", "look at loops"),
+    (NO_VALUES, Status.FAIL, "race", {}, "work-items race", "a barrier is missing"),
+    (NO_VALUES, Status.FAIL, "red-zone", {}, "", ""),
+    # A row knows more than a condition, and more of one condition than of others.
+    (NAN, Status.FAIL, "", LOOK, "NaN as an operand or result", "look there"),
+    (NAN, Status.FAIL, "", {"": "look here"}, "or result", "look at comparisons (ordered or"),
+    (evidence(3, 5), Status.FAIL, "", LOOK, "with nothing in common", "look here"),
+    # What passes alone is not wrong because of its values.
+    (evidence(3, 5, one_unit=(3, 0)), Status.FLAKE, "", {}, STATE, "state is left behind"),
+]
 
 
-def test_advice_speaks_of_what_the_rows_do() -> None:
-    """A row knows more than a condition, and more of one condition than of others."""
-    of_nan = evidence(3, 5, nan=(3, 0))
-    (group,) = group_of(("isa.a", of_nan), advice={"": "look here", "nan": "look there"})
-    assert group.advice == "look there"
-    (group,) = group_of(("isa.a", of_nan), advice={"": "look here"})
-    assert group.advice.startswith("look at comparisons (ordered or unordered)")
-    (group,) = group_of(("isa.a", evidence(3, 5)), advice={"": "look here"})
-    assert group.advice == "look here"
-    died = ("isa.a", Evidence())
-    (group,) = group_of(died, status=Status.CRASH, advice={"dies": "guard the division"})
-    assert group.advice == "guard the division"
+@pytest.mark.parametrize(("found", "status", "fault", "advice", "cause", "says"), GROUPS)
+def test_the_words_of_a_group(
+    found: Evidence,
+    status: Status,
+    fault: str,
+    advice: Mapping[str, str],
+    cause: str,
+    says: str,
+) -> None:
+    (group,) = group_of(("isa.a", found), status=status, fault=fault, advice=advice)
+    assert group.cause.endswith(cause)
+    assert group.advice.startswith(says)
 
 
 def test_rows_say_where_to_look() -> None:
@@ -160,13 +166,6 @@ def test_a_division_that_ends_the_process_is_to_be_guarded(row: str) -> None:
     assert group.advice.startswith("declare `division_traps=True`")
     divided = catalogue.find_row("isa.sequence.simplified.quotient_below_much.int32").advice
     assert divided["dies"] == group.advice
-
-
-def test_what_passes_alone_gets_no_cause_of_values() -> None:
-    units = evidence(3, 5, one_unit=(3, 0))
-    (group,) = group_of(("isa.a", units), status=Status.FLAKE)
-    assert group.cause == "passes alone, and depends on what ran before"
-    assert "state is left behind" in group.advice
 
 
 def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:

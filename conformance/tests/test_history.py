@@ -124,7 +124,6 @@ def test_a_case_that_fails_after_another_says_so_and_how(fake: Any, case_of: Cas
     assert done.report.exit_code == 1
 
 
-@pytest.mark.long
 class Counted(Quiet):
     """Record the progress that the runner reports while failures run again."""
 
@@ -135,6 +134,7 @@ class Counted(Quiet):
         self.said.append((what, done, total))
 
 
+@pytest.mark.long
 def test_each_failure_that_runs_again_is_counted(fake: Any) -> None:
     counted = Counted()
     finished = conform(fake.scenario("fails").request(rerun_seconds=60.0), counted)
@@ -144,6 +144,7 @@ def test_each_failure_that_runs_again_is_counted(fake: Any) -> None:
     assert counted.said == [(words, done, count) for done in range(count + 1)]
 
 
+@pytest.mark.long
 def test_a_sequence_runs_in_its_order_in_one_worker(fake: Any, case_of: CaseOf) -> None:
     request = as_sequence(
         fake.scenario("states").request(jobs=2),
