@@ -33,7 +33,7 @@ expires = 2026-02-01
 
 def entry(query: str, phase: Phase = Phase.ACCURACY, expires: str = "") -> Expectation:
     date = datetime.date.fromisoformat(expires) if expires else None
-    return Expectation(query, phase, "known", "https://example.org/1", date)
+    return Expectation(query, "known", "https://example.org/1", date, phase)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_queries(query: str, case_id: str, gives: bool) -> None:
 
 def test_a_file_reads_back_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "fake.toml"
-    odd = Expectation("a", Phase.RUN, 'says "no"\\ \n\t\x7f\u2028\U0001f600', "http://x/", None)
+    odd = Expectation("a", 'says "no"\\ \n\t\x7f\u2028\U0001f600', "http://x/", None, Phase.RUN)
     skips = (Skip("c", "hangs", "http://x/", datetime.date(2031, 1, 2)), Skip("d", "x", "http://y"))
     expectations = Expectations("FAKE", (entry("b", expires="2030-01-31"), odd), skips)
     write(expectations, path)
