@@ -64,7 +64,9 @@ def _tables(data: dict[str, Any], key: str, path: Path) -> Iterator[tuple[dict[s
         yield raw, f"{path}: entry {number} of [[{key}]]"
 
 
-def _members(raw: dict[str, Any], where: str, *more: str) -> tuple[Any, ...]:
+def _members(
+    raw: dict[str, Any], where: str, *more: str
+) -> tuple[str, str, str, datetime.date | None]:
     """Return the members of a `Skip`: texts, `more` of which are mandatory, and a date."""
     keys = ("query", *more, "reason", "link")
     unknown = sorted(set(raw) - {*keys, "expires"})
@@ -81,7 +83,7 @@ def _members(raw: dict[str, Any], where: str, *more: str) -> tuple[Any, ...]:
 def _expectation(raw: dict[str, Any], where: str) -> Expectation:
     members = _members(raw, where, "phase")
     try:
-        return Expectation(*members, Phase(raw["phase"]))
+        return Expectation(*members, phase=Phase(raw["phase"]))
     except ValueError as error:
         accepted = ", ".join(phase.value for phase in Phase)
         raise UserError(f"expectations: {where}: phase {raw['phase']!r}: use {accepted}") from error
