@@ -73,7 +73,7 @@ def suite_hash() -> str:
 
 def main() -> None:
     """Runs the rows on a healthy device and on a faulty one."""
-    faulty = "tinyref_conformance.faulty.arithmetic:FloorDivision"
+    faulty = "tinyref_conformance.faulty:FloorDivision"
     with tempfile.TemporaryDirectory() as folder:
         for number, device in enumerate(("CPU", faulty)):
             settings = Settings(device, Path(folder, str(number)), jobs=1, catalogue="custom_row")

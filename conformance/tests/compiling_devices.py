@@ -1,4 +1,4 @@
-"""Devices of which each call of the compiler costs; each call appends a line to COMPILE_LOG."""
+"""Devices where each call of the compiler costs; each call appends a line to COMPILE_LOG."""
 
 from __future__ import annotations
 
@@ -28,48 +28,59 @@ class SingleCompiler(TextCompiler):
 
 
 class ManyCompiler(SingleCompiler):
-    """The same for many sources."""
+    """Takes 20 ms for many sources."""
 
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
         _call(len(sources))
         return [self.compiled(source) for source in sources]
 
 
-class _Crashing(ManyCompiler):
-    # The kernels that store 100, alone and with others.
+class CrashingCompiler(ManyCompiler):
+    """Ends the process over the kernels that store 100, alone and with others."""
+
     def compiled(self, source: str) -> bytes:
         if "CONST int32 () 100" in source and "stores" not in source:
             os.abort()
         return super().compiled(source)
 
 
-class _CrashingTogether(ManyCompiler):
+class CrashingTogetherCompiler(ManyCompiler):
+    """Ends the process over many sources."""
+
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
         if len(sources) > 9:
             os.abort()
         return super().compile_many(sources)
 
 
-class _Refusing(ManyCompiler):
+class RefusingCompiler(ManyCompiler):
+    """Refuses all batches."""
+
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
         _call(len(sources))
         raise DeviceError("SLOW", "line 1: no")
 
 
-class _TooFew(ManyCompiler):
+class TooFewCompiler(ManyCompiler):
+    """Gives a result too few of many sources."""
+
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
-        found = super().compile_many(sources)
-        return found[1:] if len(sources) > 9 else found
+        results = super().compile_many(sources)
+        return results[1:] if len(sources) > 9 else results
 
 
-class _Hanging(ManyCompiler):
+class HangingCompiler(ManyCompiler):
+    """Hangs over many sources."""
+
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
         if len(sources) > 9:
             time.sleep(1000)
         return super().compile_many(sources)
 
 
-class _Swapping(ManyCompiler):
+class SwappingCompiler(ManyCompiler):
+    """Gives results in the wrong order."""
+
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
         return list(reversed(super().compile_many(sources)))
 
@@ -80,53 +91,12 @@ def _call(sources: int) -> None:
     time.sleep(CALL_SECONDS)
 
 
-class Single(TextBackend):
-    """Compiles one source a call."""
-
-    make: type[SingleCompiler] = SingleCompiler
-
-    @functools.cached_property
-    def compiler(self) -> TextCompiler:
-        return self.make()
-
-
-class Many(Single):
-    """Compiles many sources a call."""
-
-    make = ManyCompiler
-
-
-class Crashing(Single):
-    """Its compiler ends the process over some kernels."""
-
-    make = _Crashing
-
-
-class CrashingTogether(Single):
-    """Its compiler ends the process over many sources."""
-
-    make = _CrashingTogether
-
-
-class Refusing(Single):
-    """Its compiler refuses all batches."""
-
-    make = _Refusing
-
-
-class TooFew(Single):
-    """Its compiler gives a result too few of many sources."""
-
-    make = _TooFew
-
-
-class Hanging(Single):
-    """Its compiler hangs over many sources."""
-
-    make = _Hanging
-
-
-class Swapping(Single):
-    """Its compiler gives results in the wrong order."""
-
-    make = _Swapping
+def __getattr__(name: str) -> type[TextBackend]:
+    """Return the device with the compiler of this name: `Single` has `SingleCompiler`."""
+    compiler = globals().get(f"{name}Compiler")
+    if compiler is None:
+        raise AttributeError(name)
+    make = functools.cached_property(lambda self: compiler())
+    make.__set_name__(TextBackend, "compiler")
+    globals()[name] = type(name, (TextBackend,), {"compiler": make})
+    return globals()[name]

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from tinyref.dtype import DType, dtypes
-from tinyref.errors import OrderError, UserError
-from tinyref.interpret.translate import Override
+from tinyref.errors import OrderError, TinyrefError, UserError
 from tinyref.uops.ops import Ops
-from tinyref_conformance.faulty.broken import Array, BrokenBackend, BrokenKernel, right
-
-Change = Callable[[Array], Array]
-
-
-def _with_operands(op: Ops, of: Callable[[DType], bool], change: Change) -> Override:
-    """Return the semantics of `op` on changed operands, where `of` says so of their type."""
-
-    def wrong(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
-        if of(sources[0]):
-            operands = [change(operand) for operand in operands]
-        return right(op, dtype, operands, sources)
-
-    return wrong
+from tinyref_conformance.faulty.arithmetic import changed, right
+from tinyref_conformance.faulty.device import Array, Call, FaultyDevice, SimulatedKernel
 
 
 def _is_signed(dtype: DType) -> bool:
@@ -41,13 +29,7 @@ def _unsigned_below(dtype: DType, operands: Sequence[Array], sources: Sequence[D
     return right(Ops.CMPLT, dtype, operands, sources)
 
 
-class UnsignedCompare(BrokenBackend):
-    """Compares signed integers as unsigned ones."""
-
-    wrong: ClassVar[Mapping[Ops, Override]] = {Ops.CMPLT: _unsigned_below}
-
-
-def _through(kind: type[np.floating[Any]]) -> Override:
+def _remainder_by(kind: type[np.floating[Any]]) -> Call:
     def wrong(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
         if not dtype.is_int or dtype.bits < 32:
             return right(Ops.MOD, dtype, operands, sources)
@@ -58,117 +40,108 @@ def _through(kind: type[np.floating[Any]]) -> Override:
     return wrong
 
 
-class Float32Remainder(BrokenBackend):
-    """Takes the remainder of integers by way of float32."""
-
-    wrong: ClassVar[Mapping[Ops, Override]] = {Ops.MOD: _through(np.float32)}
-
-
-class Float64Remainder(BrokenBackend):
-    """Takes the remainder of integers by way of float64."""
-
-    wrong: ClassVar[Mapping[Ops, Override]] = {Ops.MOD: _through(np.float64)}
-
-
-def _narrow(op: Ops) -> Override:
-    def wrong(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
-        found = right(op, dtype, operands, sources)
-        if dtype.scalar is not dtypes.float64:
-            return found
-        with np.errstate(all="ignore"):
-            return found.astype(np.float32).astype(np.float64)
-
-    return wrong
-
-
-class NarrowDoubles(BrokenBackend):
-    """Gives float64 results with the bits of float32."""
-
-    wrong: ClassVar[Mapping[Ops, Override]] = {
-        op: _narrow(op) for op in (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT, Ops.SUB)
-    }
+def _narrow(dtype: DType, values: Array) -> Array:
+    if dtype.scalar is not dtypes.float64:
+        return values
+    with np.errstate(all="ignore"):
+        return values.astype(np.float32).astype(np.float64)
 
 
 def _wrong_least(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
-    found = right(Ops.XOR, dtype, operands, sources)
+    value = right(Ops.XOR, dtype, operands, sources)
     if not _is_signed(dtype):
-        return found
+        return value
     is_least = (operands[0] == dtype.minimum) | (operands[1] == dtype.minimum)
-    return np.where(is_least, found ^ 1, found).astype(found.dtype)
+    return np.where(is_least, value ^ 1, value).astype(value.dtype)
 
 
-class WrongLeast(BrokenBackend):
-    """Has the least integer wrong in XOR."""
+def _raising(error: Callable[[str], TinyrefError]) -> Callable[[SimulatedKernel], Call]:
+    def edit(kernel: SimulatedKernel) -> Call:
+        def run(*arguments: Any) -> None:
+            raise error(kernel.device)
 
-    wrong: ClassVar[Mapping[Ops, Override]] = {Ops.XOR: _wrong_least}
+        return run
 
-
-def _coarse_sine(dtype: DType, operands: Sequence[Array], sources: Sequence[DType]) -> Array:
-    found = right(Ops.SIN, dtype, operands, sources)
-    (angle,) = operands
-    is_small = (np.abs(angle) < 1e-2) & (angle != 0) & np.isfinite(angle)
-    return np.where(is_small, found * found.dtype.type(1.001), found).astype(found.dtype)
+    return edit
 
 
-class CoarseSine(BrokenBackend):
-    """Gives the sine of small angles with three digits."""
+def _rounded_second(kernel: SimulatedKernel) -> Call:
+    healthy = kernel.run
 
-    wrong: ClassVar[Mapping[Ops, Override]] = {Ops.SIN: _coarse_sine}
-
-
-class _RefusingKernel(BrokenKernel):
-    def __call__(self, *arguments: Any, **named: Any) -> float | None:
-        raise UserError("launch: the queue takes 16 arguments\ncaused by: no descriptor is left")
-
-
-class RefusedLaunches(BrokenBackend):
-    """Raises at each launch what is meant for callers."""
-
-    kernel = _RefusingKernel
-
-
-class _RacingKernel(BrokenKernel):
-    def __call__(self, *arguments: Any, **named: Any) -> float | None:
-        raise OrderError(self.device, "the order of work-items matters")
-
-
-class Racing(BrokenBackend):
-    """Finds a race in every launch."""
-
-    kernel = _RacingKernel
-
-
-class _RoundingKernel(BrokenKernel):
-    def __call__(self, buffers: Sequence[Any], *rest: Any, **named: Any) -> float | None:
+    def run(buffers: Sequence[Any], *rest: Any) -> Any:
         handles = list(buffers)
         if len(handles) > 1:
-            handles[1] = _rounded_down(handles[1])
-        return super().__call__(handles, *rest, **named)
+            first = handles[1].ctypes.data & ~15
+            memory = (ctypes.c_uint8 * handles[1].size).from_address(first)
+            handles[1] = np.frombuffer(memory, np.uint8)
+        return healthy(handles, *rest)
+
+    return run
 
 
-def _rounded_down(handle: Any) -> Any:
-    """Return the bytes from the multiple of 16 at or before the first one."""
-    first = handle.ctypes.data & ~15
-    return np.frombuffer((ctypes.c_uint8 * handle.size).from_address(first), np.uint8)
+_calls = itertools.count()
 
 
-class RoundedOffset(BrokenBackend):
-    """Passes the offset of the second buffer as a multiple of 16 bytes."""
+def _flaking(kernel: SimulatedKernel) -> Call:
+    healthy = kernel.run
 
-    kernel = _RoundingKernel
-
-
-class _FlakingKernel(BrokenKernel):
-    calls = itertools.count()
-
-    def __call__(self, buffers: Sequence[Any], *rest: Any, **named: Any) -> float | None:
-        found = super().__call__(buffers, *rest, **named)
-        if next(self.calls) % 7 == 3:
+    def run(buffers: Sequence[Any], *rest: Any) -> Any:
+        seconds = healthy(buffers, *rest)
+        if next(_calls) % 7 == 3:
             buffers[0][:1] ^= 1
-        return found
+        return seconds
+
+    return run
 
 
-class Flaking(BrokenBackend):
-    """Flips a bit of the output of every seventh launch."""
-
-    kernel = _FlakingKernel
+_device = functools.partial(FaultyDevice, module=__name__)
+DOUBLES = (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT, Ops.SUB)
+REFUSAL = "launch: the queue takes 16 arguments\ncaused by: no descriptor is left"
+DEVICES = (
+    _device(
+        name="UnsignedCompare",
+        sentence="Compares signed integers as unsigned ones.",
+        ops={Ops.CMPLT: _unsigned_below},
+    ),
+    _device(
+        name="Float32Remainder",
+        sentence="Takes the remainder of integers by way of float32.",
+        ops={Ops.MOD: _remainder_by(np.float32)},
+    ),
+    _device(
+        name="Float64Remainder",
+        sentence="Takes the remainder of integers by way of float64.",
+        ops={Ops.MOD: _remainder_by(np.float64)},
+    ),
+    _device(
+        name="NarrowDoubles",
+        sentence="Gives float64 results with the bits of float32.",
+        ops={op: changed(op, result=_narrow) for op in DOUBLES},
+    ),
+    _device(
+        name="WrongLeast",
+        sentence="Has the least integer wrong in XOR.",
+        ops={Ops.XOR: _wrong_least},
+    ),
+    _device(
+        name="RefusedLaunches",
+        sentence="Raises at each launch an error that is meant for callers.",
+        launch=_raising(lambda device: UserError(REFUSAL)),
+    ),
+    _device(
+        name="Racing",
+        sentence="Finds a race in every launch.",
+        launch=_raising(lambda device: OrderError(device, "the order of work-items matters")),
+    ),
+    _device(
+        name="RoundedOffset",
+        sentence="Passes the offset of the second buffer as a multiple of 16 bytes.",
+        launch=_rounded_second,
+    ),
+    _device(
+        name="Flaking",
+        sentence="Flips a bit of the output of every seventh launch.",
+        launch=_flaking,
+    ),
+)
+globals().update({faulty.name: faulty.backend for faulty in DEVICES})

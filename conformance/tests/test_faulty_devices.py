@@ -5,356 +5,341 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from tinyref.codegen.compile import compile_kernel
 from tinyref.device import Device
-from tinyref.dtype import dtypes
-from tinyref.errors import UserError
+from tinyref.dtype import DType, dtypes
+from tinyref.errors import TinyrefError, UserError
 from tinyref.interpret import Interpreter
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.tiles import TILES
-from tinyref_conformance import faulty as faulty_module
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.faulty import FAULTY_DEVICES, waiting
-from tinyref_conformance.faulty.arithmetic import (
-    FloorDivision,
-    FlushedSubnormals,
-    LostNegativeZero,
-    Tf32Rounding,
-    TruncatedBfloat16,
-    flush,
-    to_tf32,
+from tinyref_conformance.faulty.arithmetic import contract, reassociate
+from tinyref_conformance.faulty.device import QUERY
+from tinyref_conformance.faulty.launches import swap_two_lanes
+from tinyref_conformance.faulty.programs import Change, rewritten
+from tinyref_conformance.faulty.registry import (
+    ALL_FAULTY,
+    FAULTY_DEVICES,
+    FAULTY_RENDERINGS,
+    HEALTHY,
 )
-from tinyref_conformance.faulty.rearranged import (
-    Change,
-    ContractedProducts,
-    contract,
-    rearranged,
-    reassociate,
-)
-from tinyref_conformance.faulty.score import Score, score
-from tinyref_conformance.faulty.tiles import swap_two_lanes
+from tinyref_conformance.faulty.score import score
 from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue
-from tinyref_spec.case import Measurement, Rung
+from tinyref_spec.case import Rung
+from tinyref_spec.clauses import clauses
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernels.named import elementwise
 from tinyref_spec.memory.order import FIRST_ITERATIONS, LONG_SECONDS, WAITS, long_work
 
-# The rungs up to the faults, in few enough rows to run all faulty devices in well under a minute.
-QUERY = ",".join(
-    (
-        *(
-            "memory.open",
-            "memory.copy.uint8",
-            "memory.many",
-            "memory.view.uint8",
-            "memory.launch",
-            "memory.gate",
-            "memory.bytes",
-        ),
-        *("memory.order", "memory.wait"),
-        *(
-            "kernel.together",
-            "kernel.store.constant.*int32",
-            "kernel.store.constant.float32",
-            "kernel.one_alu.add",
-        ),
-        *("kernel.view.permute.float32", "kernel.view.flip.float32", "kernel.size.int32"),
-        *("isa.binary.mul.float32", "isa.binary.mul.int32", "isa.binary.idiv.int32"),
-        "isa.sequence",
-        *("isa.unary.neg.float32", "isa.cast.float32", "isa.cast.int32.to_float32"),
-        # What a square root leaves behind.
-        *("isa.unary.sqrt.float32", "isa.binary.add.float32"),
-        *("kernel.program.wmma.apple_*", "kernel.program.wmma.intel_m8n8*"),
-        *("kernel.elements.float32", "kernel.elements.int32", "kernel.program"),
-        *("kernel.reduce.add.float32", "kernel.reduce.add.int32", "kernel.planned.elements"),
-        *("tensor.add.float32", "tensor.sum.float32", "system.jit", "system.symbolic"),
-        *("system.transfer.bytes.uint8", "system.transfer.view.uint8", "system.transfer.order"),
-    )
-)
+__all__ = ["QUERY"]
 
-
-PLAIN = "memory.copy.uint8,kernel.store.constant.*int32,kernel.one_alu,kernel.elements.float32"
-
-# All programs but those at declared limits, which take as long as all others together.
-PROGRAMS = "kernel.program.[!l]*,kernel.program.loop"
-LAUNCHES = f"memory.order,memory.wait,{PROGRAMS},kernel.reduce.add.int32"
-
-# Those that contracted products and reassociated sums fail.
-SEQUENCES = "isa.sequence.product_sum,isa.sequence.sum_difference"
+F32 = dtypes.float32
 
 
 def f32(*values: float) -> Any:
     return np.array(values, np.float32)
 
 
-def test_there_is_a_score_of_faults_and_a_sentence_for_each() -> None:
-    sentences = {faulty.sentence for faulty in FAULTY_DEVICES.values()}
-    assert len(sentences) == len(FAULTY_DEVICES) >= 30
-    assert set(FAULTY_DEVICES) <= set(faulty_module.__all__)
-    for faulty in FAULTY_DEVICES.values():
+def test_each_row_of_the_table_is_a_device_of_its_own() -> None:
+    assert len({faulty.sentence for faulty in ALL_FAULTY.values()}) == len(ALL_FAULTY)
+    for faulty in [*ALL_FAULTY.values(), *HEALTHY.values()]:
         assert Device.backend_class(faulty.device) is faulty.backend
 
 
 def test_faulty_devices_declare_what_the_healthy_device_declares() -> None:
     for faulty in FAULTY_DEVICES.values():
-        assert Device[faulty.device].capabilities == Device[faulty.healthy].capabilities
+        declared = Device[faulty.device].capabilities == Device[faulty.healthy].capabilities
+        assert declared or faulty.clause == "memory.open"
 
 
-def test_tf32_has_ten_bits_and_rounds_to_even() -> None:
-    one = 1.0
-    step = 2.0**-10
-    assert to_tf32(f32(one + step)).tolist() == [one + step]
-    assert to_tf32(f32(one + step / 2, one + 3 * step / 2)).tolist() == [one, one + 2 * step]
-    assert to_tf32(f32(math.inf, -0.0)).tolist() == [math.inf, -0.0]
-    assert np.isnan(to_tf32(f32(math.nan))).all()
-    wrong = Tf32Rounding.wrong[Ops.MUL]
-    assert wrong(dtypes.float32, [f32(1 + 2**-12), f32(2)], [dtypes.float32] * 2).tolist() == [2]
-    exact = np.array([1 + 2**-12])
-    assert wrong(dtypes.float64, [exact, exact * 0 + 2], [dtypes.float64] * 2)[0] == 2 + 2**-11
-
-
-def test_flushing_keeps_the_sign_and_normal_numbers() -> None:
-    flushed = flush(f32(1e-40, -1e-40, 1.1754944e-38, 0.0))
-    assert flushed.tolist() == [0.0, -0.0, float(f32(1.1754944e-38)[0]), 0.0]
-    assert np.signbit(flushed).tolist() == [False, True, False, False]
-    wrong = FlushedSubnormals.wrong[Ops.ADD]
-    assert wrong(dtypes.float32, [f32(1e-40), f32(1e-40)], [dtypes.float32] * 2).tolist() == [0.0]
-
-
-def test_negative_zero_is_lost() -> None:
-    wrong = LostNegativeZero.wrong[Ops.NEG]
-    assert not np.signbit(wrong(dtypes.float32, [f32(0.0)], [dtypes.float32])).any()
-    assert wrong(dtypes.float32, [f32(2.0)], [dtypes.float32]).tolist() == [-2.0]
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "gives"), [(7, 2, 3), (-7, 2, -4), (7, -2, -4), (-7, -2, 3), (-6, 2, -3), (0, -5, 0)]
-)
-def test_floor_division(x: int, y: int, gives: int) -> None:
-    operands = [np.array([x], np.int32), np.array([y], np.int32)]
-    wrong = FloorDivision.wrong[Ops.IDIV]
-    assert wrong(dtypes.int32, operands, [dtypes.int32] * 2).tolist() == [gives]
-
-
-def test_a_cast_to_bfloat16_truncates() -> None:
-    wrong = TruncatedBfloat16.wrong[Ops.CAST]
-    found = wrong(dtypes.bfloat16, [f32(1.99999, math.inf, math.nan)], [dtypes.float32])
-    assert found.dtype == ml_dtypes.bfloat16
-    assert found[:2].astype(float).tolist() == [1.9921875, math.inf]
-    assert np.isnan(found[2].astype(float))
-
-
-def test_two_neighbours_are_swapped_and_no_other() -> None:
-    tile = TILES["intel_m8n8k16_float16_float32"]
-    result = np.arange(2 * 8 * 8).reshape(2, 8, 8)
-    swapped = swap_two_lanes(tile, result)
-    assert swapped[1, 2].tolist() == result[1, 3].tolist()
-    assert swapped[1, 3].tolist() == result[1, 2].tolist()
-    rest = [0, 1, 4, 5, 6, 7]
-    assert (swapped[:, rest] == result[:, rest]).all()
-
-
-def values_after(change: Change, expression: Callable[..., UOp], *inputs: float) -> float:
-    """What an expression of float32 numbers gives once its program is rearranged."""
-    ast = elementwise(expression, (dtypes.float32,) * len(inputs), 1)
-    program = rearranged(compile_kernel(ast, Device["PYTHON"].capabilities), change)
-    arrays = [f32(0.0), *(f32(value) for value in inputs)]
-    Interpreter(program, ContractedProducts.wrong).run(arrays, {}, (1, 1, 1), (1, 1, 1))
-    return float(arrays[0][0])
-
-
-def kept(node: UOp) -> tuple[tuple[UOp, ...], UOp]:
-    return (node,), node
-
-
-def test_products_are_contracted_and_sums_reassociated() -> None:
-    tiny = 2.0**-13
-    dot = (lambda x, y, z: build.add(build.mul(x, y), z), 1 + tiny, 1 - tiny, -1.0)
-    assert values_after(kept, *dot) == 0.0
-    assert values_after(contract, *dot) == -(2.0**-26)
-    lost = (lambda x, y: build.sub(build.add(x, y), y), tiny, 2.0**20)
-    assert values_after(kept, *lost) == 0.0
-    assert values_after(reassociate, *lost) == tiny
-    order = (lambda x, y, z: build.add(build.add(x, y), z), 1.0, 2.0**30, -(2.0**30))
-    assert values_after(kept, *order) == 0.0
-    assert values_after(reassociate, *order) == 1.0
-    zero = (lambda x: build.mul(x, 0.0), math.inf)
-    assert math.isnan(values_after(kept, *zero))
-    assert values_after(reassociate, *zero) == 0.0
-
-
-def check(found: Score) -> None:
-    assert not any(found.healthy.values())
-    for caught in found.caught:
-        assert caught.is_on_its_rung, found.text()
-
-
-def test_each_device_is_named_before_it_runs() -> None:
-    said: list[str] = []
-    score(only="LowBitBools", query="memory.bytes", jobs=1, say=said.append)
-    assert said == ["PYTHON, the healthy device of 1 faulty ones", "1 of 1: LowBitBools"]
-
-
-@pytest.mark.slow
-def test_one_faulty_device_is_caught_on_its_rung() -> None:
-    found = score(only="OffByOneTail", query=QUERY, jobs=2)
-    check(found)
-    assert "caught 1 of 1, 1 of 1 on the right rung" in found.text()
-
-
-@pytest.mark.parametrize(
-    ("name", "query"),
-    [
-        ("CopiesOfWords", "memory.copy.uint8,memory.many"),
-        ("LowBitBools", "memory.bytes,kernel.store.constant.bool,isa.binary.and.bool"),
-        ("ShortOffsets", "memory.copy.uint8,memory.view.uint8"),
-        ("WrappedAddresses", "kernel.store.constant.int32,kernel.elements.int32,kernel.size"),
-        ("UnsignedGatedLoads", "memory.gate,isa.cast.int8.to_int32,kernel.view.pad.int32"),
-    ],
-)
-def test_faults_of_large_and_narrow_memory_show_where_they_are_asked_for(
-    name: str, query: str
-) -> None:
-    found = score(only=name, query=query, jobs=1)
-    assert "caught 1 of 1, 1 of 1 on the right rung" in found.text()
-
-
-# So many tests of them all: shards of the thorough lane are then about equally large.
-PARTS = 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
-def test_all_faulty_devices_are_caught_on_the_right_rungs(part: int) -> None:
-    devices = dict(islice(FAULTY_DEVICES.items(), part, None, PARTS))
-    found = score(query=QUERY, jobs=2, devices=devices)
-    check(found)
-    assert {caught.faulty.name for caught in found.caught} == set(devices)
-
-
-RUNG_OF = {
-    "WrongGroupIndex": "index",
-    "IdleSynchronize": "loops and reduces",
-    "EarlyCopies": "loops and reduces",
-    "EarlyEvents": "loops and reduces",
-    "LostReaders": "loops and reduces",
-    "NoSeconds": "loops and reduces",
-    "ConstantSeconds": "loops and reduces",
-    "NegativeSeconds": "loops and reduces",
-    "ContractedProducts": "every operation",
-    "ReassociatedSums": "every operation",
-    "ReversedVectors": "vectors",
-    "EmptyLoop": "loops and reduces",
-    "WrongItemIndex": "groups and barriers",
-    "MissingBarrier": "groups and barriers",
+# Only the compiler, the scheduler or the host's side of the library can break these.
+OF_THE_LIBRARY = {
+    *("memory.refuse", "kernel.valid", "kernel.iota", "kernel.gather", "kernel.simplified"),
+    *("kernel.known_range", "kernel.known_view", "kernel.cost", "kernel.regression"),
+    *("kernel.fuzzed", "system.fuzzed", "system.memory", "system.schedule", "system.cost"),
+    "system.state",
 }
-# Those of one test share the run of the healthy device: a fault of each kind is not slow.
-SHORT = ["WrongGroupIndex", "ConstantSeconds", "WrongItemIndex"]
-OTHERS = [name for name in RUNG_OF if name not in SHORT]
+# Clauses that the fault of another clause breaks as well.
+BROKEN_TOO = {
+    "cast.bool": "NanEqualsItself",
+    "isa.where.no_effect": "TrappingDivision",
+    "isa.reduce": "CoarseAdd",
+    "isa.reduce.add": "CoarseAdd",
+    "isa.reduce.mul": "CoarseMul",
+    "isa.reduce.max": "CoarseMax",
+    "kernel.accumulator": "CoarseAdd",
+    "kernel.after": "MissingBarrier",
+    "kernel.matmul": "CoarseMul",
+    "kernel.matmul.statistics": "CoarseMul",
+    "system.image": "SwappedTexels",
+    "system.jit.state": "UnorderedList",
+}
+
+
+def test_every_clause_that_a_device_can_break_has_a_faulty_device() -> None:
+    """Functions of Tensor and layers are made of the ops below: no device breaks them alone."""
+    families = ("memory", "device", "int", "float", "cast", "isa", "kernel", "system")
+    labels = {label for label in clauses() if label.split(".")[0] in families}
+    labels = {label for label in labels if not label.startswith("kernel.opt")} - OF_THE_LIBRARY
+    named = {faulty.clause for faulty in ALL_FAULTY.values()}
+    assert labels == named | set(BROKEN_TOO)
+    assert set(BROKEN_TOO.values()) <= set(ALL_FAULTY)
+
+
+def is_right(device: str, case: str) -> bool:
+    """Return True if a case passes; an error of the device is no pass."""
+    try:
+        return catalogue.find(case).run(DeviceUnderTest(device)).passed
+    except TinyrefError:
+        return False
 
 
 @pytest.mark.long
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize(("clause", "name"), BROKEN_TOO.items())
+def test_a_clause_is_broken_by_the_fault_that_stands_for_it(clause: str, name: str) -> None:
+    faulty = ALL_FAULTY[name]
+    if not Device.availability(faulty.healthy).works:
+        pytest.skip(f"{faulty.healthy} does not work here")
+    rows = [row.id for row in catalogue.all_rows() if clause in row.clauses]
+    cases = [case.id for case in catalogue.cases(query=",".join(rows))]
+    assert not all(is_right(faulty.device, case) for case in cases)
+
+
+# Op, type and operands; the right result, and the one of the device.
+ARITHMETIC = [
+    ("Tf32Rounding", Ops.MUL, F32, (1 + 2**-12, 2), 2),
+    ("Tf32Rounding", Ops.MUL, F32, (1 + 3 * 2**-11, 1), 1 + 2 * 2**-10),
+    ("Tf32Rounding", Ops.MUL, dtypes.float64, (1 + 2**-12, 2), 2 + 2**-11),
+    ("FlushedSubnormals", Ops.ADD, F32, (1e-40, 1e-40), 0),
+    ("FlushedSubnormals", Ops.ADD, F32, (1.0, 1e-3), float(f32(1.001)[0])),
+    ("LostNegativeZero", Ops.NEG, F32, (0.0,), 0.0),
+    ("LostNegativeZero", Ops.NEG, F32, (2.0,), -2.0),
+    ("FloorDivision", Ops.IDIV, dtypes.int32, (-7, 2), -4),
+    ("FloorDivision", Ops.IDIV, dtypes.int32, (7, 2), 3),
+    ("FloorDivision", Ops.IDIV, dtypes.int32, (-6, 2), -3),
+    ("SaturatedSums", Ops.ADD, dtypes.int8, (127, 1), 127),
+    ("SaturatedSums", Ops.ADD, dtypes.int8, (127, -1), 126),
+    ("CoarseXor", Ops.XOR, dtypes.int32, (5, 1), 4),
+    ("CoarseXor", Ops.XOR, dtypes.int32, (-5, 1), -5),
+]
+
+
+@pytest.mark.parametrize(("name", "op", "dtype", "operands", "gives"), ARITHMETIC)
+def test_arithmetic_is_wrong_where_the_sentence_says(
+    name: str, op: Ops, dtype: DType, operands: tuple[float, ...], gives: float
+) -> None:
+    arrays = [np.array([operand], dtype.name) for operand in operands]
+    (value,) = FAULTY_DEVICES[name].ops[op](dtype, arrays, [dtype] * len(arrays)).tolist()
+    assert (value, math.copysign(1, value)) == (gives, math.copysign(1, gives))
+
+
+def test_two_neighbours_are_swapped_and_no_other() -> None:
+    result = np.arange(2 * 8 * 8).reshape(2, 8, 8)
+    swapped = swap_two_lanes(TILES["intel_m8n8k16_float16_float32"], result)
+    assert (swapped == result[:, [0, 1, 3, 2, 4, 5, 6, 7]]).all()
+
+
+def values_after(change: Change, expression: Callable[..., UOp], *inputs: float) -> float:
+    """Return the value of an expression of float32 numbers once its program is rewritten."""
+    ast = elementwise(expression, (F32,) * len(inputs), 1)
+    program = rewritten(compile_kernel(ast, Device["PYTHON"].capabilities), change)
+    arrays = [f32(0.0), *(f32(value) for value in inputs)]
+    ops = FAULTY_DEVICES["ContractedProducts"].ops
+    Interpreter(program, ops).run(arrays, {}, (1, 1, 1), (1, 1, 1))
+    return float(arrays[0][0])
+
+
+def product_sum(x: UOp, y: UOp, z: UOp) -> UOp:
+    return build.add(build.mul(x, y), z)
+
+
+def sum_difference(x: UOp, y: UOp) -> UOp:
+    return build.sub(build.add(x, y), y)
+
+
+def sum_of_three(x: UOp, y: UOp, z: UOp) -> UOp:
+    return build.add(build.add(x, y), z)
+
+
 @pytest.mark.parametrize(
-    "names",
-    [SHORT, *(pytest.param(OTHERS[part::3], marks=pytest.mark.slow) for part in range(3))],
-)
-def test_a_fault_of_launches_shows_on_its_rung_and_not_below(names: list[str]) -> None:
-    devices = {name: FAULTY_DEVICES[name] for name in names}
-    found = score(query=f"{PLAIN},{LAUNCHES},{SEQUENCES}", jobs=1, devices=devices)
-    check(found)
-    rungs = {caught.faulty.name: caught.rung and caught.rung.title for caught in found.caught}
-    assert rungs == {name: RUNG_OF[name] for name in names}
-
-
-def measured(device: str, case: str) -> Measurement:
-    """What one case of the quick suite measures on a device, in this process."""
-    return catalogue.find(case).run(DeviceUnderTest(device))
-
-
-@pytest.mark.parametrize(
-    ("name", "case"),
+    ("change", "expression", "inputs", "right", "wrong"),
     [
-        ("IdleSynchronize", "wait.synchronize"),
-        ("EarlyEvents", "wait.wait"),
-        ("EarlyReads", "order.copy_out_after_launch"),
-        ("EarlyCopies", "order.copy_in_after_launch"),
-        ("LateSources", "order.source_changed_after_copy_in"),
-        ("EarlyFrees", "order.free_after_launch"),
-        ("EarlyFreesBehind", "order.free_after_launch"),
-        ("EarlyReuse", "order.free_after_launch"),
-        ("TwoQueues", "order.interleaved:1"),
-        ("KernelQueues", "order.interleaved:2"),
-        ("LostReaders", "order.launch_over_input"),
-        ("LostReaders", "order.interleaved:1"),
-        ("LostReaders", "order.interleaved:2"),
-        ("LostReaders", "order.interleaved:3"),
-        ("SharedArguments", "order.launch_after_launch"),
+        (contract, product_sum, (1 + 2**-13, 1 - 2**-13, -1.0), 0.0, -(2.0**-26)),
+        (reassociate, sum_difference, (2**-13, 2.0**20), 0.0, 2**-13),
+        (reassociate, sum_of_three, (1.0, 2.0**30, -(2.0**30)), 0.0, 1.0),
+        (reassociate, lambda x: build.mul(x, 0.0), (math.inf,), math.nan, 0.0),
     ],
 )
-def test_a_fault_of_order_fails_the_case_that_asks_for_it(name: str, case: str) -> None:
-    assert not measured(FAULTY_DEVICES[name].device, f"memory.{case}").passed
+def test_products_are_contracted_and_sums_reassociated(
+    change: Change,
+    expression: Callable[..., UOp],
+    inputs: tuple[float, ...],
+    right: float,
+    wrong: float,
+) -> None:
+    values = [values_after(edit, expression, *inputs) for edit in (lambda node: (node,), change)]
+    assert np.array_equal(values, [right, wrong], equal_nan=True)
+
+
+def test_an_edit_changes_every_match_and_no_text_without_a_tile() -> None:
+    swapped = FAULTY_RENDERINGS["SwappedGroupDimensions"]
+    text = "int a = get_group_id(0), b = get_group_id(1), c = get_local_id(0);\n"
+    wrong = "int a = get_group_id(1 - 0), b = get_group_id(1 - 1), c = get_local_id(0);\n"
+    assert swapped.edited(text) == wrong
+    tiles = [faulty for name, faulty in FAULTY_RENDERINGS.items() if name.startswith("Tile")]
+    plain = "float v1 = data1[v0];\nint v2 = v1 % 16;\nfloat4 v3 = make_float4(v1, v2, v4, v5);\n"
+    assert {faulty.edited(plain) for faulty in tiles} == {plain}
+
+
+# The first case, in the order of the ladder, that shows a fault: of order, and of texts.
+CASES = {
+    "IdleSynchronize": "memory.wait.synchronize",
+    "EarlyEvents": "memory.wait.wait",
+    "EarlyReads": "memory.order.copy_out_after_launch",
+    "EarlyCopies": "memory.order.copy_in_after_launch",
+    "LateSources": "memory.order.source_changed_after_copy_in",
+    "EarlyFrees": "memory.order.free_after_launch",
+    "EarlyFreesBehind": "memory.order.free_after_launch",
+    "EarlyReuse": "memory.order.free_after_launch",
+    "TwoQueues": "memory.order.interleaved:1",
+    "KernelQueues": "memory.order.interleaved:2",
+    "LostReaders": "memory.order.launch_over_input",
+    "SharedArguments": "memory.order.launch_after_launch",
+    "LostInfinity": "kernel.store.constant.float32.value:6",
+    "ShortDecimals": "kernel.store.constant.float32.value:4",
+    "SwappedBuffers": "kernel.program.limit.buffers.all",
+    "OffsetOfTheFirst": "memory.launch.float32.middle:1",
+    "SwappedGroupDimensions": "kernel.view.permute.float32.read.5x7",
+    "LogicalShift": "isa.binary.shr.int32.special:0",
+    "NanEqualsItself": "isa.binary.cmpne.float32.special:0",
+    "UnsignedBytes": "isa.binary.cmplt.int8.special:0",
+    "RoundedCast": "isa.cast.float32.to_int8.special:0",
+    "ConvertedBits": "kernel.one_alu.add.float16.size:1",
+    "LostLoadGate": "memory.gate.load.float32.size:2",
+    "LoopOnceMore": "kernel.program.gate.load",
+    "NoBarrier": "kernel.program.group.reverse:8",
+    "WgslClearedNeighbours": "kernel.store.constant.int8.size:1",
+    "WgslOtherVariable": "kernel.store.constant.int8.size:1",
+    "WgslSwappedSelect": "kernel.one_alu.add.bfloat16.size:1",
+    "WgslShortGroup": "kernel.program.item.4x1x1",
+    "CudaProductWithReciprocal": "isa.binary.fdiv.float32.edge:0",
+    "CudaFirstVector": "kernel.program.vector2.float32.add",
+    "HipRoundedTwice": "isa.cast.float64.to_bfloat16.special:8",
+    "HipWrappedLanes": "kernel.program.vector16.float32.add",
+    "MetalFastRoot": "isa.unary.sqrt.float32.special:1",
+    "TileLostAccumulator": "kernel.program.wmma.nvidia_m16n8k8_float16_float32.product",
+    "TileOtherType": "kernel.program.wmma.nvidia_m16n8k16_bfloat16_float32.product",
+    "TileTruncatedInputs": "kernel.program.wmma.nvidia_m16n8k8_tf32_float32.rounded",
+    "TileTransposedB": "kernel.program.wmma.cdna3_m16n16k16_float16_float32.product",
+    "TileSwappedOperands": "kernel.program.wmma.apple_m8n8k8_float32_float32.product",
+}
+
+
+@pytest.mark.long
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", CASES)
+def test_a_fault_fails_the_case_that_asks_for_it(name: str) -> None:
+    faulty = ALL_FAULTY[name]
+    available = Device.availability(faulty.healthy)
+    if not available.works:
+        pytest.skip(f"{faulty.healthy}: {available.reason}")
+    assert is_right(faulty.healthy, CASES[name])
+    assert not is_right(faulty.device, CASES[name])
+
+
+def test_every_edit_of_a_text_has_its_case() -> None:
+    assert set(FAULTY_RENDERINGS) <= set(CASES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["Queueing", "Threaded"])
 def test_a_device_that_launches_late_and_waits_rightly_is_right(name: str) -> None:
-    for row in ("memory.order", "memory.wait", "system.transfer.order"):
-        for case in catalogue.cases(query=row):
-            found = case.run(DeviceUnderTest(f"{waiting.__name__}:{name}"))
-            assert found.passed, (case.id, found.message)
+    for case in catalogue.cases(query="memory.order,memory.wait,system.transfer.order"):
+        assert is_right(HEALTHY[name].device, case.id), case.id
 
 
 @pytest.mark.long
-def test_a_device_that_needs_long_for_each_launch_is_right_and_given_work_beside_it() -> None:
-    device = DeviceUnderTest(f"{waiting.__name__}:Starting")
+def test_a_device_that_needs_long_for_each_launch_is_right_and_is_given_more_work() -> None:
+    device = DeviceUnderTest(HEALTHY["Starting"].device)
     for case in catalogue.cases(query="memory.wait"):
-        found = case.run(device)
-        assert found.passed, (case.id, found.message)
+        assert is_right(device.name, case.id), case.id
     assert long_work(device.name).iterations > FIRST_ITERATIONS
 
 
 def test_a_synchronize_that_does_not_wait_shows_however_busy_the_host_was_before() -> None:
     device = DeviceUnderTest(FAULTY_DEVICES["IdleSynchronize"].device)
-    found = long_work(device.name)
-    assert not WAITS["synchronize"](device, replace(found, seconds=1000.0)).passed
-    healthy = DeviceUnderTest(f"{waiting.__name__}:Queueing")
-    found = long_work(healthy.name)
-    assert WAITS["synchronize"](healthy, replace(found, seconds=LONG_SECONDS)).passed
+    work = replace(long_work(device.name), seconds=1000.0)
+    assert not WAITS["synchronize"](device, work).passed
+    healthy = DeviceUnderTest(HEALTHY["Queueing"].device)
+    work = replace(long_work(healthy.name), seconds=LONG_SECONDS)
+    assert WAITS["synchronize"](healthy, work).passed
 
 
 @pytest.mark.long
 def test_an_empty_reduce_hides_nothing(tmp_path: Path) -> None:
-    device = FAULTY_DEVICES["EmptyLoop"].device
-    query = f"{PLAIN},kernel.program.loop,kernel.reduce.add.float32,tensor.sum.float32"
-    report = conform(Request(Settings(device, tmp_path, jobs=1), query=query)).report
+    query = (
+        "memory.copy.uint8,kernel.store.constant.*int32,kernel.one_alu,kernel.elements.float32,"
+        "kernel.program.loop,kernel.reduce.add.float32,tensor.sum.float32"
+    )
+    settings = Settings(FAULTY_DEVICES["EmptyLoop"].device, tmp_path, jobs=1)
+    report = conform(Request(settings, query=query)).report
     broken = {case.id for case in report.cases if case.status.is_broken}
     assert broken == {"kernel.program.loop.empty"}
     assert report.counts[Status.SUPPRESSED] == 0
     assert report.rungs[Rung.TENSOR].counts[Status.PASS] > 0
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        ("CopiesOfWords", "memory.copy.uint8,memory.many"),
+        ("UnsignedGatedLoads", "memory.gate,isa.cast.int8.to_int32,kernel.view.pad.int32"),
+        ("ConstantSeconds", "memory.launch,memory.wait,kernel.program.loop"),
+        ("WrongItemIndex", "kernel.store.constant.int32,kernel.program.item,kernel.program.loop"),
+    ],
+)
+def test_a_fault_shows_on_its_rung_and_not_below(name: str, query: str) -> None:
+    result = score(only=name, query=query, jobs=2)
+    assert result.is_perfect, result.text()
+    assert "caught 1 of 1, 1 of 1 on the right rung" in result.text()
+
+
+# Devices of one part share the runs of what they are made from.
+PARTS = 10
+BY_HEALTHY = sorted(ALL_FAULTY, key=lambda name: ALL_FAULTY[name].healthy)
+
+
 @pytest.mark.slow
-def test_an_escape_is_no_perfect_score() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_each_faulty_device_is_caught_on_its_rung(part: int) -> None:
+    size = -(-len(BY_HEALTHY) // PARTS)
+    names = BY_HEALTHY[part * size :][:size]
+    result = score(jobs=2, devices={name: ALL_FAULTY[name] for name in names})
+    assert result.is_perfect, result.text()
+    assert result.skipped or [caught.faulty.name for caught in result.caught] == names
+
+
+def test_each_device_is_named_before_it_runs_and_an_escape_is_no_perfect_score() -> None:
     # Copies alone cannot show what is wrong with multiplication.
-    found = score(only="Tf32Rounding", query="memory.copy.uint8,memory.launch", jobs=1)
-    assert not found.is_perfect
-    assert "ESCAPES" in found.text()
+    lines: list[str] = []
+    result = score(only="Tf32Rounding", query="memory.copy.uint8", jobs=1, say=lines.append)
+    assert lines == ["PYTHON, the healthy device of 1 faulty ones", "1 of 1: Tf32Rounding"]
+    assert not result.is_perfect
+    assert "ESCAPES" in result.text()
 
 
 def test_an_unknown_faulty_device_is_refused() -> None:
-    with pytest.raises(
-        UserError, match="unknown device 'Unicorn': accepted are CopiesOfWords, ShortOffsets"
-    ):
+    with pytest.raises(UserError, match="unknown device 'Unicorn': accepted are MissingCore, "):
         score(only="Unicorn")

@@ -99,16 +99,8 @@ def test_what_fails_under_a_flag_fails_again_by_command_and_script(
     """Contracted products round once, which strict float32 may not."""
     monkeypatch.chdir(tmp_path)
     run = [sys.executable, "-m", "tinyref.cli"]
-    words = [
-        *run,
-        "conform",
-        "--device",
-        "CPU",
-        "--query",
-        "isa.ternary.mulacc.float32",
-        "--report",
-        "a",
-    ]
+    query = "isa.ternary.mulacc.float32"
+    words = [*run, *f"conform --device CPU --query {query} --report a".split()]
     monkeypatch.setenv("TINYREF_STRICT_FLOAT", "0")
     first = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
     assert first.returncode == 1, first.stderr

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from tinyref.contract import Backend
 from tinyref.errors import UserError
 from tinyref.workers.processes import Limits
 from tinyref_conformance import history
 from tinyref_conformance.conform import Finished, Request, as_sequence, conform
-from tinyref_conformance.faulty import FAULTY_DEVICES, LeakingLaunches
+from tinyref_conformance.faulty.launches import leaking
+from tinyref_conformance.faulty.registry import FAULTY_DEVICES
 from tinyref_conformance.progress import Quiet
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.report import CaseResult
@@ -124,7 +126,6 @@ def test_a_case_that_fails_after_another_says_so_and_how(fake: Any, case_of: Cas
     assert done.report.exit_code == 1
 
 
-@pytest.mark.long
 class Counted(Quiet):
     """Record the progress that the runner reports while failures run again."""
 
@@ -135,6 +136,7 @@ class Counted(Quiet):
         self.said.append((what, done, total))
 
 
+@pytest.mark.long
 def test_each_failure_that_runs_again_is_counted(fake: Any) -> None:
     counted = Counted()
     finished = conform(fake.scenario("fails").request(rerun_seconds=60.0), counted)
@@ -144,6 +146,7 @@ def test_each_failure_that_runs_again_is_counted(fake: Any) -> None:
     assert counted.said == [(words, done, count) for done in range(count + 1)]
 
 
+@pytest.mark.long
 def test_a_sequence_runs_in_its_order_in_one_worker(fake: Any, case_of: CaseOf) -> None:
     request = as_sequence(
         fake.scenario("states").request(jobs=2),
@@ -192,16 +195,14 @@ def test_a_failure_is_not_run_again_where_nobody_asks(fake: Any, case_of: CaseOf
     assert len(fake.ran()) == 5
 
 
-class LeakingSoon(LeakingLaunches):
-    """Has no room for the sixth launch."""
+def leaking_device(name: str, launches: int) -> type[Backend]:
+    """Return a device without room for this launch, and for later ones."""
+    faulty = FAULTY_DEVICES["LeakingLaunches"]
+    return replace(faulty, name=name, module=__name__, launch=leaking(launches)).backend
 
-    max_launches = 6
 
-
-class LeakingLater(LeakingLaunches):
-    """Has no room for the fortieth launch."""
-
-    max_launches = 40
+LeakingSoon = leaking_device("LeakingSoon", 6)
+LeakingLater = leaking_device("LeakingLater", 40)
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def test_each_case_is_an_item_with_its_marks(request: pytest.FixtureRequest) -> 
     assert rungs == sorted(rungs, key=["MEMORY", "ALU"].index)
 
 
-DIVISION = "tinyref_conformance.faulty.arithmetic:FloorDivision"
+DIVISION = "tinyref_conformance.faulty:FloorDivision"
 QUERY = "isa.binary.idiv.int32.special,isa.binary.add.int32.special"
 
 

@@ -9,7 +9,6 @@ import json
 import math
 import re
 import string
-from html import unescape
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -173,7 +172,7 @@ def test_json_reads_back_as_the_same_report() -> None:
         ('{"schema": "other"}', "is not a report"),
         (
             '{"schema": "tinyref.conformance.report", "version": 99}',
-            "has version 99, accepted are 1 and 2",
+            "has version 99, accepted is 1",
         ),
         ('{"schema": "tinyref.conformance.report", "version": 1}', "is damaged"),
         ("[" * 100_000, "is not JSON"),
@@ -444,12 +443,3 @@ def test_the_page_opens_on_the_first_group_of_the_lowest_rung() -> None:
     assert "isa.mul" not in first
     assert text.index("What is wrong") < text.index("The ladder")
     assert "What is wrong" not in html(report_of(("isa.a.0", Status.PASS)))
-
-
-def test_a_report_of_version_1_has_a_page_without_pictures() -> None:
-    old = reports.load(Path(__file__).parent / "versions" / "report-1.json")
-    assert drawn_rows(old) == ([], 0, 0)
-    assert old.verdict in unescape(html(old))
-    assert [len(group.cases) for group in old.groups] == [
-        len(group.cases) for group in reports.from_json(old.to_json(), "again").groups
-    ]

@@ -45,15 +45,11 @@ def capabilities_to_json(capabilities: Capabilities) -> dict[str, Any]:
 
 
 def capabilities_from_json(data: Mapping[str, Any]) -> Capabilities:
-    """The capabilities again; a field that an older report lacks has its default.
-
-    Raises `UserError` for a matrix tile that is none.
-    """
+    """Return the capabilities. Raises `UserError` for a matrix tile that is none."""
     return Capabilities(
         **{
             field.name: _FORMATS[str(field.type)][1](data[field.name])
             for field in dataclasses.fields(Capabilities)
-            if field.name in data
         }
     )
 

@@ -42,7 +42,10 @@ def describe_deaths(
         for attempts, place in found:
             record = attempts[place]
             if time.monotonic() < end and record.case in cases:
-                known = _describe(service, record, cases[record.case].row, Limits(timeout))
+                launch = (record.details or {})["launch"]
+                row = cases[record.case].row
+                request = {"describe": record.case, "row": row, "launch": launch}
+                known = _answer(service, request, Limits(timeout)).get("described", {})
                 details = {**known, **(record.details or {})}
                 attempts[place] = dataclasses.replace(record, details=details)
 
@@ -56,14 +59,13 @@ def _deaths(attempts: list[Record]) -> list[int]:
     ]
 
 
-def _describe(service: Service, record: Record, row: str, limits: Limits) -> Mapping[str, Any]:
-    """The details of a launch; empty where the worker died of it or said nothing in time."""
-    launch = (record.details or {})["launch"]
+def _answer(service: Service, request: dict[str, Any], limits: Limits) -> Mapping[str, Any]:
+    """Return the answer of a worker; empty if it died or said nothing in time."""
     try:
-        answer = service.ask({"describe": record.case, "row": row, "launch": launch}, limits)
+        answer = service.ask(request, limits)
     except OpeningError:
         return {}
-    return {} if isinstance(answer, Death) else answer["described"]
+    return {} if isinstance(answer, Death) else answer
 
 
 def find_differences(report: Report, config: Mapping[str, Any]) -> None:
@@ -77,7 +79,9 @@ def find_differences(report: Report, config: Mapping[str, Any]) -> None:
     with Service("tinyref_conformance.worker", config) as service:
         for case in traceable:
             if time.monotonic() < end:
-                found = _difference(service, case)
+                request = {"trace": case.id, "row": case.row, "seconds": TRACE_SECONDS}
+                # The case itself takes time, too, and so does the end of the last trace.
+                found = _answer(service, request, Limits(4 * TRACE_SECONDS))
                 case.details = {**(case.details or {}), **found}
 
 
@@ -86,14 +90,3 @@ def _has_kernel(case: CaseResult) -> bool:
     details = case.details or {}
     is_compared = case.status is Status.FAIL and details.get("index", -1) >= 0
     return is_compared and bool(details.get("source"))
-
-
-def _difference(service: Service, case: CaseResult) -> Mapping[str, Any]:
-    """Return the member of the details; none where the worker died or said nothing in time."""
-    request = {"trace": case.id, "row": case.row, "seconds": TRACE_SECONDS}
-    try:
-        # The case itself takes time, too, and so does the end of the last trace.
-        answer = service.ask(request, Limits(4 * TRACE_SECONDS))
-    except OpeningError:
-        return {}
-    return {} if isinstance(answer, Death) else answer

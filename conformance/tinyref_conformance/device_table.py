@@ -110,25 +110,18 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     _check_keys(install, ("pip", "apt"), f"{where}: install")
     environment = _table(raw, "environment", where)
     for name, value in environment.items():
-        if not _VARIABLE.fullmatch(name) or not isinstance(value, str):
-            raise DeviceTableError(
-                f"{where}: environment {name} = {value!r}: accepted are names with texts"
-            )
-    budget = raw.get("budget")
-    if type(budget) is not int or budget < 1:
-        raise DeviceTableError(
-            f"{where}: budget {budget!r}: accepted are whole seconds, at least 1"
-        )
-    if not isinstance(raw.get("required"), bool):
-        raise DeviceTableError(
-            f"{where}: required {raw.get('required')!r}: accepted are true, false"
-        )
+        is_right = _VARIABLE.fullmatch(name) and isinstance(value, str)
+        _check(is_right, f"{where}: environment {name} =", value, "are names with texts")
+    budget, required = raw.get("budget"), raw.get("required")
+    is_right = type(budget) is int and budget >= 1
+    _check(is_right, f"{where}: budget", budget, "are whole seconds, at least 1")
+    _check(isinstance(required, bool), f"{where}: required", required, "are true, false")
     return Row(
         id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
         device=first,
         second=second,
         profile=_profile(_text(raw, "profile", where), f"{where}: profile"),
-        budget=budget,
+        budget=raw["budget"],
         needs=_text(raw, "needs", where),
         required=raw["required"],
         options=_texts(raw, "options", where),
@@ -146,45 +139,45 @@ def _devices(raw: dict[str, Any], where: str) -> tuple[str, str]:
     if "devices" not in raw:
         return _text(raw, "device", where), ""
     names = _texts(raw, "devices", where)
-    if "device" in raw or len(names) != 2:
-        raise DeviceTableError(f"{where}: devices {list(names)!r}: accepted are two, and no device")
+    is_right = "device" not in raw and len(names) == 2
+    _check(is_right, f"{where}: devices", list(names), "are two, and no device")
     return names[0], names[1]
+
+
+def _check(is_right: object, where: str, value: Any, accepted: str) -> None:
+    if not is_right:
+        raise DeviceTableError(f"{where} {value!r}: accepted {accepted}")
 
 
 def _check_keys(found: dict[str, Any], known: tuple[str, ...], where: str) -> None:
     if not isinstance(found, dict):
         raise DeviceTableError(f"{where}: got {found!r}, accepted is a table")
-    unknown = sorted(set(found) - set(known))
-    if unknown:
-        raise DeviceTableError(
-            f"{where}: unknown key {unknown[0]!r}: accepted are {', '.join(known)}"
-        )
+    for key in sorted(set(found) - set(known)):
+        _check(False, f"{where}: unknown key", key, f"are {', '.join(known)}")
 
 
 def _table(raw: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    found = raw.get(key, {})
-    if not isinstance(found, dict):
-        raise DeviceTableError(f"{where}: {key} {found!r}: accepted is a table")
+    found: dict[str, Any] = raw.get(key, {})
+    _check(isinstance(found, dict), f"{where}: {key}", found, "is a table")
     return found
 
 
 def _text(raw: dict[str, Any], key: str, where: str) -> str:
     found = raw.get(key)
-    if not isinstance(found, str) or not found.strip():
-        raise DeviceTableError(f"{where}: {key} {found!r}: accepted is a text, and it is mandatory")
-    return found
+    is_right = isinstance(found, str) and found.strip()
+    _check(is_right, f"{where}: {key}", found, "is a text, and it is mandatory")
+    return str(found)
 
 
 def _texts(raw: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     found = raw.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
-        raise DeviceTableError(f"{where}: {key} {found!r}: accepted is a list of texts")
+    is_right = isinstance(found, list) and all(isinstance(each, str) and each for each in found)
+    _check(is_right, f"{where}: {key}", found, "is a list of texts")
     return tuple(found)
 
 
 def _profile(found: Any, where: str) -> str:
-    if found not in PROFILES:
-        raise DeviceTableError(f"{where} {found!r}: accepted are {', '.join(PROFILES)}")
+    _check(found in PROFILES, where, found, f"are {', '.join(PROFILES)}")
     return str(found)
 
 
@@ -194,6 +187,5 @@ def _packages(install: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _named(text: str, pattern: re.Pattern[str], where: str) -> str:
-    if not pattern.fullmatch(text):
-        raise DeviceTableError(f"{where} {text!r}: accepted is {pattern.pattern}")
+    _check(pattern.fullmatch(text), where, text, f"is {pattern.pattern}")
     return text

@@ -25,34 +25,24 @@ class Phase(Enum):
     ACCURACY = "accuracy"
 
 
-class _Entry:
-    """`expires` is the first day on which an entry no longer counts."""
+@dataclass(frozen=True)
+class Skip:
+    """Cases that are not to be run; `expires` is the first day on which it no longer counts."""
 
-    expires: datetime.date | None
+    query: str
+    reason: str
+    link: str
+    expires: datetime.date | None = None
 
     def is_expired(self, today: datetime.date) -> bool:
         return self.expires is not None and today >= self.expires
 
 
 @dataclass(frozen=True)
-class Expectation(_Entry):
-    """One known failure."""
+class Expectation(Skip):
+    """One known failure: cases that are run, and fail in this phase."""
 
-    query: str
-    phase: Phase
-    reason: str
-    link: str
-    expires: datetime.date | None = None
-
-
-@dataclass(frozen=True)
-class Skip(_Entry):
-    """Cases that are not to be run."""
-
-    query: str
-    reason: str
-    link: str
-    expires: datetime.date | None = None
+    phase: Phase = Phase.ACCURACY
 
 
 @dataclass(frozen=True)
@@ -169,7 +159,8 @@ def updated_expectations(
         covered |= {case.case_id for case in failing}
     new = [case for case in observed if case.fails and case.case_id not in covered]
     added = tuple(
-        Expectation(query, Phase(phase), reason, link) for query, phase in _queries(new, observed)
+        Expectation(query, reason, link, phase=Phase(phase))
+        for query, phase in _queries(new, observed)
     )
     return Update(old, tuple(kept), added)
 

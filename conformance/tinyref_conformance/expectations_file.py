@@ -51,7 +51,7 @@ def parse(text: str, path: Path, device: str) -> Expectations:
     return Expectations(
         device,
         tuple(_expectation(raw, where) for raw, where in _tables(data, "expected", path)),
-        tuple(_skip(raw, where) for raw, where in _tables(data, "skip", path)),
+        tuple(Skip(*_members(raw, where)) for raw, where in _tables(data, "skip", path)),
     )
 
 
@@ -64,8 +64,11 @@ def _tables(data: dict[str, Any], key: str, path: Path) -> Iterator[tuple[dict[s
         yield raw, f"{path}: entry {number} of [[{key}]]"
 
 
-def _texts(raw: dict[str, Any], where: str, keys: tuple[str, ...]) -> list[str]:
-    """The texts that a table must have; `expires` is the only other key that it may have."""
+def _members(
+    raw: dict[str, Any], where: str, *more: str
+) -> tuple[str, str, str, datetime.date | None]:
+    """Return the members of a `Skip`: texts, `more` of which are mandatory, and a date."""
+    keys = ("query", *more, "reason", "link")
     unknown = sorted(set(raw) - {*keys, "expires"})
     if unknown:
         accepted = ", ".join((*keys, "expires"))
@@ -74,27 +77,16 @@ def _texts(raw: dict[str, Any], where: str, keys: tuple[str, ...]) -> list[str]:
         if not isinstance(raw.get(key), str) or not raw[key].strip():
             raise UserError(f"expectations: {where}: {key} is missing or empty: it is mandatory")
     check_link(raw["link"], where)
-    return [raw[key] for key in keys]
+    return raw["query"], raw["reason"], raw["link"], _expiry(raw.get("expires"), where)
 
 
 def _expectation(raw: dict[str, Any], where: str) -> Expectation:
-    query, phase, reason, link = _texts(raw, where, ("query", "phase", "reason", "link"))
-    return Expectation(
-        query, _phase(phase, where), reason, link, _expiry(raw.get("expires"), where)
-    )
-
-
-def _skip(raw: dict[str, Any], where: str) -> Skip:
-    query, reason, link = _texts(raw, where, ("query", "reason", "link"))
-    return Skip(query, reason, link, _expiry(raw.get("expires"), where))
-
-
-def _phase(text: str, where: str) -> Phase:
+    members = _members(raw, where, "phase")
     try:
-        return Phase(text)
+        return Expectation(*members, phase=Phase(raw["phase"]))
     except ValueError as error:
         accepted = ", ".join(phase.value for phase in Phase)
-        raise UserError(f"expectations: {where}: phase {text!r}: use {accepted}") from error
+        raise UserError(f"expectations: {where}: phase {raw['phase']!r}: use {accepted}") from error
 
 
 def check_link(link: str, where: str) -> None:

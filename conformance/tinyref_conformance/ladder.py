@@ -11,20 +11,30 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Self
 
 from tinyref_conformance.statuses import BROKEN, MEASURED, Status
 from tinyref_spec.case import Rung
 
 
 class RungState(Enum):
-    """How one rung came out; the value is the word that reports use."""
+    """How one rung came out: the word that reports use, a symbol, and the colour family."""
 
-    HOLDS = "holds"
-    BROKEN = "broken"
-    SUPPRESSED = "suppressed"
-    SKIPPED = "not owed"
-    INCOMPLETE = "incomplete"
-    EMPTY = "no cases"
+    HOLDS = "holds", "✓", "pass"
+    BROKEN = "broken", "✗", "fail"
+    SUPPRESSED = "suppressed", "↑", "info"
+    SKIPPED = "not owed", "-", "none"
+    INCOMPLETE = "incomplete", "?", "warn"
+    EMPTY = "no cases", "·", "none"
+
+    symbol: str
+    tone: str
+
+    def __new__(cls, word: str, symbol: str, tone: str) -> Self:
+        state = object.__new__(cls)
+        state._value_ = word
+        state.symbol, state.tone = symbol, tone
+        return state
 
 
 @dataclass

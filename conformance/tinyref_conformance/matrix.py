@@ -17,14 +17,7 @@ from tinyref_spec.case import Rung
 
 SCHEMA = "tinyref.conformance.matrix"
 VERSION = 1
-_SHORT = {
-    RungState.HOLDS: "holds",
-    RungState.BROKEN: "BROKEN",
-    RungState.SUPPRESSED: "suppressed",
-    RungState.SKIPPED: "not owed",
-    RungState.INCOMPLETE: "incomplete",
-    RungState.EMPTY: ".",
-}
+_SHORT = {RungState.BROKEN: "BROKEN", RungState.EMPTY: "."}
 _UNOWED = (Status.SKIP, Status.SUPPRESSED, Status.NOT_RUN)
 
 
@@ -169,5 +162,5 @@ def _fine(rung: RungReport) -> int:
 
 
 def _cell(rung: RungReport) -> str:
-    short = _SHORT[rung.state]
+    short = _SHORT.get(rung.state, rung.state.value)
     return f"{short} {_fine(rung):,}/{_owed(rung):,}" if _owed(rung) else short

@@ -155,11 +155,8 @@ def _plain(value: float | None) -> float | None:
 
 
 def details_of(failure: Failure) -> dict[str, Any]:
-    """What a report shows of a failure, as JSON."""
-    return _clip_details(dataclasses.asdict(failure))
-
-
-def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
+    """Return what a report shows of a failure, as JSON."""
+    details = dataclasses.asdict(failure)
     for key in ("source", "ir", "script"):
         details[key] = clipped(details[key])
     return details

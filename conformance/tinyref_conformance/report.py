@@ -32,9 +32,7 @@ from tinyref_spec.evidence import Evidence
 from tinyref_spec.subjects.name import is_subject, parse_subject
 
 SCHEMA = "tinyref.conformance.report"
-# 2: identity, query, shard and cases_asked in the certificate, and the hash of the whole file; rows
-# count what their values have in common and how far they are off, and failures are in groups.
-VERSION = 2
+VERSION = 1
 HASH = "report_hash"
 NOT_A_RUN = "not a conformance run"
 # The case that every run has: the device opens. No table can hold it.
@@ -305,16 +303,12 @@ def _sha256(data: Any) -> str:
 
 
 def from_json(data: Any, where: str) -> Report:
-    """A report again, of this version or an earlier one.
-
-    Raises `UserError` naming `where` it came from when it is not one.
-    """
+    """Return the report in `data`. Raises `UserError` naming `where` it came from if it is none."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise UserError(f"report: {where} is not a report of tinyref conform")
-    # What a report of version 1 lacks is looked for nowhere but in `merge` and `verify`.
-    if data.get("version") not in (1, VERSION):
+    if data.get("version") != VERSION:
         raise UserError(
-            f"report: {where} has version {data.get('version')!r}, accepted are 1 and {VERSION}"
+            f"report: {where} has version {data.get('version')!r}, accepted is {VERSION}"
         )
     try:
         found = Report(
@@ -375,11 +369,7 @@ def load(path: Path) -> Report:
 
 
 def load_unedited(path: Path) -> Report:
-    """Reads a JSON report that is as it was written.
-
-    Raises `EditedError` for one that was edited, and `UserError` for one of version 1, which has no
-    hash.
-    """
+    """Read a JSON report that is as it was written. Raises `EditedError` for one that is not."""
     data = _read(path)
     report = from_json(data, str(path))
     written = report.certificate.get(HASH)

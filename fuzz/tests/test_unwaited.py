@@ -13,7 +13,7 @@ from tinyref_fuzz.campaign.results import DEFAULT_POLICY
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel_case import Pair, Symptom
 
-_DEVICES = "tinyref_conformance.faulty.waiting"
+_DEVICES = "tinyref_conformance.faulty"
 OVER_INPUT = "with an input overwritten by another launch"
 
 

@@ -43,13 +43,10 @@ def test_right_devices_pass(device: str) -> None:
         ("HastyTransfer", {"order"}),
         ("RoundedTransferOffset", {"view.uint8"}),
         ("RoundedTransferSize", {"bytes.uint8", "view.uint8"}),
-        ("TruncatedTransfer", {"bytes.uint8", "view.uint8", "tensor.uint8"}),
-        ("LostTransferOffset", {"bytes.uint8", "view.uint8", "float32"}),
         ("EarlyTransfer", {"order", "tensor.uint8", "float32"}),
         # What was copied for a kernel alone is memory of the plan, which others use next.
         ("LateTransfer", {"order", "tensor.uint8", "float32"}),
         ("NeighbourTransfer", set(PLAIN)),
-        ("SwappedTransfer", set(PLAIN)),
     ],
 )
 def test_a_fault_of_copies_is_seen_by_these_rows(name: str, rows: set[str]) -> None:

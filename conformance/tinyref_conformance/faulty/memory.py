@@ -1,125 +1,50 @@
-"""Devices that write wrongly."""
+"""Devices that read or write memory wrongly."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tinyref.capabilities import Capabilities
+from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks
-from tinyref.runtimes.host.memory import HostAllocator, HostHandle
-from tinyref_conformance.faulty.broken import Array, BrokenBackend, BrokenKernel, UncheckedKernel
+from tinyref.runtimes.host.memory import HostHandle
+from tinyref.runtimes.python import InterpretedKernel, TextCompiler
+from tinyref_conformance.faulty.device import (
+    Array,
+    Call,
+    FaultyDevice,
+    Simulated,
+    SimulatedKernel,
+)
+from tinyref_spec.case import Rung
+
+_SEGMENT_BYTES = 1 << 16
+_PAGE_BYTES = 4096
+_MAX_PIECES = 202
+_edited = dataclasses.replace
 
 
 def _skip_last(access: Access) -> Access:
     lanes = access.value.shape[-1] if access.node.src[1].dtype.lanes > 1 else 1
     gate = access.index + lanes < access.size
-    if access.gate is not None:
-        gate = np.logical_and(gate, access.gate)
-    return dataclasses.replace(access, gate=gate)
-
-
-class OffByOneTail(BrokenBackend):
-    """Launches one work-item too few: the last element of every output is not written."""
-
-    hooks = Hooks(store=_skip_last)
-
-
-def _drop_gate(access: Access) -> Access:
-    return dataclasses.replace(access, gate=None)
-
-
-class GatedStoreIgnored(BrokenBackend):
-    """Ignores the gate of a store: what should not be written is."""
-
-    kernel = UncheckedKernel
-    hooks = Hooks(store=_drop_gate)
+    return _edited(access, gate=gate if access.gate is None else gate & access.gate)
 
 
 def _extend_by_zeros(access: Access) -> Array:
     is_signed = access.value.dtype in (np.int8, np.int16)
     if access.gate is None or not is_signed:
         return access.value
-    bits = access.value.view(f"u{access.value.dtype.itemsize}")
-    return bits.astype(np.int32)
-
-
-class UnsignedGatedLoads(BrokenBackend):
-    """Takes the path of unsigned loads where a load has a gate: registers lose signs of int8."""
-
-    hooks = Hooks(load=_extend_by_zeros)
-
-
-_SEGMENT_BYTES = 1 << 16
+    return access.value.view(f"u{access.value.dtype.itemsize}").astype(np.int32)
 
 
 def _wrap_address(access: Access) -> Access:
-    elements = _SEGMENT_BYTES // access.value.dtype.itemsize
-    return dataclasses.replace(access, index=access.index % elements)
-
-
-class WrappedAddresses(BrokenBackend):
-    """Adds offsets of 16 bits to the base of a buffer: stores beyond 64 KiB lie at its start."""
-
-    kernel = UncheckedKernel
-    hooks = Hooks(store=_wrap_address)
-
-
-class _StaleKernel(BrokenKernel):
-    """Remembers what its first launch wrote, and gives that again."""
-
-    written: Mapping[int, HostHandle] | None = None
-
-    def __call__(self, buffers: Sequence[HostHandle], *more: Any, **named: Any) -> float | None:
-        seconds = super().__call__(buffers, *more, **named)
-        if self.written is None:
-            self.written = {
-                place: buffers[place][: parameter.size * parameter.dtype.itemsize].copy()
-                for place, parameter in enumerate(self.program.parameters)
-                if parameter.is_written
-            }
-        for place, old in self.written.items():
-            buffers[place][: old.size] = old
-        return seconds
-
-
-class StaleOutput(BrokenBackend):
-    """Gives the results of a kernel's first launch again when it is launched with other inputs."""
-
-    kernel = _StaleKernel
-
-
-class _CopiesWords(HostAllocator):
-    def copy_out(self, destination: memoryview, handle: HostHandle) -> None:
-        size = destination.nbytes
-        whole = size - size % 4 if size > _PAGE_BYTES else size
-        super().copy_out(destination.cast("B")[:whole], handle[:whole])
-
-
-_PAGE_BYTES = 4096
-
-
-class CopiesOfWords(BrokenBackend):
-    """Reads more than a page back by words: the last bytes of what is no whole word are lost."""
-
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self._allocator = _CopiesWords(self.name)
-
-
-class _ShortOffsets(HostAllocator):
-    def view(self, handle: HostHandle, offset: int, nbytes: int) -> HostHandle:
-        return super().view(handle, offset % _SEGMENT_BYTES, nbytes)
-
-
-class ShortOffsets(BrokenBackend):
-    """Keeps the low 16 bits of the offset of a view: those beyond 64 KiB are of other elements."""
-
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        self._allocator = _ShortOffsets(self.name)
+    return _edited(access, index=access.index % (_SEGMENT_BYTES // access.value.dtype.itemsize))
 
 
 def _low_bit(access: Access) -> Array:
@@ -128,7 +53,171 @@ def _low_bit(access: Access) -> Array:
     return (np.asarray(access.value).view(np.uint8) & 1).view(np.bool_)
 
 
-class LowBitBools(BrokenBackend):
-    """Takes the lowest bit of a byte for a bool: 2 is false."""
+def _copies_of_words(device: Simulated) -> dict[str, Call]:
+    def copy_out(destination: memoryview, handle: HostHandle) -> None:
+        size = destination.nbytes
+        whole = size - size % 4 if size > _PAGE_BYTES else size
+        device.memory.copy_out(destination.cast("B")[:whole], handle[:whole])
 
-    hooks = Hooks(load=_low_bit)
+    return {"copy_out": copy_out}
+
+
+def _short_offsets(device: Simulated) -> dict[str, Call]:
+    def view(handle: HostHandle, offset: int, nbytes: int) -> HostHandle:
+        return device.memory.view(handle, offset % _SEGMENT_BYTES, nbytes)
+
+    return {"view": view}
+
+
+def _overlapping(device: Simulated) -> dict[str, Call]:
+    pieces = [device.memory.allocate(0)]
+
+    def allocate(nbytes: int) -> HostHandle:
+        if len(pieces) <= _MAX_PIECES or pieces[-1].size < nbytes:
+            pieces.append(device.memory.allocate(nbytes))
+        return pieces[-1][:nbytes]
+
+    return {"allocate": allocate}
+
+
+def _stale_output(kernel: SimulatedKernel) -> Call:
+    healthy, written = kernel.run, dict[int, Array]()
+
+    def run(buffers: Sequence[HostHandle], *rest: Any) -> Any:
+        seconds = healthy(buffers, *rest)
+        for position, parameter in enumerate(kernel.program.parameters):
+            if parameter.is_written:
+                part = buffers[position][: parameter.size * parameter.dtype.itemsize]
+                part[:] = written.setdefault(position, part.copy())
+        return seconds
+
+    return run
+
+
+def _refusing(pattern: str) -> dict[str, Call]:
+    """Return a `load` that raises if `pattern` matches the name or the text of a kernel."""
+
+    def load(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
+        found = re.search(pattern, entry + " " + binary.decode())
+        if found:
+            raise DeviceError(self.name, f"syntax error at {found[0]!r}", binary.decode())
+        return Simulated.load(self, entry, binary)
+
+    return {"load": load}
+
+
+def _load_once(self: Simulated, entry: str, binary: bytes) -> InterpretedKernel:
+    loaded: dict[str, InterpretedKernel] = self.__dict__.setdefault("loaded", {})
+    return loaded.setdefault(entry, Simulated.load(self, entry, binary))
+
+
+def _without_add(self: Simulated) -> Capabilities:
+    declared: Capabilities = Simulated.capabilities.func(self)  # type: ignore[attr-defined]
+    return _edited(declared, ops=declared.ops - {"ADD"})
+
+
+class _ReversingCompiler(TextCompiler):
+    def compile_many(self, sources: Sequence[str]) -> list[bytes]:
+        return [self.compile(source) for source in reversed(sources)]
+
+
+FAULTS = (
+    FaultyDevice(
+        name="MissingCore",
+        sentence="Does not declare ADD, which every device must have.",
+        clause="memory.open",
+        rung=Rung.OPEN,
+        methods={"capabilities": property(_without_add)},
+    ),
+    FaultyDevice(
+        name="MissingFloat16",
+        sentence="Declares float16, and compiles no kernel that has it.",
+        clause="device.capability",
+        rung=Rung.ONE_ALU,
+        methods=_refusing(r"\bfloat16\b"),
+    ),
+    FaultyDevice(
+        name="CopiesOfWords",
+        sentence="Reads more than a page back by words, and loses the last bytes.",
+        clause="memory.copy",
+        rung=Rung.MEMORY,
+        memory=_copies_of_words,
+    ),
+    FaultyDevice(
+        name="ShortOffsets",
+        sentence="Keeps the low 16 bits of the offset of a view.",
+        clause="memory.view",
+        rung=Rung.MEMORY,
+        memory=_short_offsets,
+    ),
+    FaultyDevice(
+        name="OverlappingMemory",
+        sentence="Gives pieces of memory that overlap, once it has given two hundred.",
+        clause="memory.allocate",
+        memory=_overlapping,
+    ),
+    FaultyDevice(
+        name="OffByOneTail",
+        sentence="Launches one work-item too few: the last element of every output is not written.",
+        clause="isa.store",
+        rung=Rung.STORE,
+        hooks=Hooks(store=_skip_last),
+    ),
+    FaultyDevice(
+        name="SwappedResults",
+        sentence="Returns the results of several sources in one call in the wrong order.",
+        clause="device.together",
+        rung=Rung.STORE,
+        methods={"compiler": _ReversingCompiler()},
+    ),
+    FaultyDevice(
+        name="StaleKernels",
+        sentence="Keeps the kernels that it loaded by their names alone.",
+        clause="isa.const",
+        methods={"load": _load_once},
+    ),
+    FaultyDevice(
+        name="StaleOutput",
+        sentence="Gives the results of a kernel's first launch again, whatever its inputs are.",
+        clause="memory.launch",
+        rung=Rung.ONE_ALU,
+        launch=_stale_output,
+    ),
+    FaultyDevice(
+        name="BuiltInNames",
+        sentence="Takes kernels by names, some of which are built-ins of its language.",
+        clause="kernel.name",
+        rung=Rung.ONE_ALU,
+        methods=_refusing(r"^(rotate|dot|select|half|kernel|sample) "),
+    ),
+    FaultyDevice(
+        name="WrappedAddresses",
+        sentence="Stores at offsets of 16 bits: what lies beyond 64 KiB goes to the start.",
+        clause="kernel.index",
+        rung=Rung.INDEX,
+        sanitize=False,
+        hooks=Hooks(store=_wrap_address),
+    ),
+    FaultyDevice(
+        name="LowBitBools",
+        sentence="Takes the lowest bit of a byte for a bool: 2 is false.",
+        clause="memory.bool",
+        rung=Rung.ALU,
+        hooks=Hooks(load=_low_bit),
+    ),
+    FaultyDevice(
+        name="GatedStoreIgnored",
+        sentence="Ignores the gate of a store, and writes what should not be written.",
+        clause="memory.gate.store",
+        rung=Rung.GATE,
+        sanitize=False,
+        hooks=Hooks(store=functools.partial(_edited, gate=None)),
+    ),
+    FaultyDevice(
+        name="UnsignedGatedLoads",
+        sentence="Loads signed bytes with a gate as unsigned ones.",
+        clause="memory.gate.load",
+        rung=Rung.GATE,
+        hooks=Hooks(load=_extend_by_zeros),
+    ),
+)

@@ -10,7 +10,8 @@ from pathlib import Path
 from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.faulty.registry import FAULTY_DEVICES, FaultyDevice
+from tinyref_conformance.faulty.device import FaultyDevice
+from tinyref_conformance.faulty.registry import FAULTY_DEVICES
 from tinyref_conformance.report import Report
 from tinyref_conformance.settings import Settings
 from tinyref_spec.case import Rung
@@ -104,7 +105,8 @@ def score(
                 continue
             name = healthy.rpartition(":")[2]
             say(f"{name}, the healthy device of {len(same)} faulty ones")
-            report = _run(healthy, root / name, query or same[0].query, jobs)
+            longest = max((faulty.query for faulty in same), key=len)
+            report = _run(healthy, root / name, query or longest, jobs)
             found.healthy[name] = _problems(report)
             for faulty in same:
                 say(f"{len(found.caught) + 1} of {len(chosen)}: {faulty.name}")

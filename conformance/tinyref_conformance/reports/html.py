@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from tinyref.dtype import dtypes
-from tinyref_conformance.ladder import RungReport, RungState
+from tinyref_conformance.ladder import RungReport
 from tinyref_conformance.records import number_to_json
 from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
 from tinyref_conformance.reports.pictures import (
@@ -58,14 +58,6 @@ _TONES = {
     Status.SUPPRESSED: "info",
     Status.NOT_RUN: "warn",
     Status.SKIP: "none",
-}
-_RUNG_LOOKS = {
-    RungState.HOLDS: ("pass", "✓"),
-    RungState.BROKEN: ("fail", "✗"),
-    RungState.SUPPRESSED: ("info", "↑"),
-    RungState.SKIPPED: ("none", "-"),
-    RungState.INCOMPLETE: ("warn", "?"),
-    RungState.EMPTY: ("none", "·"),
 }
 _DETAILED = frozenset(
     {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
@@ -263,15 +255,14 @@ def _chip(status: Status, count: int) -> dict[str, Any]:
 
 
 def _rung(report: RungReport, first_broken: Rung | None) -> dict[str, Any]:
-    looks, symbol = _RUNG_LOOKS[report.state]
     asked = {status: n for status, n in report.counts.items() if status is not Status.SKIP}
     return {
         "number": int(report.rung),
         "title": report.rung.title,
         "sentence": report.rung.sentence,
         "state": report.state.value,
-        "tone": looks,
-        "symbol": symbol,
+        "tone": report.state.tone,
+        "symbol": report.state.symbol,
         "total": sum(asked.values()),
         "skipped": report.counts[Status.SKIP],
         "all": sum(report.counts.values()),

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from tinyref_conformance.ladder import RungState
 from tinyref_conformance.records import headline
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.statuses import Status
 
 MAX_FAILURES = 25
-_MARKS = {
-    RungState.HOLDS: "✓",
-    RungState.BROKEN: "✗",
-    RungState.SUPPRESSED: "↑",
-    RungState.SKIPPED: "-",
-    RungState.INCOMPLETE: "?",
-    RungState.EMPTY: "·",
-}
 
 
 def markdown(report: Report) -> str:
@@ -60,7 +51,7 @@ def _ladder(report: Report) -> list[str]:
         shown = ", ".join(
             f"{rung.counts[status]:,} {status.value}" for status in Status if rung.counts[status]
         )
-        lines.append(f"| {_MARKS[rung.state]} | {rung.rung.title} | {rung.state.value} | {shown} |")
+        lines.append(f"| {rung.state.symbol} | {rung.rung.title} | {rung.state.value} | {shown} |")
     return [*lines, ""]
 
 
