@@ -37,7 +37,7 @@ from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge, measured_outputs
-from tinyref_fuzz.judge.limits import declared_lack
+from tinyref_fuzz.judge.lacks import declared_lack
 from tinyref_spec.kernel_case import Case, Mode, Pair
 from tinyref_spec.kernels.corpus import corpus_kernels
 

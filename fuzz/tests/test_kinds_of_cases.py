@@ -17,13 +17,11 @@ from faults_of_kinds import FAULTS_OF_KINDS
 from mutated import mutated
 
 from tinyref.uops.program import Program
-from tinyref_fuzz.campaign.cases import forms_at, tape_seed
+from tinyref_fuzz.campaign.cases import tape_seed
 from tinyref_fuzz.campaign.programs import program_at
-from tinyref_fuzz.generate.batches import Subject, draw_batch
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import FORMS, Policy, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.expressions.judge import expression_verdict, form_verdict
 from tinyref_fuzz.judge.judge import Judge, verdict_of
 from tinyref_fuzz.mutants import programs
 from tinyref_fuzz.mutants.catalogue import MUTANTS
@@ -124,14 +122,6 @@ FORMS_OF_KERNELS = [
     ("a grid of small dimensions", "launch", "last-dimension-of-a-grid-rounded-down"),
     ("a grid that follows a variable", "launch", "a-symbolic-grid-rounded-down"),
 ]
-# Kinds of choices, which stand beside kernels and are judged by their normal forms.
-FORMS_BESIDE = [
-    ("rows of a choice padded otherwise", "hidden-in-another-row"),
-    ("a counter from a constant", "counter-from-a-constant-counts-up"),
-    ("a counter from a load", "counter-from-a-load-is-taken-over-unchanged"),
-]
-# Kinds of expressions of what a device lacks.
-OF_LACKS = [("a number below zero as a type that is lacked", "large-below-zero-goes-unseen")]
 # Kinds of kernels that a policy makes many of.
 OF_POLICIES = [("an output in place that others read", "small", "stores-overtake-loads")]
 # And a seed whose programs show it soon.
@@ -191,36 +181,6 @@ def test_kernels_of_the_fuzzer_have_the_kind_and_find_its_fault(
         found = next((each for each in range(MAX_CASES) if is_found(judge, policy, each)), None)
     assert found is not None
     assert not is_found(judge, policy, found)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("kind", "fault"), FORMS_BESIDE, ids=[kind for kind, _ in FORMS_BESIDE])
-def test_forms_beside_kernels_have_the_kind_and_find_its_fault(kind: str, fault: str) -> None:
-    judge = Judge(FAULTS[fault].device)
-
-    def is_found(number: int) -> bool:
-        return not all(form_verdict(form).agrees for form in forms_at(judge, 1, number))
-
-    with mutated(FAULTS[fault]):
-        found = next(filter(is_found, range(MAX_FORMS)), None)
-    assert found is not None
-    assert not is_found(found)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("kind", "fault"), OF_LACKS, ids=[kind for kind, _ in OF_LACKS])
-def test_expressions_of_what_a_device_lacks_have_the_kind(kind: str, fault: str) -> None:
-    capabilities = Judge(FAULTS[fault].device).capabilities
-
-    def is_found(number: int) -> bool:
-        tape = Tape(seed=tape_seed(1, number))
-        case = draw_batch(tape, capabilities, policy_named("rules"), Subject.OPERATIONS)
-        return not expression_verdict(case, capabilities, lot=0).agrees
-
-    with mutated(FAULTS[fault]):
-        found = next(filter(is_found, range(MAX_CASES)), None)
-    assert found is not None
-    assert not is_found(found)
 
 
 @pytest.mark.long

@@ -4,50 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-import pytest
-from mutated import mutated
-
 from tinyref.dtype import dtypes
-from tinyref.interpret.evaluate import evaluate
-from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ViewArg
-from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.free import free_expression
 from tinyref_fuzz.generate.kernel import Kernel
-from tinyref_fuzz.generate.neighbours import neighbour
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.judge import judge, judge_of
-from tinyref_fuzz.judge.oracles import oracle_for
-from tinyref_fuzz.judge.ranges import wrong_range
-from tinyref_fuzz.mutants.mutant import Mutant
-from tinyref_fuzz.reduce import reduce_case
-from tinyref_spec.kernel_case import Array, Case, Pair, Symptom
-from tinyref_spec.kernels.notation import kernel_of, load
+from tinyref_fuzz.judge.judge import judge_of
 
 SEEDS = 150
 MAX_CASES = 60
-ENDS_OF_A_CHOICE = Mutant(
-    name="a-choice-ends-where-the-other-begins",
-    kind="ranges",
-    module="tinyref.algebra.bounds",
-    old="return union(node, [_under(node.src[0], node.src[1], chosen), other])",
-    new="low, high = _under(node.src[0], node.src[1], chosen)\n"
-    "    return min(low, other[0]), max(high, other[0])",
-    resembles="the range of a choice leaves out the largest numbers of one side",
-    stages=("simplify",),
-)
-
-
-def x() -> UOp:
-    return load(1, dtypes.int32, (4,))
-
-
 # --- free expressions ----------------------------------------------------------------------------
 
 
@@ -73,55 +43,6 @@ def test_free_expressions_are_of_counters_and_of_values_and_all_is_specified() -
     assert min(ops[op] for op in (Ops.LOAD, Ops.IOTA, Ops.MOD, Ops.CMPLT, Ops.MUL)) > SEEDS // 12
 
 
-# --- neighbours ----------------------------------------------------------------------------------
-
-
-def neighbours(node: UOp, seeds: int = SEEDS) -> set[UOp]:
-    return {neighbour(node, Tape(seed=seed)) for seed in range(seeds)}
-
-
-def test_a_neighbour_has_one_operand_changed() -> None:
-    quotient = build.idiv(x(), 4)
-    found = neighbours(quotient)
-    assert build.idiv(build.add(x(), 1), 4) in found
-    assert build.idiv(build.add(x(), -9), 4) in found
-    assert build.idiv(build.unary(Ops.NEG, x()), 4) in found
-    assert build.idiv(x(), 5) in found
-    assert build.idiv(x(), -4) in found
-    assert all(node.op is Ops.IDIV and node.src[1].op is Ops.CONST for node in found)
-
-
-def test_a_neighbour_divides_by_nothing_that_is_not_specified() -> None:
-    divisors = {node.src[1].arg.value for node in neighbours(build.mod(x(), 1))}
-    assert {2, 3, 5} < divisors
-    assert not {0, -1} & divisors
-
-
-def test_an_operand_of_a_neighbour_may_be_made_by_another_op() -> None:
-    found = neighbours(build.add(build.mod(x(), 4), 3), 10 * SEEDS)
-    assert {Ops.MOD, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR} <= {node.src[0].op for node in found}
-
-
-def test_a_computed_divisor_and_a_count_stay_as_they_are() -> None:
-    divisor = build.add(build.both(x(), 7), 1)
-    assert all(node.src[1] is divisor for node in neighbours(build.idiv(x(), divisor)))
-    count = build.const(dtypes.int32, 3)
-    assert all(
-        node.src[1] is count for node in neighbours(UOp(Ops.SHL, dtypes.int32, (x(), count)))
-    )
-
-
-def test_a_condition_becomes_the_opposite_and_what_has_no_integer_stays() -> None:
-    chosen = build.where(build.less(x(), 3), x(), 0)
-    opposite = build.where(build.logical_not(build.less(x(), 3)), x(), 0)
-    assert opposite in neighbours(chosen)
-    zero = build.const(dtypes.float32, 0.0)
-    difference = build.sub(load(1, dtypes.float32, (4,)), zero)
-    assert build.sub(difference.src[0], -0.0) in neighbours(difference)
-    root = build.unary(Ops.SQRT, load(1, dtypes.float32, (4,)))
-    assert neighbours(root) == {root}
-
-
 # --- chains of views -----------------------------------------------------------------------------
 
 
@@ -139,62 +60,3 @@ def test_chains_are_of_many_outputs_and_of_several_views() -> None:
     assert sum(count > 1 for count in several) > 20
     assert max(several) >= 3
     assert any(tracker.is_masked for tracker in trackers)
-
-
-# --- known ranges --------------------------------------------------------------------------------
-
-
-def choice(least: int) -> Case:
-    """0, 1, and two numbers from `least` on, of which no rule asks anything."""
-    small, large = build.both(x(), 3), build.add(build.both(x(), 1), least)
-    ast = kernel_of(build.where(build.less(x(), 2), small, large), 4)
-    return Case(ast, (np.zeros(4, np.int32), np.arange(4, dtype=np.int32)))
-
-
-def test_a_range_that_leaves_out_values_is_found_where_no_rule_asks() -> None:
-    right, case = choice(4), choice(6)
-    assert wrong_range(right.ast, right.buffers, {}) is None
-    assert judge(right, "PYTHON", thorough=True).agrees
-    with mutated(ENDS_OF_A_CHOICE):
-        wrong = wrong_range(case.ast, case.buffers, {})
-        verdict = judge(case, "PYTHON", thorough=True)
-        blame = find_blame(case, verdict, "PYTHON")
-    assert wrong is not None
-    assert (wrong.known, wrong.wanted) == ((0, 6), (0, 7))
-    assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, Symptom.ERROR)
-    assert "the range (0, 6) that is known of WHERE of int32 leaves out values" in verdict.detail
-    assert (blame.stage, blame.cause) == ("simplify", "")
-
-
-def test_ranges_are_asked_of_the_values_that_the_oracle_computed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    case = case_at(judge_of("PYTHON"), 3, 1, "rules")
-    known = oracle_for(case).values
-    values: dict[UOp, Array] = {}
-    evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings, values)
-    whole = [node for node in values if node.dtype.is_int or node.dtype.is_bool]
-    assert len(whole) > 50
-    for node in whole:
-        np.testing.assert_array_equal(known[node], values[node])
-    monkeypatch.delattr("tinyref_fuzz.judge.ranges.evaluate")
-    assert wrong_range(case.ast, case.buffers, case.bindings, known) is None
-    with mutated(ENDS_OF_A_CHOICE):
-        wrong = wrong_range(choice(6).ast, (), {}, oracle_for(choice(6)).values)
-    assert wrong is not None
-
-
-@pytest.mark.long
-def test_a_kernel_of_many_outputs_is_reduced_to_the_one_with_the_wrong_range() -> None:
-    judge_quickly = judge_of("PYTHON")
-    with mutated(ENDS_OF_A_CHOICE):
-        for number in range(MAX_CASES):
-            case = case_at(judge_quickly, 1, number, "rules")
-            verdict = judge_quickly.verdict(case)
-            if verdict.symptom is Symptom.ERROR:
-                break
-        reduced = reduce_case(case, verdict, "PYTHON").case
-    assert verdict.detail.startswith("simplify: the range")
-    assert len(case.ast.src) >= 20
-    assert len(reduced.ast.src) == 1
-    assert [node.op for node in reduced.ast.toposort()].count(Ops.WHERE) == 1

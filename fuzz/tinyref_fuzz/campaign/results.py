@@ -49,7 +49,6 @@ class CaseResult:
 
     judged: optimised programs that were compared. rules: how often each rule fired. pairs: how
     often two kinds of optimisation, in this order, were in one list. verdict: None where all agree.
-    expressions: those that were judged beside it.
     """
 
     number: int
@@ -58,7 +57,6 @@ class CaseResult:
     rules: Mapping[str, int] = field(default_factory=dict)
     pairs: Mapping[str, int] = field(default_factory=dict)
     verdict: Verdict | None = None
-    expressions: int = 0
 
     def to_json(self) -> dict[str, Any]:
         verdict = verdict_to_json(self.verdict) if self.verdict is not None else None
