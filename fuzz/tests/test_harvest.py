@@ -171,12 +171,12 @@ def saved(path: Path, first: int, last: int) -> Path:
 @pytest.mark.long
 def test_kernels_that_are_named_take_the_place_of_those_that_come_with_the_fuzzer():
     own = kernels_from_json(SMALL)
-    policy = replace(POLICIES["real"], kernels=own, mutated=0)
+    policy = replace(POLICIES["models"], kernels=own)
     cases = [generate(Tape(seed=seed), PYTHON, policy) for seed in range(30)]
     # One case of four is a kernel as it is, the others are made of one by mutations.
     assert len({case.ast for case in cases} & {kernel.ast for kernel in own}) == 3
     assert len({case.ast for case in cases}) > 15
-    mixed = replace(POLICIES["even"], kernels=own)
+    mixed = replace(POLICIES["all"], kernels=own)
     assert mixed.draw_part(Tape(seed=1)).kernels == own
 
 

@@ -16,15 +16,12 @@ from itertools import combinations, count
 from typing import TypeVar
 
 from tinyref.algebra.rewrite import counting_rules
-from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explain_error
-from tinyref.optimise.opt import OptOp
-from tinyref.uops.ops import Ops
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
-from tinyref_fuzz.generate.policies import Policy, opening, policy_named
+from tinyref_fuzz.generate.policies import opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
@@ -36,20 +33,6 @@ Made = TypeVar("Made")
 def tape_seed(seed: int, number: int) -> int:
     """The seed of the tape of case `number`: neighbours have nothing in common."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest())
-
-
-def apply_guide(policy: Policy, guide: Guide | None) -> Policy:
-    """The policy with its weights multiplied by the factors of the guide."""
-    if not guide:
-        return policy
-    return policy.scale(
-        forms=guide.get("forms"),
-        rules=guide.get("rules"),
-        mixes=guide.get("mixes"),
-        dtypes={getattr(dtypes, name): by for name, by in guide.get("dtypes", {}).items()},
-        ops={Ops[name]: by for name, by in guide.get("ops", {}).items()},
-        opts={OptOp[name]: by for name, by in guide.get("opts", {}).items()},
-    )
 
 
 def kernels_for(judge: Judge, collection: str) -> tuple[CorpusKernel, ...]:
@@ -82,7 +65,7 @@ def case_at(
     Raises `UserError` for an unknown policy.
     """
     tape = Tape(seed=tape_seed(seed, number))
-    chosen = replace(apply_guide(opening(policy_named(policy), number), guide), kernels=kernels)
+    chosen = replace(opening(policy_named(policy), number), kernels=kernels)
     return generate(tape, judge.capabilities, chosen)
 
 

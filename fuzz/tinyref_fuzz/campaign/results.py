@@ -20,7 +20,7 @@ from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]
-DEFAULT_POLICY = "even"
+DEFAULT_POLICY = "all"
 
 # What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
 _SOURCES = (

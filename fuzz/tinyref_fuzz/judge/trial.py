@@ -136,10 +136,11 @@ class Trial:
             self.device_oracle = self.oracle if is_strict else oracle_for(case, arithmetic)
             self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
             self._check_evaluator()
+        if declared_lack(case.ast, self.judge.capabilities):
+            return
         if not self._is_right_optimised():
-            program = self._plain()
-            if program is None:
-                return
+            with between(Pair.PLAIN):
+                program = self._compile(case.ast, ())
             plain = self._value(Pair.PLAIN, program, self._differs_from_evaluator)
             for number, opts in enumerate(self._trials()):
                 self.number = number
@@ -181,34 +182,13 @@ class Trial:
             except KernelOptError as error:
                 raise TroubleError(Symptom.ERROR, f"heuristics: {error}") from error
 
-    def _plain(self) -> Compiled | None:
-        """The program without optimisations, or None where the device may refuse the kernel."""
-        try:
-            with between(Pair.PLAIN):
-                return self._compile(self.case.ast, ())
-        except DisagreementError as found:
-            if self._may_refuse(found.verdict):
-                return None
-            raise
-
-    def _may_refuse(self, verdict: Verdict) -> bool:
-        """Return True if the compiler may fail: the kernel needs what the device lacks."""
-        lacks = declared_lack(self.case.ast, self.judge.capabilities)
-        return verdict.symptom is Symptom.ERROR and lacks != ""
-
     def _judge_optimised(self, opts: Opts, plain: Results | None = None) -> None:
         """Judges one list. Raises `KernelOptError` where this device refuses it.
 
         `plain` is what the program without optimisations gave, if it ran.
         """
-        try:
-            with between(Pair.OPTIMISED):
-                program = self._compile(self.case.ast, opts)
-        except DisagreementError as found:
-            # A plan may need a longer index than the kernel alone does.
-            if self._may_refuse(found.verdict):
-                return
-            raise
+        with between(Pair.OPTIMISED):
+            program = self._compile(self.case.ast, opts)
 
         def differs(slot: int, actual: Array) -> str:
             against = None if plain is None else plain[slot]
