@@ -24,7 +24,7 @@ from tinyref_fuzz.generate.views import draw_chain, draw_through
 # counters are of several ranges.
 SHAPES = ((48,), (64,), (30,), (17,), (8, 6), (3, 4, 5))
 SHAPE_WEIGHTS = (3, 3, 2, 2, 1, 1)
-LEAST, MOST = 20, 32
+LEAST, MOST = 24, 40
 SHAPES_OF_CHAINS = ((3, 4, 5), (8, 6), (2, 7, 4), (30,), (2, 3, 2, 4), (5, 9))
 MIN_CHAINS, MAX_CHAINS = 10, 18
 MIN_MOVES, MAX_MOVES = 3, 6
@@ -38,7 +38,7 @@ SHARED = 80
 NUMBERS = 29
 
 MAX_LEAVES = 3
-MAX_OPERATIONS = 7
+MAX_OPERATIONS = 5
 # Percent of the integer expressions whose leaves are counters.
 COUNTERS = 40
 # Offsets that are added to a counter.
@@ -48,7 +48,7 @@ SPANS = ((0, 1), (0, 3), (0, 7), (0, 11), (1, 4), (4, 7), (-3, 3), (-8, -1), (-4
 SMALL_NUMBERS = (1, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16, 24, -1, -1, -2, -3, -4, -8)
 DIVISORS = (2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 100, 1, -2, -3)
 # Percent of the numbers at which products of two begin to wrap, or a type ends.
-WIDE_NUMBERS = 12
+WIDE_NUMBERS = 20
 _OPERATIONS = (
     Ops.ADD,
     Ops.ADD,
@@ -58,6 +58,8 @@ _OPERATIONS = (
     Ops.MUL,
     Ops.IDIV,
     Ops.IDIV,
+    Ops.IDIV,
+    Ops.MOD,
     Ops.MOD,
     Ops.MOD,
     Ops.MAX,
@@ -177,21 +179,24 @@ class _Expression:
         self.last = 0
 
     def draw(self) -> UOp:
+        found = self.values[0]
         for _ in range(self.tape.between(2, MAX_OPERATIONS)):
             if self.tape.below(3):
-                self.values.append(self._value())
+                found = self._value()
+                self.values.append(found)
             else:
-                self.flags.append(self._flag())
-        return (self.flags if self.flags and self.tape.below(2) else self.values)[-1]
+                found = self._flag()
+                self.flags.append(found)
+        return found
 
     def _operand(self) -> UOp:
-        return self.values[-1 - min(self.tape.below(4), len(self.values) - 1)]
+        return self.values[-1] if self.tape.below(3) else self.tape.pick(self.values)
 
     def _number(self, numbers: Sequence[int] = SMALL_NUMBERS) -> UOp:
         if not self.last or self.tape.below(5) > 1:
             wide = 1 << self.dtype.bits // 2
             most = int(self.dtype.maximum)
-            edges = (wide, wide - 1, wide // 2, most, most // 2 + 1, most - 1)
+            edges = (wide, wide - 1, 3 * wide // 2, most, most // 2 + 1, most // 3)
             self.last = self.tape.pick(edges if self.tape.chance(WIDE_NUMBERS) else numbers)
         number = abs(self.last) if self.dtype.is_unsigned else self.last
         return build.const(self.dtype, as_const(number, self.dtype))
