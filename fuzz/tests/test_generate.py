@@ -234,11 +234,6 @@ def test_contents_lie_in_their_range_and_are_not_all_equal():
             assert 100 < np.sum(values < 0) < 400
 
 
-def test_whole_ranges_have_extremes():
-    values = Content(dtypes.int16, 400, -(2**15), 2**15 - 1, 1).array(Mode.EXACT)
-    assert {-(2**15), 2**15 - 1} <= set(values.tolist())
-
-
 @pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda dtype: dtype.name)
 def test_edge_floats_are_small_multiples_of_a_half_and_any_bits_too(dtype):
     drawn = Content(dtype, 4000, -np.inf, np.inf, 2).array(Mode.EDGE)
@@ -252,13 +247,6 @@ def test_edge_floats_are_small_multiples_of_a_half_and_any_bits_too(dtype):
     assert (wide > 0).sum() > 200
     assert (wide < 0).sum() > 200
     assert len(np.unique(np.frexp(wide)[1])) > min(2 ** (dtype.exponent_bits - 2), 500)
-
-
-def test_edges_are_there():
-    values = Content(dtypes.float32, 600, -np.inf, np.inf, 1).array(Mode.EDGE)
-    assert np.isnan(values).any()
-    assert np.isposinf(values).any()
-    assert np.any((values != 0) & (np.abs(values) < np.finfo(np.float32).tiny))
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ _SHARES = {
     "floats": 3.0,
     "reduces": 11.0,
     "matmul": 3.0,
-    "views": 5.0,
+    "views": 6.0,
     "models": 1.0,
 }
 # The parts of the default in the order in which a campaign begins with them: first those whose
@@ -257,15 +257,15 @@ _SHARES = {
 OPENING = (
     "reduces",
     "integers",
+    "views",
     "small",
     "matmul",
-    "reduces",
     "integers",
+    "reduces",
     "views",
     "small",
     "floats",
     "integers",
-    "reduces",
     "models",
 )
 # Lists of optimisations in the first kernels of a campaign, and the number of kernels after which

@@ -223,7 +223,8 @@ class _Expression:
             flag = self.flags[-1] if self.flags else self._flag()
             return build.where(flag, x, self._other())
         if op in (Ops.SHL, Ops.SHR):
-            return build.binary(op, x, self.tape.below(4))
+            half = self.dtype.bits // 2
+            return build.binary(op, x, self.tape.pick((1, 2, 3, half, half + 1, 2 * half - 1)))
         if op in (Ops.IDIV, Ops.MOD):
             return build.binary(op, x, self._divisor())
         return build.binary(op, x, self._number() if op is Ops.MUL else self._other())

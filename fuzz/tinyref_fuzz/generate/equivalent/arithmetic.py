@@ -58,19 +58,6 @@ def reassociate(node: UOp, draw: Draw) -> UOp | None:
     return None
 
 
-@of_node("subtract-swapped", Domain.EXACT, Ops.SUB)
-def subtract_swapped(node: UOp, draw: Draw) -> UOp | None:
-    """x - y = -(y - x)."""
-    x, y = node.src
-    return build.unary(Ops.NEG, build.sub(y, x))
-
-
-@of_node("negate-by-complement", Domain.INTEGER, Ops.NEG)
-def negate_by_complement(node: UOp, draw: Draw) -> UOp | None:
-    """-x = ~x + 1."""
-    return build.add(complement(node.src[0]), 1)
-
-
 @of_node("add-by-bits", Domain.INTEGER, Ops.ADD)
 def add_by_bits(node: UOp, draw: Draw) -> UOp | None:
     """x + y = (x ^ y) + ((x & y) << 1)."""
@@ -97,22 +84,6 @@ def distribute(node: UOp, draw: Draw) -> UOp | None:
         if total.op in (Ops.ADD, Ops.SUB):
             y, z = total.src
             return build.binary(total.op, build.mul(x, y), build.mul(x, z))
-    return None
-
-
-@of_node("factor-out", Domain.INTEGER, Ops.ADD)
-def factor_out(node: UOp, draw: Draw) -> UOp | None:
-    """x * y + x = x * (y + 1); x * y + x * z = x * (y + z)."""
-    left, right = node.src
-    if left.op is Ops.MUL and right in left.src:
-        other = left.src[1] if left.src[0] is right else left.src[0]
-        return build.mul(right, build.add(other, 1))
-    if left.op is not Ops.MUL or right.op is not Ops.MUL:
-        return None
-    for x, y in (left.src, left.src[::-1]):
-        for same, z in (right.src, right.src[::-1]):
-            if same is x:
-                return build.mul(x, build.add(y, z))
     return None
 
 

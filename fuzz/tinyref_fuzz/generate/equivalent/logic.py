@@ -38,27 +38,6 @@ def xor_by_or(node: UOp, draw: Draw) -> UOp | None:
     return build.sub(build.either(x, y), build.both(x, y))
 
 
-@of_node("or-by-xor", Domain.INTEGER, Ops.OR)
-def or_by_xor(node: UOp, draw: Draw) -> UOp | None:
-    """x | y = (x ^ y) + (x & y)."""
-    x, y = node.src
-    return build.add(build.binary(Ops.XOR, x, y), build.both(x, y))
-
-
-@of_node("and-over-or", Domain.BITS, Ops.AND, Ops.OR)
-def and_over_or(node: UOp, draw: Draw) -> UOp | None:
-    """x & (y | z) = (x & y) | (x & z); so |, &."""
-    dual = Ops.OR if node.op is Ops.AND else Ops.AND
-    for x, inner in (node.src, node.src[::-1]):
-        if inner.op is dual:
-            y, z = inner.src
-            return build.binary(dual, build.binary(node.op, x, y), build.binary(node.op, x, z))
-    return None
-
-
-# --- bools --------------------------------------------------------------------------------------
-
-
 # --- comparisons --------------------------------------------------------------------------------
 
 
@@ -69,26 +48,11 @@ def unequal_by_order(node: UOp, draw: Draw) -> UOp | None:
     return build.either(UOp(Ops.CMPLT, node.dtype, (x, y)), UOp(Ops.CMPLT, node.dtype, (y, x)))
 
 
-@of_node("unequal-by-xor", Domain.INTEGER, Ops.CMPNE)
-def unequal_by_xor(node: UOp, draw: Draw) -> UOp | None:
-    """x != y = ((x ^ y) != 0)."""
-    x, y = node.src
-    return build.not_equal(build.binary(Ops.XOR, x, y), 0)
-
-
 @of_node("less-by-max", Domain.EXACT, Ops.CMPLT)
 def less_by_max(node: UOp, draw: Draw) -> UOp | None:
     """x < y = (max(x, y) != x)."""
     x, y = node.src
     return UOp(Ops.CMPNE, node.dtype, (build.maximum(x, y), x))
-
-
-@of_node("less-by-exclusion", Domain.EXACT, Ops.CMPLT)
-def less_by_exclusion(node: UOp, draw: Draw) -> UOp | None:
-    """x < y = not (y < x) & (x != y)."""
-    x, y = node.src
-    above = UOp(Ops.CMPLT, node.dtype, (y, x))
-    return build.both(build.logical_not(above), UOp(Ops.CMPNE, node.dtype, (x, y)))
 
 
 @of_node("less-by-other-sign", Domain.INTEGER, Ops.CMPLT)
@@ -117,14 +81,6 @@ def select_lifted(node: UOp, draw: Draw) -> UOp | None:
             )
             return build.where(condition, *sides)
     return None
-
-
-@of_node("select-by-product", Domain.INTEGER, Ops.WHERE)
-def select_by_product(node: UOp, draw: Draw) -> UOp | None:
-    """a where c else b = b + c * (a - b)."""
-    condition, x, y = node.src
-    chosen = UOp(Ops.CAST, node.dtype, (condition,))
-    return build.add(y, build.mul(chosen, build.sub(x, y)))
 
 
 @of_node("select-by-mask", Domain.INTEGER, Ops.WHERE)

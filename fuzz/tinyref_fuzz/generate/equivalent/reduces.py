@@ -12,7 +12,6 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.equivalent.arithmetic import constant
 from tinyref_fuzz.generate.equivalent.moving import (
     along,
     cut_axis,
@@ -154,17 +153,6 @@ def _repeat_along(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None
     return move_all_views(value, expand, lambda axes: axes), axis
 
 
-@of_node("sum-of-copies", Domain.INTEGER, Ops.MUL)
-def sum_of_copies(node: UOp, draw: Draw) -> UOp | None:
-    """x * n = sum of n copies of x."""
-    value, factor = node.src
-    copies = constant(factor)
-    if copies is None or not 2 <= copies <= MAX_COPIES:
-        return None
-    found = _repeat_along(value, draw, copies)
-    return None if found is None else build.reduce(Ops.ADD, found[0], (found[1],))
-
-
 @of_node("max-of-copies", Domain.EVERY)
 def max_of_copies(node: UOp, draw: Draw) -> UOp | None:
     """x = max of n copies of x."""
@@ -183,16 +171,6 @@ def split_sum(node: UOp, draw: Draw) -> UOp | None:
         return None
     x, y = (_partly(Ops.ADD, source, node) for source in inner.src)
     return None if x is None or y is None else build.binary(inner.op, x, y)
-
-
-@of_node("max-apart", Domain.EXACT, Ops.REDUCE)
-def split_maximum(node: UOp, draw: Draw) -> UOp | None:
-    """max of max(x, y) = max(max of x, max of y)."""
-    inner = node.src[0]
-    if _op(node) is not Ops.MAX or inner.op is not Ops.MAX:
-        return None
-    x, y = (_partly(Ops.MAX, source, node) for source in inner.src)
-    return None if x is None or y is None else build.maximum(x, y)
 
 
 @of_node("sums-together", Domain.EXACT, Ops.ADD, Ops.MUL, Ops.MAX)
@@ -220,15 +198,6 @@ def sum_scaled(node: UOp, draw: Draw) -> UOp | None:
             total = _partly(Ops.ADD, x, node)
             return None if total is None else build.mul(total, y)
     return None
-
-
-@of_node("product-into-sum", Domain.INTEGER, Ops.MUL)
-def product_into_sum(node: UOp, draw: Draw) -> UOp | None:
-    """(sum of x) * c = sum of x * c."""
-    total, factor = node.src
-    if total.op is not Ops.REDUCE or _op(total) is not Ops.ADD or constant(factor) is None:
-        return None
-    return total.replace(src=(build.mul(total.src[0], factor),))
 
 
 # --- in another type ----------------------------------------------------------------------------
