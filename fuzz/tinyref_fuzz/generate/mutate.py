@@ -6,7 +6,7 @@ Each mutation keeps the rules of the dialect: what breaks a rule is not taken.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tinyref.algebra.kernel_shape import kernel_shape, positions_of
 from tinyref.capabilities import Capabilities
@@ -67,10 +67,14 @@ def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     ast = kernel.ast
     for _ in range(tape.below(MAX_MUTATIONS + 1)):
         ast = mutate_kernel(ast, tape, capabilities)
+    return case_of(ast, kernel.bindings, tape.below(1 << 32), is_edge)
+
+
+def case_of(ast: UOp, bindings: Mapping[str, int], seed: int, is_edge: bool = False) -> Case:
+    """Return the kernel `ast` with data drawn from `seed`: exact if it has no floats."""
     has_floats = any(node.dtype.is_float for node in ast.toposort())
     mode = Mode.EDGE if is_edge else Mode.FLOAT if has_floats else Mode.EXACT
-    buffers = _contents(ast, mode, tape.below(1 << 32))
-    return Case(ast, buffers, bindings=kernel.bindings, mode=mode)
+    return Case(ast, _contents(ast, mode, seed), bindings=bindings, mode=mode)
 
 
 @functools.lru_cache(maxsize=16)

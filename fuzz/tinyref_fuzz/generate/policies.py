@@ -223,7 +223,7 @@ _PARTS = (
         "views",
         forms=_only(
             movement=5,
-            chains=4,
+            chains=9,
             tree=3,
             gather=3,
             choose=2,
