@@ -17,7 +17,6 @@ from tinyref_spec.kernels.family import CorpusKernel
 
 K = TypeVar("K")
 Weights = Mapping[K, float]
-NONE: Mapping[object, float] = MappingProxyType({})
 
 # Every type that a buffer can hold; the first is what reducers move towards.
 DTYPES = (

@@ -47,6 +47,8 @@ OFFSETS = (0, 0, 0, 1, 4, -1, -3, -8)
 SPANS = ((0, 1), (0, 3), (0, 7), (0, 11), (1, 4), (4, 7), (-3, 3), (-8, -1), (-4, -1), (-1, 5))
 SMALL_NUMBERS = (1, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16, 24, -1, -1, -2, -3, -4, -8)
 DIVISORS = (2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 100, 1, -2, -3)
+# Numbers to compare with: the range of most quotients and remainders ends near them.
+LIMITS = (0, 1, -1, 2, 3, -2, 4, 7, -3, 8)
 # Percent of the numbers at which products of two begin to wrap, or a type ends.
 WIDE_NUMBERS = 20
 _OPERATIONS = (
@@ -234,7 +236,11 @@ class _Expression:
         if self.flags and self.tape.below(8) == 7:
             return build.logical_not(self.flags[-1])
         x = self.values[0] if self.tape.below(3) == 2 else self._operand()
-        compared = build.binary(self.tape.pick((Ops.CMPLT, Ops.CMPLT, Ops.CMPNE)), x, self._other())
+        limit = self._operand()
+        if self.tape.below(3):
+            number = self.tape.pick(LIMITS) if self.tape.below(3) else self.last
+            limit = build.const(self.dtype, as_const(number, self.dtype))
+        compared = build.binary(self.tape.pick((Ops.CMPLT, Ops.CMPLT, Ops.CMPNE)), x, limit)
         if self.tape.below(2):
             compared = build.logical_not(compared)
         if not self.flags or self.tape.below(4) == 3:
