@@ -164,7 +164,7 @@ _PARTS = (
     ),
     Policy(
         "integers",
-        forms=_only(several=16, tree=3, reduce=2, random=1, siblings=1),
+        forms=_only(several=20, tree=3, reduce=2, random=1, siblings=1),
         modes=_modes(6, 1, 3),
         dtypes=MappingProxyType(
             {dtypes.int64: 2, dtypes.uint64: 2, dtypes.uint32: 2, dtypes.int8: 2, dtypes.float64: 2}
@@ -244,7 +244,7 @@ _PARTS = (
 # How often the default draws a kernel by each of them.
 _SHARES = {
     "small": 6.0,
-    "integers": 14.0,
+    "integers": 18.0,
     "floats": 3.0,
     "reduces": 11.0,
     "matmul": 3.0,
