@@ -265,16 +265,6 @@ def test_a_missing_barrier_before_memory_is_used_again_is_found(monkeypatch):
     assert found.cause == "GROUP"
 
 
-def test_a_limit_is_blamed_on_the_optimisation_that_breaks_it(monkeypatch):
-    monkeypatch.setattr(moves, "limit_problem", lambda plan: None)
-    cramped = "tinyref_fuzz.judge.devices:Cramped"
-    found = blamed("normalised-rows", "LOCAL(0, 4) LOCAL(1, 8)", Symptom.LIMIT, cramped)
-    assert str(found) == "optimise: LOCAL"
-    grouped = "GROUP(3, 8) UPCAST(0, 8) LOCAL(0, 2)"
-    found = blamed("normalised-rows", grouped, Symptom.LIMIT, cramped)
-    assert (str(found), "local memory" in found.detail) == ("optimise: GROUP", True)
-
-
 # --- other pairs ----------------------------------------------------------------------------------
 
 

@@ -103,8 +103,8 @@ def test_a_healthy_device_agrees_and_only_the_same_campaign_is_resumed(tmp_path:
 def check_that_no_other_is_resumed(folder: Path) -> None:
     with pytest.raises(UserError, match=r"seed: 11 -> 12: go on with --resume --restart"):
         campaign(folder, "Healthy", seed=12, resume=True)
-    with pytest.raises(UserError, match="policy: small -> even"):
-        campaign(folder, "Healthy", policy="even", resume=True)
+    with pytest.raises(UserError, match="policy: small -> all"):
+        campaign(folder, "Healthy", policy="all", resume=True)
     with pytest.raises(
         UserError, match="device: campaign_devices:Healthy -> campaign_devices:Wrong"
     ):
@@ -517,7 +517,7 @@ def test_two_campaigns_share_a_corpus_but_not_a_folder(tmp_path: Path):
 
 
 def test_a_campaign_without_a_case_knows_nothing(tmp_path: Path):
-    summary = Summary("CPU", 1, "even", tmp_path)
+    summary = Summary("CPU", 1, "all", tmp_path)
     assert exit_code(summary) == 3
     assert "no case was judged" in text(summary)
 

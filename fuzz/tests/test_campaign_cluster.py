@@ -347,7 +347,7 @@ def test_a_dask_worker_takes_no_more_memory_than_its_own_limit(
     )
     monkeypatch.setattr(local, "usable_memory", lambda: 12 << 30)
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
-    sent = Setup("PYTHON", 1, "even").to_json()
+    sent = Setup("PYTHON", 1, "all").to_json()
     assert clusters.setup_here(sent).memory == share
 
 

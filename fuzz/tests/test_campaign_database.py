@@ -96,7 +96,7 @@ def test_a_database_of_version_1_reads_as_it_was_meant(tmp_path: Path):
         assert database.config() == {
             "device": "CPU",
             "seed": 7,
-            "policy": "even",
+            "policy": "all",
             "code": "0.1-abc",
         }
         assert database.totals() == (20, 6, 0.75)

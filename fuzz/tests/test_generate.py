@@ -34,6 +34,7 @@ PYTHON = Device["PYTHON"].capabilities
 CPU = Device["CPU"].capabilities
 # Kernels alone: lists of optimisations take as long again.
 PARTS = {name: replace(policy, lists=(0, 0), equivalent=0) for name, policy in POLICIES.items()}
+EVERY_FORM = Policy("every form", lists=(0, 0), equivalent=0)
 KERNELS = 400
 
 
@@ -45,7 +46,7 @@ def kernels(count: int, policy: Policy, first: int = 0) -> Iterator[Case]:
 def mixed() -> tuple[Case, ...]:
     """Kernels of every policy, by the shares of the default mix."""
     found = []
-    mixes = POLICIES["even"].mixes
+    mixes = POLICIES["all"].mixes
     for name in sorted(mixes):
         share = round(KERNELS * mixes[name] / sum(mixes.values()))
         found += kernels(share, PARTS[name])
@@ -140,7 +141,8 @@ def widened_difference(case: Case) -> int:
 
 @pytest.mark.long
 def test_moderate_kernels_stay_moderate():
-    for case in kernels(60, PARTS["floats"]):
+    floats = replace(PARTS["floats"], modes={Mode.EXACT: 0.0, Mode.EDGE: 0.0})
+    for case in kernels(60, floats):
         found = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
         for values in found.values():
             assert np.all(np.isfinite(values.astype(np.float64)))
@@ -158,7 +160,7 @@ def test_a_tape_replays_the_same_case(name):
 @pytest.mark.long
 def test_a_cut_or_edited_tape_still_gives_a_valid_case():
     random = np.random.default_rng(1)
-    for case in kernels(8, POLICIES["even"]):
+    for case in kernels(8, POLICIES["all"]):
         for length in range(0, len(case.choices), 31):
             verify(Dialect.AST, generate(Tape(choices=case.choices[:length]), PYTHON).ast)
         edited = list(case.choices)
@@ -193,7 +195,7 @@ def test_only_types_of_the_device_are_generated():
     only = frozenset({dtypes.int32, dtypes.float32, dtypes.bool})
     narrow = replace(PYTHON, dtypes=only)
     for seed in range(40):
-        case = generate(Tape(seed=seed), narrow, PARTS["even"])
+        case = generate(Tape(seed=seed), narrow, PARTS["all"])
         for node in case.ast.toposort():
             base = node.dtype.base if isinstance(node.dtype, PtrDType) else node.dtype
             assert base in only or base in (dtypes.void, dtypes.index, dtypes.uint32), node
@@ -232,11 +234,6 @@ def test_contents_lie_in_their_range_and_are_not_all_equal():
             assert 100 < np.sum(values < 0) < 400
 
 
-def test_whole_ranges_have_extremes():
-    values = Content(dtypes.int16, 400, -(2**15), 2**15 - 1, 1).array(Mode.EXACT)
-    assert {-(2**15), 2**15 - 1} <= set(values.tolist())
-
-
 @pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda dtype: dtype.name)
 def test_edge_floats_are_small_multiples_of_a_half_and_any_bits_too(dtype):
     drawn = Content(dtype, 4000, -np.inf, np.inf, 2).array(Mode.EDGE)
@@ -250,13 +247,6 @@ def test_edge_floats_are_small_multiples_of_a_half_and_any_bits_too(dtype):
     assert (wide > 0).sum() > 200
     assert (wide < 0).sum() > 200
     assert len(np.unique(np.frexp(wide)[1])) > min(2 ** (dtype.exponent_bits - 2), 500)
-
-
-def test_edges_are_there():
-    values = Content(dtypes.float32, 600, -np.inf, np.inf, 1).array(Mode.EDGE)
-    assert np.isnan(values).any()
-    assert np.isposinf(values).any()
-    assert np.any((values != 0) & (np.abs(values) < np.finfo(np.float32).tiny))
 
 
 @pytest.mark.parametrize(
@@ -415,7 +405,7 @@ def test_a_feature_that_does_not_exist_is_not_seen(seen):
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "real"])
 def test_every_form_gives_kernels(form):
-    policy = replace(PARTS["mixed"], forms={other: float(other == form) for other in FORMS})
+    policy = replace(EVERY_FORM, forms={other: float(other == form) for other in FORMS})
     asts = {case.ast for case in kernels(20, policy)}
     assert len(asts) > 10
 
@@ -426,9 +416,9 @@ def test_some_kernels_choose_by_a_count():
             other.op for other in node.src[0].toposort()
         }
 
-    policy = replace(PARTS["index"], forms={form: float(form == "choose") for form in FORMS})
+    policy = replace(EVERY_FORM, forms={form: float(form == "choose") for form in FORMS})
     found = [any(map(chooses, case.ast.toposort())) for case in kernels(40, policy)]
-    assert sum(found) >= 28
+    assert sum(found) >= 20
 
 
 # --- policies -------------------------------------------------------------------------------------
@@ -443,31 +433,15 @@ def test_policies_do_what_they_are_called():
         return lambda case: bool({*wanted} & set(features(case)))
 
     assert share("small", lambda case: max(b.size for b in case.buffers) <= 400) > 0.8
+    assert share("integers", has(dtypes.int64, dtypes.uint64, dtypes.uint32)) > 0.6
+    assert share("floats", has(Mode.FLOAT, Mode.EDGE)) == 1
     assert share("reduces", has(Ops.REDUCE)) > 0.75
     assert share("matmul", has("sum of products")) > 0.6
-    assert share("wide", has(dtypes.int64, dtypes.uint64, dtypes.float64)) > 0.4
-    assert share("edges", has(Mode.EDGE)) == 1
-    assert share("floats", has(Mode.FLOAT)) == 1
-    assert share("index", has("several views", "mask", "gather")) > 0.5
-    assert share("groups", has("reduce ADD", "reduce MAX")) > 0.7
-
-
-@pytest.mark.long
-def test_a_policy_can_be_scaled():
-    policy = PARTS["even"].scale(ops={Ops.SHL: 50.0}, forms={"tree": 20.0})
-    often = sum(has_op(case, Ops.SHL, Ops.SHR) for case in kernels(40, policy))
-    seldom = sum(has_op(case, Ops.SHL, Ops.SHR) for case in kernels(40, PARTS["even"]))
-    assert often > 2 * seldom
-    never = PARTS["even"].scale(dtypes={dtypes.float32: 0.0})
-    assert never.scale(dtypes={dtypes.float32: 9.0}).dtypes[dtypes.float32] == 0
-
-
-def has_op(case: Case, *ops: Ops) -> bool:
-    return any(node.op in ops for node in case.ast.toposort())
+    assert share("views", has("several views", "mask", "gather")) > 0.5
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(UserError, match="policy: 'odd' is none: accepted are even, mixed"):
+    with pytest.raises(UserError, match="policy: 'odd' is none: accepted are all, small"):
         policy_named("odd")
 
 
@@ -487,8 +461,7 @@ def test_lists_are_legal_and_several(device):
         for opts in case.opts:
             plan.apply_all(opts)
             used.update({opt.op for opt in opts})
-        # Those that are accepted though they are doubtful come on top.
-        assert len(set(case.opts)) == len(case.opts) <= 2 * most
+        assert len(set(case.opts)) == len(case.opts) <= most
         lists.append(len(case.opts))
     assert np.mean(lists) > 2.5
     everywhere = {OptOp.UPCAST, OptOp.UNROLL, OptOp.SWAP, OptOp.PADTO}

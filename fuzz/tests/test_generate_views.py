@@ -9,18 +9,18 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.interpret.evaluate import evaluate
 from tinyref.uops.build import slot_of
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate import views
 from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.policies import FORMS, POLICIES
+from tinyref_fuzz.generate.policies import FORMS, Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.views import Movement
-from tinyref_spec.kernel_case import Case, Mode
+from tinyref_spec.kernel_case import Mode
 
 PYTHON = Device["PYTHON"].capabilities
+EVERY_FORM = Policy("every form")
 EXACT = {Mode.EXACT: 1.0, Mode.FLOAT: 0.0, Mode.EDGE: 0.0}
 
 
@@ -89,36 +89,13 @@ def test_what_is_sampled_steps_through_a_row_beyond_32_bits(seed: int) -> None:
 
 
 def only(form: str, **changes: object) -> object:
-    policy = replace(POLICIES["mixed"], forms={each: float(each == form) for each in FORMS})
+    policy = replace(EVERY_FORM, forms={each: float(each == form) for each in FORMS})
     return replace(policy, lists=(0, 0), **changes)
-
-
-def values(case: Case) -> list[np.ndarray]:
-    found = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
-    return [found[slot] for slot in sorted(found)]
-
-
-@pytest.mark.long
-def test_questions_have_both_answers() -> None:
-    """A comparison that is decided at the ends of a range is neither always true nor always false.
-
-    Not each of them: an end may be one that no element reaches.
-    """
-    rules = replace(POLICIES["rules"], lists=(0, 0))
-    both = asked = 0
-    for seed in range(40):
-        case = generate(Tape(seed=seed), PYTHON, rules)
-        for store, result in zip(case.ast.src, values(case), strict=True):
-            if store.src[1].op is Ops.CMPLT:
-                asked += 1
-                both += bool(result.any() and not result.all())
-    assert asked >= 30
-    assert both >= asked // 5
 
 
 @pytest.mark.long
 def test_another_output_reads_what_one_overwrites() -> None:
-    policy = replace(POLICIES["mixed"], outputs=100, in_place=100, lists=(0, 0), equivalent=0)
+    policy = replace(EVERY_FORM, outputs=100, in_place=100, lists=(0, 0), equivalent=0)
     found = 0
     for seed in range(60):
         case = generate(Tape(seed=seed), PYTHON, policy)
@@ -130,7 +107,7 @@ def test_another_output_reads_what_one_overwrites() -> None:
 
 
 def test_an_output_in_place_may_be_read_by_others_alone() -> None:
-    policy = replace(POLICIES["mixed"], in_place=100, lists=(0, 0), equivalent=0)
+    policy = replace(EVERY_FORM, in_place=100, lists=(0, 0), equivalent=0)
     alone = 0
     for seed in range(60):
         case = generate(Tape(seed=seed), PYTHON, policy)
@@ -146,7 +123,7 @@ def test_an_output_in_place_may_be_read_by_others_alone() -> None:
 
 def test_rows_of_texels_are_of_whole_texels() -> None:
     for seed in range(20):
-        case = generate(Tape(seed=seed), PYTHON, only("texels", modes=EXACT, instances=0))
+        case = generate(Tape(seed=seed), PYTHON, only("texels", modes=EXACT))
         loads = [node for node in case.ast.toposort() if node.op is Ops.LOAD]
         floats = [node for node in loads if node.dtype in (dtypes.float32, dtypes.float16)]
         assert floats

@@ -29,7 +29,7 @@ from tinyref_fuzz.generate.corpus.collection import (
     structure_of,
     work_of,
 )
-from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, case_of, choose_kernels, harvest
+from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, choose_kernels, harvest
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
@@ -69,7 +69,7 @@ def test_every_network_left_something():
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_the_present_compiler_agrees_on_each(kernel):
-    case = case_of(kernel)
+    case = mutate.case_of(kernel.ast, kernel.bindings, seed=0)
     assert case.mode is (Mode.FLOAT if "float" in kernel.tags else Mode.EXACT)
     verdict = Judge("PYTHON").verdict(case, thorough=False)
     assert verdict.agrees, verdict
@@ -171,12 +171,12 @@ def saved(path: Path, first: int, last: int) -> Path:
 @pytest.mark.long
 def test_kernels_that_are_named_take_the_place_of_those_that_come_with_the_fuzzer():
     own = kernels_from_json(SMALL)
-    policy = replace(POLICIES["real"], kernels=own, mutated=0)
+    policy = replace(POLICIES["models"], kernels=own)
     cases = [generate(Tape(seed=seed), PYTHON, policy) for seed in range(30)]
     # One case of four is a kernel as it is, the others are made of one by mutations.
     assert len({case.ast for case in cases} & {kernel.ast for kernel in own}) == 3
     assert len({case.ast for case in cases}) > 15
-    mixed = replace(POLICIES["even"], kernels=own)
+    mixed = replace(POLICIES["all"], kernels=own)
     assert mixed.draw_part(Tape(seed=1)).kernels == own
 
 
@@ -186,7 +186,7 @@ def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, cap
     folder = tmp_path / "campaign"
     words = ["fuzz", "--device", "PYTHON", "--folder", str(folder), "--jobs", "1"]
     assert run([*words, "--kernels", "4", "--harvested", str(file)]) == 0
-    assert "policy real" in capsys.readouterr().out
+    assert "policy models" in capsys.readouterr().out
     database = Database.open(folder)
     assert database.config()["harvested"] == collection_text(file)
     database.close()

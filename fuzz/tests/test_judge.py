@@ -11,7 +11,6 @@ from judged import CORPUS, ELEMENTWISE, GROUPED, case_of, found
 from tinyref.algebra.rewrite import listeners
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, VerifyError
-from tinyref.optimise import moves
 from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.python import TextBackend
 from tinyref.uops import build
@@ -254,31 +253,6 @@ def test_what_a_run_must_not_depend_on_is_named(matters, symptom, words, monkeyp
     verdict = judge(case_of("multiply-add-int32", "UPCAST(0, 2)"), "CPU", True)
     assert (verdict.pair, verdict.symptom) == (Pair.PLAIN, symptom)
     assert words in verdict.detail
-
-
-def test_a_plan_that_forgets_what_was_applied(monkeypatch):
-    healthy = judging.plan_for
-
-    def forgetful(ast, capabilities, opts=None):
-        return replace(healthy(ast, capabilities, opts), opts=())
-
-    monkeypatch.setattr(judging, "plan_for", forgetful)
-    verdict = judge(ELEMENTWISE, "PYTHON", True)
-    assert (verdict.pair, verdict.symptom) == (Pair.OPTIMISED, Symptom.ERROR)
-    assert verdict.detail == "plan: UPCAST(0, 2) gave a plan of none"
-
-
-def test_more_than_the_device_declares(monkeypatch):
-    class Cramped(TextBackend):
-        @property
-        def capabilities(self):
-            return replace(super().capabilities, group_size_limit=2, matrix_tiles=())
-
-    globals()["Cramped"] = Cramped
-    device = f"{__name__}:Cramped"
-    assert found(GROUPED, device) == (None, None)
-    monkeypatch.setattr(moves, "limit_problem", lambda plan: None)
-    assert found(GROUPED, device) == (Pair.OPTIMISED, Symptom.LIMIT)
 
 
 # --- kernels that compute the same ----------------------------------------------------------------

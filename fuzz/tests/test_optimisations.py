@@ -14,17 +14,22 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
+from tinyref.optimise import tile
+from tinyref.optimise.opt import Opt, OptOp, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref_fuzz.generate.candidates import is_small
 from tinyref_fuzz.generate.optimisations import (
     THREADS,
+    apply_recipe,
+    draw_lists,
+    fitting_recipes,
     on_fixed_machine,
     random_opts,
     with_small_limits,
 )
+from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import buffers_with, measured_outputs
 from tinyref_spec.kernels.corpus import corpus_kernels
@@ -113,33 +118,48 @@ def test_the_lists_are_more_than_two_thousand_and_use_every_optimisation(where):
     assert used >= everywhere | (grouped if where == "PYTHON" else on_host)
 
 
-# --- refusals -----------------------------------------------------------------------------------
+# --- recipes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
-def test_refusals_name_the_optimisation_and_leave_the_plan():
-    refused = []
-    for number, kernel in enumerate(itertools.islice(KERNELS.values(), 0, None, 4)):
-        found = random_opts(kernel.ast, PYTHON, Tape(seed=number), 2 * LONGEST)
-        refused += found.refused
-        # The list alone leads to the same plan: nothing stayed of what was refused between.
-        assert Plan.of(kernel.ast, PYTHON).apply_all(found.opts) == found.plan
-    assert len(refused) > 100
-    assert all(reason.startswith(f"{opt}: ") for opt, reason in refused)
-    assert {opt.op for opt, _ in refused} == set(OptOp)
+def plan_of(name: str, where: str = "PYTHON") -> Plan:
+    return Plan.of(KERNELS[name].ast, on_fixed_machine(CAPABILITIES[where]))
 
 
-def test_a_refusal_that_changes_the_plan_is_reported():
-    class Careless(Plan):
-        def apply(self, opt: Opt) -> Plan:
-            object.__setattr__(self, "uses_groups", not self.uses_groups)
-            raise KernelOptError(f"{opt}: not today")
+def test_recipes_begin_with_what_the_kernel_takes():
+    recipes, weights = fitting_recipes(plan_of("matmul-float16-float32"))
+    assert (OptOp.TC, OptOp.LOCAL) in recipes
+    assert len(recipes) == len(weights)
+    assert not any(OptOp.TC in ops for ops in fitting_recipes(plan_of("sum-rows"))[0])
+    assert (OptOp.PADTO, OptOp.PACK) in fitting_recipes(plan_of("matmul-int32", "CPU"))[0]
 
-    kernel = KERNELS["sum-rows"]
-    plan = Plan.of(kernel.ast, PYTHON)
-    careless = Careless(**{name: getattr(plan, name) for name in plan.__dataclass_fields__})
-    with pytest.raises(AssertionError, match="was refused and changed the plan"):
-        random_opts(kernel.ast, PYTHON, Tape(seed=1), 3, start=careless)
+
+@pytest.mark.parametrize(
+    ("name", "where", "ops"),
+    [
+        ("matmul-float16-float32", "PYTHON", (OptOp.TC, OptOp.UPCAST)),
+        ("sum-rows", "PYTHON", (OptOp.GROUP, OptOp.UNROLL)),
+        ("matmul-int32", "CPU", (OptOp.PADTO, OptOp.PACK)),
+    ],
+)
+def test_most_recipes_come_out_whole(name, where, ops):
+    plan = plan_of(name, where)
+    found = [apply_recipe(plan, Tape(seed=seed), ops) for seed in range(20)]
+    assert all(map(is_small, found))
+    assert sum(tuple(opt.op for opt in each.opts) == ops for each in found) >= 10
+
+
+def test_an_optimisation_that_fails_is_the_end_of_its_list(monkeypatch):
+    """The compiler neither applies nor refuses it: the judge is to see that, and names it."""
+
+    def fails(*given: object) -> None:
+        raise AttributeError("no such axis")
+
+    monkeypatch.setattr(tile, "_targets", fails)
+    policy = POLICIES["matmul"]
+    lists = draw_lists(KERNELS["matmul-float16-float32"].ast, PYTHON, Tape(seed=1), policy)
+    assert lists[-1][-1].op is OptOp.TC
+    # A kernel without such a product has the lists that it has.
+    assert len(draw_lists(KERNELS["sum-rows"].ast, PYTHON, Tape(seed=1), policy)) > 2
 
 
 def test_a_tape_replays_a_list():

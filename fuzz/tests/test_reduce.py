@@ -480,7 +480,6 @@ def test_another_fault_does_not_take_over():
             (Symptom.ERROR, "VerifyError: ast.store.3: expected"),
             False,
         ),
-        ((Symptom.LIMIT, "320 bytes of memory"), (Symptom.LIMIT, "4 groups in all"), False),
     ],
 )
 def test_when_two_faults_are_the_same(first, second, same):

@@ -37,7 +37,7 @@ SIZES = (1, 2, 3, 4, 5, 0)
 
 
 def kernels(
-    device: str | Capabilities = "PYTHON", policy: str | Policy = "even"
+    device: str | Capabilities = "PYTHON", policy: str | Policy = "all"
 ) -> st.SearchStrategy[Case]:
     """Kernel ASTs that are valid, with data on which they are defined and lists of optimisations.
 

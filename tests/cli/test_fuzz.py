@@ -86,7 +86,7 @@ def replays(out: str) -> list[list[str]]:
         (["--device", "NPY"], "NPY holds data but runs no kernels"),
         (["--device", "PYTHON", "--folder", ""], "the path is empty"),
         (["--device", "PYTHON", "--corpus="], "the path is empty"),
-        (["--device", "PYTHON", "--policy", "odd"], "accepted are even, mixed"),
+        (["--device", "PYTHON", "--policy", "odd"], "accepted are all, small"),
         (["--device", "PYTHON", "--resume"], "there is no campaign in fuzz-PYTHON"),
         (["--device", "PYTHON", "--folder", "/dev/null/x"], "cannot write to /dev/null/x"),
         (["--device", "PYTHON", "--cluster", "tcp://h:1", "--jobs", "2"], "not both"),

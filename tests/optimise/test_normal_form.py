@@ -13,7 +13,6 @@ from kernel_cases import DEVICES
 
 from tinyref.algebra.kernel_shape import kernel_shape
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
@@ -27,9 +26,6 @@ from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.policies import POLICIES
-from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.strategies import kernels
 from tinyref_spec.kernel_case import Case
 from tinyref_spec.kernels.corpus import corpus_kernels
@@ -133,10 +129,6 @@ def test_a_choice_that_the_form_itself_brings_to_light_is_folded(make: Callable[
     agrees(ast, contents, {})
     assert evaluate(normal_form(ast).ast, contents)[0].tolist() == [107]
     assert normal_form(ast).owners == ()
-
-
-def test_a_generated_choice_in_a_reduce_of_one_is_folded() -> None:
-    generated_agrees(generate(Tape(seed=883837), Device["PYTHON"].capabilities, POLICIES["small"]))
 
 
 def generated_agrees(case: Case) -> None:

@@ -37,26 +37,20 @@ from tinyref_fuzz.blame.stages import (
     graph_problem,
 )
 from tinyref_fuzz.generate.candidates import THREADS
-from tinyref_fuzz.generate.equivalent.laws import rule_of
 from tinyref_fuzz.judge.caches import forget
-from tinyref_fuzz.judge.cost import growth, simplified
 from tinyref_fuzz.judge.judge import Judge
-from tinyref_fuzz.judge.limits import limit_problem
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
 from tinyref_fuzz.judge.oracles.reference import (
     THOROUGHLY_SAMPLED,
     evaluator_fault,
     semantics_fault,
 )
-from tinyref_fuzz.judge.ranges import RANGES
-from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
 
 # Stages in which rules fire, or what rules believe is used.
 _REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})
 # Those whose fault may need an optimisation to show.
 _OPTIMISED = frozenset({"lower", "simplify", "expand"})
-# Of columns of expressions that no stage is called by; what is known is used by the rules.
-_STAGES_OF_COLUMNS = {"views": "lower", "plans": "optimise"}
 # Those whose value is that of a program on the interpreter.
 _INTERPRETED = frozenset({*LINEAR_GRAPHS, "linearise"})
 # Of several optimisations that a fault needs, the one that the stage does most for.
@@ -66,7 +60,6 @@ _MAX_OF_LOWER = (
 )
 _LANES = (OptOp.TC, OptOp.UNROLL, OptOp.UPCAST)
 _MAX_OF_EXPAND = (*_LANES, *(op for op in _MAX_OF_LOWER if op not in _LANES))
-_OF_LOCAL_MEMORY = (OptOp.GROUP, OptOp.GROUPTOP, OptOp.TC, OptOp.PACK)
 # Without a wrong value in the compile: who else it may be. Of a plain program every graph was right
 # then, and the order of its nodes is left: so this is not `pair.STAGE_OF`.
 _OF_PAIR = {
@@ -74,7 +67,6 @@ _OF_PAIR = {
     Pair.OPTIMISED: "optimise",
     Pair.DEVICE: "device",
     Pair.EQUIVALENT: "evaluate",
-    Pair.EXPRESSION: "simplify",
 }
 
 
@@ -103,16 +95,6 @@ class _Search:
             return Blame("device", "", self.verdict.detail)
         if self.verdict.detail.startswith("evaluator:"):
             return Blame("evaluate", "", self.verdict.detail)
-        if self.verdict.pair is Pair.EXPRESSION:
-            return self._of_expression()
-        if self.verdict.symptom is Symptom.COST:
-            return self._of_cost()
-        if self.verdict.detail.startswith(RANGES):
-            return Blame("simplify", "", self.verdict.detail)
-        if self.verdict.symptom is Symptom.LIMIT:
-            found = self._of_limit()
-            if found is not None:
-                return found
         try:
             subject = self._subject(self.case)
         except Exception as error:  # the evaluator may be what is wrong
@@ -185,47 +167,6 @@ class _Search:
                 return plan_for(subject.ast, self.capabilities).opts
         except TinyrefError:
             return ()
-
-    def _of_expression(self) -> Blame:
-        """The stage that a service belongs to and, of rules, the first that fires wrongly."""
-        column = self.verdict.detail.partition(":")[0]
-        stage = column if column in COMPILE_STAGES else _STAGES_OF_COLUMNS.get(column, "simplify")
-        if self.verdict.symptom is Symptom.COST:
-            # What is known too little does not stand for another value, which is worse.
-            return Blame(stage, f"{column} at a cost", self.verdict.detail)
-        cause = self._rule_of_expression() if column in COMPILE_STAGES else column
-        return Blame(stage, cause, self.verdict.detail)
-
-    def _rule_of_expression(self) -> str:
-        firings = record_firings(lambda: simplified(self.case.ast, self.capabilities))
-        slots = dict(enumerate(self.case.buffers))
-        wrong = _first_wrong_firing(firings, slots, self.case.bindings)
-        return wrong.cause if wrong is not None else ""
-
-    def _of_limit(self) -> Blame | None:
-        """The first optimisation after which the program takes more than is declared."""
-        opts = self.judge.failing_opts(self.case, self.verdict)
-        if not opts:
-            return Blame("lower", "", self.verdict.detail)
-        for count in range(1, len(opts) + 1):
-            subject = Subject(self.case.ast, self.case.buffers, self.case.bindings, Oracle({}))
-            chain = Chain(subject, self.capabilities, opts[:count])
-            if chain.program is None:
-                continue
-            given = (chain.program, self.capabilities, opts[:count], self.case.bindings)
-            problem = limit_problem(*given)
-            if problem:
-                return Blame("optimise", _op_of_limit(problem, opts[:count]).value, problem)
-        return None
-
-    def _of_cost(self) -> Blame:
-        """The stage that wastes something, or the rule that is lost, where the step names one."""
-        case, detail = self.case, self.verdict.detail
-        if self.verdict.pair is not Pair.EQUIVALENT:
-            return Blame(detail.partition(":")[0], "", detail)
-        larger = growth(case.equivalent, self.capabilities) if case.equivalent else None
-        label = larger.label if larger else ""
-        return Blame("simplify", rule_of(label) or label, detail)
 
     # Which stage
 
@@ -324,14 +265,6 @@ def _is_of_value(chain: Chain, stage: str, problem: str) -> bool:
     """Whether it is a wrong value that a program of a compile without errors has, and no race."""
     is_race = problem.startswith(SanitizerError.__name__)
     return stage in _INTERPRETED and chain.error is None and not is_race
-
-
-def _op_of_limit(problem: str, opts: Opts) -> OptOp:
-    """The last optimisation, or the one that takes local memory or was to switch groups off."""
-    if "NOLOCALS" in problem and any(opt.op is OptOp.NOLOCALS for opt in opts):
-        return OptOp.NOLOCALS
-    taking = [opt.op for opt in opts if opt.op in _OF_LOCAL_MEMORY]
-    return taking[0] if "local memory" in problem and taking else opts[-1].op
 
 
 def _first_wrong_firing(

@@ -16,7 +16,6 @@ from tinyref.folders import prepare_folder
 from tinyref.runtimes.identity import differences, settings_of
 from tinyref.workers.machine import bounded_jobs
 from tinyref_fuzz.campaign.database import (
-    EXPRESSIONS,
     NAME,
     ChangedError,
     Database,
@@ -47,7 +46,7 @@ from tinyref_spec.kernel_case.files import save_record
 
 DEFAULT_SECONDS = 60.0
 # Whoever names kernels wants to see these, not a mix in which they are rare.
-HARVESTED_POLICY = "real"
+HARVESTED_POLICY = "models"
 DEFAULT_TIMEOUT = 30.0
 TICK_SECONDS = 0.2
 # What a case under way may still take once the time is up.
@@ -113,7 +112,7 @@ class Summary:
     """What a campaign came to. incomplete: why it did not do what was asked, empty if it did.
 
     settings: the flags that were not at their default, and the environment of the backend.
-    expressions: judged beside the cases. subject: what the cases are. unfinished: the numbers of
+    subject: what the cases are. unfinished: the numbers of
     cases that had taken suspiciously long when the time was up, with how many seconds; none is
     among the `cases`.
     """
@@ -124,7 +123,6 @@ class Summary:
     folder: Path
     cases: int = 0
     judged: int = 0
-    expressions: int = 0
     seconds: float = 0.0
     findings: int = 0
     buckets: list[StoredBucket] = field(default_factory=list)
@@ -330,7 +328,6 @@ class Campaign:
         self._examinations: deque[Task] = deque()
         self._buckets = {bucket.key: bucket for bucket in database.buckets()}
         self._rules = database.coverage("rule")
-        self._expressions = database.coverage(EXPRESSIONS)[""]
         self._guides = database.guides()
         done = database.chunks()
         self._cases = sum(stop - first for first, stop in done)
@@ -389,7 +386,6 @@ class Campaign:
             folder=self.request.folder,
             cases=cases,
             judged=judged,
-            expressions=self.database.coverage(EXPRESSIONS)[""],
             seconds=time.monotonic() - self._began,
             findings=len(findings),
             buckets=self.database.buckets(),
@@ -537,7 +533,6 @@ class Campaign:
             self._triage.add(finding)
         for result in done.results:
             self._rules.update(result.rules)
-            self._expressions += result.expressions
 
     def _keep(self, found: Examination) -> None:
         """Stores an examined finding; a bucket shows the smallest case, then the earliest."""
@@ -590,7 +585,6 @@ class Campaign:
             left=left,
             state=self._state(),
             noun=self.request.subject,
-            expressions=self._expressions,
         )
 
     def _state(self) -> str:

@@ -12,57 +12,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations, count
 from typing import TypeVar
 
 from tinyref.algebra.rewrite import counting_rules
-from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explain_error
-from tinyref.optimise.opt import OptOp
-from tinyref.uops.ops import Ops
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
-from tinyref_fuzz.generate.batches import EXPRESSIONS, draw_batch, draw_form, draw_planned
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
-from tinyref_fuzz.generate.policies import Policy, opening, policy_named
+from tinyref_fuzz.generate.policies import opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.expressions.judge import expression_verdict, form_verdict, plan_verdict
-from tinyref_fuzz.judge.expressions.lacks import turn_of
-from tinyref_fuzz.judge.judge import Judge, guarded_verdict, judge_of, verdict_of
+from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
 from tinyref_spec.kernels.family import CorpusKernel
 
 Made = TypeVar("Made")
 
-# The policies whose cases have a batch of expressions beside them, and that by which it is drawn.
-BESIDE = {"even": "rules", "rules": "rules", "index": "rules", "views": "rules", "wide": "wide"}
-# One case in so many, where what is judged is a device, not the compiler on the reference.
-SELDOM = 3
-# So many kernels beside a batch are judged by their normal forms, which costs little; their tapes
-# have numbers from here on down: no campaign has as many cases.
-FORMS_BESIDE, FORMS_FROM = 4, 1 << 48
-PLANS_FROM = 1 << 50
-
 
 def tape_seed(seed: int, number: int) -> int:
     """The seed of the tape of case `number`: neighbours have nothing in common."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest())
-
-
-def apply_guide(policy: Policy, guide: Guide | None) -> Policy:
-    """The policy with its weights multiplied by the factors of the guide."""
-    if not guide:
-        return policy
-    return policy.scale(
-        forms=guide.get("forms"),
-        rules=guide.get("rules"),
-        mixes=guide.get("mixes"),
-        dtypes={getattr(dtypes, name): by for name, by in guide.get("dtypes", {}).items()},
-        ops={Ops[name]: by for name, by in guide.get("ops", {}).items()},
-        opts={OptOp[name]: by for name, by in guide.get("opts", {}).items()},
-    )
 
 
 def kernels_for(judge: Judge, collection: str) -> tuple[CorpusKernel, ...]:
@@ -95,94 +65,8 @@ def case_at(
     Raises `UserError` for an unknown policy.
     """
     tape = Tape(seed=tape_seed(seed, number))
-    chosen = replace(apply_guide(opening(policy_named(policy), number), guide), kernels=kernels)
+    chosen = replace(opening(policy_named(policy), number), kernels=kernels)
     return generate(tape, judge.capabilities, chosen)
-
-
-def batch_lot(judge: Judge, number: int, policy: str) -> int | None:
-    """Which batch of expressions stands beside case `number`; None where there is none."""
-    every = 1 if judge.is_reference else SELDOM
-    return None if policy not in BESIDE or number % every else number // every
-
-
-def batch_at(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> Case | None:
-    """The batch of expressions beside case `number`; None where there is none.
-
-    Its tape is its own: the kernels of a seed are the same with it and without.
-    """
-    lot = batch_lot(judge, number, policy)
-    if lot is None:
-        return None
-    tape = Tape(seed=tape_seed(seed, -1 - number))
-    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    subject, lack = turn_of(lot, judge.capabilities)
-    return draw_batch(tape, judge.capabilities if lack is None else lack[1], chosen, subject)
-
-
-def forms_at(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> list[Case]:
-    """The kernels beside the batch of case `number` that are judged by their normal forms alone."""
-    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    first = FORMS_FROM + number * FORMS_BESIDE
-    seeds = (tape_seed(seed, -first - each) for each in range(FORMS_BESIDE))
-    return [draw_form(Tape(seed=each), judge.capabilities, chosen) for each in seeds]
-
-
-def planned_at(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> Case:
-    """The kernel beside the batch of case `number` that is judged by its plans alone."""
-    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    tape = Tape(seed=tape_seed(seed, -PLANS_FROM - number))
-    return draw_planned(tape, judge.capabilities, chosen)
-
-
-def verdict_with_batch(
-    judge: Judge,
-    case: Case,
-    seed: int,
-    number: int,
-    policy: str = DEFAULT_POLICY,
-    guide: Guide | None = None,
-) -> tuple[Case, Verdict]:
-    """A case and its verdict; where that agrees, what is wrong with the batch or form beside it."""
-    verdict = verdict_of(judge, case)
-    if not verdict.agrees:
-        return case, verdict
-    try:
-        found = wrong_beside(judge, seed, number, policy, guide)
-    except Exception as error:  # the generator moves views, which may be what is broken
-        detail = f"views: while generating: {explain_error(error)}"
-        return case, Verdict(Pair.EXPRESSION, Symptom.ERROR, detail)
-    if found is None:
-        return case, verdict
-    beside, wrong = found
-    return beside, replace(wrong, judged=verdict.judged)
-
-
-def wrong_beside(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> tuple[Case, Verdict] | None:
-    """The batch beside case `number`, or the first of the kernels beside that, that is wrong.
-
-    None where none is, or none is there. Raises what breaks their generation.
-    """
-    lot, batch = batch_lot(judge, number, policy), batch_at(judge, seed, number, policy, guide)
-    if batch is None:
-        return None
-    found = guarded_verdict(lambda: expression_verdict(batch, judge.capabilities, lot))
-    if not found.agrees:
-        return batch, found
-    for form in forms_at(judge, seed, number, policy, guide):
-        found = guarded_verdict(partial(form_verdict, form))
-        if not found.agrees:
-            return form, found
-    planned = planned_at(judge, seed, number, policy, guide)
-    found = guarded_verdict(lambda: plan_verdict(planned, judge.capabilities, number))
-    return None if found.agrees else (planned, found)
 
 
 def no_guide(number: int) -> None:
@@ -207,8 +91,8 @@ def judge_cases(
     for number in count(start):
         began = time.perf_counter()
         case = case_at(judge, seed, number, policy, guide_of(number), kernels)
-        found, verdict = verdict_with_batch(judge, case, seed, number, policy, guide_of(number))
-        yield number, found, verdict, time.perf_counter() - began
+        verdict = verdict_of(judge, case)
+        yield number, case, verdict, time.perf_counter() - began
 
 
 def result_of(
@@ -220,14 +104,12 @@ def result_of(
     kernels: tuple[CorpusKernel, ...] = (),
 ) -> CaseResult:
     """Makes and judges case `number`, and counts what it reached."""
-    found = counted_result(
+    return counted_result(
         number,
         lambda: case_at(judge, seed, number, policy, guide, kernels),
         lambda case: pairs_of(case.opts),
-        lambda case: verdict_with_batch(judge, case, seed, number, policy, guide)[1],
+        lambda case: verdict_of(judge, case),
     )
-    is_beside = batch_lot(judge, number, policy) is not None and found.verdict is None
-    return replace(found, expressions=EXPRESSIONS if is_beside else 0)
 
 
 def counted_result(

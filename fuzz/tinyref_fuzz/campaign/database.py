@@ -28,8 +28,6 @@ from tinyref_spec.kernel_case import Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 from tinyref_spec.kernel_case.members import read_object
 
-# Of the coverage of a campaign: how many expressions were judged.
-EXPRESSIONS = "expressions"
 NAME = "campaign.sqlite"
 LOCK = "campaign.lock"
 VERSION = 2
@@ -267,8 +265,6 @@ class Database:
         totals: Counter[tuple[str, str]] = Counter()
         for result in done.results:
             totals.update({("rule", name): count for name, count in result.rules.items()})
-            if result.expressions:
-                totals[EXPRESSIONS, ""] += result.expressions
             totals.update({("pair", name): count for name, count in result.pairs.items()})
         judged = sum(result.judged for result in done.results)
         seconds = sum(result.seconds for result in done.results)

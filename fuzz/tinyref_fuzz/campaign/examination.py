@@ -7,16 +7,16 @@ from dataclasses import replace
 from tinyref import reproduce
 from tinyref.errors import explain_error
 from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import case_at, wrong_beside
+from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.history import dependence
 from tinyref_fuzz.campaign.task import Examination, Setup, Task
 from tinyref_fuzz.campaign.unexamined import without_case
-from tinyref_fuzz.findings.examine import Finding, as_kernel, examine
+from tinyref_fuzz.findings.examine import Finding, examine
 from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_crash
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
-from tinyref_spec.kernel_case import Case, CaseRecord, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Case, CaseRecord, Symptom, Verdict
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
@@ -29,7 +29,6 @@ def examine_task(
     assert verdict is not None, "an examination has a verdict"
     try:
         case = _case_of(setup, judge, kernels, task)
-        verdict = as_kernel(judge, case, verdict)
     except Exception as error:  # the finding may be that it cannot be made
         return without_case(task, f"the case cannot be made: {explain_error(error)}")
     if attempt > 1 or verdict.symptom in HOPELESS:
@@ -55,12 +54,7 @@ def examine_task(
 
 
 def _case_of(setup: Setup, judge: Judge, kernels: tuple[CorpusKernel, ...], task: Task) -> Case:
-    """The case of a finding: what stands beside the kernel, where that is what was wrong."""
-    verdict = task.verdict
-    if verdict is not None and verdict.pair in (Pair.EXPRESSION, Pair.EQUIVALENT):
-        found = wrong_beside(judge, setup.seed, task.first, setup.policy, task.guide)
-        if found is not None and replace(found[1], judged=verdict.judged) == verdict:
-            return found[0]
+    """Make the case of a finding again."""
     return case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.optimise.opt import OptOp
-from tinyref_fuzz.generate.instantiation import instantiable_rules
-from tinyref_fuzz.generate.policies import DTYPES
 
 # No factor is further from 1 than this, so that no kind of kernel dies out.
 STRONGEST = 4.0
@@ -42,13 +40,11 @@ def guidance(rules: Mapping[str, int], pairs: Mapping[str, int]) -> dict[str, di
     were in one list, as `UPCAST LOCAL`. Kinds that were in no pair keep their weights: the device
     refuses them.
     """
-    names = [rule.name for rule in instantiable_rules(DTYPES)]
-    by_rule = factors({name: rules.get(name, 0) for name in names})
     by_pair = factors({pair: pairs.get(pair, 0) for pair in possible_pairs(_kinds_of_pairs(pairs))})
     by_op = {
         op.name: _mean(by_pair[pair] for pair in by_pair if op.name in pair.split()) for op in OptOp
     }
-    return {"rules": by_rule, "opts": by_op}
+    return {"opts": by_op}
 
 
 def factors(counts: Mapping[str, int]) -> dict[str, float]:

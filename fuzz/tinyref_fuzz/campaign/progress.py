@@ -18,7 +18,7 @@ PLAIN_SECONDS = 10.0
 class Progress:
     """What is reported. left: seconds, None where nobody knows; fraction: of the whole.
 
-    noun: what the cases are, in the plural. expressions: those judged beside the cases.
+    noun: what the cases are, in the plural.
     """
 
     cases: int = 0
@@ -31,12 +31,10 @@ class Progress:
     left: float | None = None
     state: str = ""
     noun: str = "kernels"
-    expressions: int = 0
 
     def __str__(self) -> str:
         parts = [
             f"{self.cases:,} {self.noun}",
-            *([f"{self.expressions:,} expressions"] if self.expressions else []),
             f"{self.rate:.1f}/s",
             f"{self.rules} of {self.known_rules} rules",
             f"{self.buckets} bucket{'' if self.buckets == 1 else 's'}",

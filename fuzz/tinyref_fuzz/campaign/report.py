@@ -71,10 +71,9 @@ def _numbers(summary: Summary) -> str:
     if summary.subject == PROGRAMS:
         pairs = f"{len(summary.pairs)} pairs of operations"
         return f"seed {summary.seed}, {summary.judged:,} runs compared, {rules}, {pairs}"
-    beside = f"{summary.expressions:,} expressions, " if summary.expressions else ""
     return (
         f"seed {summary.seed}, policy {summary.policy}, {summary.judged:,} optimised programs, "
-        f"{beside}{rules}, {len(summary.pairs)} pairs of optimisations"
+        f"{rules}, {len(summary.pairs)} pairs of optimisations"
     )
 
 

@@ -20,7 +20,7 @@ from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 # Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
 Guide = Mapping[str, Mapping[str, float]]
-DEFAULT_POLICY = "even"
+DEFAULT_POLICY = "all"
 
 # What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
 _SOURCES = (
@@ -49,7 +49,6 @@ class CaseResult:
 
     judged: optimised programs that were compared. rules: how often each rule fired. pairs: how
     often two kinds of optimisation, in this order, were in one list. verdict: None where all agree.
-    expressions: those that were judged beside it.
     """
 
     number: int
@@ -58,7 +57,6 @@ class CaseResult:
     rules: Mapping[str, int] = field(default_factory=dict)
     pairs: Mapping[str, int] = field(default_factory=dict)
     verdict: Verdict | None = None
-    expressions: int = 0
 
     def to_json(self) -> dict[str, Any]:
         verdict = verdict_to_json(self.verdict) if self.verdict is not None else None

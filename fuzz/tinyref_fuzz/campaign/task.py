@@ -42,7 +42,7 @@ class Setup:
 
     device: str
     seed: int
-    policy: str = "even"
+    policy: str = "all"
     timeout: float = 30.0
     memory: int | None = None
     examine_seconds: float = 10.0

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.findings.bucket import Bucket, bucket_of
 from tinyref_fuzz.findings.pair import blame_of_pair
-from tinyref_fuzz.judge.judge import Judge, verdict_of
 from tinyref_fuzz.reduce import node_count, opt_count, reduce_case
 from tinyref_fuzz.reduce.search import JudgeFunction
-from tinyref_spec.kernel_case import Blame, Case, Pair, Verdict
+from tinyref_spec.kernel_case import Blame, Case, Verdict
 
 BlameFunction = Callable[[Case, Verdict, str], Blame]
 
@@ -65,14 +64,6 @@ def examine(
     reduction = reduce_case(case, verdict, device, seconds, judge)
     blamed = blame_or_pair(reduction.case, reduction.verdict, device, blame)
     return Finding(reduction.case, case, reduction.verdict, blamed, time.monotonic() - start)
-
-
-def as_kernel(judge: Judge, case: Case, verdict: Verdict) -> Verdict:
-    """What a finding of expressions shows as a kernel, where it does: it says more than they do."""
-    if verdict.pair is not Pair.EXPRESSION:
-        return verdict
-    found = verdict_of(judge, case, thorough=False)
-    return verdict if found.agrees else found
 
 
 def blame_or_pair(

@@ -30,13 +30,6 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.interpret import run_program
 from tinyref.optimise.opt import parse_opts
 from tinyref.formats.text import from_text"""
-_EXPRESSION_IMPORTS = """\
-import numpy as np
-from tinyref.device import Device
-from tinyref.dtype import dtypes, numpy_dtype
-from tinyref.formats.text import from_text
-from tinyref_fuzz.judge.expressions.judge import expression_verdict
-from tinyref_spec.kernel_case import Case"""
 _EVALUATE = "from tinyref.interpret.evaluate import evaluate"
 _MEASURE = "from tinyref_fuzz.judge.judge import measured_outputs"
 _CONTEXT = "from tinyref.config import Context"
@@ -72,8 +65,6 @@ def reproducer(case: Case, verdict: Verdict, device: str) -> str:
 
 def _script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str:
     opts = Judge(device).failing_opts(case, verdict)
-    if verdict.pair is Pair.EXPRESSION:
-        return _expression_script(case, verdict, device, in_one_line)
     left, right = _sides(verdict)
     lines = [f'"""{_sentence(verdict)}"""', *_imports(opts, left, right), ""]
     lines.append(f"KERNEL = from_text({_literal(case.ast, in_one_line)})")
@@ -87,16 +78,6 @@ def _script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str
     lines += [f"left = {left}", f"right = {right.replace('DEVICE', repr(device))}"]
     first, second = _titles(verdict, device)
     lines.append(_PRINT.format(left=first, right=second))
-    return "\n".join(lines) + "\n"
-
-
-def _expression_script(case: Case, verdict: Verdict, device: str, in_one_line: bool) -> str:
-    """It asks the services of the compiler again, and compiles nothing."""
-    lines = [f'"""{_sentence(verdict)}"""', *_EXPRESSION_IMPORTS.split("\n"), ""]
-    lines.append(f"KERNEL = from_text({_literal(case.ast, in_one_line)})")
-    lines += _data(case, in_one_line)
-    lines.append(f"CASE = Case(KERNEL, tuple(DATA), bindings={dict(case.bindings)!r})")
-    lines.append(f"print(expression_verdict(CASE, Device[{device!r}].capabilities).detail)")
     return "\n".join(lines) + "\n"
 
 

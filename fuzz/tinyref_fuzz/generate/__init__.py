@@ -5,7 +5,6 @@ In: a tape of choices, the capabilities of a device, a policy. Out: a `Case` of
 then a kernel that must compute the same.
 
 `generate.py` draws a case: `policies.py` weighs the choices of the `tape.py`; `kernel.py`,
-`expressions.py`, `forms.py` and `outputs.py` build kernels, `batches.py` those of expressions that
-are judged alone; `optimisations.py` draws lists;
-`equivalent/` transforms kernels; `mutate.py` changes cases; `corpus/` has kernels of programs.
+`expressions.py`, `forms.py`, `several.py` and `outputs.py` build kernels; `optimisations.py` draws
+lists; `equivalent/` transforms kernels; `mutate.py` changes those of programs, in `corpus/`.
 """

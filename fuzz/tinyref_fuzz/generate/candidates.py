@@ -1,21 +1,20 @@
-"""Optimisations that a plan may accept, drawn so that most make sense for the axis that they cut.
-
-A small share is drawn of everything, those that no plan accepts too.
-"""
+"""Optimisations that a plan may accept: most make sense for the axis that they cut."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp
+from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, opts_text
 from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, changes, number_of
 from tinyref.optimise.reused import reused_values
 from tinyref.optimise.tile import TileMode
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, SlotArg
+from tinyref.uops.tiles import Operand
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import Opts
 
 WEIGHT = 8.0
 # Those that are legal in many places, such as PADTO, or bar others, as NOLOCALS does, are rarer.
@@ -28,13 +27,17 @@ _OTHER_WEIGHTS = {
     OptOp.NOLOCALS: 0.7,
 }
 WEIGHTS = {op: _OTHER_WEIGHTS.get(op, WEIGHT) for op in OptOp}
-# Divisors, multiples, 0 for whole axes, and what no op accepts.
-AMOUNTS = (2, 4, 3, 8, 0, 16, 5, 7, 32, 6, 12, 13, 64, 1, -1)
 CUTS = (2, 4, 3, 8, 16, 5, 32, 7, 6, 13, 64)
 PADDINGS = (4, 2, 8, 16, 3, 5, 32, 13, 7)
 _OPERATIONS = ALU | {Ops.LOAD, Ops.STORE, Ops.REDUCE}
-# Percent of the candidates that are drawn of everything, legal or not.
-WILD = 6
+# Modes of tiles and their weights: most are one instruction; the others are only a shape, or use
+# local memory. For threads that hold the same elements, one alone writes them to local memory.
+MODES = (1, 2, 3), (4, 1, 1)
+REPEATED = (1, 2, 3), (2, 1, 3)
+# Percent of the optimisations that go to the axis of the one before them.
+SAME_AXIS = 60
+# Percent of the optimisations that unroll by two, behind another one.
+HALVED = 30
 # Lists do not depend on how many cores a machine has: where there are threads, there are so many.
 THREADS = 4
 # Plans of more copies, or of more operations in all of them, are legal, but take seconds to
@@ -44,6 +47,14 @@ MAX_OPERATIONS = 384
 FEW_COPIES = 4
 # What one operation becomes that the device lacks, or that is of a type that it lacks.
 EMULATION = 12
+
+
+class BrokenPlanError(Exception):
+    """An optimisation that is neither applied nor refused: the list `opts` ends with it."""
+
+    def __init__(self, opts: Opts) -> None:
+        self.opts = opts
+        super().__init__(f"{opts_text(opts)} is neither applied nor refused")
 
 
 def copies(plan: Plan) -> int:
@@ -88,32 +99,72 @@ def is_small(plan: Plan) -> bool:
     return number <= MAX_COPIES and operations(plan) <= MAX_OPERATIONS
 
 
-def slots_of(plan: Plan) -> int:
-    """How many slots the kernel has."""
-    return 1 + max((n.arg.slot for n in plan.nodes if isinstance(n.arg, SlotArg)), default=0)
+def legal_plan(plan: Plan, opt: Opt) -> Plan | None:
+    """Return the plan with `opt`, or None if it is refused or its program is too large.
+
+    Raises `BrokenPlanError` for an optimisation that is neither applied nor refused.
+    """
+    try:
+        reached = plan.legal(opt)
+    except Exception as error:
+        raise BrokenPlanError((*plan.opts, opt)) from error
+    return reached if reached is not None and is_small(reached) else None
 
 
-def draw(plan: Plan, tape: Tape, slots: int, weights: dict[OptOp, float]) -> Opt:
-    """One optimisation that may be legal, now and then one that need not."""
-    if tape.chance(WILD):
-        return wild(plan, tape, slots)
-    axes = axes_by_op(plan)
-    ops = [op for op in WEIGHTS if op in axes]
-    if not ops:
-        return wild(plan, tape, slots)
-    op = tape.pick(ops, [weights[each] for each in ops])
-    takes = OPTS[op].takes
-    if takes is Argument.NOTHING:
+def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
+    """Draw an optimisation of one kind that may be legal; None if the plan has no place for it.
+
+    target: the axis of the AST that was cut before, which is mostly cut again.
+    """
+    if op is OptOp.NOLOCALS:
         return Opt(op)
-    if takes is Argument.TILE:
-        return any_tile(plan, tape)
-    axis = tape.pick(axes[op])
-    if takes is Argument.AXIS:
-        return Opt(op, axis, tape.pick(axes[op]))
-    if takes is Argument.SLOT:
-        reused = reused_values(plan.form)
-        return Opt(op, axis, REUSED if reused and tape.below(2) else tape.below(slots))
+    if op is OptOp.TC:
+        return _tile(plan, tape)
+    if op is OptOp.PACK:
+        packs = _packs(plan)
+        return tape.pick(packs) if packs else None
+    axes = list(axes_by_op(plan).get(op, ()))
+    if op is OptOp.PADTO and tape.chance(SAME_AXIS):
+        # Padding of a reduce has to give nothing; padding of an output is only not stored.
+        axes = [axis for axis in axes if plan.axes[axis].kind is AxisKind.REDUCE] or axes
+    again = [axis for axis in axes if plan.axes[axis].target == target]
+    if again and tape.chance(SAME_AXIS):
+        axes = again
+    if not axes:
+        return None
+    axis = tape.pick(axes)
+    if OPTS[op].takes is Argument.AXIS:
+        return Opt(op, axis, tape.pick(axes))
+    if op is OptOp.UNROLL and plan.opts and tape.chance(HALVED):
+        # A loop stays around what is unrolled.
+        return Opt(op, axis, 2)
     return Opt(op, axis, amount(op, plan.axes[axis], tape))
+
+
+def _tile(plan: Plan, tape: Tape) -> Opt | None:
+    """Draw a matrix tile that takes the kernel."""
+    tiles = range(len(plan.capabilities.matrix_tiles))
+    fitting = [tile for tile in tiles if legal_plan(plan, Opt(OptOp.TC, 0, tile, 2, 1)) is not None]
+    if not fitting:
+        return None
+    tile = tape.pick(fitting)
+    layouts = plan.capabilities.matrix_tiles[tile].layout
+    repeats = any(layouts(operand).copies > 1 for operand in Operand)
+    return Opt(OptOp.TC, 0, tile, 2, tape.pick(*(REPEATED if repeats else MODES)))
+
+
+def _packs(plan: Plan) -> list[Opt]:
+    """List each copy into scratch memory that `plan` accepts."""
+    if OptOp.PACK not in axes_by_op(plan):
+        return []
+    slots = {node.arg.slot for node in plan.nodes if isinstance(node.arg, SlotArg)}
+    slots |= {REUSED} if reused_values(plan.form) else set()
+    opts = [
+        Opt(OptOp.PACK, axis, slot)
+        for axis in plan.of_kind(AxisKind.GLOBAL)
+        for slot in sorted(slots)
+    ]
+    return [opt for opt in opts if legal_plan(plan, opt) is not None]
 
 
 def axes_by_op(plan: Plan) -> dict[OptOp, Sequence[int]]:
@@ -176,28 +227,3 @@ def amount(op: OptOp, axis: Axis, tape: Tape) -> int:
         found.append(extent)
     # An amount that leaves something over is refused.
     return tape.pick(found or CUTS)
-
-
-def any_tile(plan: Plan, tape: Tape) -> Opt:
-    """Any tile at the level that admits most, or one by its number."""
-    tile = -1 if tape.chance(60) else tape.below(len(plan.capabilities.matrix_tiles))
-    choice, level, mode = tape.pick((0, 0, 0, 1)), tape.pick((2, 2, 2, 1, 0)), tape.between(1, 3)
-    return Opt(OptOp.TC, choice, tile, level, mode)
-
-
-def wild(plan: Plan, tape: Tape, slots: int) -> Opt:
-    """Any optimisation: an axis may be one too far, an amount may not divide."""
-    op = tape.pick(tuple(WEIGHTS))
-    axis = tape.below(len(plan.axes) + 1)
-    takes = OPTS[op].takes
-    if takes is Argument.NOTHING:
-        return Opt(op)
-    if takes is Argument.AXIS:
-        return Opt(op, axis, tape.below(len(plan.axes) + 1))
-    if takes is Argument.SLOT:
-        return Opt(op, axis, tape.below(slots + 1))
-    if takes is Argument.TILE:
-        tile = tape.between(-1, len(plan.capabilities.matrix_tiles))
-        choice, level, mode = tape.pick((0, 0, 1, 2)), tape.pick((2, 2, 1, 0, 3)), tape.below(4)
-        return Opt(op, choice, tile, level, mode)
-    return Opt(op, axis, tape.pick(AMOUNTS))

@@ -109,6 +109,11 @@ class Expressions:
         """A constant that fits every shape."""
         return self.kernel.constant(dtype)
 
+    def zero(self, dtype: DType) -> Value:
+        """Return a zero that fits every shape."""
+        node = build.const(dtype, 0.0 if dtype.is_float else 0)
+        return Value(node, (1,) * len(self.kernel.space), 0, 0, 0)
+
     def _near(self, shape: Shape) -> Shape:
         """`shape`, or now and then one with an axis less or, of the outputs', more."""
         if not shape or not self.tape.chance(20):

@@ -9,15 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from tinyref.dtype import dtypes, sum_dtype
+from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.generate.arithmetic import choose, convert, product
-from tinyref_fuzz.generate.choices import choose_by_count, gather
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.structures import exchange, launch, loop_nest, texels
+from tinyref_fuzz.generate.gathers import choose_by_count, gather
+from tinyref_fuzz.generate.structures import copies, empty, exchange, launch, texels
 from tinyref_fuzz.generate.values import Shape, Value, most, value_in_range
 from tinyref_spec.kernel_case import Mode
 
@@ -308,30 +308,6 @@ def _strides(shape: Shape, by_axis: dict[int, int]) -> tuple[int, ...]:
 # --- others ---------------------------------------------------------------------------------------
 
 
-def products(draw: Expressions) -> Value:
-    """A product of many factors."""
-    kernel = draw.kernel
-    outer = draw.kernel.add_outer(0, 2)
-    inner = draw.kernel.add_inner(draw.tape.pick((3, 4, 8, 5, 9)))
-    kernel.make_symbolic()
-    x = draw.tree((*outer, *inner), kernel.number(), 1)
-    return draw.reduce(x, inner, Ops.MUL)
-
-
-def count(draw: Expressions) -> Value:
-    """How many elements fulfil a condition, or whether any does."""
-    kernel = draw.kernel
-    outer = draw.kernel.add_outer(0, 2)
-    inner = draw.kernel.add_inner(*(kernel.extent() for _ in range(draw.tape.between(1, 2))))
-    kernel.make_symbolic()
-    shape = kernel.shape((*outer, *inner))
-    found = draw.condition(shape) or kernel.load(shape, kernel.number())
-    if draw.tape.chance(30):
-        return draw.reduce(found, inner, Ops.MAX)
-    dtype = kernel.number()
-    return draw.reduce(convert(draw, found, sum_dtype(dtype)) or found, inner, Ops.ADD)
-
-
 def random(draw: Expressions) -> Value:
     """Random bits of a counter and a key, or 64-bit arithmetic where there are no such bits."""
     kernel = draw.kernel
@@ -361,10 +337,9 @@ BUILDERS: dict[str, Form] = {
     "movement": movement,
     "concatenate": concatenate,
     "convolution": convolution,
-    "product": products,
-    "count": count,
     "random": random,
-    "looped": loop_nest,
+    "empty": empty,
+    "copies": copies,
     "launch": launch,
     "texels": texels,
     "exchange": exchange,

@@ -35,7 +35,7 @@ SMALL_INTEGERS = (3, 1, 7, 20, 100)
 MAX_REDUCES = 4
 # No kernel has more terms in all of its reduces than this.
 MAX_TERMS = 1 << 14
-SIGNS = ("both", "negative", "positive")
+SIGNS = ("both", "negative", "positive"), (6, 1, 1)
 
 
 @dataclass
@@ -43,9 +43,8 @@ class Kernel:
     """What has been drawn of a kernel so far.
 
     space: the sizes of all axes; values have these or 1. outer: the axes that outputs have.
-    inputs: contents by slot. loads: values that may be used again. bindings: of variables. signs:
-    how often the contents of a buffer are of the signs `SIGNS`. packs: whether the device copies
-    what is read again and again into scratch memory. buffers: most that the device takes.
+    inputs: contents by slot. loads: values that may be used again. bindings: of variables. buffers:
+    most that the device takes.
     """
 
     tape: Tape
@@ -59,8 +58,6 @@ class Kernel:
     bindings: dict[str, int] = field(default_factory=dict)
     reduces: int = 0
     is_symbolic: bool = False
-    signs: tuple[int, ...] = (6, 1, 1)
-    packs: bool = False
     buffers: int = FIRST_INPUT
 
     @classmethod
@@ -72,7 +69,6 @@ class Kernel:
         kernel = cls(tape, policy, mode, supported)
         kernel.is_symbolic = tape.chance(policy.symbolic)
         kernel.buffers = capabilities.buffer_limit
-        kernel.packs = bool(capabilities.shared_bytes) and not capabilities.has_groups
         return kernel
 
     # --- types ------------------------------------------------------------------------------------
@@ -161,7 +157,7 @@ class Kernel:
         """From where to where the contents of a new buffer go."""
         if dtype.is_bool:
             return 0, 1
-        sign = self.tape.pick(SIGNS, self.signs)
+        sign = self.tape.pick(*SIGNS)
         if self.mode is Mode.EDGE:
             return full_range(dtype)
         if dtype.is_int:

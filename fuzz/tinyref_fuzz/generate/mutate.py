@@ -1,14 +1,12 @@
-"""Mutations: a case with one thing changed in its kernel, and its lists of optimisations with it.
+"""Kernels of the corpus and of models, with one thing or a few changed.
 
-Each mutation keeps the rules of the dialect: what breaks one is not taken. Whether the new kernel
-is exact is worked out anew; one that is not is judged as floats are.
+Each mutation keeps the rules of the dialect: what breaks a rule is not taken.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 from tinyref.algebra.kernel_shape import kernel_shape, positions_of
 from tinyref.capabilities import Capabilities
@@ -22,17 +20,14 @@ from tinyref.verify import verify
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.corpus.collection import load_harvested
-from tinyref_fuzz.generate.exactness import is_exact
 from tinyref_fuzz.generate.inputs import contents
 from tinyref_fuzz.generate.iterations import is_moderate
-from tinyref_fuzz.generate.optimisations import mutate_lists
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import is_one, positions
 from tinyref_spec.kernel_case import Array, Case, Mode
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
-from tinyref_spec.kernels.notation import store
 
 # Gives another kernel, or None where it fits nowhere.
 Mutation = Callable[[UOp, Tape, Capabilities], UOp | None]
@@ -53,28 +48,6 @@ ALIKE = (
 REDUCING = (Ops.ADD, Ops.MAX, Ops.MUL)
 
 
-def mutate_case(case: Case, tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
-    """`case` with one mutation of its kernel, now and then none, and others of its lists.
-
-    The kernel that is given keeps its data as far as its buffers stay as they are. Its mode stays,
-    but for an EXACT one that is no longer exact: that becomes FLOAT, with data of that mode. The
-    equivalent kernel is left out. Gives the case with other lists where no mutation fits.
-    """
-    ast = case.ast if tape.chance(15) else mutate_kernel(case.ast, tape, capabilities)
-    mode, buffers = data_of(ast, case, tape)
-    lists = mutate_lists(ast, capabilities, tape, policy, case.opts)
-    return replace(
-        case,
-        ast=ast,
-        buffers=buffers,
-        choices=(),
-        equivalent=None,
-        opts=lists,
-        bindings={name: case.bindings[name] for name in sorted(case.bindings)},
-        mode=mode,
-    )
-
-
 def mutate_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
     """The kernel with one mutation, the first of some that fits; `ast` where none does."""
     for _ in range(TRIES):
@@ -85,16 +58,23 @@ def mutate_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
 
 
 def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
-    """A kernel of the corpus, or of a model, with up to three mutations; it has no lists yet."""
+    """Return a kernel of the corpus, or of a model, with up to three mutations.
+
+    It has no lists of optimisations. A kernel without floats is exact; floats may round.
+    """
     kernel = tape.pick(policy.kernels or real_kernels(capabilities))
-    modes = tuple(Mode)
-    mode = tape.pick(modes, [policy.modes.get(mode, 1) for mode in modes])
+    is_edge = tape.pick((Mode.FLOAT, Mode.EDGE), (4, 1)) is Mode.EDGE
     ast = kernel.ast
     for _ in range(tape.below(MAX_MUTATIONS + 1)):
         ast = mutate_kernel(ast, tape, capabilities)
-    case = Case(ast, (), bindings=kernel.bindings, mode=mode)
-    mode, buffers = data_of(ast, case, tape)
-    return replace(case, buffers=buffers, mode=mode)
+    return case_of(ast, kernel.bindings, tape.below(1 << 32), is_edge)
+
+
+def case_of(ast: UOp, bindings: Mapping[str, int], seed: int, is_edge: bool = False) -> Case:
+    """Return the kernel `ast` with data drawn from `seed`: exact if it has no floats."""
+    has_floats = any(node.dtype.is_float for node in ast.toposort())
+    mode = Mode.EDGE if is_edge else Mode.FLOAT if has_floats else Mode.EXACT
+    return Case(ast, _contents(ast, mode, seed), bindings=bindings, mode=mode)
 
 
 @functools.lru_cache(maxsize=16)
@@ -132,28 +112,15 @@ def is_valid(ast: UOp, capabilities: Capabilities) -> bool:
     )
 
 
-def data_of(ast: UOp, case: Case, tape: Tape) -> tuple[Mode, tuple[Array, ...]]:
-    """Mode and contents for `ast`, of `case` where a buffer is as it was."""
-    seed = tape.below(1 << 32)
-    buffers = _contents(ast, case.mode, case.buffers, seed)
-    if case.mode is not Mode.EXACT or is_exact(ast, buffers):
-        return case.mode, buffers
-    small = _contents(ast, Mode.EXACT, (), seed)
-    if is_exact(ast, small):
-        return Mode.EXACT, small
-    return Mode.FLOAT, _contents(ast, Mode.FLOAT, (), seed)
-
-
-def _contents(ast: UOp, mode: Mode, kept: Sequence[Array], seed: int) -> tuple[Array, ...]:
-    found: dict[int, Array] = {}
+def _contents(ast: UOp, mode: Mode, seed: int) -> tuple[Array, ...]:
+    memories: dict[int, PtrDType] = {}
     for node in ast.toposort():
-        if not isinstance(node.arg, SlotArg) or not isinstance(node.dtype, PtrDType):
-            continue
-        slot, dtype, size = node.arg.slot, node.dtype.base, node.dtype.size
-        new = contents(mode, dtype, size, seed + slot, wide=dtype.is_int)
-        old = kept[slot] if slot < len(kept) else new
-        found[slot] = old if old.dtype == new.dtype and old.size == new.size else new
-    return tuple(found[slot] for slot in sorted(found))
+        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
+            memories[node.arg.slot] = node.dtype
+    return tuple(
+        contents(mode, memories[slot].base, memories[slot].size, seed + slot, wide=True)
+        for slot in sorted(memories)
+    )
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -176,19 +143,6 @@ def change_op(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
     if isinstance(node.arg, ReduceArg):
         return substitute(ast, {node: node.replace(arg=ReduceArg(op, node.arg.axes))})
     return substitute(ast, {node: UOp(op, node.dtype, node.src)})
-
-
-def swap_operands(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """y op x instead of x op y."""
-    sites = [
-        node
-        for node in _values(ast)
-        if len(node.src) == 2 and node.op in ALU and node.src[0].dtype is node.src[1].dtype
-    ]
-    if not sites:
-        return None
-    node = tape.pick(sites)
-    return substitute(ast, {node: node.replace(src=node.src[::-1])})
 
 
 def insert(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
@@ -220,39 +174,6 @@ def _holds(wide: DType, narrow: DType) -> bool:
     if wide is narrow or not (wide.is_int and narrow.is_int):
         return False
     return wide.minimum <= narrow.minimum and wide.maximum >= narrow.maximum
-
-
-def remove(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """An operand instead of the operation."""
-    sites = [
-        (node, source)
-        for node in _values(ast)
-        for source in node.src
-        if node.op in ALU | {Ops.REDUCE} and source.dtype is node.dtype
-    ]
-    if not sites:
-        return None
-    node, source = tape.pick(sites)
-    return substitute(ast, {node: source})
-
-
-def add_output(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """A store of what the kernel computes on the way."""
-    stored = {store.src[1] for store in ast.src}
-    sites = [node for node in _values(ast) if node not in stored and kernel_shape(node)]
-    if not sites:
-        return None
-    node = tape.pick(sites)
-    tracker = ShapeTracker.from_shape(kernel_shape(node))
-    outputs = len(ast.src)
-    moved = {
-        other: other.replace(arg=SlotArg(other.arg.slot + 1))
-        for other in ast.toposort()
-        if isinstance(other.arg, SlotArg) and other.arg.slot >= outputs
-    }
-    added = store(outputs, node, tracker, max(1, tracker.real_size()))
-    # The new store goes by the node as it was, so all is renumbered in one go.
-    return substitute(build.sink(*ast.src, added), moved)
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -381,7 +302,4 @@ def change_dtype(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None
     return rebuild(ast, change)
 
 
-MUTATIONS: tuple[Mutation, ...] = (
-    *(change_extent, change_op, insert, change_view, change_dtype, remove),
-    *(swap_operands, add_output, change_extent, change_view, insert),
-)
+MUTATIONS: tuple[Mutation, ...] = (change_extent, change_op, insert, change_view, change_dtype)

@@ -1,62 +1,72 @@
-"""Lists of optimisations for a kernel: legal ones, and what is refused on the way to them.
+"""Lists of optimisations that are legal for a kernel: recipes, and lists drawn one by one.
 
-Most candidates make sense for the axis that they cut; a small share is drawn of everything, those
-that no plan accepts too: a refusal must be a `KernelOptError` and must leave the plan as it was.
+A recipe is a sequence of optimisations that meet in the compiler: two cuts of one axis, a padded
+axis that is unrolled, a matrix tile with more work-items around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from tinyref.capabilities import Capabilities
 from tinyref.machine import FIXED
 from tinyref.optimise.heuristics import heuristic_plan
-from tinyref.optimise.opt import KernelOptError, Opt, OptOp
+from tinyref.optimise.opt import OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
 from tinyref_fuzz.generate.candidates import (
-    AMOUNTS,
     THREADS,
     WEIGHTS,
+    BrokenPlanError,
+    axes_by_op,
     draw,
-    is_small,
-    slots_of,
+    legal_plan,
 )
 from tinyref_fuzz.generate.policies import Policy
-from tinyref_fuzz.generate.probes import (
-    BrokenPlanError,
-    accepted_probes,
-    apply_recipe,
-    fitting_recipes,
-)
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Opts
 
-# So many candidates are tried for each optimisation that is wanted.
-TRIES = 5
-# A list of a case ends after so many failures in a row: little is left that would be legal.
+# Sequences, and their weights.
+RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
+    ((OptOp.TC,), 14),
+    ((OptOp.TC, OptOp.LOCAL), 14),
+    ((OptOp.TC, OptOp.UPCAST), 14),
+    ((OptOp.TC, OptOp.UNROLL), 24),
+    ((OptOp.TC, OptOp.LOCAL, OptOp.UPCAST, OptOp.UNROLL), 8),
+    ((OptOp.GROUP,), 4),
+    ((OptOp.GROUPTOP,), 3),
+    ((OptOp.GROUP, OptOp.GROUPTOP), 4),
+    ((OptOp.GROUP, OptOp.UPCAST), 7),
+    ((OptOp.GROUP, OptOp.UNROLL), 4),
+    ((OptOp.UNROLL, OptOp.GROUPTOP), 4),
+    ((OptOp.GROUP, OptOp.LOCAL), 4),
+    ((OptOp.GROUP, OptOp.UPCAST, OptOp.UPCAST), 2),
+    ((OptOp.PADTO, OptOp.GROUP, OptOp.UPCAST), 6),
+    ((OptOp.PADTO, OptOp.UPCAST), 3),
+    ((OptOp.PADTO, OptOp.UNROLL), 3),
+    ((OptOp.PADTO, OptOp.LOCAL), 3),
+    ((OptOp.PADTO, OptOp.PACK), 12),
+    ((OptOp.UPCAST, OptOp.PACK), 3),
+    ((OptOp.PACK,), 6),
+    ((OptOp.THREAD, OptOp.UPCAST), 2),
+    ((OptOp.LOCAL, OptOp.UPCAST), 3),
+    ((OptOp.LOCAL, OptOp.LOCAL), 3),
+    ((OptOp.UPCAST, OptOp.UPCAST), 3),
+    ((OptOp.UNROLL,), 6),
+    ((OptOp.NOLOCALS,), 1),
+)
+# Percent of the lists that are recipes.
+RECIPE_SHARE = 55
+# Number of candidates to try for each optimisation.
+TRIES = 3
+# A list ends after this many failures in a row: little is left that would be legal.
 PATIENCE = 4
 LONGEST = 5
-# Of the lists so many in 100 are recipes.
-RECIPE_SHARE = 55
-
-
-@dataclass(frozen=True)
-class OptList:
-    """The optimisations `opts`, which are legal one after the other, and those refused between."""
-
-    plan: Plan
-    refused: tuple[tuple[Opt, str], ...]
-
-    @property
-    def opts(self) -> tuple[Opt, ...]:
-        """What was applied, in order."""
-        return self.plan.opts
 
 
 def on_fixed_machine(capabilities: Capabilities) -> Capabilities:
-    """The capabilities on a machine that is the same everywhere.
+    """Return the capabilities on a machine that is the same everywhere.
 
     It has `THREADS` threads where the device runs kernels on those of its host. With these a list
     is legal, and a program the same, on a machine of any speed and cores.
@@ -70,119 +80,65 @@ def on_fixed_machine(capabilities: Capabilities) -> Capabilities:
 def draw_lists(
     ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy
 ) -> tuple[Opts, ...]:
-    """Lists for the kernel `ast`, none of them empty or there twice.
+    """Draw lists for the kernel `ast`, none of them empty or there twice.
 
-    First what the heuristics choose for large kernels of this form, then recipes and random ones,
-    as many as the policy wants as far as the kernel has so many; last what ought to be refused and
-    is not. A kernel of which the compiler makes no plan has no lists, and one with an optimisation
-    that it fails at has that.
+    The first is what the heuristics choose for large kernels of this form. A kernel of which the
+    compiler makes no plan has no lists. A list at which the compiler fails is the last one.
     """
     wanted = tape.between(*policy.lists)
     if not wanted:
         return ()
-    drawn = _Drawn(ast, on_fixed_machine(capabilities), tape, policy)
+    lists: dict[Opts, None] = {}
+    weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
     try:
-        drawn.draw(wanted)
-    except BrokenPlanError as broken:
-        drawn.lists[broken.opts] = None
-    except AssertionError:
-        raise
-    except Exception:
-        # The compiler does not even plan this kernel: the judge sees that by itself.
-        return ()
-    return tuple(drawn.lists)
-
-
-class _Drawn:
-    """The lists of one kernel, as far as they are drawn."""
-
-    def __init__(self, ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy) -> None:
-        self.ast = ast
-        self.capabilities = capabilities
-        self.tape = tape
-        self.policy = policy
-        self.lists: dict[Opts, None] = {}
-
-    def draw(self, wanted: int) -> None:
-        """What is accepted though it is doubtful comes on top of the `wanted` lists."""
-        tape = self.tape
-        plan = Plan.of(self.ast, self.capabilities)
-        plans = [heuristic_plan(plan, as_large=True)]
-        self._keep(plans[0])
-        weights = {op: weight * self.policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
+        plan = Plan.of(ast, on_fixed_machine(capabilities))
+        lists[heuristic_plan(plan, as_large=True).opts] = None
         recipes, shares = fitting_recipes(plan)
         for _ in range(wanted - 1):
             if recipes and tape.chance(RECIPE_SHARE):
                 reached = apply_recipe(plan, tape, tape.pick(recipes, shares))
             else:
-                reached = _extend(plan, tape, tape.between(1, LONGEST), weights).plan
-            plans.append(reached)
-            self._keep(reached)
-        for each in (plan, *plans[1:]):
-            for opts in accepted_probes(each, tape):
-                self.lists[opts] = None
-
-    def _keep(self, plan: Plan) -> None:
-        if plan.opts:
-            self.lists[plan.opts] = None
-
-
-def mutate_lists(
-    ast: UOp, capabilities: Capabilities, tape: Tape, policy: Policy, lists: Sequence[Opts]
-) -> tuple[Opts, ...]:
-    """`lists` for the kernel `ast`, each with one change, and what is legal of it.
-
-    Where that leaves fewer than the policy wants, there are new ones, as of `draw_lists`.
-    """
-    least, most = policy.lists
-    if not most:
+                reached = _extend(plan, tape, tape.between(1, LONGEST), weights)
+            lists[reached.opts] = None
+    except BrokenPlanError as broken:
+        lists[broken.opts] = None
+    except Exception:
+        # The compiler does not even plan this kernel: the judge sees that by itself.
         return ()
-    plan = Plan.of(ast, on_fixed_machine(capabilities))
-    weights = {op: weight * policy.opts.get(op, 1) for op, weight in WEIGHTS.items()}
-    found: dict[Opts, None] = {}
-    for opts in lists[:most]:
-        found[legal_part(plan, _change_list(plan, opts, tape, weights))] = None
-    for _ in range(max(1, least - len(found))):
-        found[_extend(plan, tape, tape.between(1, LONGEST), weights).opts] = None
-    return tuple(opts for opts in found if opts)[:most]
+    return tuple(opts for opts in lists if opts)
 
 
-def legal_part(plan: Plan, opts: Sequence[Opt]) -> Opts:
-    """Those of `opts` that are legal one after the other on `plan`, and leave it small enough."""
-    for opt in opts:
-        reached = plan.legal(opt)
-        if reached is not None and is_small(reached):
-            plan = reached
-    return plan.opts
+def fitting_recipes(plan: Plan) -> tuple[list[tuple[OptOp, ...]], list[float]]:
+    """Return the recipes whose optimisations `plan` may accept, and their weights."""
+    there = set(axes_by_op(plan))
+    # Tiles and copies are looked for once, as few kernels take them.
+    for op in (OptOp.TC, OptOp.PACK):
+        if op in there and draw(plan, Tape(choices=()), op) is None:
+            there.remove(op)
+    fitting = [(ops, weight) for ops, weight in RECIPES if there.issuperset(ops)]
+    return [ops for ops, _ in fitting], [weight for _, weight in fitting]
 
 
-def _change_list(plan: Plan, opts: Opts, tape: Tape, weights: dict[OptOp, float]) -> list[Opt]:
-    """A list with one optimisation more or less, two exchanged, or another amount."""
-    changed = list(opts)
-    choice = tape.below(5)
-    at = tape.below(len(changed)) if changed else 0
-    if choice == 1 and changed:
-        del changed[at]
-    elif choice == 2 and len(changed) > 1:
-        other = tape.below(len(changed))
-        changed[at], changed[other] = changed[other], changed[at]
-    elif choice == 3 and changed:
-        changed[at] = replace(changed[at], arg=tape.pick(AMOUNTS))
-    elif choice == 4:
-        changed.insert(at, draw(plan, tape, slots_of(plan), weights))
-    return changed
+def apply_recipe(plan: Plan, tape: Tape, ops: tuple[OptOp, ...]) -> Plan:
+    """Return `plan` with as many optimisations of a recipe as are accepted."""
+    target = -1
+    for op in ops:
+        for _ in range(TRIES):
+            opt = draw(plan, tape, op, target)
+            reached = legal_plan(plan, opt) if opt is not None else None
+            if opt is not None and reached is not None:
+                target = plan.axes[opt.axis].target if opt.spec.has_axis else -1
+                plan = reached
+                break
+    return plan
 
 
-def random_opts(
-    ast: UOp, capabilities: Capabilities, tape: Tape, wanted: int, start: Plan | None = None
-) -> OptList:
-    """Up to `wanted` legal optimisations of the kernel `ast`, drawn from `tape`.
+def random_opts(ast: UOp, capabilities: Capabilities, tape: Tape, wanted: int) -> Plan:
+    """Return a plan of the kernel `ast` with up to `wanted` optimisations drawn from `tape`.
 
-    `start` is the plan to begin with, the one without optimisations if it is not given. Raises
-    `AssertionError` where a refusal changes the plan; every error but `KernelOptError` passes
-    through.
+    Every error but `KernelOptError` passes through.
     """
-    plan = Plan.of(ast, on_fixed_machine(capabilities)) if start is None else start
+    plan = Plan.of(ast, on_fixed_machine(capabilities))
     try:
         return _extend(plan, tape, wanted, WEIGHTS, wanted * TRIES)
     except BrokenPlanError as broken:
@@ -190,40 +146,29 @@ def random_opts(
 
 
 def _extend(
-    plan: Plan, tape: Tape, wanted: int, weights: dict[OptOp, float], patience: int = PATIENCE
-) -> OptList:
-    """`plan` with up to `wanted` optimisations; after `patience` in a row that fail, no more.
+    plan: Plan, tape: Tape, wanted: int, weights: Mapping[OptOp, float], patience: int = PATIENCE
+) -> Plan:
+    """Return `plan` with up to `wanted` more optimisations.
 
-    Raises `BrokenPlanError` for an optimisation that is neither applied nor refused.
+    Give up after `patience` failures in a row. Raises `BrokenPlanError`.
     """
-    slots = slots_of(plan)
     failed = 0
-    refused: list[tuple[Opt, str]] = []
-    for _ in range(wanted * TRIES):
-        if len(plan.opts) >= wanted or failed >= patience:
+    while wanted and failed < patience:
+        there = axes_by_op(plan)
+        ops = [op for op in WEIGHTS if op in there]
+        if not ops:
             break
-        failed += 1
-        opt = draw(plan, tape, slots, weights)
-        before = _members(plan)
-        try:
-            reached = plan.apply(opt)
-            if is_small(reached):
-                plan, failed = reached, 0
-        except KernelOptError as error:
-            if _members(plan) != before:
-                raise AssertionError(f"{opt} was refused and changed the plan {plan}") from error
-            refused.append((opt, str(error)))
-        except Exception as error:
-            raise BrokenPlanError((*plan.opts, opt)) from error
-    return OptList(plan, tuple(refused))
-
-
-def _members(plan: Plan) -> tuple[object, ...]:
-    return tuple(getattr(plan, field.name) for field in fields(plan))
+        opt = draw(plan, tape, tape.pick(ops, [weights[op] for op in ops]))
+        reached = legal_plan(plan, opt) if opt is not None else None
+        if reached is None:
+            failed += 1
+        else:
+            plan, wanted, failed = reached, wanted - 1, 0
+    return plan
 
 
 def with_small_limits(capabilities: Capabilities) -> Capabilities:
-    """The same device with limits that many plans break: small groups, little shared memory."""
+    """Return the same device with limits that many plans break: small groups, little memory."""
     return replace(
         capabilities,
         group_limit=(8, 4, 2),

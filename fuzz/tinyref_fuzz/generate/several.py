@@ -1,69 +1,97 @@
-"""Kernels of many small outputs over shared inputs: in each another instance of a rule, expression,
-chain of views, question or operation.
+"""Kernels of many small outputs over shared inputs: expressions, operations, chains of views.
 
 What stands alone is not diluted: nothing after it takes its bits away, and one kernel tries as many
-as it has outputs. The types of loads meet in casts, and the data are of the whole range. Of numbers
-whose range a compiler can tell it is asked what only the ends of that range decide.
+expressions as it has outputs. The ranges of counters and of masked values are known to the last
+number, so that quotients, remainders and comparisons are decided at the ends of ranges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.arithmetic import convert
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.free import free_expression
-from tinyref_fuzz.generate.rule_instances import instance_of
-from tinyref_fuzz.generate.values import Shape, Value, value_in_range
+from tinyref_fuzz.generate.values import Shape, Value, full_range, value_in_range
 from tinyref_fuzz.generate.views import draw_chain, draw_through
 
-# Of each output: enough elements for some to be an extreme of their type, and axes whose counters
-# are of several ranges.
+# Shapes of the outputs: enough elements for some to be an extreme of their type, and axes whose
+# counters are of several ranges.
 SHAPES = ((48,), (64,), (30,), (17,), (8, 6), (3, 4, 5))
 SHAPE_WEIGHTS = (3, 3, 2, 2, 1, 1)
-LEAST, MOST = 20, 32
-# Of an instance so many leaves in 100 are earlier instances, those of not too many nodes.
-NESTED = 25
-LARGEST_NESTED = 16
-# Of the loads through chains so many in 100 are of a buffer that is large enough.
-SHARED = 80
+LEAST, MOST = 24, 40
 SHAPES_OF_CHAINS = ((3, 4, 5), (8, 6), (2, 7, 4), (30,), (2, 3, 2, 4), (5, 9))
 MIN_CHAINS, MAX_CHAINS = 10, 18
 MIN_MOVES, MAX_MOVES = 3, 6
-# So many kernels in 100 have outputs of nothing as well: over an empty axis, next to one of terms.
-EMPTIES = 12
-NOTHING = (3, 0)
-# The numbers of elements modulo this are small enough for every type.
+# Percent of the outputs that are integer expressions.
+INTEGERS = 75
+# Percent of the leaves that are an earlier output of their type.
+NESTED = 15
+# Percent of the loads through chains that share a buffer.
+SHARED = 80
+# Element numbers modulo this are small enough for every type.
 NUMBERS = 29
-# Draws a value of a shape, or None; of use are the instances that are there already.
-Kind = Callable[[Expressions, Shape, list[Value]], Value | None]
-# What joins two numbers of a known range.
-JOINED = (Ops.MUL, Ops.ADD, Ops.SUB, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR)
-WEIGHTS = (4, 2, 2, 2, 4, 1, 1)
+
+MAX_LEAVES = 3
+MAX_OPERATIONS = 5
+# Percent of the integer expressions whose leaves are counters.
+COUNTERS = 40
+# Offsets that are added to a counter.
+OFFSETS = (0, 0, 0, 1, 4, -1, -3, -8)
+# First and last number of a narrow range.
+SPANS = ((0, 1), (0, 3), (0, 7), (0, 11), (1, 4), (4, 7), (-3, 3), (-8, -1), (-4, -1), (-1, 5))
+SMALL_NUMBERS = (1, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16, 24, -1, -1, -2, -3, -4, -8)
+DIVISORS = (2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 100, 1, -2, -3)
+# Numbers to compare with: the range of most quotients and remainders ends near them.
+LIMITS = (0, 1, -1, 2, 3, -2, 4, 7, -3, 8)
+# Percent of the numbers at which products of two begin to wrap, or a type ends.
+WIDE_NUMBERS = 20
+_OPERATIONS = (
+    Ops.ADD,
+    Ops.ADD,
+    Ops.ADD,
+    Ops.SUB,
+    Ops.MUL,
+    Ops.MUL,
+    Ops.IDIV,
+    Ops.IDIV,
+    Ops.IDIV,
+    Ops.MOD,
+    Ops.MOD,
+    Ops.MOD,
+    Ops.MAX,
+    Ops.AND,
+    Ops.OR,
+    Ops.XOR,
+    Ops.SHL,
+    Ops.SHR,
+    Ops.NEG,
+    Ops.WHERE,
+    Ops.CAST,
+)
 
 
 def several(draw: Expressions) -> list[Value]:
-    """The values of the outputs, each over the axes of the kernel."""
+    """Draw the values of the outputs, each over all axes of the kernel."""
     kernel = draw.kernel
     axes = kernel.add_axes(draw.tape.pick(SHAPES, SHAPE_WEIGHTS), outer=True)
-    inner = kernel.add_axes(NOTHING, outer=False) if draw.tape.chance(EMPTIES) else ()
     kernel.make_symbolic()
-    values = _of_nothing(draw, axes, inner) if inner else []
     shape = kernel.shape(axes)
-    instances: list[Value] = []
-    kinds, weights = zip(*KINDS, strict=True)
+    values: list[Value] = []
     for _ in range(_count(draw, LEAST, MOST)):
-        found = draw.tape.pick(kinds, weights)(draw, shape, instances)
+        is_integer = draw.tape.chance(INTEGERS)
+        found = integer_expression(draw, shape, values) if is_integer else None
         values.append(found or operation(draw, shape))
     return values
 
 
 def chains(draw: Expressions) -> list[Value]:
-    """Outputs over the axes of the kernel, each seen through several movements."""
+    """Draw outputs over the axes of the kernel, each seen through several movements."""
     kernel = draw.kernel
     axes = kernel.add_axes(draw.tape.pick(SHAPES_OF_CHAINS), outer=True)
     kernel.make_symbolic()
@@ -72,38 +100,13 @@ def chains(draw: Expressions) -> list[Value]:
 
 
 def _count(draw: Expressions, least: int, most: int) -> int:
-    """How many outputs there are: a device of few buffers needs half of them for inputs."""
+    """Draw the number of outputs; a device of few buffers needs half of them for inputs."""
     most = max(1, min(most, draw.kernel.buffers // 2))
     return draw.tape.between(min(least, most), most)
 
 
-def _of_nothing(draw: Expressions, axes: tuple[int, ...], inner: tuple[int, ...]) -> list[Value]:
-    """A reduce of nothing next to a load, perhaps inside of another reduce; and an empty output."""
-    kernel = draw.kernel
-    over, nothing = inner[:1], inner[1:]
-    x = kernel.load(kernel.shape((*over, *nothing)), kernel.number(), 0)
-    x = draw.join(draw.reduce(x, nothing), kernel.load(kernel.shape(axes), x.dtype))
-    if draw.tape.chance(60):
-        x = draw.reduce(x, over)
-    return [x, kernel.load(kernel.shape((*axes, *nothing)), x.dtype, 0)]
-
-
-def _instance(draw: Expressions, shape: Shape, earlier: list[Value]) -> Value | None:
-    """An instance of a rule, now and then of what is itself one: `earlier` gets it too."""
-
-    def leaf(dtype: DType) -> Value:
-        fitting = [value for value in earlier if value.dtype is dtype]
-        is_nested = fitting and draw.tape.chance(NESTED)
-        return draw.tape.pick(fitting) if is_nested else _leaf(draw, shape, dtype)
-
-    found = instance_of(draw, leaf)
-    if found is not None and len(found.node.toposort()) <= LARGEST_NESTED:
-        earlier.append(found)
-    return found
-
-
 def chain_of(draw: Expressions, shape: Shape) -> Value:
-    """A load through several movements, or where these leave elements, or the numbers of those."""
+    """Draw a load through several movements, its mask, or the numbers of its elements."""
     kernel, tape = draw.kernel, draw.tape
     is_fixed = all(isinstance(size, int) for size in shape)
     drawn = draw_through if is_fixed and tape.below(2) else draw_chain
@@ -124,97 +127,170 @@ def chain_of(draw: Expressions, shape: Shape) -> Value:
     return kernel.load_through(tracker, kernel.dtype())
 
 
-def _leaf(draw: Expressions, shape: Shape, dtype: DType) -> Value:
-    """A load, mostly of a buffer that is loaded already."""
-    found = draw.kernel.existing_load(shape, dtype) if draw.tape.chance(70) else None
-    return found or draw.kernel.load(shape, dtype, 0)
-
-
 def operation(draw: Expressions, shape: Shape) -> Value:
-    """An operation on a load, or a load as another type, and as one more."""
+    """Draw an operation on a load, or a load cast once or twice."""
     kernel = draw.kernel
     weights = [draw.policy.dtypes.get(dtype, 1) for dtype in kernel.dtypes]
-    x = _leaf(draw, shape, draw.tape.pick(kernel.dtypes, weights))
+    dtype = draw.tape.pick(kernel.dtypes, weights)
+    found = kernel.existing_load(shape, dtype) if draw.tape.chance(70) else None
+    x = found or kernel.load(shape, dtype, 0)
     if draw.tape.chance(30):
-        found = convert(draw, x, draw.tape.pick(kernel.dtypes))
-        if found is not None:
-            again = convert(draw, found, draw.tape.pick(kernel.dtypes))
-            return again if again is not None and draw.tape.chance(50) else found
+        once = convert(draw, x, draw.tape.pick(kernel.dtypes))
+        if once is not None:
+            twice = convert(draw, once, draw.tape.pick(kernel.dtypes))
+            return twice if twice is not None and draw.tape.chance(50) else once
     return draw.grow(x)
 
 
-# --- ranges ---------------------------------------------------------------------------------------
+# --- integer expressions --------------------------------------------------------------------------
 
 
-def _question(draw: Expressions, shape: Shape) -> Value | None:
-    """A comparison, quotient or remainder that is decided only at the ends of a number's range."""
-    tape, mode = draw.tape, draw.kernel.mode
-    signed = [each for each in draw.kernel.dtypes if each in dtypes.ints and not each.is_unsigned]
-    if not signed:
+def integer_expression(draw: Expressions, shape: Shape, earlier: Sequence[Value]) -> Value | None:
+    """Draw an expression over up to three leaves of one type; None on a device without integers.
+
+    Counters along axes, which are int32, need axes of known sizes.
+    """
+    kernel, tape = draw.kernel, draw.tape
+    if not any(dtype in dtypes.ints for dtype in kernel.dtypes):
         return None
-    dtype = tape.pick(signed)
-    x = _narrow(draw, shape, dtype)
-    if tape.chance(70):
-        y = _narrow(draw, shape, dtype)
-        op = tape.pick(JOINED, WEIGHTS)
-        node = build.binary(op, x.node, y.node)
-        ends = _ends(op, x, y)
+    is_fixed = all(isinstance(size, int) for size in shape)
+    counts = is_fixed and kernel.has(dtypes.int32) and tape.chance(COUNTERS)
+    dtype = dtypes.int32 if counts else kernel.integer()
+    count = tape.between(1, MAX_LEAVES)
+    if counts:
+        leaves = [_moved(draw, counter(draw, shape)) for _ in range(count)]
     else:
-        node, ends = x.node, [int(x.low), int(x.high)]
-    least, most = int(dtype.minimum), int(dtype.maximum)
-    end = max(least, min(most, tape.pick(ends) + tape.between(-1, 1)))
-    choice = tape.below(4)
-    if choice < 2 or not end or end == least:
-        sides = (node, build.const(dtype, end))
-        answer = build.less(*(sides if choice else sides[::-1]))
-        return value_in_range(mode, answer, shape, 0, 1)
-    op = Ops.IDIV if choice == 2 else Ops.MOD
-    return value_in_range(
-        mode, build.binary(op, node, build.const(dtype, abs(end))), shape, least, most
-    )
+        leaves = [_leaf(draw, shape, dtype, earlier) for _ in range(count)]
+    node = _Expression(draw, leaves).draw()
+    return value_in_range(kernel.mode, node, shape, *full_range(node.dtype))
 
 
-def _ends(op: Ops, x: Value, y: Value) -> list[int]:
-    """Where the range of what `op` joins may end."""
-    x_low, x_high, y_low, y_high = (int(each) for each in (x.low, x.high, y.low, y.high))
-    if op is Ops.MUL:
-        return [a * b for a in (x_low, x_high) for b in (y_low, y_high)]
-    if op is Ops.ADD:
-        return [x_low + y_low, x_high + y_high]
-    if op is Ops.SUB:
-        return [x_low - y_high, x_high - y_low]
-    if op is Ops.MAX:
-        return [x_low, x_high, y_low, y_high]
-    # Of bits mostly one side decides.
-    return [x_high, y_high, x_high, y_high, x_low, y_low]
+class _Expression:
+    """Values of one integer type, and comparisons of them, that are put together.
+
+    Operands are mostly the last values, and constants are often the constant before: the rules of a
+    compiler look for what divides, for what wraps, and for conditions that meet.
+    """
+
+    def __init__(self, draw: Expressions, leaves: Sequence[UOp]) -> None:
+        self.tape = draw.tape
+        self.types = [each for each in draw.kernel.dtypes if each in dtypes.ints]
+        self.dtype = leaves[0].dtype
+        self.values = list(leaves)
+        self.flags: list[UOp] = []
+        self.last = 0
+
+    def draw(self) -> UOp:
+        found = self.values[0]
+        for _ in range(self.tape.between(2, MAX_OPERATIONS)):
+            if self.tape.below(3):
+                found = self._value()
+                self.values.append(found)
+            else:
+                found = self._flag()
+                self.flags.append(found)
+        return found
+
+    def _operand(self) -> UOp:
+        return self.values[-1] if self.tape.below(3) else self.tape.pick(self.values)
+
+    def _number(self, numbers: Sequence[int] = SMALL_NUMBERS) -> UOp:
+        if not self.last or self.tape.below(5) > 1:
+            wide = 1 << self.dtype.bits // 2
+            most = int(self.dtype.maximum)
+            edges = (wide, wide - 1, 3 * wide // 2, most, most // 2 + 1, most // 3)
+            self.last = self.tape.pick(edges if self.tape.chance(WIDE_NUMBERS) else numbers)
+        number = abs(self.last) if self.dtype.is_unsigned else self.last
+        return build.const(self.dtype, as_const(number, self.dtype))
+
+    def _divisor(self) -> UOp:
+        """Return a constant by which every dividend has a quotient: neither 0 nor -1."""
+        if self.last in (0, -1):
+            self.last = self.tape.pick(DIVISORS)
+        return self._number(DIVISORS)
+
+    def _other(self) -> UOp:
+        return self._number() if self.tape.below(2) else self._operand()
+
+    def _value(self) -> UOp:
+        op, x = self.tape.pick(_OPERATIONS), self._operand()
+        if op is Ops.NEG:
+            return build.unary(op, x)
+        if op is Ops.CAST:
+            # Rules look at two casts and at the ranges between them.
+            for _ in range(self.tape.between(1, 2)):
+                x = build.cast(x, self.tape.pick(self.types))
+            return build.cast(x, self.dtype)
+        if op is Ops.WHERE:
+            flag = self.flags[-1] if self.flags else self._flag()
+            return build.where(flag, x, self._other())
+        if op in (Ops.SHL, Ops.SHR):
+            half = self.dtype.bits // 2
+            return build.binary(op, x, self.tape.pick((1, 2, 3, half, half + 1, 2 * half - 1)))
+        if op in (Ops.IDIV, Ops.MOD):
+            return build.binary(op, x, self._divisor())
+        return build.binary(op, x, self._number() if op is Ops.MUL else self._other())
+
+    def _flag(self) -> UOp:
+        """Draw a comparison, mostly joined to the one before, or the opposite of that."""
+        if self.flags and self.tape.below(8) == 7:
+            return build.logical_not(self.flags[-1])
+        x = self.values[0] if self.tape.below(3) == 2 else self._operand()
+        limit = self._operand()
+        if self.tape.below(3):
+            number = self.tape.pick(LIMITS) if self.tape.below(3) else self.last
+            limit = build.const(self.dtype, as_const(number, self.dtype))
+        compared = build.binary(self.tape.pick((Ops.CMPLT, Ops.CMPLT, Ops.CMPNE)), x, limit)
+        if self.tape.below(2):
+            compared = build.logical_not(compared)
+        if not self.flags or self.tape.below(4) == 3:
+            return compared
+        return build.binary(self.tape.pick((Ops.AND, Ops.OR)), self.flags[-1], compared)
 
 
-def _narrow(draw: Expressions, shape: Shape, dtype: DType) -> Value:
-    """A number of a range that its operations tell: a remainder, some bits, a mask, a position."""
-    tape, kernel = draw.tape, draw.kernel
-    x = _leaf(draw, shape, dtype)
-    size = tape.pick((2, 3, 5, 7))
-    choice = tape.below(4)
-    if choice == 0:
-        found = Value(build.mod(x.node, size), x.shape, 1 - size, size - 1, size)
-    elif choice == 1:
-        found = Value(build.both(x.node, size), x.shape, 0, size, size)
-    elif choice == 2:
-        found = kernel.valid(shape, dtype)
+def _leaf(draw: Expressions, shape: Shape, dtype: DType, earlier: Sequence[Value]) -> UOp:
+    """Draw a counter, an earlier output, any value, or a value in a narrow range."""
+    tape = draw.tape
+    choice = tape.below(5)
+    if choice == 0 and all(isinstance(size, int) for size in shape):
+        return build.cast(counter(draw, shape), dtype)
+    alike = [value for value in earlier[-4:] if value.dtype is dtype and not value.is_rough]
+    if alike and tape.chance(NESTED):
+        return tape.pick(alike).node
+    x = draw.kernel.reused_load(shape, dtype, 0).node
+    if choice < 2:
+        return x
+    low, high = tape.pick([span for span in SPANS if span[0] >= 0 or not dtype.is_unsigned])
+    return build.mod(x, high + 1) if low == -high else _in_range(x, low, high)
+
+
+def _in_range(x: UOp, low: int, high: int) -> UOp:
+    """Map `x` to the numbers `low` to `high`, by a mask or a remainder."""
+    size, most = high - low + 1, int(x.dtype.maximum)
+    if size & (size - 1):
+        found = build.mod(build.both(x, as_const(most, x.dtype)), size)
     else:
-        found = kernel.element_numbers(shape, dtype)
-    shift = tape.pick((0, 0, 1, size, -size))
-    node = build.add(found.node, shift) if shift else found.node
-    return Value(node, found.shape, found.low + shift, found.high + shift, found.bound + abs(shift))
+        found = build.both(x, as_const(size - 1, x.dtype))
+    return build.add(found, as_const(low, x.dtype)) if low else found
 
 
-# What an output is, and how often; an operation where it cannot be that.
-KINDS: tuple[tuple[Kind, int], ...] = (
-    (_instance, 60),
-    (lambda draw, shape, _: free_expression(draw, shape), 20),
-    (lambda draw, shape, _: _question(draw, shape), 8),
-    (lambda draw, shape, _: operation(draw, shape), 12),
-)
+def _moved(draw: Expressions, x: UOp) -> UOp:
+    """Add a drawn offset to `x`."""
+    offset = draw.tape.pick(OFFSETS)
+    return build.add(x, as_const(offset, x.dtype)) if offset else x
+
+
+def counter(draw: Expressions, shape: Shape) -> UOp:
+    """Number the positions along an axis of fixed size, or along one of two parts of it."""
+    sizes = [int(size) for size in shape if isinstance(size, int)]
+    axis = draw.tape.below(len(sizes))
+    size = sizes[axis]
+    after = draw.tape.pick([n for n in (1, 1, 2, 3, 4, 6, 8) if size % n == 0])
+    parts = (*sizes[:axis], size // after, after, *sizes[axis + 1 :])
+    counted = axis + draw.tape.below(2)
+    ones = tuple(n if number == counted else 1 for number, n in enumerate(parts))
+    return build.iota(ShapeTracker.from_shape(ones).expand(parts).reshape(shape))
+
 
 # The forms of kernels of many outputs.
 SEVERAL: Mapping[str, Callable[[Expressions], list[Value]]] = MappingProxyType(

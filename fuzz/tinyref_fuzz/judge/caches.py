@@ -14,8 +14,8 @@ from tinyref.uops.node import forget_facts
 TYPES = dtypes.__module__
 # What runtimes keep is of the machine: compilers that were probed, drivers, threads with stacks.
 RUNTIMES = "tinyref.runtimes"
-# Tables that follow from the sources alone, and fire no rule when they are made: which rules have
-# instances, the kernels that come with the fuzzer, what the reference says of each op, samples.
+# Tables that follow from the sources alone, and fire no rule when they are made: the kernels that
+# come with the fuzzer, what the reference says of each op, samples.
 TABLES = (
     "tinyref_fuzz.generate.",
     "tinyref_fuzz.judge.oracles.reference",

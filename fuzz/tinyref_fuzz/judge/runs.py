@@ -73,35 +73,26 @@ def _first_line(error: Exception) -> str:
 
 @dataclass
 class Stages:
-    """Notes how far the compiler came, what it linearised (`graph`), and what others gave."""
+    """Record how far the compiler came, and which graph it linearised."""
 
     checks_bounds: bool = False
     reached: str = "nothing"
     graph: UOp | None = None
-    simplified: UOp | None = None
-    expanded: UOp | None = None
 
     def __call__(self, stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
         self.reached = stage
         if stage == "linearise":
             self.graph = before
-        if stage == "simplify" and isinstance(after, UOp):
-            self.simplified = after
-        if stage == "expand" and isinstance(after, UOp):
-            self.expanded = after
         if stage == "decompose" and self.checks_bounds and isinstance(after, UOp):
             check_index_bounds(after)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program with its optimisations, and graphs on the way to it: `graph` was linearised."""
+    """A program, and the graph that was linearised."""
 
     program: Program
     graph: UOp
-    simplified: UOp
-    expanded: UOp
-    opts: tuple[Opt, ...] | None
 
     def shuffle(self, seed: int) -> Program:
         """The program in another legal order of its nodes."""
@@ -119,11 +110,9 @@ def compile_checked(
     with errors_from(lambda: f"compiler, {stages.reached} reached"):
         with listening(stages=stages):
             program = compile_kernel(ast, capabilities, opts=opts)
-        graph, simplified, expanded = stages.graph, stages.simplified, stages.expanded
-        if graph is None or simplified is None or expanded is None:
+        if stages.graph is None:
             raise TypeError("the compiler linearised no graph")
-        given = None if opts is None else tuple(opts)
-        return Compiled(program, graph, simplified, expanded, given)
+        return Compiled(program, stages.graph)
     raise AssertionError("unreachable")
 
 

@@ -18,22 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref import config
-from tinyref.codegen.compile import plan_for
 from tinyref.dtype import ImageDType
 from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise.opt import KernelOptError, Opt, opts_text
+from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
-from tinyref_fuzz.judge.cost import growth, of_laws, simplified
-from tinyref_fuzz.judge.expressions.judge import expression_verdict
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.judged_device import JudgedDevice
-from tinyref_fuzz.judge.limits import declared_lack, limit_problem
+from tinyref_fuzz.judge.lacks import declared_lack
 from tinyref_fuzz.judge.oracles import STRICT, Oracle, oracle_for
 from tinyref_fuzz.judge.oracles.reference import evaluator_fault, semantics_fault
-from tinyref_fuzz.judge.ranges import RANGES, wrong_range
-from tinyref_fuzz.judge.refusals import refused_for_nothing
 from tinyref_fuzz.judge.runs import (
     Compiled,
     Replayed,
@@ -49,7 +44,6 @@ from tinyref_fuzz.judge.runs import (
     load_kernel,
 )
 from tinyref_fuzz.judge.unwaited import Measured, Unwaited
-from tinyref_fuzz.judge.waste import waste_of
 from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
 
 Results = Mapping[int, Array]
@@ -120,8 +114,6 @@ class Trial:
         self.judged = 0
         self.may_reverse: bool | None = None
         self.earlier: Measured | None = None
-        # The kernel as it is simplified without optimisations, once that is known.
-        self.simplified: UOp | None = None
         # What the programs gave of which interpreter and device agree.
         self.known: dict[Program, Results] = {}
 
@@ -144,13 +136,12 @@ class Trial:
             self.device_oracle = self.oracle if is_strict else oracle_for(case, arithmetic)
             self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
             self._check_evaluator()
+        if declared_lack(case.ast, self.judge.capabilities):
+            return
         if not self._is_right_optimised():
-            program = self._plain()
-            if program is None:
-                return
-            self.simplified = program.simplified
+            with between(Pair.PLAIN):
+                program = self._compile(case.ast, ())
             plain = self._value(Pair.PLAIN, program, self._differs_from_evaluator)
-            self._check_refusals()
             for number, opts in enumerate(self._trials()):
                 self.number = number
                 with contextlib.suppress(KernelOptError):
@@ -158,30 +149,6 @@ class Trial:
             self.number = -1
         if case.equivalent is not None:
             self._equivalent(case.equivalent)
-        self._check_ranges()
-        if self.thorough:
-            self._check_expressions()
-
-    def _check_expressions(self) -> None:
-        """What the services of the compiler make of the kernel's expressions, one by one."""
-        found = expression_verdict(self.case, self.judge.capabilities)
-        if found.pair is not None and found.symptom is not None:
-            raise DisagreementError(found.pair, found.symptom, found.detail)
-
-    def _check_ranges(self) -> None:
-        """What is known of the ranges of values, in a campaign where a kernel tries many of them.
-
-        Last of all: where a rule decides by a wrong range, the values say more.
-        """
-        case = self.case
-        is_asked = self.thorough is not None or has_many_outputs(case)
-        if not is_asked or case.mode is Mode.EDGE:
-            return
-        with between(Pair.PLAIN), errors_from(lambda: "ranges"):
-            known = self.oracle.values
-            wrong = wrong_range(case.ast, case.buffers, case.bindings, known)
-            if wrong is not None:
-                raise TroubleError(Symptom.ERROR, f"{RANGES}{wrong.describe()}")
 
     def _check_evaluator(self) -> None:
         """The semantics of the ops and, of some cases, the evaluator, by the spec's references."""
@@ -215,38 +182,13 @@ class Trial:
             except KernelOptError as error:
                 raise TroubleError(Symptom.ERROR, f"heuristics: {error}") from error
 
-    def _plain(self) -> Compiled | None:
-        """The program without optimisations, or None where the device may refuse the kernel."""
-        try:
-            with between(Pair.PLAIN):
-                return self._compile(self.case.ast, ())
-        except DisagreementError as found:
-            if self._may_refuse(found.verdict):
-                return None
-            raise
-
-    def _may_refuse(self, verdict: Verdict) -> bool:
-        """Whether it is due that the compiler fails, or the program has more than is declared.
-
-        So it is where the kernel itself needs what the device lacks.
-        """
-        lacks = declared_lack(self.case.ast, self.judge.capabilities)
-        return verdict.symptom in (Symptom.ERROR, Symptom.LIMIT) and lacks != ""
-
     def _judge_optimised(self, opts: Opts, plain: Results | None = None) -> None:
         """Judges one list. Raises `KernelOptError` where this device refuses it.
 
         `plain` is what the program without optimisations gave, if it ran.
         """
-        try:
-            with between(Pair.OPTIMISED):
-                program = self._compile(self.case.ast, opts)
-                self._check_applied(opts)
-        except DisagreementError as found:
-            # A plan may need a longer index than the kernel alone does.
-            if self._may_refuse(found.verdict):
-                return
-            raise
+        with between(Pair.OPTIMISED):
+            program = self._compile(self.case.ast, opts)
 
         def differs(slot: int, actual: Array) -> str:
             against = None if plain is None else plain[slot]
@@ -255,39 +197,12 @@ class Trial:
         self._value(Pair.OPTIMISED, program, differs)
         self.judged += 1
 
-    def _check_applied(self, opts: Opts) -> None:
-        """The plan of `opts` says of itself that they were applied, and nothing else."""
-        if not self.everything:
-            return
-        with errors_from(lambda: "plan"):
-            applied = plan_for(self.case.ast, self.judge.capabilities, opts).opts
-        if applied != opts:
-            applied_text = opts_text(applied) or "none"
-            raise TroubleError(
-                Symptom.ERROR, f"plan: {opts_text(opts)} gave a plan of {applied_text}"
-            )
-
-    def _check_refusals(self) -> None:
-        """What every plan accepts is accepted."""
-        with between(Pair.OPTIMISED), errors_from(lambda: "plan"):
-            plan = plan_for(self.case.ast, self.judge.capabilities, ())
-            reason = refused_for_nothing(self.case.ast, plan)
-            if reason is not None:
-                raise TroubleError(Symptom.COST, f"plan: {reason}")
-
     def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
-        """A program that takes no more than the device declares. Raises `TroubleError`."""
+        """Return the compiled program. Raises `TroubleError`."""
         # The interpreter sees all accesses of this launch; with variables there are others. Without
         # them it is the check itself that is tried, on one program of a case.
         checks_bounds = bool(self.case.bindings) or (self.everything and opts == ())
-        made = compile_checked(ast, self.judge.capabilities, opts, checks_bounds)
-        with errors_from(lambda: "limits"):
-            problem = limit_problem(
-                made.program, self.judge.capabilities, opts or (), self.case.bindings
-            )
-        if problem:
-            raise TroubleError(Symptom.LIMIT, problem)
-        return made
+        return compile_checked(ast, self.judge.capabilities, opts, checks_bounds)
 
     def _differs_from_evaluator(self, slot: int, actual: Array) -> str:
         return self.oracle.difference(slot, actual)
@@ -318,10 +233,6 @@ class Trial:
             return results
         results = self._judged_value(pair, program, differs)
         self.known[program.program] = results
-        with between(pair), errors_from(lambda: "waste"):
-            waste = waste_of(program.expanded, self.judge.capabilities, self.case.ast)
-            if waste is not None:
-                raise TroubleError(Symptom.COST, f"{waste.stage}: {waste.text}")
         return results
 
     def _judged_value(
@@ -550,10 +461,8 @@ class Trial:
     # Kernels that compute the same
 
     def _equivalent(self, equivalent: Equivalent) -> None:
-        """The evaluator and the device give the same for the equivalent kernel, at no more cost."""
+        """Check that evaluator and device give the same for the equivalent kernel."""
         if declared_lack(equivalent.ast, self.judge.capabilities):
-            return
-        if of_laws(equivalent) and self._is_simplified_alike(equivalent):
             return
         for where, run in (("evaluator", self._evaluate), ("device", self._run_optimised)):
             problem = self._problem_of(run, equivalent.ast)
@@ -562,25 +471,6 @@ class Trial:
                 blamed = self._first_wrong_step(equivalent, run)
                 detail = f"{where}, wrong after {blamed} in {steps}: {problem.detail}"
                 raise DisagreementError(Pair.EQUIVALENT, problem.symptom, detail)
-        self._check_cost(equivalent)
-
-    def _is_simplified_alike(self, equivalent: Equivalent) -> bool:
-        """Whether the compiler makes the same of both kernels, so that there is nothing to run."""
-        with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
-            return self._origin(equivalent) is simplified(equivalent.ast, self.judge.capabilities)
-        raise AssertionError("unreachable")
-
-    def _origin(self, equivalent: Equivalent) -> UOp:
-        """What the equivalent kernel was made of, as it is simplified."""
-        if self.simplified is None or equivalent.origin is not self.case.ast:
-            return simplified(equivalent.origin, self.judge.capabilities)
-        return self.simplified
-
-    def _check_cost(self, equivalent: Equivalent) -> None:
-        with between(Pair.EQUIVALENT), errors_from(lambda: "compiler"):
-            larger = growth(equivalent, self.judge.capabilities, self._origin(equivalent))
-        if larger is not None:
-            raise DisagreementError(Pair.EQUIVALENT, Symptom.COST, f"compiler, {larger}")
 
     def _problem_of(self, run: Callable[[UOp], Owed], ast: UOp) -> TroubleError | None:
         try:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyref_fuzz.judge.expressions.judge import expression_verdict
 from tinyref_fuzz.judge.judge import Judge
-from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.reduce.search import JudgeFunction
 from tinyref_spec.kernel_case import Case, Pair, Verdict
 
@@ -38,10 +36,5 @@ def with_failing_list(case: Case, verdict: Verdict) -> Case:
     return replace(case, opts=opts)
 
 
-def expressions(case: Case, device: str) -> Verdict:
-    """The verdict on the expressions of `case` alone, of which nothing is compiled."""
-    return expression_verdict(case, JudgedDevice(device).capabilities)
-
-
-# The quick one is tried first, then what only says something of expressions.
-JUDGES: tuple[JudgeFunction, ...] = (quick, expressions, thorough)
+# The quick one is tried first.
+JUDGES: tuple[JudgeFunction, ...] = (quick, thorough)

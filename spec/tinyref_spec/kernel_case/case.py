@@ -77,7 +77,6 @@ class Pair(Enum):
     OPTIMISED = "the plain and the optimised program"
     DEVICE = "the interpreter and the device"
     EQUIVALENT = "the kernel and an equivalent one"
-    EXPRESSION = "an expression and what the compiler makes or knows of it"
 
 
 class Symptom(Enum):
@@ -90,8 +89,6 @@ class Symptom(Enum):
     ACCESS = "an access outside of a buffer, or of what nobody wrote"
     RACE = "a race, or a barrier that not all work-items reach"
     RED_ZONE = "bytes changed next to a buffer, or one that is only read"
-    LIMIT = "more than the device declares"
-    COST = "something done for nothing, or more than an equal kernel does"
     UNSTABLE = "another value in a second run"
     CRASH = "the process died"
     HANG = "no end in sight"

@@ -110,7 +110,7 @@ def fuzz(
         typer.Option(
             parser=path,
             metavar="FILE",
-            help="Draw kernels of this file of `fuzz harvest`; the policy is real if not given.",
+            help="Draw kernels of this file of `fuzz harvest`; the policy is models if not given.",
         ),
     ] = None,
     resume: Annotated[

@@ -14,14 +14,12 @@ from pathlib import Path
 
 from tinyref.config import Context
 from tinyref.device import Buffer
-from tinyref.dtype import PtrDType
 from tinyref.engine.watch import watching
 from tinyref.errors import TinyrefError, UserError
 from tinyref.lazy.shards import Place
 from tinyref.runtimes.kernel import Kernel
 from tinyref.schedule import CopyItem, Schedule
 from tinyref.uops.node import UOp
-from tinyref.uops.payload import SlotArg
 from tinyref.workers.processes import Channel, run_attached
 from tinyref_fuzz.generate.corpus.collection import (
     Harvested,
@@ -31,8 +29,6 @@ from tinyref_fuzz.generate.corpus.collection import (
     structure_of,
     work_of,
 )
-from tinyref_fuzz.generate.inputs import contents
-from tinyref_spec.kernel_case import Case, Mode
 from tinyref_spec.kernel_case.files import write_text
 from tinyref_spec.kernel_case.stable_text import stable_text
 from tinyref_spec.kernels.family import CorpusKernel
@@ -83,20 +79,6 @@ class Harvest:
     ran: int
     large: int
     failure: str = ""
-
-
-def case_of(kernel: CorpusKernel, seed: int = 0) -> Case:
-    """The kernel on data drawn from `seed`: moderate floats where it has floats, else integers."""
-    mode = Mode.FLOAT if "float" in kernel.tags else Mode.EXACT
-    memories: dict[int, PtrDType] = {}
-    for node in kernel.ast.toposort():
-        if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
-            memories[node.arg.slot] = node.dtype
-    buffers = [
-        contents(mode, memories[slot].base, memories[slot].size, 1000 * seed + slot)
-        for slot in sorted(memories)
-    ]
-    return Case(kernel.ast, tuple(buffers), bindings=kernel.bindings, mode=mode)
 
 
 def choose_kernels(

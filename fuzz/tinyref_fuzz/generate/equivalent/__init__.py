@@ -12,7 +12,6 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import ViewArg
 from tinyref_fuzz.generate.equivalent import arithmetic, axes, casts, images, loads, logic, reduces
-from tinyref_fuzz.generate.equivalent.laws import law_named, law_transformations
 from tinyref_fuzz.generate.equivalent.transformation import (
     TRANSFORMATIONS,
     Domain,
@@ -70,26 +69,6 @@ def equivalents(
     return Equivalent(ast, tuple(trail))
 
 
-def with_laws(
-    ast: UOp, tape: Tape, steps: int, supported: frozenset[DType] | None = None
-) -> Equivalent:
-    """The kernel `ast` after up to `steps` laws of rules, of which nothing is left when compiled.
-
-    `supported` as of `equivalents`.
-    """
-    rules = law_transformations()
-    names = sorted(rules)
-    trail: list[tuple[str, UOp]] = []
-    current = ast
-    for _ in range(steps):
-        name = tape.pick(rules[tape.pick(names)]).name
-        new = transform(current, name, tape, supported)
-        if new is not None:
-            trail.append((name, new))
-            current = new
-    return Equivalent(ast, tuple(trail))
-
-
 def transform(
     ast: UOp,
     name: str,
@@ -99,7 +78,7 @@ def transform(
     capabilities: Capabilities | None = None,
 ) -> UOp | None:
     """The kernel `ast` after the transformation `name`, or None where that fits nowhere."""
-    found = law_named(name) or TRANSFORMATIONS[name]
+    found = TRANSFORMATIONS[name]
     if found.family in MOVING and _has_computed_positions(ast):
         return None
     allowed = frozenset(dtypes.all) if supported is None else supported

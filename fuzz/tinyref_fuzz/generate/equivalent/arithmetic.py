@@ -58,64 +58,6 @@ def reassociate(node: UOp, draw: Draw) -> UOp | None:
     return None
 
 
-@of_node("subtract-by-negation", Domain.NUMBER, Ops.SUB)
-def subtract_by_negation(node: UOp, draw: Draw) -> UOp | None:
-    """x - y = x + -y."""
-    x, y = node.src
-    return build.add(x, build.unary(Ops.NEG, y))
-
-
-@of_node("add-by-negation", Domain.NUMBER, Ops.ADD)
-def add_by_negation(node: UOp, draw: Draw) -> UOp | None:
-    """x + y = x - -y."""
-    x, y = node.src
-    return build.sub(x, build.unary(Ops.NEG, y))
-
-
-@of_node("subtract-swapped", Domain.EXACT, Ops.SUB)
-def subtract_swapped(node: UOp, draw: Draw) -> UOp | None:
-    """x - y = -(y - x)."""
-    x, y = node.src
-    return build.unary(Ops.NEG, build.sub(y, x))
-
-
-@of_node("negate-twice", Domain.NUMBER)
-def negate_twice(node: UOp, draw: Draw) -> UOp | None:
-    """x = --x."""
-    return build.unary(Ops.NEG, build.unary(Ops.NEG, node))
-
-
-@of_node("negate-by-product", Domain.NUMBER, Ops.NEG)
-def negate_by_product(node: UOp, draw: Draw) -> UOp | None:
-    """-x = x * -1."""
-    return build.mul(node.src[0], -1)
-
-
-@of_node("negate-by-complement", Domain.INTEGER, Ops.NEG)
-def negate_by_complement(node: UOp, draw: Draw) -> UOp | None:
-    """-x = ~x + 1."""
-    return build.add(complement(node.src[0]), 1)
-
-
-@of_node("add-and-subtract", Domain.INTEGER)
-def add_and_subtract(node: UOp, draw: Draw) -> UOp | None:
-    """x = (x + c) - c."""
-    number = draw.tape.between(1, 100)
-    return build.sub(build.add(node, number), number)
-
-
-@of_node("constant-as-sum", Domain.INTEGER, Ops.CONST)
-def constant_as_sum(node: UOp, draw: Draw) -> UOp | None:
-    """a = (a - b) + b for constants."""
-    value = constant(node)
-    if value is None:
-        return None
-    part = draw.tape.between(1, 9)
-    return UOp(
-        Ops.ADD, node.dtype, (build.const(node.dtype, value - part), build.const(node.dtype, part))
-    )
-
-
 @of_node("add-by-bits", Domain.INTEGER, Ops.ADD)
 def add_by_bits(node: UOp, draw: Draw) -> UOp | None:
     """x + y = (x ^ y) + ((x & y) << 1)."""
@@ -125,23 +67,6 @@ def add_by_bits(node: UOp, draw: Draw) -> UOp | None:
 
 
 # --- products -----------------------------------------------------------------------------------
-
-
-@of_node("double-by-product", Domain.NUMBER, Ops.ADD)
-def double_by_product(node: UOp, draw: Draw) -> UOp | None:
-    """x + x = x * 2."""
-    x, y = node.src
-    return build.mul(x, 2) if x is y else None
-
-
-@of_node("multiply-by-sum", Domain.INTEGER, Ops.MUL)
-def multiply_by_sum(node: UOp, draw: Draw) -> UOp | None:
-    """x * c = x * (c - 1) + x; x * 2 = x + x."""
-    x, y = node.src
-    factor = constant(y)
-    if factor is None:
-        return None
-    return build.add(x, x) if factor == 2 else build.add(build.mul(x, factor - 1), x)
 
 
 @of_node("multiply-by-shift", Domain.INTEGER, Ops.MUL)
@@ -162,22 +87,6 @@ def distribute(node: UOp, draw: Draw) -> UOp | None:
     return None
 
 
-@of_node("factor-out", Domain.INTEGER, Ops.ADD)
-def factor_out(node: UOp, draw: Draw) -> UOp | None:
-    """x * y + x = x * (y + 1); x * y + x * z = x * (y + z)."""
-    left, right = node.src
-    if left.op is Ops.MUL and right in left.src:
-        other = left.src[1] if left.src[0] is right else left.src[0]
-        return build.mul(right, build.add(other, 1))
-    if left.op is not Ops.MUL or right.op is not Ops.MUL:
-        return None
-    for x, y in (left.src, left.src[::-1]):
-        for same, z in (right.src, right.src[::-1]):
-            if same is x:
-                return build.mul(x, build.add(y, z))
-    return None
-
-
 @of_node("multiply-accumulate", Domain.EXACT, Ops.ADD)
 def multiply_accumulate(node: UOp, draw: Draw) -> UOp | None:
     """x * y + z = mulacc(x, y, z)."""
@@ -195,15 +104,6 @@ def multiply_then_add(node: UOp, draw: Draw) -> UOp | None:
 
 
 # --- quotients and remainders by constants ------------------------------------------------------
-
-
-@of_node("remainder-by-quotient", Domain.INTEGER, Ops.MOD)
-def remainder_by_quotient(node: UOp, draw: Draw) -> UOp | None:
-    """x % c = x - (x / c) * c, c not 0 and not -1."""
-    x, y = node.src
-    if constant(y) in (None, 0, -1):
-        return None
-    return build.sub(x, build.mul(build.idiv(x, y), y))
 
 
 @of_node("remainder-by-mask", Domain.INTEGER, Ops.MOD)
@@ -230,19 +130,6 @@ def divide_by_shift(node: UOp, draw: Draw) -> UOp | None:
     return build.binary(Ops.SHR, x, count)
 
 
-@of_node("divide-in-steps", Domain.INTEGER, Ops.IDIV)
-def divide_in_steps(node: UOp, draw: Draw) -> UOp | None:
-    """x / (a * b) = (x / a) / b, a and b above 1."""
-    x, y = node.src
-    divisor = constant(y)
-    if divisor is None or divisor < 4:
-        return None
-    first = next((number for number in (2, 3, 5, 7) if divisor % number == 0), divisor)
-    if first == divisor:
-        return None
-    return build.idiv(build.idiv(x, first), divisor // first)
-
-
 # --- maxima -------------------------------------------------------------------------------------
 
 
@@ -251,9 +138,3 @@ def max_by_select(node: UOp, draw: Draw) -> UOp | None:
     """max(x, y) = y where x < y else x."""
     x, y = node.src
     return build.where(build.less(x, y), y, x)
-
-
-@of_node("max-of-itself", Domain.EVERY)
-def max_of_itself(node: UOp, draw: Draw) -> UOp | None:
-    """x = max(x, x)."""
-    return UOp(Ops.MAX, node.dtype, (node, node))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from tinyref.algebra.kernel_shape import is_one, reduced_axes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -39,79 +37,6 @@ def permute_axes(sink: UOp, draw: Draw) -> UOp | None:
         lambda tracker: tracker.permute(order),
         lambda axes: tuple(place[axis] for axis in axes),
     )
-
-
-@of_kernel("swap-axes", Domain.EXACT)
-def swap_axes(sink: UOp, draw: Draw) -> UOp | None:
-    """Two axes of all views exchanged."""
-    rank = rank_of(sink)
-    if rank < 2:
-        return None
-    first, second = draw.tape.pick(tuple(itertools.combinations(range(rank), 2)))
-    order = list(range(rank))
-    order[first], order[second] = second, first
-    return move_all_views(
-        sink,
-        lambda tracker: tracker.permute(order),
-        lambda axes: tuple(order[axis] for axis in axes),
-    )
-
-
-@of_kernel("insert-axis", Domain.EVERY)
-def insert_axis(sink: UOp, draw: Draw) -> UOp | None:
-    """An axis of size 1 in all views."""
-    rank = rank_of(sink)
-    if not sink.src or rank > 6:
-        return None
-    at = draw.tape.between(0, rank)
-    return move_all_views(
-        sink,
-        lambda tracker: tracker.reshape((*tracker.shape[:at], 1, *tracker.shape[at:])),
-        lambda axes: tuple(axis + (axis >= at) for axis in axes),
-    )
-
-
-@of_kernel("drop-axis", Domain.EVERY)
-def drop_axis(sink: UOp, draw: Draw) -> UOp | None:
-    """An axis that has size 1 in all views left out."""
-    shapes = [tracker.shape for tracker in trackers(sink)]
-    ones = [at for at in range(rank_of(sink)) if all(is_one(shape[at]) for shape in shapes)]
-    reduced = {axis for node in sink.toposort() for axis in reduced_axes(node)}
-    free = [at for at in ones if at not in reduced]
-    if not free:
-        return None
-    at = draw.tape.pick(free)
-    return move_all_views(
-        sink,
-        lambda tracker: tracker.reshape((*tracker.shape[:at], *tracker.shape[at + 1 :])),
-        lambda axes: tuple(axis - (axis > at) for axis in axes),
-    )
-
-
-@of_kernel("split-axis", Domain.EXACT)
-def split_axis(sink: UOp, draw: Draw) -> UOp | None:
-    """An axis of size a * b as two axes of sizes a and b in all views."""
-    shapes = [tracker.shape for tracker in trackers(sink)]
-    choices: list[tuple[int, int, int]] = []
-    for axis in range(rank_of(sink)):
-        sizes = {shape[axis] for shape in shapes if not is_one(shape[axis])}
-        size = next(iter(sizes)) if len(sizes) == 1 else 0
-        if isinstance(size, int):
-            divisors = [number for number in range(2, size) if size % number == 0]
-            choices += [(axis, size // divisor, divisor) for divisor in divisors[:8]]
-    if not choices or len(shapes[0]) > 6:
-        return None
-    axis, outer, inner = draw.tape.pick(choices)
-
-    def split(tracker: ShapeTracker) -> ShapeTracker:
-        pair = (1, 1) if is_one(tracker.shape[axis]) else (outer, inner)
-        return tracker.reshape((*tracker.shape[:axis], *pair, *tracker.shape[axis + 1 :]))
-
-    def renamed(axes: Axes) -> Axes:
-        kept = tuple(at + (at > axis) for at in axes)
-        return (*kept, axis + 1) if axis in axes else kept
-
-    return move_all_views(sink, split, renamed)
 
 
 @of_kernel("merge-axes", Domain.EXACT)

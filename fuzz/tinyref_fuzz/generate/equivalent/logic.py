@@ -23,13 +23,6 @@ OTHER_SIGN: dict[DType, DType] = _UNSIGNED_OF | {
 # --- bits ---------------------------------------------------------------------------------------
 
 
-@of_node("xor-twice", Domain.BITS)
-def xor_twice(node: UOp, draw: Draw) -> UOp | None:
-    """x = (x ^ c) ^ c."""
-    bits = True if node.dtype.is_bool else draw.tape.between(1, 127)
-    return build.binary(Ops.XOR, build.binary(Ops.XOR, node, bits), bits)
-
-
 @of_node("de-morgan", Domain.BITS, Ops.AND, Ops.OR)
 def de_morgan(node: UOp, draw: Draw) -> UOp | None:
     """x & y = ~(~x | ~y) and x | y = ~(~x & ~y)."""
@@ -45,52 +38,6 @@ def xor_by_or(node: UOp, draw: Draw) -> UOp | None:
     return build.sub(build.either(x, y), build.both(x, y))
 
 
-@of_node("or-by-xor", Domain.INTEGER, Ops.OR)
-def or_by_xor(node: UOp, draw: Draw) -> UOp | None:
-    """x | y = (x ^ y) + (x & y)."""
-    x, y = node.src
-    return build.add(build.binary(Ops.XOR, x, y), build.both(x, y))
-
-
-@of_node("and-over-or", Domain.BITS, Ops.AND, Ops.OR)
-def and_over_or(node: UOp, draw: Draw) -> UOp | None:
-    """x & (y | z) = (x & y) | (x & z); so |, &."""
-    dual = Ops.OR if node.op is Ops.AND else Ops.AND
-    for x, inner in (node.src, node.src[::-1]):
-        if inner.op is dual:
-            y, z = inner.src
-            return build.binary(dual, build.binary(node.op, x, y), build.binary(node.op, x, z))
-    return None
-
-
-# --- bools --------------------------------------------------------------------------------------
-
-
-@of_node("not-twice", Domain.BOOL)
-def not_twice(node: UOp, draw: Draw) -> UOp | None:
-    """x = not (not x)."""
-    return build.logical_not(build.logical_not(node))
-
-
-@of_node("bool-by-select", Domain.BOOL, Ops.AND, Ops.OR)
-def bool_by_select(node: UOp, draw: Draw) -> UOp | None:
-    """x & y = y where x else false; x | y = true where x else y."""
-    x, y = node.src
-    return build.where(x, y, False) if node.op is Ops.AND else build.where(x, True, y)
-
-
-@of_node("bool-or-as-max", Domain.BOOL, Ops.OR, Ops.MAX)
-def bool_or_as_max(node: UOp, draw: Draw) -> UOp | None:
-    """x | y = max(x, y) and back."""
-    return UOp(Ops.MAX if node.op is Ops.OR else Ops.OR, node.dtype, node.src)
-
-
-@of_node("bool-xor-as-compare", Domain.BOOL, Ops.XOR, Ops.CMPNE)
-def bool_xor_as_compare(node: UOp, draw: Draw) -> UOp | None:
-    """x ^ y = (x != y) and back."""
-    return UOp(Ops.CMPNE if node.op is Ops.XOR else Ops.XOR, node.dtype, node.src)
-
-
 # --- comparisons --------------------------------------------------------------------------------
 
 
@@ -101,26 +48,11 @@ def unequal_by_order(node: UOp, draw: Draw) -> UOp | None:
     return build.either(UOp(Ops.CMPLT, node.dtype, (x, y)), UOp(Ops.CMPLT, node.dtype, (y, x)))
 
 
-@of_node("unequal-by-xor", Domain.INTEGER, Ops.CMPNE)
-def unequal_by_xor(node: UOp, draw: Draw) -> UOp | None:
-    """x != y = ((x ^ y) != 0)."""
-    x, y = node.src
-    return build.not_equal(build.binary(Ops.XOR, x, y), 0)
-
-
 @of_node("less-by-max", Domain.EXACT, Ops.CMPLT)
 def less_by_max(node: UOp, draw: Draw) -> UOp | None:
     """x < y = (max(x, y) != x)."""
     x, y = node.src
     return UOp(Ops.CMPNE, node.dtype, (build.maximum(x, y), x))
-
-
-@of_node("less-by-exclusion", Domain.EXACT, Ops.CMPLT)
-def less_by_exclusion(node: UOp, draw: Draw) -> UOp | None:
-    """x < y = not (y < x) & (x != y)."""
-    x, y = node.src
-    above = UOp(Ops.CMPLT, node.dtype, (y, x))
-    return build.both(build.logical_not(above), UOp(Ops.CMPNE, node.dtype, (x, y)))
 
 
 @of_node("less-by-other-sign", Domain.INTEGER, Ops.CMPLT)
@@ -137,33 +69,6 @@ def less_by_other_sign(node: UOp, draw: Draw) -> UOp | None:
 # --- selections ---------------------------------------------------------------------------------
 
 
-@of_node("select-same", Domain.EVERY)
-def select_same(node: UOp, draw: Draw) -> UOp | None:
-    """x = x where c else x."""
-    zero = build.const(node.dtype, 0)
-    return build.where(UOp(Ops.CMPLT, dtypes.bool, (node, zero)), node, node)
-
-
-@of_node("select-flipped", Domain.EVERY, Ops.WHERE)
-def select_flipped(node: UOp, draw: Draw) -> UOp | None:
-    """a where c else b = b where not c else a."""
-    condition, x, y = node.src
-    return build.where(build.logical_not(condition), y, x)
-
-
-@of_node("select-nested", Domain.EVERY, Ops.WHERE)
-def select_nested(node: UOp, draw: Draw) -> UOp | None:
-    """a where c & d else b = (a where d else b) where c else b; so |."""
-    condition, x, y = node.src
-    if condition.op not in (Ops.AND, Ops.OR):
-        return None
-    first, second = condition.src
-    inner = build.where(second, x, y)
-    if condition.op is Ops.AND:
-        return build.where(first, inner, y)
-    return build.where(first, x, inner)
-
-
 @of_node("select-lifted", Domain.EVERY, *sorted(UNARY | BINARY, key=lambda op: op.value))
 def select_lifted(node: UOp, draw: Draw) -> UOp | None:
     """(a where c else b) + y = (a + y) where c else (b + y); so every op."""
@@ -176,14 +81,6 @@ def select_lifted(node: UOp, draw: Draw) -> UOp | None:
             )
             return build.where(condition, *sides)
     return None
-
-
-@of_node("select-by-product", Domain.INTEGER, Ops.WHERE)
-def select_by_product(node: UOp, draw: Draw) -> UOp | None:
-    """a where c else b = b + c * (a - b)."""
-    condition, x, y = node.src
-    chosen = UOp(Ops.CAST, node.dtype, (condition,))
-    return build.add(y, build.mul(chosen, build.sub(x, y)))
 
 
 @of_node("select-by-mask", Domain.INTEGER, Ops.WHERE)

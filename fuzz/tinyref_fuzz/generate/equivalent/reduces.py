@@ -6,14 +6,12 @@ import math
 
 from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.semantics import reduce_identity
-from tinyref.dtype import dtypes
+from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.equivalent.arithmetic import constant
-from tinyref_fuzz.generate.equivalent.casts import holds_all_of
 from tinyref_fuzz.generate.equivalent.moving import (
     along,
     cut_axis,
@@ -135,16 +133,6 @@ def reduce_padded(node: UOp, draw: Draw) -> UOp | None:
     return node.replace(src=(build.where(inside, padded, identity),))
 
 
-@of_node("reduce-of-one", Domain.EVERY)
-def reduce_of_one(node: UOp, draw: Draw) -> UOp | None:
-    """x = sum over an axis of size 1 of x; so *, max."""
-    axes = [axis for axis, size in enumerate(kernel_shape(node)) if is_one(size)]
-    if not axes:
-        return None
-    op = Ops.MAX if node.dtype.is_bool else draw.tape.pick((Ops.ADD, Ops.MUL, Ops.MAX))
-    return build.reduce(op, node, (draw.tape.pick(axes),))
-
-
 def _repeat_along(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None:
     """`value` repeated along an axis of size 1 that nothing below it varies along, and the axis."""
     shape = kernel_shape(value)
@@ -165,17 +153,6 @@ def _repeat_along(value: UOp, draw: Draw, copies: int) -> tuple[UOp, int] | None
     return move_all_views(value, expand, lambda axes: axes), axis
 
 
-@of_node("sum-of-copies", Domain.INTEGER, Ops.MUL)
-def sum_of_copies(node: UOp, draw: Draw) -> UOp | None:
-    """x * n = sum of n copies of x."""
-    value, factor = node.src
-    copies = constant(factor)
-    if copies is None or not 2 <= copies <= MAX_COPIES:
-        return None
-    found = _repeat_along(value, draw, copies)
-    return None if found is None else build.reduce(Ops.ADD, found[0], (found[1],))
-
-
 @of_node("max-of-copies", Domain.EVERY)
 def max_of_copies(node: UOp, draw: Draw) -> UOp | None:
     """x = max of n copies of x."""
@@ -194,16 +171,6 @@ def split_sum(node: UOp, draw: Draw) -> UOp | None:
         return None
     x, y = (_partly(Ops.ADD, source, node) for source in inner.src)
     return None if x is None or y is None else build.binary(inner.op, x, y)
-
-
-@of_node("max-apart", Domain.EXACT, Ops.REDUCE)
-def split_maximum(node: UOp, draw: Draw) -> UOp | None:
-    """max of max(x, y) = max(max of x, max of y)."""
-    inner = node.src[0]
-    if _op(node) is not Ops.MAX or inner.op is not Ops.MAX:
-        return None
-    x, y = (_partly(Ops.MAX, source, node) for source in inner.src)
-    return None if x is None or y is None else build.maximum(x, y)
 
 
 @of_node("sums-together", Domain.EXACT, Ops.ADD, Ops.MUL, Ops.MAX)
@@ -233,27 +200,25 @@ def sum_scaled(node: UOp, draw: Draw) -> UOp | None:
     return None
 
 
-@of_node("product-into-sum", Domain.INTEGER, Ops.MUL)
-def product_into_sum(node: UOp, draw: Draw) -> UOp | None:
-    """(sum of x) * c = sum of x * c."""
-    total, factor = node.src
-    if total.op is not Ops.REDUCE or _op(total) is not Ops.ADD or constant(factor) is None:
-        return None
-    return total.replace(src=(build.mul(total.src[0], factor),))
-
-
 # --- in another type ----------------------------------------------------------------------------
 
 
 @of_node("reduce-wider", Domain.INTEGER, Ops.REDUCE)
 def reduce_wider(node: UOp, draw: Draw) -> UOp | None:
     """sum of x = narrow(sum of wide(x)); so *, max."""
-    wider = [dtype for dtype in draw.dtypes if dtype.is_int and holds_all_of(dtype, node.dtype)]
+    wider = [dtype for dtype in draw.dtypes if _holds_all_of(dtype, node.dtype)]
     if not wider or _has_no_positions(node):
         return None
     wide = draw.tape.pick(sorted(wider, key=lambda dtype: dtype.name))
     total = build.reduce(_op(node), build.cast(node.src[0], wide), reduced_axes(node))
     return build.cast(total, node.dtype)
+
+
+def _holds_all_of(wide: DType, narrow: DType) -> bool:
+    """Return True if `wide` is another integer type that has every value of `narrow`."""
+    if wide is narrow or not wide.is_int or wide is dtypes.index:
+        return False
+    return int(wide.minimum) <= int(narrow.minimum) and int(wide.maximum) >= int(narrow.maximum)
 
 
 def _has_no_positions(node: UOp) -> bool:

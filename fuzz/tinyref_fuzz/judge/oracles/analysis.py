@@ -100,11 +100,6 @@ class Analysis:
             for node in ast.toposort():
                 self._visit(node)
 
-    def values(self) -> dict[UOp, Values]:
-        """The values of the nodes of which each element has one."""
-        found = self.spans.items()
-        return {node: span.low for node, span in found if span.is_point and span.unknown is None}
-
     def _visit(self, node: UOp) -> None:
         if node.op in (Ops.SINK, Ops.DEFINE_GLOBAL, Ops.VIEW):
             return

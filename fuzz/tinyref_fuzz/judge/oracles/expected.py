@@ -9,7 +9,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_fuzz.judge.oracles.analysis import STRICT, Analysis, Arithmetic
 from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
-from tinyref_spec.kernel_case import Array, Case, Mode
+from tinyref_spec.kernel_case import Case, Mode
 
 # On small integers these are exact in every order, and none looks at the sign of a zero.
 EXACT_OPS = frozenset(
@@ -31,13 +31,12 @@ def oracle_for(case: Case, arithmetic: Arithmetic = STRICT) -> Oracle:
     and of `Analysis`.
     """
     if case.mode is Mode.EXACT and all(is_exact(node) for node in case.ast.toposort()):
-        values: dict[UOp, Array] = {}
-        written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings, values)
-        return Oracle({slot: Allowed(value, value) for slot, value in written.items()}, values)
+        written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+        return Oracle({slot: Allowed(value, value) for slot, value in written.items()})
     strict = {"STRICT_FLOAT": 0} if arithmetic.contracts else {}
     with config.Context(**strict):
         analysis = Analysis(case.ast, case.buffers, case.bindings, arithmetic)
-    return Oracle(analysis.allowed, analysis.values())
+    return Oracle(analysis.allowed)
 
 
 def is_exact(node: UOp) -> bool:

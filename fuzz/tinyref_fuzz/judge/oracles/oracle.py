@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref.uops.node import UOp
 from tinyref_spec.bits import BoolArray, to_bits
 from tinyref_spec.kernel_case import Array
 
@@ -55,13 +54,9 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Oracle:
-    """What each written slot of a kernel may hold after it ran.
-
-    values: of nodes of the kernel, where each element has one value.
-    """
+    """What each written slot of a kernel may hold after it ran."""
 
     allowed: Mapping[int, Allowed]
-    values: Mapping[UOp, Array] = field(default_factory=dict, repr=False)
 
     @property
     def slots(self) -> tuple[int, ...]:
