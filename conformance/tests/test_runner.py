@@ -11,8 +11,7 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref.workers import processes, supervisor
-from tinyref_conformance import runner
+from tinyref.workers import local, processes
 from tinyref_conformance.conform import Finished
 from tinyref_conformance.report import CaseResult
 from tinyref_conformance.statuses import Status
@@ -36,13 +35,13 @@ def test_a_good_device_conforms(fake: Any) -> None:
 def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
 
-    class Recording(runner.Pool):
+    class Recording(local.Pool):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             started.append(self.environment["TINYREF_BEAM"])
 
     monkeypatch.setenv("TINYREF_BEAM", "4")
-    monkeypatch.setattr(runner, "Pool", Recording)
+    monkeypatch.setattr(local, "Pool", Recording)
     fake.scenario("good").run(jobs=1)
     assert started == ["0"]
 
@@ -115,7 +114,7 @@ def test_a_worker_that_dies_as_it_opens_is_no_verdict(
     fake: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setenv("FAKE_OPEN", f"die:{when}")
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(local, "FIRST_PAUSE_SECONDS", 0.01)
     report = fake.scenario("segfaults", "aborts", "leaves", "good").run().report
     assert report.counts == {Status.CRASH: 3, Status.PASS: 13}
 
@@ -125,7 +124,7 @@ def test_a_device_that_stops_opening_leaves_no_case_without_a_word(
     fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_OPEN", "die:" + "-".join(map(str, range(2, 30))))
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(local, "FIRST_PAUSE_SECONDS", 0.001)
     done = fake.scenario("segfaults", "good").run()
     bad = case_of(done, "isa.mul.int32.special:0")
     assert bad.status is Status.SUPPRESSED

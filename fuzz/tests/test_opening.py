@@ -42,13 +42,6 @@ def test_late_kernels_and_those_of_another_policy_are_as_always():
     assert EVEN.draw_part(Tape(choices=[sorted(EVEN.mixes).index("plans")])).lists == (8, 10)
 
 
-def test_a_guide_sways_what_the_opening_does_not_decide():
-    guide = {"dtypes": {"int8": 1000.0}, "mixes": {"plans": 4.0}}
-    judge = judge_of("PYTHON")
-    assert has_many_outputs(case_at(judge, 3, 1, guide=guide))
-    assert case_at(judge, 3, 1, guide=guide).choices != case_at(judge, 3, 1).choices
-
-
 def test_a_campaign_begins_with_loops_and_with_many_rules():
     judge = judge_of("PYTHON")
     for seed in range(3):

@@ -1,7 +1,7 @@
 """The numbered cases of a campaign, made and judged.
 
 Case `number` of `seed` is one tape, so it can be made again from these two, the device, the policy,
-its guide and the version of the code; nothing else of another case goes into it.
+and the version of the code; nothing of another case goes into it.
 """
 
 from __future__ import annotations
@@ -9,60 +9,28 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from itertools import combinations, count
+from itertools import count
 from typing import TypeVar
 
-from tinyref.algebra.rewrite import counting_rules
-from tinyref.dtype import dtypes
 from tinyref.errors import UserError, explain_error
-from tinyref.optimise.opt import OptOp
-from tinyref.uops.ops import Ops
-from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, Guide
-from tinyref_fuzz.generate.batches import EXPRESSIONS, draw_batch, draw_form, draw_planned
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
-from tinyref_fuzz.generate.policies import Policy, opening, policy_named
+from tinyref_fuzz.generate.policies import opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.expressions.judge import expression_verdict, form_verdict, plan_verdict
-from tinyref_fuzz.judge.expressions.lacks import turn_of
-from tinyref_fuzz.judge.judge import Judge, guarded_verdict, judge_of, verdict_of
-from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
+from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
+from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
 from tinyref_spec.kernels.family import CorpusKernel
 
 Made = TypeVar("Made")
-
-# The policies whose cases have a batch of expressions beside them, and that by which it is drawn.
-BESIDE = {"even": "rules", "rules": "rules", "index": "rules", "views": "rules", "wide": "wide"}
-# One case in so many, where what is judged is a device, not the compiler on the reference.
-SELDOM = 3
-# So many kernels beside a batch are judged by their normal forms, which costs little; their tapes
-# have numbers from here on down: no campaign has as many cases.
-FORMS_BESIDE, FORMS_FROM = 4, 1 << 48
-PLANS_FROM = 1 << 50
 
 
 def tape_seed(seed: int, number: int) -> int:
     """The seed of the tape of case `number`: neighbours have nothing in common."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest())
-
-
-def apply_guide(policy: Policy, guide: Guide | None) -> Policy:
-    """The policy with its weights multiplied by the factors of the guide."""
-    if not guide:
-        return policy
-    return policy.scale(
-        forms=guide.get("forms"),
-        rules=guide.get("rules"),
-        mixes=guide.get("mixes"),
-        dtypes={getattr(dtypes, name): by for name, by in guide.get("dtypes", {}).items()},
-        ops={Ops[name]: by for name, by in guide.get("ops", {}).items()},
-        opts={OptOp[name]: by for name, by in guide.get("opts", {}).items()},
-    )
 
 
 def kernels_for(judge: Judge, collection: str) -> tuple[CorpusKernel, ...]:
@@ -87,7 +55,6 @@ def case_at(
     seed: int,
     number: int,
     policy: str = DEFAULT_POLICY,
-    guide: Guide | None = None,
     kernels: tuple[CorpusKernel, ...] = (),
 ) -> Case:
     """Case `number` for the judge's device, its form `real` of `kernels` where there are some.
@@ -95,98 +62,8 @@ def case_at(
     Raises `UserError` for an unknown policy.
     """
     tape = Tape(seed=tape_seed(seed, number))
-    chosen = replace(apply_guide(opening(policy_named(policy), number), guide), kernels=kernels)
+    chosen = replace(opening(policy_named(policy), number), kernels=kernels)
     return generate(tape, judge.capabilities, chosen)
-
-
-def batch_lot(judge: Judge, number: int, policy: str) -> int | None:
-    """Which batch of expressions stands beside case `number`; None where there is none."""
-    every = 1 if judge.is_reference else SELDOM
-    return None if policy not in BESIDE or number % every else number // every
-
-
-def batch_at(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> Case | None:
-    """The batch of expressions beside case `number`; None where there is none.
-
-    Its tape is its own: the kernels of a seed are the same with it and without.
-    """
-    lot = batch_lot(judge, number, policy)
-    if lot is None:
-        return None
-    tape = Tape(seed=tape_seed(seed, -1 - number))
-    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    subject, lack = turn_of(lot, judge.capabilities)
-    return draw_batch(tape, judge.capabilities if lack is None else lack[1], chosen, subject)
-
-
-def forms_at(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> list[Case]:
-    """The kernels beside the batch of case `number` that are judged by their normal forms alone."""
-    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    first = FORMS_FROM + number * FORMS_BESIDE
-    seeds = (tape_seed(seed, -first - each) for each in range(FORMS_BESIDE))
-    return [draw_form(Tape(seed=each), judge.capabilities, chosen) for each in seeds]
-
-
-def planned_at(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> Case:
-    """The kernel beside the batch of case `number` that is judged by its plans alone."""
-    chosen = apply_guide(policy_named(BESIDE[policy]), guide)
-    tape = Tape(seed=tape_seed(seed, -PLANS_FROM - number))
-    return draw_planned(tape, judge.capabilities, chosen)
-
-
-def verdict_with_batch(
-    judge: Judge,
-    case: Case,
-    seed: int,
-    number: int,
-    policy: str = DEFAULT_POLICY,
-    guide: Guide | None = None,
-) -> tuple[Case, Verdict]:
-    """A case and its verdict; where that agrees, what is wrong with the batch or form beside it."""
-    verdict = verdict_of(judge, case)
-    if not verdict.agrees:
-        return case, verdict
-    try:
-        found = wrong_beside(judge, seed, number, policy, guide)
-    except Exception as error:  # the generator moves views, which may be what is broken
-        detail = f"views: while generating: {explain_error(error)}"
-        return case, Verdict(Pair.EXPRESSION, Symptom.ERROR, detail)
-    if found is None:
-        return case, verdict
-    beside, wrong = found
-    return beside, replace(wrong, judged=verdict.judged)
-
-
-def wrong_beside(
-    judge: Judge, seed: int, number: int, policy: str = DEFAULT_POLICY, guide: Guide | None = None
-) -> tuple[Case, Verdict] | None:
-    """The batch beside case `number`, or the first of the kernels beside that, that is wrong.
-
-    None where none is, or none is there. Raises what breaks their generation.
-    """
-    lot, batch = batch_lot(judge, number, policy), batch_at(judge, seed, number, policy, guide)
-    if batch is None:
-        return None
-    found = guarded_verdict(lambda: expression_verdict(batch, judge.capabilities, lot))
-    if not found.agrees:
-        return batch, found
-    for form in forms_at(judge, seed, number, policy, guide):
-        found = guarded_verdict(partial(form_verdict, form))
-        if not found.agrees:
-            return form, found
-    planned = planned_at(judge, seed, number, policy, guide)
-    found = guarded_verdict(lambda: plan_verdict(planned, judge.capabilities, number))
-    return None if found.agrees else (planned, found)
-
-
-def no_guide(number: int) -> None:
-    """No guide, whatever the number."""
 
 
 def judge_cases(
@@ -194,74 +71,48 @@ def judge_cases(
     seed: int,
     policy: str = DEFAULT_POLICY,
     start: int = 0,
-    guide_of: Callable[[int], Guide | None] = no_guide,
     collection: str = "",
 ) -> Iterator[tuple[int, Case, Verdict, float]]:
     """The cases from number `start` on without end: number, case, verdict, and seconds it took.
 
-    guide_of: the guide by the number of a case. collection: as of `kernels_for`. In this process:
-    what crashes or hangs takes it down. Raises as `judge_of`, `kernels_for` and `case_at`.
+    collection: as of `kernels_for`. In this process: what crashes or hangs takes it down. Raises as
+    `judge_of`, `kernels_for` and `case_at`.
     """
     judge = judge_of(device)
     kernels = kernels_for(judge, collection)
     for number in count(start):
         began = time.perf_counter()
-        case = case_at(judge, seed, number, policy, guide_of(number), kernels)
-        found, verdict = verdict_with_batch(judge, case, seed, number, policy, guide_of(number))
-        yield number, found, verdict, time.perf_counter() - began
+        case = case_at(judge, seed, number, policy, kernels)
+        verdict = verdict_of(judge, case)
+        yield number, case, verdict, time.perf_counter() - began
 
 
 def result_of(
-    judge: Judge,
-    seed: int,
-    number: int,
-    policy: str,
-    guide: Guide | None = None,
-    kernels: tuple[CorpusKernel, ...] = (),
+    judge: Judge, seed: int, number: int, policy: str, kernels: tuple[CorpusKernel, ...] = ()
 ) -> CaseResult:
-    """Makes and judges case `number`, and counts what it reached."""
-    found = counted_result(
+    """Make and judge case `number`."""
+    return judged_result(
         number,
-        lambda: case_at(judge, seed, number, policy, guide, kernels),
-        lambda case: pairs_of(case.opts),
-        lambda case: verdict_with_batch(judge, case, seed, number, policy, guide)[1],
+        lambda: case_at(judge, seed, number, policy, kernels),
+        lambda case: verdict_of(judge, case),
     )
-    is_beside = batch_lot(judge, number, policy) is not None and found.verdict is None
-    return replace(found, expressions=EXPRESSIONS if is_beside else 0)
 
 
-def counted_result(
-    number: int,
-    make: Callable[[], Made],
-    count_pairs: Callable[[Made], Counter[str]],
-    judge: Callable[[Made], Verdict],
+def judged_result(
+    number: int, make: Callable[[], Made], judge: Callable[[Made], Verdict]
 ) -> CaseResult:
-    """What `make` gives, timed and judged, with the rules that fired and its pairs."""
+    """Return what `make` gives, timed and judged."""
     began = time.perf_counter()
-    pairs: Counter[str] = Counter()
-    with counting_rules() as fired:
-        try:
-            case = make()
-        except Exception as error:  # a generator that fails is a bug as well, and costs one case
-            detail = f"while generating: {explain_error(error)}"
-            verdict = Verdict(Pair.PLAIN, Symptom.ERROR, detail)
-        else:
-            pairs = count_pairs(case)
-            verdict = judge(case)
+    try:
+        case = make()
+    except Exception as error:  # a generator that fails is a bug as well, and costs one case
+        detail = f"while generating: {explain_error(error)}"
+        verdict = Verdict(Pair.PLAIN, Symptom.ERROR, detail)
+    else:
+        verdict = judge(case)
     return CaseResult(
         number=number,
         seconds=round(time.perf_counter() - began, 4),
         judged=verdict.judged,
-        rules=dict(fired),
-        pairs=dict(pairs),
         verdict=None if verdict.agrees else verdict,
     )
-
-
-def pairs_of(lists: Sequence[Opts]) -> Counter[str]:
-    """How many lists have an optimisation of one kind before one of another: `UPCAST LOCAL`."""
-    found: Counter[str] = Counter()
-    for opts in lists:
-        ops = [opt.op.name for opt in opts]
-        found.update({f"{first} {second}" for first, second in combinations(ops, 2)})
-    return found

@@ -17,10 +17,11 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
 from tinyref.probe import probe
-from tinyref.runtimes.identity import differences, surroundings
+from tinyref.runtimes.identity import surroundings
+from tinyref.workers.changes import differences
+from tinyref.workers.lock import FileLock
 from tinyref.workers.processes import Cause, Death, Limits, Message, Pool, WorkerProcess
 from tinyref_fuzz.judge.deaths import SYMPTOMS
-from tinyref_fuzz.lock import FileLock
 from tinyref_fuzz.mutants.records import SCHEMA, VERSION, ExaminedFinding, Row, Run, Score, Subject
 from tinyref_fuzz.mutants.subjects import subjects
 from tinyref_spec.kernel_case import Symptom

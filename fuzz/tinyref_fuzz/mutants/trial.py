@@ -144,14 +144,15 @@ class Trial:
         is_program, rank = turn_of(number, self.request.program_every)
         if is_program:
             return None, self.judge_program(rank)
-        from tinyref_fuzz.campaign.cases import case_at, verdict_with_batch
+        from tinyref_fuzz.campaign.cases import case_at
+        from tinyref_fuzz.judge.judge import verdict_of
         from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
         try:
             case = case_at(judge, self.request.seed, rank)
         except Exception as error:  # what the generator raises gives a mutant away as well
             return None, Verdict(Pair.PLAIN, Symptom.ERROR, f"{type(error).__name__}: {error}")
-        return verdict_with_batch(judge, case, self.request.seed, rank)
+        return case, verdict_of(judge, case)
 
     def judge_program(self, number: int) -> Verdict:
         """The verdict on a tensor program, which goes through the scheduler too."""

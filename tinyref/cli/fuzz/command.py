@@ -24,8 +24,8 @@ from tinyref.errors import UserError
 from tinyref.folders import file_name
 
 if TYPE_CHECKING:
+    from tinyref.workers.progress import Reporter
     from tinyref_fuzz.campaign.campaign import Request
-    from tinyref_fuzz.campaign.progress import Reporter
 
 # Told in the help without importing them.
 _POLICIES = (
@@ -183,7 +183,7 @@ def fuzz(
 
 
 def _reporter() -> Reporter:
-    from tinyref_fuzz.campaign.progress import Bar, Lines
+    from tinyref.workers.progress import Bar, Lines
 
     return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
 
