@@ -117,18 +117,6 @@ def killed(case_id: str) -> Measurement:
     return passes(case_id)
 
 
-def killed_twice(case_id: str) -> Measurement:
-    if _log(f"{case_id}!") <= 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return passes(case_id)
-
-
-def killed_once(case_id: str) -> Measurement:
-    if _log(f"{case_id}!") == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return passes(case_id)
-
-
 def meddles(case_id: str) -> Measurement:
     for pipe in range(3, 64):
         with contextlib.suppress(OSError):
@@ -136,20 +124,9 @@ def meddles(case_id: str) -> Measurement:
     return passes(case_id)
 
 
-def leaves(case_id: str) -> Measurement:
-    os._exit(9)
-
-
 def hangs(case_id: str) -> Measurement:
     while True:
         time.sleep(1)
-
-
-def eats_memory(case_id: str) -> Measurement:
-    kept = []
-    while True:
-        kept.append(bytearray(b"x" * (16 << 20)))
-        time.sleep(0.005)
 
 
 def flaky(case_id: str) -> Measurement:
@@ -254,12 +231,8 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
         "aborts": aborts,
         "segfaults": segfaults,
         "killed": killed,
-        "killed_once": killed_once,
-        "killed_twice": killed_twice,
         "meddles": meddles,
-        "leaves": leaves,
         "hangs": hangs,
-        "eats_memory": eats_memory,
         "flaky": flaky,
     }
     return {

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from tinyref_conformance.batches import MAX_ROWS, Batches, returned
+from tinyref_conformance.batches import MAX_DEATHS, MAX_ROWS, Batches
 from tinyref_conformance.conform import Finished, Request, conform
 from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
-from tinyref_conformance.workers import Task
 
 HERE = Path(__file__).parent
 # 14 rows of constants with some kernels each, and what says that they may be compiled together.
@@ -114,33 +112,22 @@ def test_results_in_the_wrong_order_are_caught_once_and_not_used(run: Run) -> No
 
 def test_batches_grow_while_they_are_quick_and_shrink_when_they_are_slow() -> None:
     batches = Batches()
+    assert batches.rows == 0, "the compiler takes one source"
     batches.offered = True
     sizes = []
     for seconds in (0.1, 0.1, 0.1, 0.1, 0.1, 1.5, 5.0, 50.0):
-        tasks = [Task(f"row{i}", ["case"]) for i in range(200)]
-        sizes.append(len(batches.choose(tasks[0], tasks[1:])))
+        sizes.append(batches.rows)
         batches.on_prepared({"seconds": seconds})
     assert sizes == [4, 8, 16, 32, 64, 64, 64, 32]
     assert MAX_ROWS == 64
 
 
-def test_what_is_reserved_is_released_with_its_worker() -> None:
+def test_there_are_no_more_batches_after_some_deaths() -> None:
     batches = Batches()
     batches.offered = True
-    first, second, third = (Task(f"row{i}", ["case"]) for i in range(3))
-    assert batches.choose(first, [second, third]) == [first, second, third]
-    assert batches.choose(first, [second, third]) == []
-
-    class Dead:
-        batch: ClassVar[list[str]] = []
-        reserved = deque([second, third])
-
-    # It died in a case: what comes next may be in another batch.
-    dead: Any = Dead
-    again = returned(dead)
-    assert [task.row for task in again] == ["row1", "row2"]
-    assert not dead.reserved
-    assert batches.choose(again[0], again[1:]) == again
-    # It died over the batch: never again.
-    dead.batch, dead.reserved = ["case"], deque(again)
-    assert batches.choose(returned(dead)[0], []) == []
+    sizes = []
+    for _ in range(MAX_DEATHS):
+        batches.on_prepared({"seconds": 0.1})
+        batches.on_death()
+        sizes.append(batches.rows)
+    assert sizes == [4, 4, 0]

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 from reports_of import failing, report_of
 
 from tinyref.errors import UserError
+from tinyref.workers.changes import ChangedError
 from tinyref_conformance import report as reports
 from tinyref_conformance.compare import compare
 from tinyref_conformance.expectations_file import load, parse
-from tinyref_conformance.journal import ChangedError, Journal, start
+from tinyref_conformance.journal import CaseJournal
 from tinyref_conformance.matrix import Matrix
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
@@ -98,41 +100,61 @@ def test_a_foreign_report_is_refused_or_can_be_compared(tmp_path: Path) -> None:
         reports.load(path)
 
 
-def test_a_journal_with_foreign_lines_gives_the_results_that_are_there(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    start(path, {"suite": "a"}, resume=False).close()
-    lines = [json.dumps({"result": data}) for data in variants(RECORD)]
-    lines += [json.dumps({"result": data}) for data in FOREIGN]
-    lines += [json.dumps({"identity": data}) for data in FOREIGN]
-    lines += [json.dumps(data) for data in FOREIGN]
-    lines += ["[" * 100_000, '{"result": ' * 50_000, "9" * 100_000, '{"result": {"case": NaN}}']
-    good = json.dumps({"result": RECORD})
-    with path.open("ab") as file:
-        file.write("\n".join([*lines, good]).encode("utf-8", "surrogatepass") + b"\n")
-        file.write(b"\xff\xfe\x00\n" + good.encode() + b"\n")
-    journal = start(path, {"suite": "a"}, resume=True)
-    found = journal.read_new()
-    journal.close()
-    wanted = Record.from_json(RECORD)
-    assert found.count(wanted) >= 2
-    for record in found:
-        assert isinstance(record.case, str)
-        assert isinstance(record.message, str)
-        assert isinstance(record.attempt, int)
-        assert isinstance(record.status, Status)
-    assert all(isinstance(value, str) for value in (journal.identity or {}).values())
+def journal_with(folder: Path, member: str, text: str) -> Path:
+    """The folder of a run that has this text for the config's member, or for a result."""
+    with closing(CaseJournal.create(folder, {"binding": {"suite": "a"}, "identity": {}})) as good:
+        good.add(Record.from_json(RECORD))
+        with good.writing() as connection:
+            if member == "record":
+                connection.execute("update results set record = ?", (text,))
+            else:
+                connection.execute("update config set value = ? where key = ?", (text, member))
+    return folder
 
 
-def test_a_journal_with_a_foreign_first_line_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    for data in (*FOREIGN, *({"journal": item, "binding": item} for item in FOREIGN)):
-        path.write_text(json.dumps(data) + "\n")
-        with pytest.raises((UserError, ChangedError)):
-            start(path, {"suite": "a"}, resume=True)
-    path.write_text("[" * 100_000 + "\n")
-    with pytest.raises((UserError, ChangedError)):
-        start(path, {"suite": "a"}, resume=True)
-    assert Journal(path).read_new() == []
+def resume(folder: Path) -> list[Record]:
+    with closing(CaseJournal.start(folder, {"suite": "a"}, resume=True)) as journal:
+        journal.bind_device({"version": "1"})
+        return journal.records()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("member", ["record", "binding", "identity"])
+def test_a_journal_with_foreign_values_is_refused_or_is_one(tmp_path: Path, member: str) -> None:
+    texts = ["[" * 100_000, '{"result": ' * 50_000, "9" * 100_000, '{"case": NaN}', "{"]
+    texts += [json.dumps(data) for data in FOREIGN]
+    if member == "record":
+        texts += [json.dumps(data) for data in variants(RECORD)]
+    for number, text in enumerate(texts):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            records = resume(journal_with(folder, member, text))
+        except UserError:
+            continue
+        for record in records:
+            assert isinstance(record.case, str)
+            assert isinstance(record.message, str)
+            assert isinstance(record.attempt, int)
+            assert isinstance(record.status, Status)
+
+
+def test_results_come_back_as_they_were_and_the_first_of_an_attempt_counts(tmp_path: Path) -> None:
+    odd = Record("b", Status.FAIL, message="\u2713 \u2028 \ud800", max_ulp=float("inf"))
+    with closing(CaseJournal.start(tmp_path, {"suite": "a"}, resume=False)) as journal:
+        for record in (Record("a", Status.PASS), odd, Record("a", Status.FAIL)):
+            journal.add(record)
+        journal.add(Record("a", Status.PASS, attempt=2))
+    with closing(CaseJournal.start(tmp_path, {"suite": "a"}, resume=True)) as journal:
+        found = [(each.case, each.status, each.attempt) for each in journal.records()]
+        assert found == [
+            ("a", Status.PASS, 1),
+            ("b", Status.FAIL, 1),
+            ("a", Status.PASS, 2),
+        ]
+        assert journal.records()[1] == odd
+    with pytest.raises(ChangedError, match=r"is another one \(then -> now\): suite: a -> b"):
+        CaseJournal.start(tmp_path, {"suite": "b"}, resume=True)
 
 
 EXPECTATIONS = """schema = 1
@@ -198,9 +220,8 @@ def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_journal_keeps_the_result_of_a_value_that_is_very_far_off(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = start(path, {}, resume=False)
+    journal = CaseJournal.start(tmp_path, {}, resume=False)
     accuracy = Accuracy(by_operand={1: 2.0**80}, operand="float32", share=2.0**90)
     record = Record("tensor.add.float32.forward:0", Status.FAIL, accuracy=accuracy)
-    journal.append(record)
-    assert journal.read_new() == [record]
+    journal.add(record)
+    assert journal.records() == [record]

@@ -16,11 +16,11 @@ import pytest
 from tinyref.contract import Backend
 from tinyref.errors import UserError
 from tinyref.workers.processes import Limits
+from tinyref.workers.progress import Progress, Quiet
 from tinyref_conformance import history
 from tinyref_conformance.conform import Finished, Request, as_sequence, conform
 from tinyref_conformance.faulty.launches import leaking
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES
-from tinyref_conformance.progress import Quiet
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.report import CaseResult
 from tinyref_conformance.settings import Settings
@@ -130,10 +130,11 @@ class Counted(Quiet):
     """Record the progress that the runner reports while failures run again."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, int, int]] = []
+        self.said: list[str] = []
 
-    def again(self, what: str, done: int, total: int) -> None:
-        self.said.append((what, done, total))
+    def update(self, progress: Progress) -> None:
+        if progress.phase:
+            self.said.append(progress.text)
 
 
 @pytest.mark.long
@@ -143,7 +144,10 @@ def test_each_failure_that_runs_again_is_counted(fake: Any) -> None:
     count = sum(case.status is Status.FAIL for case in finished.report.cases)
     assert count > 0
     words = "failures run again, each alone"
-    assert counted.said == [(words, done, count) for done in range(count + 1)]
+    assert counted.said == [
+        f"{words}: 0 of {count} (--no-rerun-failures leaves this out)",
+        *(f"{words}: {done} of {count}" for done in range(1, count + 1)),
+    ]
 
 
 @pytest.mark.long

@@ -11,8 +11,7 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref.workers import processes, supervisor
-from tinyref_conformance import runner
+from tinyref.workers import local, processes
 from tinyref_conformance.conform import Finished
 from tinyref_conformance.report import CaseResult
 from tinyref_conformance.statuses import Status
@@ -36,13 +35,13 @@ def test_a_good_device_conforms(fake: Any) -> None:
 def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
 
-    class Recording(runner.Pool):
+    class Recording(local.Pool):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             started.append(self.environment["TINYREF_BEAM"])
 
     monkeypatch.setenv("TINYREF_BEAM", "4")
-    monkeypatch.setattr(runner, "Pool", Recording)
+    monkeypatch.setattr(local, "Pool", Recording)
     fake.scenario("good").run(jobs=1)
     assert started == ["0"]
 
@@ -61,8 +60,6 @@ def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.Monkey
         ("refused", Status.FAIL, "compile", "does not take int4"),
         ("aborts", Status.CRASH, "run", "killed by SIGABRT"),
         ("segfaults", Status.CRASH, "run", "killed by SIGSEGV"),
-        ("killed", Status.CRASH, "run", "killed by SIGKILL"),
-        ("leaves", Status.CRASH, "run", "exit code 9"),
     ],
 )
 def test_a_bad_case_is_pinned_and_the_rest_goes_on(
@@ -78,14 +75,6 @@ def test_a_bad_case_is_pinned_and_the_rest_goes_on(
     assert case_of(done, f"isa.{name}.int32.special:0").status is Status.PASS
     assert case_of(done, f"isa.{name}.int32.special:2").status is Status.PASS
     assert done.report.exit_code == 1
-
-
-@pytest.mark.long
-def test_a_case_that_others_kill_is_tried_again_at_last_alone(fake: Any, case_of: CaseOf) -> None:
-    done = fake.scenario("killed_twice", "long").run(jobs=2)
-    assert case_of(done, "isa.killed_twice.int32.special:1").status is Status.PASS
-    assert done.report.exit_code == 0
-    assert done.report.counts == {Status.PASS: 83}
 
 
 @pytest.mark.long
@@ -109,23 +98,11 @@ def test_the_system_that_kills_for_memory_is_told(
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("when", ["1-2", "2-4-6-7", "1-3-4-5-6-7"])
-def test_a_worker_that_dies_as_it_opens_is_no_verdict(
-    fake: Any, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    monkeypatch.setenv("FAKE_OPEN", f"die:{when}")
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.01)
-    report = fake.scenario("segfaults", "aborts", "leaves", "good").run().report
-    assert report.counts == {Status.CRASH: 3, Status.PASS: 13}
-
-
-@pytest.mark.long
 def test_a_device_that_stops_opening_leaves_no_case_without_a_word(
     fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_OPEN", "die:" + "-".join(map(str, range(2, 30))))
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(local, "FIRST_PAUSE_SECONDS", 0.001)
     done = fake.scenario("segfaults", "good").run()
     bad = case_of(done, "isa.mul.int32.special:0")
     assert bad.status is Status.SUPPRESSED
@@ -152,28 +129,6 @@ def test_a_hang_ends_at_its_time(fake: Any, case_of: CaseOf) -> None:
     bad = case_of(done, "isa.hangs.int32.special:1")
     assert (bad.status, bad.message) == (Status.TIMEOUT, "no end within 1 s")
     assert done.report.counts[Status.PASS] == 2
-
-
-@pytest.mark.slow
-def test_a_case_that_eats_memory_is_ended(fake: Any, case_of: CaseOf) -> None:
-    done = fake.scenario("eats_memory").run(memory_limit=250 << 20)
-    bad = case_of(done, "isa.eats_memory.int32.special:1")
-    assert bad.status is Status.CRASH
-    assert bad.message == "out of memory: the worker held over 250 MiB"
-    assert done.report.counts[Status.PASS] == 2
-
-
-@pytest.mark.slow
-def test_the_log_of_a_dead_worker_is_kept(fake: Any, case_of: CaseOf) -> None:
-    bad = case_of(fake.scenario("aborts").run(), "isa.aborts.int32.special:1")
-    assert bad.details is not None
-    assert "Fatal Python error: Aborted" in bad.details["log"]
-
-
-@pytest.mark.slow
-def test_a_kill_from_outside_is_excused_once(fake: Any, case_of: CaseOf) -> None:
-    done = fake.scenario("killed_once").run()
-    assert case_of(done, "isa.killed_once.int32.special:1").status is Status.PASS
 
 
 @pytest.mark.long
@@ -286,11 +241,6 @@ def test_fail_fast_names_the_first_failure_alone(fake: Any) -> None:
         "alone, and may depend on what ran before"
     ]
     assert report.counts[Status.FAIL] == 1
-
-
-@pytest.mark.long
-def test_what_a_device_prints_is_no_message(fake: Any) -> None:
-    assert fake.scenario("good").run(query="isa.mul").report.counts[Status.PASS] == 2
 
 
 @pytest.mark.long

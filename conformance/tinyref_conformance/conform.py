@@ -10,14 +10,15 @@ from typing import Any
 from tinyref import reproduce
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
+from tinyref.workers.changes import ChangedError
+from tinyref.workers.progress import Quiet, Reporter
 from tinyref_conformance import expectations as known
 from tinyref_conformance import expectations_file, queries, reports
-from tinyref_conformance import journal as journals
 from tinyref_conformance import report as report_files
 from tinyref_conformance.assemble import Assembler
 from tinyref_conformance.describe import find_differences
+from tinyref_conformance.journal import CaseJournal
 from tinyref_conformance.plan import Plan, Shard, make_plan
-from tinyref_conformance.progress import Quiet, Reporter
 from tinyref_conformance.records import Outcome
 from tinyref_conformance.report import Report
 from tinyref_conformance.runner import Runner
@@ -78,7 +79,7 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     )
     try:
         assembler.outcome = _run(request, plan, suite, assembler, reporter or Quiet())
-    except journals.ChangedError as error:
+    except ChangedError as error:
         if not settings.restart:
             raise UserError(
                 f"resume: {error}: go on with --resume --restart to begin anew, which keeps the "
@@ -89,7 +90,7 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     if request.update:
         assembler.expectations = _update(request, assembler, suite)
     report = assembler.report(started)
-    if settings.rerun_seconds:
+    if settings.rerun_seconds and not settings.cluster:
         find_differences(report, worker_configuration(settings, plan))
     return Finished(report, reports.write_all(report, settings.folder))
 
@@ -99,24 +100,23 @@ def _run(
 ) -> Outcome:
     """The outcome. Raises `ChangedError` where there is something else than what is to resume."""
     settings = request.settings
-    journal = journals.start(
-        settings.folder / journals.NAME,
-        _binding(request, suite, plan),
-        settings.resume,
-        [settings.folder / name for name in reports.NAMES],
-    )
+    held = CaseJournal.lock(settings.folder)
     try:
-        runner = Runner(
-            *(plan, settings, journal, assembler.is_expected),
-            *(reporter.advance, assembler.skipped, reporter.again),
+        journal = CaseJournal.start(
+            settings.folder, _binding(request, suite, plan), settings.resume, reports.NAMES
         )
-        with reporter.showing(plan.count):
-            return runner.run()
-    finally:
         try:
-            journal.restore()
+            with reporter.showing():
+                return Runner(
+                    plan, settings, journal, reporter, assembler.is_expected, assembler.skipped
+                ).run()
         finally:
-            journal.close()
+            try:
+                journal.restore()
+            finally:
+                journal.close()
+    finally:
+        held.release()
 
 
 def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
@@ -220,6 +220,8 @@ def resume_command(request: Request) -> str:
     settings = request.settings
     parts = ["tinyref", "conform", *report_files.device_options(settings.device, settings.second)]
     parts += ["--profile", request.profile.value]
+    if settings.cluster:
+        parts += ["--cluster", settings.cluster]
     if settings.sequence:
         parts += ["--sequence", request.query]
     elif request.query != queries.EVERYTHING:

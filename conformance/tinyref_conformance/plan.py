@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tinyref.errors import UserError
 from tinyref.garbage import collection_paused
@@ -70,9 +69,7 @@ class Plan:
     def count(self) -> int:
         return sum(len(row.cases) for row in self.rows)
 
-    def worker_configuration(
-        self, catalogue: str, device: str, second: str, journal: Path
-    ) -> dict[str, str]:
+    def worker_configuration(self, catalogue: str, device: str, second: str) -> dict[str, str]:
         """What a worker that runs cases of the plan is started with."""
         return {
             "catalogue": catalogue,
@@ -80,7 +77,6 @@ class Plan:
             "profile": self.profile.value,
             "device": device,
             "second": second,
-            "journal": str(journal.resolve()),
         }
 
     @property

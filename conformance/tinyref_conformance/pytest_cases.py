@@ -8,7 +8,6 @@ which compiles what they share once.
 from __future__ import annotations
 
 import datetime
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +93,6 @@ class Cases:
     def __init__(self, options: Options) -> None:
         self.options = options
         self._today = datetime.datetime.now(datetime.UTC).date()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._service: Service | None = None
         self._problem = ""
 
@@ -111,8 +109,6 @@ class Cases:
         """Ends the worker."""
         if self._service is not None:
             self._service.close()
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def marks(self, case: Case) -> Iterator[pytest.MarkDecorator]:
         """Rung, row, dtype, the group of xdist, and the expected failure."""
@@ -161,11 +157,9 @@ class Cases:
 
     def _started(self) -> Service:
         if self._service is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="tinyref-pytest-")
             asked = self.options
             configuration = asked.plan.worker_configuration(
-                *(DEFAULT_CATALOGUE, asked.device, asked.second),
-                Path(self._folder.name) / "journal.jsonl",
+                DEFAULT_CATALOGUE, asked.device, asked.second
             )
             self._service = Service("tinyref_conformance.worker", configuration)
         return self._service

@@ -1,153 +1,184 @@
-"""The runner: gives rows to workers, pins every death to one case, and loses nothing measured."""
+"""The plan of a conformance run for the harness: which rows come next, and what results mean."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tinyref import config
-from tinyref.capabilities import Capabilities
 from tinyref.errors import UserError
-from tinyref.runtimes.identity import differences
-from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Pool
-from tinyref.workers.service import FatalError, OpeningError
-from tinyref.workers.supervisor import Supervisor, Tries
+from tinyref.workers import run as harness
+from tinyref.workers.processes import Cause, Limits
+from tinyref.workers.progress import Progress, Reporter
+from tinyref.workers.service import OpeningError
+from tinyref.workers.tasks import (
+    MAX_TRIES,
+    DeviceGoneError,
+    Event,
+    HarnessError,
+    Report,
+    Result,
+    Task,
+)
 from tinyref_conformance import history
-from tinyref_conformance import journal as journals
-from tinyref_conformance.batches import Batches, returned
+from tinyref_conformance.batches import Batches
 from tinyref_conformance.budget import budget_text, telling_order
 from tinyref_conformance.certificate import capabilities_from_json
 from tinyref_conformance.describe import describe_deaths
+from tinyref_conformance.expectations import Phase
+from tinyref_conformance.journal import CaseJournal
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.records import Outcome, Record, headline
-from tinyref_conformance.settings import Settings, worker_configuration
+from tinyref_conformance.settings import Settings, executor_of, worker_configuration
 from tinyref_conformance.statuses import Status
-from tinyref_conformance.time_left import SlowStart, TimeLeft
-from tinyref_conformance.workers import Task, WorkerProcess, record_of
-from tinyref_spec.case import Case, Rung
+from tinyref_conformance.time_left import SlowStart, TimeLeft, left_text
+from tinyref_spec.case import Case
 from tinyref_spec.ladder import TOGETHER
 from tinyref_spec.subjects.name import is_subject
 
-TICK_SECONDS = 0.1
 ALONE = "failures run again, each alone"
 SEQUENCES = "failures that pass alone: what they depend on is looked for"
-# What takes seconds of the processor may take so many times as long.
+# What takes seconds of the processor may take this many times as long.
 IDLE_SHARE = 6.0
-
 
 IsExpected = Callable[[Record], bool]
 Skipped = Callable[[str], str | None]
-Progress = Callable[[int, str, float | None], None]
-Again = Callable[[str, int, int], None]
 
 
-class Runner:
+@dataclass(frozen=True)
+class Part:
+    """Cases of one row that go to one worker; they share what is compiled for the row."""
+
+    row: str
+    cases: list[str]
+
+
+class Runner(harness.Plan):
     """Carries out one plan on one device.
 
     is_expected: whether an expectation covers a failure, so that it suppresses nothing.
     skipped: why a case is not to be run, None where it is.
-    progress: called with the number of decided cases, the row that was last given out, and the
-    seconds that are left, where they are known.
-    again: called while failures run again; see `progress.Reporter.again`.
     """
 
     def __init__(
         self,
         plan: Plan,
         settings: Settings,
-        journal: journals.Journal,
+        journal: CaseJournal,
+        reporter: Reporter,
         is_expected: IsExpected = lambda record: False,
-        progress: Progress = lambda done, row, left: None,
         skipped: Skipped = lambda case_id: None,
-        again: Again = lambda what, done, total: None,
     ) -> None:
         self.plan = plan
         self.settings = settings
         self.journal = journal
+        self.reporter = reporter
         self.is_expected = is_expected
-        self.progress = progress
         self.skipped = skipped
-        self.again = again
         self.outcome = Outcome()
         self._rows = {planned.id: planned for planned in plan.rows}
         self._cases = {case.id: case for planned in plan.rows for case in planned.cases}
         self._below = {planned.id: self._cases_below(planned) for planned in plan.rows}
-        # Of those that others depend on.
+        # The cases that others depend on and that have not had their turn.
         self._unsettled: set[str] = set().union(*self._below.values()) & self._cases.keys()
         self._suppression = Suppression()
-        self._tasks: deque[Task] = deque()
-        # They are read from the system each time that they are asked for.
-        self._memory = settings.memory_bytes
-        self._jobs = settings.workers
-        self._tries = Tries()
+        self._parts: deque[Part] = deque()
         self._batches = Batches()
         # The cases of batches that ended their worker, and how it ended.
-        self._crashes: list[tuple[list[str], str]] = []
+        self._crashes: list[tuple[tuple[str, ...], str]] = []
         self._start = SlowStart()
-        self._stopped = False
-        self._next_show = 0.0
+        self._is_stopped = False
+        self._row = ""
+        self._executor = executor_of(settings, plan)
+        self._jobs = settings.workers
 
     def run(self) -> Outcome:
-        """The outcome; lets `KeyboardInterrupt` out, with all that was measured in the journal."""
+        """Return the outcome; let `KeyboardInterrupt` out, with all results in the journal."""
         started = time.monotonic()
         self._deadline = started + (self.settings.budget or math.inf)
-        self._absorb()
+        for record in self.journal.records():
+            self.outcome.add(record)
         self.outcome.resumed = sum(len(found) for found in self.outcome.records.values())
-        pool = Pool("tinyref_conformance.worker", self._config(), WorkerProcess)
-        self._supervisor = Supervisor(pool, self, self._opening_seconds)
         try:
-            if self._open_first():
-                self._queue_first_attempts()
+            if self._open():
                 self._work()
-                self._rerun_failures()
+                if not self.settings.cluster:
+                    self._look_again()
                 self._say_crashes()
-                describe_deaths(self.outcome, self._cases, self._config(), self.settings.timeout)
+        except HarnessError as error:
+            self.journal.check()
+            words = f"run: {error}; what was measured is in {self.journal.path}"
+            raise UserError(words) from error
         finally:
-            pool.close()
-            self._absorb()
+            self._executor.close()
             self._note_budget()
             self.outcome.seconds = time.monotonic() - started
         return self.outcome
 
-    def _config(self) -> dict[str, str]:
-        return worker_configuration(self.settings, self.plan)
-
-    # Opening
-
-    def _open_first(self) -> bool:
-        """Starts one worker and waits for its device, so that a dead device is found once."""
+    def _open(self) -> bool:
+        """Open the device and bind the run to it; False if it does not open."""
         try:
-            self._supervisor.open_first()
+            opened = self._executor.open()
         except OpeningError as error:
             # A library is not in a list of names: that it does not open is in the report.
             if error.is_misnamed and not is_subject(self.settings.device):
                 raise UserError(str(error)) from error
-            self.outcome.open_failure = _describe_opening(error)
-        except FatalError as error:
-            raise self._ended_by(error) from error
-        return not self.outcome.open_failure
+            self.outcome.open_failure = error.description
+            return False
+        self.journal.bind_device(self._executor.identity)
+        self.outcome.opened = opened
+        self._capabilities = capabilities_from_json(opened["capabilities"])
+        if self.settings.second:
+            # Another one is there, whether or not it is of this kind.
+            self._capabilities = replace(self._capabilities, is_single=False)
+        self._batches.offered = bool(opened.get("compiles_many")) and not self.settings.sequence
+        self._jobs = self._executor.workers
+        self._count_cases()
+        return True
 
-    def on_opened(self, worker: WorkerProcess, opened: Mapping[str, Any]) -> None:
-        """Binds the run to the first device, and refuses another one."""
-        worker.name = opened.get("worker", "")
-        if self.outcome.opened is None:
-            self.journal.bind_device(opened["identity"])
-            self.outcome.opened = opened
-            self._count_cases()
-            self._batches.offered = bool(opened.get("compiles_many"))
-        elif changes := differences(self.outcome.opened["identity"], opened["identity"]):
-            raise UserError(
-                f"run: the device changed while the run was going on: {'; '.join(changes)}; what "
-                f"was measured before is in {self.journal.path}"
-            )
+    def _work(self) -> None:
+        for record in [each for found in self.outcome.records.values() for each in found]:
+            self._judge(record)
+        self._parts.extend(self._all_parts())
+        try:
+            harness.run(self, self._executor, self.journal, self.reporter)
+        except DeviceGoneError as error:
+            self.journal.check()
+            self._give_up(str(error))
+        if self._parts and not self._is_stopped and not self.is_late():
+            rows = ", ".join(part.row for part in list(self._parts)[:3])
+            raise UserError(f"suite: rows depend on each other in a circle: {rows}")
 
-    def _ended_by(self, error: FatalError) -> UserError:
-        return UserError(f"run: {error}; what was measured is in {self.journal.path}")
+    def _all_parts(self) -> Iterable[Part]:
+        if self.settings.sequence:
+            return [Part(self._cases[name].row, [name]) for name in self.settings.sequence]
+        if self.settings.budget:
+            return [Part(row, cases) for row, cases in telling_order(self.plan.rows)]
+        return [Part(row.id, [case.id for case in row.cases]) for row in self.plan.rows]
+
+    # Ends
+
+    def is_stopped(self) -> bool:
+        return self._is_stopped
+
+    def is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def _stop(self, problem: str) -> None:
+        self._is_stopped = True
+        self.outcome.problems.append(problem)
+
+    def _give_up(self, problem: str) -> None:
+        """End the run; every case that did not have its turn says why."""
+        self._stop(problem)
+        reason = headline(problem)
+        for case_id in self._cases:
+            if not self.outcome.has(case_id, 1):
+                self.outcome.derived.setdefault(case_id, (Status.SUPPRESSED, reason))
 
     def _note_end(self, record: Record) -> None:
         """Give up on a library that does not end its first cases in time: that is no verdict."""
@@ -159,218 +190,6 @@ class Runner:
         for name in (*self._start.cases, *open_cases):
             decided = self.outcome.derived.setdefault(name, (Status.NOT_RUN, "too slow here"))
             self.outcome.late += decided[0] is Status.NOT_RUN
-
-    def _give_up(self, problem: str) -> None:
-        """Ends the run; every case that did not have its turn says why."""
-        self._stop(problem)
-        reason = headline(problem)
-        for case_id in self._cases:
-            if not self.outcome.has(case_id, 1):
-                self.outcome.derived.setdefault(case_id, (Status.SUPPRESSED, reason))
-
-    def _stop(self, problem: str) -> None:
-        self._stopped = True
-        self.outcome.problems.append(problem)
-
-    @property
-    def _opening_seconds(self) -> float:
-        return max(config.integer("OPEN_SECONDS"), self.settings.timeout)
-
-    # Queueing
-
-    def _queue_first_attempts(self) -> None:
-        for planned in self.plan.rows:
-            for case in planned.cases:
-                for record in self.outcome.records.get(case.id, ()):
-                    self._judge(record)
-        if self.settings.sequence:
-            parts = [(self._cases[name].row, [name]) for name in self.settings.sequence]
-        elif self.settings.budget:
-            parts = telling_order(self.plan.rows)
-        else:
-            parts = [(row.id, [case.id for case in row.cases]) for row in self.plan.rows]
-        self._tasks.extend(Task(row, cases) for row, cases in parts)
-
-    def _next_task(self, worker: WorkerProcess) -> Task | None:
-        """The first task whose ground is known: the cases that it depends on had their turn.
-
-        What is reserved for the worker comes before, what is reserved for others after all else.
-        """
-        if self._tasks and self._tasks[0].is_alone:
-            return None if self._supervisor.busy else self._tasks.popleft()
-        if worker.reserved:
-            return worker.reserved.popleft()
-        if self._tasks and self.settings.sequence:
-            return self._tasks.popleft()
-        for task in self._tasks:
-            if self._is_ready(task):
-                self._tasks.remove(task)
-                return task
-        richest = max(self._supervisor.pool.workers, key=lambda other: len(other.reserved))
-        return richest.reserved.pop() if richest.reserved else None
-
-    def _is_ready(self, task: Task) -> bool:
-        return not self._below[task.row] & self._unsettled
-
-    def _cases_below(self, planned: PlannedRow) -> set[str]:
-        """The cases that those of a row depend on, by name or by the name of their row."""
-        names = {name for case in planned.cases for name in case.depends_on}
-        return {
-            case
-            for name in names
-            for case in (
-                [each.id for each in self._rows[name].cases] if name in self._rows else [name]
-            )
-        }
-
-    @property
-    def _waiting(self) -> Iterator[Task]:
-        """The tasks that nobody has begun."""
-        yield from self._tasks
-        for worker in self._supervisor.pool.workers:
-            yield from worker.reserved
-
-    @property
-    def _has_work(self) -> bool:
-        return bool(self._supervisor.busy) or any(True for _ in self._waiting)
-
-    def _prune(self, task: Task) -> Task:
-        """The task without the cases that are decided without running."""
-        left = []
-        for case_id in task.cases:
-            decided = self._decide(self._cases[case_id])
-            if decided is not None:
-                self.outcome.derived[case_id] = decided
-                if decided[0] is Status.SUPPRESSED:
-                    self._time_left.drop(self._rows[task.row].rung)
-                    self._suppression.note_suppressed(case_id, task.row, decided[1])
-            elif not self.outcome.has(case_id, 1):
-                left.append(case_id)
-        return replace(task, cases=left)
-
-    def _decide(self, case: Case) -> tuple[Status, str] | None:
-        unmet = case.needs.unmet(self._capabilities())
-        if unmet is not None:
-            if not unmet.strip():
-                return Status.FAIL, "skipped without a reason: a skip must say what is not declared"
-            return Status.SKIP, unmet
-        skipped = self.skipped(case.id)
-        if skipped is not None:
-            return Status.NOT_RUN, skipped
-        if self.outcome.has(case.id, 1):
-            return None
-        if self.settings.keep_going or self.settings.sequence:
-            return None
-        reason = self._suppression.reason(case.depends_on)
-        return None if reason is None else (Status.SUPPRESSED, reason)
-
-    def _capabilities(self) -> Capabilities:
-        if self._known_capabilities is None:
-            opened = self.outcome.opened or {}
-            found = capabilities_from_json(opened["capabilities"])
-            if self.settings.second:
-                # Another one is there, whether or not it is of this kind.
-                found = replace(found, is_single=False)
-            self._known_capabilities = found
-        return self._known_capabilities
-
-    _known_capabilities: Capabilities | None = None
-
-    # The loop
-
-    def _work(self) -> None:
-        """Until every task is done."""
-        while not self._stopped and self._has_work:
-            if time.monotonic() > self._deadline:
-                self._stopped = True
-                return
-            self._give_out()
-            if self._has_work:
-                self._listen()
-
-    def _give_out(self) -> None:
-        idle = self._supervisor.idle
-        while not self._stopped and any(True for _ in self._waiting):
-            if any(worker.task.is_alone for worker in self._supervisor.busy if worker.task):
-                return
-            if not idle:
-                self._supervisor.grow(len(self._tasks), self._jobs)
-                return
-            task = self._next_task(idle[-1])
-            if task is None:
-                self._check_progress_is_possible()
-                return
-            pruned = self._prune(task)
-            if pruned.cases:
-                self._begin(idle.pop(), pruned)
-                if pruned.is_alone:
-                    _dismiss(idle)
-                    return
-                self._show(task.row)
-            else:
-                self._settle(task.row)
-
-    def _begin(self, worker: WorkerProcess, task: Task) -> None:
-        batch = []
-        if self._may_compile_together():
-            chosen = self._batches.choose(task, self._tasks_to_prepare())
-            batch = [(each.row, self._undecided(each)) for each in chosen]
-            worker.reserved.extend(chosen[1:])
-            for reserved in chosen[1:]:
-                self._tasks.remove(reserved)
-        # The time of each case is counted from its own beginning, and that of a batch from now.
-        seconds = self.settings.timeout if batch else math.inf
-        worker.begin(task, Limits(seconds, self._memory, "batch of kernels"), batch)
-
-    def _tasks_to_prepare(self) -> Iterator[Task]:
-        """Those that may come next."""
-        for task in self._tasks:
-            if not task.is_alone and self._is_ready(task) and self._undecided(task):
-                yield task
-
-    def _may_compile_together(self) -> bool:
-        """Whether what is compiled together is known to be right, or is not asked."""
-        if self.settings.sequence:
-            return False
-        cases = [case.id for case in self._rows[TOGETHER].cases] if TOGETHER in self._rows else []
-        attempts = [self.outcome.attempts(name) for name in cases]
-        decided = all(
-            found or name in self.outcome.derived
-            for name, found in zip(cases, attempts, strict=True)
-        )
-        return decided and not any(_fails(each) for found in attempts for each in found)
-
-    def _undecided(self, task: Task) -> list[str]:
-        """The cases of a task that are to run, as far as that is known now."""
-        return [
-            name
-            for name in task.cases
-            if self._decide(self._cases[name]) is None and not self.outcome.has(name, 1)
-        ]
-
-    def _decided(self) -> int:
-        return len(self.outcome.records) + len(self.outcome.derived)
-
-    def _count_cases(self) -> None:
-        """The device is open: which cases are to run is known."""
-        todo = Counter(
-            self._rows[case.row].rung
-            for case in self._cases.values()
-            if not self.outcome.has(case.id, 1) and self._decide(case) is None
-        )
-        self._time_left = TimeLeft(todo, self._jobs)
-
-    def _show(self, row: str) -> None:
-        """Tells the progress, now and then: to say what is left takes as long as a short case."""
-        now = time.monotonic()
-        if now < self._next_show and self._has_work:
-            return
-        self._next_show = now + TICK_SECONDS
-        self._absorb()
-        left = self._time_left.seconds()
-        if left is not None:
-            left = min(left, max(self._deadline - time.monotonic(), 0.0))
-        self.progress(self._decided(), row, left)
 
     def _note_budget(self) -> None:
         """What a run of limited time came to; every case without its turn says why."""
@@ -387,77 +206,131 @@ class Runner:
             run = f"{len(self._cases) - self.outcome.late:,} of {len(self._cases):,} cases"
             self.outcome.cut_short = f"a time budget of {budget}: {run}"
 
-    def _check_progress_is_possible(self) -> None:
-        if not self._supervisor.busy:
-            rows = ", ".join(task.row for task in list(self._tasks)[:3])
-            raise UserError(f"suite: rows depend on each other in a circle: {rows}")
+    # What comes next
 
-    def _settle(self, row: str) -> None:
-        """Cases of a row have had their turn: what depends on them may come."""
-        mine = self._unsettled & {case.id for case in self._rows[row].cases}
-        if mine:
-            begun = [worker.task for worker in self._supervisor.busy if worker.task]
-            for task in (*self._waiting, *begun):
-                if task.row == row:
-                    mine -= set(task.cases)
-            self._unsettled -= mine
-        self._show(row)
+    def next_task(self) -> Task | None:
+        """The first row whose ground is known: the cases that it depends on had their turn."""
+        while not self._is_stopped and not self.is_late():
+            part = self._take_ready()
+            if part is None:
+                return None
+            part = self._prune(part)
+            if part.cases:
+                self._row = part.row
+                return self._task_of(part)
+        return None
 
-    def _listen(self) -> None:
-        """Waits a moment, takes what workers send, and enforces their limits."""
-        try:
-            self._supervisor.listen(TICK_SECONDS)
-        except OpeningError as error:
-            self.journal.check()
-            reason = _describe_opening(error)
-            self._give_up(f"the device stopped opening in new workers: {reason}")
-        except FatalError as error:
-            self.journal.check()
-            raise self._ended_by(error) from error
-        self.journal.sync()
+    def _take_ready(self) -> Part | None:
+        for part in self._parts:
+            if self.settings.sequence or self._is_ready(part):
+                self._parts.remove(part)
+                return part
+        return None
 
-    def on_message(self, worker: WorkerProcess, message: Mapping[str, Any]) -> None:
-        """Takes what a worker sends of its cases."""
-        if "prepared" in message:
-            worker.batch = []
-            worker.limit(Limits(math.inf, self._memory))
-            self._batches.on_prepared(message)
-            if message["problem"]:
-                self._say_unprepared(message["problem"])
-        elif "begin" in message:
-            worker.item = message["begin"]
-            worker.launch = 0
-            worker.limit(Limits(self.settings.timeout, self._memory))
-        elif "launch" in message:
-            worker.launch = message["launch"]
-        elif "end" in message:
-            seconds = worker.seconds_since_last()
-            if seconds is not None:
-                self._time_left.note(self._rung_of(message["end"]), seconds)
-            worker.item = None
-            worker.limit(Limits(math.inf, self._memory))
-            if self.settings.fail_fast:
-                self._absorb()
-            self._show(worker.task.row if worker.task else "")
-        elif "row_done" in message:
-            self._absorb()
-            worker.task = None
-            worker.limit(UNLIMITED)
-            self._settle(message["row_done"])
+    def _task_of(self, part: Part) -> Task:
+        """The task of a part; of several if their kernels are compiled together."""
+        parts = [part]
+        rows = self._batches.rows if self._may_compile_together() else 0
+        if not rows:
+            return Task(tuple(part.cases), {"rows": [part.row]})
+        # Near the end no worker should have all that is left.
+        rows = min(rows, 1 + len(self._parts) // self._jobs)
+        while len(parts) < rows and (other := self._take_ready()) is not None:
+            if (pruned := self._prune(other)).cases:
+                parts.append(pruned)
+        cases = tuple(name for each in parts for name in each.cases)
+        request = {"rows": [each.row for each in parts], "compiles_together": True}
+        return Task(cases, request, begin_seconds=self.settings.timeout)
 
-    def _absorb(self) -> None:
-        for record in self.journal.read_new():
-            # Workers go on until they are told: what they still did is no part of such a report.
-            if self._stopped and self.settings.fail_fast:
+    def _may_compile_together(self) -> bool:
+        """Whether what is compiled together is known to be right, or is not asked."""
+        cases = self._rows[TOGETHER].cases if TOGETHER in self._rows else ()
+        attempts = [self.outcome.attempts(case.id) for case in cases]
+        decided = all(
+            found or case.id in self.outcome.derived
+            for case, found in zip(cases, attempts, strict=True)
+        )
+        return decided and not any(_fails(each) for found in attempts for each in found)
+
+    def _is_ready(self, part: Part) -> bool:
+        return self._below[part.row].isdisjoint(self._unsettled)
+
+    def _cases_below(self, planned: PlannedRow) -> set[str]:
+        """The cases that those of a row depend on, by name or by the name of their row."""
+        names = {name for case in planned.cases for name in case.depends_on}
+        return {
+            case
+            for name in names
+            for case in (
+                [each.id for each in self._rows[name].cases] if name in self._rows else [name]
+            )
+        }
+
+    def _prune(self, part: Part) -> Part:
+        """The part without the cases that are decided without running."""
+        left = []
+        for case_id in part.cases:
+            decided = self._decide(self._cases[case_id])
+            if decided is None and not self.outcome.has(case_id, 1):
+                left.append(case_id)
                 continue
-            if self.outcome.add(record):
-                self._judge(record)
-                self._note_end(record)
-                if record.attempt == 1 and self.outcome.opened and record.case in self._cases:
-                    self._time_left.drop(self._rung_of(record.case))
+            self._unsettled.discard(case_id)
+            if decided is None:
+                continue
+            self.outcome.derived[case_id] = decided
+            if decided[0] is Status.SUPPRESSED:
+                self._time_left.drop(self._rows[part.row].rung)
+                self._suppression.note_suppressed(case_id, part.row, decided[1])
+        return Part(part.row, left)
 
-    def _rung_of(self, case_id: str) -> Rung:
-        return self._rows[self._cases[case_id].row].rung
+    def _decide(self, case: Case) -> tuple[Status, str] | None:
+        unmet = case.needs.unmet(self._capabilities)
+        if unmet is not None:
+            if not unmet.strip():
+                return Status.FAIL, "skipped without a reason: a skip must say what is not declared"
+            return Status.SKIP, unmet
+        skipped = self.skipped(case.id)
+        if skipped is not None:
+            return Status.NOT_RUN, skipped
+        if self.outcome.has(case.id, 1):
+            return None
+        if self.settings.keep_going or self.settings.sequence:
+            return None
+        reason = self._suppression.reason(case.depends_on)
+        return None if reason is None else (Status.SUPPRESSED, reason)
+
+    # What comes back
+
+    def take(self, event: Event) -> None:
+        """Store a result and judge it; note what a batch came to."""
+        # Workers go on until they are told: what they still did is no part of such a report.
+        if self._is_stopped and self.settings.fail_fast:
+            return
+        if isinstance(event, Result):
+            self._take_result(event)
+        elif isinstance(event, Report):
+            self._batches.on_prepared(event.message)
+            if event.message["problem"]:
+                self._say_unprepared(event.message["problem"])
+        elif event.task is not None and not event.has_begun and _is_batch(event.task):
+            self._batches.on_death()
+            if event.death.cause is Cause.EXIT:
+                self._crashes.append((tuple(map(str, event.task.items)), event.death.words))
+        elif event.death.cause is Cause.NOISE:
+            self.outcome.problems.append(f"a worker was ended: {event.death.words}")
+
+    def _take_result(self, result: Result) -> None:
+        record = record_of(result)
+        if not self.outcome.add(record):
+            return
+        self.journal.add(record)
+        self._unsettled.discard(record.case)
+        self._judge(record)
+        self._note_end(record)
+        rung = self._rows[self._cases[record.case].row].rung
+        self._time_left.drop(rung)
+        if result.seconds is not None:
+            self._time_left.note(rung, result.seconds)
 
     def _judge(self, record: Record) -> None:
         if record.attempt > 1 or not _fails(record) or self.is_expected(record):
@@ -465,39 +338,83 @@ class Runner:
         case = self._cases.get(record.case)
         if case is not None:
             self._suppression.note(case.id, case.row)
-        if self.settings.fail_fast and not self._stopped:
+        if self.settings.fail_fast and not self._is_stopped:
             self._stop(
                 f"stopped at the first failure, {record.case}, because of --fail-fast: it was not "
                 "run again alone, and may depend on what ran before"
             )
 
+    def _say_unprepared(self, problem: str) -> None:
+        words = headline(problem)
+        self.outcome.problems.append(f"kernels that compile alone do not compile together: {words}")
+
+    def _say_crashes(self) -> None:
+        """Of the batches that ended their worker, those in which no single case does that."""
+        for cases, words in self._crashes:
+            found = {each.status for name in cases for each in self.outcome.attempts(name)}
+            if not found & {Status.CRASH, Status.TIMEOUT}:
+                self._say_unprepared(words)
+
+    # Progress
+
+    def _count_cases(self) -> None:
+        """The device is open: which cases are to run is known."""
+        todo = Counter(
+            self._rows[case.row].rung
+            for case in self._cases.values()
+            if not self.outcome.has(case.id, 1) and self._decide(case) is None
+        )
+        self._time_left = TimeLeft(todo, self._jobs)
+
+    def progress(self) -> Progress:
+        done = len(self.outcome.records) + len(self.outcome.derived)
+        left = self._time_left.seconds()
+        if left is not None:
+            left = min(left, max(self._deadline - time.monotonic(), 0.0))
+        text = f"{done:,} of {len(self._cases):,} cases{left_text(left)}, at {self._row}"
+        return Progress(text, done, done / max(len(self._cases), 1))
+
     # What failed, again
 
-    def _rerun_failures(self) -> None:
+    def _look_again(self) -> None:
+        """Run failures again, each alone, and describe the launches that workers died of."""
+        config = worker_configuration(self.settings, self.plan)
+        self._rerun_failures(config)
+        describe_deaths(self.outcome, self._cases, config, self.settings.timeout)
+
+    def _rerun_failures(self, config: dict[str, str]) -> None:
         """Runs failures again, each alone, and finds what those depend on that then pass."""
         seconds = self.settings.rerun_seconds
         failing = self._failures_to_rerun()
-        if self._stopped or not seconds or not failing:
+        if self._is_stopped or not seconds or not failing:
             return
-        self._supervisor.pool.close()
-        limits = Limits(self.settings.timeout, self._memory)
+        self._executor.close()
+        limits = Limits(self.settings.timeout, self.settings.memory_bytes)
         end = min(time.monotonic() + IDLE_SHARE * seconds, self._deadline)
         # The sequences have the other half.
-        trials = history.Trials(self._config(), self._cases, limits, seconds / 2, end)
+        trials = history.Trials(config, self._cases, limits, seconds / 2, end)
         passing = []
-        self.again(ALONE, 0, len(failing))
+        self._show_again(ALONE, 0, len(failing))
         for number, record in enumerate(trials.alone(failing, self._jobs), start=1):
-            self.again(ALONE, number, len(failing))
+            self._show_again(ALONE, number, len(failing))
             if _fails(record):
-                self.journal.append(record)
+                self._keep_again(record)
             else:
                 passing.append(record)
         trials.seconds = seconds
         for number, record in enumerate(passing):
-            self.again(SEQUENCES, number, len(passing))
+            self._show_again(SEQUENCES, number, len(passing))
             before = history.cases_before(self.outcome, self.outcome.attempts(record.case)[0])
-            self.journal.append(history.explain(trials, before, record))
-        self._absorb()
+            self._keep_again(history.explain(trials, before, record))
+
+    def _keep_again(self, record: Record) -> None:
+        self.outcome.add(record)
+        self.journal.add(record)
+
+    def _show_again(self, what: str, done: int, total: int) -> None:
+        how = "" if done else " (--no-rerun-failures leaves this out)"
+        text = f"{what}: {done:,} of {total:,}{how}"
+        self.reporter.update(Progress(text, 1, done / total, phase=what))
 
     def _failures_to_rerun(self) -> list[str]:
         """Those that nobody expects and that were not run again, one of each row before more."""
@@ -511,69 +428,34 @@ class Runner:
             and case.id not in self.outcome.derived
         )
 
-    # Deaths
 
-    def on_death(self, worker: WorkerProcess, death: Death) -> None:
-        """Pins the death to a case, or has what is left tried again."""
-        self._absorb()
-        task = worker.task
-        self._tasks.extendleft(reversed(returned(worker)))
-        if task is not None and worker.batch:
-            self._batches.on_death()
-            if death.cause is Cause.EXIT:
-                self._crashes.append((worker.batch, death.words))
-            self._tasks.appendleft(replace(task, is_prepared=True))
-            return
-        left = [] if task is None else self._left(task)
-        blamed: str | None = worker.item or next(iter(left), None)
-        if task is not None and blamed is not None and self._is_pinned(worker, blamed, death):
-            self.journal.append(record_of(worker, blamed, death))
-            self._absorb()
-        elif death.cause is Cause.NOISE:
-            self.outcome.problems.append(f"a worker was ended: {death.words}")
-        if task is not None:
-            self._try_again(task, blamed)
-
-    def _say_unprepared(self, problem: str) -> None:
-        words = headline(problem)
-        self.outcome.problems.append(f"kernels that compile alone do not compile together: {words}")
-
-    def _say_crashes(self) -> None:
-        """Of the batches that ended their worker, those in which no single case does that."""
-        for cases, words in self._crashes:
-            found = {each.status for name in cases for each in self.outcome.attempts(name)}
-            if not found & {Status.CRASH, Status.TIMEOUT}:
-                self._say_unprepared(words)
-
-    def _is_pinned(self, worker: WorkerProcess, case: str, death: Death) -> bool:
-        """Whether the death is the verdict on a case, which has none yet."""
-        if self.outcome.has(case, 1):
-            return False
-        return self._tries.is_pinned(case, death, worker.item is not None)
-
-    def _left(self, task: Task) -> list[str]:
-        return [name for name in task.cases if not self.outcome.has(name, 1)]
-
-    def _try_again(self, task: Task, blamed: str | None) -> None:
-        """Queues what is left of a task whose worker died."""
-        left = self._left(task)
-        is_alone = blamed in left and self._tries.is_last(blamed)
-        rest = [name for name in left if not is_alone or name != blamed]
-        if rest:
-            self._tasks.appendleft(Task(task.row, rest))
-        if is_alone:
-            self._tasks.appendleft(Task(task.row, [str(blamed)], is_alone=True))
-        self._settle(task.row)
+def record_of(result: Result) -> Record:
+    """The record of a case that ended, or that a worker died of."""
+    if result.death is None:
+        return Record.from_json(result.answer)
+    found = result.death
+    death = found.death
+    message = death.words
+    if death.cause is Cause.MEMORY:
+        message = f"out of memory: {message}"
+    if not found.is_its_own:
+        message += f"; it was tried {MAX_TRIES} times, at last alone"
+    details: dict[str, Any] = {"log": death.log} if death.log else {}
+    if found.note:
+        details["launch"] = found.note
+    return Record(
+        case=str(result.item),
+        status=Status.TIMEOUT if death.cause is Cause.TIMEOUT else Status.CRASH,
+        phase=Phase.RUN.value,
+        message=message,
+        seconds=found.seconds,
+        details=details or None,
+        worker=found.worker,
+    )
 
 
-def _describe_opening(error: OpeningError) -> str:
-    return f"while opening the device: {error}" if error.is_death else str(error)
-
-
-def _dismiss(idle: list[WorkerProcess]) -> None:
-    """Ends workers that wait, so that they hold no memory."""
-    for worker in idle:
-        worker.kill(Cause.DISMISSED)
+def _is_batch(task: Task) -> bool:
+    return bool(task.request.get("compiles_together")) and task.attempt == 1
 
 
 def _fails(record: Record) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinyref.workers.local import LocalExecutor
 from tinyref.workers.machine import bounded_jobs, usable_memory
-from tinyref_conformance import journal as journals
+from tinyref.workers.tasks import Executor, Job
 from tinyref_conformance.plan import Plan
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
 
@@ -22,13 +23,14 @@ class Settings:
     broken. second: the other device of rows that take two; empty where it is the next of its kind.
     rerun_seconds: of the processor, in which failures are run again, each alone, and what those
     that then pass depend on is looked for. sequence: the cases of the plan, where they are to run
-    in that order in one worker.
+    in that order in one worker. cluster: the address of a Dask scheduler, empty for this machine.
     """
 
     device: str
     folder: Path
     second: str = ""
     jobs: int = 0
+    cluster: str = ""
     timeout: float = 30.0
     memory_limit: int | None = None
     budget: float | None = None
@@ -53,5 +55,19 @@ class Settings:
 
 def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:
     """Return what a worker of a run is started with."""
-    journal = settings.folder / journals.NAME
-    return plan.worker_configuration(settings.catalogue, settings.device, settings.second, journal)
+    return plan.worker_configuration(settings.catalogue, settings.device, settings.second)
+
+
+def executor_of(settings: Settings, plan: Plan) -> Executor:
+    """Return where the run has its cases done."""
+    job = Job(
+        "tinyref_conformance.worker",
+        worker_configuration(settings, plan),
+        settings.timeout,
+        settings.memory_limit,
+    )
+    if settings.cluster:
+        from tinyref.workers.cluster import ClusterExecutor
+
+        return ClusterExecutor(job, settings.cluster)
+    return LocalExecutor(job, settings.workers)

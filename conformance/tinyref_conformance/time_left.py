@@ -166,3 +166,10 @@ class TimeLeft:
             sum(self._done[rung] * COSTS[rung].host for rung in rungs) / 1000,
             sum(self._done[rung] * COSTS[rung].kernels for rung in rungs),
         )
+
+
+def left_text(left: float | None) -> str:
+    """Return the time left as one says it, without a false precision."""
+    if left is None:
+        return ""
+    return f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"

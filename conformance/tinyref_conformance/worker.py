@@ -2,9 +2,8 @@
 
     python -m tinyref_conformance.worker
 
-It says which case it begins before it begins it, so a death is pinned to one case, and it appends
-each result to the journal before it says that the case ended. When the main process is gone the
-closed pipe shows that, and the worker exits.
+It says which case it begins before it begins it, so a death is pinned to one case. When the main
+process is gone the closed pipe shows that, and the worker exits.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinyref import config
@@ -33,10 +31,9 @@ from tinyref.errors import (
 from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import compile_ahead
 from tinyref.runtimes.planning import programs_of
-from tinyref.uops.program import Program
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
-from tinyref_conformance import journal, records
+from tinyref_conformance import records
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
@@ -79,9 +76,6 @@ class Worker:
         self.suite_hash = str(config["suite_hash"])
         self.device_name = str(config["device"])
         self.second_name = str(config["second"])
-        path = Path(config["journal"])
-        self._holds = journal.hold_as_worker(path)
-        self.journal = journal.Appender(path)
         self._rows: dict[str, Row] = {}
         self._device: Any = None
         self._health: Health | None = None
@@ -133,12 +127,12 @@ class Worker:
         }
 
     def answer(self, message: Message) -> Message:
-        """Describes a launch, traces or measures a case, or runs cases of a row."""
+        """Describes a launch, traces or measures a case, or runs a task."""
         if "describe" in message:
             return self.describe(message)
         if "trace" in message:
             return self.trace(message)
-        return self.measure(message) if "measure" in message else self.run_row(message)
+        return self.measure(message) if "measure" in message else self.run_task(message["task"])
 
     def measure(self, message: Mapping[str, Any]) -> Message:
         """What a case comes to when it is run again, of which no journal is kept.
@@ -166,14 +160,16 @@ class Worker:
     def _case(self, row: str, name: str) -> Case:
         return next(case for case in self._row(row).cases(self.profile) if case.id == name)
 
-    def run_row(self, message: Mapping[str, Any]) -> Message:
-        """Runs the named cases of one row, in order; first compiles the kernels of a batch."""
-        if "batch" in message:
-            self.send(self._prepare(message["batch"]))
-        wanted = set(message["cases"])
-        for case in self._row(message["row"]).cases(self.profile):
-            if case.id not in wanted:
-                continue
+    def run_task(self, task: Mapping[str, Any]) -> Message:
+        """Run the cases of a task in their order; first compile the kernels of a batch."""
+        cases = {
+            case.id: case for row in task["rows"] for case in self._row(row).cases(self.profile)
+        }
+        chosen = [cases[name] for name in task["items"]]
+        # What took a worker with it is not compiled together again.
+        if task.get("compiles_together") and task["attempt"] == 1:
+            self.send(self._prepare(chosen))
+        for case in chosen:
             self.send({"begin": case.id})
             record = self._of_this_process(self._run(case))
             self._note_passing(case, record)
@@ -181,14 +177,10 @@ class Worker:
             if problem:
                 words = f"{record.message}\nthe device was lost, and is opened again: {problem}"
                 record = dataclasses.replace(record, status=Status.CRASH, message=words)
-            try:
-                self.journal.write({"result": record.to_json()})
-            except OSError as error:
-                raise FatalError(f"cannot write the journal: {error}") from error
-            self.send({"end": case.id})
+            self.send({"end": case.id, "result": record.to_json()})
             if problem:
                 leave_device()
-        return {"row_done": message["row"]}
+        return {"done": True}
 
     def _of_this_process(self, record: Record) -> Record:
         """With its name, and the number of launches that it had made when the case ended."""
@@ -199,8 +191,8 @@ class Worker:
         evidence = dataclasses.replace(known, launches=launches)
         return dataclasses.replace(record, worker=self.name, evidence=evidence)
 
-    def _prepare(self, batch: Sequence[tuple[str, Sequence[str]]]) -> Message:
-        """Compiles what the cases of some rows need in one call; how many kernels, and how long.
+    def _prepare(self, cases: Sequence[Case]) -> Message:
+        """Compile what cases need in one call; return how many kernels that were, and how long.
 
         What fails is no verdict: each kernel is then compiled when its case asks for it. That a
         compiler refuses a batch is its right, that it gives something else is a problem.
@@ -208,8 +200,11 @@ class Worker:
         started = time.perf_counter()
         kernels, problem = 0, ""
         try:
+            # The programs that cases ask for before they read the first value.
             programs = [
-                program for row, cases in batch for program in self._programs_of(row, set(cases))
+                program
+                for case in cases
+                for program in programs_of(self.device_name, functools.partial(run_on, case))
             ]
             kernels = compile_ahead(self.device_name, programs)
         except BackendError as error:
@@ -218,15 +213,6 @@ class Worker:
             kernels = 0
         seconds = time.perf_counter() - started
         return {"prepared": kernels, "seconds": seconds, "problem": problem}
-
-    def _programs_of(self, row_id: str, wanted: Set[str]) -> list[Program]:
-        """The programs that cases ask for before they read the first value."""
-        return [
-            program
-            for case in self._row(row_id).cases(self.profile)
-            if case.id in wanted
-            for program in programs_of(self.device_name, functools.partial(run_on, case))
-        ]
 
     def describe(self, message: Mapping[str, Any]) -> Message:
         """What a report shows of a launch of a case, by its number, without making it."""
@@ -252,7 +238,7 @@ class Worker:
     def _begin_launch(self, describe: Callable[[], Failure]) -> None:
         """Put down before the launch, so that a death can be attributed to it."""
         self._note_launch(describe)
-        self.send({"launch": self._launches})
+        self.send({"note": self._launches})
 
     def _note_launch(self, describe: Callable[[], Failure]) -> None:
         self._launches += 1

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from tinyref.contract import Availability
@@ -115,44 +113,6 @@ class Killed(Faulty):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class KillingMachines(Faulty):
-    """Takes the process down that started it: the worker of a cluster."""
-
-    def fault(self) -> None:
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(1000)
-
-
-class KilledOnce(Faulty):
-    """Dies so once; the file in FAULT_FILE remembers."""
-
-    def fault(self) -> None:
-        path = Path(os.environ["FAULT_FILE"])
-        if not path.exists():
-            path.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Leaking(TextBackend):
-    """Holds 8 MiB more after each program."""
-
-    held: list[bytes] = []
-
-    def load(self, entry: str, binary: bytes) -> Any:
-        self.held.append(b"\1" * (8 << 20))
-        return super().load(entry, binary)
-
-
-class Printing(TextBackend):
-    """Prints what looks like messages, and what does not look like text."""
-
-    def load(self, entry: str, binary: bytes) -> Any:
-        sys.stdout.write('{"end": {"number": -1}}\n{"done": true}\n')
-        sys.stdout.flush()
-        os.write(1, b"\xff\x00garbage")
-        return super().load(entry, binary)
-
-
 class Wrong(TextBackend):
     """Flips a bit of the first output of the chosen programs."""
 
@@ -197,16 +157,3 @@ class DyingAtOpen(TextBackend):
     def __init__(self, index: int = 0) -> None:
         os.write(2, b"firmware mismatch\n")
         os._exit(9)
-
-
-class OpeningOnce(Crashing):
-    """Opens until it has crashed once; the file in FAULT_FILE remembers."""
-
-    def __init__(self, index: int = 0) -> None:
-        if Path(os.environ["FAULT_FILE"]).exists():
-            raise DeviceError("FAULTY", "it fell off the bus")
-        super().__init__(index)
-
-    def fault(self) -> None:
-        Path(os.environ["FAULT_FILE"]).touch()
-        super().fault()

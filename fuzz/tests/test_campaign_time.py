@@ -12,13 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from tinyref.workers import run as run_loop
+from tinyref.workers.progress import Lines, Progress, Reporter
+from tinyref.workers.tasks import Event, Executor, Result, Task
 from tinyref_fuzz.campaign import campaign as campaigns
-from tinyref_fuzz.campaign import task as tasks
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
-from tinyref_fuzz.campaign.progress import Lines, Progress, Reporter
 from tinyref_fuzz.campaign.report import text
 from tinyref_fuzz.campaign.results import CaseResult
-from tinyref_fuzz.campaign.task import CHUNK, Done, Executor, Task
+from tinyref_fuzz.campaign.task import CHUNK
 
 HERE = Path(__file__).parent
 # A case of the slow device takes some compilations of half a second; what machines may be late by.
@@ -46,7 +47,7 @@ class Noting(Reporter):
         yield
 
     def update(self, progress: Progress) -> None:
-        if not progress.state and not self.opened:
+        if not self.opened:
             self.opened = time.monotonic()
         self.seen.append(progress)
 
@@ -69,12 +70,12 @@ def test_a_slow_device_shows_progress_and_ends_in_time(tmp_path: Path, jobs: int
     assert seconds < 3.0 + CASE_SECONDS + SLACK_SECONDS
     # Fewer than a task has, all of which are kept.
     assert 0 < summary.cases < CHUNK
-    counts = [progress.cases for progress in noting.seen]
+    counts = [progress.done for progress in noting.seen]
     assert counts == sorted(counts)
     assert counts[-1] == summary.cases
     # With the first kernel there is something to see, and no batch is waited for.
     assert 0 < next(filter(None, counts)) <= jobs
-    assert any(progress.rate > 0 for progress in noting.seen)
+    assert any(" 0.0/s" not in progress.text for progress in noting.seen)
 
 
 @pytest.mark.long
@@ -110,120 +111,93 @@ def test_a_device_that_hangs_ends_one_case_after_its_time(tmp_path: Path) -> Non
     assert summary.findings == summary.cases > 0
 
 
-def test_a_log_has_a_line_with_the_first_kernel() -> None:
-    out = io.StringIO()
-    lines = Lines(out)
-    with lines.showing():
-        for cases in (0, 0, 1, 1, 2):
-            lines.update(Progress(cases=cases))
-    assert [line.split(",")[0] for line in out.getvalue().splitlines()] == ["1 kernels"]
-
-
 # --- the clock, by a clock of our own -------------------------------------------------------------
 
 OPENING = 4.0
 
 
 class Clocked(Executor):
-    """Opens after `OPENING` seconds and judges a case a second, but for the third, which hangs."""
+    """Opens in `OPENING` seconds and judges a case a second, except the third, which hangs."""
 
-    def __init__(self, is_awaited: bool, hangs_from: int = 2) -> None:
+    identity: dict[str, str] = {}
+    workers = capacity = 1
+
+    def __init__(self, is_awaited: bool) -> None:
         super().__init__()
         self.now = 100.0
         self.is_awaited = is_awaited
-        self.hangs_from = hangs_from
         self.task: Task | None = None
         self.judged = 0
-        self.done: list[Done] = []
-        self.identity = {}
-
-    @property
-    def capacity(self) -> int:
-        return 1
 
     @property
     def busy(self) -> int:
-        return (self.task is not None) + len(self.done)
+        return int(self.task is not None)
 
-    @property
-    def is_ready(self) -> bool:
-        return self.now >= 100.0 + OPENING
+    def open(self) -> None:
+        self.now += OPENING
 
-    @property
-    def cases_under_way(self) -> int:
-        return self.judged if self.task is not None else 0
-
-    def recall(self) -> list[Task]:
-        return []
-
-    def cut(self) -> list[Task]:
-        if self.task is None:
-            return []
-        results = tuple(CaseResult(number, 1.0) for number in range(self.judged))
-        self.done = [Done(Task(0, self.judged), results)]
-        self.task = None
-        self.unfinished = {self.judged: 6.0}
-        return []
+    def wind_down(self) -> None:
+        if self.task is not None:
+            self.task = None
+            self.unfinished = {self.judged: 6.0, self.judged + 1: 2.9}
 
     def submit(self, task: Task) -> None:
         self.task = task
 
-    def finished_tasks(self, seconds: float) -> list[Done]:
+    def events(self, seconds: float) -> list[Event]:
         self.now += 1.0
-        if self.is_ready and self.judged < self.hangs_from:
-            self.judged += 1
-        done, self.done = self.done, []
-        return done
+        if self.task is None or self.judged == 2:
+            return []
+        number = self.judged
+        self.judged += 1
+        return [Result(self.task, number, CaseResult(number, 1.0).to_json())]
 
     def close(self) -> None:
         return
 
 
 def clocked(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, executor: Clocked, began: float | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    executor: Clocked,
+    began: float | None = None,
+    seconds: float = 10.0,
 ) -> tuple[float, Summary]:
-    """How many seconds a campaign of ten took by the clock of the executor, and its summary."""
+    """How many seconds a campaign took by the clock of the executor, and its summary."""
     monkeypatch.setattr(campaigns, "executor_of", lambda request, setup: executor)
-    monkeypatch.setattr(campaigns, "time", SimpleNamespace(monotonic=lambda: executor.now))
-    summary = run(Request("PYTHON", folder, seed=1, seconds=10.0, began=began))
+    for module in (campaigns, run_loop):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: executor.now))
+    summary = run(Request("PYTHON", folder, seed=1, seconds=seconds, began=began))
     return executor.now - 100.0, summary
 
 
-def test_the_start_of_workers_and_a_last_case_are_of_the_time(
+def test_the_start_of_workers_is_of_the_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seconds, summary = clocked(monkeypatch, tmp_path, Clocked(is_awaited=False))
-    # A second of it is the tick of the clock.
-    assert (seconds, summary.cases, summary.incomplete) == (12.0, 2, "")
+    assert (seconds, summary.cases, summary.incomplete) == (10.0, 2, "")
     assert "kernel 2 was not waited for: it had taken 6 s" in text(summary)
+    # Only what has taken long may hang.
+    assert list(summary.unfinished) == [2]
 
 
 def test_the_time_begins_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seconds, _ = clocked(monkeypatch, tmp_path, Clocked(is_awaited=False), began=97.0)
-    assert seconds == 9.0
+    assert seconds == 7.0
 
 
 def test_workers_that_others_start_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seconds, _ = clocked(monkeypatch, tmp_path, Clocked(is_awaited=True))
-    assert seconds == 12.0 + OPENING
+    assert seconds == 10.0 + OPENING
 
 
 def test_one_case_is_judged_however_short_the_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    executor = Clocked(is_awaited=False)
-    monkeypatch.setattr(campaigns, "executor_of", lambda request, setup: executor)
-    monkeypatch.setattr(campaigns, "time", SimpleNamespace(monotonic=lambda: executor.now))
-    summary = run(Request("PYTHON", tmp_path, seed=1, seconds=1.0))
+    _, summary = clocked(monkeypatch, tmp_path, Clocked(is_awaited=False), seconds=1.0)
     assert summary.cases == 1
-
-
-def test_only_what_has_taken_long_may_hang() -> None:
-    executor = Clocked(is_awaited=False)
-    executor.unfinished = {3: 2.9, 4: 3.0}
-    assert executor.suspicious_cases == {4: 3.0}
 
 
 @pytest.mark.long
@@ -231,7 +205,7 @@ def test_a_case_that_hangs_is_not_waited_for_once_the_time_is_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # On a busy machine it begins late, and the time of others does not count.
-    monkeypatch.setattr(tasks, "SUSPICIOUS_SECONDS", 0.0)
+    monkeypatch.setattr(campaigns, "SUSPICIOUS_SECONDS", 0.0)
     seconds, _, summary = timed(tmp_path, "HangingLater", 1, timeout=200.0, seconds=6.0)
     assert seconds < 6.0 + SLACK_SECONDS
     assert summary.cases > 0

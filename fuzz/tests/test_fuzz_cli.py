@@ -16,7 +16,7 @@ from tinyref.cli.entry import run
 from tinyref.cli.fuzz.command import resume_command
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.campaign import Request
-from tinyref_fuzz.campaign.database import NAME, Database
+from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_spec.kernel_case import Pair, Symptom
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_done_is_said_before_anything_is(
     assert shown.out == ""
     (line,) = [line for line in shown.err.splitlines() if "rror: " in line]
     assert message in line
-    assert not list(tmp_path.glob(f"*/{NAME}"))
+    assert not list(tmp_path.glob(f"*/{Database.NAME}"))
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -128,13 +128,13 @@ def test_a_worker_that_is_too_large_by_itself_is_no_finding(
     assert "before its first case, more than half of its limit of 64 MiB" in capsys.readouterr().err
 
 
-def chunks(folder: Path) -> int:
+def judged(folder: Path) -> int:
     try:
         found = Database.open(folder)
     except UserError:
         return 0
     try:
-        return len(found.chunks())
+        return found.totals()[0]
     finally:
         found.close()
 
@@ -148,7 +148,7 @@ def started(script: str, words: Sequence[str], folder: Path) -> subprocess.Popen
         text=True,
         env={**os.environ, "LANG": "C", "NO_COLOR": "1", "COLUMNS": "60"},
     )
-    while not chunks(folder):
+    while not judged(folder):
         assert process.poll() is None
         time.sleep(0.1)
     return process
@@ -182,7 +182,7 @@ def test_a_signal_ends_a_campaign_and_says_how_to_go_on(
             "tinyref: stopped; what was judged and found is kept. Go on with:",
             f"  {command} --resume",
         ]
-    assert chunks(tmp_path)
+    assert judged(tmp_path)
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from tinyref.cli.entry import run
 from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.formats.text import from_text
-from tinyref_fuzz.__main__ import main
 from tinyref_fuzz.campaign.cases import kernels_for
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.generate import mutate
@@ -190,10 +189,6 @@ def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, cap
     database = Database.open(folder)
     assert database.config()["harvested"] == collection_text(file)
     database.close()
-    # Case 0 again, in a process without the file.
-    lane = ["--campaign", str(folder), "--kernels", "1"]
-    assert main(lane) == 0
-    capsys.readouterr()
     assert run([*words, "--kernels", "5", "--resume", "--harvested", str(other)]) == 2
     assert "harvested kernels: others: go on with" in capsys.readouterr().err
     assert run([*words, "--kernels", "5", "--resume"]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tinyref_fuzz.campaign import worker as workers
-from tinyref_fuzz.campaign.task import Setup, Task
+from tinyref_fuzz.campaign.task import Setup, judging_task
 
 
 class LeftError(Exception):
@@ -27,7 +27,7 @@ class LeftError(Exception):
 def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
     monkeypatch: pytest.MonkeyPatch, verdicts: list[str | None], problem: str, judged: int
 ) -> None:
-    def result_of(judge: object, seed: int, number: int, *more: object) -> Any:
+    def judge_case(number: int) -> Any:
         return SimpleNamespace(verdict=verdicts[number], to_json=lambda: {"number": number})
 
     def leave() -> None:
@@ -37,13 +37,12 @@ def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
     monkeypatch.setattr(workers, "leave_device", leave)
     worker = workers.Worker(Setup("PYTHON", 1, code="any"), sent.append)
     # The results are made up.
-    judged_by = SimpleNamespace(judge_case=lambda number, task: result_of(None, 1, number))
-    worker.subject = judged_by  # type: ignore[assignment]
+    worker.subject = SimpleNamespace(judge_case=judge_case)  # type: ignore[assignment]
     worker.health = SimpleNamespace(problem_since=lambda: problem)  # type: ignore[assignment]
-    message = {"task": Task(0, 3).to_json(), "from": 0}
+    message = {"task": judging_task(0, 3).to_json()}
     if judged == 3:
         assert worker.work(message) == {"done": True}
     else:
         with pytest.raises(LeftError):
             worker.work(message)
-    assert [each["end"]["number"] for each in sent if "end" in each] == list(range(judged))
+    assert [each["end"] for each in sent if "end" in each] == list(range(judged))

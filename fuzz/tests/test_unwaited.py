@@ -8,8 +8,7 @@ from itertools import islice
 import pytest
 from judged import ELEMENTWISE, case_of, found
 
-from tinyref_fuzz.campaign.cases import judge_cases, no_guide
-from tinyref_fuzz.campaign.results import DEFAULT_POLICY
+from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel_case import Pair, Symptom
 
@@ -57,7 +56,7 @@ def test_a_device_that_launches_late_and_waits_rightly_agrees(name: str, case) -
 def test_kernels_that_nobody_chose_find_it() -> None:
     """A fault that shows only where launches of two kernels come together, and nothing else."""
     device = f"{_DEVICES}:KernelQueues"
-    cases = judge_cases(device, 1, DEFAULT_POLICY, 0, no_guide, "")
+    cases = judge_cases(device, 1)
     verdicts = [verdict for _, _, verdict, _ in islice(cases, 80)]
     symptoms = Counter(verdict.symptom for verdict in verdicts)
     assert symptoms[Symptom.UNSTABLE] >= 1

@@ -1,9 +1,8 @@
 """The fixed-seed lane: `python -m tinyref_fuzz --device CPU --kernels 400 --seed 1`.
 
 The same kernels every time, in this process, so that it passes or fails for the code alone. They
-are those of a campaign up to number 2000, where a guide begins to sway these; with `--campaign
-FOLDER` they are those of the campaign there. Exit code 0 when every kernel agrees, 1 when one does
-not, 2 for bad arguments.
+are those of a campaign with the same seed and policy. Exit code 0 when every kernel agrees, 1 when
+one does not, 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -11,79 +10,37 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 from tinyref import reproduce
 from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.identity import device_settings
-from tinyref_fuzz.campaign.cases import judge_cases, no_guide
-from tinyref_fuzz.campaign.database import Database, contradictions
-from tinyref_fuzz.campaign.plan import epoch_of
-from tinyref_fuzz.campaign.results import DEFAULT_POLICY, Guide
+from tinyref_fuzz.campaign.cases import judge_cases
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_spec.kernel_case import Case, Verdict
 
 MAX_REPORTS = 5
-# What is judged where nothing is said of it, and no campaign.
-DEFAULTS = {"device": "CPU", "seed": 1, "policy": DEFAULT_POLICY}
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
     parser = argparse.ArgumentParser(prog="python -m tinyref_fuzz", description=__doc__)
-    parser.add_argument("--device", help="the device to judge: CPU if not given")
+    parser.add_argument("--device", default="CPU", help="the device to judge: CPU if not given")
     parser.add_argument("--kernels", type=int, default=400, help="how many kernels to judge")
-    parser.add_argument("--seed", type=int, help="which kernels: 1 if not given")
+    parser.add_argument("--seed", type=int, default=1, help="which kernels: 1 if not given")
     parser.add_argument("--start", type=int, default=0, help="the number of the first kernel")
-    parser.add_argument("--policy", help=f"what they are like: {DEFAULT_POLICY} if not given")
     parser.add_argument(
-        "--campaign", type=Path, help="the folder of a campaign: its kernels, by its guides"
+        "--policy",
+        default=DEFAULT_POLICY,
+        help=f"what they are like: {DEFAULT_POLICY} if not given",
     )
     parser.add_argument(
         "--examine", type=float, default=10.0, help="seconds to reduce each of the first findings"
     )
     return parser.parse_args(words)
-
-
-def settle_options(options: argparse.Namespace) -> tuple[Callable[[int], Guide | None], str]:
-    """Fills in what was not given; returns the guide by the number, and kernels of a campaign.
-
-    Raises `UserError` where the campaign cannot be read, or is another one than was meant.
-    """
-    folder = options.campaign
-    if folder is None:
-        fill_in(options, DEFAULTS)
-        return no_guide, ""
-    database = Database.open(folder)
-    try:
-        config, guides = database.config(), database.guides()
-    finally:
-        database.close()
-    changes = contradictions(config, options.device, options.seed, options.policy)
-    if changes:
-        raise UserError(
-            f"campaign: the one in {folder} is another one (then -> now): {'; '.join(changes)}"
-        )
-    fill_in(options, config)
-
-    def guide_of(number: int) -> Guide | None:
-        epoch = epoch_of(number)
-        if epoch not in guides:
-            raise UserError(f"campaign: the one in {folder} has not come to case {number}")
-        return guides[epoch]
-
-    return guide_of, config.get("harvested", "")
-
-
-def fill_in(options: argparse.Namespace, known: Mapping[str, Any]) -> None:
-    """Takes from what is known whatever of it was not given."""
-    for key in DEFAULTS:
-        if getattr(options, key) is None:
-            setattr(options, key, known[key])
 
 
 def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdict) -> str:
@@ -98,8 +55,6 @@ def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdic
         lines += terminal_lines(found.case, found.verdict, "").splitlines()[:4]
     words = ["python", "-m", "tinyref_fuzz", "--device", options.device, "--kernels", "1"]
     words += ["--seed", str(options.seed), "--start", str(number), "--policy", options.policy]
-    if options.campaign is not None:
-        words += ["--campaign", str(options.campaign)]
     again = reproduce.command(words, device_settings(options.device))
     return "\n".join([f"kernel {number}:", *(f"  {line}" for line in lines), f"  again   {again}"])
 
@@ -112,9 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if options.kernels < 1:
             raise UserError(f"kernels: got {options.kernels}, accepted is 1 or more")
-        guide_of, harvested = settle_options(options)
-        which = options.device, options.seed, options.policy, options.start
-        cases = judge_cases(*which, guide_of, harvested)
+        cases = judge_cases(options.device, options.seed, options.policy, options.start)
         for number, case, verdict, _ in islice(cases, options.kernels):
             if verdict.agrees:
                 continue

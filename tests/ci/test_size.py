@@ -29,7 +29,7 @@ def test_comments_and_docstrings_are_no_tokens() -> None:
 @pytest.mark.parametrize(
     ("file", "room"),
     [
-        ("fuzz/tinyref_fuzz/lock.py", "fuzz"),
+        ("fuzz/tinyref_fuzz/strategies.py", "fuzz"),
         ("fuzz/tests/test_lock.py", "fuzz/tests"),
         ("fuzzy/other.py", "."),
         ("noxfile.py", "."),

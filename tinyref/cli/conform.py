@@ -22,10 +22,10 @@ from tinyref.errors import UserError
 from tinyref.folders import file_name
 
 if TYPE_CHECKING:
+    from tinyref.workers.progress import Reporter
     from tinyref_conformance.compare import Comparison
     from tinyref_conformance.conform import Finished, Request
     from tinyref_conformance.matrix import Matrix
-    from tinyref_conformance.progress import Reporter
     from tinyref_conformance.report import Report
 
 _HELP = """Run the conformance suite on a device and write reports.
@@ -38,6 +38,7 @@ Examples:
   tinyref conform --device MINE --budget 5m             what five minutes can tell
   tinyref conform --device MINE --resume                go on after Ctrl-C or a power cut
   tinyref conform --device MINE --shard 2/4             a quarter, for four machines
+  tinyref conform --device MINE --cluster tcp://HOST:8786   on the machines of a Dask cluster
   tinyref conform --device MINE --sequence A,B,C   in one worker, where C fails after A and B
   tinyref conform --device MINE --second CPU --query system   copies between these two
   tinyref conform merge A B C D                         their reports as that of one run
@@ -108,6 +109,10 @@ def conform(
     jobs: Annotated[
         int, typer.Option(min=0, help="Worker processes; 0 is one a core.", show_default=False)
     ] = 0,
+    cluster: Annotated[
+        str,
+        typer.Option(help="A Dask scheduler such as tcp://10.0.0.7:8786, instead of this machine."),
+    ] = "",
     timeout: Annotated[
         float,
         typer.Option(
@@ -192,6 +197,10 @@ def conform(
     from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS
 
     _check_format(form, FORMATS)
+    if cluster and (jobs or sequence):
+        raise UserError(
+            "cluster: it has its own workers, and several of them: leave out --jobs and --sequence"
+        )
     if restart and not resume:
         raise UserError("restart: goes with --resume; without it a run begins anew anyway")
     if subject:
@@ -204,14 +213,16 @@ def conform(
             raise UserError("on, import: they go with --subject, which names the library")
         name = device_name(device)
         other = device_name(second) if second else ""
-        for each in filter(None, (name, other)):
-            check_gives_values(each)
+        if not cluster:
+            for each in filter(None, (name, other)):
+                check_gives_values(each)
     settings = Settings(
         device=name,
         catalogue=SUBJECTS if subject else DEFAULT_CATALOGUE,
         second=other,
         folder=report or _folder(_name_of(name, other), sequence or query, shard),
         jobs=jobs,
+        cluster=cluster,
         timeout=timeout,
         memory_limit=parse_memory(memory_limit) if memory_limit else None,
         budget=parse_budget(budget) if budget else None,
@@ -267,7 +278,7 @@ def _folder(device: str, query: str, shard: str = "") -> Path:
 
 
 def _reporter() -> Reporter:
-    from tinyref_conformance.progress import Bar, Lines
+    from tinyref.workers.progress import Bar, Lines
 
     return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
 
@@ -307,7 +318,9 @@ def _print_summary(finished: Finished, request: Request) -> None:
         print(line)
     failures = [case for case in report.failures if case.id != OPEN_CASE]
     again = sum(case.status.is_broken and case.attempts == 1 for case in failures)
-    if again and request.settings.rerun_seconds and not request.settings.fail_fast:
+    if again and request.settings.cluster:
+        print(f"failures not run again alone, as they are of a cluster: {again:,}")
+    elif again and request.settings.rerun_seconds and not request.settings.fail_fast:
         print(f"failures not run again alone: {again:,}; --rerun-failures takes all the time")
     if report.missing:
         print(report.missing)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import itertools
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -21,10 +20,6 @@ Identity = dict[str, str]
 
 # The libraries whose version may change a result.
 LIBRARIES = ("numpy", "ml-dtypes", "llvmlite", "mpmath")
-_NOT_THERE = "(none)"
-# Of a longer value so much is shown, from a little before the first letter that differs.
-_SHOWN = 100
-_SHOWN_BEFORE = 30
 
 
 def identity(backend: Any) -> Identity:
@@ -95,27 +90,6 @@ def library_versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What changed from one identity to another, a line each: "flag NOOPT: 1 -> (none)"."""
-    lines = []
-    for name in [*then, *(name for name in now if name not in then)]:
-        old, new = then.get(name, _NOT_THERE), now.get(name, _NOT_THERE)
-        if old != new:
-            equal = itertools.takewhile(
-                lambda pair: pair[0] == pair[1], zip(old, new, strict=False)
-            )
-            start = max(0, sum(1 for _ in equal) - _SHOWN_BEFORE)
-            lines.append(f"{name}: {_part(old, start)} -> {_part(new, start)}")
-    return lines
-
-
-def _part(text: str, start: int) -> str:
-    if len(text) <= _SHOWN:
-        return text
-    end = start + _SHOWN
-    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
 
 
 def _answer_of_driver(question: Callable[[], Any]) -> str:

@@ -38,6 +38,11 @@ class OpeningError(Exception):
         self.is_misnamed = is_misnamed
         self.is_death = is_death
 
+    @property
+    def description(self) -> str:
+        """The reason, with what was going on if the process died."""
+        return f"while opening the device: {self}" if self.is_death else str(self)
+
     @staticmethod
     def of(answer: Message | Death) -> OpeningError:
         """From how the process ended, or from what it sent instead of that it is open."""

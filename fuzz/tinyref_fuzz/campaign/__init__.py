@@ -1,10 +1,9 @@
 """Campaigns: numbered cases of one seed, judged in isolated workers, kept in one database.
 
-In: a device, a seed, a time. Out: a folder with the database of all findings, a reproducer for each
-bucket, and a page.
+In: a device, a seed, a time. Out: a folder with the database of all findings, and a reproducer for
+each bucket.
 
-`campaign.py` hands out tasks (`task.py`) to the workers of this machine (`local.py`, `worker.py`)
-or of a cluster (`cluster.py`), and stores what they say (`database.py`); `cases.py` makes and
-judges a case by its number, `examination.py` reduces and blames it; `guide.py` weighs what was
-seldom reached.
+`campaign.py` is a plan for the run harness of `tinyref.workers`: it numbers the cases (`plan.py`)
+and stores what comes back (`database.py`). `worker.py` is what a worker does; `cases.py` and
+`programs.py` make and judge a case by its number, `examination.py` reduces and blames it.
 """

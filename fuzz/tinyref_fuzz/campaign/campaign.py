@@ -13,32 +13,29 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
-from tinyref.runtimes.identity import differences, settings_of
+from tinyref.runtimes.identity import settings_of
+from tinyref.workers import run as harness
+from tinyref.workers.changes import ChangedError, differences
+from tinyref.workers.local import LocalExecutor
 from tinyref.workers.machine import bounded_jobs
-from tinyref_fuzz.campaign.database import (
-    NAME,
-    ChangedError,
-    Database,
-    StoredBucket,
-    contradictions,
-    lock,
-    stored_path,
-)
-from tinyref_fuzz.campaign.guide import guidance, missing_coverage
-from tinyref_fuzz.campaign.plan import Frontier, Triage, epoch_of, gaps
-from tinyref_fuzz.campaign.progress import Progress, Quiet, Reporter
-from tinyref_fuzz.campaign.results import DEFAULT_POLICY, Guide, code_version, known_rules
+from tinyref.workers.progress import Progress, Quiet, Reporter, clock
+from tinyref.workers.service import OpeningError
+from tinyref.workers.tasks import Event, Executor, HarnessError, Job, Result, Task
+from tinyref_fuzz.campaign.database import Database, StoredBucket, stored_path
+from tinyref_fuzz.campaign.plan import Frontier, Triage, gaps
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, code_version
 from tinyref_fuzz.campaign.task import (
     KERNELS,
     PROGRAMS,
-    CampaignError,
-    Done,
     Examination,
-    Executor,
     Setup,
-    Task,
+    examination_task,
+    judging_task,
+    verdict_to_examine,
 )
+from tinyref_fuzz.campaign.unexamined import without_case
 from tinyref_fuzz.generate.policies import policy_named
+from tinyref_fuzz.judge.deaths import verdict_of_death
 from tinyref_fuzz.programs.record import record_from_json as program_record_from_json
 from tinyref_fuzz.programs.record import save_program
 from tinyref_spec.kernel_case.document import record_from_json
@@ -48,19 +45,17 @@ DEFAULT_SECONDS = 60.0
 # Whoever names kernels wants to see these, not a mix in which they are rare.
 HARVESTED_POLICY = "models"
 DEFAULT_TIMEOUT = 30.0
-TICK_SECONDS = 0.2
-# What a case under way may still take once the time is up.
-LAST_CASE_SECONDS = 0.5
 # What the examinations that are left may take once the last case is judged.
 LAST_EXAMINATIONS_SECONDS = 60.0
 # Of the seconds that were asked for, where there are some; one examination has its time anyway.
 LAST_EXAMINATIONS_SHARE = 0.1
 RATE_SECONDS = 20.0
 CASES = "cases"
-UNREACHED = "unreached.md"
-
-# Coverage of rules and of pairs so far, to what is to sway the generator.
-Guidance = Callable[[Mapping[str, int], Mapping[str, int]], Guide | None]
+# What has taken so long when the time is up may be a hang: the summary says that it was cut.
+SUSPICIOUS_SECONDS = 3.0
+# How much of the time is gone is stored this often.
+USED_SECONDS = 1.0
+MAX_EXAMINATIONS = 2
 
 
 @dataclass(frozen=True)
@@ -112,9 +107,8 @@ class Summary:
     """What a campaign came to. incomplete: why it did not do what was asked, empty if it did.
 
     settings: the flags that were not at their default, and the environment of the backend.
-    subject: what the cases are. unfinished: the numbers of
-    cases that had taken suspiciously long when the time was up, with how many seconds; none is
-    among the `cases`.
+    subject: what the cases are. unfinished: the numbers of cases that had taken suspiciously long
+    when the time was up, with how many seconds; none is among the `cases`.
     """
 
     device: str
@@ -127,8 +121,6 @@ class Summary:
     findings: int = 0
     buckets: list[StoredBucket] = field(default_factory=list)
     unexamined: Counter[str] = field(default_factory=Counter)
-    rules: Counter[str] = field(default_factory=Counter)
-    pairs: Counter[str] = field(default_factory=Counter)
     incomplete: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     subject: str = KERNELS
@@ -138,7 +130,6 @@ class Summary:
 def run(
     request: Request,
     reporter: Reporter | None = None,
-    guidance: Guidance | None = guidance,
     started: Callable[[Request], None] = lambda request: None,
 ) -> Summary:
     """Carries out or resumes a campaign. started: called with the full request.
@@ -148,39 +139,33 @@ def run(
     """
     if request.policy is not None:
         policy_named(request.policy)
-    if request.resume and not (request.folder / NAME).exists():
+    if request.resume and not (request.folder / Database.NAME).exists():
         raise UserError(f"resume: there is no campaign in {request.folder}")
     prepare_folder(request.folder, "folder")
     if request.corpus is not None:
         prepare_folder(request.corpus, "corpus")
-    held = lock(request.folder)
+    held = Database.lock(request.folder)
     try:
         try:
-            return _run(request, reporter or Quiet(), guidance, started)
+            return _run(request, reporter or Quiet(), started)
         except ChangedError as error:
             if not request.restart:
                 raise UserError(
                     f"resume: {error}: go on with --resume --restart to begin anew, which keeps "
                     "the earlier campaign beside the new one"
                 ) from error
-            return _run(_anew(request), reporter or Quiet(), guidance, started)
+            return _run(_anew(request), reporter or Quiet(), started)
     finally:
         held.release()
 
 
-def _run(
-    request: Request,
-    reporter: Reporter,
-    guidance: Guidance | None,
-    started: Callable[[Request], None],
-) -> Summary:
+def _run(request: Request, reporter: Reporter, started: Callable[[Request], None]) -> Summary:
     """Raises `ChangedError` where there is something else than what is to be resumed."""
     request, database = _open_database(request)
     try:
         started(request)
-        summary = Campaign(request, database, reporter, guidance).run()
+        summary = Campaign(request, database, reporter).run()
         database.check()
-        _write_unreached(summary)
         return summary
     finally:
         try:
@@ -199,15 +184,6 @@ def _anew(request: Request) -> Request:
     return replace(request, **{**found, "used": 0.0, "resume": False})
 
 
-def _write_unreached(summary: Summary) -> None:
-    """A page of the rules that never fired, and of the optimisations that never met."""
-    if summary.subject != KERNELS:
-        return
-    with contextlib.suppress(OSError):
-        page = missing_coverage(summary.rules, summary.pairs).text()
-        (summary.folder / UNREACHED).write_text(page, encoding="utf-8")
-
-
 def _open_database(request: Request) -> tuple[Request, Database]:
     """The database to write to, and the request with what is known from it."""
     if not request.resume:
@@ -218,9 +194,7 @@ def _open_database(request: Request) -> tuple[Request, Database]:
         )
         if request.kernels is None and request.seconds is None:
             request = replace(request, seconds=DEFAULT_SECONDS)
-        return request, Database.create(
-            request.folder, _config(request), [request.folder / UNREACHED]
-        )
+        return request, Database.create(request.folder, _config(request))
     database = Database.open(request.folder)
     try:
         return _resume_request(request, database.config()), database
@@ -259,7 +233,15 @@ def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
     """The request as the stored campaign has it. Raises `UserError` where they contradict."""
     if missing := {"device", "seed", "policy", "kernels", "seconds", "code"} - set(config):
         raise UserError(f"resume: {request.folder} lacks {', '.join(sorted(missing))}")
-    changes = contradictions(config, request.device, request.seed, request.policy)
+    # With other sources the numbers mean other cases.
+    asked = {
+        "device": request.device,
+        "seed": request.seed,
+        "policy": request.policy,
+        "code": code_version(),
+    }
+    now = {key: value for key, value in asked.items() if value is not None}
+    changes = differences({key: config[key] for key in now}, now)
     if request.harvested is not None and request.harvested != config.get("harvested", ""):
         changes.append("harvested kernels: others")
     if request.subject == PROGRAMS != config.get("subject", KERNELS):
@@ -293,89 +275,99 @@ def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def executor_of(request: Request, setup: Setup) -> Executor:
-    """Where the request wants its tasks done."""
+    """Return where the request wants its tasks done."""
+    job = Job(
+        "tinyref_fuzz.campaign.worker",
+        setup.to_json(),
+        setup.timeout,
+        request.memory,
+        retires=True,
+    )
     if request.cluster:
-        from tinyref_fuzz.campaign.cluster import ClusterExecutor
+        from tinyref.workers.cluster import ClusterExecutor
 
-        return ClusterExecutor(setup, request.cluster)
-    from tinyref_fuzz.campaign.local import LocalExecutor
-
-    return LocalExecutor(setup, request.workers)
+        return ClusterExecutor(job, request.cluster)
+    return LocalExecutor(job, request.workers)
 
 
-class Campaign:
+class Campaign(harness.Plan):
     """One run of a campaign, on the state that its database has."""
 
-    def __init__(
-        self,
-        request: Request,
-        database: Database,
-        reporter: Reporter,
-        guidance: Guidance | None = None,
-    ) -> None:
+    def __init__(self, request: Request, database: Database, reporter: Reporter) -> None:
         assert request.seed is not None, "the seed is drawn before"
         self.request = request
         self.database = database
         self.reporter = reporter
-        # Programs are drawn alike from first to last.
-        self.guidance = guidance if request.subject == KERNELS else None
         self.seed = request.seed
         self.policy = request.policy or DEFAULT_POLICY
         self.cases = request.folder / (CASES if request.subject == KERNELS else PROGRAMS)
         self.corpus = request.corpus or self.cases
+        self.setup = Setup(
+            device=request.device,
+            seed=self.seed,
+            policy=self.policy,
+            timeout=request.timeout or DEFAULT_TIMEOUT,
+            examine_seconds=request.examine_seconds,
+            harvested=request.harvested or "",
+            subject=request.subject,
+            compiled_every=request.compiled_every or 0,
+        )
         self._triage = Triage()
         self._frontier = Frontier()
         self._examinations: deque[Task] = deque()
         self._buckets = {bucket.key: bucket for bucket in database.buckets()}
-        self._rules = database.coverage("rule")
-        self._guides = database.guides()
-        done = database.chunks()
-        self._cases = sum(stop - first for first, stop in done)
-        self._cases_before = self._cases
+        done = database.spans()
+        # The first number of the span that goes on with a number.
+        self._spans: dict[int, int] = {}
         for first, stop in done:
             self._frontier.add(first, stop)
-        self._findings = self._chunks = self._examining = 0
+            self._spans[stop] = first
+        self._cases = self._cases_before = sum(stop - first for first, stop in done)
+        self._examining = 0
         for finding in database.findings():
-            self._findings += 1
             self._triage.add(finding)
         self._ranges: Iterator[tuple[int, int]] = gaps(done, request.kernels)
         self._next = next(self._ranges, None)
         self._recent: deque[tuple[float, int]] = deque()
-        self._is_bound = self._has_judged = False
+        self._stored_used = 0.0
+        self._give_up = float("inf")
 
     def run(self) -> Summary:
-        """The summary; lets `KeyboardInterrupt` out."""
-        setup = Setup(
-            device=self.request.device,
-            seed=self.seed,
-            policy=self.policy,
-            timeout=self.request.timeout or DEFAULT_TIMEOUT,
-            memory=self.request.memory,
-            examine_seconds=self.request.examine_seconds,
-            harvested=self.request.harvested or "",
-            subject=self.request.subject,
-            compiled_every=self.request.compiled_every or 0,
-        )
+        """Return the summary; let `KeyboardInterrupt` out."""
         self._began = self.request.began or time.monotonic()
-        self._ready: float | None = None
+        self._ready = self._began
+        self._executor = executor_of(self.request, self.setup)
+        is_bound = False
         incomplete = ""
-        executor = executor_of(self.request, setup)
-        self._is_awaited = executor.is_awaited
         try:
             with self.reporter.showing():
-                self._work(executor)
-        except CampaignError as error:
+                self._open()
+                is_bound = True
+                harness.run(self, self._executor, self.database, self.reporter)
+        except HarnessError as error:
             incomplete = str(error)
         finally:
             used = self._seconds_used()
-            executor.close()
-            if self._is_bound:
-                with contextlib.suppress(CampaignError):
+            self._executor.close()
+            if is_bound:
+                with contextlib.suppress(HarnessError):
                     self.database.remember({"used": used})
-        return replace(self.summary(incomplete), unfinished=executor.suspicious_cases)
+        took = self._executor.unfinished.items()
+        suspicious = {int(n): seconds for n, seconds in took if seconds >= SUSPICIOUS_SECONDS}
+        return replace(self.summary(incomplete), unfinished=suspicious)
+
+    def _open(self) -> None:
+        """Open the device and store what it is, before its first case."""
+        try:
+            self._executor.open()
+        except OpeningError as error:
+            raise UserError(f"device: {self.request.device} does not open: {error}") from error
+        self._ready = time.monotonic()
+        self.database.bind_device(self._executor.identity)
+        self.database.remember(_settings(self.request))
 
     def summary(self, incomplete: str = "") -> Summary:
-        """What the database has, in numbers."""
+        """Return what the database has, in numbers."""
         cases, judged, _ = self.database.totals()
         findings = self.database.findings()
         unexamined = Counter(each.signature for each in findings if each.bucket is None)
@@ -390,86 +382,36 @@ class Campaign:
             findings=len(findings),
             buckets=self.database.buckets(),
             unexamined=unexamined,
-            rules=self.database.coverage("rule"),
-            pairs=self.database.coverage("pair"),
             incomplete=incomplete,
             settings=settings_of(self.database.config().get("identity", {})),
             subject=self.request.subject,
         )
 
-    def _work(self, executor: Executor) -> None:
-        """Until there is nothing left to do, or no time."""
-        give_up = float("inf")
-        if self.request.resume:
-            # Also where nothing is left to do: what was found is not to look as of another device.
-            executor.open()
-            self._bind(executor)
-        while True:
-            if self._ready is None and executor.is_ready:
-                self._ready = time.monotonic()
-            self._has_judged = self._cases > self._cases_before or executor.cases_under_way > 0
-            if self._is_late():
-                self._drop_what_is_too_late(executor)
-            self._queue_examinations()
-            self._give_out(executor)
-            if executor.busy == 0 and self._is_over():
-                return
-            if self._is_over() and not self._chunks:
-                give_up = min(give_up, time.monotonic() + self._last_examinations_seconds)
-            if time.monotonic() > give_up:
-                return
-            finished = executor.finished_tasks(TICK_SECONDS)
-            self.database.check()
-            self._bind(executor)
-            for done in finished:
-                self._take(done)
-            self.reporter.update(self._progress(executor.cases_under_way))
+    # Ends
 
-    def _bind(self, executor: Executor) -> None:
-        """Notes what the device is, once, when that is known.
-
-        Raises `ChangedError` where the cases before are of another state of it.
-        """
-        identity = executor.identity
-        if self._is_bound or identity is None:
-            return
-        known = self.database.config().get("identity")
-        if known is not None and (changes := differences(known, identity)):
-            raise ChangedError(
-                f"the campaign in {self.request.folder} is of another state of the device "
-                f"(then -> now): {'; '.join(changes)}"
-            )
-        self.database.remember({**_settings(self.request), "identity": dict(identity)})
-        self._is_bound = True
-
-    def _is_over(self) -> bool:
-        """Whether no more cases are to be judged."""
-        return self._next is None or self._is_late()
-
-    def _queue_examinations(self) -> None:
-        """Those of findings below which every case is judged; in the end, of all that are left."""
-        is_settled = self._is_over() and not self._chunks
-        for finding in self._triage.due(None if is_settled else self._frontier.number):
-            if finding.bucket is None:
-                number = finding.number
-                self._examinations.append(Task(number, number + 1, finding.guide, finding.verdict))
-
-    def _give_out(self, executor: Executor) -> None:
-        """Keeps the executor busy: what was found is looked at before more is sought."""
-        while executor.busy < executor.capacity:
-            task = self._examinations.popleft() if self._examinations else self._next_chunk()
-            if task is None:
-                return
-            self._chunks += not task.is_examination
-            self._examining += task.is_examination
-            executor.submit(task)
-
-    def _is_late(self) -> bool:
+    def is_late(self) -> bool:
         """Whether the time is up; one case is judged in any case, if there was time at all."""
         seconds = self.request.seconds
         if seconds is None or self._seconds_used() < seconds:
             return False
-        return self._has_judged or self.request.used >= seconds
+        return self._cases > self._cases_before or self.request.used >= seconds
+
+    def is_stopped(self) -> bool:
+        """Whether the last examinations have had their time."""
+        if self._is_settled:
+            now = time.monotonic()
+            self._give_up = min(self._give_up, now + self._last_examinations_seconds)
+        return time.monotonic() > self._give_up
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether no more cases are to be judged."""
+        return self._next is None or self.is_late()
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether only examinations are left."""
+        return self._is_over and self._executor.busy <= self._examining
 
     @property
     def _last_examinations_seconds(self) -> float:
@@ -481,58 +423,73 @@ class Campaign:
 
     def _seconds_used(self) -> float:
         """How many of the seconds are gone, in this run and in those before that it resumes."""
-        if self._is_awaited:
-            return self.request.used + self._seconds_elapsed()
-        return self.request.used + time.monotonic() - self._began
+        # The clock stands until others have started workers.
+        began = self._ready if self._executor.is_awaited else self._began
+        return self.request.used + time.monotonic() - began
 
-    def _seconds_elapsed(self) -> float:
-        """How long there was somebody to work."""
-        return time.monotonic() - self._ready if self._ready is not None else 0.0
+    # What comes next
 
-    def _drop_what_is_too_late(self, executor: Executor) -> None:
-        for task in executor.recall():
-            if task.is_examination:
-                executor.submit(task)
-            else:
-                self._chunks -= 1
-        seconds = self.request.seconds
-        if seconds is not None and self._seconds_used() >= seconds + LAST_CASE_SECONDS:
-            self._chunks -= len(executor.cut())
-
-    def _next_chunk(self) -> Task | None:
-        """The next range with its guide; None for now where the guide is not known yet."""
-        if self._next is None or self._is_late():
+    def next_task(self) -> Task | None:
+        """What was found is looked at before more is sought."""
+        self._queue_examinations()
+        if self._examinations:
+            self._examining += 1
+            return self._examinations.popleft()
+        if self._next is None or self.is_late():
             return None
         first, stop = self._next
-        epoch = epoch_of(first)
-        if self.guidance is not None and epoch not in self._guides:
-            # The last epoch is not known yet: so that no worker waits, the ones before must do.
-            if epoch_of(self._frontier.number) < epoch - 1:
-                return None
-            rules = self.database.coverage("rule", epoch - 1)
-            pairs = self.database.coverage("pair", epoch - 1)
-            self._guides[epoch] = self.guidance(rules, pairs) if epoch >= 2 else None
-            self.database.keep_guide(epoch, self._guides[epoch])
         self._next = next(self._ranges, None)
-        return Task(first, stop, self._guides.get(epoch))
+        return judging_task(first, stop)
+
+    def _queue_examinations(self) -> None:
+        """Those of findings below which every case is judged; in the end, of all that are left."""
+        for finding in self._triage.due(None if self._is_settled else self._frontier.number):
+            if finding.bucket is None:
+                task = examination_task(self.setup, finding.number, finding.verdict)
+                self._examinations.append(task)
 
     # What comes back
 
-    def _take(self, done: Done) -> None:
-        if done.examination is not None:
-            self._examining -= 1
-            self._keep(done.examination)
+    def take(self, event: Event) -> None:
+        """Store a judged case or an examination."""
+        if not isinstance(event, Result):
             return
-        task = done.task
-        self._chunks -= 1
-        findings = self.database.add(done, epoch_of(task.first), {"used": self._seconds_used()})
-        self._frontier.add(task.first, task.stop)
-        self._cases += task.stop - task.first
-        self._findings += len(findings)
-        for finding in findings:
+        number = int(event.item)
+        if "examination" in event.task.request:
+            self._take_examination(number, event)
+        elif event.death is not None:
+            verdict = verdict_of_death(event.death.death)
+            self._add(CaseResult(number, event.death.seconds, verdict=verdict))
+        else:
+            self._add(CaseResult.from_json(event.answer or {}))
+        if (used := self._seconds_used()) - self._stored_used > USED_SECONDS:
+            self._stored_used = used
+            self.database.remember({"used": used})
+
+    def _add(self, result: CaseResult) -> None:
+        first = self._spans.pop(result.number, result.number)
+        self._spans[result.number + 1] = first
+        finding = self.database.add(result, first)
+        self._frontier.add(result.number, result.number + 1)
+        self._cases += 1
+        if finding is not None:
             self._triage.add(finding)
-        for result in done.results:
-            self._rules.update(result.rules)
+
+    def _take_examination(self, number: int, result: Result) -> None:
+        """Store an examination; after a death once more, only to keep the case, or without it."""
+        self._examining -= 1
+        if result.death is None:
+            self._keep(Examination.from_json(result.answer))
+            return
+        verdict = verdict_to_examine(result.task.request)
+        assert verdict is not None, "an examination has a verdict"
+        attempt = result.task.request["examination"]
+        if attempt < MAX_EXAMINATIONS:
+            task = examination_task(self.setup, number, verdict, attempt + 1)
+            self._examinations.appendleft(task)
+            return
+        problem = f"its case cannot be kept: {result.death.death.words}"
+        self._keep(without_case(number, verdict, problem))
 
     def _keep(self, found: Examination) -> None:
         """Stores an examined finding; a bucket shows the smallest case, then the earliest."""
@@ -553,7 +510,7 @@ class Campaign:
             file.unlink(missing_ok=True)
 
     def _save(self, found: Examination) -> str:
-        """The file of the reproducer, empty where there is none. Raises `CampaignError`."""
+        """The file of the reproducer, empty where there is none. Raises `HarnessError`."""
         if found.case is None:
             return ""
         try:
@@ -562,35 +519,31 @@ class Campaign:
                 return str(save_program(self.corpus, program_record_from_json(found.case)))
             return str(save_record(self.corpus, record_from_json(found.case)))
         except (OSError, UserError) as error:
-            raise CampaignError(f"cannot write a reproducer: {error}") from error
+            raise HarnessError(f"cannot write a reproducer: {error}") from error
 
-    def _progress(self, under_way: int = 0) -> Progress:
-        """With the cases of tasks that are under way: on slow devices a task takes minutes."""
-        now, cases = time.monotonic(), self._cases + under_way
-        elapsed = self._seconds_elapsed()
-        if self._ready is not None:
-            self._recent.append((now, cases))
+    # Progress
+
+    def progress(self) -> Progress:
+        """Return how far the campaign is, with the rate of the last seconds."""
+        now = time.monotonic()
+        self._recent.append((now, self._cases))
         while len(self._recent) > 1 and now - self._recent[0][0] > RATE_SECONDS:
             self._recent.popleft()
-        earlier, before = self._recent[0] if self._recent else (now, cases)
-        fraction, left = self._ahead(elapsed)
-        return Progress(
-            cases=cases,
-            rate=(cases - before) / max(now - earlier, 1e-3),
-            rules=len(self._rules),
-            known_rules=known_rules(),
-            findings=self._findings,
-            buckets=len(self._buckets),
-            fraction=fraction,
-            left=left,
-            state=self._state(),
-            noun=self.request.subject,
-        )
-
-    def _state(self) -> str:
-        if self._ready is None:
-            return "opening the device"
-        return "examining" if self._is_over() and not self._chunks and self._examining else ""
+        earlier, before = self._recent[0]
+        rate = (self._cases - before) / max(now - earlier, 1e-3)
+        fraction, left = self._ahead(now - self._ready)
+        buckets = len(self._buckets)
+        parts = [
+            f"{self._cases:,} {self.request.subject}",
+            f"{rate:.1f}/s",
+            f"{buckets} bucket{'' if buckets == 1 else 's'}",
+        ]
+        phase = "examining" if self._is_settled and self._examining else ""
+        if phase:
+            parts.append(phase)
+        elif left is not None:
+            parts.append(f"{clock(left)} left")
+        return Progress(", ".join(parts), self._cases, fraction, phase)
 
     def _ahead(self, elapsed: float) -> tuple[float, float | None]:
         """How much of the whole is done, and seconds to go: of the limit that comes first."""

@@ -9,7 +9,7 @@ from tinyref.errors import explain_error
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import case_at
 from tinyref_fuzz.campaign.history import dependence
-from tinyref_fuzz.campaign.task import Examination, Setup, Task
+from tinyref_fuzz.campaign.task import Examination, Setup
 from tinyref_fuzz.campaign.unexamined import without_case
 from tinyref_fuzz.findings.examine import Finding, examine
 from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_crash
@@ -21,47 +21,51 @@ from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
 
-def examine_task(
-    setup: Setup, judge: Judge, kernels: tuple[CorpusKernel, ...], task: Task, attempt: int
+def examine_case(
+    setup: Setup,
+    judge: Judge,
+    kernels: tuple[CorpusKernel, ...],
+    number: int,
+    verdict: Verdict,
+    attempt: int,
 ) -> Examination:
-    """The examination of case `task.first`; of a second attempt only the case as it is."""
-    verdict = task.verdict
-    assert verdict is not None, "an examination has a verdict"
+    """Return the examination of a case; of a second attempt only the case as it is."""
+
+    def make(number: int) -> Case:
+        return case_at(judge, setup.seed, number, setup.policy, kernels)
+
     try:
-        case = _case_of(setup, judge, kernels, task)
+        case = make(number)
     except Exception as error:  # the finding may be that it cannot be made
-        return without_case(task, f"the case cannot be made: {explain_error(error)}")
+        problem = f"the case cannot be made: {explain_error(error)}"
+        return without_case(number, verdict, problem)
     if attempt > 1 or verdict.symptom in HOPELESS:
         problem = "its examination ended the process" if attempt > 1 else ""
-        return _as_it_is(setup, task, case, problem)
+        return _as_it_is(setup, number, case, verdict, problem)
+    seconds = setup.examine_seconds
     try:
         if verdict.symptom is Symptom.CRASH:
-            seconds = setup.examine_seconds
             found = examine_crash(case, verdict, setup.device, seconds, setup.timeout)
         else:
-            found = examine(case, verdict, setup.device, setup.examine_seconds)
+            found = examine(case, verdict, setup.device, seconds)
             alone = dependence(
                 found.case,
-                task.first,
-                lambda each: case_at(judge, setup.seed, each, setup.policy, task.guide, kernels),
+                number,
+                make,
                 lambda: IsolatedJudge(setup.device, setup.timeout),
-                setup.examine_seconds,
+                seconds,
             )
             found = replace(found, problem=alone or found.problem)
     except Exception as error:  # a bug of the reducer must not hide the finding
-        return _as_it_is(setup, task, case, f"not reduced: {explain_error(error)}")
-    return _examination_of(setup, task, found)
+        problem = f"not reduced: {explain_error(error)}"
+        return _as_it_is(setup, number, case, verdict, problem)
+    return _examination_of(setup, number, found)
 
 
-def _case_of(setup: Setup, judge: Judge, kernels: tuple[CorpusKernel, ...], task: Task) -> Case:
-    """Make the case of a finding again."""
-    return case_at(judge, setup.seed, task.first, setup.policy, task.guide, kernels)
-
-
-def _examination_of(setup: Setup, task: Task, found: Finding) -> Examination:
-    record = CaseRecord(found.case, _note(setup, task), found.verdict, found.blame, setup.device)
+def _examination_of(setup: Setup, number: int, found: Finding) -> Examination:
+    record = CaseRecord(found.case, _note(setup, number), found.verdict, found.blame, setup.device)
     return Examination(
-        number=task.first,
+        number=number,
         bucket=found.bucket.key,
         blame=found.blame,
         detail=found.verdict.detail,
@@ -74,13 +78,11 @@ def _examination_of(setup: Setup, task: Task, found: Finding) -> Examination:
     )
 
 
-def _as_it_is(setup: Setup, task: Task, case: Case, problem: str) -> Examination:
+def _as_it_is(setup: Setup, number: int, case: Case, verdict: Verdict, problem: str) -> Examination:
     """The finding with its case unreduced, in a bucket with all that look like it."""
-    verdict = task.verdict
-    assert verdict is not None, "an examination has a verdict"
-    record = CaseRecord(case, _note(setup, task), verdict, device=setup.device)
+    record = CaseRecord(case, _note(setup, number), verdict, device=setup.device)
     return replace(
-        without_case(task, problem),
+        without_case(number, verdict, problem),
         case=record_to_json(record),
         nodes=node_count(case.ast),
         opts=opt_count(case),
@@ -95,8 +97,8 @@ def note_of(setup: Setup, case: str) -> str:
     return f"{words}, {reproduce.assignments(found)}" if found else words
 
 
-def _note(setup: Setup, task: Task) -> str:
-    return note_of(setup, f"policy {setup.policy}, case {task.first}")
+def _note(setup: Setup, number: int) -> str:
+    return note_of(setup, f"policy {setup.policy}, case {number}")
 
 
 def _lines(case: Case, verdict: Verdict) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from typing import Protocol, TypeVar
 
 from tinyref.errors import UserError
 from tinyref.workers.machine import seconds_of_children
-from tinyref_fuzz.campaign.task import EPOCH
 from tinyref_spec.delta_debugging import shortest_ending
 from tinyref_spec.kernel_case import Verdict
 
@@ -63,8 +62,7 @@ def dependence(
     try:
         if fails([]):
             return ""
-        # Others are made by another guide.
-        first = max(number - MAX_BEFORE, number // EPOCH * EPOCH)
+        first = max(number - MAX_BEFORE, 0)
         sequence = shortest_ending(range(first, number), fails, is_late) if number > first else None
     except UserError:
         return ""

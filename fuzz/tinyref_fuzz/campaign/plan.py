@@ -10,17 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref_fuzz.campaign.database import StoredFinding
-from tinyref_fuzz.campaign.task import CHUNK, EPOCH
+from tinyref_fuzz.campaign.task import CHUNK
 
 # Of the findings that look alike so many are examined, and then each whose rank is a power of two.
 EXAMINED_ALIKE = 4
 
 Range = tuple[int, int]
-
-
-def epoch_of(number: int) -> int:
-    """Between which milestones a case lies."""
-    return number // EPOCH
 
 
 def gaps(done: Sequence[Range], limit: int | None) -> Iterator[Range]:

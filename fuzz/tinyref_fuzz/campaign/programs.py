@@ -5,18 +5,16 @@ Program `number` of `seed` is one tape: nothing of another one goes into it.
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections import Counter
 from dataclasses import replace
 
 from tinyref.errors import explain_error
 from tinyref.tensor import Tensor
-from tinyref_fuzz.campaign.cases import counted_result, tape_seed
+from tinyref_fuzz.campaign.cases import judged_result, tape_seed
 from tinyref_fuzz.campaign.examination import note_of
 from tinyref_fuzz.campaign.history import dependence
 from tinyref_fuzz.campaign.results import CaseResult
-from tinyref_fuzz.campaign.task import Examination, Setup, Task
+from tinyref_fuzz.campaign.task import Examination, Setup
 from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_fuzz.findings.bucket import DEATHS
 from tinyref_fuzz.findings.isolated import HOPELESS
@@ -35,7 +33,7 @@ from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.stateful import generate_stateful, is_stateful
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.programs.surrounded import generate_surrounded, is_surrounded
-from tinyref_spec.kernel_case import Symptom
+from tinyref_spec.kernel_case import Symptom, Verdict
 
 
 def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
@@ -51,39 +49,30 @@ def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
 def program_result_of(
     judge: ProgramJudge, seed: int, number: int, compiled_every: int = 1
 ) -> CaseResult:
-    """Makes and judges program `number`; counts rules that fired, and operations in a row.
+    """Make and judge program `number`.
 
     compiled_every: one program in so many is compiled for the device, kernels of others evaluated.
     """
     evaluates = number % compiled_every != 0
-    return counted_result(
+    return judged_result(
         number,
         lambda: program_at(judge, seed, number),
-        pairs_of,
         lambda program: guarded_verdict(
             lambda: judge.verdict(program, number % PLAIN_EVERY == 0, evaluates)
         ),
     )
 
 
-def pairs_of(program: Program) -> Counter[str]:
-    """How often one operation comes right after another: `assign flip`."""
-    ops = [step.op for step in program.all_steps()]
-    return Counter(f"{first} {second}" for first, second in itertools.pairwise(ops))
-
-
-def examine_program_task(
-    setup: Setup, judge: ProgramJudge, task: Task, attempt: int
+def examine_program_case(
+    setup: Setup, judge: ProgramJudge, number: int, verdict: Verdict, attempt: int
 ) -> Examination:
-    """The examination of program `task.first`; of a second attempt only the program as it is."""
-    verdict = task.verdict
-    assert verdict is not None, "an examination has a verdict"
+    """Return the examination of a program; of a second attempt only the program as it is."""
     try:
-        program = program_at(judge, setup.seed, task.first)
+        program = program_at(judge, setup.seed, number)
     except Exception as error:  # the finding may be that it cannot be made
         problem = f"the program cannot be made: {explain_error(error)}"
         blame = blame_of_pair(verdict)
-        return Examination(task.first, signature(verdict), blame, verdict.detail, problem=problem)
+        return Examination(number, signature(verdict), blame, verdict.detail, problem=problem)
     began = time.monotonic()
     if attempt > 1 or verdict.symptom in HOPELESS:
         problem = "its examination ended the process" if attempt > 1 else ""
@@ -94,7 +83,7 @@ def examine_program_task(
         found = examine_program(judge, program, verdict, setup.examine_seconds)
         alone = dependence(
             found.program,
-            task.first,
+            number,
             lambda each: program_at(judge, setup.seed, each),
             lambda: IsolatedProgramJudge(setup.device, setup.timeout),
             setup.examine_seconds,
@@ -103,16 +92,16 @@ def examine_program_task(
     # What ends a process says the same whatever operations are left.
     is_named = attempt == 1 and verdict.symptom not in DEATHS
     bucket = found.bucket if is_named else signature(verdict)
-    return _examination_of(setup, task, found, bucket, time.monotonic() - began)
+    return _examination_of(setup, number, found, bucket, time.monotonic() - began)
 
 
 def _examination_of(
-    setup: Setup, task: Task, found: ProgramFinding, bucket: str, seconds: float
+    setup: Setup, number: int, found: ProgramFinding, bucket: str, seconds: float
 ) -> Examination:
-    note = note_of(setup, f"program {task.first}")
+    note = note_of(setup, f"program {number}")
     record = ProgramRecord(found.program, note, found.verdict, found.blame, setup.device)
     return Examination(
-        number=task.first,
+        number=number,
         bucket=bucket,
         blame=found.blame,
         detail=found.verdict.detail,
@@ -132,12 +121,12 @@ class Programs:
         self.judge = ProgramJudge(setup.device)
         self.compiled_every = setup.compiled_every or default_compiled_every(setup.device)
 
-    def judge_case(self, number: int, task: Task) -> CaseResult:
-        """Makes and judges a program; nothing of the task sways it, and no program before it."""
+    def judge_case(self, number: int) -> CaseResult:
+        """Make and judge a program, which no program before it sways."""
         # A seed writes to the streams that are there already: that is two kernels more.
         Tensor._streams.forget()
         return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
 
-    def examine(self, task: Task, attempt: int) -> Examination:
-        """Reduces and blames the program of the task."""
-        return examine_program_task(self.setup, self.judge, task, attempt)
+    def examine(self, number: int, verdict: Verdict, attempt: int) -> Examination:
+        """Reduce and blame a program that does not agree."""
+        return examine_program_case(self.setup, self.judge, number, verdict, attempt)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tinyref.config import FLAGS
 from tinyref.reproduce import assignments, command, reasons
+from tinyref.workers.progress import clock
 from tinyref_fuzz.campaign.campaign import Summary
 from tinyref_fuzz.campaign.database import StoredBucket
-from tinyref_fuzz.campaign.progress import clock
 from tinyref_fuzz.campaign.task import PROGRAMS
 from tinyref_fuzz.findings.one_line import clip
 
@@ -67,14 +67,10 @@ def _lines(summary: Summary) -> Iterator[str]:
 
 
 def _numbers(summary: Summary) -> str:
-    rules = f"{len(summary.rules)} rules"
     if summary.subject == PROGRAMS:
-        pairs = f"{len(summary.pairs)} pairs of operations"
-        return f"seed {summary.seed}, {summary.judged:,} runs compared, {rules}, {pairs}"
-    return (
-        f"seed {summary.seed}, policy {summary.policy}, {summary.judged:,} optimised programs, "
-        f"{rules}, {len(summary.pairs)} pairs of optimisations"
-    )
+        return f"seed {summary.seed}, {summary.judged:,} runs compared"
+    policy = f"policy {summary.policy}"
+    return f"seed {summary.seed}, {policy}, {summary.judged:,} optimised programs compared"
 
 
 def _reasons(summary: Summary) -> list[str]:

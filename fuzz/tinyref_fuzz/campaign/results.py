@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ import tinyref_spec
 from tinyref_spec.kernel_case import Verdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
-# Factors for the weights of a policy, by name: {"opts": {"UPCAST": 2.0}, "forms": {...}}.
-Guide = Mapping[str, Mapping[str, float]]
 DEFAULT_POLICY = "all"
 
 # What cases and verdicts depend on: edge values and bounds are of the spec, kernels of the data.
@@ -47,15 +45,12 @@ def code_version() -> str:
 class CaseResult:
     """What is kept of one case.
 
-    judged: optimised programs that were compared. rules: how often each rule fired. pairs: how
-    often two kinds of optimisation, in this order, were in one list. verdict: None where all agree.
+    judged: optimised programs that were compared. verdict: None where all agree.
     """
 
     number: int
     seconds: float
     judged: int = 0
-    rules: Mapping[str, int] = field(default_factory=dict)
-    pairs: Mapping[str, int] = field(default_factory=dict)
     verdict: Verdict | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -66,10 +61,3 @@ class CaseResult:
     def from_json(data: Mapping[str, Any]) -> CaseResult:
         verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
         return CaseResult(**{**data, "verdict": verdict})
-
-
-def known_rules() -> int:
-    """How many rules there are to fire."""
-    from tinyref.algebra.simplify import ALL_RULES
-
-    return len(ALL_RULES.rules)

@@ -1,14 +1,15 @@
-"""What is given to workers, and what comes back: plain JSON both ways."""
+"""What a campaign gives to workers, and what comes back: plain JSON both ways."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tinyref.foreign import dataclass_from
-from tinyref_fuzz.campaign.results import CaseResult, Guide, code_version
+from tinyref.workers.tasks import Task
+from tinyref_fuzz.campaign.results import code_version
+from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE
 from tinyref_spec.kernel_case import Blame, Verdict
 from tinyref_spec.kernel_case.document import (
     blame_from_json,
@@ -20,10 +21,7 @@ from tinyref_spec.kernel_case.members import read_object
 
 # Long enough that a round trip does not count, short enough that little is lost with a worker.
 CHUNK = 20
-# Cases between two milestones: the guide of an epoch knows what was covered before the last one.
-EPOCH = 1000
-# What has taken so long when the time is up may be a hang: the summary says that it was cut.
-SUSPICIOUS_SECONDS = 3.0
+VERDICT = "verdict"
 # What the cases of a campaign are.
 KERNELS = "kernels"
 PROGRAMS = "programs"
@@ -33,8 +31,7 @@ PROGRAMS = "programs"
 class Setup:
     """What every worker of a campaign is given once.
 
-    timeout: seconds a case may take. memory: bytes a worker may hold, a fair share of the machine
-    that it is on where it is None. examine_seconds: what a finding may take to be reduced and
+    timeout: seconds a case may take. examine_seconds: what a finding may take to be reduced and
     blamed. harvested: the text of a collection of kernels, to draw from instead of those that come
     with the fuzzer. code: the sources that the campaign is of. subject: what the cases are.
     compiled_every: one program in so many is compiled, as the device has it by default for 0.
@@ -44,7 +41,6 @@ class Setup:
     seed: int
     policy: str = "all"
     timeout: float = 30.0
-    memory: int | None = None
     examine_seconds: float = 10.0
     harvested: str = ""
     code: str = field(default_factory=code_version)
@@ -53,32 +49,6 @@ class Setup:
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class Task:
-    """The cases from `first` to before `stop` to judge; or, with a verdict, one to examine.
-
-    guide: what the generator is swayed by, the same for all runs of the campaign.
-    """
-
-    first: int
-    stop: int
-    guide: Guide | None = None
-    verdict: Verdict | None = None
-
-    @property
-    def is_examination(self) -> bool:
-        return self.verdict is not None
-
-    def to_json(self) -> dict[str, Any]:
-        verdict = verdict_to_json(self.verdict) if self.verdict is not None else None
-        return {"first": self.first, "stop": self.stop, "guide": self.guide, "verdict": verdict}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Task:
-        verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
-        return Task(data["first"], data["stop"], data["guide"], verdict)
 
 
 @dataclass(frozen=True)
@@ -114,101 +84,21 @@ class Examination:
         )
 
 
-@dataclass(frozen=True)
-class Done:
-    """A task with what came of it: a result for each case, or one examination."""
-
-    task: Task
-    results: tuple[CaseResult, ...] = ()
-    examination: Examination | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "task": self.task.to_json(),
-            "results": [result.to_json() for result in self.results],
-            "examination": self.examination.to_json() if self.examination else None,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Done:
-        examination = data["examination"]
-        return Done(
-            Task.from_json(data["task"]),
-            tuple(CaseResult.from_json(result) for result in data["results"]),
-            Examination.from_json(examination) if examination is not None else None,
-        )
+def judging_task(first: int, stop: int) -> Task:
+    """Return the task to judge the cases from `first` to before `stop`."""
+    return Task(range(first, stop))
 
 
-class CampaignError(Exception):
-    """The campaign cannot go on, though it was asked for rightly: what is stored stays."""
+def examination_task(setup: Setup, number: int, verdict: Verdict, attempt: int = 1) -> Task:
+    """Return the task to examine a finding, which goes on when the time of a campaign is up.
 
-
-class Executor(ABC):
-    """Where tasks are carried out. Raises `CampaignError` where none can be any more.
-
-    identity: what the device is, known at the latest with the first task that is done. is_awaited:
-    whether others start its workers, so that the clock of a campaign stands until they are there.
+    attempt: more than 1 after an examination that ended its worker.
     """
+    request = {VERDICT: verdict_to_json(verdict), "examination": attempt}
+    seconds = setup.timeout + setup.examine_seconds + EXAMINATION_GRACE
+    return Task((number,), request, seconds=seconds, is_last=True)
 
-    identity: Mapping[str, str] | None = None
-    is_awaited = False
 
-    def __init__(self) -> None:
-        # The cases that `cut` ended, with the seconds that each had taken.
-        self.unfinished: dict[int, float] = {}
-
-    @property
-    @abstractmethod
-    def capacity(self) -> int:
-        """How many tasks keep it busy."""
-
-    @property
-    @abstractmethod
-    def busy(self) -> int:
-        """How many tasks it has now."""
-
-    @property
-    @abstractmethod
-    def is_ready(self) -> bool:
-        """Whether anybody is there to work."""
-
-    def open(self) -> None:
-        """Opens the device before there is a task, where it is of this machine."""
-        return
-
-    @property
-    def cases_under_way(self) -> int:
-        """How many cases are judged of tasks that are not done, as far as that is known."""
-        return 0
-
-    @property
-    def suspicious_cases(self) -> dict[int, float]:
-        """Those of `unfinished` that had taken so long that they may hang."""
-        found = self.unfinished.items()
-        return {number: took for number, took in found if took >= SUSPICIOUS_SECONDS}
-
-    @abstractmethod
-    def recall(self) -> list[Task]:
-        """Takes back tasks that nobody has begun, as far as that is known.
-
-        Of those that are begun the case under way is the last: they come back shorter.
-        """
-
-    def cut(self) -> list[Task]:
-        """Ends the cases under way at once, as far as that can be done, and no examination.
-
-        What their tasks have come to is done; tasks of which no case is judged come back.
-        """
-        return []
-
-    @abstractmethod
-    def submit(self, task: Task) -> None:
-        """Takes a task."""
-
-    @abstractmethod
-    def finished_tasks(self, seconds: float) -> list[Done]:
-        """The tasks that are done, after waiting at most `seconds` for the first."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stops everything; tasks that are not done are dropped."""
+def verdict_to_examine(request: Mapping[str, Any]) -> Verdict | None:
+    """Return the verdict in the request of an examination; None for cases to judge."""
+    return verdict_from_json(request[VERDICT]) if VERDICT in request else None

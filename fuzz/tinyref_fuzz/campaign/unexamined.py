@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tinyref_fuzz.campaign.task import Examination, Task
+from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.findings.pair import blame_of_pair
 from tinyref_spec.kernel_case import Symptom, Verdict
 
@@ -25,9 +25,7 @@ def signature(verdict: Verdict) -> str:
     return " ".join([pair, symptom, *words[:MAX_WORDS]])
 
 
-def without_case(task: Task, problem: str) -> Examination:
-    """What is known of a finding without making its case."""
-    verdict = task.verdict
-    assert verdict is not None, "an examination has a verdict"
+def without_case(number: int, verdict: Verdict, problem: str) -> Examination:
+    """Return what is known of a finding without making its case."""
     blame = blame_of_pair(verdict)
-    return Examination(task.first, signature(verdict), blame, verdict.detail, problem=problem)
+    return Examination(number, signature(verdict), blame, verdict.detail, problem=problem)

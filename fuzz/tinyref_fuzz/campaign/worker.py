@@ -7,7 +7,8 @@ It says which case it begins before it begins it, so a death is pinned to one ca
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from tinyref.device import Device
 from tinyref.runtimes.health import Health
@@ -16,9 +17,10 @@ from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_fuzz.campaign.cases import kernels_for, result_of
 from tinyref_fuzz.campaign.results import CaseResult, code_version
-from tinyref_fuzz.campaign.task import PROGRAMS, Examination, Setup, Task
+from tinyref_fuzz.campaign.task import PROGRAMS, Examination, Setup, verdict_to_examine
 from tinyref_fuzz.judge.caches import forget_case
 from tinyref_fuzz.judge.judge import judge_of
+from tinyref_spec.kernel_case import Verdict
 
 
 def main() -> None:
@@ -34,11 +36,11 @@ def _open_worker(configuration: Message, send: Send) -> tuple[object, Answer]:
 class Subject(Protocol):
     """What a campaign does with a number."""
 
-    def judge_case(self, number: int, task: Task) -> CaseResult:
-        """Makes and judges a case of the task."""
+    def judge_case(self, number: int) -> CaseResult:
+        """Make and judge a case."""
 
-    def examine(self, task: Task, attempt: int) -> Examination:
-        """Reduces and blames the case of the task."""
+    def examine(self, number: int, verdict: Verdict, attempt: int) -> Examination:
+        """Reduce and blame a case that does not agree."""
 
 
 class Kernels:
@@ -49,17 +51,16 @@ class Kernels:
         self.judge = judge_of(setup.device)
         self.kernels = kernels_for(self.judge, setup.harvested)
 
-    def judge_case(self, number: int, task: Task) -> CaseResult:
-        """Makes and judges a case of the task."""
-        seed, policy = self.setup.seed, self.setup.policy
-        return result_of(self.judge, seed, number, policy, task.guide, self.kernels)
+    def judge_case(self, number: int) -> CaseResult:
+        """Make and judge a case."""
+        return result_of(self.judge, self.setup.seed, number, self.setup.policy, self.kernels)
 
-    def examine(self, task: Task, attempt: int) -> Examination:
-        """Reduces and blames the case of the task."""
+    def examine(self, number: int, verdict: Verdict, attempt: int) -> Examination:
+        """Reduce and blame a case that does not agree."""
         # Most workers find nothing, and all would wait for the import.
-        from tinyref_fuzz.campaign.examination import examine_task
+        from tinyref_fuzz.campaign.examination import examine_case
 
-        return examine_task(self.setup, self.judge, self.kernels, task, attempt)
+        return examine_case(self.setup, self.judge, self.kernels, number, verdict, attempt)
 
 
 def subject_of(setup: Setup) -> Subject:
@@ -78,7 +79,7 @@ class Worker:
         self.setup = setup
         self.send = send
 
-    def open(self) -> dict[str, str]:
+    def open(self) -> dict[str, Any]:
         """Opens the device and says what it is."""
         if code_version() != self.setup.code:
             raise FatalError("the sources of tinyref are not those that the campaign is of")
@@ -87,24 +88,29 @@ class Worker:
         known = identity(Device[self.setup.device])
         # The judge takes as many on any machine.
         known.pop("capability threads", None)
-        return known
+        return {"identity": known}
 
     def work(self, message: Message) -> Message:
-        """Carries out one task, beginning with the case `from`."""
-        task = Task.from_json(message["task"])
-        if task.is_examination:
-            self.send({"begin": task.first})
-            found = self.subject.examine(task, message["again"])
-            return {"examined": found.to_json()}
-        for number in range(message["from"], task.stop):
+        """Carry out one task."""
+        task = message["task"]
+        verdict = verdict_to_examine(task)
+        for number in task["items"]:
             self.send({"begin": number})
-            # What is counted is the same wherever a task is cut, as by the death of a worker.
+            if verdict is not None:
+                self._examine(task, number, verdict)
+                continue
+            # A case finds the same wherever a task is cut, as by the death of a worker.
             forget_case()
-            result = self.subject.judge_case(number, task)
-            self.send({"end": result.to_json()})
+            result = self.subject.judge_case(number)
+            self.send({"end": number, "result": result.to_json()})
             if result.verdict is not None and self.health.problem_since():
                 leave_device()
         return {"done": True}
+
+    def _examine(self, task: Mapping[str, Any], number: int, verdict: Verdict) -> None:
+        attempt = max(task["examination"], task["attempt"])
+        found = self.subject.examine(number, verdict, attempt)
+        self.send({"end": number, "result": found.to_json()})
 
 
 if __name__ == "__main__":

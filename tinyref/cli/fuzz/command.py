@@ -24,14 +24,11 @@ from tinyref.errors import UserError
 from tinyref.folders import file_name
 
 if TYPE_CHECKING:
+    from tinyref.workers.progress import Reporter
     from tinyref_fuzz.campaign.campaign import Request
-    from tinyref_fuzz.campaign.progress import Reporter
 
 # Told in the help without importing them.
-_POLICIES = (
-    "even, mixed, small, reduces, matmul, wide, edges, floats, vectors, index, groups, real, "
-    "rules, views, plans"
-)
+_POLICIES = "all, small, integers, floats, reduces, matmul, views, models"
 
 _HELP = """Fuzz a device: random kernels, whose every value must agree with the reference.
 
@@ -54,7 +51,6 @@ smallest case of each bucket is kept as a file. A device that crashes or hangs c
 The folder, ./fuzz-DEVICE unless --folder is given:
   campaign.sqlite   all that was done and found; survives kill -9
   cases/*.json      one reduced case for each bucket
-  unreached.md      rules that never fired, optimisations that never met
 
 Exit code 0: all agree. 1: something was found. 2: wrong usage, or the device does not work here.
 3: nothing was, but the campaign is incomplete. 130: interrupted; 129, 143: by a signal.
@@ -103,7 +99,7 @@ def fuzz(
         str, typer.Option(help="The address of a Dask scheduler; needs the extra `cluster`.")
     ] = "",
     policy: Annotated[
-        str | None, typer.Option(help=f"What the kernels are like: {_POLICIES}; even if not given.")
+        str | None, typer.Option(help=f"What the kernels are like: {_POLICIES}; all if not given.")
     ] = None,
     harvested: Annotated[
         Path | None,
@@ -183,7 +179,7 @@ def fuzz(
 
 
 def _reporter() -> Reporter:
-    from tinyref_fuzz.campaign.progress import Bar, Lines
+    from tinyref.workers.progress import Bar, Lines
 
     return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
 

@@ -1,4 +1,4 @@
-"""How far a campaign is: one line that is kept up to date on a terminal, plain lines elsewhere."""
+"""Progress of a run: a bar with the time left on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,43 +11,28 @@ from typing import TextIO
 
 from tinyref.errors import printable
 
-PLAIN_SECONDS = 10.0
+PLAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is reported. left: seconds, None where nobody knows; fraction: of the whole.
+    """How far a run is.
 
-    noun: what the cases are, in the plural.
+    text: in words. done: the number of cases that have their result. fraction: the part of the
+    whole that is done; 0 if nobody knows. phase: the kind of work; a new one is shown at once.
     """
 
-    cases: int = 0
-    rate: float = 0.0
-    rules: int = 0
-    known_rules: int = 0
-    findings: int = 0
-    buckets: int = 0
+    text: str
+    done: int = 0
     fraction: float = 0.0
-    left: float | None = None
-    state: str = ""
-    noun: str = "kernels"
+    phase: str = ""
 
     def __str__(self) -> str:
-        parts = [
-            f"{self.cases:,} {self.noun}",
-            f"{self.rate:.1f}/s",
-            f"{self.rules} of {self.known_rules} rules",
-            f"{self.buckets} bucket{'' if self.buckets == 1 else 's'}",
-        ]
-        if self.state:
-            parts.append(self.state)
-        elif self.left is not None:
-            parts.append(f"{clock(self.left)} left")
-        return ", ".join(parts)
+        return printable(self.text)
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, and hours where there are some."""
+    """Return minutes and seconds, and hours if there are some: "1:02:03"."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, left = divmod(rest, 60)
@@ -55,16 +40,16 @@ def clock(seconds: float) -> str:
 
 
 class Reporter(ABC):
-    """Told now and then how far the campaign is."""
+    """Told now and then how far the run is."""
 
     @abstractmethod
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
-        """Shows progress within the block."""
+        """Show progress within the block."""
 
     @abstractmethod
     def update(self, progress: Progress) -> None:
-        """The campaign is this far."""
+        """Take how far the run is."""
 
 
 class Quiet(Reporter):
@@ -79,13 +64,13 @@ class Quiet(Reporter):
 
 
 class Lines(Reporter):
-    """A line now and then, for logs."""
+    """Prints a line now and then, for logs: with the first result, and with each new phase."""
 
     def __init__(self, out: TextIO, seconds: float = PLAIN_SECONDS) -> None:
         self._out = out
         self._seconds = seconds
         self._last = time.monotonic()
-        self._has_begun = False
+        self._shown: tuple[bool, str] = (False, "")
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -94,17 +79,17 @@ class Lines(Reporter):
 
     def update(self, progress: Progress) -> None:
         now = time.monotonic()
-        is_first = progress.cases > 0 and not self._has_begun
-        if now - self._last < self._seconds and not is_first:
+        state = (progress.done > 0, progress.phase)
+        if now - self._last < self._seconds and state == self._shown:
             return
-        self._has_begun = self._has_begun or is_first
         self._last = now
+        self._shown = state
         self._out.write(f"{progress}\n")
         self._out.flush()
 
 
 class Bar(Reporter):
-    """A bar and the line, on standard error so that output can be piped."""
+    """Shows a bar and the words, on standard error so that output can be piped."""
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -116,16 +101,15 @@ class Bar(Reporter):
             progress.TextColumn("{task.description}", markup=False),
         )
         console = Console(stderr=True)
-        with progress.Progress(*columns, console=console, transient=True) as shown:
-            self._shown = shown
-            self._task = shown.add_task("opening the device", total=None)
+        with progress.Progress(*columns, console=console, transient=True) as bar:
+            self._bar = bar
+            self._task = bar.add_task("opening the device", total=None)
             yield
 
     def update(self, progress: Progress) -> None:
-        total = 1.0 if progress.fraction > 0 else None
-        self._shown.update(
+        self._bar.update(
             self._task,
             completed=progress.fraction,
-            total=total,
-            description=printable(str(progress)),
+            total=1.0 if progress.fraction > 0 else None,
+            description=str(progress),
         )

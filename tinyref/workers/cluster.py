@@ -1,0 +1,370 @@
+"""Tasks on a Dask cluster: each of its threads has a worker process of ours beside it.
+
+So an item that crashes or hangs costs that process and one item, as on one machine, and the cluster
+sees nothing of it. A machine that dies loses only what it had under way: the scheduler gives that
+to another one. What was with machines that died again and again is done item by item, with nothing
+beside it: an item is pinned only if it alone ends a machine that had just answered and had no
+process of ours left, twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tinyref.errors import UserError
+from tinyref.workers.changes import differences
+from tinyref.workers.local import LocalExecutor, share_of_memory
+from tinyref.workers.processes import Cause, Death
+from tinyref.workers.service import OpeningError
+from tinyref.workers.tasks import (
+    DeviceGoneError,
+    Event,
+    Executor,
+    HarnessError,
+    ItemDeath,
+    Job,
+    Result,
+    Task,
+)
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+CONNECT_SECONDS = 20.0
+# How long a cluster may have no worker before the run ends.
+DESERTED_SECONDS = 120.0
+# How long a machine may take to say that it is there, or to hand over a result.
+ANSWER_SECONDS = 10.0
+TASKS_PER_THREAD = 2
+# Machines that an item must end, alone and one after the other, before it is its own fault: the
+# first may have had an old process of ours, the others have none.
+DEATHS_TO_PIN = 3
+# How often the cluster may lose what it was given before the run ends.
+MAX_LOSSES = 3
+TICK_SECONDS = 0.2
+
+# On a machine of the cluster: the worker process of each run and thread.
+_executors: dict[tuple[str, int], LocalExecutor] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a machine sends back: what its worker reported of the device, and what came of a task.
+
+    problem: why it could do nothing.
+    """
+
+    opened: Any = None
+    events: tuple[Event, ...] = ()
+    problem: Exception | None = None
+
+
+def run_task(run: str, job: Job, task: Task | None) -> Answer:
+    """Carry out a task on a machine of the cluster; without a task only open the device."""
+    key = (run, threading.get_ident())
+    with _lock:
+        executor = _executors.get(key)
+    try:
+        if executor is None:
+            executor = LocalExecutor(job_here(job), 1)
+            with _lock:
+                _executors[key] = executor
+            executor.open()
+        events: list[Event] = []
+        if task is not None:
+            executor.submit(task)
+        while executor.busy:
+            events += executor.events(1.0)
+        return Answer(executor.opened, tuple(events))
+    except Exception as error:
+        # The next task here begins with a new one.
+        with _lock:
+            _executors.pop(key, None)
+        if executor is not None:
+            executor.close()
+        if not isinstance(error, HarnessError | OpeningError | UserError):
+            raise
+        return Answer(problem=error)
+
+
+def job_here(job: Job) -> Job:
+    """Return the job with the limit of memory for one of the threads that this Dask worker has."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    # Less than the machine has if several Dask workers are on it.
+    most = worker.memory_manager.memory_limit
+    return replace(job, memory=share_of_memory(job, worker.state.nthreads, most))
+
+
+def answer() -> None:
+    """Do what a machine can do that is there."""
+
+
+def release(run: str = "") -> None:
+    """End the worker processes that this machine has for a run, or for all of them."""
+    with _lock:
+        keys = [key for key in _executors if run in ("", key[0])]
+        executors = [_executors.pop(key) for key in keys]
+    for executor in executors:
+        executor.close()
+
+
+atexit.register(release)
+
+
+def portable(identity: Mapping[str, str]) -> dict[str, str]:
+    """Return what all machines of a cluster must have alike: their processors may differ."""
+    kinds = ("flag", "environment", "sources")
+    return {name: value for name, value in identity.items() if name.startswith(kinds)}
+
+
+@dataclass
+class _Pending:
+    """A task that a future works on.
+
+    is_suspect: it was with machines that died, and has one item. machine: where it is alone.
+    deaths: of machines on which it was alone. losses: how often the cluster forgot it.
+    """
+
+    task: Task
+    is_suspect: bool = False
+    machine: str = ""
+    deaths: int = 0
+    losses: int = 0
+
+
+class ClusterExecutor(Executor):
+    """The scheduler at an address, such as tcp://10.0.0.7:8786.
+
+    Raises `UserError` if dask.distributed is not installed or nobody answers.
+    """
+
+    is_awaited = True
+
+    def __init__(self, job: Job, address: str) -> None:
+        super().__init__()
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise UserError(
+                "cluster: dask.distributed is not installed: pip install '.[cluster]' in a clone "
+                "of tinyref"
+            ) from error
+        problem = ""
+        try:
+            self._client: Client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            problem = str(error)
+        if problem:
+            # What is half made and kept by its error would hang when the process ends.
+            gc.collect()
+            raise UserError(f"cluster: no scheduler answers at {address}: {problem}")
+        self.job = job
+        self.address = address
+        # Others may use the cluster too, and their processes are not ours to end.
+        self._run = uuid.uuid4().hex
+        self._pending: dict[Future, _Pending] = {}
+        self._suspects: deque[_Pending] = deque()
+        self._deserted_since: float | None = None
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return portable(self.opened["identity"])
+
+    @property
+    def workers(self) -> int:
+        return max(1, sum(self._machines().values()))
+
+    @property
+    def capacity(self) -> int:
+        if self._suspects or any(pending.is_suspect for pending in self._pending.values()):
+            return 0
+        return TASKS_PER_THREAD * self.workers
+
+    @property
+    def busy(self) -> int:
+        return len(self._pending) + len(self._suspects)
+
+    def open(self) -> Any:
+        """Wait for a machine, and open the device there."""
+        future = self._client.submit(run_task, self._run, self.job, None, pure=False)
+        while not future.done():
+            self._check_that_there_are_some(self._machines())
+            time.sleep(TICK_SECONDS)
+        try:
+            found = future.result(timeout=ANSWER_SECONDS)
+        except Exception as error:  # of the cluster: what opening raises comes as an answer
+            raise HarnessError(f"the cluster failed: {type(error).__name__}: {error}") from error
+        if found.problem is not None:
+            raise found.problem
+        self.opened = found.opened
+        return self.opened
+
+    def submit(self, task: Task) -> None:
+        self._send(_Pending(task))
+
+    def events(self, seconds: float) -> list[Event]:
+        if self._suspects and not self._pending:
+            self._begin_alone()
+        self._wait(seconds)
+        machines = self._machines()
+        self._check_that_there_are_some(machines)
+        events: list[Event] = []
+        for future, pending in list(self._pending.items()):
+            if future.done():
+                events += self._outcome(future, pending)
+            elif pending.machine and pending.machine not in machines:
+                self._client.cancel([future], force=True)
+                del self._pending[future]
+                events += self._events_of_death(pending, f"{pending.machine} died")
+        return events
+
+    def wind_down(self) -> None:
+        # What a machine has begun only the machine knows: tasks are short.
+        return
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            # What is under way ends first, and then its processes do.
+            self._client.cancel(list(self._pending), force=True)
+            self._client.run(release, self._run)
+        with contextlib.suppress(Exception):
+            self._client.close(timeout=CONNECT_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        from distributed import wait
+
+        if not self._pending:
+            time.sleep(seconds)
+            return
+        # What is cancelled, as when the scheduler begins afresh, is seen by its status.
+        with contextlib.suppress(TimeoutError, CancelledError), self._client.as_current():
+            wait(list(self._pending), timeout=seconds, return_when="FIRST_COMPLETED")
+
+    def _machines(self) -> dict[str, int]:
+        """Return the workers of the cluster by address, with their threads."""
+        if self._client.status != "running":
+            raise HarnessError(f"the cluster at {self.address} is gone")
+        try:
+            return dict(self._client.nthreads())
+        except OSError as error:
+            raise HarnessError(f"the cluster at {self.address} is gone: {error}") from error
+
+    def _check_that_there_are_some(self, machines: Mapping[str, int]) -> None:
+        """Raise `HarnessError` if for long nobody was left to do anything."""
+        if machines:
+            self._deserted_since = None
+            return
+        self._deserted_since = self._deserted_since or time.monotonic()
+        if time.monotonic() - self._deserted_since > DESERTED_SECONDS:
+            raise HarnessError(
+                f"the cluster at {self.address} had no worker for {DESERTED_SECONDS:g} s"
+            )
+
+    def _send(self, pending: _Pending) -> None:
+        # One that is to be alone stays where it was sent: who died with it is then known.
+        where = {"workers": [pending.machine], "allow_other_workers": False}
+        future = self._client.submit(
+            run_task,
+            self._run,
+            self.job,
+            pending.task,
+            pure=False,
+            **(where if pending.machine else {}),
+        )
+        self._pending[future] = pending
+
+    def _begin_alone(self) -> None:
+        """Give the next suspect to a machine that answers.
+
+        One may have died without the scheduler having noticed; then the item would be blamed.
+        """
+        pending = self._suspects[0]
+        for machine in self._machines():
+            # A new process for each takes long: only for one that has ended a machine before.
+            if self._does(machine, *((release, self._run) if pending.deaths else (answer,))):
+                self._suspects.popleft()
+                pending.machine = machine
+                self._send(pending)
+                return
+
+    def _does(self, machine: str, function: Callable[..., None], *arguments: str) -> bool:
+        """Return True if the machine carries that out."""
+        where = {"workers": [machine], "allow_other_workers": False}
+        future = self._client.submit(function, *arguments, pure=False, **where)
+        try:
+            future.result(timeout=ANSWER_SECONDS)
+        except Exception:  # whatever it is, this machine is not one to rely on
+            self._client.cancel([future], force=True)
+            return False
+        return True
+
+    def _outcome(self, future: Future, pending: _Pending) -> list[Event]:
+        """Return what a future gave; nothing if it is not there yet, or is to be done again."""
+        from distributed import KilledWorker
+
+        if future.status == "cancelled":
+            return self._submit_again(future, pending)
+        try:
+            found = future.result(timeout=ANSWER_SECONDS)
+        except TimeoutError:
+            # Who had the result died with it: the scheduler has it made again.
+            return []
+        except KilledWorker as error:
+            del self._pending[future]
+            return self._events_of_death(pending, str(error))
+        except Exception as error:  # of the cluster: what tasks raise comes as an answer
+            if future.status == "cancelled":
+                return self._submit_again(future, pending)
+            words = f"the cluster failed: {type(error).__name__}: {error}"
+            raise HarnessError(words) from error
+        del self._pending[future]
+        if isinstance(found.problem, OpeningError):
+            words = f"the device does not open on a machine of the cluster: {found.problem}"
+            raise DeviceGoneError(words) from found.problem
+        if found.problem is not None:
+            raise found.problem
+        if changes := differences(self.identity, portable(found.opened["identity"])):
+            raise HarnessError(f"machines of the cluster are not alike: {'; '.join(changes)}")
+        return list(found.events)
+
+    def _submit_again(self, future: Future, pending: _Pending) -> list[Event]:
+        """Send again what the cluster has forgotten, as after a scheduler that began afresh."""
+        del self._pending[future]
+        pending.losses += 1
+        if pending.losses > MAX_LOSSES:
+            raise HarnessError(f"the cluster at {self.address} forgot what it was given")
+        if pending.is_suspect:
+            self._suspects.appendleft(pending)
+        else:
+            self._send(pending)
+        return []
+
+    def _events_of_death(self, pending: _Pending, words: str) -> list[Event]:
+        """Machines died with it: its own fault only if it was alone, and not for the first time.
+
+        So it is done again one by one, and then once and once more; nothing comes of it yet.
+        """
+        task = pending.task
+        if not pending.is_suspect:
+            alone = [replace(task, items=(item,), attempt=task.attempt + 1) for item in task.items]
+            self._suspects += [_Pending(each, is_suspect=True) for each in alone]
+            return []
+        pending.deaths += 1
+        if pending.deaths < DEATHS_TO_PIN:
+            self._suspects.appendleft(pending)
+            return []
+        death = Death(Cause.EXIT, f"it ends machines of the cluster: {words}")
+        return [Result(task, task.items[0], None, ItemDeath(death, 0.0))]

@@ -1,0 +1,278 @@
+"""The journal of a run: one SQLite file that survives kill -9 at any moment.
+
+Whatever comes back from workers is stored before it is shown, and a run that is resumed goes on
+from there. One process writes to a journal, and holds the lock of its folder while it does. Who
+runs tasks adds the tables of its results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from tinyref.errors import UserError, printable
+from tinyref.folders import RemovedError, free_path, is_removed, set_aside
+from tinyref.foreign import json_value
+from tinyref.workers.changes import ChangedError, differences
+from tinyref.workers.lock import FileLock
+from tinyref.workers.tasks import HarnessError
+
+VERSION = 1
+# What the device is that the results are of: a member of the configuration.
+IDENTITY = "identity"
+_CONFIG = "create table config (key text primary key, value text not null) without rowid"
+
+
+class Journal:
+    """The stored state of one run; lock the folder before.
+
+    Subclasses say what it is for: the name of the file, the number by which its format is known,
+    the option that names the folder, what the run is called, and the tables beside `config`, of
+    which the first has a row as soon as there is a result.
+    """
+
+    NAME: ClassVar[str]
+    APPLICATION: ClassVar[int]
+    OPTION: ClassVar[str] = "folder"
+    NOUN: ClassVar[str] = "run"
+    TABLES: ClassVar[Mapping[str, str]]
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._file = path.stat()
+
+    @classmethod
+    def lock(cls, folder: Path) -> FileLock:
+        """Hold a folder for one run. Raises `UserError` if another run has it."""
+        taken = f"another {cls.NOUN} is writing to {folder}: give this one its own --{cls.OPTION}"
+        return FileLock(folder / f"{cls.NAME}.lock", cls.OPTION, taken)
+
+    @classmethod
+    def create(cls, folder: Path, config: Mapping[str, Any], pages: Sequence[str] = ()) -> Self:
+        """Return a new journal; an earlier one and its `pages` are kept by `set_aside`.
+
+        Raises `UserError` if the folder cannot be written, or if something else has the name.
+        """
+        path = folder / cls.NAME
+        cls._keep_earlier(path, [folder / page for page in pages])
+        try:
+            connection = connect(path)
+            with connection:
+                connection.execute("begin")
+                connection.execute(f"pragma application_id = {cls.APPLICATION}")
+                connection.execute(f"pragma user_version = {VERSION}")
+                connection.execute(_CONFIG)
+                for name, columns in cls.TABLES.items():
+                    connection.execute(f"create table {name} ({columns})")
+                _remember(connection, config)
+        except sqlite3.Error as error:
+            raise UserError(f"{cls.OPTION}: cannot write {path}: {error}") from error
+        return cls(path, connection)
+
+    @classmethod
+    def _keep_earlier(cls, path: Path, pages: Sequence[Path]) -> None:
+        if not path.exists() or _is_blank(path):
+            # A journal that was taken away has left its pages.
+            set_aside(pages)
+            return
+        earlier = cls.open(path.parent)
+        try:
+            is_worth_keeping = earlier.has_results()
+            earlier.fold()
+        finally:
+            earlier.close()
+        # If somebody reads it, closing leaves these, and the new journal would take them.
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        # One without a result, as after a device that did not open, must not push out another.
+        if is_worth_keeping:
+            set_aside([path, *pages])
+        else:
+            path.unlink()
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Return the journal that is there. Raises `UserError` if none can be read."""
+        path = folder / cls.NAME
+        if not path.exists():
+            raise UserError(f"{cls.OPTION}: there is no {cls.NOUN} in {folder}")
+        try:
+            connection = connect(path)
+            (application,) = connection.execute("pragma application_id").fetchone()
+            (version,) = connection.execute("pragma user_version").fetchone()
+            (problem,) = connection.execute("pragma quick_check(1)").fetchone()
+            tables = {row[0] for row in connection.execute("select name from sqlite_master")}
+        except (sqlite3.Error, ValueError) as error:
+            reason = printable(str(error))
+            raise UserError(f"{cls.OPTION}: {path} is damaged, or no journal: {reason}") from error
+        refusal = ""
+        if application != cls.APPLICATION:
+            refusal = f"is not of a {cls.NOUN}"
+        elif version != VERSION:
+            refusal = f"is of version {version}, this tinyref reads {VERSION}"
+        elif problem != "ok":
+            refusal = f"is damaged: {problem}"
+        elif not {"config", *cls.TABLES} <= tables:
+            refusal = "is damaged: it lacks tables"
+        if refusal:
+            connection.close()
+            where = f"choose another --{cls.OPTION}, or move it away"
+            raise UserError(f"{cls.OPTION}: {path} {refusal}: {where}")
+        return cls(path, connection)
+
+    def has_results(self) -> bool:
+        """Return True if anything was measured."""
+        with self.reading() as connection:
+            table = next(iter(self.TABLES))
+            return connection.execute(f"select 1 from {table}").fetchone() is not None
+
+    def fold(self) -> None:
+        """Bring all of it into the one file, also if another program has that open.
+
+        Raises `UserError` if that program reads at this moment.
+        """
+        with self.reading() as connection:
+            is_busy, *_ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+        if is_busy:
+            raise UserError(
+                f"{self.OPTION}: {self.path} is read by another program: end that, or choose "
+                f"another --{self.OPTION}"
+            )
+
+    def check(self) -> None:
+        """Raise `RemovedError` if the file is not where it was."""
+        if is_removed(self.path, self._file):
+            raise RemovedError(self.OPTION, self.path)
+
+    def restore(self) -> None:
+        """Write all of it to the path again, if the file was removed or moved.
+
+        Raises `UserError` if it cannot be written.
+        """
+        if not is_removed(self.path, self._file):
+            return
+        try:
+            path = free_path(self.path)
+            with contextlib.closing(connect(path)) as target:
+                self._connection.backup(target)
+        except (sqlite3.Error, OSError) as error:
+            raise UserError(
+                f"{self.OPTION}: {self.path} was removed or moved during the run, and cannot be "
+                f"written again: {error}"
+            ) from error
+        if path != self.path:
+            raise UserError(
+                f"{self.OPTION}: {self.path} was replaced during the run: what was done is in "
+                f"{path}"
+            )
+
+    def close(self) -> None:
+        """Fold the log into the one file; nothing is lost without."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Make one transaction of what is stored within; inner ones are a part of it.
+
+        Raises `HarnessError` if it cannot be stored, as on a full disk; then nothing of it is, and
+        what was stored before stays. Any other error, such as Ctrl-C, leaves what came before it.
+        """
+        connection = self._connection
+        if connection.in_transaction:
+            yield connection
+            return
+        try:
+            connection.execute("begin immediate")
+            try:
+                yield connection
+            except (sqlite3.Error, OSError):
+                raise
+            except BaseException:
+                connection.execute("commit")
+                raise
+            connection.execute("commit")
+        except (sqlite3.Error, OSError) as error:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("rollback")
+            raise HarnessError(f"cannot write {self.path}: {error}") from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Raise `UserError` for what no run has stored."""
+        try:
+            yield self._connection
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            reason = printable(str(error))
+            raise UserError(f"{self.OPTION}: {self.path} is damaged: {reason}") from error
+
+    def config(self) -> dict[str, Any]:
+        """Return what the run was started with."""
+        with self.reading() as connection:
+            rows = connection.execute("select key, value from config")
+            return {text(key): json_value(value) for key, value in rows}
+
+    def remember(self, settings: Mapping[str, Any]) -> None:
+        """Add to what the run was started with, or replace it."""
+        with self.writing() as connection:
+            _remember(connection, settings)
+
+    def bind_device(self, identity: Mapping[str, str]) -> None:
+        """Store what the device is, before its first result.
+
+        Raises `ChangedError` with each difference if the results are of another state of it.
+        """
+        known = self.config().get(IDENTITY)
+        if known is None and self.has_results():
+            raise ChangedError(f"the {self.NOUN} in {self.path.parent} does not name its device")
+        if known is None:
+            self.remember({IDENTITY: dict(identity)})
+        elif not isinstance(known, dict):
+            raise ChangedError(f"the {self.NOUN} in {self.path.parent} names no device")
+        elif changes := differences(known, identity):
+            raise ChangedError(
+                f"the {self.NOUN} in {self.path.parent} is of another state of the device "
+                f"(then -> now): {'; '.join(changes)}"
+            )
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a file of SQLite so that what is stored survives the death of any process."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("pragma journal_mode = wal")
+    # After a power cut the last results may be measured again.
+    connection.execute("pragma synchronous = normal")
+    return connection
+
+
+def _is_blank(path: Path) -> bool:
+    """Return True for what a run leaves that is killed before its first table is there."""
+    try:
+        with contextlib.closing(connect(path)) as connection:
+            return connection.execute("select 1 from sqlite_master").fetchone() is None
+    except (sqlite3.Error, UnicodeDecodeError):
+        return False
+
+
+def _remember(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> None:
+    rows = [(key, json.dumps(value)) for key, value in settings.items()]
+    connection.executemany("insert or replace into config values (?, ?)", rows)
+
+
+def text(value: object) -> str:
+    """Return a text that a journal holds. Raises `ValueError` for anything else."""
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} where a text is expected")
+    return value
+
+
+def count(value: object) -> int:
+    """Return a number that a journal holds. Raises `ValueError` for anything else."""
+    if not isinstance(value, int):
+        raise ValueError(f"a {type(value).__name__} where an integer is expected")
+    return value
