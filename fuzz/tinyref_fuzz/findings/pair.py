@@ -11,7 +11,6 @@ STAGE_OF = {
     Pair.OPTIMISED: "optimise",
     Pair.DEVICE: "device",
     Pair.EQUIVALENT: "evaluate",
-    Pair.EXPRESSION: "simplify",
 }
 
 

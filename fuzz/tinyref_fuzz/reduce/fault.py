@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Symptom, Verdict
 
 # Labels of rules of the verifier, such as program.range.2.
 _RULE = re.compile(r"\b(?:tensor|ast|indexed|program)\.[a-z_]+\.\d+\b")
@@ -12,7 +12,6 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 # Words without digits and underscores: sizes, types and names of kernels change on the way.
 _WORD = re.compile(r"(?<![\w.%$])[A-Za-z]{3,}(?![\w])")
 _WORDS = 5
-_WITH_WORDS = frozenset({Symptom.ERROR, Symptom.LIMIT, Symptom.COST})
 
 
 def error_words(detail: str) -> str:
@@ -34,13 +33,6 @@ def is_same_fault(first: Verdict, second: Verdict) -> bool:
         return False
     if (first.pair, first.symptom) != (second.pair, second.symptom):
         return False
-    if first.pair is Pair.EXPRESSION and _column(first) != _column(second):
-        return False
-    if first.symptom not in _WITH_WORDS:
+    if first.symptom is not Symptom.ERROR:
         return True
     return error_words(first.detail) == error_words(second.detail)
-
-
-def _column(verdict: Verdict) -> str:
-    """Which service of the compiler an expression shows to be wrong."""
-    return verdict.detail.partition(":")[0]
