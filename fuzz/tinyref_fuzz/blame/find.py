@@ -45,7 +45,7 @@ _OF_ITEMS = (Fault.RACE, Fault.DIVERGENCE)
 _MANDATORY = frozenset({"accumulate", "linearise"})
 # The stage of a fault that no compile shows again. Every graph of a plain program was right then,
 # and the order of its nodes is left: so this is not `pair.STAGE_OF`.
-_OF_PAIR = {
+_OF_PAIR: dict[Pair | None, str] = {
     Pair.PLAIN: "linearise",
     Pair.OPTIMISED: OPTIMISE,
     Pair.DEVICE: "device",
@@ -144,7 +144,7 @@ class _Search:
             return ()
 
     def _unknown(self) -> Blame:
-        stage = _OF_PAIR[self.verdict.pair] if self.verdict.pair else "evaluate"
+        stage = _OF_PAIR.get(self.verdict.pair, "evaluate")
         text = f"every value is right when computed again; seen was: {self.verdict.detail}"
         return Blame(stage, "", text)
 

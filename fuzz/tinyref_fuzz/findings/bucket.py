@@ -25,7 +25,7 @@ _BY_OPERATION = frozenset(
 )
 # The same loop, shared out among the work-items of a group from the outside or the inside.
 _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
-_ERRORS = frozenset({Symptom.ERROR})
+_ERRORS = frozenset({Symptom.ERROR, Symptom.LIMIT, Symptom.COST})
 # Rules on accesses that leave their buffers.
 _BOUNDS = "indexed.bounds."
 # Here there is nothing to compare, and to try more would end more processes.

@@ -11,6 +11,7 @@ STAGE_OF = {
     Pair.OPTIMISED: "optimise",
     Pair.DEVICE: "device",
     Pair.EQUIVALENT: "evaluate",
+    Pair.EXPRESSION: "simplify",
 }
 
 

@@ -12,7 +12,7 @@ from tinyref_fuzz.reduce import steps_axes, steps_data, steps_nodes, steps_opts
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.measure import node_count, opt_count
 from tinyref_fuzz.reduce.search import JudgeFunction, OutOfTimeError, Search
-from tinyref_spec.kernel_case import Case, Pair, Verdict
+from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
 
 Step = Callable[[Search], None]
 
@@ -129,7 +129,10 @@ def _alone(
         return None
     alone = replace(case, ast=case.equivalent.ast, equivalent=None, opts=())
     found = judge(alone, device)
-    return None if found.agrees else (alone, found, judge)
+    # Compiled plainly, it may be refused for want of the optimisations that images need.
+    if found.agrees or found.symptom is Symptom.ERROR:
+        return None
+    return alone, found, judge
 
 
 def _explicit(case: Case, device: str) -> Case:
