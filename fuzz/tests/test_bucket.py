@@ -8,7 +8,7 @@ from faults import FAULTS, large_case
 from tinyref.errors import UserError
 from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.blame import STAGES
-from tinyref_fuzz.findings.bucket import DEATHS, Bucket, bucket_of, operations
+from tinyref_fuzz.findings.bucket import Bucket, bucket_of
 from tinyref_fuzz.findings.examine import blame_or_pair, examine
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import node_count
@@ -57,12 +57,6 @@ def test_what_is_incidental_makes_no_other_bucket(first, second):
     assert key(*first) == key(*second)
 
 
-def test_deaths_of_one_stage_are_one_bucket():
-    found = {key("device", verdict=failing(symptom)) for symptom in DEATHS}
-    assert found == {"device death {ADD}"}
-    assert {symptom.name for symptom in DEATHS} == {"CRASH", "HANG", "MEMORY"}
-
-
 def test_how_one_fault_shows_makes_no_other_bucket():
     race, access = failing(Symptom.RACE, "a race"), failing(Symptom.ACCESS, "element 4")
     assert key("linearise", verdict=race) == key("linearise", verdict=access)
@@ -96,10 +90,6 @@ def test_other_causes_are_other_buckets(first, second):
     assert key(*first) != key(*second)
 
 
-def test_operations_are_named_once_and_casts_only_alone():
-    assert operations(large_case()) == "ADD CMPLT MAX MOD MUL WHERE"
-
-
 # --- examined -------------------------------------------------------------------------------------
 
 
@@ -117,22 +107,6 @@ def test_injected_faults_fall_into_a_bucket_each(monkeypatch):
             assert finding.original is case
             keys[fault.name] = finding.bucket.key
     assert len(set(keys.values())) == len(FAULTS), keys
-
-
-@pytest.mark.long
-def test_a_finding_has_all_that_is_known(monkeypatch):
-    (fault,) = (fault for fault in FAULTS if fault.name == "padding")
-    fault.inject(monkeypatch)
-    case = large_case()
-    verdict = judge(case, "PYTHON", thorough=False)
-    blame = Blame("optimise", "PADTO", "seen")
-    finding = examine(case, verdict, "PYTHON", 600.0, blame=lambda *given: blame)
-    assert finding.bucket.key == "optimise/PADTO"
-    assert finding.bucket.opts == ("PADTO",)
-    assert (finding.blame, finding.original, finding.opts) == (blame, case, 1)
-    assert finding.nodes <= 2
-    assert finding.seconds > 0
-    assert finding.verdict.symptom is Symptom.ERROR
 
 
 @pytest.mark.parametrize(

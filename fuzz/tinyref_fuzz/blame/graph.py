@@ -180,12 +180,11 @@ def _loops_around(root: UOp) -> set[UOp]:
 class _Contents:
     """A local memory after some STOREs: [axes that are kept ..., element].
 
-    is_set: the elements that were written. writer: the work-item of the group that wrote each.
-    unguarded: the elements written by a STORE that no barrier stands after.
+    writer: the work-item of the group that wrote each, -1 for nobody. unguarded: the elements
+    written by a STORE that no barrier stands after.
     """
 
     values: Array
-    is_set: Array
     writer: Array
     unguarded: Array
 
@@ -427,7 +426,7 @@ class _Evaluator:
             at = np.zeros((), np.int64) if is_one else self.value(counter).astype(np.int64)
             there.append(at if is_one else at[..., None])
         where = (*there, elements)
-        if (active & ~contents.is_set[where]).any():
+        if (active & (contents.writer[where] < 0)).any():
             text = f"an element of {node_text(place.memory)} that nobody wrote is read"
             raise GraphFaultError(f"{text}, at {node_text(node)}")
         foreign = active & (contents.writer[where] != self._item())
@@ -449,8 +448,7 @@ class _Evaluator:
         _check_size(full)
         contents = _Contents(
             np.zeros(full, numpy_dtype(place.base)),
-            np.zeros(full, np.bool_),
-            np.zeros(full, np.int64),
+            np.full(full, -1, np.int64),
             np.zeros(full, np.bool_),
         )
         for store, (elements, value, active) in zip(waits.stores, parts, strict=True):
@@ -462,7 +460,6 @@ class _Evaluator:
             where = (*there, elements[active])
             writer = np.broadcast_to(self._item(), elements.shape)[active]
             contents.values[where] = value[active]
-            contents.is_set[where] = True
             contents.writer[where] = writer
             contents.unguarded[where] = store in waits.unguarded
             if (contents.writer[where] != writer).any():
