@@ -338,10 +338,11 @@ HALF = build.store(build.index(MEMORY, ITEM), build.const(dtypes.int32, 1), buil
     [
         (stored(opposite(build.after(MEMORY, LEFT))), "race: another work-item's element is read"),
         (stored(READ, at=FIRST), "race: one element is written more than once"),
+        (stored(build.load(build.index(OUT, FIRST))), "race: an element of slot 0 is read"),
         (stored(build.load(BEYOND)), "LOAD of element 4 of 4"),
         (stored(opposite(build.after(MEMORY, build.barrier(HALF)))), "that nobody wrote is read"),
     ],
-    ids=["no-barrier", "two-writers", "outside", "unset"],
+    ids=["no-barrier", "two-writers", "another-reader", "outside", "unset"],
 )
 def test_races_and_wrong_accesses_are_found(root, problem):
     with pytest.raises(GraphFaultError, match=problem):

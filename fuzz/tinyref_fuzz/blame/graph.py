@@ -205,6 +205,8 @@ class _Evaluator:
     reads: list[tuple[int, Array, Array, Array]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        # The work-item that writes each element of a buffer, by slot; -1 for nobody.
+        self.writers: dict[int, Array] = {}
         self.updates: dict[UOp, UOp] = {}
         for node in toposort(self.roots):
             is_free = isinstance(node.arg, VarArg) and node.arg.name not in self.bindings
@@ -232,6 +234,7 @@ class _Evaluator:
         for store in root.toposort():
             if store.op is Ops.STORE and _place_of(store).memory.op is Ops.DEFINE_GLOBAL:
                 self._write(store, written)
+        self._check_readers()
         self._check_loops()
         return written
 
@@ -492,12 +495,16 @@ class _Evaluator:
             text = f"one element is written more than once, at {node_text(store)}"
             raise GraphFaultError(f"race: {text}")
         self._buffer(place, written)[chosen] = value[active]
-        writer = np.full(place.size, -1, np.int64)
+        writer = self.writers.setdefault(slot, np.full(place.size, -1, np.int64))
         writer[chosen] = np.broadcast_to(self._launched(), elements.shape)[active]
-        for read, at, is_read, reader in self.reads:
-            if read == slot and (is_read & (writer[at] >= 0) & (writer[at] != reader)).any():
-                text = "an element is read by another work-item than the one that writes it"
-                raise GraphFaultError(f"race: {text}, at {node_text(store)}")
+
+    def _check_readers(self) -> None:
+        """No other work-item than the one that writes an element of a buffer may read it."""
+        for slot, elements, active, reader in self.reads:
+            writer = self.writers[slot][elements] if slot in self.writers else np.array(-1)
+            if (active & (writer >= 0) & (writer != reader)).any():
+                text = "is read by another work-item than the one that writes it"
+                raise GraphFaultError(f"race: an element of slot {slot} {text}")
 
     def _check_loops(self) -> None:
         """In a loop nobody may write before all have read what the iteration before has left."""
