@@ -236,6 +236,7 @@ class _Evaluator:
                 self._write(store, written)
         self._check_readers()
         self._check_loops()
+        self._check_memories(root)
         return written
 
     # Values
@@ -518,6 +519,22 @@ class _Evaluator:
             if not needed <= ready:
                 text = "in a loop local memory is written again without a barrier before"
                 raise GraphFaultError(f"race: {text}, at {node_text(store)}")
+
+    def _check_memories(self, root: UOp) -> None:
+        """Local memory is for one use: no two STOREs write the same of its elements."""
+        users: dict[UOp, Array] = {}
+        for store in root.toposort():
+            place = _place_of(store) if store.op is Ops.STORE else None
+            if place is None or place.memory.op is not Ops.DEFINE_LOCAL:
+                continue
+            elements, active = self._access(store, place, store.src[1].dtype.lanes)
+            written = np.zeros(place.size, np.bool_)
+            elements, active = np.broadcast_arrays(elements, active)
+            written[elements[active]] = True
+            if (written & users.get(place.memory, np.False_)).any():
+                text = "an element that another STORE left is written"
+                raise GraphFaultError(f"race: {text}, at {node_text(store)}")
+            users[place.memory] = written | users.get(place.memory, np.False_)
 
 
 def _needs_values(node: UOp) -> list[UOp]:
