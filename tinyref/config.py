@@ -150,6 +150,12 @@ FLAGS: dict[str, Flag] = {
         Flag("TRANSCENDENTAL", 0, "1 decomposes EXP2, LOG2, SIN and POW on every device", 0, 1),
         Flag("NOOPT", 0, "compile kernels plainly: no optimisation is applied", 0, 1),
         Flag(
+            "BISECT",
+            -1,
+            "take only this many optional steps in the compile of each kernel; -1 is all",
+            -1,
+        ),
+        Flag(
             "WINO", 0, "conv2d of floats by 3 x 3 kernels without strides: Winograd filtering", 0, 1
         ),
         Flag("TC", 1, "matrix tiles: 0 none, 1 instructions, 2 their shape, 3 local memory", 0, 3),
@@ -188,7 +194,7 @@ _EFFECTS: dict[str, Effect] = {
     # How a result rounds, or in what order its terms are summed.
     **dict.fromkeys(("STRICT_FLOAT", "TRANSCENDENTAL", "WINO", "RING"), Effect.NUMBERS),
     # Which kernels a device is given: others than those that the tables mean.
-    **dict.fromkeys(("NOOPT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
+    **dict.fromkeys(("NOOPT", "BISECT", "TC", "TC_LEVEL", "IMAGE", "BEAM"), Effect.NUMBERS),
     **dict.fromkeys(("VERIFY", "JIT", "SANITIZE", "EMU_ORDER"), Effect.CHECKS),
     **dict.fromkeys(("DEBUG", "DUMP", "PROFILE", "TRACEBACK", "CACHE", "CACHE_DIR"), Effect.OUTPUT),
     "OPEN_SECONDS": Effect.OUTPUT,

@@ -20,7 +20,7 @@ from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.corpus.folder import problems_of
-from tinyref_fuzz.findings import isolated, service
+from tinyref_fuzz.findings import service
 from tinyref_fuzz.findings.isolated import IsolatedJudge, judge_isolated
 from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.kernel import regressions
@@ -200,21 +200,6 @@ def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
     )
 
 
-@pytest.mark.long
-def test_a_process_judges_one_case_after_another(case: Case):
-    healthy = load_record(HEALTHY).case
-    with IsolatedJudge("campaign_devices:Crashing", 60.0) as judge:
-        symptoms = [judge.verdict(each).symptom for each in (healthy, case, healthy)]
-    assert symptoms == [None, Symptom.CRASH, None]
-
-
-@pytest.mark.slow
-def test_what_agrees_here_agrees_there(case: Case):
-    verdict = judge_isolated(case, "campaign_devices:Healthy", 60.0)
-    assert verdict.agrees
-    assert verdict.judged == judge_isolated(case, "PYTHON", 60.0).judged > 0
-
-
 @pytest.mark.slow
 def test_a_device_that_does_not_open_is_an_error(case: Case):
     with pytest.raises(UserError, match=r"Missing does not open: .*no driver: inst"):
@@ -249,44 +234,6 @@ def test_a_case_without_an_end_is_not_reduced(
     words = ["--device", "campaign_devices:Hanging", "--timeout", "2"]
     assert run(["fuzz", "reduce", str(path), *words]) == 2
     assert "no end within 2 s: to try parts of it would take too long" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("survives", [True, False])
-def test_a_crash_is_judged_in_forks_only_of_a_device_that_survives_them(
-    case: Case, monkeypatch: pytest.MonkeyPatch, survives: bool
-) -> None:
-    crash = Verdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
-    asked = []
-
-    class Fresh:
-        def __init__(self, device: str, seconds: float) -> None:
-            asked.append(("process", device, seconds))
-
-        def __enter__(self) -> Fresh:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            asked.append(("closed",))
-
-        def verdict(self, candidate: Case) -> Verdict:
-            asked.append(("judged",))
-            return crash
-
-    def judge_in_fork(judge: Callable[[], Verdict], verdict: Verdict, limit: float) -> Verdict:
-        asked.append(("fork", limit))
-        return verdict
-
-    def examine(*given: Any) -> Any:
-        return given[4](case, given[2])
-
-    monkeypatch.setattr(TextBackend, "survives_fork", survives)
-    monkeypatch.setattr(isolated, "IsolatedJudge", Fresh)
-    monkeypatch.setattr(isolated, "judge_in_fork", judge_in_fork)
-    monkeypatch.setattr(isolated, "examine", examine)
-    found: Any = isolated.examine_crash(case, crash, "PYTHON", 5.0, 2.0)
-    assert found is crash
-    fresh = [("process", "PYTHON", 2.0), ("judged",), ("closed",)]
-    assert asked == ([("fork", 2.0)] if survives else fresh)
 
 
 @pytest.mark.parametrize(

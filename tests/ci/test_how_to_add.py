@@ -61,7 +61,6 @@ from tinyref.optimise.plan import Plan
 from tinyref_fuzz.generate.candidates import axes_by_op
 from tinyref_fuzz.generate.optimisations import random_opts
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.reduce.steps_opts import smaller_amounts
 from tinyref_spec.clauses import clause
 from tinyref_spec.kernel.opt_kernels import FORMS
 from tinyref_spec.pages import optimisations_page
@@ -81,7 +80,6 @@ assert [opt for opt in candidates(plan) if opt.op is OptOp.BLOCK] == parse_opts_
 assert list(axes_by_op(plan)[OptOp.BLOCK]) == [0]
 drawn = [random_opts(kernel, under_test.capabilities, Tape(seed=s), 4).opts for s in range(40)]
 assert any(opt.op is OptOp.BLOCK for opts in drawn for opt in opts)
-assert smaller_amounts(Opt(OptOp.BLOCK, 0, 8)) == [2, 3, 4]
 # The specification tells of it.
 assert clause("kernel.opt.block").sentence.startswith("BLOCK cuts `arg` positions off")
 assert "| BLOCK | cuts `arg` positions off" in optimisations_page()

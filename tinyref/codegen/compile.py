@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from tinyref import config
 from tinyref.algebra.kernel_shape import is_one, output_shape, reduced_sizes
-from tinyref.algebra.rewrite import listeners
+from tinyref.algebra.rewrite import Steps, listeners, listening, takes_step
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate
@@ -60,6 +61,9 @@ def compile_kernel(
         raise UserError("kernel: the device declares no ops: it holds data but runs no kernels")
     if name is None:
         name = kernel_name(ast)
+    limit = config.integer("BISECT")
+    if limit >= 0 and listeners().steps is None:
+        return _bisected(limit, ast, capabilities, name, opts)
     pipeline = _Pipeline(name, ast)
     pipeline.stage("ast", ast, Dialect.AST)
     plan = plan_for(ast, capabilities, opts)
@@ -88,10 +92,30 @@ def compile_kernel(
 def plan_for(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = None) -> Plan:
     """The plan that `compile_kernel` follows; errors as of `Plan.of` and `Plan.apply`."""
     plan = Plan.of(ast, capabilities)
-    if opts is not None:
-        return plan.apply_all(opts)
-    plan = with_texels(plan)
-    return plan if config.integer("NOOPT") else heuristic_plan(plan)
+    if opts is None:
+        plan = with_texels(plan)
+        chosen = plan if config.integer("NOOPT") else heuristic_plan(plan)
+        if listeners().steps is None:
+            return chosen
+        opts = chosen.opts[len(plan.opts) :]
+    taken = itertools.takewhile(lambda opt: takes_step("opt", opt.op.value), opts)
+    return plan.apply_all(taken)
+
+
+def _bisected(
+    limit: int,
+    ast: UOp,
+    capabilities: Capabilities,
+    name: str,
+    opts: Sequence[Opt] | None,
+) -> Program:
+    """The program after `limit` optional steps; stderr gets a line that names the last of them."""
+    steps = Steps(limit)
+    with listening(steps=steps):
+        program = compile_kernel(ast, capabilities, name, opts)
+    last = f": {steps.taken[-1]}" if steps.taken else ""
+    sys.stderr.write(f"bisect {name}: {len(steps.taken)} steps{last}\n")
+    return program
 
 
 class _Pipeline:

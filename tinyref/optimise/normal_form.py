@@ -19,6 +19,7 @@ from tinyref.algebra.kernel_shape import (
     positions_of,
     reduced_sizes,
 )
+from tinyref.algebra.rewrite import listeners, takes_step
 from tinyref.algebra.semantics import reduce_identity
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.merge_axes import merge_within
@@ -66,20 +67,27 @@ def normal_form(ast: UOp) -> NormalForm:
 
     Raises `UserError` where the shapes of the stores do not belong together.
     """
+    counts_steps = listeners().steps is not None
     kept: NormalForm | tuple[int, ...] | None = ast.facts.get(normal_form)
+    if counts_steps:
+        # What was done before must not hide a step.
+        kept = None
     if isinstance(kept, NormalForm):
         return kept
     if kept is not None:
         return NormalForm(ast, kept)
     form = unmerged_form(ast)
     merged, owners = merge_within(form.ast, form.owners)
+    if merged is not form.ast and not takes_step("pass", "merge_axes"):
+        return form
     found = NormalForm(merged, tuple(owners))
     if fold_ranges(merged) is not merged:
         # A reduce over nothing or over one position hid a choice, or it goes over several axes
         # that are one now.
         found = normal_form(merged)
-    # Not the node itself, which would keep itself alive.
-    ast.facts[normal_form] = found.owners if found.ast is ast else found
+    if not counts_steps:
+        # Not the node itself, which would keep itself alive.
+        ast.facts[normal_form] = found.owners if found.ast is ast else found
     return found
 
 

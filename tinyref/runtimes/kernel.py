@@ -33,7 +33,14 @@ KEPT_KERNELS = 1024
 
 # Flags that change what is compiled; the compiler's own are part of its key.
 COMPILE_FLAGS = (
-    *("STRICT_FLOAT", "NOOPT", "TC", "TC_LEVEL", "TRANSCENDENTAL", "THREADS", "MACHINE"),
+    "STRICT_FLOAT",
+    "NOOPT",
+    "BISECT",
+    "TC",
+    "TC_LEVEL",
+    "TRANSCENDENTAL",
+    "THREADS",
+    "MACHINE",
 )
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.linear import Linear, modular, to_node
+from tinyref.algebra.rewrite import uncached
 from tinyref.algebra.simplify import simplify
 from tinyref.algebra.symbolic import (
     Extent,
@@ -131,7 +132,7 @@ class ShapeTracker:
 
         Only valid positions count; an axis of one position has stride 0.
         """
-        return self.views[0].strides if len(self.views) == 1 else _real_strides(self)
+        return self.views[0].strides if len(self.views) == 1 else uncached(_real_strides)(self)
 
     def reach(self) -> tuple[int, int] | None:
         """The lowest and highest element of the buffer that is touched; None if none is.
@@ -158,7 +159,7 @@ class ShapeTracker:
             raise UserError(
                 f"index: {len(positions)} positions for shape {describe_shape(self.shape)}"
             )
-        return _index_and_valid(self, tuple(positions))
+        return uncached(_index_and_valid)(self, tuple(positions))
 
     def numpy_indices(
         self, bindings: Mapping[str, int] | None = None

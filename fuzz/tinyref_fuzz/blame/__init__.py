@@ -2,17 +2,26 @@
 
 In: a reduced `Case` and its `Verdict`. Out: a `Blame`.
 
-`find.py` goes through a compile; `stages.py` computes the value after each of its stages, by
-`graph.py`, which evaluates indexed kernels, and `order.py`, which puts nodes into an order of its
-own; `scalar.py` runs programs by the references of the spec. Inside of a stage `passes.py`,
-`plans.py`, `firings.py` and `rules.py` look for the pass, the optimisation and the rule;
-`samples.py` has the values of a node at sampled positions.
+`stages.py` computes the value after each stage of a compile; `graph.py` evaluates indexed kernels
+for it. `find.py` takes the first wrong stage and bisects the optional steps of the compile: the
+step at which the value of the stage changes is to blame.
 """
 
 # In the order of the pipeline. `semantics` is what an op means, which all values share; `evaluate`
 # is the evaluator itself, and `interpret` the interpreter; `simplify` has the rules, wherever they
 # fire; `optimise` is what legal plans and heuristics do.
 STAGES = (
-    *("semantics", "evaluate", "normal", "optimise", "lower", "simplify", "expand", "accumulate"),
-    *("decompose", "narrow", "linearise", "interpret", "device"),
+    "semantics",
+    "evaluate",
+    "normal",
+    "optimise",
+    "lower",
+    "simplify",
+    "expand",
+    "accumulate",
+    "decompose",
+    "narrow",
+    "linearise",
+    "interpret",
+    "device",
 )

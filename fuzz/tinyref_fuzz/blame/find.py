@@ -1,44 +1,34 @@
 """Names the stage to blame for a verdict, and inside of it the pass, rule or optimisation.
 
-The compile that failed is gone through stage by stage (`stages`); the first wrong value names the
-stage. Rules fire in many stages, so before a stage is blamed every firing is looked at; before
-lowering is blamed, the plan is. What all values share, the evaluator and the interpreter are judged
-by the references of the spec alone, never by who agrees with whom. Cause and effect are those of a
-single fault, as delta debugging has it (Zeller and Hildebrandt 2002).
+First the values after each stage of the failing compile are compared (`stages`): the first wrong
+one names the stage. Then the number of optional steps is bisected, as LLVM's opt-bisect-limit does:
+the step at which the value of that stage changes is a rule, an optimisation or a pass. If the value
+is wrong without any step, the mandatory lowering of the stage is to blame. Semantics, evaluator and
+interpreter are judged by other means alone: the references of the spec, and a device.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from tinyref import config
+from tinyref.algebra.bounds import value_range
+from tinyref.algebra.rewrite import Step
 from tinyref.codegen.compile import STAGES as COMPILE_STAGES
 from tinyref.codegen.compile import plan_for
-from tinyref.errors import TinyrefError, VerifyError
-from tinyref.interpret import SanitizerError, run_program
+from tinyref.codegen.decompose import passes
+from tinyref.errors import TinyrefError
+from tinyref.interpret import Fault, run_program
 from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import Plan
+from tinyref.runtimes.kernel import compile_program
 from tinyref.uops.node import UOp
-from tinyref_fuzz.blame.firings import Firing, Wrong, first_wrong, first_wrong_fact, record_firings
-from tinyref_fuzz.blame.passes import wrong_in_decompose, wrong_in_normal
-from tinyref_fuzz.blame.plans import plan_problem
-from tinyref_fuzz.blame.rules import needed_without
-from tinyref_fuzz.blame.samples import Samples
-from tinyref_fuzz.blame.stages import (
-    LINEAR_GRAPHS,
-    Chain,
-    Subject,
-    graph_after,
-    graph_problem,
-)
+from tinyref_fuzz.blame.graph import node_values
+from tinyref_fuzz.blame.stages import OPTIMISE, Compile, Subject, Wrong, graph_problem
 from tinyref_fuzz.generate.candidates import THREADS
-from tinyref_fuzz.judge.caches import forget
-from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.judge.judge import Judge, buffers_with
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
 from tinyref_fuzz.judge.oracles.reference import (
     THOROUGHLY_SAMPLED,
@@ -47,31 +37,24 @@ from tinyref_fuzz.judge.oracles.reference import (
 )
 from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
 
-# Stages in which rules fire, or what rules believe is used.
-_REWRITING = frozenset({"normal", "lower", "simplify", "expand", "decompose", "narrow"})
-# Those whose fault may need an optimisation to show.
-_OPTIMISED = frozenset({"lower", "simplify", "expand"})
-# Those whose value is that of a program on the interpreter.
-_INTERPRETED = frozenset({*LINEAR_GRAPHS, "linearise"})
-# Of several optimisations that a fault needs, the one that the stage does most for.
-_MAX_OF_LOWER = (
-    *(OptOp.TC, OptOp.PACK, OptOp.PADTO, OptOp.GROUP, OptOp.GROUPTOP, OptOp.THREAD),
-    *(OptOp.LOCAL, OptOp.NOLOCALS, OptOp.SWAP, OptOp.UNROLL, OptOp.UPCAST),
-)
-_LANES = (OptOp.TC, OptOp.UNROLL, OptOp.UPCAST)
-_MAX_OF_EXPAND = (*_LANES, *(op for op in _MAX_OF_LOWER if op not in _LANES))
-# Without a wrong value in the compile: who else it may be. Of a plain program every graph was right
-# then, and the order of its nodes is left: so this is not `pair.STAGE_OF`.
-_OF_PAIR = {
+# The device that has the last word on the interpreter.
+REFEREE = "GPU_EMU"
+BOUNDS = "bounds"
+_OF_ITEMS = (Fault.RACE, Fault.DIVERGENCE)
+# No optional step changes the values of these.
+_MANDATORY = frozenset({"accumulate", "linearise"})
+# The stage of a fault that no compile shows again. Every graph of a plain program was right then,
+# and the order of its nodes is left: so this is not `pair.STAGE_OF`.
+_OF_PAIR: dict[Pair | None, str] = {
     Pair.PLAIN: "linearise",
-    Pair.OPTIMISED: "optimise",
+    Pair.OPTIMISED: OPTIMISE,
     Pair.DEVICE: "device",
     Pair.EQUIVALENT: "evaluate",
 }
 
 
 def find_blame(case: Case, verdict: Verdict, device: str) -> Blame:
-    """What is to blame for `verdict` of `case` on `device`.
+    """Return what is to blame for `verdict` of `case` on `device`.
 
     The cause is empty where nothing inside of the stage can be found. Where every value is right
     when it is computed again, the stage is the one that the pair of the verdict suggests, and the
@@ -96,19 +79,21 @@ class _Search:
         if self.verdict.detail.startswith("evaluator:"):
             return Blame("evaluate", "", self.verdict.detail)
         try:
-            subject = self._subject(self.case)
+            subject = Subject(
+                self.case.ast, self.case.buffers, self.case.bindings, oracle_for(self.case)
+            )
         except Exception as error:  # the evaluator may be what is wrong
             return Blame("evaluate", "", f"{type(error).__name__}: {error}")
         if self.verdict.pair is Pair.EQUIVALENT:
             return self._of_equivalent(subject)
-        for chain in self._chains(subject):
-            found = self._of_chain(chain)
-            if found is not None:
-                return found
+        for compiled in self._compiles(subject):
+            blame = _of_compile(compiled)
+            if blame is not None:
+                return blame
         return self._unknown()
 
     def _by_reference(self) -> Blame | None:
-        """What all values may share, and the evaluator: by the spec's references alone."""
+        """Judge by the spec's references what all values may share, and the evaluator."""
         case = self.case
         try:
             fault = semantics_fault(self._nodes()) or evaluator_fault(
@@ -119,196 +104,214 @@ class _Search:
         return Blame(fault.stage, fault.cause, fault.detail) if fault else None
 
     def _nodes(self) -> Iterator[UOp]:
-        """The nodes of the kernel and of all that its compiles make of it."""
+        """The nodes of the kernel and of all graphs that its compiles make of it."""
         yield from self.case.ast.toposort()
         subject = Subject(self.case.ast, self.case.buffers, self.case.bindings, Oracle({}))
         for opts in dict.fromkeys(((), self.judge.failing_opts(self.case, self.verdict))):
-            chain = Chain(subject, self.capabilities, opts)
-            for root in chain.graphs(COMPILE_STAGES[-1]):
+            for root in Compile(subject, self.capabilities, opts).graphs.values():
                 yield from root.toposort()
 
-    def _subject(self, case: Case) -> Subject:
-        return Subject(case.ast, case.buffers, case.bindings, oracle_for(case))
-
-    def _unknown(self) -> Blame:
-        stage = _OF_PAIR[self.verdict.pair] if self.verdict.pair else "evaluate"
-        text = f"every value is right when computed again; seen was: {self.verdict.detail}"
-        return Blame(stage, "", text)
-
-    # Which compile
-
-    def _chains(self, subject: Subject) -> Iterator[Chain]:
+    def _compiles(self, subject: Subject) -> Iterator[Compile]:
         """The plain compile, then the optimised one that failed."""
-        plain = Chain(subject, self.capabilities, ())
+        plain = Compile(subject, self.capabilities, ())
         yield plain
         opts = self.judge.failing_opts(self.case, self.verdict)
         if opts:
-            yield Chain(replace(subject, against=_results_of_plain(plain)), self.capabilities, opts)
+            against = replace(subject, against=_results_of(plain))
+            yield Compile(against, self.capabilities, opts)
 
     def _of_equivalent(self, subject: Subject) -> Blame:
         """The evaluator, or whatever is wrong in the compile of the equivalent kernel."""
         equivalent = self.case.equivalent
         if equivalent is None:
             return self._unknown()
-        label = _first_label(subject, self.case)
-        if label:
-            return Blame("evaluate", label, "the evaluator gives another value after it")
+        for label, ast in equivalent.trail:
+            if not _is_evaluated_alike(subject, ast):
+                return Blame("evaluate", label, "the evaluator gives another value after it")
         for ast in (equivalent.ast, self.case.ast):
             other = replace(subject, ast=ast)
-            for opts in dict.fromkeys(((), self._heuristics(other))):
-                found = self._of_chain(Chain(other, self.capabilities, opts))
-                if found is not None:
-                    return found
+            for opts in dict.fromkeys(((), self._heuristics(ast))):
+                blame = _of_compile(Compile(other, self.capabilities, opts))
+                if blame is not None:
+                    return blame
         return Blame("device", "", self.verdict.detail)
 
-    def _heuristics(self, subject: Subject) -> Opts:
+    def _heuristics(self, ast: UOp) -> Opts:
         try:
             with config.Context(THREADS=THREADS):
-                return plan_for(subject.ast, self.capabilities).opts
+                return plan_for(ast, self.capabilities).opts
         except TinyrefError:
             return ()
 
-    # Which stage
-
-    def _of_chain(self, chain: Chain) -> Blame | None:
-        wrong = chain.first_wrong or chain.first_outside() or chain.wrong_in_other_orders()
-        if wrong is None:
-            return None
-        stage, problem = wrong
-        if stage == "ast":
-            return Blame("evaluate", "", problem)
-        if _is_of_value(chain, stage, problem) and chain.is_right_by_reference(stage):
-            return Blame("interpret", "", f"after {stage}: {problem}")
-        if stage == "optimise":
-            return Blame(stage, self._refused_opt(chain), problem)
-        if stage in _REWRITING:
-            rule = self._wrong_rule(chain, stage)
-            if rule is not None:
-                return Blame("simplify", rule.cause, f"after {stage}: {problem}; {rule.detail}")
-        if stage == "normal":
-            return Blame(stage, wrong_in_normal(chain.subject), problem)
-        if stage == "decompose":
-            return Blame(stage, self._wrong_decomposition(chain), problem)
-        if stage in _OPTIMISED and chain.opts:
-            return self._of_optimisation(chain, stage, problem)
-        return Blame(stage, "", problem)
-
-    def _refused_opt(self, chain: Chain) -> str:
-        """The first optimisation that no plan comes out of."""
-        for count, opt in enumerate(chain.opts, 1):
-            part = Chain(chain.subject, self.capabilities, chain.opts[:count])
-            if part.raised_error() is not None and part.graph("normal") is None:
-                return opt.op.value
-        return ""
-
-    def _wrong_decomposition(self, chain: Chain) -> str:
-        root = chain.graph("accumulate")
-        if root is None:
-            return ""
-        return wrong_in_decompose(chain.subject, root, self.capabilities)
-
-    def _of_optimisation(self, chain: Chain, stage: str, problem: str) -> Blame:
-        """The first optimisation after which the plan, or the value after the stage, is wrong."""
-        prefixes = [chain.opts[:count] for count in range(1, len(chain.opts) + 1)]
-        if stage == "lower":
-            for opts in prefixes:
-                of_plan = self._plan_problem(chain.subject, opts)
-                if of_plan:
-                    return Blame("optimise", opts[-1].op.value, f"{of_plan}; {problem}")
-        shortest = next(
-            (opts for opts in prefixes if self._is_wrong(chain, stage, opts)), chain.opts
-        )
-        needed = [
-            opt
-            for number, opt in enumerate(shortest)
-            if not self._is_wrong(chain, stage, shortest[:number] + shortest[number + 1 :])
-        ]
-        order = _MAX_OF_EXPAND if stage == "expand" else _MAX_OF_LOWER
-        ops = sorted({opt.op for opt in needed or shortest[-1:]}, key=order.index)
-        return Blame(stage, ops[0].value, problem)
-
-    def _is_wrong(self, chain: Chain, stage: str, opts: Opts) -> bool:
-        """Whether the value after `stage` is wrong with these optimisations too."""
-        try:
-            root = graph_after(stage, chain.subject.ast, self.capabilities, opts)
-        except Exception:  # not what is asked for
-            return False
-        return root is not None and graph_problem(chain.subject, root) != ""
-
-    def _plan_problem(self, subject: Subject, opts: tuple[Opt, ...]) -> str:
-        try:
-            with config.Context(THREADS=THREADS):
-                return plan_problem(Plan.of(subject.ast, self.capabilities).apply_all(opts))
-        except TinyrefError as error:
-            return f"{type(error).__name__}: {error}"
-
-    # Which rule
-
-    def _wrong_rule(self, chain: Chain, stage: str) -> Wrong | None:
-        forget()
-        firings = record_firings(chain.compile)
-        slots, bindings = chain.subject.slots, chain.subject.bindings
-        found = _first_wrong_firing(firings, slots, bindings)
-        if found is None:
-            found = _first_wrong_fact(chain.graphs(stage), slots, bindings)
-        error = chain.error
-        if found is None and isinstance(error, VerifyError) and error.rule.startswith("rewrite"):
-            return Wrong(firings[-1].rule if firings else "", str(error))
-        if found is None and stage == "simplify":
-            names = {firing.rule for firing in firings}
-            rule = needed_without(names, functools.partial(_is_right, chain))
-            found = Wrong(rule, "right without it") if rule else None
-        return found
+    def _unknown(self) -> Blame:
+        stage = _OF_PAIR.get(self.verdict.pair, "evaluate")
+        text = f"every value is right when computed again; seen was: {self.verdict.detail}"
+        return Blame(stage, "", text)
 
 
-def _is_of_value(chain: Chain, stage: str, problem: str) -> bool:
-    """Whether it is a wrong value that a program of a compile without errors has, and no race."""
-    is_race = problem.startswith(SanitizerError.__name__)
-    return stage in _INTERPRETED and chain.error is None and not is_race
-
-
-def _first_wrong_firing(
-    firings: list[Firing], slots: Mapping[int, Array], bindings: Mapping[str, int]
-) -> Wrong | None:
+def _is_evaluated_alike(subject: Subject, ast: UOp) -> bool:
     try:
-        return first_wrong(firings, slots, bindings)
-    except Exception:  # what a wrong compiler hands to its rules need not have values
-        return None
+        return not subject.difference(evaluate(ast, subject.slots, subject.bindings))
+    except Exception:  # whatever it is, the evaluator raised it
+        return False
 
 
-def _first_wrong_fact(
-    roots: list[UOp], slots: Mapping[int, Array], bindings: Mapping[str, int]
-) -> Wrong | None:
-    try:
-        return first_wrong_fact(roots, Samples(slots, bindings))
-    except Exception:  # a graph that is wrong need not have values
-        return None
-
-
-def _is_right(chain: Chain) -> bool:
-    """Whether the kernel is right when it is compiled again."""
-    again = Chain(chain.subject, chain.capabilities, chain.opts)
-    return again.error is None and again.problem("simplify") == ""
-
-
-def _results_of_plain(chain: Chain) -> dict[int, Array]:
-    """What the plain program gives, with which optimised ones must agree."""
-    if chain.program is None:
+def _results_of(compiled: Compile) -> dict[int, Array]:
+    """Return the results of the plain program, with which optimised ones must agree."""
+    if compiled.program is None:
         return {}
-    buffers = [np.array(buffer) for buffer in chain.subject.buffers]
+    buffers = [np.array(buffer) for buffer in compiled.subject.buffers]
     try:
-        run_program(chain.program, buffers, chain.subject.bindings)
+        run_program(compiled.program, buffers, compiled.subject.bindings)
     except Exception:  # then there is nothing to agree with
         return {}
-    return {slot: buffers[slot] for slot in chain.subject.oracle.slots}
+    return {slot: buffers[slot] for slot in compiled.subject.oracle.slots}
 
 
-def _first_label(subject: Subject, case: Case) -> str:
-    """The first transformation after which the evaluator gives another value, or ""."""
-    for label, ast in case.equivalent.trail if case.equivalent else ():
+# One compile
+
+
+def _of_compile(compiled: Compile) -> Blame | None:
+    """Return the blame for a wrong compile, or None for one that is right."""
+    wrong = compiled.first_wrong()
+    if wrong is None:
+        return None
+    if wrong.stage == "ast":
+        return Blame("evaluate", "", wrong.problem)
+    if wrong.stage == "linearise" and _is_right_on_referee(compiled, wrong):
+        return Blame("interpret", "", wrong.problem)
+    if wrong.stage in _MANDATORY and compiled.is_decided:
+        return Blame(wrong.stage, "", wrong.problem)
+    number = _first_wrong_step(compiled, wrong)
+    if number is None:
+        return Blame(wrong.stage, _mandatory_pass(compiled, wrong.stage), wrong.problem)
+    step = compiled.steps[number]
+    if step.kind == "pass":
+        return Blame(wrong.stage, step.name, wrong.problem)
+    if step.kind == "rule":
+        rule = _guilty_rule(compiled, wrong, number)
+        if rule:
+            detail = f"after {wrong.stage}: {wrong.problem}; {step}: {step.node} -> {step.result}"
+            return Blame("simplify", rule, detail)
+    # A stage between the plan and the first value that could be computed may be wrong.
+    stage = wrong.stage if compiled.is_decided else OPTIMISE
+    return Blame(stage, _opt_at_fault(compiled, wrong), wrong.problem)
+
+
+def _is_right_on_referee(compiled: Compile, wrong: Wrong) -> bool:
+    """Return True if a device runs the program right that is wrong on the interpreter."""
+    # A device that takes one work-item after the other shows no race.
+    if compiled.program is None or any(f": {kind.value}" in wrong.problem for kind in _OF_ITEMS):
+        return False
+    subject = compiled.subject
+    try:
+        kernel = compile_program(REFEREE, compiled.program)
+        buffers = buffers_with(REFEREE, subject.buffers)
+        kernel(buffers, subject.bindings, wait=True)
+        written = {
+            slot: np.frombuffer(buffer.copy_out(), subject.buffers[slot].dtype)
+            for slot, buffer in enumerate(buffers)
+        }
+    except Exception:  # it cannot run every program
+        return False
+    return not subject.difference(written)
+
+
+def _first_wrong_step(compiled: Compile, wrong: Wrong) -> int | None:
+    """Return the index of the step at which the stage goes wrong; None if no step is needed."""
+    if _is_wrong_after(compiled, wrong, 0):
+        return None
+    right, failing = 0, len(compiled.steps)
+    while failing - right > 1:
+        middle = (right + failing) // 2
+        if _is_wrong_after(compiled, wrong, middle):
+            failing = middle
+        else:
+            right = middle
+    return failing - 1 if failing else None
+
+
+def _is_wrong_after(compiled: Compile, wrong: Wrong, limit: int) -> bool:
+    return _is_as_wrong(compiled.again(limit), wrong)
+
+
+def _is_as_wrong(compiled: Compile, wrong: Wrong) -> bool:
+    """Return True if the stage is wrong in this compile too, in the same manner."""
+    stage = wrong.stage if wrong.stage in COMPILE_STAGES else "normal"
+    again = compiled.first_wrong(stage)
+    return again is not None and (again.stage, again.is_error) == (wrong.stage, wrong.is_error)
+
+
+def _mandatory_pass(compiled: Compile, stage: str) -> str:
+    """Return the name of the first wrong pass of a stage that consists of passes, or ""."""
+    root = compiled.graphs.get("accumulate")
+    if stage == "normal":
+        return "normal_form"
+    if stage != "decompose" or root is None:
+        return ""
+    for name, apply in passes(root, compiled.capabilities):
         try:
-            if subject.difference(evaluate(ast, subject.slots, subject.bindings)):
-                return label
-        except Exception:  # whatever it is, the evaluator raised it
-            return label
+            root = apply(root)
+            if graph_problem(compiled.subject, root):
+                return name
+        except Exception:  # a pass that raises is wrong too
+            return name
+    return ""
+
+
+# Which rule
+
+
+def _guilty_rule(compiled: Compile, wrong: Wrong, number: int) -> str:
+    """Return the rule of a step, or the range that it believed; "" if it only enables the fault.
+
+    The values of earlier stages are right, so their rules are innocent.
+    """
+    before = COMPILE_STAGES.index(wrong.stage) - 1 if wrong.stage in COMPILE_STAGES else 0
+    if compiled.is_decided and number < compiled.counts.get(COMPILE_STAGES[before], 0):
+        return ""
+    step = compiled.steps[number]
+    if wrong.stage != "simplify" and not wrong.is_error and _has_equal_sides(compiled, step):
+        return ""
+    return BOUNDS if _has_wrong_range(compiled, step) else step.name
+
+
+def _has_equal_sides(compiled: Compile, step: Step) -> bool:
+    subject = compiled.subject
+    if step.node is None or step.result is None:
+        return False
+    try:
+        before, after = node_values((step.node, step.result), subject.slots, subject.bindings)
+    except Exception:  # a node without a value by itself
+        return False
+    with np.errstate(all="ignore"):
+        return bool(((before == after) | ((before != before) & (after != after))).all())
+
+
+def _has_wrong_range(compiled: Compile, step: Step) -> bool:
+    """Return True if the known range of a value below the rule's node does not hold the value."""
+    subject = compiled.subject
+    for node in step.node.toposort() if step.node is not None else ():
+        if not (node.dtype.is_int or node.dtype.is_bool):
+            continue
+        try:
+            span = value_range(node)
+            (value,) = node_values((node,), subject.slots, subject.bindings)
+        except Exception:  # a node without a value by itself
+            continue
+        exact = value.astype(object)
+        if span is not None and ((exact < span[0]) | (exact > span[1])).any():
+            return True
+    return False
+
+
+# Which optimisation
+
+
+def _opt_at_fault(compiled: Compile, wrong: Wrong) -> str:
+    """Return the name of the optimisation with which the stage goes wrong, or ""."""
+    for count in range(len(compiled.opts) + 1):
+        opts = compiled.opts[:count]
+        if _is_as_wrong(Compile(compiled.subject, compiled.capabilities, opts), wrong):
+            return opts[-1].op.value if opts else ""
     return ""

@@ -1,15 +1,15 @@
 """The value of an indexed kernel, without an order of its nodes: every counter is a numpy axis.
 
-A node's value is an array that broadcasts over the axes it depends on, vectors have their lanes as
-a last axis more. A REDUCE is a reduction over axes, local memory is one array for each iteration of
-the loops around it. Nothing is shared with the passes after lowering, nor with the interpreter.
-Graphs before accumulation are taken; `order` makes programs of those after it.
+A value is an array that broadcasts over the axes it depends on; the lanes of a vector are one more
+axis, the last. A REDUCE is a reduction over axes, an accumulator is a fold over iterations. The
+passes after lowering and the interpreter share nothing with it, except the semantics of ops.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,566 +17,556 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra import semantics
-from tinyref.dtype import TEXEL, ImageDType, PtrDType, dtypes, numpy_dtype
-from tinyref.errors import UserError
+from tinyref.dtype import TEXEL, DType, ImageDType, PtrDType, dtypes, narrow_float64, numpy_dtype
+from tinyref.errors import TinyrefError, UserError
 from tinyref.formats.text import node_text
-from tinyref.uops.build import slot_of
+from tinyref.uops.build import skip_after, slot_of
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.payload import (
-    ConstArg,
-    GepArg,
-    RangeArg,
-    ReduceArg,
-    SpecialArg,
-    TileArg,
-    VarArg,
-)
-from tinyref.uops.tiles import MatrixTile, Operand
-from tinyref_fuzz.blame.structure import (
-    LANE_KINDS,
-    Place,
-    is_lane,
-    loops_around,
-    place_of,
-    size_of,
-    stores_waited_for,
-)
-from tinyref_fuzz.blame.sums import holders, product, reduce_values
-from tinyref_spec.kernel_case import Symptom
+from tinyref.uops.payload import AxisKind, ConstArg, GepArg, RangeArg, ReduceArg, SpecialArg, VarArg
 
 Array = npt.NDArray[Any]
 
-# A kernel with larger intermediate values is refused: reduced cases are far smaller.
+# A larger intermediate value is refused: reduced cases are far smaller.
 MAX_ELEMENTS = 1 << 21
-MAX_BYTES = 1 << 28
-# numpy has no more axes than 64 (32 before version 2); one is for the lanes, one for a memory.
+MAX_STEPS = 4096
+# numpy has no more axes than 32 before version 2; one is for the lanes, one for a memory.
 MAX_AXES = 30
+_COUNTERS = frozenset({Ops.RANGE, Ops.SPECIAL})
+_LANE_KINDS = frozenset({AxisKind.UPCAST, AxisKind.UNROLL})
+# Values of a variable without a binding: its ends, and some between them.
+_MAX_DRAWN = 9
 
 
-@dataclass(frozen=True)
-class GraphFault:
-    """What no device may be trusted with: `symptom` is ACCESS or RACE."""
-
-    symptom: Symptom
-    text: str
-
-
-@dataclass
-class GraphResult:
-    """written: contents by slot after the kernel. faults: in the order in which they were found."""
-
-    written: dict[int, Array] = field(default_factory=dict)
-    faults: list[GraphFault] = field(default_factory=list)
+class GraphFaultError(TinyrefError):
+    """The kernel does what no device may be trusted with: a wrong access, or a race."""
 
 
 def evaluate_graph(
-    root: UOp, buffers: Mapping[int, Array], bindings: Mapping[str, int] | None = None
-) -> GraphResult:
-    """What the indexed kernel `root` writes to `buffers` (flat arrays by slot), which stay.
+    root: UOp, buffers: Mapping[int, Array], bindings: Mapping[str, int]
+) -> dict[int, Array]:
+    """Return what the indexed kernel `root` writes, by slot; `buffers` (flat, by slot) stay.
 
-    A reduce of floats accumulates in a wider type and is rounded once. Raises `UserError` for a
-    node of another dialect, for accumulators, and for a kernel that is too large for arrays.
+    A reduce of floats accumulates in a wider type and is rounded once. Raises `GraphFaultError`,
+    and `UserError` for a kernel that is too large, or has matrix tiles.
     """
-    evaluator = _Evaluator(root, buffers, bindings or {})
+    evaluator = _Evaluator((root,), buffers, bindings)
     with np.errstate(all="ignore"):
-        return evaluator.run()
+        return evaluator.run(root)
+
+
+def node_values(
+    nodes: Sequence[UOp], buffers: Mapping[int, Array], bindings: Mapping[str, int]
+) -> list[Array]:
+    """Return the value of each node for every position, and for drawn values of free variables.
+
+    Errors are those of `evaluate_graph`.
+    """
+    evaluator = _Evaluator(nodes, buffers, bindings)
+    with np.errstate(all="ignore"):
+        return [evaluator.value(node) for node in nodes]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The memory of a LOAD or STORE, the sources of the AFTERs on the way, and the INDEX."""
+
+    memory: UOp
+    waits: tuple[UOp, ...]
+    index: UOp
+
+    @property
+    def base(self) -> DType:
+        """The type of an element."""
+        dtype = self.memory.dtype
+        return dtype.base if isinstance(dtype, PtrDType) else dtype
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.memory.dtype.size if isinstance(self.memory.dtype, PtrDType) else 0
+
+
+def _place_of(access: UOp) -> _Place:
+    address = access.src[0]
+    waits: list[UOp] = []
+    index = None
+    while address.op in (Ops.AFTER, Ops.INDEX):
+        if address.op is Ops.AFTER:
+            waits += address.src[1:]
+        else:
+            index = address
+        address = address.src[0]
+    if index is None:
+        raise UserError(f"graph: {node_text(access)} does not go through an INDEX")
+    return _Place(address, tuple(waits), index)
+
+
+def _access_needs(access: UOp) -> list[UOp]:
+    """The values that say where a LOAD or STORE goes, and what it stores."""
+    return [*_place_of(access).index.src[1:], *access.src[1:]]
+
+
+def _needs(node: UOp) -> list[UOp]:
+    """The nodes whose values a node needs; the body of a loop is evaluated by itself."""
+    if node.op is Ops.UPDATE_ACC:
+        accumulator = skip_after(node.src[0])
+        return [accumulator.src[0], *accumulator.src[1:]]
+    if node.op is Ops.DEFINE_ACC:
+        return []
+    if node.op is not Ops.LOAD:
+        return list(node.src)
+    found = _access_needs(node)
+    place = _place_of(node)
+    if place.memory.op is Ops.DEFINE_LOCAL:
+        for store in _Waits.of(place).stores:
+            found += _access_needs(store)
+    return found
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """What a LOAD of local memory waits for.
+
+    stores: the STOREs to the memory. unguarded: those that no BARRIER stands after. over: the loops
+    that have ended.
+    """
+
+    stores: tuple[UOp, ...]
+    unguarded: frozenset[UOp]
+    over: frozenset[UOp]
+
+    @classmethod
+    def of(cls, place: _Place) -> _Waits:
+        stores: dict[UOp, None] = {}
+        unguarded: set[UOp] = set()
+        over = {node for node in place.waits if node.op is Ops.RANGE}
+        seen: set[tuple[UOp, bool]] = set()
+        stack = [(node, False) for node in place.waits]
+        while stack:
+            node, is_guarded = stack.pop()
+            if (node, is_guarded) in seen:
+                continue
+            seen.add((node, is_guarded))
+            if node.op is Ops.STORE and _place_of(node).memory is place.memory:
+                stores[node] = None
+                if not is_guarded:
+                    unguarded.add(node)
+            if node.op in (Ops.BARRIER, Ops.AFTER):
+                over.update(source for source in node.src if source.op is Ops.RANGE)
+            is_guarded = is_guarded or node.op is Ops.BARRIER
+            stack += [(source, is_guarded) for source in node.src]
+        return cls(tuple(stores), frozenset(unguarded), frozenset(over))
+
+
+def _loops_around(root: UOp) -> set[UOp]:
+    """Return the RANGEs in which `root` stands."""
+    opened: dict[UOp, set[UOp]] = {}
+    for node in root.toposort():
+        around = set().union(*(opened[source] for source in node.src))
+        if node.op is Ops.RANGE:
+            around.add(node)
+        elif node.op is Ops.REDUCE:
+            around.difference_update(node.src[1:])
+        elif node.op is Ops.UPDATE_ACC:
+            around.difference_update(skip_after(node.src[0]).src[1:])
+        elif node.op in (Ops.AFTER, Ops.BARRIER):
+            around.difference_update(source for source in node.src if source.op is Ops.RANGE)
+        opened[node] = around
+    return opened[root]
 
 
 @dataclass
 class _Contents:
-    """What a local memory holds after some STOREs: [axes that are kept ..., element].
+    """A local memory after some STOREs: [axes that are kept ..., element].
 
-    is_set: which elements were written. writer: by which work-item of the group. unguarded: which
-    were written by a STORE that no barrier stands after.
+    writer: the work-item of the group that wrote each, -1 for nobody. unguarded: the elements
+    written by a STORE that no barrier stands after.
     """
 
     values: Array
-    is_set: Array
     writer: Array
     unguarded: Array
 
 
+@dataclass
 class _Evaluator:
-    def __init__(
-        self, root: UOp, buffers: Mapping[int, Array], bindings: Mapping[str, int]
-    ) -> None:
-        self.order = root.toposort()
-        self.buffers = buffers
-        self.bindings = bindings
-        counters = [node for node in self.order if node.op in (Ops.RANGE, Ops.SPECIAL)]
-        if len(counters) > MAX_AXES:
-            raise UserError(f"graph: {len(counters)} counters: accepted are {MAX_AXES}")
-        self.axes = {node: number for number, node in enumerate(counters)}
-        self.extents: dict[UOp, int] = {}
-        self.values: dict[UOp, Array] = {}
-        self.bytes = 0
-        self.result = GraphResult()
-        self.contents: dict[tuple[UOp, frozenset[UOp], frozenset[UOp]], _Contents] = {}
-        # STOREs to local memory that another work-item than the writer reads.
-        self.shared: dict[UOp, None] = {}
-        self.reads: dict[int, list[tuple[Array, Array, Array]]] = {}
-        stores = [node for node in self.order if node.op is Ops.STORE]
-        self.written_slots = {slot_of(place_of(node).memory) for node in stores}
-        self.items = self._special_axes("item")
-        self.groups = self._special_axes("group")
+    """The values of a graph; `values` has those that are known."""
 
-    def _special_axes(self, scope: str) -> list[UOp]:
-        """The launch indices of a scope, slowest dimension first."""
-        found = [
-            node
+    roots: Sequence[UOp]
+    buffers: Mapping[int, Array]
+    bindings: Mapping[str, int]
+    values: dict[UOp, Array] = field(default_factory=dict)
+    axes: dict[UOp, int] = field(default_factory=dict)
+    extents: dict[UOp, int] = field(default_factory=dict)
+    # STOREs to local memory that another work-item than the writer reads.
+    shared: dict[UOp, None] = field(default_factory=dict)
+    # LOADs of buffers: the slot, the elements, where they are active, and the work-item.
+    reads: list[tuple[int, Array, Array, Array]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # The work-item that writes each element of a buffer, by slot; -1 for nobody.
+        self.writers: dict[int, Array] = {}
+        self.updates: dict[UOp, UOp] = {}
+        for node in toposort(self.roots):
+            is_free = isinstance(node.arg, VarArg) and node.arg.name not in self.bindings
+            if node.op in _COUNTERS or is_free:
+                self.axes.setdefault(node, len(self.axes))
+            elif node.op is Ops.UPDATE_ACC:
+                self.updates[skip_after(node.src[0])] = node
+        if len(self.axes) > MAX_AXES:
+            raise UserError(f"graph: {len(self.axes)} counters: accepted are {MAX_AXES}")
+        self.items = self._launch_axes("item")
+
+    def _launch_axes(self, scope: str) -> list[UOp]:
+        """Return the launch indices of a scope, slowest dimension first."""
+        by_dim = {
+            node.arg.dim: node
             for node in self.axes
             if isinstance(node.arg, SpecialArg) and node.arg.scope == scope
-        ]
-        return sorted(found, key=lambda node: -node.arg.dim)  # type: ignore[union-attr]
+        }
+        return [by_dim[dim] for dim in sorted(by_dim, reverse=True)]
 
-    def run(self) -> GraphResult:
-        stores = []
-        for node in self.order:
-            if node.op is Ops.STORE:
-                if place_of(node).memory.op is Ops.DEFINE_GLOBAL:
-                    stores.append(node)
-            elif node.op not in _STRUCTURE:
-                self._keep(node, self._value(node))
-        for store in stores:
-            self._write(store)
+    def run(self, root: UOp) -> dict[int, Array]:
+        written: dict[int, Array] = {}
+        for counter in self.axes:
+            self.value(counter)
+        for store in root.toposort():
+            if store.op is Ops.STORE and _place_of(store).memory.op is Ops.DEFINE_GLOBAL:
+                self._write(store, written)
+        self._check_readers()
         self._check_loops()
-        self._check_memories()
-        return self.result
-
-    def _keep(self, node: UOp, value: Array) -> None:
-        self._check_size(value.shape)
-        self.bytes += value.nbytes
-        if self.bytes > MAX_BYTES:
-            raise UserError(f"graph: more than {MAX_BYTES} bytes of values")
-        self.values[node] = value
-
-    def _check_size(self, shape: Sequence[int]) -> None:
-        if math.prod(shape) > MAX_ELEMENTS:
-            raise UserError(f"graph: a value of {math.prod(shape)} elements")
-
-    def _fault(self, symptom: Symptom, text: str) -> None:
-        self.result.faults.append(GraphFault(symptom, text))
+        self._check_memories(root)
+        return written
 
     # Values
 
-    def _value(self, node: UOp) -> Array:
-        op, argument = node.op, node.arg
+    def value(self, root: UOp) -> Array:
+        for node in toposort([root], self._unknown):
+            if node not in self.values:
+                value = self._compute(node)
+                _check_size(value.shape)
+                self.values[node] = value
+        return self.values[root]
+
+    def _unknown(self, node: UOp) -> list[UOp]:
+        return [] if node in self.values else _needs_values(node)
+
+    def _compute(self, node: UOp) -> Array:
+        argument = node.arg
         if node in self.axes:
             return self._counter(node)
         if isinstance(argument, ConstArg):
             shape = [1] * len(self.axes) + ([node.dtype.lanes] if node.dtype.lanes > 1 else [])
             return np.full(shape, argument.value, numpy_dtype(node.dtype.scalar))
         if isinstance(argument, VarArg):
-            if argument.name not in self.bindings:
-                raise UserError(f"graph: variable {argument.name} has no value")
             bound = self.bindings[argument.name]
             return np.full([1] * len(self.axes), bound, numpy_dtype(node.dtype))
-        if op in ALU:
-            return self._arithmetic(node)
-        if op is Ops.LOAD:
+        if node.op in ALU:
+            operands = [self._with_lanes(source, node.dtype.lanes) for source in node.src]
+            _check_size(np.broadcast_shapes(*(operand.shape for operand in operands)))
+            types = [source.dtype for source in node.src]
+            return semantics.apply(node.op, node.dtype, operands, types)
+        if node.op is Ops.LOAD:
             return self._load(node)
         if isinstance(argument, ReduceArg):
-            return self._reduce(node, argument)
-        if op is Ops.VECTORIZE:
+            return self._reduce(node, argument.op)
+        if node.op is Ops.UPDATE_ACC:
+            return self._fold(node)
+        if node.op is Ops.VECTORIZE:
             lanes = np.broadcast_arrays(*(self.values[source] for source in node.src))
             return np.stack(lanes, axis=-1)
         if isinstance(argument, GepArg):
-            return self._lanes(node, argument)
-        if isinstance(argument, TileArg):
-            return self._tile(node, argument.tile)
-        raise UserError(f"graph: {op.name} has no value of its own")
+            return self._gep(node, argument)
+        raise UserError(f"graph: {node.op.name} has no value of its own")
 
     def _counter(self, node: UOp) -> Array:
-        extent = np.unique(self.values[node.src[0]])
-        if extent.size != 1:
-            raise UserError(f"graph: {node_text(node)} has an extent that varies")
-        count = max(int(extent[0]), 0)
-        self.extents[node] = count
         shape = [1] * len(self.axes)
-        shape[self.axes[node]] = count
-        return np.arange(count, dtype=numpy_dtype(node.dtype)).reshape(shape)
-
-    def _arithmetic(self, node: UOp) -> Array:
-        operands = [self._with_lanes(source, node.dtype.lanes) for source in node.src]
-        self._check_size(np.broadcast_shapes(*(operand.shape for operand in operands)))
-        types = [source.dtype for source in node.src]
-        return semantics.apply(node.op, node.dtype, operands, types)
+        if isinstance(node.arg, VarArg):
+            low, high = node.arg.minimum, node.arg.maximum
+            drawn = np.unique(np.linspace(low, high, _MAX_DRAWN).astype(np.int64))
+        else:
+            extent = np.unique(self.values[node.src[0]])
+            if extent.size != 1:
+                raise UserError(f"graph: {node_text(node)} has an extent that varies")
+            drawn = np.arange(max(int(extent[0]), 0))
+        self.extents[node] = drawn.size
+        shape[self.axes[node]] = drawn.size
+        return drawn.astype(numpy_dtype(node.dtype)).reshape(shape)
 
     def _with_lanes(self, node: UOp, lanes: int) -> Array:
-        """The value with an axis for lanes if a vector of `lanes` is wanted."""
+        """Return the value, with an axis for lanes if it is used as a vector of `lanes`."""
         value = self.values[node]
         return value[..., None] if lanes > 1 and node.dtype.lanes == 1 else value
 
-    def _repeat_along(self, value: Array, counters: Sequence[UOp]) -> Array:
-        """`value` repeated along the axes of `counters` where it does not vary."""
-        shape = list(value.shape)
-        for counter in counters:
-            shape[self.axes[counter]] = self.extents[counter]
-        self._check_size(shape)
-        return np.broadcast_to(value, shape)
-
-    def _reduce(self, node: UOp, argument: ReduceArg) -> Array:
+    def _reduce(self, node: UOp, op: Ops) -> Array:
         ranges = node.src[1:]
-        if argument.axes or any(each.op is not Ops.RANGE for each in ranges):
-            raise UserError(f"graph: {node_text(node)} does not go over RANGEs")
-        value = self._repeat_along(self.values[node.src[0]], ranges)
-        axes = tuple(sorted({self.axes[each] for each in ranges}))
-        return reduce_values(argument.op, node, value, axes)
+        value = self.values[node.src[0]]
+        shape = list(value.shape)
+        for counter in ranges:
+            shape[self.axes[counter]] = self.extents[counter]
+        _check_size(shape)
+        axes = tuple(sorted({self.axes[counter] for counter in ranges}))
+        return _reduced(op, node.dtype.scalar, np.broadcast_to(value, shape), axes)
 
-    def _lanes(self, node: UOp, argument: GepArg) -> Array:
-        vector = self.values[node.src[0]]
-        if node.src[0].dtype.lanes == 1:
-            vector = vector[..., None]
-        if len(node.src) == 1:
-            lanes: Any = argument.lanes[0] if len(argument.lanes) == 1 else list(argument.lanes)
-            return np.asarray(vector[..., lanes])
+    def _fold(self, update: UOp) -> Array:
+        """Return what an accumulator holds after its loops: a fold over their iterations.
+
+        Accumulators that are updated in the same loops may read each other.
+        """
+        accumulator = skip_after(update.src[0])
+        loops = accumulator.src[1:]
+        group = {acc: node for acc, node in self.updates.items() if acc.src[1:] == loops}
+        bodies = [node.src[1] for node in group.values()]
+        totals = {acc: self.value(acc.src[0]) for acc in group}
+        counts = [range(self.extents[loop]) for loop in loops]
+        if math.prod(map(len, counts)) > MAX_STEPS:
+            raise UserError("graph: an accumulator with too many iterations")
+        varying = {*loops, *group}
+        for node in toposort(bodies):
+            if not varying.isdisjoint(node.src):
+                varying.add(node)
+        for node in toposort(bodies, _needs_values):
+            if node not in varying:
+                self.value(node)
+        for iteration in itertools.product(*counts):
+            inner = {node: value for node, value in self.values.items() if node not in varying}
+            for loop, number in zip(loops, iteration, strict=True):
+                inner[loop] = np.take(self.values[loop], [number], self.axes[loop])
+            inner.update(totals)
+            step = _Evaluator(
+                self.roots,
+                self.buffers,
+                self.bindings,
+                inner,
+                self.axes,
+                self.extents,
+                self.shared,
+                self.reads,
+            )
+            totals = {acc: step.value(body) for acc, body in zip(group, bodies, strict=True)}
+        self.values.update({group[acc]: total for acc, total in totals.items()})
+        return totals[accumulator]
+
+    def _gep(self, node: UOp, argument: GepArg) -> Array:
+        if len(node.src) > 1:
+            raise UserError("graph: a lane of a matrix tile")
+        lanes: Any = argument.lanes[0] if len(argument.lanes) == 1 else list(argument.lanes)
+        return np.asarray(self._with_lanes(node.src[0], 2)[..., lanes])
+
+    def _number(self, counters: Iterable[UOp]) -> Array:
         number = np.zeros([1] * len(self.axes), np.int64)
-        for counter in node.src[1:]:
-            number = number * self.extents[counter] + self.values[counter]
-        chosen = np.array(argument.lanes)[number]
-        shape = np.broadcast_shapes(vector.shape[:-1], chosen.shape)
-        vector = np.broadcast_to(vector, (*shape, vector.shape[-1]))
-        place = np.broadcast_to(chosen, shape)[..., None]
-        return np.take_along_axis(vector, place, axis=-1)[..., 0]
-
-    # Matrix tiles
-
-    def _tile(self, node: UOp, tile: MatrixTile) -> Array:
-        """D for all subgroups: the work-items of a group in their order, cut into subgroups."""
-        group = [self.extents[item] for item in self.items]
-        if not group or math.prod(group) % tile.threads:
-            raise UserError(f"graph: a group of {group} is no whole number of runs of {tile}")
-        values = [
-            self._by_item(source, tile.layout(operand).registers)
-            for source, operand in zip(node.src, Operand, strict=True)
-        ]
-        outer = np.broadcast_shapes(*(value.shape[:-2] for value in values))
-        matrices = []
-        for value, operand in zip(values, Operand, strict=True):
-            full = np.broadcast_to(value, (*outer, *value.shape[-2:]))
-            matrices.append(self._matrix(node, tile, operand, full))
-        result = product(tile, *matrices)
-        registers = tile.layout(Operand.C).registers
-        rows, columns = holders(tile, Operand.C)
-        fragments = result[..., rows, columns].reshape(*outer, *group, registers)
-        # The axes of work-items go back to where they belong.
-        places = tuple(self.axes[item] for item in self.items)
-        found = np.squeeze(fragments, axis=places)
-        first = len(self.axes) - len(places)
-        found = np.moveaxis(found, range(first, len(self.axes)), places)
-        return found if node.dtype.lanes > 1 else found[..., 0]
-
-    def _by_item(self, source: UOp, registers: int) -> Array:
-        """The value with the axes of work-items at the end, as one: [axes ..., item, register]."""
-        value = self._repeat_along(self.values[source], self.items)
-        if source.dtype.lanes == 1:
-            value = value[..., None]
-        places = [self.axes[item] for item in self.items]
-        count = len(self.axes)
-        moved = np.moveaxis(value, places, range(count - len(places), count))
-        kept = moved.shape[: count - len(places)]
-        flat = moved.reshape(*kept, -1, registers)
-        return np.expand_dims(flat, tuple(sorted(places)))
-
-    def _matrix(self, node: UOp, tile: MatrixTile, operand: Operand, value: Array) -> Array:
-        """[axes ..., run, row, column] from [axes ..., item, register]."""
-        threads, registers = tile.threads, tile.layout(operand).registers
-        fragments = value.reshape(*value.shape[:-2], -1, threads, registers)
-        found = np.zeros((*fragments.shape[:-2], *tile.shape(operand)), value.dtype)
-        rows, columns = holders(tile, operand)
-        found[..., rows, columns] = fragments
-        differs = found[..., rows, columns] != fragments
-        if (differs & (fragments == fragments)).any():
-            text = f"work-items that hold the same element of {operand.value} differ in it"
-            self._fault(Symptom.ACCESS, f"{text}, at {node_text(node)}")
-        return found
+        for counter in counters:
+            number = number * self.extents[counter] + self.value(counter)
+        return number
 
     # Memory
 
-    def _position(self, place: Place) -> Array:
-        """The number of the first element."""
+    def _access(self, node: UOp, place: _Place, lanes: int) -> tuple[Array, Array]:
+        """Return the elements that a LOAD or STORE goes to, lanes last, and where it is active."""
         index = place.index
         if isinstance(index.dtype, ImageDType) and len(index.src) == 3:
             rows, columns = index.dtype.shape
-            row, column = (self.values[source].astype(np.int64) for source in index.src[1:])
+            row, column = (self.value(source).astype(np.int64) for source in index.src[1:])
             is_inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-            return np.where(is_inside, (row * columns + column) * TEXEL, -1)
-        return self.values[index.src[1]].astype(np.int64)
-
-    def _check_bounds(
-        self, node: UOp, position: Array, active: Array, size: int, lanes: int
-    ) -> tuple[Array, Array]:
-        """Position and activity without what lies outside, which is a fault."""
-        outside = active & ((position < 0) | (position > size - lanes))
+            position = np.where(is_inside, (row * columns + column) * TEXEL, -1)
+        else:
+            position = self.value(index.src[1]).astype(np.int64)
+        active = self.value(node.src[2]) if len(node.src) == 3 else np.ones((), np.bool_)
+        outside = active & ((position < 0) | (position > place.size - lanes))
         if outside.any():
-            which = np.broadcast_to(position, outside.shape)[outside].reshape(-1)[0]
-            text = f"{node.op.name} of element {which} of {size}, at {node_text(node)}"
-            self._fault(Symptom.ACCESS, text)
-            active = active & ~outside
+            element = np.broadcast_to(position, outside.shape)[outside].reshape(-1)[0]
+            text = f"{node.op.name} of element {element} of {place.size}"
+            raise GraphFaultError(f"{text}, at {node_text(node)}")
         if lanes > 1 and (active & (position % lanes != 0)).any():
             text = f"{node.op.name} of {lanes} lanes at no multiple of them"
-            self._fault(Symptom.ACCESS, f"{text}, at {node_text(node)}")
-        return np.where(active, position, 0), active
+            raise GraphFaultError(f"{text}, at {node_text(node)}")
+        position = np.where(active, position, 0)
+        elements = position[..., None] + np.arange(lanes)
+        return elements, np.asarray(active)[..., None] if np.ndim(active) else np.asarray(active)
 
     def _load(self, node: UOp) -> Array:
-        place, lanes = place_of(node), node.dtype.lanes
-        gate = self.values[node.src[2]] if len(node.src) == 3 else np.ones((), np.bool_)
-        size = size_of(place.memory)
-        position, active = self._check_bounds(node, self._position(place), gate, size, lanes)
-        other = self._with_lanes(node.src[1], lanes) if len(node.src) == 3 else self._zero(node)
-        at = position if lanes == 1 else position[..., None] + np.arange(lanes)
-        held = active if lanes == 1 else active[..., None]
-        self._check_size(np.broadcast_shapes(at.shape, held.shape))
-        if size == 0 or not active.any():
-            shape = np.broadcast_shapes(at.shape, held.shape)
-            value = np.broadcast_to(self._zero(node), shape)
+        place, lanes = _place_of(node), node.dtype.lanes
+        elements, active = self._access(node, place, lanes)
+        zero = np.zeros((), numpy_dtype(node.dtype.scalar))
+        other = self.values[node.src[1]] if len(node.src) == 3 else zero
+        if np.ndim(other) == len(self.axes):
+            other = other[..., None]
+        _check_size(np.broadcast_shapes(elements.shape, active.shape))
+        if not place.size or not active.any():
+            value = np.broadcast_to(zero, np.broadcast_shapes(elements.shape, active.shape))
         elif place.memory.op is Ops.DEFINE_LOCAL:
-            value = self._from_local(node, place, at, held)
+            value = self._from_local(node, place, elements, active)
         else:
-            value = self._from_global(node, place.memory, at, held)
-        return np.where(held, value, other)
+            # A texel of float16 is float32 to kernels.
+            value = self._buffer(place, self.buffers)[elements].astype(zero.dtype)
+            self.reads.append((slot_of(place.memory), elements, active, self._launched()))
+        value = np.where(active, value, other)
+        return value if lanes > 1 else value[..., 0]
 
-    def _zero(self, node: UOp) -> Array:
-        return np.zeros((), numpy_dtype(node.dtype.scalar))
-
-    def _from_global(self, node: UOp, memory: UOp, at: Array, held: Array) -> Array:
-        slot = slot_of(memory)
-        if slot not in self.buffers:
+    def _buffer(self, place: _Place, buffers: Mapping[int, Array]) -> Array:
+        """Return the buffer as elements of the kernel's type, which may hold it as words."""
+        slot = slot_of(place.memory)
+        if slot not in buffers:
             raise UserError(f"graph: no buffer for slot {slot}")
-        content = self._as_memory_type(memory)
-        if slot in self.written_slots:
-            self.reads.setdefault(slot, []).append(
-                (at, held, self._launch_indices(node.dtype.lanes))
-            )
-        # A texel of float16 is float32 to kernels.
-        wanted = numpy_dtype(node.dtype.scalar)
-        return np.asarray(content[np.clip(at, 0, max(content.size - 1, 0))].astype(wanted))
+        content = np.ascontiguousarray(buffers[slot])
+        dtype = numpy_dtype(place.base)
+        return content if content.dtype == dtype else content.view(dtype)
 
-    def _as_memory_type(self, memory: UOp) -> Array:
-        """The buffer as elements of the kernel's type, which may be of another one that is held."""
-        content = np.ascontiguousarray(self.buffers[slot_of(memory)])
-        dtype = memory.dtype.base if isinstance(memory.dtype, PtrDType) else memory.dtype
-        wanted = numpy_dtype(dtype)
-        return content if content.dtype == wanted else content.view(wanted)
+    def _launched(self) -> Array:
+        """Return the number of the work-item in the launch, with an axis for lanes."""
+        return self._number([node for node in self.axes if node.op is Ops.SPECIAL])[..., None]
 
     def _item(self) -> Array:
-        """The number of the work-item in its group."""
-        return self._number(self.items)
+        """Return the number of the work-item in its group, with an axis for lanes."""
+        return self._number(self.items)[..., None]
 
-    def _launch_indices(self, lanes: int) -> Array:
-        number = self._number([*self.groups, *self.items])
-        return number if lanes == 1 else number[..., None]
-
-    def _number(self, counters: Sequence[UOp]) -> Array:
-        number = np.zeros([1] * len(self.axes), np.int64)
-        for counter in counters:
-            number = number * self.extents[counter] + self.values[counter]
-        return number
-
-    def _from_local(self, node: UOp, place: Place, at: Array, held: Array) -> Array:
-        stores, unguarded, over = stores_waited_for(place.waits, place.memory)
-        key = (place.memory, frozenset(stores), over)
-        contents = self.contents.get(key)
-        if contents is None:
-            contents = self._memory_after(place.memory, stores, unguarded, over)
-            self.contents[key] = contents
-        item = self._item() if node.dtype.lanes == 1 else self._item()[..., None]
-        coordinates = self._coordinates(contents, at, node.dtype.lanes)
-        there = (*coordinates, at)
-        unset = held & ~contents.is_set[there]
-        if unset.any():
-            text = f"an element of {node_text(place.memory)} that nobody wrote is read"
-            self._fault(Symptom.ACCESS, f"{text}, at {node_text(node)}")
-        foreign = held & contents.is_set[there] & (contents.writer[there] != item)
-        if foreign.any():
-            self.shared.update(dict.fromkeys(stores))
-            if (foreign & contents.unguarded[there]).any():
-                text = "another work-item's element is read without a barrier after its STORE"
-                self._fault(Symptom.RACE, f"{text}, at {node_text(node)}")
-        return np.asarray(contents.values[there])
-
-    def _coordinates(self, contents: _Contents, at: Array, lanes: int) -> list[Array]:
-        """Where on the axes that the memory keeps each access stands."""
-        found = []
+    def _from_local(self, node: UOp, place: _Place, elements: Array, active: Array) -> Array:
+        waits = _Waits.of(place)
+        contents = self._contents(place, waits)
+        there: list[Array] = []
         for counter, axis in self.axes.items():
-            if contents.values.shape[axis] == 1:
-                found.append(np.zeros((), np.int64))
-            else:
-                value = self.values[counter].astype(np.int64)
-                found.append(value if lanes == 1 else value[..., None])
-        return found
+            is_one = contents.values.shape[axis] == 1
+            at = np.zeros((), np.int64) if is_one else self.value(counter).astype(np.int64)
+            there.append(at if is_one else at[..., None])
+        where = (*there, elements)
+        if (active & (contents.writer[where] < 0)).any():
+            text = f"an element of {node_text(place.memory)} that nobody wrote is read"
+            raise GraphFaultError(f"{text}, at {node_text(node)}")
+        foreign = active & (contents.writer[where] != self._item())
+        if foreign.any():
+            self.shared.update(dict.fromkeys(waits.stores))
+            if (foreign & contents.unguarded[where]).any():
+                text = "another work-item's element is read without a barrier after its STORE"
+                raise GraphFaultError(f"race: {text}, at {node_text(node)}")
+        return np.asarray(contents.values[where])
 
-    def _memory_after(
-        self,
-        memory: UOp,
-        stores: Sequence[UOp],
-        unguarded: frozenset[UOp],
-        over: frozenset[UOp],
-    ) -> _Contents:
-        """The memory after `stores`; the loops `over` are at their end."""
-        scattered = {*self.items, *over}
-        scattered.update(
-            counter
-            for counter in self.axes
-            if isinstance(counter.arg, RangeArg) and counter.arg.kind in LANE_KINDS
-        )
-        parts = [self._store_parts(store) for store in stores]
-        shape = np.broadcast_shapes((1,) * len(self.axes), *(part[0].shape for part in parts))
+    def _contents(self, place: _Place, waits: _Waits) -> _Contents:
+        """Return the memory after the STOREs that a LOAD waits for, its loops at their end."""
+        scattered = {*self.items, *waits.over}
+        scattered.update(counter for counter in self.axes if _is_lane(counter))
+        parts = [self._stored(store) for store in waits.stores]
+        shape = np.broadcast_shapes((1,) * len(self.axes), *(part[0].shape[:-1] for part in parts))
         kept = [1 if counter in scattered else shape[axis] for counter, axis in self.axes.items()]
-        size = size_of(memory)
-        self._check_size((*kept, size))
-        base = memory.dtype.base if isinstance(memory.dtype, PtrDType) else memory.dtype
+        full = (*kept, place.size)
+        _check_size(full)
         contents = _Contents(
-            np.zeros((*kept, size), numpy_dtype(base)),
-            np.zeros((*kept, size), np.bool_),
-            np.zeros((*kept, size), np.int64),
-            np.zeros((*kept, size), np.bool_),
+            np.zeros(full, numpy_dtype(place.base)),
+            np.full(full, -1, np.int64),
+            np.zeros(full, np.bool_),
         )
-        for store, (position, value, active) in zip(stores, parts, strict=True):
-            self._scatter(store, contents, position, value, active, store in unguarded)
+        for store, (elements, value, active) in zip(waits.stores, parts, strict=True):
+            chosen = np.nonzero(active)
+            there = [
+                at if size > 1 else np.zeros_like(at)
+                for at, size in zip(chosen, kept, strict=False)
+            ]
+            where = (*there, elements[active])
+            writer = np.broadcast_to(self._item(), elements.shape)[active]
+            contents.values[where] = value[active]
+            contents.writer[where] = writer
+            contents.unguarded[where] = store in waits.unguarded
+            if (contents.writer[where] != writer).any():
+                text = f"two work-items write one element, at {node_text(store)}"
+                raise GraphFaultError(f"race: {text}")
         return contents
 
-    def _store_parts(self, store: UOp) -> tuple[Array, Array, Array]:
-        """Position, value and activity of a STORE by every work-item, element by element.
+    def _stored(self, store: UOp) -> tuple[Array, Array, Array]:
+        """Return element, value and activity of a STORE for every work-item and lane."""
+        lanes = store.src[1].dtype.lanes
+        elements, active = self._access(store, _place_of(store), lanes)
+        self.value(store.src[1])
+        value = self._with_lanes(store.src[1], 2)
+        launched = [self.value(each) for each in self.axes if each.op is Ops.SPECIAL]
+        shapes = [each.shape for each in (elements, value, active)]
+        shape = np.broadcast_shapes(*shapes, *((*each.shape, 1) for each in launched))
+        _check_size(shape)
+        parts = [np.broadcast_to(each, shape) for each in (elements, value, active)]
+        return parts[0], parts[1], parts[2]
 
-        The lanes of a vector are the last axis of each, of size 1 for a scalar.
-        """
-        place, lanes = place_of(store), store.src[1].dtype.lanes
-        gate = self.values[store.src[2]] if len(store.src) == 3 else np.ones((), np.bool_)
-        size = size_of(place.memory)
-        position, active = self._check_bounds(store, self._position(place), gate, size, lanes)
-        value = self.values[store.src[1]]
-        value = value if lanes > 1 else value[..., None]
-        at = position[..., None] + np.arange(lanes)
-        active = np.asarray(active)[..., None] if np.ndim(active) else np.asarray(active)
-        launched = self._launch_indices(lanes=2)
-        shape = np.broadcast_shapes(at.shape, value.shape, active.shape, launched.shape)
-        self._check_size(shape)
-        return (
-            np.broadcast_to(at, shape),
-            np.broadcast_to(value, shape),
-            np.broadcast_to(active, shape),
-        )
-
-    def _scatter(
-        self,
-        store: UOp,
-        contents: _Contents,
-        position: Array,
-        value: Array,
-        active: Array,
-        is_unguarded: bool,
-    ) -> None:
-        places = np.nonzero(active)
-        coordinates = [
-            places[axis] if contents.values.shape[axis] > 1 else np.zeros_like(places[axis])
-            for axis in range(len(self.axes))
-        ]
-        there = (*coordinates, position[active])
-        item = np.broadcast_to(self._item()[..., None], position.shape)[active]
-        flat = np.ravel_multi_index(there, contents.values.shape) if item.size else there[-1]
-        _, first, inverse = np.unique(flat, return_index=True, return_inverse=True)
-        is_twice = first.size != flat.size and (item != item[first][inverse.reshape(-1)]).any()
-        if is_twice or (contents.is_set[there] & (contents.writer[there] != item)).any():
-            self._fault(Symptom.RACE, f"two work-items write one element, at {node_text(store)}")
-        contents.values[there] = value[active]
-        contents.is_set[there] = True
-        contents.writer[there] = item
-        contents.unguarded[there] = is_unguarded
-
-    def _write(self, store: UOp) -> None:
+    def _write(self, store: UOp, written: dict[int, Array]) -> None:
         """A STORE to a buffer, by all work-items."""
-        memory = place_of(store).memory
-        slot = slot_of(memory)
-        if slot not in self.buffers:
-            raise UserError(f"graph: no buffer for slot {slot}")
-        if slot not in self.result.written:
-            self.result.written[slot] = np.array(self.buffers[slot])
-        content = self.result.written[slot]
-        wanted = numpy_dtype(
-            memory.dtype.base if isinstance(memory.dtype, PtrDType) else dtypes.void
-        )
-        if content.dtype != wanted:
-            content = content.view(wanted)
-        position, value, active = self._store_parts(store)
-        at = position[active]
-        if np.unique(at).size != at.size:
-            self._fault(
-                Symptom.RACE, f"one element is written more than once, at {node_text(store)}"
-            )
-        content[at] = value[active]
-        self._check_readers(store, slot, position, active, content.size)
+        place = _place_of(store)
+        slot = slot_of(place.memory)
+        if slot not in written and slot in self.buffers:
+            written[slot] = np.array(self.buffers[slot])
+        elements, value, active = self._stored(store)
+        chosen = elements[active]
+        if np.unique(chosen).size != chosen.size:
+            text = f"one element is written more than once, at {node_text(store)}"
+            raise GraphFaultError(f"race: {text}")
+        self._buffer(place, written)[chosen] = value[active]
+        writer = self.writers.setdefault(slot, np.full(place.size, -1, np.int64))
+        writer[chosen] = np.broadcast_to(self._launched(), elements.shape)[active]
 
-    def _check_readers(
-        self, store: UOp, slot: int, position: Array, active: Array, size: int
-    ) -> None:
-        """No other work-item than the one that writes an element may read it."""
-        if slot not in self.reads or self._number([*self.groups, *self.items]).size < 2:
-            return
-        writer = np.full(size, -1, np.int64)
-        launched = np.broadcast_to(self._launch_indices(lanes=2), position.shape)
-        writer[position[active]] = launched[active]
-        for at, held, reader in self.reads[slot]:
-            shape = np.broadcast_shapes(at.shape, held.shape, reader.shape)
-            who = writer[np.broadcast_to(np.clip(at, 0, size - 1), shape)]
-            foreign = (who >= 0) & (who != reader) & held
-            if foreign.any():
-                text = f"slot {slot} is read by another work-item than the one that writes it"
-                self._fault(Symptom.RACE, f"{text}, at {node_text(store)}")
-                return
+    def _check_readers(self) -> None:
+        """No other work-item than the one that writes an element of a buffer may read it."""
+        for slot, elements, active, reader in self.reads:
+            writer = self.writers[slot][elements] if slot in self.writers else np.array(-1)
+            if (active & (writer >= 0) & (writer != reader)).any():
+                text = "is read by another work-item than the one that writes it"
+                raise GraphFaultError(f"race: an element of slot {slot} {text}")
 
     def _check_loops(self) -> None:
         """In a loop nobody may write before all have read what the iteration before has left."""
         for store in self.shared:
-            waits = place_of(store).waits
-            around = {each for each in loops_around(store) if self.extents.get(each, 0) > 1}
-            # The loops that are over when the memory is read iterate without barriers.
-            needed = {each for each in around if not is_lane(each)}
+            around = {loop for loop in _loops_around(store) if self.extents.get(loop, 0) > 1}
+            needed = {loop for loop in around if not _is_lane(loop)}
             ready: set[UOp] = set()
-            for barrier in toposort(waits):
+            for barrier in toposort(_place_of(store).waits):
                 if barrier.op is Ops.BARRIER:
-                    ready |= loops_around(barrier)
+                    ready |= _loops_around(barrier)
             if not needed <= ready:
                 text = "in a loop local memory is written again without a barrier before"
-                self._fault(Symptom.RACE, f"{text}, at {node_text(store)}")
+                raise GraphFaultError(f"race: {text}, at {node_text(store)}")
 
-    def _check_memories(self) -> None:
-        """Local memory is for one use: no two STOREs of a kernel write the same of its elements."""
-        written: dict[UOp, list[UOp]] = {}
-        for node in self.order:
-            if node.op is Ops.STORE and place_of(node).memory.op is Ops.DEFINE_LOCAL:
-                written.setdefault(place_of(node).memory, []).append(node)
-        for memory, stores in written.items():
-            is_set = np.zeros(size_of(memory), np.bool_)
-            for store in stores if len(stores) > 1 else ():
-                position, _, active = self._store_parts(store)
-                elements = np.unique(position[active])
-                if is_set[elements].any():
-                    self._fault(
-                        Symptom.RACE, f"what another STORE left is written, at {node_text(store)}"
-                    )
-                is_set[elements] = True
+    def _check_memories(self, root: UOp) -> None:
+        """Local memory is for one use: no two STOREs write the same of its elements."""
+        users: dict[UOp, Array] = {}
+        for store in root.toposort():
+            place = _place_of(store) if store.op is Ops.STORE else None
+            if place is None or place.memory.op is not Ops.DEFINE_LOCAL:
+                continue
+            elements, active = self._access(store, place, store.src[1].dtype.lanes)
+            written = np.zeros(place.size, np.bool_)
+            elements, active = np.broadcast_arrays(elements, active)
+            written[elements[active]] = True
+            if (written & users.get(place.memory, np.False_)).any():
+                text = "an element that another STORE left is written"
+                raise GraphFaultError(f"race: {text}, at {node_text(store)}")
+            users[place.memory] = written | users.get(place.memory, np.False_)
+
+
+def _needs_values(node: UOp) -> list[UOp]:
+    return [source for source in _needs(node) if source.op not in _STRUCTURE]
 
 
 _STRUCTURE = frozenset(
-    {
-        *(Ops.SINK, Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.INDEX, Ops.AFTER, Ops.BARRIER),
-        Ops.STORE,
-    }
+    {Ops.SINK, Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.INDEX, Ops.AFTER, Ops.BARRIER, Ops.STORE}
 )
 
 
-def group_of(root: UOp, scope: str, bindings: Mapping[str, int]) -> tuple[int, int, int]:
-    """The extents of the launch indices of `scope` ("group" or "item") in `root`, by dimension."""
-    found = [1, 1, 1]
-    for node in root.toposort():
-        if isinstance(node.arg, SpecialArg) and node.arg.scope == scope:
-            found[node.arg.dim] = _extent(node.src[0], bindings)
-    return found[0], found[1], found[2]
+def _is_lane(counter: UOp) -> bool:
+    return isinstance(counter.arg, RangeArg) and counter.arg.kind in _LANE_KINDS
 
 
-def _extent(expression: UOp, bindings: Mapping[str, int]) -> int:
-    evaluator = _Evaluator(expression, {}, bindings)
-    evaluator.run()
-    return int(evaluator.values[expression].reshape(-1)[0])
+def _check_size(shape: Sequence[int]) -> None:
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise UserError(f"graph: a value of {math.prod(shape)} elements")
+
+
+def _reduced(op: Ops, dtype: DType, value: Array, axes: tuple[int, ...]) -> Array:
+    """Return `value` reduced over `axes`, which stay as size 1, in a wide accumulator."""
+    if op is Ops.MAX:
+        lowest = np.array(dtype.minimum, value.dtype)
+        return np.asarray(np.maximum.reduce(value, axis=axes, keepdims=True, initial=lowest))
+    if op not in (Ops.ADD, Ops.MUL):
+        raise UserError(f"graph: {op.name} does not reduce")
+    if dtype.is_bool:
+        return np.asarray((np.any if op is Ops.ADD else np.all)(value, axis=axes, keepdims=True))
+    total = np.add if op is Ops.ADD else np.multiply
+    if dtype.is_int:
+        return np.asarray(total.reduce(value, axis=axes, keepdims=True, dtype=numpy_dtype(dtype)))
+    wide = np.longdouble if dtype is dtypes.float64 else np.float64
+    exact = np.asarray(total.reduce(value.astype(wide), axis=axes, keepdims=True))
+    return narrow_float64(exact.astype(np.float64), dtype)

@@ -36,41 +36,12 @@ _EVERYWHERE = frozenset({Ops.CAST})
 
 @dataclass(frozen=True)
 class Bucket:
-    """One cause of findings.
+    """One cause of findings. The key is a short text that is the same for all of them."""
 
-    stage, cause: what is to blame, see `Blame`. opts: the names of the optimisations that the
-    reduced case needs, each once, in alphabetical order. symptom: how it shows. essence: what the
-    key says besides: operations, or the words of an error.
-    """
-
-    stage: str
-    cause: str
-    opts: tuple[str, ...]
-    symptom: str
-    essence: str = ""
-
-    @property
-    def key(self) -> str:
-        """A short text that is the same for all findings of the bucket."""
-        names = sorted({alike(name) for name in self.opts})
-        if self.stage == OPTIMISER and (not self.cause or alike(self.cause) in names):
-            # Which one of several is at fault depends on their order, which of them are not.
-            what = "+".join(names)
-        else:
-            what = self.cause
-        if what:
-            return f"{self.stage}/{what}"
-        detail = f" {{{self.essence}}}" if self.essence else ""
-        return f"{self.stage} {self.symptom}{detail}"
+    key: str
 
     def __str__(self) -> str:
         return self.key
-
-
-def alike(name: str) -> str:
-    """The name that an optimisation shares with those that do nearly the same."""
-    op = OptOp.__members__.get(name)
-    return name if op is None else _ALIKE.get(op, op).value
 
 
 def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> Bucket:
@@ -78,10 +49,20 @@ def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> Bucket:
 
     `blame` and `verdict` are about this case, not the one that it was reduced from.
     """
-    opts = sorted({opt.op.value for opts in case.opts for opt in opts})
-    return Bucket(
-        blame.stage, blame.cause, tuple(opts), _kind(verdict), _essence(blame, case, verdict)
-    )
+    what = _alike(blame.cause)
+    if not what and blame.stage == OPTIMISER:
+        names = {_alike(opt.op.value) for opts in case.opts for opt in opts}
+        what = "+".join(sorted(names))
+    if what:
+        return Bucket(f"{blame.stage}/{what}")
+    essence = _essence(blame, case, verdict)
+    return Bucket(f"{blame.stage} {_kind(verdict)}" + (f" {{{essence}}}" if essence else ""))
+
+
+def _alike(name: str) -> str:
+    """The name that an optimisation shares with those that do nearly the same."""
+    op = OptOp.__members__.get(name)
+    return name if op is None else _ALIKE.get(op, op).value
 
 
 def _kind(verdict: Verdict) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.kernel_shape import kernel_shape
-from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype, pointer
+from tinyref.dtype import PtrDType, dtypes, numpy_dtype, pointer
 from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
@@ -19,6 +18,7 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
+from tinyref_fuzz.generate.equivalent.moving import rank_of
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import slots, variables
 from tinyref_spec.kernel_case import Array, Case
@@ -40,9 +40,12 @@ class Fresh:
         """The first slot that is free."""
         return len(self.case.buffers)
 
-    def load(self, tracker: ShapeTracker, dtype: DType, content: Array) -> UOp:
-        """A LOAD of the new buffer through `tracker`."""
-        return load(self.slot, dtype, tracker, content.size)
+    def holding(self, node: UOp, value: Array) -> tuple[UOp, Array]:
+        """A row-major LOAD that gives the value of `node`, and the content of its buffer."""
+        rank = rank_of(self.case.ast)
+        tracker = ShapeTracker.from_shape(kernel_shape(node) or (1,) * rank)
+        content = np.resize(value.reshape(-1), max(1, tracker.real_size()))
+        return load(self.slot, node.dtype, tracker, content.size), content
 
     def with_kernel(self, ast: UOp, content: Array) -> Case:
         """The case with `ast` for its kernel, and the new buffer."""
@@ -52,7 +55,7 @@ class Fresh:
 def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
     """The value of each node by the evaluator, in the shape that it has for the bindings."""
     wanted = [node for node in nodes if node.dtype is not dtypes.index]
-    rank = next((len(shape) for shape in map(kernel_shape, wanted) if shape), 0)
+    rank = rank_of(case.ast)
     contents: dict[int, Array] = dict(enumerate(case.buffers))
     stores = []
     shapes = []
@@ -75,16 +78,6 @@ def concrete_shape(case: Case, node: UOp, rank: int) -> tuple[int, ...]:
     """The shape of a value for the bindings; ones for what fits any shape."""
     shape = kernel_shape(node) or (1,) * rank
     return tuple(value_of(size, case.bindings) for size in shape)
-
-
-def scatter(
-    value: Array, tracker: ShapeTracker, bindings: Mapping[str, int]
-) -> npt.NDArray[np.generic]:
-    """A buffer that shows `value` through `tracker`, wherever that has an element."""
-    positions, valid = tracker.numpy_indices(bindings)
-    content: Array = np.zeros(max(1, tracker.real_size()), value.dtype)
-    content[positions[valid]] = np.broadcast_to(value, positions.shape)[valid]
-    return content
 
 
 def tidy(case: Case) -> Case:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyref.errors import UserError
-from tinyref_fuzz.reduce import (
-    steps_axes,
-    steps_data,
-    steps_nodes,
-    steps_opts,
-    steps_types,
-    steps_views,
-)
+from tinyref_fuzz.judge.judge import Judge
+from tinyref_fuzz.reduce import steps_axes, steps_data, steps_nodes, steps_opts
 from tinyref_fuzz.reduce.fault import is_same_fault
-from tinyref_fuzz.reduce.judging import JUDGES, explicit, with_failing_list
 from tinyref_fuzz.reduce.measure import node_count, opt_count
 from tinyref_fuzz.reduce.search import JudgeFunction, OutOfTimeError, Search
-from tinyref_spec.kernel_case import Case, Verdict
+from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
 
 Step = Callable[[Search], None]
 
-# What makes a judgement cheap comes first: one list of optimisations, one output, small axes.
+# What makes a judgement cheap comes first: one list of optimisations, one output, small axes. Data
+# come last: every change of the kernel before would undo them.
 STEPS: tuple[Step, ...] = (
+    steps_opts.only_the_failing_list,
     steps_opts.fewer_opts,
     steps_opts.without_equivalent,
     steps_nodes.fewer_outputs,
@@ -34,16 +29,10 @@ STEPS: tuple[Step, ...] = (
     steps_axes.smaller_extents,
     steps_nodes.simpler_nodes,
     steps_nodes.simpler_leaves,
-    steps_views.plain_loads,
-    steps_views.plain_stores,
-    steps_views.plain_masks,
+    steps_data.plain_loads,
     steps_opts.simpler_opts,
-    steps_types.simpler_types,
-    steps_nodes.simpler_constants,
-    steps_data.exact_mode,
+    steps_data.simpler_data,
 )
-
-
 _AGREES = "reduce: the case does not fail: accepted is one on which values differ"
 
 
@@ -85,19 +74,26 @@ def reduce_case(
     start = time.monotonic()
     if verdict.agrees:
         raise UserError(_AGREES)
-    case, found, asked = _begin(explicit(case, device), verdict, device, judge)
-    search = Search(case, found, device, asked, start + seconds)
+    case, seen, asked = _begin(_explicit(case, device), verdict, device, judge)
+    search = Search(case, seen, device, asked, start + seconds)
     is_complete = _run(search)
-    smallest = search.case
     return Reduction(
-        smallest,
+        search.case,
         search.verdict,
-        node_count(smallest.ast),
-        opt_count(smallest),
+        node_count(search.case.ast),
+        opt_count(search.case),
         time.monotonic() - start,
         search.tried,
         is_complete,
     )
+
+
+def _quick(case: Case, device: str) -> Verdict:
+    return Judge(device).verdict(case, thorough=False)
+
+
+def _thorough(case: Case, device: str) -> Verdict:
+    return Judge(device).verdict(case, thorough=True)
 
 
 def _begin(
@@ -105,12 +101,16 @@ def _begin(
 ) -> tuple[Case, Verdict, JudgeFunction]:
     """The case with the failing list alone, else as it is, and the judge that sees it fail.
 
-    Where nothing fails just as `verdict` says, what fails otherwise has to do.
+    An equivalent kernel that fails by itself is a simpler case. Where nothing fails just as
+    `verdict` says, what fails otherwise has to do.
     """
-    judges = JUDGES if judge is None else (judge,)
-    otherwise = None
+    judges = (_quick, _thorough) if judge is None else (judge,)
+    otherwise = _alone(case, device, judges[0])
+    if otherwise is not None:
+        return otherwise
+    failing = _with_failing_list(case, verdict)
     for asked in judges:
-        for start in _either(with_failing_list(case, verdict), case):
+        for start in (failing,) if failing is case else (failing, case):
             found = asked(start, device)
             if is_same_fault(found, verdict):
                 return start, found, asked
@@ -121,33 +121,54 @@ def _begin(
     return otherwise
 
 
-def _either(first: Case, second: Case) -> tuple[Case, ...]:
-    return (first,) if first is second else (first, second)
+def _alone(
+    case: Case, device: str, judge: JudgeFunction
+) -> tuple[Case, Verdict, JudgeFunction] | None:
+    """The equivalent kernel as a case of its own, if it fails."""
+    if case.equivalent is None:
+        return None
+    alone = replace(case, ast=case.equivalent.ast, equivalent=None, opts=())
+    found = judge(alone, device)
+    # Compiled plainly, it may be refused for want of the optimisations that images need.
+    if found.agrees or found.symptom is Symptom.ERROR:
+        return None
+    return alone, found, judge
+
+
+def _explicit(case: Case, device: str) -> Case:
+    """The case with the optimisations that the heuristics choose, where it names none."""
+    try:
+        return replace(case, opts=Judge(device).trials(case))
+    except Exception:  # the heuristics may be what is broken
+        return case
+
+
+def _with_failing_list(case: Case, verdict: Verdict) -> Case:
+    """The case with the list of optimisations that the verdict names; none where it names none."""
+    opts = case.opts[verdict.trial : verdict.trial + 1] if verdict.trial >= 0 else ()
+    if opts == case.opts or (not opts and verdict.pair is Pair.OPTIMISED):
+        return case
+    return replace(case, opts=opts)
 
 
 def _run(search: Search) -> bool:
     """Whether the search came to its end before the time was over."""
+    size = None
     try:
-        steps_opts.only_the_failing_list(search)
-        search.trust_plans()
-        _to_fixed_point(search, STEPS)
-        # Data last: every change of the kernel before would undo it.
-        _to_fixed_point(search, (steps_data.simpler_data,))
-        _to_fixed_point(search, (*STEPS, steps_data.simpler_data))
+        while size != search.size:
+            size = search.size
+            for step in STEPS:
+                _take(step, search)
     except OutOfTimeError:
         return False
     return True
 
 
-def _to_fixed_point(search: Search, steps: tuple[Step, ...]) -> None:
-    size = None
-    while size != search.size:
-        size = search.size
-        for step in steps:
-            try:
-                step(search)
-            except OutOfTimeError:
-                raise
-            except Exception:
-                # Views, plans and types belong to the compiler that is broken: without this step.
-                continue
+def _take(step: Step, search: Search) -> None:
+    try:
+        step(search)
+    except OutOfTimeError:
+        raise
+    except Exception:
+        # Views, plans and types belong to the compiler that is broken: without this step.
+        return

@@ -16,7 +16,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import cut_axis, move_all_views, rank_of
 from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search
-from tinyref_spec.kernel_case import Case, Opts
+from tinyref_spec.kernel_case import Case
 
 _SMALL = (1, 2, 3, 4, 8, 16, 32)
 
@@ -106,8 +106,6 @@ def _shrink_axis(search: Search, axis: int) -> None:
             end = begin + extent
             if search.offer(_cut_along, axis, begin, end):
                 return
-            if search.offer(_cut_with_opts, axis, begin, end, size):
-                return
 
 
 def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
@@ -117,26 +115,9 @@ def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
     return replace(case, ast=ast)
 
 
-def _cut_with_opts(case: Case, axis: int, begin: int, end: int, size: int) -> Case:
-    """Also the amounts that are the size of the axis."""
-    smaller = _cut_along(case, axis, begin, end)
-    return replace(smaller, opts=_scale_amounts(smaller.opts, size, end - begin))
-
-
 def _all_below(case: Case, limit: int) -> Case:
     """Every axis cut to `limit` positions."""
     for axis in range(rank_of(case.ast)):
         if _size_along(case, axis) > limit:
             case = _cut_along(case, axis, 0, limit)
     return case
-
-
-def _scale_amounts(lists: tuple[Opts, ...], size: int, extent: int) -> tuple[Opts, ...]:
-    """The whole of the axis stays the whole of it."""
-    return tuple(
-        tuple(
-            replace(opt, arg=extent) if opt.arg == size and opt.spec.has_axis else opt
-            for opt in opts
-        )
-        for opts in lists
-    )

@@ -12,7 +12,6 @@ from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import rank_of
 from tinyref_fuzz.reduce.kernel import (
     LEAVES,
@@ -97,12 +96,8 @@ def _with(case: Case, node: UOp, new: UOp) -> Case:
 
 def _as_buffer(case: Case, node: UOp) -> Case:
     """The kernel that loads the value of `node` instead of computing it."""
-    value = values_of(case, (node,))[node]
     fresh = Fresh(case)
-    shape = kernel_shape(node) or (1,) * rank_of(case.ast)
-    tracker = ShapeTracker.from_shape(shape)
-    content = np.resize(value.reshape(-1), max(1, tracker.real_size()))
-    load = fresh.load(tracker, node.dtype, content)
+    load, content = fresh.holding(node, values_of(case, (node,))[node])
     return fresh.with_kernel(substitute(case.ast, {node: load}), content)
 
 
@@ -144,20 +139,3 @@ def _fits(other: UOp, leaf: UOp) -> bool:
     if other is leaf or other.dtype is not leaf.dtype:
         return False
     return kernel_shape(other) == kernel_shape(leaf) and leaf not in other.toposort()
-
-
-def simpler_constants(search: Search) -> None:
-    """Constants of 0, 1 and 2."""
-    at = 0
-    while at < len(_constants(search.case.ast)):
-        node = _constants(search.case.ast)[at]
-        numbers = (0, 1) if node.dtype.is_bool else (0, 1, 2, 3)
-        for number in numbers:
-            new = build.const(node.dtype, number)
-            if search.offer(_with, node, new):
-                break
-        at += 1
-
-
-def _constants(ast: UOp) -> list[UOp]:
-    return [node for node in ast.toposort() if node.op is Ops.CONST]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tinyref.optimise.opt import Argument, Opt, OptOp
+from tinyref.optimise.opt import Opt, OptOp
 from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.delta_debugging import ddmin
 from tinyref_spec.kernel_case import Equivalent, Opts, Pair
 
-# What an optimisation is tried as instead: simpler ones of its kind.
+# Simpler optimisations of its kind that one is tried as.
 _SIMPLER = {
     OptOp.GROUPTOP: (OptOp.UNROLL, OptOp.GROUP),
     OptOp.GROUP: (OptOp.UNROLL,),
@@ -35,9 +35,7 @@ def only_the_failing_list(search: Search) -> None:
 def without_equivalent(search: Search) -> None:
     """No equivalent kernel, or only its first step that fails."""
     case = search.case
-    if case.equivalent is None:
-        return
-    if search.offer(replace, equivalent=None):
+    if case.equivalent is None or search.offer(replace, equivalent=None):
         return
     before = case.equivalent.origin
     for label, ast in case.equivalent.trail if len(case.equivalent.trail) > 1 else ():
@@ -54,40 +52,18 @@ def fewer_opts(search: Search) -> None:
     """
 
     def attempt(opts: Sequence[Opt]) -> Opts | None:
-        return next(iter(search.case.opts), ()) if _with_opts(search, tuple(opts)) else None
+        taken = search.offer(replace, opts=(tuple(opts),))
+        return next(iter(search.case.opts), ()) if taken else None
 
     if search.case.opts:
         ddmin(search.case.opts[0], attempt)
 
 
-def _with_opts(search: Search, opts: Opts) -> bool:
-    return search.offer(replace, opts=(opts,))
-
-
 def simpler_opts(search: Search) -> None:
-    """Simpler optimisations instead, smaller amounts, and axes further to the front."""
+    """Simpler optimisations instead."""
     for at in range(sum(map(len, search.case.opts[:1]))):
-        for op in _SIMPLER.get(search.case.opts[0][at].op, ()):
-            opt = search.case.opts[0][at]
-            if _with_opt(search, at, replace(opt, op=op)):
+        opts = search.case.opts[0]
+        for op in _SIMPLER.get(opts[at].op, ()):
+            simpler = (*opts[:at], replace(opts[at], op=op), *opts[at + 1 :])
+            if search.offer(replace, opts=(simpler,)):
                 break
-        for arg in smaller_amounts(search.case.opts[0][at]):
-            if _with_opt(search, at, replace(search.case.opts[0][at], arg=arg)):
-                break
-        for axis in range(search.case.opts[0][at].axis):
-            if _with_opt(search, at, replace(search.case.opts[0][at], axis=axis)):
-                break
-
-
-def smaller_amounts(opt: Opt) -> list[int]:
-    """Amounts to try instead of that of `opt`, the smallest first."""
-    if not opt.spec.has_axis:
-        return []
-    if opt.spec.takes in (Argument.AXIS, Argument.SLOT):
-        return list(range(opt.arg))
-    return sorted({less for less in (2, 3, 4, opt.arg // 2) if 1 < less < (opt.arg or 3)})
-
-
-def _with_opt(search: Search, at: int, opt: Opt) -> bool:
-    opts = search.case.opts[0]
-    return _with_opts(search, (*opts[:at], opt, *opts[at + 1 :]))

@@ -7,11 +7,13 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from tinyref import config
 from tinyref.algebra.rewrite.listen import Listeners, listeners, listening
 from tinyref.algebra.rewrite.pattern import Matcher
 from tinyref.algebra.rewrite.rule import Rule
+from tinyref.algebra.rewrite.steps import Step
 from tinyref.dtype import DType
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops.node import UOp
@@ -99,6 +101,7 @@ class _Rewrite:
         self.rules = rules
         self.context = context
         self.listeners = active.rules
+        self.steps = active.steps
         self.is_kept = context is None and not active.afresh
         self.done: dict[UOp, UOp] = {}
         # Nodes whose replacement is being rewritten, in the order in which that began.
@@ -156,7 +159,7 @@ class _Rewrite:
             if rebuilt in self.waiting:
                 raise self.loop(rebuilt)
         fired = self.rules.fire(rebuilt, self.context)
-        if fired is None:
+        if fired is None or not self.may_take(*fired, rebuilt):
             self.finish(rebuilt, rebuilt)
             if rebuilt is not node:
                 self.finish(node, rebuilt)
@@ -168,6 +171,10 @@ class _Rewrite:
             stack.append((node, rebuilt))
         stack.append((rebuilt, result))
         stack.append((result, None))
+
+    def may_take(self, name: str, result: UOp, node: UOp) -> bool:
+        """Return whether the limit of a bisection leaves room for this firing."""
+        return self.steps is None or self.steps.take(Step("rule", name, node, result))
 
     def count(self, name: str, node: UOp, result: UOp) -> None:
         for listener in self.listeners:
@@ -214,5 +221,5 @@ def rewrite(root: UOp, rules: RuleSet, context: object = None) -> UOp:
         kept: UOp | None = root.facts[rules]
         return root if kept is None else kept
     if config.integer("DEBUG") >= 6:
-        active = Listeners(active.stages, (*active.rules, _print_firing), afresh=True)
+        active = replace(active, rules=(*active.rules, _print_firing), afresh=True)
     return _Rewrite(root, rules, context, active).run()

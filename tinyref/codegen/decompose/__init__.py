@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinyref.algebra.rewrite import takes_step
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.check import check_dtypes, check_ops
 from tinyref.codegen.decompose.constant_division import divide_by_constants
@@ -84,7 +85,7 @@ def passes(root: UOp, capabilities: Capabilities) -> list[Pass]:
         found.append(("word_storage", lambda given: store_in_words(given, stored)))
     if integers:
         found.append(("small_integers", lambda given: emulate_small_integers(given, integers)))
-    if capabilities.slow_division:
+    if capabilities.slow_division and takes_step("pass", "constant_division"):
         found.append(("constant_division", lambda given: divide_by_constants(given, capabilities)))
     if emulated or stored or capabilities.slow_division:
         found.append(missing)
