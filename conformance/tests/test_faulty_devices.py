@@ -78,7 +78,7 @@ QUERY = ",".join(
         *("isa.unary.sqrt.float32", "isa.binary.add.float32"),
         *("kernel.program.wmma.apple_*", "kernel.program.wmma.intel_m8n8*"),
         *("kernel.elements.float32", "kernel.elements.int32", "kernel.program"),
-        *("kernel.reduce.add.float32", "kernel.reduce.add.int32", "kernel.planned.elements"),
+        *("kernel.reduce.add.float32", "kernel.reduce.add.int32", "kernel.opt.upcast"),
         *("tensor.add.float32", "tensor.sum.float32", "system.jit", "system.symbolic"),
         *("system.transfer.bytes.uint8", "system.transfer.view.uint8", "system.transfer.order"),
     )

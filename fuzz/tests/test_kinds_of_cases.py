@@ -43,7 +43,6 @@ KINDS = [
     ("a variable at its ends by several views", "kernel.symbolic.*.views", "only-last-mask"),
     ("assigned, read by a view, assigned again", "system.memory.*.assign", "write-before-read"),
     ("a constant operand", "isa.constant.int32.mod1", "remainder-floored"),
-    ("a comparison at the wrap", "isa.sequence.simplified.chosen*.int32", "linear-wraps-unseen"),
     ("parts not aligned", "kernel.opt.upcast.local", "vector-of-unaligned-address"),
     ("a mask through a flip", "kernel.view.pad.int32.read", "mask-begin-excluded"),
     ("a choice in padding", "kernel.gather.int32.padded*", "numbers-ignore-mask"),
@@ -70,10 +69,6 @@ KINDS = [
         "system.symbolic.*.two_numbers",
         "second-number-bounds-the-wrong-end",
     ),
-    ("a schedule that breaks off", "system.schedule.*.broken_off", BROKEN_OFF),
-    ("equal elements reduced", "system.schedule.*.repeated", "repeated-elements-counted-once"),
-    ("a long maximum", "system.schedule.*.long", "long-maximum-padded-with-zeros"),
-    ("one variable of two values", "system.schedule.*.one_number_twice", "two-values-are-refused"),
     (
         "iterations that read others' results",
         "kernel.program.loop.memory*",
@@ -105,18 +100,6 @@ KINDS = [
     ("a shift that is left open", "isa.cast.int32.to_int64", "sign-by-a-shift-of-all-bits"),
     ("products of tiles in a sum", "kernel.opt.tc.apple", "products-on-top-of-the-first"),
     ("a bound that is missed by one", "system.symbolic.*.narrowed.by_one", "broken-by-one-is-kept"),
-    ("views met through steps back", "kernel.known_view.chains", "masks-met-backwards-one-too-few"),
-    (
-        "the values of the form of a rule",
-        "kernel.simplified.bool-join",
-        "the-loosest-of-lower-limits",
-    ),
-    (
-        "the values of any expression",
-        "kernel.simplified.expressions",
-        "every-limit-is-an-upper-one",
-    ),
-    ("the range of a number as a bool", "kernel.known_range.cast", "a-bool-of-what-holds-zero"),
 ]
 FORMS_OF_KERNELS = [
     ("loops around a node", "looped", "accumulator-not-reset"),

@@ -32,12 +32,34 @@ from tinyref_fuzz.programs.refusals import REASONS
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.programs.surroundings import SAVING
-from tinyref_spec.system.schedules import BreakingOff, BrokenOffError
 
 # How often what a read needs is given up at most, before it is computed.
 MAX_BROKEN_OFF = 3
 _FILE = "<program>"
 _POISON = 0x5B
+
+
+class BrokenOffError(Exception):
+    """Ends a schedule after one of its items."""
+
+
+class BreakingOff:
+    """A watcher that raises `BrokenOffError` once `left` kernels have run, and one more."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def scheduled(self, outputs: object, planned: object) -> None:
+        """Nothing has run."""
+
+    def ran(self, ast: object, kernel: object, bindings: object, seconds: object) -> None:
+        """One more has run."""
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenOffError
+
+    def copied(self, target: object, source: object, seconds: float) -> None:
+        """Copies go on."""
 
 
 @dataclass(frozen=True)

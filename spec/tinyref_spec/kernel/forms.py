@@ -16,7 +16,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
@@ -477,115 +477,99 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"kernel.store.constant.{dtype.name}",
             f"A kernel writes a {dtype.name} constant to every element of a small output.",
-            ("isa.store", "isa.const", "kernel.sink", "kernel.global", "memory.red_zone"),
-            Rung.STORE,
-            "STORE",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_store_checks, dtype),
+            clauses=("isa.store", "isa.const", "kernel.sink", "kernel.global", "memory.red_zone"),
+            rung=Rung.STORE,
+            op="STORE",
+            dtype=dtype,
+            checks=functools.partial(_store_checks, dtype),
         )
         yield make_row(
             f"kernel.copy.{dtype.name}",
             f"A kernel loads and stores {dtype.name} elements without changing their bits.",
-            ("isa.load", "isa.store"),
-            Rung.ONE_ALU,
-            "LOAD",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_sized_checks, _copy, dtype, STRAIGHT_SIZES),
+            clauses=("isa.load", "isa.store"),
+            rung=Rung.ONE_ALU,
+            op="LOAD",
+            dtype=dtype,
+            checks=functools.partial(_sized_checks, _copy, dtype, STRAIGHT_SIZES),
         )
         yield make_row(
             f"kernel.elements.{dtype.name}",
             f"Each of many {dtype.name} elements is stored, copied and added once.",
-            ("kernel.index", "isa.load", "isa.store", "memory.red_zone"),
-            Rung.INDEX,
-            "STORE",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_element_checks, dtype),
+            clauses=("kernel.index", "isa.load", "isa.store", "memory.red_zone"),
+            rung=Rung.INDEX,
+            op="STORE",
+            dtype=dtype,
+            checks=functools.partial(_element_checks, dtype),
             advice="look at the indices of the launch, and at its size",
         )
     for dtype in (*dtypes.ints, *dtypes.floats):
         yield make_row(
             f"kernel.one_alu.add.{dtype.name}",
             f"A kernel adds two {dtype.name} inputs of plain values.",
-            ("isa.add",),
-            Rung.ONE_ALU,
-            "ADD",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_sized_checks, _add, dtype, STRAIGHT_SIZES),
+            clauses=("isa.add",),
+            rung=Rung.ONE_ALU,
+            op="ADD",
+            dtype=dtype,
+            checks=functools.partial(_sized_checks, _add, dtype, STRAIGHT_SIZES),
         )
         yield make_row(
             f"kernel.one_alu.mul.{dtype.name}",
             f"A kernel multiplies two {dtype.name} inputs of plain values.",
-            ("isa.mul",),
-            Rung.ONE_ALU,
-            "MUL",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_sized_checks, _multiply, dtype, STRAIGHT_SIZES),
+            clauses=("isa.mul",),
+            rung=Rung.ONE_ALU,
+            op="MUL",
+            dtype=dtype,
+            checks=functools.partial(_sized_checks, _multiply, dtype, STRAIGHT_SIZES),
         )
     yield from _view_rows()
     yield make_row(
         "kernel.form.int32",
         "Several inputs and outputs, in-place updates, rank 0, long chains, mixed dtypes.",
-        ("kernel.sink", "kernel.global", "kernel.valid", "isa.where"),
-        Rung.INDEX,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, dtypes.float32),
-        lambda: [Check(name, run) for name, run in OTHER_FORMS.items()],
+        clauses=("kernel.sink", "kernel.global", "kernel.valid", "isa.where"),
+        rung=Rung.INDEX,
+        op="FORM",
+        dtype=dtypes.int32,
+        uses=(dtypes.int32, dtypes.float32),
+        checks=OTHER_FORMS,
     )
     yield make_row(
         "kernel.far.int32",
         "Positions that take more than 32 bits on their way lead to the right elements.",
-        ("kernel.view", "kernel.index"),
-        Rung.INDEX,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, features=("native:int64",)),
-        lambda: [Check("repeated", _far)],
+        clauses=("kernel.view", "kernel.index"),
+        rung=Rung.INDEX,
+        op="FORM",
+        dtype=dtypes.int32,
+        features=("native:int64",),
+        checks={"repeated": _far},
     )
     yield make_row(
         "kernel.launch.int32",
         "A launch larger than what it computes: the index beyond the end reads and writes nothing.",
-        ("kernel.special", "kernel.global"),
-        Rung.INDEX,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, features=("grid", "grid:4x3x2")),
-        lambda: [Check("in_place", _padded_launch)],
+        clauses=("kernel.special", "kernel.global"),
+        rung=Rung.INDEX,
+        op="FORM",
+        dtype=dtypes.int32,
+        features=("grid", "grid:4x3x2"),
+        checks={"in_place": _padded_launch},
     )
     yield make_row(
         "kernel.kinds.int32",
         "Comparisons at the wrap, selects and casts in kernels, on data of every kind.",
-        ("isa.cmplt", "isa.cmpne", "isa.where", "isa.cast"),
-        Rung.GATE,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, dtypes.float32, dtypes.bool),
-        lambda: [Check(name, run) for name, run in FORMS_OF_KINDS.items()],
+        clauses=("isa.cmplt", "isa.cmpne", "isa.where", "isa.cast"),
+        rung=Rung.GATE,
+        op="FORM",
+        dtype=dtypes.int32,
+        uses=(dtypes.int32, dtypes.float32, dtypes.bool),
+        checks=FORMS_OF_KINDS,
     )
     yield make_row(
         "kernel.symbolic.int32",
         "A symbolic extent takes the value that the launch gives it, also inside expressions.",
-        ("kernel.variable",),
-        Rung.LOOP,
-        "DEFINE_VAR",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32),
-        lambda: [
+        clauses=("kernel.variable",),
+        rung=Rung.LOOP,
+        op="DEFINE_VAR",
+        dtype=dtypes.int32,
+        checks=lambda: [
             *(
                 Check(f"n:{value}", functools.partial(_symbolic_sum_of_index, value))
                 for value in (1, 2, 31, 33, 63, 64)
@@ -605,12 +589,10 @@ def _view_rows() -> Iterator[Row]:
             yield make_row(
                 f"kernel.view.{kind}.{dtype.name}",
                 f"Loads and stores of {dtype.name} through {kind} views reach the right elements.",
-                ("kernel.view", "kernel.index"),
-                rung,
-                "VIEW",
-                dtype.name,
-                EXACT,
-                kernel_needs(dtype),
-                functools.partial(_view_checks, kind, dtype),
+                clauses=("kernel.view", "kernel.index"),
+                rung=rung,
+                op="VIEW",
+                dtype=dtype,
+                checks=functools.partial(_view_checks, kind, dtype),
                 advice="look at strides and offsets, and at the indices of the launch",
             )

@@ -14,15 +14,13 @@ import numpy as np
 
 from tinyref.algebra import semantics
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
-from tinyref.optimise.normal_form import normal_form
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.forms import EXACT
 from tinyref_spec.kernel.ranges import iota
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 from tinyref_spec.measure import run_exact
@@ -452,31 +450,6 @@ def all_gathers() -> dict[str, Gather]:
     return {**INDICES, **{name: make() for name, make in computed.items()}}
 
 
-LOOPS_LEFT = {
-    "constant_value": 1,
-    "beside_a_loop": 1,
-    "summed": 1,
-    "multiplied": 1,
-    "of_a_sum": 1,
-    "by_a_maximum": 1,
-    # An index of 0 takes a whole row, not one element of it.
-    "padded_before": 1,
-    "padded_nowhere": 1,
-    "shown_in_one_row": 1,
-    "transposed": 1,
-}
-"""What is left to loop over once the choices are folded: nothing, for every other gather."""
-
-
-def _folds(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The compiler leaves no more loops of a gather than it owes; nothing runs."""
-    form = normal_form(all_gathers()[name].kernel)
-    loops = sum(node.op is Ops.REDUCE for node in form.ast.toposort())
-    most = LOOPS_LEFT.get(name, 0)
-    message = f"{loops} loops are left of the gather {name}, {most} at most are owed"
-    return Measurement(loops <= most, "" if loops <= most else message, compared=1)
-
-
 def _run(gather: Gather, case_id: str, device: DeviceUnderTest) -> Measurement:
     expected = np.array(list(gather.expected), numpy_dtype(gather.value.dtype))
     inputs = [None, *arrays_of(gather)]
@@ -523,33 +496,19 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"kernel.gather.{suffix}",
             sentence,
-            ("kernel.gather", "isa.reduce", "kernel.iota"),
-            Rung.LOOP,
-            "REDUCE",
-            "int32",
-            EXACT,
-            kernel_needs(I32, F32, *special),
-            functools.partial(_checks, names),
+            clauses=("kernel.gather", "isa.reduce", "kernel.iota"),
+            rung=Rung.LOOP,
+            op="REDUCE",
+            dtype=I32,
+            uses=(I32, F32, *special),
+            checks=functools.partial(_checks, names),
         )
     yield make_row(
         "kernel.gather.in_place",
         "A kernel may add a chosen element to what it writes.",
-        ("kernel.gather", "kernel.global"),
-        Rung.LOOP,
-        "REDUCE",
-        "int32",
-        EXACT,
-        kernel_needs(I32),
-        lambda: [Check("add", _in_place)],
-    )
-    yield make_row(
-        "kernel.gather.loops",
-        "A reduce that chooses one term is no loop: a compiler that no longer sees it shows here.",
-        ("kernel.gather",),
-        Rung.LOOP,
-        "REDUCE",
-        "int32",
-        "no more loops",
-        kernel_needs(),
-        lambda: [Check(name, functools.partial(_folds, name)) for name in all_gathers()],
+        clauses=("kernel.gather", "kernel.global"),
+        rung=Rung.LOOP,
+        op="REDUCE",
+        dtype=I32,
+        checks={"add": _in_place},
     )

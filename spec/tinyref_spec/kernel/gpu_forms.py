@@ -421,14 +421,14 @@ def _row(
     return make_row(
         f"kernel.program.{name}",
         sentence,
-        clauses,
-        rung,
-        op,
-        dtype.name,
-        programs.EXACT,
-        kernel_needs(dtype, INT, features=features),
-        checks,
-        advice,
+        clauses=clauses,
+        rung=rung,
+        op=op,
+        dtype=dtype,
+        uses=(dtype, INT),
+        features=features,
+        checks=checks,
+        advice=advice,
     )
 
 

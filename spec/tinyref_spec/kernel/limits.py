@@ -21,7 +21,6 @@ from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, compile_for
-from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernels.named import copied
 from tinyref_spec.kernels.notation import shaped, store
@@ -251,13 +250,12 @@ def _limit_row(
     return make_row(
         f"kernel.program.limit.{name}",
         sentence,
-        ("device.limit", clause),
-        rung,
-        "SPECIAL" if "grid" in features else "DEFINE_GLOBAL",
-        "int32",
-        Ulp(0).sentence,
-        kernel_needs(INT, features=features),
-        checks,
+        clauses=("device.limit", clause),
+        rung=rung,
+        op="SPECIAL" if "grid" in features else "DEFINE_GLOBAL",
+        dtype=INT,
+        features=features,
+        checks=checks,
     )
 
 
@@ -310,39 +308,35 @@ def rows() -> Iterator[Row]:
     yield make_row(
         "kernel.variable.int32",
         "A symbolic variable has all of its 32 bits, and each of several its own value.",
-        ("kernel.variable", "device.limit"),
-        Rung.INDEX,
-        "DEFINE_VAR",
-        "int32",
-        Ulp(0).sentence,
-        kernel_needs(INT),
-        lambda: [Check(f"value:{value}", functools.partial(_variable, value)) for value in VALUES],
+        clauses=("kernel.variable", "device.limit"),
+        rung=Rung.INDEX,
+        op="DEFINE_VAR",
+        dtype=INT,
+        checks=lambda: [
+            Check(f"value:{value}", functools.partial(_variable, value)) for value in VALUES
+        ],
     )
     for dtype in OFFSET_DTYPES:
         yield make_row(
             f"kernel.offset.{dtype.name}",
             f"Kernels take views that begin at any {dtype.name} element of their buffers that the "
             "declared alignment allows.",
-            ("memory.view", "device.limit"),
-            Rung.INDEX,
-            "LOAD",
-            dtype.name,
-            Ulp(0).sentence,
-            kernel_needs(dtype),
-            functools.partial(_offset_checks, dtype),
+            clauses=("memory.view", "device.limit"),
+            rung=Rung.INDEX,
+            op="LOAD",
+            dtype=dtype,
+            checks=functools.partial(_offset_checks, dtype),
             advice="views begin at any element: look at how offsets are passed",
         )
     for dtype in (dtypes.uint8, INT):
         yield make_row(
             f"kernel.size.{dtype.name}",
             f"A kernel reaches all of {dtype.name} buffers of more than 64 KiB and 2**16 elements.",
-            ("kernel.index", "kernel.global"),
-            Rung.INDEX,
-            "INDEX",
-            dtype.name,
-            Ulp(0).sentence,
-            kernel_needs(dtype),
-            functools.partial(_large_checks, dtype),
+            clauses=("kernel.index", "kernel.global"),
+            rung=Rung.INDEX,
+            op="INDEX",
+            dtype=dtype,
+            checks=functools.partial(_large_checks, dtype),
             advice="look at how many bits an address has, and at the largest grid of a launch",
         )
 

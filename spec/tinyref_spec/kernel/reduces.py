@@ -13,7 +13,7 @@ from tinyref.uops.ops import Ops
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.data_kinds import MAX_EXACT, DataKind, kinds_of, small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -316,37 +316,32 @@ def rows() -> Iterator[Row]:
             yield make_row(
                 f"kernel.reduce.{op}.{dtype.name}",
                 f"REDUCE {op.upper()} of {dtype.name} over one axis, several axes, all of them.",
-                ("isa.reduce", f"isa.reduce.{op}", "kernel.accumulator", "kernel.range"),
-                Rung.LOOP,
-                "REDUCE",
-                dtype.name,
-                f"{Ulp(0).sentence} Sums of floats: {Bounded().sentence}",
-                kernel_needs(dtype),
-                functools.partial(_checks, op, dtype),
+                clauses=("isa.reduce", f"isa.reduce.{op}", "kernel.accumulator", "kernel.range"),
+                rung=Rung.LOOP,
+                op="REDUCE",
+                dtype=dtype,
+                error_rule=f"{Ulp(0).sentence} Sums of floats: {Bounded().sentence}",
+                checks=functools.partial(_checks, op, dtype),
                 advice=BY_NAME["loop"].advice,
             )
     yield make_row(
         "kernel.reduce.form.int32",
         "Several reduces in one kernel, nested too, work around them, padded and broadcast inputs.",
-        ("isa.reduce", "kernel.accumulator"),
-        Rung.LOOP,
-        "REDUCE",
-        "int32",
-        Ulp(0).sentence,
-        kernel_needs(dtypes.int32),
-        lambda: [Check(name, run) for name, run in FORMS.items()],
+        clauses=("isa.reduce", "kernel.accumulator"),
+        rung=Rung.LOOP,
+        op="REDUCE",
+        dtype=dtypes.int32,
+        checks=FORMS,
         advice=BY_NAME["loop"].advice,
     )
     yield make_row(
         "kernel.reduce.symbolic.int32",
         "A sum over a symbolic number of elements.",
-        ("isa.reduce", "kernel.variable"),
-        Rung.LOOP,
-        "REDUCE",
-        "int32",
-        Ulp(0).sentence,
-        kernel_needs(dtypes.int32),
-        lambda: [
+        clauses=("isa.reduce", "kernel.variable"),
+        rung=Rung.LOOP,
+        op="REDUCE",
+        dtype=dtypes.int32,
+        checks=lambda: [
             Check(f"n:{length}", functools.partial(_symbolic, length)) for length in (1, 7, 63, 64)
         ],
         advice=BY_NAME["loop"].advice,

@@ -17,9 +17,8 @@ from tinyref.dtype import DType, ImageDType, dtypes, numpy_dtype
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Ulp
 
 
 @dataclass(frozen=True)
@@ -85,13 +84,13 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"system.image.product.{dtype.name}",
             f"Matrix products and convolutions whose operands are images of {dtype.name}.",
-            ("system.image", "kernel.image"),
-            Rung.MATMUL,
-            "image",
-            dtype.name,
-            Ulp(0).sentence,
-            kernel_needs(dtype, dtypes.float32, features=("images",)),
-            functools.partial(_checks, dtype),
+            clauses=("system.image", "kernel.image"),
+            rung=Rung.MATMUL,
+            op="image",
+            dtype=dtype,
+            uses=(dtype, dtypes.float32),
+            features=("images",),
+            checks=functools.partial(_checks, dtype),
         )
 
 

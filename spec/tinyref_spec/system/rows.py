@@ -16,19 +16,10 @@ from tinyref.config import Context
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
+from tinyref_spec.checks import Check, Run, judge_pairs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-from tinyref_spec.system import (
-    costs,
-    fuzzed,
-    images,
-    replays,
-    schedules,
-    sharding,
-    state,
-    transfers,
-)
+from tinyref_spec.system import fuzzed, images, replays, sharding, state, transfers
 
 EXACT = "Equal in every bit: small integers."
 
@@ -330,68 +321,81 @@ def _assigned_around_a_view(jit: int, case_id: str, device: DeviceUnderTest) -> 
 _REPLAYED = "look at what a replay takes from its call: buffers, variables, the order of launches"
 
 
+SYMBOLIC: dict[str, Run] = {
+    "forms": functools.partial(_symbolic, 0),
+    "forms.replay": functools.partial(_symbolic, 1),
+    "computed": functools.partial(_computed_sizes, 0),
+    "computed.replay": functools.partial(_computed_sizes, 1),
+    "narrowed": functools.partial(_narrowed_sizes, 0, 0, 12),
+    "narrowed.replay": functools.partial(_narrowed_sizes, 1, 0, 12),
+    "narrowed.by_one": functools.partial(_narrowed_sizes, 0, 1, 9),
+    "two_numbers": functools.partial(_two_numbers, 0),
+    "two_numbers.replay": functools.partial(_two_numbers, 1),
+    "reshaped": _reshaped_sizes,
+    "cache": functools.partial(_cache, 0),
+    "cache.replay": functools.partial(_cache, 1),
+}
+MEMORY: dict[str, Run] = {
+    "plan": _memory_plan,
+    "replay": _replay_plan,
+    "assign": functools.partial(_assigned_around_a_view, 0),
+    "assign.replay": functools.partial(_assigned_around_a_view, 1),
+}
+_USED = (dtypes.float32, dtypes.int32, dtypes.bool)
+
+
 def rows() -> Iterator[Row]:
     """Rows of the level, from single kernels in sequence to whole captured steps."""
-    tables: tuple[tuple[str, str, tuple[str, ...], str, Callable[[], list[Check]]], ...] = (
-        (
-            "kernels",
-            "Many kernels in a row, and buffers of many megabytes.",
-            ("system.kernels",),
-            "int32",
-            lambda: [
-                Check("row:80", functools.partial(_many_kernels, 80)),
-                Check("row:800", functools.partial(_many_kernels, 800), full_only=True),
-                Check("large:1000000", functools.partial(_large, 1_000_000)),
-                Check("large:20000000", functools.partial(_large, 20_000_000), full_only=True),
-            ],
-        ),
-        (
-            "memory",
-            "Intermediate results share memory, and no result notices.",
-            ("system.memory",),
-            "float32",
-            lambda: [
-                Check("plan", _memory_plan),
-                Check("replay", _replay_plan),
-                Check("assign", functools.partial(_assigned_around_a_view, 0)),
-                Check("assign.replay", functools.partial(_assigned_around_a_view, 1)),
-            ],
-        ),
-        (
-            "symbolic",
-            "Kernels with symbolic sizes serve all values of the variables.",
-            ("system.symbolic", "tensor.bind"),
-            "float32",
-            lambda: [
-                Check("forms", functools.partial(_symbolic, 0)),
-                Check("forms.replay", functools.partial(_symbolic, 1)),
-                Check("computed", functools.partial(_computed_sizes, 0)),
-                Check("computed.replay", functools.partial(_computed_sizes, 1)),
-                Check("narrowed", functools.partial(_narrowed_sizes, 0, 0, 12)),
-                Check("narrowed.replay", functools.partial(_narrowed_sizes, 1, 0, 12)),
-                Check("narrowed.by_one", functools.partial(_narrowed_sizes, 0, 1, 9)),
-                Check("two_numbers", functools.partial(_two_numbers, 0)),
-                Check("two_numbers.replay", functools.partial(_two_numbers, 1)),
-                Check("reshaped", _reshaped_sizes),
-                Check("cache", functools.partial(_cache, 0)),
-                Check("cache.replay", functools.partial(_cache, 1)),
-            ],
-        ),
-        (
-            "jit",
-            "A captured function is replayed on other inputs, and its state goes on.",
-            ("system.jit", "system.jit.flight", "system.jit.state", "tensor.assign"),
-            "float32",
-            lambda: [Check(name, check) for name, check in replays.CHECKS.items()],
-        ),
+    yield make_row(
+        "system.kernels.int32",
+        "Many kernels in a row, and buffers of many megabytes.",
+        clauses=("system.kernels",),
+        rung=Rung.JIT,
+        op="kernels",
+        dtype=dtypes.int32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=lambda: [
+            Check("row:80", functools.partial(_many_kernels, 80)),
+            Check("row:800", functools.partial(_many_kernels, 800), full_only=True),
+            Check("large:1000000", functools.partial(_large, 1_000_000)),
+            Check("large:20000000", functools.partial(_large, 20_000_000), full_only=True),
+        ],
     )
-    needs = kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool)
-    for name, sentence, cited, dtype, checks in tables:
-        row_id = f"system.{name}.{dtype}"
-        made = row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks
-        yield make_row(*made, _REPLAYED if "system.jit" in cited else "")
-    yield from schedules.rows()
-    yield from costs.rows()
+    yield make_row(
+        "system.memory.float32",
+        "Intermediate results share memory, and no result notices.",
+        clauses=("system.memory",),
+        rung=Rung.JIT,
+        op="memory",
+        dtype=dtypes.float32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=MEMORY,
+    )
+    yield make_row(
+        "system.symbolic.float32",
+        "Kernels with symbolic sizes serve all values of the variables.",
+        clauses=("system.symbolic", "tensor.bind"),
+        rung=Rung.JIT,
+        op="symbolic",
+        dtype=dtypes.float32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=SYMBOLIC,
+    )
+    yield make_row(
+        "system.jit.float32",
+        "A captured function is replayed on other inputs, and its state goes on.",
+        clauses=("system.jit", "system.jit.flight", "system.jit.state", "tensor.assign"),
+        rung=Rung.JIT,
+        op="jit",
+        dtype=dtypes.float32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=replays.CHECKS,
+        advice=_REPLAYED,
+    )
     yield from fuzzed.rows()
     yield from transfers.rows()
     yield from sharding.rows()

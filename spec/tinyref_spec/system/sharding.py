@@ -17,9 +17,8 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref_spec import samples
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Ulp
 
 # Neither size divides by the number of devices.
 SHAPE = (7, 5)
@@ -252,13 +251,13 @@ def _row(name: str, dtype: DType, sentence: str, make: Callable[[], list[Check]]
     return make_row(
         f"system.shard.{name}.{dtype.name}",
         f"On two devices, {dtype.name}: {sentence}",
-        ("system.shard", "tensor.multi", "tensor.copy"),
-        Rung.JIT,
-        "shard",
-        dtype.name,
-        Ulp(0).sentence,
-        kernel_needs(dtype, dtypes.bool, dtypes.int32, features=("second",)),
-        make,
+        clauses=("system.shard", "tensor.multi", "tensor.copy"),
+        rung=Rung.JIT,
+        op="shard",
+        dtype=dtype,
+        uses=(dtype, dtypes.bool, dtypes.int32),
+        features=("second",),
+        checks=make,
     )
 
 

@@ -530,11 +530,10 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"system.state.{name}",
             f"{name}: {job.sentence}",
-            ("system.state", "tensor.refuse"),
-            Rung.JIT,
-            f"nn.state.{name}",
-            "",
-            "Equal in every bit, or refused with one clear line.",
-            needs,
-            functools.partial(_checks, name),
+            clauses=("system.state", "tensor.refuse"),
+            rung=Rung.JIT,
+            op=f"nn.state.{name}",
+            needs=needs,
+            error_rule="Equal in every bit, or refused with one clear line.",
+            checks=functools.partial(_checks, name),
         )
