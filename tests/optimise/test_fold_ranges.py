@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import choices
 import numpy as np
 import pytest
 from kernel_cases import DEVICES, GRID, LOOPS, agree
@@ -32,7 +33,9 @@ from tinyref_spec.kernel import gathers
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 F32, I32 = dtypes.float32, dtypes.int32
-GATHERS = gathers.all_gathers()
+GATHERS = gathers.all_gathers() | {
+    name: make() for name, make in {**choices.EXPRESSIONS, **choices.TOGETHER}.items()
+}
 # What is left to loop over once the choices are folded; of every other gather nothing.
 LOOPS_LEFT = {
     "constant_value": 1,
