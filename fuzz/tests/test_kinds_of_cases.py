@@ -46,12 +46,6 @@ KINDS = [
     ("parts not aligned", "kernel.opt.upcast.local", "vector-of-unaligned-address"),
     ("a mask through a flip", "kernel.view.pad.int32.read", "mask-begin-excluded"),
     ("a choice in padding", "kernel.gather.int32.padded*", "numbers-ignore-mask"),
-    (
-        "a reshape by the bound number",
-        "system.symbolic.*.reshaped",
-        "reshaped-from-the-second-element",
-    ),
-    ("two bounds of one variable", "system.symbolic.*.narrowed", "narrowed-by-one-too-many"),
     ("rows of a choice padded otherwise", "kernel.gather.int32.padded*", "hidden-in-another-row"),
     (
         "an accumulator of some items",
@@ -64,11 +58,6 @@ KINDS = [
         "empty-reduce-has-an-axis",
     ),
     ("loops around a node", "kernel.reduce.form", "accumulator-not-reset"),
-    (
-        "two numbers of one part",
-        "system.symbolic.*.two_numbers",
-        "second-number-bounds-the-wrong-end",
-    ),
     (
         "iterations that read others' results",
         "kernel.program.loop.memory*",
@@ -99,7 +88,6 @@ KINDS = [
     ),
     ("a shift that is left open", "isa.cast.int32.to_int64", "sign-by-a-shift-of-all-bits"),
     ("products of tiles in a sum", "kernel.opt.tc.apple", "products-on-top-of-the-first"),
-    ("a bound that is missed by one", "system.symbolic.*.narrowed.by_one", "broken-by-one-is-kept"),
 ]
 FORMS_OF_KERNELS = [
     ("loops around a node", "looped", "accumulator-not-reset"),

@@ -239,7 +239,6 @@ _TENSOR: dict[str, tuple[str, str]] = {
         "On several devices a tensor computes what it computes on one, in whatever layout.",
         HARNESS,
     ),
-    "system.image": ("Operands that are read as images give the products of buffers.", HARNESS),
     "tensor.multi": (
         "A tensor on several devices has the elements that it has on one.",
         HARNESS,

@@ -7,8 +7,7 @@ is wanted is computed by numpy from the same integers.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, judge_pairs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-from tinyref_spec.system import fuzzed, images, replays, sharding, state, transfers
+from tinyref_spec.system import fuzzed, replays, sharding, state, transfers
 
 EXACT = "Equal in every bit: small integers."
 
@@ -47,125 +46,6 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
             wanted = [part.sum(1), part @ part.T, whole[:, size - 1 : size] * 2, part.max(0) + 1]
             for number, found in enumerate(forms(n.bind(size))):
                 yield f"form {number} for n = {size}", found.numpy(), wanted[number]
-
-    with Context(JIT=jit):
-        return judge_pairs(pairs())
-
-
-# Sizes that are computed with a number, by Python's floor division: of every number from 1 to 8.
-_COMPUTED: tuple[Callable[[Any], Any], ...] = (
-    lambda n: n // 2 + 1,
-    lambda n: 9 - n,
-    lambda n: n % 4 + 1,
-    lambda n: (n * 4 + 3) // 5,
-    # Of the largest number the rest is 0, of all others it is the number.
-    lambda n: n % 8 + n // 8,
-    lambda n: (n + 5) % 3 + n // 3 + 1,
-)
-# Of some numbers, that which is bound among them: nothing that is captured for all of them.
-_COMPUTED_OF_SOME: tuple[Callable[[Any], Any], ...] = (
-    # The quotient of a negative number is rounded down.
-    lambda n: 4 + (3 - n) // 2,
-    lambda n: (3 - n) % 4 + 1,
-    lambda n: n // (n - 1),
-    lambda n: n % (n - 1) + 1,
-)
-
-
-def _computed_sizes(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Parts whose sizes are sums, quotients and remainders of a bound number, at its ends too."""
-    from tinyref import Tensor, TinyJit, Variable
-    from tinyref.uops.node import UOp
-
-    whole = integers(3, 8)
-    x = Tensor(whole, device=device.name).realize()
-    n = Variable("n", 1, 8)
-    forms = _COMPUTED if jit else _COMPUTED + _COMPUTED_OF_SOME
-
-    @TinyJit
-    def parts(size: UOp) -> list[Tensor]:
-        return [x[:, : computed(size)].sum(1) for computed in forms]
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for size in (5, 2, 8, 3, 7):
-            for number, found in enumerate(parts(n.bind(size))):
-                wanted = whole[:, : forms[number](size)].sum(1)
-                yield f"size {number} for n = {size}", found.numpy(), wanted
-
-    with Context(JIT=jit):
-        return judge_pairs(pairs())
-
-
-def _narrowed_sizes(
-    jit: int, least: int, most: int, case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """A number that may be larger than the axis that it cuts, from above and from below."""
-    from tinyref import Tensor, TinyJit, Variable
-    from tinyref.uops.node import UOp
-
-    whole = integers(3, 8)
-    x = Tensor(whole, device=device.name).realize()
-    n = Variable("n", least, most)
-
-    @TinyJit
-    def parts(size: UOp) -> list[Tensor]:
-        return [x[:, :size].sum(1), x[:, size - 2 : size] * 2, x[:, 8 - size :].max(1)]
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for size in (5, 2, 8, 3, 7):
-            wanted = [
-                whole[:, :size].sum(1),
-                whole[:, size - 2 : size] * 2,
-                whole[:, 8 - size :].max(1),
-            ]
-            for number, found in enumerate(parts(n.bind(size))):
-                yield f"part {number} for n = {size}", found.numpy(), wanted[number]
-
-    with Context(JIT=jit):
-        return judge_pairs(pairs())
-
-
-def _reshaped_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Shapes that have as many elements for the number that is bound, and not for every number."""
-    from tinyref import Tensor, Variable
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for rows in (4, 1, 6):
-            whole = integers(rows, 3)
-            x = Tensor(whole, device=device.name).realize()
-            shown = x.reshape(Variable("n", 1, 6).bind(rows), 3)
-            yield f"{rows} rows", (shown + 1).reshape(rows, 3).numpy(), whole + 1
-            turned = shown.permute(1, 0).reshape(rows, 3)
-            yield f"{rows} turned rows", turned.numpy(), whole.T.reshape(rows, 3)
-            flat = (shown * 2).reshape(3 * rows).flip(0)
-            yield f"{rows} rows in one", flat.numpy(), (whole * 2).reshape(-1)[::-1]
-
-    return judge_pairs(pairs())
-
-
-def _two_numbers(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Parts between two numbers, of which each may be any; those that are asked for fit."""
-    from tinyref import Tensor, TinyJit, Variable
-    from tinyref.uops.node import UOp
-
-    whole = integers(3, 8)
-    x = Tensor(whole, device=device.name).realize()
-    variables = Variable("begin", 0, 8), Variable("end", 0, 8), Variable("half", 0, 4)
-
-    @TinyJit
-    def parts(begin: UOp, end: UOp, half: UOp) -> list[Tensor]:
-        return [x[:, begin:end].sum(1), x[:, 8 - end : 8 - begin] * 2, x[:, begin : half * 2] + 1]
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for begin, end, half in ((1, 4, 3), (0, 8, 4), (3, 5, 2), (5, 6, 4), (2, 8, 2)):
-            wanted = [
-                whole[:, begin:end].sum(1),
-                whole[:, 8 - end : 8 - begin] * 2,
-                whole[:, begin : half * 2] + 1,
-            ]
-            numbers = zip(variables, (begin, end, half), strict=True)
-            for number, found in enumerate(parts(*(each.bind(value) for each, value in numbers))):
-                yield f"part {number} from {begin} to {end}", found.numpy(), wanted[number]
 
     with Context(JIT=jit):
         return judge_pairs(pairs())
@@ -324,14 +204,6 @@ _REPLAYED = "look at what a replay takes from its call: buffers, variables, the 
 SYMBOLIC: dict[str, Run] = {
     "forms": functools.partial(_symbolic, 0),
     "forms.replay": functools.partial(_symbolic, 1),
-    "computed": functools.partial(_computed_sizes, 0),
-    "computed.replay": functools.partial(_computed_sizes, 1),
-    "narrowed": functools.partial(_narrowed_sizes, 0, 0, 12),
-    "narrowed.replay": functools.partial(_narrowed_sizes, 1, 0, 12),
-    "narrowed.by_one": functools.partial(_narrowed_sizes, 0, 1, 9),
-    "two_numbers": functools.partial(_two_numbers, 0),
-    "two_numbers.replay": functools.partial(_two_numbers, 1),
-    "reshaped": _reshaped_sizes,
     "cache": functools.partial(_cache, 0),
     "cache.replay": functools.partial(_cache, 1),
 }
@@ -399,5 +271,4 @@ def rows() -> Iterator[Row]:
     yield from fuzzed.rows()
     yield from transfers.rows()
     yield from sharding.rows()
-    yield from images.rows()
     yield from state.rows()
