@@ -48,9 +48,15 @@ class Subject:
     expected: Sequence[Array]
     bindings: Mapping[str, int] = field(default_factory=dict)
 
-    def measure(self, opts: Sequence[Opt], case_id: str, device: DeviceUnderTest) -> Measurement:
-        """Run the kernel with these optimisations: its outputs must have exactly these bits."""
-        kernel = Optimised(self.kernel, tuple(opts))
+    def measure(
+        self, opts: Sequence[Opt] | None, case_id: str, device: DeviceUnderTest
+    ) -> Measurement:
+        """Run the kernel: its outputs must have exactly these bits.
+
+        Args:
+            opts: the optimisations; None for those of the rung.
+        """
+        kernel = self.kernel if opts is None else Optimised(self.kernel, tuple(opts))
         return run_exact(case_id, device, kernel, self.inputs, self.expected, self.bindings)
 
 
