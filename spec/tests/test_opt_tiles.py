@@ -5,29 +5,25 @@ Each mutant changes one decision of the lowering of tiles, as real compilers hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import pytest
+from simulated_device import SimulatedDevice
 
 from tinyref.codegen import lower_tile
-from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.lower import Lowering
 from tinyref.device import Device
-from tinyref.dtype import numpy_dtype
 from tinyref.errors import TinyrefError
-from tinyref.interpret import SanitizerError, run_program
+from tinyref.interpret import SanitizerError
 from tinyref.optimise.plan import Axis, Plan, TileUse
-from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind
 from tinyref.uops.tiles import TILES, MatrixTile, Operand
 from tinyref_spec import catalogue
-from tinyref_spec.bits import Array
 from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, Optimised, Runnable, slots_of
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import opt_tiles
 from tinyref_spec.kernel.opt_tiles import Use
 
@@ -37,39 +33,9 @@ CAPABILITIES = Device["PYTHON"].capabilities
 USES = (*opt_tiles.QUICK, *opt_tiles.EVERY, *opt_tiles.MORE)
 
 
-class Interpreter(DeviceUnderTest):
-    """The PYTHON device without caches: a mutant is compiled anew."""
-
-    def __init__(self) -> None:
-        super().__init__("PYTHON")
-
-    def run_optimised(
-        self,
-        kernel: Optimised,
-        inputs: Inputs,
-        bindings: Mapping[str, int] | None = None,
-        poison: int = POISONS[0],
-    ) -> list[Array]:
-        program = compile_kernel(kernel.ast, CAPABILITIES, opts=kernel.opts)
-        slots = slots_of(kernel.ast)
-        buffers = []
-        for slot in slots:
-            data = inputs[slot.number]
-            raw = np.full(slot.size * slot.dtype.itemsize, poison, np.uint8)
-            buffers.append(raw.view(numpy_dtype(slot.dtype)) if data is None else data.copy())
-        run_program(program, buffers, bindings)
-        return [buffers[slot.number] for slot in slots if slot.is_written]
-
-    def source(self, kernel: Runnable) -> str:
-        return ""
-
-    def forms(self, kernel: Runnable) -> tuple[str, ...]:
-        return ()
-
-
 def failures(tile: MatrixTile, uses: Iterable[Use]) -> dict[str, str]:
     """The uses that do not pass, with what is wrong; without any cache of kernels."""
-    device = Interpreter()
+    device = SimulatedDevice(CAPABILITIES)
     found = {}
     for use in uses:
         try:
@@ -194,13 +160,3 @@ def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     patch, tile = MUTANTS[name]
     patch(monkeypatch)
     assert failures(tile, USES)
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    "name", [name for name in MUTANTS if name != "no leading barrier around reduces"]
-)
-def test_a_quick_run_catches_nearly_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    patch, tile = MUTANTS[name]
-    patch(monkeypatch)
-    assert failures(tile, opt_tiles.QUICK)

@@ -6,12 +6,13 @@ Each mutant changes one decision of planning or lowering, as real compilers have
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from simulated_device import SimulatedDevice
 
 from tinyref.capabilities import Capabilities
 from tinyref.codegen import lower
@@ -19,20 +20,19 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.expand import copies
 from tinyref.codegen.lower import Lowering
 from tinyref.device import Device
-from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.dtype import dtypes
 from tinyref.errors import TinyrefError
 from tinyref.interpret import SanitizerError, run_program
 from tinyref.optimise import moves
 from tinyref.optimise.opt import Opt, OptOp, parse_opts
 from tinyref.optimise.plan import Axis, Plan, changes
-from tinyref.runtimes.red_zones import POISONS
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
 from tinyref_spec import catalogue
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Case, Profile
-from tinyref_spec.device_under_test import DeviceUnderTest, Inputs, Optimised, Runnable, slots_of
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.opt_kernels import KERNELS, subject_of
 from tinyref_spec.kernel.opts import ROWS
 
@@ -40,41 +40,6 @@ GROUPS = Device["PYTHON"].capabilities
 HOST = dataclasses.replace(
     GROUPS, has_grid=False, has_groups=False, threads=2, vector_lanes=(1, 2, 4), matrix_tiles=()
 )
-
-
-class SimulatedDevice(DeviceUnderTest):
-    """A device with any capabilities, played by the interpreter; it keeps no kernel."""
-
-    def __init__(self, capabilities: Capabilities) -> None:
-        super().__init__("PYTHON")
-        self.declared = capabilities
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.declared
-
-    def run_optimised(
-        self,
-        kernel: Optimised,
-        inputs: Inputs,
-        bindings: Mapping[str, int] | None = None,
-        poison: int = POISONS[0],
-    ) -> list[Array]:
-        program = compile_kernel(kernel.ast, self.declared, opts=kernel.opts)
-        slots = slots_of(kernel.ast)
-        buffers = []
-        for slot in slots:
-            data = inputs[slot.number]
-            raw = np.full(slot.size * slot.dtype.itemsize, poison, np.uint8)
-            buffers.append(raw.view(numpy_dtype(slot.dtype)) if data is None else data.copy())
-        run_program(program, buffers, bindings)
-        return [buffers[slot.number] for slot in slots if slot.is_written]
-
-    def source(self, kernel: Runnable) -> str:
-        return ""
-
-    def forms(self, kernel: Runnable) -> tuple[str, ...]:
-        return ()
 
 
 DEVICES = {

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 from types import MappingProxyType
 
 import numpy as np
@@ -20,10 +19,8 @@ import numpy.typing as npt
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import evaluate_expression
-from tinyref.algebra.symbolic import describe, highest, lift, lowest
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.formats.text import to_text
-from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import VarArg
@@ -50,12 +47,6 @@ BY_BITS: Mapping[Ops, Callable[[int, int], int]] = MappingProxyType(
 )
 _OTHERS = frozenset({Ops.MOD, Ops.CMPLT, Ops.CMPNE, Ops.WHERE, Ops.MULACC})
 _COUNTED, _DIVIDED = frozenset({Ops.SHL, Ops.SHR}), frozenset({Ops.IDIV, Ops.MOD})
-OPS = (*sorted({*BY_ENDS, *BY_BITS, *_OTHERS} - {Ops.MULACC}, key=lambda op: op.name),)
-TYPES = (dtypes.index, dtypes.int8, dtypes.uint8, dtypes.int32)
-# Of so many variables a size is measured from both ends, of further ones from the least alone.
-_MEASURED = 4
-_LOWS = (0, 0, 0, 1, -1, -3, -8, 5, 7, 100)
-_SIZES = (0, 0, 1, 2, 3, 7, 8, 12, 30)
 
 
 @dataclass(frozen=True)
@@ -86,123 +77,7 @@ class WrongRange:
         )
 
 
-def drawn(op: Ops, dtype: DType, seed: str, count: int) -> Iterator[UOp]:
-    """Nodes of an op over variables of small ranges, for which its value is specified."""
-    source = Random(f"{seed} {op.name} {dtype.name}")
-    for _ in range(count):
-        spans = [_span(source, dtype), _span(source, dtype)]
-        if op in (Ops.IDIV, Ops.MOD):
-            low, high = spans[1]
-            spans[1] = (max(low, 1), max(high, 1)) if low <= 0 <= high else (low, high)
-        if op in (Ops.SHL, Ops.SHR):
-            spans[1] = (source.randrange(3), 3)
-        yield _node(op, dtype, spans)
-
-
-def _span(source: Random, dtype: DType) -> Span:
-    if dtype.bits == 8 and source.randrange(8) == 0:
-        return int(dtype.minimum), int(dtype.maximum)
-    low = source.choice(_LOWS)
-    low = abs(low) if dtype.is_unsigned else low
-    return low, min(low + source.choice(_SIZES), int(dtype.maximum))
-
-
-def _node(op: Ops, dtype: DType, spans: Sequence[Span]) -> UOp:
-    left, right = (
-        build.variable(name, low, high, dtype)
-        for name, (low, high) in zip("xy", spans, strict=True)
-    )
-    if op is Ops.NEG:
-        return UOp(op, dtype, (left,))
-    if op is Ops.CAST:
-        narrow = dtypes.int8 if dtype is not dtypes.int8 else dtypes.uint8
-        # Whether a number is not 0 is known of ranges that hold 0, and of others.
-        return UOp(op, narrow if spans[1][1] % 3 else dtypes.bool, (left,))
-    if op is Ops.WHERE:
-        return UOp(op, dtype, (build.variable("b", 0, 1, dtypes.bool), left, right))
-    is_comparison = op in (Ops.CMPLT, Ops.CMPNE)
-    return UOp(op, dtypes.bool if is_comparison else dtype, (left, right))
-
-
 # --- sizes ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class WrongEnd:
-    """A least or greatest value that is known of a symbolic size, and is another one."""
-
-    size: UOp
-    known: Span
-    wanted: Span
-
-    def describe(self) -> str:
-        """In one sentence."""
-        return f"{self.known} are known for the ends of {describe(self.size)}: wanted {self.wanted}"
-
-    def script(self) -> str:
-        """A program that shows it by itself."""
-        return (
-            "from tinyref.algebra.symbolic import highest, lift, lowest\n"
-            "from tinyref.formats.text import from_text\n\n"
-            f'size = lift(from_text("""\n{to_text(self.size)}"""))\n'
-            f"print('known', (lowest(size), highest(size)), 'wanted', {self.wanted})\n"
-        )
-
-
-def drawn_sizes(seed: str, count: int) -> Iterator[tuple[UOp, Span]]:
-    """Symbolic sizes that are one number at a corner of the ranges, and elsewhere no smaller.
-
-    With that number and the greatest one, at the opposite corner: of sums of products of how far
-    each variable is from there, and of the larger of two such sums.
-    """
-    source = Random(seed)
-    for _ in range(count):
-        ways: list[tuple[UOp, int]] = []
-        for name in "abcde"[: source.randrange(1, 6)]:
-            low, length = source.randrange(-3, 9), source.randrange(1, 7)
-            variable = build.variable(name, low, low + length)
-            is_last = source.randrange(2) and len(ways) < _MEASURED
-            away = build.sub(low + length, variable) if is_last else build.sub(variable, low)
-            ways.append((away, length))
-        size, span = _sum_of(source, ways)
-        if source.randrange(4) == 0:
-            other, ends = _sum_of(source, ways)
-            size = build.maximum(size, other)
-            span = max(span[0], ends[0]), max(span[1], ends[1])
-        yield size, span
-
-
-def _sum_of(source: Random, ways: Sequence[tuple[UOp, int]]) -> tuple[UOp, Span]:
-    """A constant, and multiples of one of the ways, or of the product of two."""
-    low = high = source.randrange(-9, 30)
-    total = build.const(dtypes.index, low)
-    for _ in range(source.randrange(1, 4)):
-        (first, most), (second, more) = source.choice(ways), source.choice(ways)
-        factor = source.randrange(1, 5)
-        if first is second or source.randrange(2):
-            part, greatest = first, most
-        else:
-            part, greatest = build.mul(first, second), most * more
-        total = build.add(total, build.mul(part, factor))
-        high += factor * greatest
-    return total, (low, high)
-
-
-def wrong_end(size: UOp, wanted: Span) -> WrongEnd | None:
-    """What is wrong with the ends that are known of a size; None where nothing is."""
-    extent = lift(size)
-    found = lowest(extent), highest(extent)
-    return None if found == wanted else WrongEnd(size, found, wanted)
-
-
-def wrong_range(node: UOp) -> WrongRange | None:
-    """What is wrong with the range that is known of a node over variables; None for nothing."""
-    values = _values(node)
-    found = int(values.min()), int(values.max())
-    known = bounds(node)
-    if known[0] > found[0] or found[1] > known[1]:
-        return WrongRange(node, known, found)
-    return _too_wide(node, known, [_ends(leaf) for leaf in node.src])
 
 
 def wide_range(node: UOp) -> WrongRange | None:
