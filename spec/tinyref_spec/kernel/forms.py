@@ -463,10 +463,9 @@ def _symbolic_views(value: int, case_id: str, device: DeviceUnderTest) -> Measur
     )
 
 
-def rows() -> Iterator[Row]:
-    """Rows of kernels without reduces."""
-    for dtype in dtypes.all:
-        yield make_row(
+ROWS: tuple[Row, ...] = (
+    *(
+        make_row(
             f"kernel.store.constant.{dtype.name}",
             f"A kernel writes a {dtype.name} constant to every element of a small output.",
             clauses=("isa.store", "isa.const", "kernel.sink", "kernel.global", "memory.red_zone"),
@@ -475,7 +474,10 @@ def rows() -> Iterator[Row]:
             dtype=dtype,
             checks=functools.partial(_store_checks, dtype),
         )
-        yield make_row(
+        for dtype in dtypes.all
+    ),
+    *(
+        make_row(
             f"kernel.copy.{dtype.name}",
             f"A kernel loads and stores {dtype.name} elements without changing their bits.",
             clauses=("isa.load", "isa.store"),
@@ -484,7 +486,10 @@ def rows() -> Iterator[Row]:
             dtype=dtype,
             checks=functools.partial(_sized_checks, _copy, dtype, STRAIGHT_SIZES),
         )
-        yield make_row(
+        for dtype in dtypes.all
+    ),
+    *(
+        make_row(
             f"kernel.elements.{dtype.name}",
             f"Each of many {dtype.name} elements is stored, copied and added once.",
             clauses=("kernel.index", "isa.load", "isa.store", "memory.red_zone"),
@@ -494,19 +499,36 @@ def rows() -> Iterator[Row]:
             checks=functools.partial(_element_checks, dtype),
             advice="look at the indices of the launch, and at its size",
         )
-    for dtype in (*dtypes.ints, *dtypes.floats):
-        for op, words, run in (("add", "adds", _add), ("mul", "multiplies", _multiply)):
-            yield make_row(
-                f"kernel.one_alu.{op}.{dtype.name}",
-                f"A kernel {words} two {dtype.name} inputs of plain values.",
-                clauses=(f"isa.{op}",),
-                rung=Rung.ONE_ALU,
-                op=op.upper(),
-                dtype=dtype,
-                checks=functools.partial(_sized_checks, run, dtype, STRAIGHT_SIZES),
-            )
-    yield from _view_rows()
-    yield make_row(
+        for dtype in dtypes.all
+    ),
+    *(
+        make_row(
+            f"kernel.one_alu.{op}.{dtype.name}",
+            f"A kernel {words} two {dtype.name} inputs of plain values.",
+            clauses=(f"isa.{op}",),
+            rung=Rung.ONE_ALU,
+            op=op.upper(),
+            dtype=dtype,
+            checks=functools.partial(_sized_checks, run, dtype, STRAIGHT_SIZES),
+        )
+        for dtype in (*dtypes.ints, *dtypes.floats)
+        for op, words, run in (("add", "adds", _add), ("mul", "multiplies", _multiply))
+    ),
+    *(
+        make_row(
+            f"kernel.view.{kind}.{dtype.name}",
+            f"Loads and stores of {dtype.name} through {kind} views reach the right elements.",
+            clauses=("kernel.view", "kernel.index"),
+            rung=Rung.GATE if kind == "pad" else Rung.INDEX,
+            op="VIEW",
+            dtype=dtype,
+            checks=functools.partial(_view_checks, kind, dtype),
+            advice="look at strides and offsets, and at the indices of the launch",
+        )
+        for kind in VIEW_FORMS
+        for dtype in VIEW_DTYPES
+    ),
+    make_row(
         "kernel.form.int32",
         "Several inputs and outputs, in-place updates, rank 0, long chains, mixed dtypes.",
         clauses=("kernel.sink", "kernel.global", "kernel.valid", "isa.where"),
@@ -515,8 +537,8 @@ def rows() -> Iterator[Row]:
         dtype=dtypes.int32,
         uses=(dtypes.int32, dtypes.float32),
         checks=OTHER_FORMS,
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.far.int32",
         "Positions that take more than 32 bits on their way lead to the right elements.",
         clauses=("kernel.view", "kernel.index"),
@@ -525,8 +547,8 @@ def rows() -> Iterator[Row]:
         dtype=dtypes.int32,
         features=("native:int64",),
         checks={"repeated": _far},
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.launch.int32",
         "A launch larger than what it computes: the index beyond the end reads and writes nothing.",
         clauses=("kernel.special", "kernel.global"),
@@ -535,8 +557,8 @@ def rows() -> Iterator[Row]:
         dtype=dtypes.int32,
         features=("grid", "grid:4x3x2"),
         checks={"in_place": _padded_launch},
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.kinds.int32",
         "Comparisons at the wrap, selects and casts in kernels, on data of every kind.",
         clauses=("isa.cmplt", "isa.cmpne", "isa.where", "isa.cast"),
@@ -545,8 +567,8 @@ def rows() -> Iterator[Row]:
         dtype=dtypes.int32,
         uses=(dtypes.int32, dtypes.float32, dtypes.bool),
         checks=FORMS_OF_KINDS,
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.symbolic.int32",
         "A symbolic extent takes the value that the launch gives it, also inside expressions.",
         clauses=("kernel.variable",),
@@ -563,20 +585,10 @@ def rows() -> Iterator[Row]:
                 for value in (1, 3, 6)
             ),
         ],
-    )
+    ),
+)
 
 
-def _view_rows() -> Iterator[Row]:
-    for kind in VIEW_FORMS:
-        for dtype in VIEW_DTYPES:
-            rung = Rung.GATE if kind == "pad" else Rung.INDEX
-            yield make_row(
-                f"kernel.view.{kind}.{dtype.name}",
-                f"Loads and stores of {dtype.name} through {kind} views reach the right elements.",
-                clauses=("kernel.view", "kernel.index"),
-                rung=rung,
-                op="VIEW",
-                dtype=dtype,
-                checks=functools.partial(_view_checks, kind, dtype),
-                advice="look at strides and offsets, and at the indices of the launch",
-            )
+def rows() -> Iterator[Row]:
+    """Rows of kernels without reduces."""
+    yield from ROWS

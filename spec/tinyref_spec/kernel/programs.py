@@ -542,9 +542,8 @@ def _gathered(memory: UOp) -> UOp:
     return build.vectorize(*[build.load(at(memory, lane)) for lane in range(4)])
 
 
-def rows() -> Iterator[Row]:
-    """Rows of hand-written programs."""
-    yield make_row(
+ROWS: tuple[Row, ...] = (
+    make_row(
         "kernel.program.grid",
         "Launch indices count every group of the grid once, in one, two and three dimensions.",
         clauses=("kernel.special",),
@@ -560,8 +559,8 @@ def rows() -> Iterator[Row]:
             )
             for extents in ((1, 1, 1), (7, 1, 1), (3, 5, 1), (2, 3, 4), (1000, 1, 1), (1, 33, 2))
         ],
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.loop",
         "Loops nest, accumulators start again, an empty loop does nothing, a branch skips; what an "
         "iteration writes others read, and a loop may have 100,003 iterations.",
@@ -582,8 +581,8 @@ def rows() -> Iterator[Row]:
             "long": _long_loop,
         },
         advice=BY_NAME["loop"].advice,
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.gate",
         "A gate that is off keeps a load and a store from an address far outside of the buffer.",
         clauses=("memory.gate.load", "memory.gate.store"),
@@ -591,21 +590,23 @@ def rows() -> Iterator[Row]:
         op="LOAD",
         dtype=INT,
         checks={"load": _gated_load, "store": _gated_store},
-    )
-    for lanes in (2, 4, 8, 16):
-        for dtype in (dtypes.float32, INT, dtypes.uint8):
-            yield make_row(
-                f"kernel.program.vector{lanes}.{dtype.name}",
-                f"Vectors of {lanes} {dtype.name}: loads, stores, arithmetic, choice, swizzles.",
-                clauses=("kernel.vector",),
-                rung=Rung.VECTOR,
-                op="VECTORIZE",
-                dtype=dtype,
-                features=(f"vectors:{lanes}", f"native:{dtype.name}"),
-                checks=functools.partial(_vector_checks, dtype, lanes),
-                advice="look at the order and the number of lanes where they meet memory",
-            )
-    yield make_row(
+    ),
+    *(
+        make_row(
+            f"kernel.program.vector{lanes}.{dtype.name}",
+            f"Vectors of {lanes} {dtype.name}: loads, stores, arithmetic, choice, swizzles.",
+            clauses=("kernel.vector",),
+            rung=Rung.VECTOR,
+            op="VECTORIZE",
+            dtype=dtype,
+            features=(f"vectors:{lanes}", f"native:{dtype.name}"),
+            checks=functools.partial(_vector_checks, dtype, lanes),
+            advice="look at the order and the number of lanes where they meet memory",
+        )
+        for lanes in (2, 4, 8, 16)
+        for dtype in (dtypes.float32, INT, dtypes.uint8)
+    ),
+    make_row(
         "kernel.program.item",
         "Launch indices count every work-item of a group once, in one, two and three dimensions.",
         clauses=("kernel.special",),
@@ -622,8 +623,8 @@ def rows() -> Iterator[Row]:
             for extents in ((4, 1, 1), (2, 3, 1), (2, 3, 4), (1, 8, 2), (32, 1, 1), (1, 1, 2))
         ],
         advice="look at the index of a work-item in its group, and at its dimensions",
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.group",
         "Work-items of a group share memory and wait for each other at barriers.",
         clauses=("kernel.local", "kernel.barrier", "kernel.special", "kernel.after"),
@@ -633,8 +634,8 @@ def rows() -> Iterator[Row]:
         features=("grid", "groups"),
         checks=_group_checks,
         advice="look at the index of a work-item in its group, at barriers and arrays",
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.tile",
         "A matrix tile is computed, or refused with a clear error where it is not declared.",
         clauses=("isa.wmma",),
@@ -642,4 +643,10 @@ def rows() -> Iterator[Row]:
         op="WMMA",
         dtype=dtypes.float32,
         checks={"2x2x2": _tile},
-    )
+    ),
+)
+
+
+def rows() -> Iterator[Row]:
+    """Rows of hand-written programs."""
+    yield from ROWS
