@@ -148,7 +148,6 @@ def test_the_words_of_a_group(
 
 def test_rows_say_where_to_look() -> None:
     advice = {
-        "isa.sequence.simplified.below_itself.int32": "each operation of the expression alone",
         "isa.sequence.product_sum.float32": "-ffp-contract=off",
         "memory.copy.bool": "offsets, sizes and directions of copies",
         "isa.cast.float32.to_int32": "rounding, saturation and wrapping of the conversion",
@@ -164,7 +163,7 @@ def test_a_division_that_ends_the_process_is_to_be_guarded(row: str) -> None:
     advice = catalogue.find_row(row).advice
     (group,) = group_of((row, Evidence()), status=Status.CRASH, advice=advice)
     assert group.advice.startswith("declare `division_traps=True`")
-    divided = catalogue.find_row("isa.sequence.simplified.quotient_below_much.int32").advice
+    divided = catalogue.find_row("isa.sequence.wrapped_quotient.int32").advice
     assert divided["dies"] == group.advice
 
 

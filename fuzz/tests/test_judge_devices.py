@@ -24,13 +24,11 @@ from tinyref_fuzz.judge import guard
 from tinyref_fuzz.judge import trial as judging
 from tinyref_fuzz.judge.devices import Core
 from tinyref_fuzz.judge.judge import judge
-from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
-from tinyref_spec.kernel.opt_legal import LEGAL, Legal
-from tinyref_spec.kernel.opts import subject_of
+from tinyref_spec.kernel.opts import ROWS, OptRow
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
-from tinyref_spec.measure import run_exact
 
 # --- the device is wrong --------------------------------------------------------------------------
 
@@ -357,14 +355,12 @@ def test_a_processor_traps_and_takes_counts_by_the_width(
 
 
 HOST = "tinyref_fuzz.judge.devices:Host"
-PACKED = [legal for legal in LEGAL if "PACK(" in legal.uses[0][0]]
+PACKED = [row for row in ROWS if "PACK(" in row.lists[0]]
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("legal", PACKED, ids=lambda legal: legal.name)
-def test_copies_in_scratch_memory_hold_what_is_read_from_them(legal: Legal) -> None:
-    subject = subject_of(legal.kernel, legal.dtype)
-    for text, _ in legal.uses:
-        kernel = Optimised(subject.kernel, parse_opts(text))
-        given = (kernel, subject.inputs, subject.expected, subject.bindings)
-        assert run_exact(legal.name, DeviceUnderTest(HOST), *given).passed, text
+@pytest.mark.parametrize("row", PACKED, ids=lambda row: row.name)
+def test_copies_in_scratch_memory_hold_what_is_read_from_them(row: OptRow) -> None:
+    for text in row.lists:
+        measured = row.subject.measure(parse_opts(text), row.name, DeviceUnderTest(HOST))
+        assert measured.passed, text

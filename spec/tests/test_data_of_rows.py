@@ -34,21 +34,13 @@ from tinyref_spec.kernel import reduces
 from tinyref_spec.kernels.named import elementwise
 
 ASKED = frozenset({Ops.REDUCE, Ops.CMPLT, Ops.CMPNE, Ops.WHERE, Ops.CAST, Ops.MAX})
-# Rows that only compile.
-WITHOUT_DATA = (
-    *("kernel.simplified.", "kernel.cost.", "kernel.known_range.", "kernel.known_view."),
-)
 # Rows that have other data for a reason.
 EXEMPT = {
     "kernel.form.int32": "kernel.kinds.int32 is the same with such data: which one fails tells why",
-    "kernel.planned.form.int32": "as kernel.form.int32",
     "kernel.gather.bool": "a bool has no other values",
-    "kernel.planned.gather.bool": "as kernel.gather.bool",
     "kernel.opt.*.any": "a bool has no other values, and of equal ones a maximum shows nothing",
     "kernel.program.barriers": "who of a group writes is asked, by a 1 among zeros",
     "kernel.program.unused": "which of the parameters are read is asked",
-    "kernel.opt.padto*.sum_of_*": "small numbers that are not 0: a term that is left out shows",
-    "kernel.opt.tc.refuse.*": "floats that are positive, as the sign of a zero may be either",
     "kernel.regression.*": "the data with which the fault was found",
 }
 
@@ -124,8 +116,6 @@ def rows_without(query: str) -> Mapping[str, set[str]]:
     types: dict[str, set[str]] = defaultdict(set)
     telling: set[str] = set()
     for case in catalogue.cases(Profile.QUICK, query):
-        if case.row.startswith(WITHOUT_DATA):
-            continue
         device.noted.clear()
         # Zeros are no result, of which a case may say anything.
         with contextlib.suppress(Exception):
@@ -148,7 +138,7 @@ def aligned_rows(name: str, query: str) -> list[str]:
     device = Noting(name)
     begins: dict[str, list[bool]] = defaultdict(list)
     for case in catalogue.cases(Profile.QUICK, query):
-        if case.row.startswith(WITHOUT_DATA) or case.needs.unmet(device.capabilities):
+        if case.needs.unmet(device.capabilities):
             continue
         device.begins.clear()
         with contextlib.suppress(Exception):

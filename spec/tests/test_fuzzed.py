@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -11,11 +10,9 @@ import pytest
 from wrong_device import Wrong
 
 from tinyref.config import Context
-from tinyref.device import Device
-from tinyref.dtype import dtypes, numpy_dtype
+from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge.oracles import Arithmetic, oracle_for
@@ -110,20 +107,6 @@ def _negation() -> dict:
     ast = kernel_of(build.unary(Ops.NEG, load(1, dtypes.float32, (3,))), 3)
     data = np.array([0.0, np.nan, 1.0], np.float32)
     return record_to_json(CaseRecord(Case(ast, (np.zeros(3, np.float32), data))))
-
-
-def test_a_list_that_is_refused_leaves_the_plain_kernel():
-    assert not Device["CPU"].capabilities.has_groups
-    grouped = dataclasses.replace(KERNELS[0].case, opts=(parse_opts("LOCAL(0, 3)"),))
-    fuzzed = dataclasses.replace(KERNELS[0])
-    fuzzed.__dict__["case"] = grouped
-    assert kernels.run_optimised(fuzzed, 0, "id", DeviceUnderTest("CPU")).passed
-
-
-@pytest.mark.table
-@each_kernel
-def test_a_kernel_needs_the_types_of_its_buffers(fuzzed: kernels.Fuzzed):
-    assert {buffer.dtype for buffer in fuzzed.case.buffers} <= set(map(numpy_dtype, fuzzed.dtypes))
 
 
 @pytest.mark.parametrize(

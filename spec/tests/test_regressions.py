@@ -58,18 +58,6 @@ def test_each_passes(name, device):
 
 
 @each_case
-def test_a_kernel_that_writes_nothing_does_not_pass(name):
-    case = RECORDS[name].case
-    written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
-    assert any(wanted.tobytes() != case.buffers[slot].tobytes() for slot, wanted in written.items())
-
-
-@each_case
-def test_the_files_are_small(name):
-    assert (regressions.FOLDER / f"{name}.json").stat().st_size < 16_000
-
-
-@each_case
 def test_what_was_found_is_one_line(name):
     """The trace of a crash has the paths of the machine that it was found on."""
     for found in (RECORDS[name].verdict, RECORDS[name].blame):

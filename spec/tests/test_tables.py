@@ -178,17 +178,7 @@ def _passes(case: Case, device: DeviceUnderTest) -> bool:
 def ast_rows(*levels: str) -> list[Row]:
     """The rows whose kernels go through `run_ast`; others: test_limits.py, faulty devices."""
     host = ("memory.open", "memory.copy", "memory.view", "memory.many", "memory.refuse")
-    own = (
-        "memory.order",
-        "memory.wait",
-        "kernel.offset",
-        "kernel.planned.offset",
-        "kernel.together",
-    )
-    # What the compiler makes, without values: test_simplifications.py, test_costs.py, and
-    # tests/optimise/test_fold_ranges.py have their faults.
-    made = ("kernel.simplified", "kernel.known_", "kernel.cost", "kernel.gather.loops")
-    own += (*made, "kernel.planned.gather.loops")
+    own = ("memory.order", "memory.wait", "kernel.offset", "kernel.together")
     return [
         row
         for row in all_rows()

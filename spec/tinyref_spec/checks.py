@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,10 +22,12 @@ from tinyref_spec.case import (
     is_size_of_launch,
 )
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.error_rules import Ulp
 from tinyref_spec.ladder import foundations
 
 Run = Callable[[str, DeviceUnderTest], Measurement]
 KERNELS = frozenset({"kernels"})
+EXACT = Ulp(0).sentence
 
 
 @dataclass(frozen=True)
@@ -62,37 +64,49 @@ def launch_needs(grid: Sequence[int] = (), group: Sequence[int] = (), shared: in
 def make_row(
     row_id: str,
     sentence: str,
+    *,
     clauses: tuple[str, ...],
     rung: Rung,
-    op: str,
-    dtype: str,
-    error_rule: str,
-    needs: Needs,
-    checks: Callable[[], Iterable[Check]],
+    checks: Mapping[str, Run] | Callable[[], Iterable[Check]],
+    op: str = "",
+    dtype: DType | str = "",
+    uses: Iterable[DType] | None = None,
+    features: Iterable[str] = (),
+    needs: Needs | None = None,
+    error_rule: str = EXACT,
     advice: str = "",
 ) -> Row:
-    """A row whose level is the first word of its id; `checks` is called when cases are listed.
+    """Return a row whose level is the first word of its id.
 
-    advice: where to look when a case fails.
+    Args:
+        checks: its cases, by name, or a function that is called when cases are listed.
+        uses: the types that its kernels compute in, by default `dtype`.
+        features: what else a device must declare.
+        needs: in place of both, of a row that is not about kernels.
+        advice: where to look when a case fails.
     """
     level = row_id.partition(".")[0]
+    if uses is None:
+        uses = () if isinstance(dtype, str) else (dtype,)
+    type_name = dtype if isinstance(dtype, str) else dtype.name
+    owed = kernel_needs(*uses, features=features) if needs is None else needs
 
     def make_cases(profile: Profile) -> list[Case]:
-        listed = tuple(checks())
+        listed = _listed(checks)
         kinds = [(each.full_only, _kind_of(each.needs)) for each in listed]
         unaligned = unaligned_cases(row_id, kinds)
         return [
             Case(
-                check.id(row_id),
-                row_id,
-                level,
-                rung,
-                op,
-                dtype,
-                clauses,
-                _join_needs(needs, check.needs),
-                foundations(rung, dtype),
-                functools.partial(
+                id=check.id(row_id),
+                row=row_id,
+                level=level,
+                rung=rung,
+                op=op,
+                dtype=type_name,
+                clauses=clauses,
+                needs=_join_needs(owed, check.needs),
+                depends_on=foundations(rung, type_name),
+                run=functools.partial(
                     _run_on,
                     functools.partial(check.run, check.id(row_id)),
                     rung,
@@ -104,9 +118,24 @@ def make_row(
         ]
 
     return Row(
-        *(row_id, sentence, clauses, rung, level, op, dtype, error_rule, needs, make_cases),
+        id=row_id,
+        sentence=sentence,
+        clauses=clauses,
+        rung=rung,
+        level=level,
+        op=op,
+        dtype=type_name,
+        error_rule=error_rule,
+        needs=owed,
+        make_cases=make_cases,
         advice={"": advice} if advice else {},
     )
+
+
+def _listed(checks: Mapping[str, Run] | Callable[[], Iterable[Check]]) -> list[Check]:
+    if isinstance(checks, Mapping):
+        return [Check(name, run) for name, run in checks.items()]
+    return list(checks())
 
 
 def _kind_of(needs: Needs | None) -> Needs | None:

@@ -197,33 +197,12 @@ _KERNEL: dict[str, tuple[str, str]] = {
         "An optimisation changes how a kernel runs and nothing of what it computes.",
         OPTIMISER,
     ),
-    "kernel.simplified": (
-        "An expression that has the form of one side of a proved law costs no more than the other, "
-        "and keeps its values.",
-        OPTIMISER,
-    ),
-    "kernel.known_range": (
-        "The range that is known of a value holds it, and no more than its op can give.",
-        OPTIMISER,
-    ),
-    "kernel.known_view": (
-        "What is known of views through views is so, and two are one where one shows the same.",
-        OPTIMISER,
-    ),
-    "kernel.cost": (
-        "A compiled kernel has no more accesses, loops and operations than it had.",
-        OPTIMISER,
-    ),
     "kernel.regression": (
         "Kernels that found a bug once are compiled right: what was wrong stays right.",
         OPTIMISER,
     ),
     "kernel.fuzzed": (
         "Kernels in which things meet that nobody has put together on purpose are compiled right.",
-        OPTIMISER,
-    ),
-    "kernel.opt.refuse": (
-        "An optimisation that is not legal is refused with a reason; the kernel is unchanged.",
         OPTIMISER,
     ),
     **{
@@ -260,7 +239,6 @@ _TENSOR: dict[str, tuple[str, str]] = {
         "On several devices a tensor computes what it computes on one, in whatever layout.",
         HARNESS,
     ),
-    "system.image": ("Operands that are read as images give the products of buffers.", HARNESS),
     "tensor.multi": (
         "A tensor on several devices has the elements that it has on one.",
         HARNESS,
@@ -276,15 +254,6 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "system.memory": (
         "Buffers that are in use together never share memory.",
         "scheduling, step 5",
-    ),
-    "system.schedule": (
-        "Whatever of a graph is folded, split, stored in between or computed after a failure, its "
-        "values stay.",
-        HARNESS,
-    ),
-    "system.cost": (
-        "A schedule has no more kernels, copies, accesses, iterations and memory than it had.",
-        "scheduling",
     ),
     "system.transfer": ("Values arrive unchanged on every device that they are sent to.", HARNESS),
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),

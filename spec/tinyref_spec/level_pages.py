@@ -17,7 +17,7 @@ LEVELS = {
     "kernel": "Kernels: views, reduces, matrix products, programs written by hand",
     "isa": "Primitive operations on every dtype",
     "tensor": "Tensor functions, forward and backward",
-    "system": "Replay, symbolic sizes, many kernels, memory, transfers, many devices, images",
+    "system": "Replay, symbolic sizes, many kernels, memory, transfers, many devices",
     "model": "Small networks that train",
 }
 # Levels of so few rows that one page has them all.

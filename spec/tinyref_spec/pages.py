@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tinyref.optimise.opt import OPTS
+from tinyref.optimise.opt import OPTS, Condition
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Profile, Row, Rung
 from tinyref_spec.clauses import clause, clauses
@@ -123,14 +123,15 @@ def rules_page() -> str:
 
 
 def optimisations_page() -> str:
-    """Every optimisation of the kernel optimiser: what it does, and where it is refused."""
+    """Every optimisation of the kernel optimiser: what it does, and under which conditions."""
     lines = ["# Optimisations", NOTE, ""]
     lines.append("What `Opt(op, axis, arg)` does to a plan ([optimiser](../optimiser.md)).")
     lines.append("")
     lines += table(
-        ("op", "effect", "refused"),
-        ((op.value, spec.effect, spec.refused) for op, spec in OPTS.items()),
+        ("op", "effect", "accepts"),
+        ((op.value, spec.effect, spec.accepts) for op, spec in OPTS.items()),
     )
+    lines += ["", f"Afterwards there must be {Condition.LIMITS.value}."]
     return "\n".join([*lines, ""])
 
 

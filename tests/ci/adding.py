@@ -22,7 +22,7 @@ PACKAGES = {
 }
 FILES = (
     *("pyproject.toml", "ci/devices.toml", "ci/conform_row.py", "ci/packages.py"),
-    "tests/algebra/test_rules.py",
+    *("tests/algebra/test_rules.py", "tests/optimise/test_legality.py"),
 )
 MAX_PLACES = 4
 

@@ -17,40 +17,39 @@ OPT = Sample(
             Insertion(
                 "}\n\n\nclass KernelOptError",
                 "    OptOp.BLOCK: OptSpec(\n"
-                '        "cuts `arg` positions off a global axis as an inner global axis",\n'
-                '        "other kinds; no divisor",\n'
-                "        Argument.AMOUNT,\n"
-                "        (AxisKind.GLOBAL,),\n"
-                "        (2, 4),\n"
+                '        effect="cuts `arg` positions off a global axis as an inner global axis",\n'
+                "        takes=Argument.AMOUNT,\n"
+                "        axis_conditions=_CUT,\n"
+                "        argument_conditions=(Condition.DIVISOR, Condition.EVEN),\n"
+                "        kinds=(AxisKind.GLOBAL,),\n"
+                "        amounts=(2, 4),\n"
                 "    ),\n",
             ),
+            Insertion("    # Of what comes out", '    EVEN = "an even amount"\n'),
         ),
         "tinyref/optimise/moves.py": (
             Insertion(
-                "MOVES: dict[OptOp, Move] = {",
-                "def _block(plan: Plan, opt: Opt) -> Plan | str:\n"
-                "    return _kind_problem(plan, opt) or _split(plan, opt, AxisKind.GLOBAL)\n\n\n",
+                "CHECKS: dict[Condition, Check] = {",
+                "def _even(plan: Plan, opt: Opt) -> str | None:\n"
+                '    return f"{opt.arg} is odd" if opt.arg % 2 else None\n\n\n',
             ),
-            Insertion("    OptOp.PACK: _pack,", "    OptOp.BLOCK: _block,\n"),
-        ),
-        "spec/tinyref_spec/kernel/opt_legal.py": (
+            Insertion("    Condition.MOST: _most,", "    Condition.EVEN: _even,\n"),
             Insertion(
-                "LEGAL: tuple[Legal, ...] = (",
-                "_BLOCK = (\n"
-                '    Legal("block.elementwise", "add", (("BLOCK(0, 4)", "global 6, global 4"),)),\n'
-                ")\n",
+                "    OptOp.SWAP: _swap,",
+                "    OptOp.BLOCK: lambda plan, opt: _split(plan, opt, AxisKind.GLOBAL),\n",
             ),
-            Insertion("    *(_UPCAST + _UNROLL", "    *_BLOCK,\n"),
         ),
-        "spec/tinyref_spec/kernel/opt_refused.py": (
+        "spec/tinyref_spec/kernel/opts.py": (
             Insertion(
-                "REFUSED: tuple[Refused, ...] = ",
-                "_BLOCKS = (\n"
-                '    Refused("block.not_dividing", "add", "BLOCK(0, 5)", "divides 24"),\n'
-                '    Refused("block.reduce_axis", "row_sum", "BLOCK(1, 4)", "axis 1 is reduce"),\n'
-                ")\n",
+                '    _row("upcast.elementwise", "add"',
+                '    _row("block.elementwise", "add", "BLOCK(0, 4)"),\n',
             ),
-            Insertion("_LANES + _GROUPS + _ORDER", "_BLOCKS + "),
+        ),
+        "tests/optimise/test_legality.py": (
+            Insertion(
+                '    Line(Condition.MULTIPLE, named("row_sum")',
+                '    Line(Condition.EVEN, named("add"), "BLOCK(0, 3)", "is odd", "BLOCK(0, 4)"),\n',
+            ),
         ),
     },
     RUN_CASES
@@ -62,16 +61,16 @@ from tinyref_fuzz.generate.candidates import axes_by_op
 from tinyref_fuzz.generate.optimisations import random_opts
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.clauses import clause
-from tinyref_spec.kernel.opt_kernels import FORMS
+from tinyref_spec.kernel.opt_kernels import KERNELS
 from tinyref_spec.pages import optimisations_page
 from tinyref.dtype import dtypes
 
-# Each line of the two tables is a row, and each passes.
-assert run_cases("kernel.opt.block", "PYTHON") == 3
+# Each line of the table is a row, and each passes.
+assert run_cases("kernel.opt.block", "PYTHON") == 1
 # As text, in a plan, and what a search tries.
 (block,) = parse_opts("BLOCK(0, 4)")
 assert block == Opt(OptOp.BLOCK, 0, 4) and str(block) == "BLOCK(0, 4)"
-kernel = FORMS["add"](dtypes.int32).kernel
+kernel = KERNELS["add"].build(dtypes.int32)
 under_test = DeviceUnderTest("PYTHON")
 plan = Plan.of(kernel, under_test.capabilities)
 assert str(plan.apply(block)) == "global 6, global 4 after BLOCK(0, 4)"
@@ -80,6 +79,8 @@ assert [opt for opt in candidates(plan) if opt.op is OptOp.BLOCK] == parse_opts_
 assert list(axes_by_op(plan)[OptOp.BLOCK]) == [0]
 drawn = [random_opts(kernel, under_test.capabilities, Tape(seed=s), 4).opts for s in range(40)]
 assert any(opt.op is OptOp.BLOCK for opts in drawn for opt in opts)
+# A refusal names the condition.
+assert plan.legal(Opt(OptOp.BLOCK, 0, 3)) is None
 # The specification tells of it.
 assert clause("kernel.opt.block").sentence.startswith("BLOCK cuts `arg` positions off")
 assert "| BLOCK | cuts `arg` positions off" in optimisations_page()
@@ -198,9 +199,8 @@ import numpy as np
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.forms import EXACT
 from tinyref_spec.measure import run_exact
 from tinyref_spec.kernels.notation import kernel_of, shaped
 
@@ -215,13 +215,11 @@ def rows() -> Iterator[Row]:
     yield make_row(
         "kernel.sample.doubles",
         "out[i] = 2 * i.",
-        ("kernel.sample",),
-        Rung.LOOP,
-        "IOTA",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32),
-        lambda: [Check("four", _doubled)],
+        clauses=("kernel.sample",),
+        rung=Rung.LOOP,
+        op="IOTA",
+        dtype=dtypes.int32,
+        checks={"four": _doubled},
     )
 ''',
         "spec/tinyref_spec/kernel/rows.py": (
@@ -274,7 +272,7 @@ def test_a_sample_works_that_is_written_in_these_places_alone(
 @pytest.mark.parametrize(
     ("sample", "place", "says"),
     [
-        (OPT, "tinyref/optimise/moves.py", "BLOCK"),
+        (OPT, "tinyref/optimise/moves.py", "EVEN"),
         (OP, "tinyref/algebra/op_rows.py", "ABS"),
         (OP, "spec/tinyref_spec/oracles.py", "ABS"),
         (RULE, "spec/tinyref_spec/proofs/integer_laws.py", "not enough values to unpack"),

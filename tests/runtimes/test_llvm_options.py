@@ -17,7 +17,7 @@ from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.host import cpu
 from tinyref.runtimes.kernel import compile_program
 from tinyref_fuzz.judge.judge import buffers_with
-from tinyref_spec.kernel.byte_sums import BYTE_FORMS, SIZES
+from tinyref_spec.kernel.byte_sums import SIZES, byte_sum
 
 # Loop strength reduction steps a pointer where the text multiplies an index.
 MULTIPLIED = """
@@ -83,7 +83,7 @@ def test_others_who_use_llvm_find_its_options_as_they_were(text: str, option: st
 
 def difference_of_sum(form: str, size: int, dtype: str) -> int:
     """What the sum of bytes is off by on CPU, with all of its lanes unrolled."""
-    subject = BYTE_FORMS[f"{form}_{size}"](getattr(dtypes, dtype))
+    subject = byte_sum(form, size, getattr(dtypes, dtype))
     opts = parse_opts(f"UNROLL(0, {size})")
     program = compile_kernel(subject.kernel, Device["CPU"].capabilities, opts=opts)
     contents = [np.zeros(1, np.int32), *(row for row in subject.inputs if row is not None)]

@@ -106,7 +106,8 @@ def refused() -> set[str]:
         labels("Tensor", called)
         | labels("nn", layers.REFUSED)
         | labels("nn.optim", optim.REFUSED)
-        | labels("nn.state", state.REFUSED)
+        # What files are refused only the library decides: tests/nn.
+        | labels("nn.state", state.JOBS)
     )
 
 
@@ -134,10 +135,10 @@ def test_a_name_without_rows_is_seen() -> None:
     [("nn", "model.layer.{}"), ("nn.optim", "model.optim.{}"), ("nn.state", "system.state.{}")],
 )
 def test_every_name_of_nn_has_quick_cases(where: str, row: str) -> None:
-    """What the tables name is in the catalogue too, with values and with refused calls."""
+    """What the tables name is in the catalogue too, with values and, of layers, refused calls."""
     for name in (name.name for name in surface.names() if name.where == where):
         listed = [case.id for case in catalogue.cases(Profile.QUICK, row.format(name.lower()))]
-        assert any("refused" in case for case in listed), name
+        assert where == "nn.state" or any("refused" in case for case in listed), name
         assert any("refused" not in case for case in listed), name
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from uop_graphs import evaluated
+from view_elements import drawn, one_view, shown, unjoined_views, wrong_view
 
 from tinyref.interpret.view_elements import view_elements
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_spec.proofs.known_views import one_view, shown, unjoined_views
 
 Array = npt.NDArray[Any]
 LAW = settings(max_examples=250)
@@ -191,3 +191,9 @@ def test_the_laws_hold_on_thousands_of_chains(chain: Chain) -> None:
         test_simplify_finds_the_one_view_if_there_is_one,
     ):
         law.hypothesis.inner_test(chain)
+
+
+@pytest.mark.long
+def test_views_through_views_are_right_and_joined_where_one_shows_the_same() -> None:
+    for tracker, elements in drawn("kernel.known_view.chains.drawn", 240):
+        assert wrong_view(tracker, elements) is None

@@ -1,12 +1,9 @@
-"""What each optimisation does to a plan, and where it is refused.
-
-The conditions are those that `opt.OPTS` tells in words.
-"""
+"""What each optimisation does to a plan, and the checks of the conditions that `opt.OPTS` names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tinyref.algebra.kernel_shape import positions_of
 from tinyref.algebra.symbolic import describe
@@ -14,17 +11,27 @@ from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
 from tinyref.optimise.limits import limit_problem
-from tinyref.optimise.opt import MAX_UNROLL, MAX_UPCAST, REUSED, KernelOptError, Opt, OptOp
-from tinyref.optimise.padding import axis_padding_problem
-from tinyref.optimise.plan import ITEM_KINDS, Plan, changes
-from tinyref.optimise.reused import reused_values
-from tinyref.optimise.tile import with_tile
+from tinyref.optimise.opt import REUSED, Condition, KernelOptError, Opt, OptOp
+from tinyref.optimise.padding import terms_problem, work_problem
+from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan, changes
+from tinyref.optimise.reused import Reused, reused_values
+from tinyref.optimise.tile import tile_number_problem, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.views.build import tracker_of
 
-# Gives the new plan, or the reason for a refusal.
+# Gives the new plan, or, of a tile, why none fits.
 Move = Callable[[Plan, Opt], Plan | str]
+# Gives why a condition does not hold; None where it does.
+Check = Callable[[Plan, Opt], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an optimisation is not legal: the condition (None: there is no such axis), and words."""
+
+    condition: Condition | None
+    reason: str
 
 
 def apply_opt(plan: Plan, opt: Opt) -> Plan:
@@ -32,22 +39,39 @@ def apply_opt(plan: Plan, opt: Opt) -> Plan:
     found = try_opt(plan, opt)
     if isinstance(found, Plan):
         return found
-    raise KernelOptError(f"{opt}: {found}, in a plan of {plan}")
+    raise KernelOptError(f"{opt}: {found.reason}, in a plan of {plan}", found.condition)
 
 
-def try_opt(plan: Plan, opt: Opt) -> Plan | str:
-    """`plan` with `opt`, or the reason why that is refused."""
-    found = _move(plan, opt)
-    if not isinstance(found, Plan):
-        return found
-    problem = limit_problem(found)
-    return replace(found, opts=(*plan.opts, opt)) if problem is None else problem
+def try_opt(plan: Plan, opt: Opt) -> Plan | Refusal:
+    """`plan` with `opt`, or why that is refused."""
+    spec = opt.spec
+    if spec.has_axis and not 0 <= opt.axis < len(plan.axes):
+        return Refusal(None, _no_axis(plan, opt.axis))
+    for condition in (*spec.axis_conditions, *spec.argument_conditions):
+        reason = CHECKS[condition](plan, opt)
+        if reason is not None:
+            return Refusal(condition, reason)
+    reached = MOVES[opt.op](plan, opt)
+    if isinstance(reached, str):
+        return Refusal(Condition.TILE_FITS, reached)
+    problem = limit_problem(reached)
+    if problem is not None:
+        return Refusal(Condition.LIMITS, problem)
+    return replace(reached, opts=(*plan.opts, opt))
 
 
-def _move(plan: Plan, opt: Opt) -> Plan | str:
-    if opt.spec.has_axis and not 0 <= opt.axis < len(plan.axes):
-        return _no_axis(plan, opt.axis)
-    return MOVES[opt.op](plan, opt)
+def open_axes(plan: Plan, op: OptOp) -> list[int]:
+    """The axes on which `op` may be legal, as far as its argument does not decide.
+
+    Of an optimisation that takes no axis, 0 where it may be legal.
+    """
+    spec = Opt(op).spec
+    numbers = range(len(plan.axes)) if spec.has_axis else [0]
+    return [
+        number
+        for number in numbers
+        if all(CHECKS[each](plan, Opt(op, number)) is None for each in spec.axis_conditions)
+    ]
 
 
 def _no_axis(plan: Plan, number: int) -> str:
@@ -55,33 +79,53 @@ def _no_axis(plan: Plan, number: int) -> str:
     return f"there is no axis {number}: {accepted}"
 
 
-# --- cutting axes ---------------------------------------------------------------------------------
+# --- conditions of the device and the plan --------------------------------------------------------
 
 
-def _split(plan: Plan, opt: Opt, kind: AxisKind, from_outside: bool = False) -> Plan | str:
-    """Cuts `opt.arg` positions off an axis, as an axis of another kind."""
-    axis = plan.axes[opt.axis]
-    if axis.is_fixed:
-        return f"axis {opt.axis} is a lane of the matrix tile"
-    if not isinstance(axis.extent, int):
-        return f"axis {opt.axis} has the symbolic extent {describe(axis.extent)}"
-    amount = opt.arg
-    if amount < 2 or axis.extent % amount:
-        return f"{amount} is no amount that divides {axis.extent}: accepted are divisors from 2"
-    rest = axis.extent // amount
-    inner = axis.stride
-    if from_outside:
-        cut = replace(axis, kind=kind, extent=amount, stride=inner * rest)
-        left = replace(axis, extent=rest)
-    else:
-        cut = replace(axis, kind=kind, extent=amount)
-        left = replace(axis, extent=rest, stride=inner * amount)
-    others = list(plan.axes)
-    others[opt.axis] = left
-    return plan.with_axes([*others, cut])
+def _groups(plan: Plan, opt: Opt) -> str | None:
+    if not plan.capabilities.has_groups:
+        return "the device has no groups of work-items"
+    return None if plan.uses_groups else "NOLOCALS has switched groups off"
 
 
-def _kind_problem(plan: Plan, opt: Opt) -> str | None:
+def _shared_memory(plan: Plan, opt: Opt) -> str | None:
+    return None if plan.capabilities.shared_bytes else "the device has no shared memory"
+
+
+def _threads(plan: Plan, opt: Opt) -> str | None:
+    if plan.capabilities.has_grid:
+        return "the device has launch indices of its own"
+    if plan.of_kind(AxisKind.THREAD):
+        return "the kernel is shared among threads already"
+    return None
+
+
+def _scratch(plan: Plan, opt: Opt) -> str | None:
+    if plan.capabilities.has_groups or not plan.capabilities.shared_bytes:
+        return "the device has no scratch memory of a single work-item"
+    return None
+
+
+def _tiles(plan: Plan, opt: Opt) -> str | None:
+    if not plan.capabilities.matrix_tiles:
+        return "the device declares no matrix tile"
+    if not plan.capabilities.has_groups:
+        return "the device has no groups of work-items to share a tile"
+    return None
+
+
+def _first(plan: Plan, opt: Opt) -> str | None:
+    return "a matrix tile comes before all other optimisations" if plan.opts else None
+
+
+def _no_items(plan: Plan, opt: Opt) -> str | None:
+    return "groups are used already" if plan.of_kind(*ITEM_KINDS) else None
+
+
+# --- conditions of the axis -----------------------------------------------------------------------
+
+
+def _kind(plan: Plan, opt: Opt) -> str | None:
     kind = plan.axes[opt.axis].kind
     if kind in opt.spec.kinds:
         return None
@@ -89,154 +133,115 @@ def _kind_problem(plan: Plan, opt: Opt) -> str | None:
     return f"axis {opt.axis} is {kind.value}: accepted are {names} axes"
 
 
-def _whole(plan: Plan, opt: Opt) -> Opt:
-    """The amount 0 stands for the whole axis."""
+def _no_lane(plan: Plan, opt: Opt) -> str | None:
+    is_fixed = plan.axes[opt.axis].is_fixed
+    return f"axis {opt.axis} is a lane of the matrix tile" if is_fixed else None
+
+
+def _known_extent(plan: Plan, opt: Opt) -> str | None:
     extent = plan.axes[opt.axis].extent
-    return replace(opt, arg=extent) if opt.arg == 0 and isinstance(extent, int) else opt
+    if isinstance(extent, int):
+        return None
+    return f"axis {opt.axis} has the symbolic extent {describe(extent)}"
 
 
-def _upcast(plan: Plan, opt: Opt) -> Plan | str:
-    problem = _kind_problem(plan, opt)
-    if problem:
-        return problem
-    opt = _whole(plan, opt)
-    if opt.arg > MAX_UPCAST:
-        return f"{opt.arg} lanes: accepted are at most {MAX_UPCAST}"
-    return _split(plan, opt, AxisKind.UPCAST)
-
-
-def _unroll(plan: Plan, opt: Opt) -> Plan | str:
-    if plan.axes[opt.axis].kind is AxisKind.UNROLL:
-        return f"axis {opt.axis} is unrolled already"
-    problem = _kind_problem(plan, opt)
-    if problem:
-        return problem
-    opt = _whole(plan, opt)
-    if opt.arg > MAX_UNROLL:
-        return f"{opt.arg} copies: accepted are at most {MAX_UNROLL}"
-    return _split(plan, opt, AxisKind.UNROLL)
-
-
-def _group_problem(plan: Plan) -> str | None:
-    if not plan.capabilities.has_groups:
-        return "the device has no groups of work-items"
-    return None if plan.uses_groups else "NOLOCALS has switched groups off"
-
-
-def _local(plan: Plan, opt: Opt) -> Plan | str:
-    problem = _group_problem(plan) or _kind_problem(plan, opt)
-    return problem or _split(plan, opt, AxisKind.LOCAL)
-
-
-def _group(plan: Plan, opt: Opt) -> Plan | str:
-    problem = _group_problem(plan) or _kind_problem(plan, opt)
-    if problem:
-        return problem
-    if not plan.capabilities.shared_bytes:
-        return "the device has no shared memory"
-    reduces = plan.reduces_over(plan.axes[opt.axis].target)
-    if len(reduces) > 1:
-        return f"{len(reduces)} reduces go over axis {opt.axis}: accepted is one"
-    if any(axis.is_fixed for axis in plan.axes):
-        return "a matrix tile is active"
-    if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
-        return "the kernel reads what it writes: one work-item would write before another reads"
-    return _split(plan, opt, AxisKind.GROUP_REDUCE, opt.op is OptOp.GROUPTOP)
-
-
-def _no_locals(plan: Plan, opt: Opt) -> Plan | str:
-    if not plan.capabilities.has_groups:
-        return "the device has no groups of work-items to do without"
-    if plan.of_kind(*ITEM_KINDS):
-        return "groups are used already"
-    if not plan.uses_groups:
-        return "groups are switched off already"
-    return replace(plan, uses_groups=False)
-
-
-def _thread(plan: Plan, opt: Opt) -> Plan | str:
-    if plan.capabilities.has_grid:
-        return "the device has launch indices of its own"
-    problem = _kind_problem(plan, opt)
-    if problem:
-        return problem
-    if plan.of_kind(AxisKind.THREAD):
-        return "the kernel is shared among threads already"
-    limit = plan.capabilities.threads
-    if opt.arg > limit:
-        return f"{opt.arg} threads: accepted are at most {limit}"
-    return _split(plan, opt, AxisKind.THREAD, from_outside=True)
-
-
-# --- order, padding, packing ----------------------------------------------------------------------
-
-
-def _swap(plan: Plan, opt: Opt) -> Plan | str:
-    if not 0 <= opt.arg < len(plan.axes):
-        return _no_axis(plan, opt.arg)
-    first, second = plan.axes[opt.axis], plan.axes[opt.arg]
-    for number, axis in ((opt.axis, first), (opt.arg, second)):
-        if axis.kind is not AxisKind.GLOBAL:
-            return f"axis {number} is {axis.kind.value}: accepted are two global axes"
-    if opt.axis == opt.arg:
-        return "an axis cannot change places with itself"
-    axes = list(plan.axes)
-    axes[opt.axis], axes[opt.arg] = second, first
-    return plan.with_axes(axes)
-
-
-def _pad_to(plan: Plan, opt: Opt) -> Plan | str:
+def _outer_part(plan: Plan, opt: Opt) -> str | None:
     axis = plan.axes[opt.axis]
-    if axis.is_fixed:
-        return f"axis {opt.axis} is a lane of the matrix tile"
-    if axis.kind in (AxisKind.UPCAST, AxisKind.UNROLL):
-        return f"axis {opt.axis} is unrolled into lanes"
-    problem = _kind_problem(plan, opt)
-    if problem:
-        return problem
-    if not isinstance(axis.extent, int):
-        return f"axis {opt.axis} has the symbolic extent {describe(axis.extent)}"
-    if opt.arg < 2:
-        return f"{opt.arg} is no multiple to pad to: accepted are integers from 2"
     if any(other.target == axis.target and other.stride > axis.stride for other in plan.axes):
         return f"axis {opt.axis} is the inner part of a cut: more iterations would repeat positions"
-    padded = -(-axis.extent // opt.arg) * opt.arg
-    if padded == axis.extent:
-        return f"there is nothing to pad: {axis.extent} is a multiple of {opt.arg}"
-    axes = list(plan.axes)
-    axes[opt.axis] = replace(axis, extent=padded)
-    found = plan.with_axes(axes)
-    for value in reused_values(plan.form) if REUSED in plan.packed else ():
-        if axis.target in (value.reduced, value.output):
-            return f"axis {opt.axis} is one of a value in scratch memory"
-    problem = axis_padding_problem(plan, axis.target, found.covered(axis.target))
-    return problem or _grid_problem(found) or _long_index_problem(found) or found
-
-
-def _long_index_problem(plan: Plan) -> str | None:
-    """Where padding makes an index so long that only int64, which the device lacks, holds it."""
-    if dtypes.int64 in plan.capabilities.dtypes:
-        return None
-    for node in plan.nodes:
-        if not isinstance(node.arg, ViewArg):
-            continue
-        view = tracker_of(node).views[-1]
-        reach = sum(
-            abs(stride) * (covered - 1)
-            for axis, stride in enumerate(view.strides[: len(plan.shape)])
-            if isinstance(stride, int) and isinstance(covered := plan.covered(axis), int)
-        )
-        if reach > dtypes.int32.maximum:
-            return f"an index of {reach} would need int64, which the device lacks"
     return None
 
 
-def _grid_problem(plan: Plan) -> str | None:
+def _single_reduce(plan: Plan, opt: Opt) -> str | None:
+    count = len(plan.reduces_over(plan.axes[opt.axis].target))
+    return f"{count} reduces go over axis {opt.axis}: accepted is one" if count > 1 else None
+
+
+def _no_tile(plan: Plan, opt: Opt) -> str | None:
+    is_active = any(axis.is_fixed for axis in plan.axes)
+    return "a matrix tile is active" if is_active else None
+
+
+def _not_in_place(plan: Plan, opt: Opt) -> str | None:
+    if any(plan.loads_of(slot_of(store)) for store in plan.form.ast.src):
+        return "the kernel reads what it writes: one work-item would write before another reads"
+    return None
+
+
+# --- conditions of the argument -------------------------------------------------------------------
+
+
+def _amount(plan: Plan, opt: Opt) -> int:
+    """The amount; 0 may stand for the whole axis."""
+    return _extent(plan, opt) if opt.arg == 0 and opt.spec.may_be_whole else opt.arg
+
+
+def _extent(plan: Plan, opt: Opt) -> int:
+    """The extent of the axis, which was checked to be known."""
+    extent = plan.axes[opt.axis].extent
+    assert isinstance(extent, int)
+    return extent
+
+
+def _most(plan: Plan, opt: Opt) -> str | None:
+    amount, most = _amount(plan, opt), opt.spec.max_amount
+    is_more = most is not None and amount > most
+    what = "lanes" if opt.op is OptOp.UPCAST else "copies"
+    return f"{amount} {what}: accepted are at most {most}" if is_more else None
+
+
+def _divisor(plan: Plan, opt: Opt) -> str | None:
+    amount, extent = _amount(plan, opt), _extent(plan, opt)
+    if amount < 2 or extent % amount:
+        return f"{amount} is no amount that divides {extent}: accepted are divisors from 2"
+    return None
+
+
+def _other_axis(plan: Plan, opt: Opt) -> str | None:
+    if not 0 <= opt.arg < len(plan.axes):
+        return _no_axis(plan, opt.arg)
+    if opt.axis == opt.arg:
+        return "an axis cannot change places with itself"
+    return _kind(plan, replace(opt, axis=opt.arg))
+
+
+def _thread_count(plan: Plan, opt: Opt) -> str | None:
+    limit = plan.capabilities.threads
+    return f"{opt.arg} threads: accepted are at most {limit}" if opt.arg > limit else None
+
+
+def _multiple(plan: Plan, opt: Opt) -> str | None:
+    extent = _extent(plan, opt)
+    if opt.arg < 2:
+        return f"{opt.arg} is no multiple to pad to: accepted are integers from 2"
+    if extent % opt.arg == 0:
+        return f"there is nothing to pad: {extent} is a multiple of {opt.arg}"
+    return None
+
+
+def _not_kept(plan: Plan, opt: Opt) -> str | None:
+    target = plan.axes[opt.axis].target
+    for value in reused_values(plan.form) if REUSED in plan.packed else ():
+        if target in (value.reduced, value.output):
+            return f"axis {opt.axis} is one of a value in scratch memory"
+    return None
+
+
+def _work(plan: Plan, opt: Opt) -> str | None:
+    target = plan.axes[opt.axis].target
+    return work_problem(plan, target, _padded(plan, opt).covered(target))
+
+
+def _zero_terms(plan: Plan, opt: Opt) -> str | None:
+    return terms_problem(plan, plan.axes[opt.axis].target)
+
+
+def _grid(plan: Plan, opt: Opt) -> str | None:
     """Padding alone makes a launch larger."""
     capabilities = plan.capabilities
     if not capabilities.has_grid:
         return None
-    extents = plan.extents(AxisKind.GLOBAL)
+    extents = _padded(plan, opt).extents(AxisKind.GLOBAL)
     try:
         launch_axes(extents, capabilities.grid_limit)
     except UserError:
@@ -244,58 +249,155 @@ def _grid_problem(plan: Plan) -> str | None:
     return None
 
 
-def _pack(plan: Plan, opt: Opt) -> Plan | str:
-    """Scratch memory holds what the loads of a slot touch inside the loop over `opt.axis`."""
-    capabilities = plan.capabilities
-    if capabilities.has_groups or not capabilities.shared_bytes:
-        return "the device has no scratch memory of a single work-item"
-    problem = _kind_problem(plan, opt)
-    if problem:
-        return problem
-    if opt.arg in plan.packed:
-        return f"slot {opt.arg} is packed already"
-    if opt.arg == REUSED:
-        return _pack_reused(plan, opt)
-    loads = plan.loads_of(opt.arg)
-    if len(loads) != 1:
-        return f"{len(loads)} loads of slot {opt.arg}: accepted is one"
-    (load,) = loads
-    if any(slot_of(store) == opt.arg for store in plan.form.ast.src):
-        return f"the kernel writes to slot {opt.arg}"
-    if plan.axes[opt.axis].target in changes(load):
-        return f"the loads of slot {opt.arg} use each element once along axis {opt.axis}"
-    if positions_of(load.src[0]):
-        return f"the loads of slot {opt.arg} are at positions that the kernel computes"
-    inside = plan.axes_of(load, AxisKind.REDUCE, AxisKind.UNROLL)
-    if not inside:
-        return f"the loads of slot {opt.arg} stand in no reduce"
-    if not all(isinstance(axis.extent, int) for axis in inside):
-        return f"the loads of slot {opt.arg} go over a symbolic extent"
-    return replace(plan, packed=(*plan.packed, opt.arg))
+def _index_size(plan: Plan, opt: Opt) -> str | None:
+    """Padding may make an index so long that only int64 holds it."""
+    if dtypes.int64 in plan.capabilities.dtypes:
+        return None
+    padded = _padded(plan, opt)
+    for node in padded.nodes:
+        if not isinstance(node.arg, ViewArg):
+            continue
+        view = tracker_of(node).views[-1]
+        reach = sum(
+            abs(stride) * (covered - 1)
+            for axis, stride in enumerate(view.strides[: len(padded.shape)])
+            if isinstance(stride, int) and isinstance(covered := padded.covered(axis), int)
+        )
+        if reach > dtypes.int32.maximum:
+            return f"an index of {reach} would need int64, which the device lacks"
+    return None
 
 
-def _pack_reused(plan: Plan, opt: Opt) -> Plan | str:
-    """Scratch memory holds what reduces go over and the outputs along `opt.axis` need again."""
-    values = reused_values(plan.form)
+def _new_slot(plan: Plan, opt: Opt) -> str | None:
+    return f"slot {opt.arg} is packed already" if opt.arg in plan.packed else None
+
+
+def _single_load(plan: Plan, opt: Opt) -> str | None:
+    count = len(plan.loads_of(opt.arg))
+    if opt.arg == REUSED or count == 1:
+        return None
+    return f"{count} loads of slot {opt.arg}: accepted is one"
+
+
+def _read_only(plan: Plan, opt: Opt) -> str | None:
+    is_written = any(slot_of(store) == opt.arg for store in plan.form.ast.src)
+    return f"the kernel writes to slot {opt.arg}" if is_written else None
+
+
+def _used_again(plan: Plan, opt: Opt) -> str | None:
     target = plan.axes[opt.axis].target
-    if target not in {value.output for value in values}:
-        return f"no value of a reduce is needed again along axis {opt.axis}"
-    for value in values:
-        if plan.is_padded(value.reduced) or plan.is_padded(value.output):
-            return "an axis of a value that is needed again is padded"
-    return replace(plan, packed=(*plan.packed, REUSED))
+    if opt.arg == REUSED:
+        is_used_again = target in {value.output for value in reused_values(plan.form)}
+        text = f"no value of a reduce is needed again along axis {opt.axis}"
+        return None if is_used_again else text
+    if any(target in changes(load) for load in plan.loads_of(opt.arg)):
+        return f"the loads of slot {opt.arg} use each element once along axis {opt.axis}"
+    return None
+
+
+def _plain_positions(plan: Plan, opt: Opt) -> str | None:
+    if any(positions_of(load.src[0]) for load in plan.loads_of(opt.arg)):
+        return f"the loads of slot {opt.arg} are at positions that the kernel computes"
+    return None
+
+
+def _in_reduce(plan: Plan, opt: Opt) -> str | None:
+    for load in plan.loads_of(opt.arg):
+        inside = plan.axes_of(load, AxisKind.REDUCE, AxisKind.UNROLL)
+        if not inside:
+            return f"the loads of slot {opt.arg} stand in no reduce"
+        if not all(isinstance(axis.extent, int) for axis in inside):
+            return f"the loads of slot {opt.arg} go over a symbolic extent"
+    return None
+
+
+def _unpadded(plan: Plan, opt: Opt) -> str | None:
+    values: tuple[Reused, ...] = reused_values(plan.form) if opt.arg == REUSED else ()
+    if any(plan.is_padded(axis) for value in values for axis in (value.reduced, value.output)):
+        return "an axis of a value that is needed again is padded"
+    return None
+
+
+CHECKS: dict[Condition, Check] = {
+    Condition.GROUPS: _groups,
+    Condition.SHARED_MEMORY: _shared_memory,
+    Condition.THREADS: _threads,
+    Condition.SCRATCH: _scratch,
+    Condition.TILES: _tiles,
+    Condition.FIRST: _first,
+    Condition.NO_ITEMS: _no_items,
+    Condition.KIND: _kind,
+    Condition.NO_LANE: _no_lane,
+    Condition.KNOWN_EXTENT: _known_extent,
+    Condition.OUTER_PART: _outer_part,
+    Condition.SINGLE_REDUCE: _single_reduce,
+    Condition.NO_TILE: _no_tile,
+    Condition.NOT_IN_PLACE: _not_in_place,
+    Condition.MOST: _most,
+    Condition.DIVISOR: _divisor,
+    Condition.OTHER_AXIS: _other_axis,
+    Condition.THREAD_COUNT: _thread_count,
+    Condition.MULTIPLE: _multiple,
+    Condition.NOT_KEPT: _not_kept,
+    Condition.WORK: _work,
+    Condition.ZERO_TERMS: _zero_terms,
+    Condition.GRID: _grid,
+    Condition.INDEX_SIZE: _index_size,
+    Condition.NEW_SLOT: _new_slot,
+    Condition.SINGLE_LOAD: _single_load,
+    Condition.READ_ONLY: _read_only,
+    Condition.USED_AGAIN: _used_again,
+    Condition.PLAIN_POSITIONS: _plain_positions,
+    Condition.IN_REDUCE: _in_reduce,
+    Condition.UNPADDED: _unpadded,
+    Condition.TILE_NUMBERS: tile_number_problem,
+    # `with_tile` looks for a tile that fits, and cuts the axes by it.
+    Condition.TILE_FITS: lambda plan, opt: None,
+}
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def _split(plan: Plan, opt: Opt, kind: AxisKind, from_outside: bool = False) -> Plan:
+    """Cuts the amount of positions off an axis, as an axis of another kind."""
+    axis, amount = plan.axes[opt.axis], _amount(plan, opt)
+    rest = _extent(plan, opt) // amount
+    inner = axis.stride
+    if from_outside:
+        cut = replace(axis, kind=kind, extent=amount, stride=inner * rest)
+        left = replace(axis, extent=rest)
+    else:
+        cut = replace(axis, kind=kind, extent=amount)
+        left = replace(axis, extent=rest, stride=inner * amount)
+    return plan.with_axes([*_with_axis(plan, opt.axis, left), cut])
+
+
+def _with_axis(plan: Plan, number: int, axis: Axis) -> list[Axis]:
+    return [axis if other == number else each for other, each in enumerate(plan.axes)]
+
+
+def _swap(plan: Plan, opt: Opt) -> Plan:
+    axes = list(plan.axes)
+    axes[opt.axis], axes[opt.arg] = plan.axes[opt.arg], plan.axes[opt.axis]
+    return plan.with_axes(axes)
+
+
+def _padded(plan: Plan, opt: Opt) -> Plan:
+    extent = -(-_extent(plan, opt) // opt.arg) * opt.arg
+    return plan.with_axes(_with_axis(plan, opt.axis, replace(plan.axes[opt.axis], extent=extent)))
 
 
 MOVES: dict[OptOp, Move] = {
     OptOp.TC: with_tile,
-    OptOp.UPCAST: _upcast,
-    OptOp.UNROLL: _unroll,
-    OptOp.LOCAL: _local,
-    OptOp.GROUP: _group,
-    OptOp.GROUPTOP: _group,
-    OptOp.NOLOCALS: _no_locals,
+    OptOp.UPCAST: lambda plan, opt: _split(plan, opt, AxisKind.UPCAST),
+    OptOp.UNROLL: lambda plan, opt: _split(plan, opt, AxisKind.UNROLL),
+    OptOp.LOCAL: lambda plan, opt: _split(plan, opt, AxisKind.LOCAL),
+    OptOp.GROUP: lambda plan, opt: _split(plan, opt, AxisKind.GROUP_REDUCE),
+    OptOp.GROUPTOP: lambda plan, opt: _split(plan, opt, AxisKind.GROUP_REDUCE, from_outside=True),
+    OptOp.NOLOCALS: lambda plan, opt: replace(plan, uses_groups=False),
     OptOp.SWAP: _swap,
-    OptOp.PADTO: _pad_to,
-    OptOp.THREAD: _thread,
-    OptOp.PACK: _pack,
+    OptOp.PADTO: _padded,
+    OptOp.THREAD: lambda plan, opt: _split(plan, opt, AxisKind.THREAD, from_outside=True),
+    OptOp.PACK: lambda plan, opt: replace(plan, packed=(*plan.packed, opt.arg)),
 }

@@ -47,23 +47,92 @@ class Argument(Enum):
     NOTHING = "nothing, as `axis`"
 
 
+class Condition(Enum):
+    """One condition under which an optimisation is legal, in words; `moves.CHECKS` looks at it."""
+
+    __hash__ = object.__hash__
+
+    # Of the device and the plan.
+    GROUPS = "a device with groups, which NOLOCALS has not switched off"
+    SHARED_MEMORY = "a device with shared memory"
+    THREADS = "a device of host threads without a grid, not shared out already"
+    SCRATCH = "a device with scratch memory of a single work-item"
+    TILES = "a device with matrix tiles and groups"
+    FIRST = "no other optimisation before it"
+    NO_ITEMS = "no work-items yet"
+    # Of the axis.
+    KIND = "axes of this kind"
+    NO_LANE = "no lane of a matrix tile"
+    KNOWN_EXTENT = "no symbolic extent"
+    OUTER_PART = "not the inner part of a cut"
+    SINGLE_REDUCE = "one reduce alone goes over the axis"
+    NO_TILE = "no active matrix tile"
+    NOT_IN_PLACE = "a kernel that does not read what it writes"
+    # Of the argument.
+    MOST = "at most this many"
+    DIVISOR = "a divisor of the extent, from 2"
+    OTHER_AXIS = "another axis of the same kind"
+    THREAD_COUNT = "no more than the device has threads"
+    MULTIPLE = "a multiple from 2 that the extent is not already"
+    NOT_KEPT = "no axis of a value in scratch memory"
+    WORK = "at most four times the work in all"
+    ZERO_TERMS = "reduces over the axis are sums of terms that are 0 where loads give 0"
+    GRID = "a grid within the limits of the device"
+    INDEX_SIZE = "no index that needs int64 where the device lacks it"
+    NEW_SLOT = "a slot that is not packed already"
+    SINGLE_LOAD = "one load of the slot"
+    READ_ONLY = "a buffer that the kernel does not write"
+    USED_AGAIN = "elements, or of slot -1 a value, that are needed again along the axis"
+    PLAIN_POSITIONS = "no positions that the kernel computes"
+    IN_REDUCE = "a load in a reduce of known extents"
+    UNPADDED = "of slot -1, no padded axis"
+    TILE_NUMBERS = "a tile of the device, levels 0 to 2, modes 1 to 3"
+    TILE_FITS = (
+        "a tile that fits types and axes, holds each element once, and rounds no input where "
+        "floats are strict"
+    )
+    # Of what comes out, for every optimisation.
+    LIMITS = "lanes, work-items and shared memory within the limits"
+
+
 @dataclass(frozen=True, slots=True)
 class OptSpec:
-    """What is declared of an optimisation; search, fuzzer, specification and pages derive from it.
+    """What an optimisation does and accepts: the one statement of it.
 
-    effect, refused: what it does to a plan and where it is not legal, in words. takes: what its
-    `arg` is. kinds: of the axes that it is legal on. amounts: of an AMOUNT or MULTIPLE those that
-    a search tries; 0 among them is the whole axis. max_amount: the largest that is legal.
-    feature: what a device must declare, as the specification names it.
+    The checks of a plan, the search, the fuzzer, the specification and pages derive from it.
+
+    effect: what it does to a plan, in words. takes: what its `arg` is. axis_conditions,
+    argument_conditions: under which it is legal, in the order in which they are checked; the former
+    leave the argument open. kinds: of the axes that it is legal on. amounts: of an AMOUNT or
+    MULTIPLE those that a search tries; 0 among them is the whole axis. max_amount: the largest that
+    is legal. feature: what a device must declare, as the specification names it.
     """
 
     effect: str
-    refused: str
     takes: Argument
+    axis_conditions: tuple[Condition, ...]
+    argument_conditions: tuple[Condition, ...] = ()
     kinds: tuple[AxisKind, ...] = ()
     amounts: tuple[int, ...] = ()
     max_amount: int | None = None
     feature: str | None = None
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All conditions, in the order in which they are checked."""
+        return (*self.axis_conditions, *self.argument_conditions, Condition.LIMITS)
+
+    @property
+    def accepts(self) -> str:
+        """Under which conditions it is legal, in words."""
+        return "; ".join(map(self._words, self.conditions[:-1]))
+
+    def _words(self, condition: Condition) -> str:
+        if condition is Condition.KIND:
+            return f"{' and '.join(kind.value for kind in self.kinds)} axes"
+        if condition is Condition.MOST:
+            return f"at most {self.max_amount}"
+        return str(condition.value)
 
     @property
     def has_axis(self) -> bool:
@@ -76,107 +145,140 @@ class OptSpec:
         return 0 in self.amounts
 
 
-_GROUPS_REFUSED = (
-    "no groups or shared memory; too much of it; several reduces over the axis; a kernel that "
-    "reads what it writes; an active tile"
+_CUT = (Condition.KIND, Condition.NO_LANE, Condition.KNOWN_EXTENT)
+_GROUPED = (
+    Condition.GROUPS,
+    Condition.SHARED_MEMORY,
+    *_CUT,
+    Condition.SINGLE_REDUCE,
+    Condition.NO_TILE,
+    Condition.NOT_IN_PLACE,
 )
 
 OPTS: dict[OptOp, OptSpec] = {
     OptOp.UPCAST: OptSpec(
-        "cuts `arg` lanes off a global or local axis (0: all)",
-        f"other kinds; no divisor; more than {MAX_UPCAST}; a lane of a tile",
-        Argument.AMOUNT,
-        (AxisKind.GLOBAL, AxisKind.LOCAL),
-        (0, 2, 3, 4, 5, 7, 8, 16),
-        MAX_UPCAST,
+        effect="cuts `arg` lanes off a global or local axis (0: all)",
+        takes=Argument.AMOUNT,
+        axis_conditions=_CUT,
+        argument_conditions=(Condition.MOST, Condition.DIVISOR),
+        kinds=(AxisKind.GLOBAL, AxisKind.LOCAL),
+        amounts=(0, 2, 3, 4, 5, 7, 8, 16),
+        max_amount=MAX_UPCAST,
     ),
     OptOp.UNROLL: OptSpec(
-        "cuts `arg` copies off a reduce or group_reduce axis (0: all)",
-        f"other kinds, unrolled ones too; no divisor; more than {MAX_UNROLL}",
-        Argument.AMOUNT,
-        (AxisKind.REDUCE, AxisKind.GROUP_REDUCE),
-        (0, 2, 4, 7, 8, 16),
-        MAX_UNROLL,
+        effect="cuts `arg` copies off a reduce or group_reduce axis (0: all)",
+        takes=Argument.AMOUNT,
+        axis_conditions=_CUT,
+        argument_conditions=(Condition.MOST, Condition.DIVISOR),
+        kinds=(AxisKind.REDUCE, AxisKind.GROUP_REDUCE),
+        amounts=(0, 2, 4, 7, 8, 16),
+        max_amount=MAX_UNROLL,
     ),
     OptOp.LOCAL: OptSpec(
-        "cuts `arg` work-items off a global axis",
-        "no groups; other kinds; group too large",
-        Argument.AMOUNT,
-        (AxisKind.GLOBAL,),
-        (2, 3, 4, 8, 13, 16, 29, 32, 64),
+        effect="cuts `arg` work-items off a global axis",
+        takes=Argument.AMOUNT,
+        axis_conditions=(Condition.GROUPS, *_CUT),
+        argument_conditions=(Condition.DIVISOR,),
+        kinds=(AxisKind.GLOBAL,),
+        amounts=(2, 3, 4, 8, 13, 16, 29, 32, 64),
         feature="groups",
     ),
     OptOp.GROUP: OptSpec(
-        "shares out the inner part of a reduce among `arg` work-items, neighbours, which meet in "
-        "shared memory",
-        _GROUPS_REFUSED,
-        Argument.AMOUNT,
-        (AxisKind.REDUCE,),
-        (4, 8, 16, 32, 128),
+        effect="shares out the inner part of a reduce among `arg` work-items, neighbours, which "
+        "meet in shared memory",
+        takes=Argument.AMOUNT,
+        axis_conditions=_GROUPED,
+        argument_conditions=(Condition.DIVISOR,),
+        kinds=(AxisKind.REDUCE,),
+        amounts=(4, 8, 16, 32, 128),
         feature="groups",
     ),
     OptOp.GROUPTOP: OptSpec(
-        "is GROUP of the outer part: the terms of a work-item are neighbours",
-        _GROUPS_REFUSED,
-        Argument.AMOUNT,
-        (AxisKind.REDUCE,),
-        (8, 13, 16, 28, 29, 32, 49, 64, 256),
+        effect="is GROUP of the outer part: the terms of a work-item are neighbours",
+        takes=Argument.AMOUNT,
+        axis_conditions=_GROUPED,
+        argument_conditions=(Condition.DIVISOR,),
+        kinds=(AxisKind.REDUCE,),
+        amounts=(8, 13, 16, 28, 29, 32, 49, 64, 256),
         feature="groups",
     ),
     OptOp.SWAP: OptSpec(
-        "exchanges the global axes `axis` and `arg`",
-        "other kinds",
-        Argument.AXIS,
-        (AxisKind.GLOBAL,),
+        effect="exchanges the global axes `axis` and `arg`",
+        takes=Argument.AXIS,
+        axis_conditions=(Condition.KIND,),
+        argument_conditions=(Condition.OTHER_AXIS,),
+        kinds=(AxisKind.GLOBAL,),
     ),
     OptOp.PADTO: OptSpec(
-        "pads an axis to a multiple of `arg`, with masks: what is past the end reads 0 and writes "
-        "nothing",
-        "symbolic or unrolled axes; a reduce that is no sum, or whose terms are not 0 where loads "
-        "give 0; more than four times the work in all; the inner part of a cut; a grid beyond the "
-        "limits; nothing to pad",
-        Argument.MULTIPLE,
-        (AxisKind.GLOBAL, AxisKind.REDUCE),
-        (2, 4, 8, 16, 32),
+        effect="pads an axis to a multiple of `arg`, with masks: what is past the end reads 0 and "
+        "writes nothing",
+        takes=Argument.MULTIPLE,
+        axis_conditions=(*_CUT, Condition.OUTER_PART),
+        argument_conditions=(
+            Condition.MULTIPLE,
+            Condition.NOT_KEPT,
+            Condition.WORK,
+            Condition.ZERO_TERMS,
+            Condition.GRID,
+            Condition.INDEX_SIZE,
+        ),
+        kinds=(AxisKind.GLOBAL, AxisKind.REDUCE),
+        amounts=(2, 4, 8, 16, 32),
     ),
     OptOp.THREAD: OptSpec(
-        "shares a global axis out among `arg` threads of the host",
-        "fewer threads than that; a device with a grid; no divisor; a second time",
-        Argument.AMOUNT,
-        (AxisKind.GLOBAL,),
-        (2, 3, 4, 6, 8, 12, 16, 24, 32, 64),
+        effect="shares a global axis out among `arg` threads of the host",
+        takes=Argument.AMOUNT,
+        axis_conditions=(Condition.THREADS, *_CUT),
+        argument_conditions=(Condition.THREAD_COUNT, Condition.DIVISOR),
+        kinds=(AxisKind.GLOBAL,),
+        amounts=(2, 3, 4, 6, 8, 12, 16, 24, 32, 64),
         feature="threads",
     ),
     OptOp.PACK: OptSpec(
-        "copies what the loads of slot `arg` touch inside the loop over `axis` to scratch memory "
-        "first; of slot -1, computes there what a reduce goes over and the outputs along `axis` "
-        "need again",
-        "no scratch memory; elements that are used once; written buffers; not in a reduce; "
-        "positions that the kernel computes; no value that is needed again; a padded axis",
-        Argument.SLOT,
-        (AxisKind.GLOBAL,),
+        effect="copies what the loads of slot `arg` touch inside the loop over `axis` to scratch "
+        "memory first; of slot -1, computes there what a reduce goes over and the outputs along "
+        "`axis` need again",
+        takes=Argument.SLOT,
+        axis_conditions=(Condition.SCRATCH, Condition.KIND),
+        argument_conditions=(
+            Condition.NEW_SLOT,
+            Condition.SINGLE_LOAD,
+            Condition.READ_ONLY,
+            Condition.USED_AGAIN,
+            Condition.PLAIN_POSITIONS,
+            Condition.IN_REDUCE,
+            Condition.UNPADDED,
+        ),
+        kinds=(AxisKind.GLOBAL,),
         feature="scratch",
     ),
     OptOp.TC: OptSpec(
-        "computes a sum of products on a matrix tile of the device. `arg`: the tile, -1 for the "
-        "first that fits and rounds no input; `axis`: the choice of axes; level 0 takes plain "
+        effect="computes a sum of products on a matrix tile of the device. `arg`: the tile, -1 for "
+        "the first that fits and rounds no input; `axis`: the choice of axes; level 0 takes plain "
         "loads alone, 1 any operands and other reduces, 2 pads; mode 1 uses the instruction, 2 "
         "only its shape, 3 computes it from local memory",
-        "unless it comes first; no tile fits types or axes; an operand is in an image; the device "
-        "only emulates a type of the tile; the tile rounds its inputs and floats are strict",
-        Argument.TILE,
+        takes=Argument.TILE,
+        axis_conditions=(Condition.TILES, Condition.FIRST),
+        argument_conditions=(Condition.TILE_NUMBERS, Condition.TILE_FITS),
     ),
     OptOp.NOLOCALS: OptSpec(
-        "runs a kernel without groups of work-items",
-        "groups are used already",
-        Argument.NOTHING,
+        effect="runs a kernel without groups of work-items",
+        takes=Argument.NOTHING,
+        axis_conditions=(Condition.GROUPS, Condition.NO_ITEMS),
         feature="groups",
     ),
 }
 
 
 class KernelOptError(UserError):
-    """An optimisation that is not legal here: names it and the reason. The plan is unchanged."""
+    """An optimisation that is not legal here: names it and the reason. The plan is unchanged.
+
+    condition: the one that does not hold; None where the plan has no such axis.
+    """
+
+    def __init__(self, message: str, condition: Condition | None = None) -> None:
+        super().__init__(message)
+        self.condition = condition
 
 
 @dataclass(frozen=True, slots=True)

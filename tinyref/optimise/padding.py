@@ -20,9 +20,19 @@ ZeroRule = Callable[[UOp, list[bool]], bool]
 
 def axis_padding_problem(plan: Plan, target: int, positions: sint) -> str | None:
     """Why a plan may not have so many positions on an AST axis; None where it may."""
+    return work_problem(plan, target, positions) or terms_problem(plan, target)
+
+
+def work_problem(plan: Plan, target: int, positions: sint) -> str | None:
+    """Why so many positions on an AST axis are too much work; None where they are not."""
     size = plan.shape[target]
     if number_of([positions]) > MAX_PADDING * number_of([size]):
         return f"{positions} positions for {size}: accepted is {MAX_PADDING} times the work"
+    return None
+
+
+def terms_problem(plan: Plan, target: int) -> str | None:
+    """Why the reduces over an AST axis may not go over padding; None where they may."""
     problems = (padding_problem(reduce, target) for reduce in plan.reduces_over(target))
     return next(filter(None, problems), None)
 

@@ -59,9 +59,6 @@ class Product:
 
 def with_tile(plan: Plan, opt: Opt) -> Plan | str:
     """The plan on the tile that `opt` names, or why not."""
-    problem = _request_problem(plan, opt)
-    if problem is not None:
-        return problem
     reason = "every tile of the device rounds its inputs: such a one is named by its number"
     for number in exact_tiles(plan) if opt.arg == -1 else (opt.arg,):
         tile = plan.capabilities.matrix_tiles[number]
@@ -79,14 +76,9 @@ def exact_tiles(plan: Plan) -> list[int]:
     return [number for number, tile in enumerate(tiles) if tile.rounds_in is None]
 
 
-def _request_problem(plan: Plan, opt: Opt) -> str | None:
+def tile_number_problem(plan: Plan, opt: Opt) -> str | None:
+    """Why the numbers of an optimisation name no tile, level or mode; None where they do."""
     tiles = plan.capabilities.matrix_tiles
-    if not tiles:
-        return "the device declares no matrix tile"
-    if plan.opts:
-        return "a matrix tile comes before all other optimisations"
-    if not plan.capabilities.has_groups:
-        return "the device has no groups of work-items to share a tile"
     if not -1 <= opt.arg < len(tiles):
         return f"there is no tile {opt.arg}: accepted are -1 to {len(tiles) - 1}"
     if opt.level not in [*TileLevel] or opt.mode not in [*TileMode]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tinyref.optimise.moves import open_axes
 from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, opts_text
 from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, changes, number_of
 from tinyref.optimise.reused import reused_values
@@ -170,41 +171,13 @@ def _packs(plan: Plan) -> list[Opt]:
 def axes_by_op(plan: Plan) -> dict[OptOp, Sequence[int]]:
     """For each optimisation that may be legal the axes that it may be legal on."""
     found: dict[OptOp, Sequence[int]] = {}
-    free = {kind: _free_axes(plan, kind) for kind in AxisKind}
-    outputs, loops = free[AxisKind.GLOBAL], free[AxisKind.REDUCE]
-    items = [*free[AxisKind.LOCAL], *free[AxisKind.GROUP_REDUCE]]
-    shared = plan.capabilities.shared_bytes
-    tiles = not plan.opts and plan.capabilities.matrix_tiles and len(outputs) > 1
-    # Where more is asked for than a device with the feature and an axis of the kind.
-    others: dict[OptOp, Sequence[int]] = {
-        OptOp.GROUP: loops if shared else [],
-        OptOp.GROUPTOP: loops if shared else [],
-        OptOp.TC: loops if tiles and _has_feature(plan, "groups") else [],
-        OptOp.NOLOCALS: [] if items else [0],
-        OptOp.PACK: outputs if loops else [],
-        OptOp.SWAP: outputs if len(outputs) > 1 else [],
-    }
     for op, spec in OPTS.items():
-        axes = others.get(op, [number for kind in spec.kinds for number in free[kind]])
-        if axes and (spec.feature is None or _has_feature(plan, spec.feature)):
+        axes = open_axes(plan, op)
+        if spec.has_axis:
+            axes = [number for number in axes if is_free(plan.axes[number])]
+        if axes:
             found[op] = axes
     return found
-
-
-def _free_axes(plan: Plan, kind: AxisKind) -> list[int]:
-    return [number for number in plan.of_kind(kind) if is_free(plan.axes[number])]
-
-
-def _has_feature(plan: Plan, feature: str) -> bool:
-    """Whether the device of a plan has what an optimisation needs, and the plan has it left."""
-    device = plan.capabilities
-    has_items = device.has_groups and plan.uses_groups
-    if feature == "groups":
-        return has_items
-    if feature == "threads":
-        is_shared = bool(plan.of_kind(AxisKind.THREAD))
-        return not (has_items or device.has_grid or is_shared) and device.threads > 1
-    return not device.has_groups and device.shared_bytes > 0
 
 
 def is_free(axis: Axis) -> bool:

@@ -20,7 +20,7 @@ from tinyref.uops.ops import Ops
 from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Rule
@@ -165,11 +165,11 @@ def rows(rule_of: RuleOf) -> Iterator[Row]:
         yield make_row(
             f"isa.constant.{dtype.name}",
             f"A constant operand is a {dtype.name}: nothing is computed in another type.",
-            ("isa.const", "isa.add", "isa.mul", "isa.cmplt", "isa.cmpne"),
-            Rung.ALU,
-            "CONST",
-            dtype.name,
-            rule_of("ADD", dtype).sentence,
-            kernel_needs(dtype, dtypes.bool),
-            functools.partial(_checks, dtype, rule_of),
+            clauses=("isa.const", "isa.add", "isa.mul", "isa.cmplt", "isa.cmpne"),
+            rung=Rung.ALU,
+            op="CONST",
+            dtype=dtype,
+            uses=(dtype, dtypes.bool),
+            error_rule=rule_of("ADD", dtype).sentence,
+            checks=functools.partial(_checks, dtype, rule_of),
         )

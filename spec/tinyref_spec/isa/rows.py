@@ -27,7 +27,6 @@ from tinyref_spec.isa.sequences import (
     within_roundings_of_product,
     wrapped_quotients,
 )
-from tinyref_spec.isa.simplified import simplified
 from tinyref_spec.isa.specials import ACCEPTED, ALSO, VALUES, Special, specials
 from tinyref_spec.oracles import Expected
 
@@ -219,7 +218,6 @@ def rows() -> Iterator[Row]:
     """All rows of the level `isa`."""
     yield from map(row_of, sequences())
     yield from map(row_of, wrapped_quotients())
-    yield from map(row_of, simplified())
     yield from constants.rows(_rule)
     for operation in operations():
         yield row_of(operation)

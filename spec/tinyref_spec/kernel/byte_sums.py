@@ -7,98 +7,87 @@ out of words, so that a byte which is computed may be taken for the one that it 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref_spec.bits import Array
-from tinyref_spec.kernel.opt_kernels import Subject
+from tinyref_spec.kernel.opt_kernels import Subject, evaluated
 from tinyref_spec.kernels.notation import kernel_of, load, total
 
 # As many lanes as a register has, and half of them.
 SIZES = (8, 16)
+I8, U8 = dtypes.int8, dtypes.uint8
 
 
-def _bytes(dtype: DType, size: int, seed: int) -> Array:
-    """Bytes of the whole range; none is zero, so that no lane can get lost unseen."""
-    least, largest = (-128, 127) if dtype is dtypes.int8 else (0, 255)
-    drawn = np.random.default_rng(seed).integers(least, largest, size, endpoint=True)
-    return np.where(drawn == 0, 1, drawn).astype(numpy_dtype(dtype))
+@dataclass(frozen=True)
+class ByteSum:
+    """The sum of `term` over rows of bytes x and y, an int32: axis reduce 8 or 16.
 
+    second: the type of y, by default that of x. least: no element of y is below it.
+    """
 
-def _loaded(slot: int, row: Array) -> UOp:
-    return load(slot, from_numpy_dtype(row.dtype), row.shape)
+    sentence: str
+    term: Callable[[UOp, UOp], UOp]
+    dtypes: tuple[DType, ...]
+    second: DType | None = None
+    least: int = -128
+    rows: int = 2
 
 
 def _wide(byte: UOp) -> UOp:
     return build.cast(byte, dtypes.int32)
 
 
-def _subject(
-    term: Callable[[UOp, UOp], UOp], expected: Callable[[Array, Array], Array], x: Array, y: Array
-) -> Subject:
-    """The sum of `term` over two rows of bytes, widened to int32 before."""
-    a, b = (_wide(_loaded(slot, row)) for slot, row in ((1, x), (2, y)))
-    value = expected(x.astype(np.int64), y.astype(np.int64)).sum(keepdims=True)
-    return Subject(kernel_of(total(term(a, b), 0), 1), [None, x, y], [value.astype(np.int32)])
+def _distance(x: UOp, y: UOp) -> UOp:
+    difference = build.sub(_wide(x), _wide(y))
+    return build.maximum(difference, build.sub(_wide(y), _wide(x)))
 
 
-def mixed_bytes(size: int, dtype: DType) -> Subject:
-    """out = the sum of x[i] * y[i], x of `dtype` and y unsigned: axis reduce `size`."""
-    x, y = _bytes(dtype, size, 1), _bytes(dtypes.uint8, size, 2)
-    return _subject(build.mul, np.multiply, x, y)
-
-
-def rectified_bytes(size: int, dtype: DType) -> Subject:
-    """out = the sum of x[i] * max(y[i], 0), both of `dtype`: axis reduce `size`."""
-    x, y = _bytes(dtype, size, 3), np.maximum(_bytes(dtype, size, 4), 1)
-    return _subject(lambda a, b: build.mul(a, build.maximum(b, 0)), np.multiply, x, y)
-
-
-def distance_of_bytes(size: int, dtype: DType) -> Subject:
-    """out = the sum of |x[i] - y[i]|, both of `dtype`: axis reduce `size`."""
-    x, y = _bytes(dtype, size, 5), _bytes(dtype, size, 6)
-
-    def distance(a: UOp, b: UOp) -> UOp:
-        difference = build.sub(a, b)
-        return build.maximum(difference, build.sub(b, a))
-
-    return _subject(distance, lambda a, b: abs(a - b), x, y)
-
-
-def _of_one_row(term: Callable[[UOp], UOp], x: Array, expected: Array) -> Subject:
-    """The sum of `term`, an int32, over one row of bytes."""
-    value = expected.sum(keepdims=True, dtype=np.int64).astype(np.int32)
-    return Subject(kernel_of(total(term(_loaded(1, x)), 0), 1), [None, x], [value])
-
-
-def doubled_bytes(size: int, dtype: DType) -> Subject:
-    """out = the sum of x[i] * y[i], y being 2 * x as a byte, which wraps: axis reduce `size`."""
-    x = _bytes(dtype, size, 7)
-    doubled = (x.astype(np.int64) * 2).astype(x.dtype)
-    expected = x.astype(np.int64) * doubled
-    return _of_one_row(lambda a: build.mul(_wide(a), _wide(build.mul(a, 2))), x, expected)
-
-
-def quotient_of_bytes(size: int, dtype: DType) -> Subject:
-    """out = the sum of x[i] / -16 as a byte, towards zero: axis reduce `size`."""
-    x = _bytes(dtype, size, 9)
-    quotient = np.trunc(x / -16).astype(np.int64)
-    return _of_one_row(lambda a: _wide(build.idiv(a, -16)), x, quotient)
-
-
-def _sized(form: Callable[[int, DType], Subject], size: int) -> Callable[[DType], Subject]:
-    return functools.update_wrapper(functools.partial(form, size), form)
-
-
-_FORMS = (
-    *(mixed_bytes, rectified_bytes, distance_of_bytes),
-    *(doubled_bytes, quotient_of_bytes),
-)
-BYTE_FORMS: Mapping[str, Callable[[DType], Subject]] = {
-    f"{form.__name__}_{size}": _sized(form, size) for form in _FORMS for size in SIZES
+BYTE_SUMS: Mapping[str, ByteSum] = {
+    "mixed_bytes": ByteSum(
+        "The sum of x[i] * y[i], y unsigned.",
+        lambda x, y: build.mul(_wide(x), _wide(y)),
+        (I8, U8),
+        second=U8,
+    ),
+    "rectified_bytes": ByteSum(
+        "The sum of x[i] * max(y[i], 0).",
+        lambda x, y: build.mul(_wide(x), build.maximum(_wide(y), 0)),
+        (I8,),
+        least=1,
+    ),
+    "distance_of_bytes": ByteSum("The sum of |x[i] - y[i]|.", _distance, (I8, U8)),
+    "doubled_bytes": ByteSum(
+        "The sum of x[i] * (2 * x[i] as a byte, which wraps).",
+        lambda x, y: build.mul(_wide(x), _wide(build.mul(x, 2))),
+        (I8, U8),
+        rows=1,
+    ),
+    "quotient_of_bytes": ByteSum(
+        "The sum of x[i] / -16 as a byte, towards zero.",
+        lambda x, y: _wide(build.idiv(x, -16)),
+        (I8,),
+        rows=1,
+    ),
 }
+
+
+def _bytes(dtype: DType, size: int, seed: int, least: int = -128) -> Array:
+    """Bytes of the whole range; none is zero, so that no lane can get lost unseen."""
+    limits = (-128, 127) if dtype is I8 else (0, 255)
+    drawn = np.maximum(np.random.default_rng(seed).integers(*limits, size, endpoint=True), least)
+    return np.where(drawn == 0, 1, drawn).astype(numpy_dtype(dtype))
+
+
+def byte_sum(name: str, size: int, dtype: DType) -> Subject:
+    """Return the sum of this name over rows of `size` bytes, x of `dtype`."""
+    each, number = BYTE_SUMS[name], 2 * list(BYTE_SUMS).index(name)
+    kinds = (dtype, each.second or dtype)
+    x, y = (load(slot, kind, (size,)) for slot, kind in enumerate(kinds, 1))
+    data = [_bytes(dtype, size, number + 1), _bytes(kinds[1], size, number + 2, each.least)]
+    return evaluated(kernel_of(total(each.term(x, y), 0), 1), data[: each.rows])

@@ -13,7 +13,7 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.uops.tiles import TILES
 from tinyref_spec.case import Measurement, Needs, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import images, programs, tiles
 from tinyref_spec.measure import refusal
@@ -67,11 +67,10 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"kernel.program.capability.{feature.replace(':', '')}",
             f"A program that uses {feature} works where that is declared, else it is refused.",
-            ("device.capability",),
-            rung,
-            op,
-            "float32" if feature.startswith(("vectors", "images", "tile")) else "int32",
-            programs.EXACT,
-            kernel_needs(dtypes.int32, dtypes.float32),
-            functools.partial(_checks, feature, form),
+            clauses=("device.capability",),
+            rung=rung,
+            op=op,
+            dtype="float32" if feature.startswith(("vectors", "images", "tile")) else "int32",
+            uses=(dtypes.int32, dtypes.float32),
+            checks=functools.partial(_checks, feature, form),
         )

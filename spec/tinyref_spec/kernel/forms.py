@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
@@ -102,150 +103,143 @@ def _element_checks(dtype: DType) -> list[Check]:
 Shape = tuple[int, ...]
 
 
+# A movement by the name of a method of ShapeTracker, and its argument.
+Move = tuple[str, tuple[Any, ...]]
+_OF_ARRAYS: dict[str, Callable[[Array, tuple[Any, ...]], Array]] = {
+    "permute": lambda x, axes: x.transpose(axes),
+    "flip": np.flip,
+    "shrink": lambda x, ends: x[tuple(slice(begin, end) for begin, end in ends)],
+    "expand": np.broadcast_to,
+    "reshape": np.reshape,
+    "pad": np.pad,
+}
+
+
 @dataclass(frozen=True)
 class ViewForm:
-    """A kernel that reads its input through a view: `move` on trackers, `reference` on arrays."""
+    """A kernel that reads its input through a view: moved by `move` as arrays by `reference`."""
 
     name: str
     shape: Shape
-    move: Callable[[ShapeTracker], ShapeTracker]
-    reference: Callable[[Array], Array]
+    moves: tuple[Move, ...]
+
+    def move(self, tracker: ShapeTracker) -> ShapeTracker:
+        """The view of a buffer of `shape`."""
+        for name, argument in self.moves:
+            tracker = getattr(tracker, name)(argument)
+        return tracker
+
+    def reference(self, array: Array) -> Array:
+        """What the view shows of an array of `shape`."""
+        for name, argument in self.moves:
+            array = _OF_ARRAYS[name](array, argument)
+        return array
 
 
-def _flipped(array: Array, *axes: int) -> Array:
-    return np.flip(array, axes)
+def _form(name: str, shape: Shape, *moves: Move) -> ViewForm:
+    return ViewForm(name, shape, moves)
 
 
 # Grouped by the kind of view; the name of a form is that of its case.
 VIEW_FORMS: dict[str, tuple[ViewForm, ...]] = {
     "permute": (
-        ViewForm("5x7", (5, 7), lambda t: t.permute((1, 0)), lambda x: x.T),
-        ViewForm(
-            "2x3x4", (2, 3, 4), lambda t: t.permute((2, 0, 1)), lambda x: x.transpose(2, 0, 1)
-        ),
-        ViewForm("16x16", (16, 16), lambda t: t.permute((1, 0)), lambda x: x.T),
-        ViewForm("1x9", (1, 9), lambda t: t.permute((1, 0)), lambda x: x.T),
-        ViewForm(
-            "3x1x2x5",
-            (3, 1, 2, 5),
-            lambda t: t.permute((3, 1, 0, 2)),
-            lambda x: x.transpose(3, 1, 0, 2),
-        ),
+        _form("5x7", (5, 7), ("permute", (1, 0))),
+        _form("2x3x4", (2, 3, 4), ("permute", (2, 0, 1))),
+        _form("16x16", (16, 16), ("permute", (1, 0))),
+        _form("1x9", (1, 9), ("permute", (1, 0))),
+        _form("3x1x2x5", (3, 1, 2, 5), ("permute", (3, 1, 0, 2))),
     ),
     "flip": (
-        ViewForm("9", (9,), lambda t: t.flip((0,)), lambda x: _flipped(x, 0)),
-        ViewForm("4x6.rows", (4, 6), lambda t: t.flip((0,)), lambda x: _flipped(x, 0)),
-        ViewForm("4x6.columns", (4, 6), lambda t: t.flip((1,)), lambda x: _flipped(x, 1)),
-        ViewForm("4x6.both", (4, 6), lambda t: t.flip((0, 1)), lambda x: _flipped(x, 0, 1)),
+        _form("9", (9,), ("flip", (0,))),
+        _form("4x6.rows", (4, 6), ("flip", (0,))),
+        _form("4x6.columns", (4, 6), ("flip", (1,))),
+        _form("4x6.both", (4, 6), ("flip", (0, 1))),
     ),
     "shrink": (
-        ViewForm("10", (10,), lambda t: t.shrink(((2, 9),)), lambda x: x[2:9]),
-        ViewForm("6x8", (6, 8), lambda t: t.shrink(((1, 5), (3, 4))), lambda x: x[1:5, 3:4]),
-        ViewForm("tail", (33,), lambda t: t.shrink(((32, 33),)), lambda x: x[32:33]),
+        _form("10", (10,), ("shrink", ((2, 9),))),
+        _form("6x8", (6, 8), ("shrink", ((1, 5), (3, 4)))),
+        _form("tail", (33,), ("shrink", ((32, 33),))),
     ),
     "stride": (
-        ViewForm(
+        _form(
             "every_second",
             (12,),
-            lambda t: t.reshape((6, 2)).shrink(((0, 6), (0, 1))).reshape((6,)),
-            lambda x: x[::2],
+            ("reshape", (6, 2)),
+            ("shrink", ((0, 6), (0, 1))),
+            ("reshape", (6,)),
         ),
-        ViewForm(
+        _form(
             "every_third_back",
             (12,),
-            lambda t: t.flip((0,)).reshape((4, 3)).shrink(((0, 4), (0, 1))).reshape((4,)),
-            lambda x: x[::-3],
+            ("flip", (0,)),
+            ("reshape", (4, 3)),
+            ("shrink", ((0, 4), (0, 1))),
+            ("reshape", (4,)),
         ),
-        ViewForm(
+        _form(
             "block",
             (8, 8),
-            lambda t: (
-                t.reshape((4, 2, 4, 2)).shrink(((0, 4), (1, 2), (0, 4), (0, 1))).reshape((4, 4))
-            ),
-            lambda x: x[1::2, ::2],
+            ("reshape", (4, 2, 4, 2)),
+            ("shrink", ((0, 4), (1, 2), (0, 4), (0, 1))),
+            ("reshape", (4, 4)),
         ),
     ),
     "expand": (
-        ViewForm("scalar", (1,), lambda t: t.expand((37,)), lambda x: np.repeat(x, 37)),
-        ViewForm("rows", (1, 5), lambda t: t.expand((4, 5)), lambda x: np.broadcast_to(x, (4, 5))),
-        ViewForm(
-            "columns", (4, 1), lambda t: t.expand((4, 5)), lambda x: np.broadcast_to(x, (4, 5))
-        ),
-        ViewForm(
-            "middle",
-            (2, 1, 3),
-            lambda t: t.expand((2, 6, 3)),
-            lambda x: np.broadcast_to(x, (2, 6, 3)),
-        ),
+        _form("scalar", (1,), ("expand", (37,))),
+        _form("rows", (1, 5), ("expand", (4, 5))),
+        _form("columns", (4, 1), ("expand", (4, 5))),
+        _form("middle", (2, 1, 3), ("expand", (2, 6, 3))),
     ),
     "reshape": (
-        ViewForm("6x4", (24,), lambda t: t.reshape((6, 4)), lambda x: x.reshape(6, 4)),
-        ViewForm("2x3x2x2", (24,), lambda t: t.reshape((2, 3, 2, 2)), lambda x: x),
-        ViewForm("scalar", (1,), lambda t: t.reshape(()), lambda x: x.reshape(())),
+        _form("6x4", (24,), ("reshape", (6, 4))),
+        _form("2x3x2x2", (24,), ("reshape", (2, 3, 2, 2))),
+        _form("scalar", (1,), ("reshape", ())),
     ),
     "chain": (
-        ViewForm(
-            "transpose_reshape",
-            (4, 6),
-            lambda t: t.permute((1, 0)).reshape((8, 3)),
-            lambda x: x.T.reshape(8, 3),
-        ),
-        ViewForm(
+        _form("transpose_reshape", (4, 6), ("permute", (1, 0)), ("reshape", (8, 3))),
+        _form(
             "flip_permute_reshape",
             (3, 4, 5),
-            lambda t: t.flip((1,)).permute((2, 0, 1)).reshape((15, 4)),
-            lambda x: x[:, ::-1].transpose(2, 0, 1).reshape(15, 4),
+            ("flip", (1,)),
+            ("permute", (2, 0, 1)),
+            ("reshape", (15, 4)),
         ),
-        ViewForm(
-            "expand_reshape",
-            (1, 7),
-            lambda t: t.expand((3, 7)).reshape((21,)),
-            lambda x: np.tile(x[0], 3),
-        ),
-        ViewForm(
+        _form("expand_reshape", (1, 7), ("expand", (3, 7)), ("reshape", (21,))),
+        _form(
             "shrink_reshape_flip",
             (6, 6),
-            lambda t: t.shrink(((1, 5), (2, 5))).reshape((12,)).flip((0,)),
-            lambda x: x[1:5, 2:5].reshape(12)[::-1],
+            ("shrink", ((1, 5), (2, 5))),
+            ("reshape", (12,)),
+            ("flip", (0,)),
         ),
     ),
     "pad": (
-        ViewForm("7", (7,), lambda t: t.pad(((2, 3),)), lambda x: np.pad(x, (2, 3))),
-        ViewForm(
-            "4x5",
-            (4, 5),
-            lambda t: t.pad(((1, 0), (0, 3))),
-            lambda x: np.pad(x, ((1, 0), (0, 3))),
-        ),
-        ViewForm(
-            "pad_reshape",
-            (4, 5),
-            lambda t: t.pad(((1, 2), (2, 1))).reshape((56,)),
-            lambda x: np.pad(x, ((1, 2), (2, 1))).reshape(56),
-        ),
-        ViewForm(
+        _form("7", (7,), ("pad", ((2, 3),))),
+        _form("4x5", (4, 5), ("pad", ((1, 0), (0, 3)))),
+        _form("pad_reshape", (4, 5), ("pad", ((1, 2), (2, 1))), ("reshape", (56,))),
+        _form(
             "pad_flip_permute",
             (3, 4),
-            lambda t: t.pad(((0, 1), (2, 0))).flip((1,)).permute((1, 0)),
-            lambda x: np.pad(x, ((0, 1), (2, 0)))[:, ::-1].T,
+            ("pad", ((0, 1), (2, 0))),
+            ("flip", (1,)),
+            ("permute", (1, 0)),
         ),
-        ViewForm(
-            "pad_shrink",
-            (9,),
-            lambda t: t.pad(((4, 4),)).shrink(((2, 15),)),
-            lambda x: np.pad(x, (4, 4))[2:15],
-        ),
-        ViewForm(
+        _form("pad_shrink", (9,), ("pad", ((4, 4),)), ("shrink", ((2, 15),))),
+        _form(
             "pad_flip_pad_reshape",
             (3, 4),
-            lambda t: t.pad(((1, 0), (0, 2))).flip((1,)).pad(((0, 1), (2, 0))).reshape((8, 5)),
-            lambda x: np.pad(np.pad(x, ((1, 0), (0, 2)))[:, ::-1], ((0, 1), (2, 0))).reshape(8, 5),
+            ("pad", ((1, 0), (0, 2))),
+            ("flip", (1,)),
+            ("pad", ((0, 1), (2, 0))),
+            ("reshape", (8, 5)),
         ),
-        ViewForm(
+        _form(
             "pad_twice",
             (5,),
-            lambda t: t.pad(((1, 1),)).reshape((7, 1)).pad(((0, 0), (0, 2))).reshape((21,)),
-            lambda x: np.pad(np.pad(x, 1).reshape(7, 1), ((0, 0), (0, 2))).reshape(21),
+            ("pad", ((1, 1),)),
+            ("reshape", (7, 1)),
+            ("pad", ((0, 0), (0, 2))),
+            ("reshape", (21,)),
         ),
     ),
 }
@@ -277,16 +271,14 @@ def _write_view(form: ViewForm, dtype: DType, case_id: str, device: DeviceUnderT
 
 
 def _view_checks(kind: str, dtype: DType) -> list[Check]:
-    found = [
-        Check(f"read.{form.name}", functools.partial(_read_view, form, dtype))
+    ways: dict[str, Callable[..., Measurement]] = {"read": _read_view}
+    if kind in ("permute", "flip", "shrink", "stride"):
+        ways["write"] = _write_view
+    return [
+        Check(f"{way}.{form.name}", functools.partial(run, form, dtype))
+        for way, run in ways.items()
         for form in VIEW_FORMS[kind]
     ]
-    if kind in ("permute", "flip", "shrink", "stride"):
-        found += [
-            Check(f"write.{form.name}", functools.partial(_write_view, form, dtype))
-            for form in VIEW_FORMS[kind]
-        ]
-    return found
 
 
 def _two_outputs(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -471,121 +463,119 @@ def _symbolic_views(value: int, case_id: str, device: DeviceUnderTest) -> Measur
     )
 
 
-def rows() -> Iterator[Row]:
-    """Rows of kernels without reduces."""
-    for dtype in dtypes.all:
-        yield make_row(
+ROWS: tuple[Row, ...] = (
+    *(
+        make_row(
             f"kernel.store.constant.{dtype.name}",
             f"A kernel writes a {dtype.name} constant to every element of a small output.",
-            ("isa.store", "isa.const", "kernel.sink", "kernel.global", "memory.red_zone"),
-            Rung.STORE,
-            "STORE",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_store_checks, dtype),
+            clauses=("isa.store", "isa.const", "kernel.sink", "kernel.global", "memory.red_zone"),
+            rung=Rung.STORE,
+            op="STORE",
+            dtype=dtype,
+            checks=functools.partial(_store_checks, dtype),
         )
-        yield make_row(
+        for dtype in dtypes.all
+    ),
+    *(
+        make_row(
             f"kernel.copy.{dtype.name}",
             f"A kernel loads and stores {dtype.name} elements without changing their bits.",
-            ("isa.load", "isa.store"),
-            Rung.ONE_ALU,
-            "LOAD",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_sized_checks, _copy, dtype, STRAIGHT_SIZES),
+            clauses=("isa.load", "isa.store"),
+            rung=Rung.ONE_ALU,
+            op="LOAD",
+            dtype=dtype,
+            checks=functools.partial(_sized_checks, _copy, dtype, STRAIGHT_SIZES),
         )
-        yield make_row(
+        for dtype in dtypes.all
+    ),
+    *(
+        make_row(
             f"kernel.elements.{dtype.name}",
             f"Each of many {dtype.name} elements is stored, copied and added once.",
-            ("kernel.index", "isa.load", "isa.store", "memory.red_zone"),
-            Rung.INDEX,
-            "STORE",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_element_checks, dtype),
+            clauses=("kernel.index", "isa.load", "isa.store", "memory.red_zone"),
+            rung=Rung.INDEX,
+            op="STORE",
+            dtype=dtype,
+            checks=functools.partial(_element_checks, dtype),
             advice="look at the indices of the launch, and at its size",
         )
-    for dtype in (*dtypes.ints, *dtypes.floats):
-        yield make_row(
-            f"kernel.one_alu.add.{dtype.name}",
-            f"A kernel adds two {dtype.name} inputs of plain values.",
-            ("isa.add",),
-            Rung.ONE_ALU,
-            "ADD",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_sized_checks, _add, dtype, STRAIGHT_SIZES),
+        for dtype in dtypes.all
+    ),
+    *(
+        make_row(
+            f"kernel.one_alu.{op}.{dtype.name}",
+            f"A kernel {words} two {dtype.name} inputs of plain values.",
+            clauses=(f"isa.{op}",),
+            rung=Rung.ONE_ALU,
+            op=op.upper(),
+            dtype=dtype,
+            checks=functools.partial(_sized_checks, run, dtype, STRAIGHT_SIZES),
         )
-        yield make_row(
-            f"kernel.one_alu.mul.{dtype.name}",
-            f"A kernel multiplies two {dtype.name} inputs of plain values.",
-            ("isa.mul",),
-            Rung.ONE_ALU,
-            "MUL",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_sized_checks, _multiply, dtype, STRAIGHT_SIZES),
+        for dtype in (*dtypes.ints, *dtypes.floats)
+        for op, words, run in (("add", "adds", _add), ("mul", "multiplies", _multiply))
+    ),
+    *(
+        make_row(
+            f"kernel.view.{kind}.{dtype.name}",
+            f"Loads and stores of {dtype.name} through {kind} views reach the right elements.",
+            clauses=("kernel.view", "kernel.index"),
+            rung=Rung.GATE if kind == "pad" else Rung.INDEX,
+            op="VIEW",
+            dtype=dtype,
+            checks=functools.partial(_view_checks, kind, dtype),
+            advice="look at strides and offsets, and at the indices of the launch",
         )
-    yield from _view_rows()
-    yield make_row(
+        for kind in VIEW_FORMS
+        for dtype in VIEW_DTYPES
+    ),
+    make_row(
         "kernel.form.int32",
         "Several inputs and outputs, in-place updates, rank 0, long chains, mixed dtypes.",
-        ("kernel.sink", "kernel.global", "kernel.valid", "isa.where"),
-        Rung.INDEX,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, dtypes.float32),
-        lambda: [Check(name, run) for name, run in OTHER_FORMS.items()],
-    )
-    yield make_row(
+        clauses=("kernel.sink", "kernel.global", "kernel.valid", "isa.where"),
+        rung=Rung.INDEX,
+        op="FORM",
+        dtype=dtypes.int32,
+        uses=(dtypes.int32, dtypes.float32),
+        checks=OTHER_FORMS,
+    ),
+    make_row(
         "kernel.far.int32",
         "Positions that take more than 32 bits on their way lead to the right elements.",
-        ("kernel.view", "kernel.index"),
-        Rung.INDEX,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, features=("native:int64",)),
-        lambda: [Check("repeated", _far)],
-    )
-    yield make_row(
+        clauses=("kernel.view", "kernel.index"),
+        rung=Rung.INDEX,
+        op="FORM",
+        dtype=dtypes.int32,
+        features=("native:int64",),
+        checks={"repeated": _far},
+    ),
+    make_row(
         "kernel.launch.int32",
         "A launch larger than what it computes: the index beyond the end reads and writes nothing.",
-        ("kernel.special", "kernel.global"),
-        Rung.INDEX,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, features=("grid", "grid:4x3x2")),
-        lambda: [Check("in_place", _padded_launch)],
-    )
-    yield make_row(
+        clauses=("kernel.special", "kernel.global"),
+        rung=Rung.INDEX,
+        op="FORM",
+        dtype=dtypes.int32,
+        features=("grid", "grid:4x3x2"),
+        checks={"in_place": _padded_launch},
+    ),
+    make_row(
         "kernel.kinds.int32",
         "Comparisons at the wrap, selects and casts in kernels, on data of every kind.",
-        ("isa.cmplt", "isa.cmpne", "isa.where", "isa.cast"),
-        Rung.GATE,
-        "FORM",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32, dtypes.float32, dtypes.bool),
-        lambda: [Check(name, run) for name, run in FORMS_OF_KINDS.items()],
-    )
-    yield make_row(
+        clauses=("isa.cmplt", "isa.cmpne", "isa.where", "isa.cast"),
+        rung=Rung.GATE,
+        op="FORM",
+        dtype=dtypes.int32,
+        uses=(dtypes.int32, dtypes.float32, dtypes.bool),
+        checks=FORMS_OF_KINDS,
+    ),
+    make_row(
         "kernel.symbolic.int32",
         "A symbolic extent takes the value that the launch gives it, also inside expressions.",
-        ("kernel.variable",),
-        Rung.LOOP,
-        "DEFINE_VAR",
-        "int32",
-        EXACT,
-        kernel_needs(dtypes.int32),
-        lambda: [
+        clauses=("kernel.variable",),
+        rung=Rung.LOOP,
+        op="DEFINE_VAR",
+        dtype=dtypes.int32,
+        checks=lambda: [
             *(
                 Check(f"n:{value}", functools.partial(_symbolic_sum_of_index, value))
                 for value in (1, 2, 31, 33, 63, 64)
@@ -595,22 +585,10 @@ def rows() -> Iterator[Row]:
                 for value in (1, 3, 6)
             ),
         ],
-    )
+    ),
+)
 
 
-def _view_rows() -> Iterator[Row]:
-    for kind in VIEW_FORMS:
-        for dtype in VIEW_DTYPES:
-            rung = Rung.GATE if kind == "pad" else Rung.INDEX
-            yield make_row(
-                f"kernel.view.{kind}.{dtype.name}",
-                f"Loads and stores of {dtype.name} through {kind} views reach the right elements.",
-                ("kernel.view", "kernel.index"),
-                rung,
-                "VIEW",
-                dtype.name,
-                EXACT,
-                kernel_needs(dtype),
-                functools.partial(_view_checks, kind, dtype),
-                advice="look at strides and offsets, and at the indices of the launch",
-            )
+def rows() -> Iterator[Row]:
+    """Rows of kernels without reduces."""
+    yield from ROWS

@@ -125,11 +125,9 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"kernel.fuzzed.{policy}",
             f"Kernels that a fuzzer drew by its policy {policy} give what they owe.",
-            ("kernel.fuzzed",),
-            Rung.OPTIMISED,
-            "SINK",
-            "",
-            RULE.sentence,
-            kernel_needs(),
-            functools.partial(_checks, alike),
+            clauses=("kernel.fuzzed",),
+            rung=Rung.OPTIMISED,
+            op="SINK",
+            error_rule=RULE.sentence,
+            checks=functools.partial(_checks, alike),
         )

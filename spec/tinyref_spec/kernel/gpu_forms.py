@@ -382,6 +382,7 @@ def _group_checks() -> list[Check]:
 # Elements and size of the groups: the last group is nearly empty, nearly full, the only one.
 PARTIAL = ((37, 12), (47, 16), (5, 32))
 # What most rows of groups take at most.
+GROUPS = ("grid", "groups")
 SMALL_GROUP = ("group:32x1x1", "shared:256")
 BOXES: tuple[tuple[Extents, Extents], ...] = (
     ((2, 3, 2), (3, 5, 2)),
@@ -407,107 +408,15 @@ def _array_checks() -> list[Check]:
     return [*mixed, _check("many", _shared_arrays, (INT,) * 20, 6)]
 
 
-def _row(
-    name: str,
-    sentence: str,
-    clauses: tuple[str, ...],
-    rung: Rung,
-    op: str,
-    dtype: DType,
-    checks: Callable[[], list[Check]],
-    *features: str,
-    advice: str = "",
-) -> Row:
-    return make_row(
-        f"kernel.program.{name}",
-        sentence,
-        clauses,
-        rung,
-        op,
-        dtype.name,
-        programs.EXACT,
-        kernel_needs(dtype, INT, features=features),
-        checks,
-        advice,
-    )
-
-
-def rows() -> Iterator[Row]:
-    """Rows of these forms."""
-    groups = ("grid", "groups")
-    yield _row(
-        "barriers",
-        "Barriers meet in groups that data do not fill, and in and beside branches and loops.",
-        ("kernel.barrier", "kernel.local", "kernel.if", "kernel.range"),
-        *(Rung.GROUP, "BARRIER", INT, _group_checks, *groups, *SMALL_GROUP),
-    )
-    for dtype in (INT, dtypes.float32, dtypes.uint8):
-        yield _row(
-            f"extremes.{dtype.name}",
-            f"A group finds its least and greatest {dtype.name}, of whatever size it is.",
-            ("kernel.barrier", "kernel.local"),
-            *(Rung.GROUP, "MAX", dtype),
-            functools.partial(_extreme_checks, dtype),
-            *(*groups, *SMALL_GROUP, f"native:{dtype.name}"),
-            advice="look at sizes and offsets of shared arrays, and at barriers",
+def _box_checks() -> list[Check]:
+    return [
+        _check(
+            "_of_".join("x".join(map(str, each)) for each in (grid, group)),
+            *(_boxes, grid, group),
+            needs=launch_needs(grid, group, 120),
         )
-    yield _row(
-        "boxes",
-        "Groups and grids of three dimensions, of no powers of two, share memory.",
-        ("kernel.special", "kernel.local"),
-        *(Rung.GROUP, "SPECIAL", INT),
-        lambda: [
-            _check(
-                "_of_".join("x".join(map(str, each)) for each in (grid, group)),
-                *(_boxes, grid, group),
-                needs=launch_needs(grid, group, 120),
-            )
-            for grid, group in BOXES
-        ],
-        *groups,
-    )
-    yield _row(
-        "arrays",
-        "Shared arrays of several types lie beside each other, each where its type may lie.",
-        ("kernel.local", "kernel.barrier"),
-        *(Rung.GROUP, "DEFINE_LOCAL", INT, _array_checks, *groups, "group:7x1x1", "shared:1240"),
-        advice="look at sizes and offsets of shared arrays: they may overlap",
-    )
-    yield _row(
-        "long",
-        "Kernels of more than five hundred operations, one after the other or all at once.",
-        ("kernel.sink",),
-        *(Rung.ALU, "XOR", WORD),
-        lambda: [_check("chain:300", _chain, 300), _check("wide:200", _wide, 200)],
-        advice="look at how registers are spilled, and at how many there are",
-    )
-    yield _row(
-        "name",
-        "The name of a kernel has no meaning in the language of the device.",
-        ("kernel.name",),
-        *(Rung.ONE_ALU, "STORE", INT),
-        lambda: [
-            Check(name, functools.partial(_named, name), full_only=name not in QUICK_NAMES)
-            for name in NAMES
-        ],
-    )
-    yield _row(
-        "unused",
-        "Buffers that a kernel does not read leave the others in their places.",
-        ("kernel.global",),
-        *(Rung.INDEX, "DEFINE_GLOBAL", INT),
-        lambda: [
-            _check("_".join(map(str, used)), _unused, used) for used in ((2, 5), (4,), (1, 3))
-        ],
-        advice="parameters have the numbers of their slots, those unused too",
-    )
-    yield _row(
-        "grids",
-        "One kernel is launched with one grid after the other.",
-        ("kernel.special", "memory.launch"),
-        *(Rung.INDEX, "SPECIAL", INT, lambda: [Check("several", _several_grids)], "grid"),
-        advice="look at what is kept from launch to launch: the size of the grid",
-    )
+        for grid, group in BOXES
+    ]
 
 
 def _extreme_checks(dtype: DType) -> list[Check]:
@@ -515,3 +424,108 @@ def _extreme_checks(dtype: DType) -> list[Check]:
         Check(f"size:{size}", functools.partial(_extremes, dtype, size), full_only=size == 32)
         for size in (7, 24, 32)
     ]
+
+
+ROWS: tuple[Row, ...] = (
+    make_row(
+        "kernel.program.barriers",
+        "Barriers meet in groups that data do not fill, and in and beside branches and loops.",
+        clauses=("kernel.barrier", "kernel.local", "kernel.if", "kernel.range"),
+        rung=Rung.GROUP,
+        op="BARRIER",
+        dtype=INT,
+        features=(*GROUPS, *SMALL_GROUP),
+        checks=_group_checks,
+    ),
+    *(
+        make_row(
+            f"kernel.program.extremes.{dtype.name}",
+            f"A group finds its least and greatest {dtype.name}, of whatever size it is.",
+            clauses=("kernel.barrier", "kernel.local"),
+            rung=Rung.GROUP,
+            op="MAX",
+            dtype=dtype,
+            uses=(dtype, INT),
+            features=(*GROUPS, *SMALL_GROUP, f"native:{dtype.name}"),
+            checks=functools.partial(_extreme_checks, dtype),
+            advice="look at sizes and offsets of shared arrays, and at barriers",
+        )
+        for dtype in (INT, dtypes.float32, dtypes.uint8)
+    ),
+    make_row(
+        "kernel.program.boxes",
+        "Groups and grids of three dimensions, of no powers of two, share memory.",
+        clauses=("kernel.special", "kernel.local"),
+        rung=Rung.GROUP,
+        op="SPECIAL",
+        dtype=INT,
+        features=GROUPS,
+        checks=_box_checks,
+    ),
+    make_row(
+        "kernel.program.arrays",
+        "Shared arrays of several types lie beside each other, each where its type may lie.",
+        clauses=("kernel.local", "kernel.barrier"),
+        rung=Rung.GROUP,
+        op="DEFINE_LOCAL",
+        dtype=INT,
+        features=(*GROUPS, "group:7x1x1", "shared:1240"),
+        checks=_array_checks,
+        advice="look at sizes and offsets of shared arrays: they may overlap",
+    ),
+    make_row(
+        "kernel.program.long",
+        "Kernels of more than five hundred operations, one after the other or all at once.",
+        clauses=("kernel.sink",),
+        rung=Rung.ALU,
+        op="XOR",
+        dtype=WORD,
+        uses=(WORD, INT),
+        checks={
+            "chain:300": functools.partial(_chain, 300),
+            "wide:200": functools.partial(_wide, 200),
+        },
+        advice="look at how registers are spilled, and at how many there are",
+    ),
+    make_row(
+        "kernel.program.name",
+        "The name of a kernel has no meaning in the language of the device.",
+        clauses=("kernel.name",),
+        rung=Rung.ONE_ALU,
+        op="STORE",
+        dtype=INT,
+        checks=lambda: [
+            Check(name, functools.partial(_named, name), full_only=name not in QUICK_NAMES)
+            for name in NAMES
+        ],
+    ),
+    make_row(
+        "kernel.program.unused",
+        "Buffers that a kernel does not read leave the others in their places.",
+        clauses=("kernel.global",),
+        rung=Rung.INDEX,
+        op="DEFINE_GLOBAL",
+        dtype=INT,
+        checks={
+            "_".join(map(str, used)): functools.partial(_unused, used)
+            for used in ((2, 5), (4,), (1, 3))
+        },
+        advice="parameters have the numbers of their slots, those unused too",
+    ),
+    make_row(
+        "kernel.program.grids",
+        "One kernel is launched with one grid after the other.",
+        clauses=("kernel.special", "memory.launch"),
+        rung=Rung.INDEX,
+        op="SPECIAL",
+        dtype=INT,
+        features=("grid",),
+        checks={"several": _several_grids},
+        advice="look at what is kept from launch to launch: the size of the grid",
+    ),
+)
+
+
+def rows() -> Iterator[Row]:
+    """Rows of these forms."""
+    yield from ROWS

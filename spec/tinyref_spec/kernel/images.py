@@ -20,10 +20,9 @@ from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernels.named import multiplied
 from tinyref_spec.kernels.notation import kernel_of, left, load, right, shaped, total
@@ -204,24 +203,24 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"kernel.image.{base.name}",
             f"Kernels read and write images of {base.name} texels, as float32 values.",
-            CLAUSES,
-            Rung.VECTOR,
-            "INDEX",
-            base.name,
-            Ulp(0).sentence,
-            kernel_needs(F32, features=("images",)),
-            functools.partial(_checks, base),
+            clauses=CLAUSES,
+            rung=Rung.VECTOR,
+            op="INDEX",
+            dtype=base.name,
+            uses=(F32,),
+            features=("images",),
+            checks=functools.partial(_checks, base),
         )
     yield make_row(
         "kernel.image.parts",
         "A kernel that would need parts of texels is refused, with the reason.",
-        CLAUSES,
-        Rung.VECTOR,
-        "INDEX",
-        "float32",
-        "A refusal.",
-        kernel_needs(F32, features=("images",)),
-        lambda: [
+        clauses=CLAUSES,
+        rung=Rung.VECTOR,
+        op="INDEX",
+        dtype=F32,
+        features=("images",),
+        error_rule="A refusal.",
+        checks=lambda: [
             Check(name, functools.partial(_refusal_of_part, shown)) for name, shown in PARTS.items()
         ],
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, compile_for
-from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
 from tinyref_spec.kernels.named import copied
 from tinyref_spec.kernels.notation import shaped, store
@@ -236,119 +236,104 @@ def _offset(dtype: DType, offset: int, case_id: str, device: DeviceUnderTest) ->
     return Measurement(not wrong.size, message, compared=whole)
 
 
-def _dimensions(probe: Callable[[int, str, DeviceUnderTest], Measurement]) -> list[Check]:
-    return [Check(name, functools.partial(probe, dim)) for dim, name in enumerate(DIMENSIONS)]
+def _dimensions(probe: Callable[[int, str, DeviceUnderTest], Measurement]) -> dict[str, Run]:
+    return {name: functools.partial(probe, dim) for dim, name in enumerate(DIMENSIONS)}
 
 
-def _limit_row(
-    name: str,
-    sentence: str,
-    clause: str,
-    rung: Rung,
-    features: tuple[str, ...],
-    checks: Callable[[], list[Check]],
-) -> Row:
-    return make_row(
-        f"kernel.program.limit.{name}",
-        sentence,
-        ("device.limit", clause),
-        rung,
-        "SPECIAL" if "grid" in features else "DEFINE_GLOBAL",
-        "int32",
-        Ulp(0).sentence,
-        kernel_needs(INT, features=features),
-        checks,
-    )
+@dataclass(frozen=True)
+class Limit:
+    """One row: a declared limit, by its name, and what reaches it."""
+
+    sentence: str
+    clause: str
+    rung: Rung
+    checks: Mapping[str, Run]
+    features: tuple[str, ...] = ()
 
 
-def _one(name: str, run: Run) -> Callable[[], list[Check]]:
-    return lambda: [Check(name, run)]
+LIMITS: dict[str, Limit] = {
+    "grid": Limit(
+        "A grid may be as long as declared in each dimension.",
+        clause="kernel.special",
+        rung=Rung.GATE,
+        checks=_dimensions(_grid),
+        features=("grid",),
+    ),
+    "group": Limit(
+        "A group may be as long as declared in each dimension, and as large in all.",
+        clause="kernel.special",
+        rung=Rung.GROUP,
+        checks={**_dimensions(_group), "all": _whole_group},
+        features=("grid", "groups"),
+    ),
+    "shared": Limit(
+        "A group may use all of the declared shared memory.",
+        clause="kernel.local",
+        rung=Rung.GROUP,
+        checks={"all": _group_shared},
+        features=("grid", "groups", f"shared:{INT.itemsize}"),
+    ),
+    "scratch": Limit(
+        "Without groups, a work-item may use all of the declared shared memory.",
+        clause="kernel.local",
+        rung=Rung.LOOP,
+        checks={"all": functools.partial(_measure_shared_memory, 1)},
+        features=("scratch",),
+    ),
+    "buffers": Limit(
+        "A kernel may take as many buffers as declared.",
+        clause="kernel.global",
+        rung=Rung.INDEX,
+        checks={"all": _buffers},
+    ),
+}
 
 
 def rows() -> Iterator[Row]:
     """A row for each declared limit, and for what every device owes without declaring it."""
-    yield _limit_row(
-        "grid",
-        "A grid may be as long as declared in each dimension.",
-        "kernel.special",
-        Rung.GATE,
-        ("grid",),
-        lambda: _dimensions(_grid),
-    )
-    yield _limit_row(
-        "group",
-        "A group may be as long as declared in each dimension, and as large in all.",
-        "kernel.special",
-        Rung.GROUP,
-        ("grid", "groups"),
-        lambda: [*_dimensions(_group), Check("all", _whole_group)],
-    )
-    yield _limit_row(
-        "shared",
-        "A group may use all of the declared shared memory.",
-        "kernel.local",
-        Rung.GROUP,
-        ("grid", "groups", f"shared:{INT.itemsize}"),
-        _one("all", _group_shared),
-    )
-    yield _limit_row(
-        "scratch",
-        "Without groups, a work-item may use all of the declared shared memory.",
-        "kernel.local",
-        Rung.LOOP,
-        ("scratch",),
-        _one("all", functools.partial(_measure_shared_memory, 1)),
-    )
-    yield _limit_row(
-        "buffers",
-        "A kernel may take as many buffers as declared.",
-        "kernel.global",
-        Rung.INDEX,
-        (),
-        _one("all", _buffers),
-    )
+    for name, limit in LIMITS.items():
+        yield make_row(
+            f"kernel.program.limit.{name}",
+            limit.sentence,
+            clauses=("device.limit", limit.clause),
+            rung=limit.rung,
+            op="SPECIAL" if "grid" in limit.features else "DEFINE_GLOBAL",
+            dtype=INT,
+            features=limit.features,
+            checks=limit.checks,
+        )
     yield make_row(
         "kernel.variable.int32",
         "A symbolic variable has all of its 32 bits, and each of several its own value.",
-        ("kernel.variable", "device.limit"),
-        Rung.INDEX,
-        "DEFINE_VAR",
-        "int32",
-        Ulp(0).sentence,
-        kernel_needs(INT),
-        lambda: [Check(f"value:{value}", functools.partial(_variable, value)) for value in VALUES],
+        clauses=("kernel.variable", "device.limit"),
+        rung=Rung.INDEX,
+        op="DEFINE_VAR",
+        dtype=INT,
+        checks={f"value:{value}": functools.partial(_variable, value) for value in VALUES},
     )
     for dtype in OFFSET_DTYPES:
         yield make_row(
             f"kernel.offset.{dtype.name}",
             f"Kernels take views that begin at any {dtype.name} element of their buffers that the "
             "declared alignment allows.",
-            ("memory.view", "device.limit"),
-            Rung.INDEX,
-            "LOAD",
-            dtype.name,
-            Ulp(0).sentence,
-            kernel_needs(dtype),
-            functools.partial(_offset_checks, dtype),
+            clauses=("memory.view", "device.limit"),
+            rung=Rung.INDEX,
+            op="LOAD",
+            dtype=dtype,
+            checks={f"offset:{item}": functools.partial(_offset, dtype, item) for item in OFFSETS},
             advice="views begin at any element: look at how offsets are passed",
         )
     for dtype in (dtypes.uint8, INT):
         yield make_row(
             f"kernel.size.{dtype.name}",
             f"A kernel reaches all of {dtype.name} buffers of more than 64 KiB and 2**16 elements.",
-            ("kernel.index", "kernel.global"),
-            Rung.INDEX,
-            "INDEX",
-            dtype.name,
-            Ulp(0).sentence,
-            kernel_needs(dtype),
-            functools.partial(_large_checks, dtype),
+            clauses=("kernel.index", "kernel.global"),
+            rung=Rung.INDEX,
+            op="INDEX",
+            dtype=dtype,
+            checks=functools.partial(_large_checks, dtype),
             advice="look at how many bits an address has, and at the largest grid of a launch",
         )
-
-
-def _offset_checks(dtype: DType) -> list[Check]:
-    return [Check(f"offset:{item}", functools.partial(_offset, dtype, item)) for item in OFFSETS]
 
 
 def _large(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Measurement:

@@ -1,222 +1,225 @@
-"""Every optimisation of a kernel: legal uses keep the value, illegal ones are refused.
+"""Optimised kernels on the device: with each list of optimisations a kernel keeps its value.
 
-The tables are `opt_legal.LEGAL` and `opt_refused.REFUSED`; each of their lines is a row.
+A device shows here whether it runs what optimisations make of kernels: lanes, copies, work-items
+that share memory and meet at barriers, threads, scratch memory. Which lists are legal only the
+optimiser decides: see its tests (tests/optimise).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
-from tinyref.optimise.plan import Plan
-from tinyref.sources import docstring
-from tinyref.uops.node import UOp
-from tinyref.uops.payload import VarArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref_spec import samples
-from tinyref_spec.bits import Array
+from tinyref.dtype import DType, dtypes
+from tinyref.optimise.opt import OptOp, parse_opts
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
-from tinyref_spec.error_rules import Ulp
-from tinyref_spec.kernel.byte_sums import BYTE_FORMS
-from tinyref_spec.kernel.chosen_kernels import CHOSEN_FORMS
-from tinyref_spec.kernel.opt_kernels import FORMS, Subject
-from tinyref_spec.kernel.opt_legal import LEGAL, Legal
-from tinyref_spec.kernel.opt_refused import REFUSED, Refused
-from tinyref_spec.measure import run_exact
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel.byte_sums import BYTE_SUMS, SIZES, byte_sum
+from tinyref_spec.kernel.opt_kernels import KERNELS, Subject, subject_of
 
-EXACT = Ulp(0).sentence
 # What hands partial results on in shared memory, and how much of it the rows take at most.
-SHARING = frozenset({OptOp.GROUP, OptOp.GROUPTOP})
-SHARED_BYTES = 192
-_FORMS = {**FORMS, **CHOSEN_FORMS, **BYTE_FORMS}
+_SHARING = frozenset({OptOp.GROUP, OptOp.GROUPTOP})
+_SHARED_BYTES = 192
+I8, I16, I32, I64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
+U8, U32, F16, F32, BOOL = dtypes.uint8, dtypes.uint32, dtypes.float16, dtypes.float32, dtypes.bool
 
 
-def dtype_named(name: str) -> DType:
-    """The type of this name."""
-    return next(dtype for dtype in dtypes.all if dtype.name == name)
+@dataclass(frozen=True)
+class OptRow:
+    """One row: a kernel of `KERNELS` in `dtype`, run with each of `lists`.
 
-
-@functools.lru_cache(maxsize=16)
-def subject_of(form: str, dtype: str) -> Subject:
-    """The kernel of a form in a type."""
-    return _FORMS[form](dtype_named(dtype))
-
-
-def _computes(
-    subject: Subject, opts: Sequence[Opt], case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """Whether the kernel with these optimisations gives exactly what it must."""
-    kernel = Optimised(subject.kernel, tuple(opts))
-    return run_exact(case_id, device, kernel, subject.inputs, subject.expected, subject.bindings)
-
-
-def keeps_value(
-    kernel: UOp, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """Whether a kernel without data of its own gives what the AST evaluator gives.
-
-    The inputs are positive, and of each three integers one is near the largest: no zero, whose
-    sign a maximum may choose.
+    name: OP.FORM. others: types that it uses besides.
     """
-    slots = slots_of(kernel)
-    inputs = [
-        None if slot.is_written else _positive(slot.dtype, slot.size, slot.number) for slot in slots
-    ]
-    views = [tracker_of(node) for node in kernel.toposort() if isinstance(node.arg, ViewArg)]
-    variables = {node.arg for view in views for node in view.variables()}
-    bindings = {each.name: each.maximum for each in variables if isinstance(each, VarArg)}
-    buffers = {
-        slot.number: np.zeros(slot.size, numpy_dtype(slot.dtype)) if data is None else data
-        for slot, data in zip(slots, inputs, strict=True)
-    }
-    written = evaluate(kernel, buffers, bindings)
-    expected = [written[slot.number] for slot in slots if slot.is_written]
-    return run_exact(case_id, device, Optimised(kernel, opts), inputs, expected, bindings)
+
+    name: str
+    kernel: str
+    lists: tuple[str, ...]
+    dtype: DType = I32
+    others: tuple[DType, ...] = ()
+
+    @property
+    def ops(self) -> list[OptOp]:
+        """The optimisation that the row is about, or all of a row about several together."""
+        name = self.name.partition(".")[0].upper()
+        if name in OptOp.__members__:
+            return [OptOp[name]]
+        return list(dict.fromkeys(opt.op for text in self.lists for opt in parse_opts(text)))
+
+    @property
+    def subject(self) -> Subject:
+        """The kernel with its data."""
+        if self.kernel in BYTE_SUMS:
+            return byte_sum(self.kernel, int(self.name.rpartition(".")[2]), self.dtype)
+        return subject_of(self.kernel, self.dtype)
+
+    @property
+    def sentence(self) -> str:
+        """What the kernel computes."""
+        known = BYTE_SUMS if self.kernel in BYTE_SUMS else KERNELS
+        return f"{self.lists[0]}: {known[self.kernel].sentence}"
 
 
-def _positive(dtype: DType, size: int, seed: int) -> Array:
-    drawn = np.abs(samples.small_integers(dtype, size, seed, 2)) + 1
-    if dtype.is_int:
-        drawn[1::3] = int(dtype.maximum) - drawn[1::3]
-    return np.ascontiguousarray(drawn.astype(numpy_dtype(dtype)))
+def _row(name: str, kernel: str, *lists: str, dtype: DType = I32) -> OptRow:
+    return OptRow(name, kernel, lists, dtype)
 
 
-def legal_use(
-    legal: Legal, text: str, axes: str, case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """The list `text` is accepted, gives a plan of `axes`, and keeps the value of the kernel."""
-    subject = subject_of(legal.kernel, legal.dtype)
-    opts = parse_opts(text)
-    try:
-        plan = Plan.of(subject.kernel, device.capabilities).apply_all(opts)
-    except KernelOptError as error:
-        return Measurement(False, f"a legal use was refused: {error}", compared=1)
-    found = ", ".join(map(str, plan.axes))
-    if found != axes:
-        return Measurement(False, f"the axes are {found}, expected are {axes}", compared=1)
-    return _computes(subject, opts, case_id, device)
-
-
-def refused_use(refused: Refused, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The refusal names its reason, and the plan from before it is as good as it was."""
-    subject = subject_of(refused.kernel, refused.dtype)
-    capabilities = refused.change(device.capabilities)
-    before = parse_opts(refused.before)
-    try:
-        # Two plans, one of which nobody touches.
-        plan, untouched = (
-            Plan.of(subject.kernel, capabilities).apply_all(before) for _ in range(2)
+ROWS: tuple[OptRow, ...] = (
+    _row("upcast.elementwise", "add", "UPCAST(0, 4)", "UPCAST(0, 12) UPCAST(0, 0)"),
+    _row("upcast.float16", "add", "UPCAST(0, 4)", dtype=F16),
+    _row("upcast.int8", "add", "UPCAST(0, 8)", dtype=I8),
+    _row("upcast.int64", "add", "UPCAST(0, 2)", dtype=I64),
+    _row("upcast.bool", "add", "UPCAST(0, 6)", dtype=BOOL),
+    _row("upcast.transposed", "transpose", "UPCAST(0, 2) UPCAST(1, 4)", dtype=F32),
+    _row("upcast.masked", "padded", "UPCAST(1, 4)", "UPCAST(0, 0)"),
+    _row("upcast.multi_view", "multi_view", "UPCAST(1, 4)"),
+    _row("upcast.outputs", "two_outputs", "UPCAST(0, 4)"),
+    _row("upcast.in_place", "in_place", "UPCAST(0, 8)"),
+    _row("upcast.symbolic", "symbolic_rows", "UPCAST(1, 4)"),
+    _row("upcast.matmul", "matmul", "UPCAST(0, 4) UPCAST(1, 2)", dtype=F32),
+    _row("upcast.softmax", "softmax", "UPCAST(1, 4)"),
+    _row("upcast.local", "outer", "LOCAL(1, 6) UPCAST(2, 3)"),
+    _row("unroll.row_sum", "row_sum", "UNROLL(1, 4)", "UNROLL(1, 2) UNROLL(1, 2)"),
+    _row("unroll.float16", "row_sum", "UNROLL(1, 4)", dtype=F16),
+    _row("unroll.int8_wraps", "row_sum", "UNROLL(1, 8)", dtype=I8),
+    _row("unroll.all", "all_sum", "UNROLL(0, 32)"),
+    _row("unroll.maximum", "row_max", "UNROLL(1, 4)", dtype=I8),
+    *(
+        _row(f"unroll.maximum_of_{form}.{dtype.name}", f"{form}_max", "UNROLL(1, 3)", dtype=dtype)
+        for form in ("negated", "scaled")
+        for dtype in (I32, U32, I8, I64)
+    ),
+    _row("unroll.any", "row_max", "UNROLL(1, 0)", dtype=BOOL),
+    *(
+        OptRow(
+            f"unroll.{form}.{dtype.name}.{size}", form, (f"UNROLL(0, {size})",), dtype, (U8, I32)
         )
-    except KernelOptError as error:
-        return Measurement(False, f"a legal use was refused: {error}", compared=1)
-    problem = _refusal_problem(plan, refused)
-    if problem is None and (plan != untouched or str(plan) != str(untouched)):
-        problem = f"the refusal changed the plan from {untouched} to {plan}"
-    if problem is not None:
-        return Measurement(False, problem, compared=1)
-    return _computes(subject, plan.opts, case_id, device)
+        for form, several in BYTE_SUMS.items()
+        for dtype in several.dtypes
+        for size in SIZES
+    ),
+    _row("unroll.product", "product", "UNROLL(1, 4)"),
+    _row("unroll.prime", "prime_sum", "UNROLL(1, 11)"),
+    _row("unroll.beside_nothing", "sum_beside_nothing", "UNROLL(1, 3)"),
+    _row("unroll.of_nothing", "sum_of_nothing", "UNROLL(1, 0)"),
+    _row("unroll.nested", "nested", "UNROLL(2, 4)", "UNROLL(2, 0) UNROLL(1, 2)"),
+    _row("unroll.outputs", "reduce_outputs", "UNROLL(1, 4)"),
+    _row("unroll.group", "row_sum", "GROUP(1, 8) UNROLL(1, 2)"),
+    _row("local.elementwise", "add", "LOCAL(0, 8)", "LOCAL(0, 2) LOCAL(0, 3)"),
+    _row("local.transposed", "transpose", "LOCAL(0, 3) LOCAL(1, 4)", dtype=F32),
+    _row("local.masked", "padded", "LOCAL(1, 4)"),
+    _row("local.smaller_output", "smaller_output", "LOCAL(1, 4)", "LOCAL(1, 8)"),
+    _row("local.symbolic", "symbolic_rows", "LOCAL(1, 4)"),
+    _row("local.matmul", "matmul", "LOCAL(0, 4) LOCAL(1, 3)", dtype=F32),
+    _row("group.row_sum", "row_sum", "GROUP(1, 4)", "GROUP(1, 2) GROUP(2, 4)"),
+    _row("group.float16", "row_sum", "GROUP(1, 8)", dtype=F16),
+    _row("group.int64", "row_sum", "GROUP(1, 4)", dtype=I64),
+    _row("group.int8", "row_sum", "GROUP(1, 4)", dtype=I8),
+    _row("group.all", "all_sum", "GROUP(0, 32)"),
+    _row("group.any", "row_max", "GROUP(1, 6)", dtype=BOOL),
+    _row("group.masked", "masked_sum", "GROUP(1, 3)"),
+    # The group meets again for every iteration of the outer loop: a barrier before re-use.
+    _row("group.nested_inner", "nested", "GROUP(2, 4)", "GROUP(2, 8)"),
+    # As many parts of both, of the second list: the work-items are pairs all the same.
+    _row("group.nested_both", "nested_sums", "GROUP(1, 2) GROUP(3, 4)", "GROUP(1, 2) GROUP(3, 2)"),
+    _row("group.two_lengths", "two_lengths", "GROUP(1, 4)", "GROUP(1, 4) GROUP(3, 3)"),
+    # The same work-items share out both.
+    _row("group.softmax", "softmax", "GROUP(2, 4) GROUP(4, 4)"),
+    _row("group.symbolic", "symbolic_row_sums", "GROUP(1, 4)"),
+    _row("grouptop.row_sum", "row_sum", "GROUPTOP(1, 4)", "GROUP(1, 4) GROUPTOP(2, 2)"),
+    _row("grouptop.float32", "all_sum", "GROUPTOP(0, 16)", dtype=F32),
+    _row("grouptop.unrolled", "row_sum", "GROUPTOP(1, 4) UNROLL(2, 0)", dtype=F32),
+    _row("nolocals.lanes", "matmul", "UPCAST(1, 4) NOLOCALS(0, 0) UNROLL(2, 2)", dtype=F32),
+    _row("swap.split", "matmul", "UPCAST(1, 4) SWAP(0, 1)"),
+    _row("padto.prime", "prime", "PADTO(0, 8) PADTO(1, 16)", dtype=F32),
+    _row("padto.in_place", "in_place", "PADTO(0, 9)"),
+    _row("padto.outputs", "two_outputs", "PADTO(0, 32)"),
+    _row("padto.matmul", "prime_matmul", "PADTO(0, 8) PADTO(1, 8) PADTO(2, 8)", dtype=F32),
+    _row("padto.symbolic", "symbolic_row_sums", "PADTO(1, 3)"),
+    _row("thread.elementwise", "add", "THREAD(0, 2)"),
+    _row("thread.in_place", "in_place", "THREAD(0, 2)", dtype=I8),
+    _row("thread.symbolic", "symbolic_rows", "THREAD(1, 2)"),
+    _row("thread.matmul", "matmul", "THREAD(0, 2) UPCAST(2, 4)", dtype=F32),
+    _row("pack.matmul", "matmul", "PACK(1, 1)", "PACK(0, 2) PACK(1, 1)"),
+    _row("pack.int8", "matmul", "PACK(0, 2)", dtype=I8),
+    # The lanes of the copy are neighbours, which those of the buffer are not.
+    _row("pack.transposed", "transposed_matmul", "UPCAST(1, 4) UPCAST(0, 2) PACK(0, 2)", dtype=F32),
+    _row("pack.convolution", "convolution", "UPCAST(0, 4) UPCAST(1, 3) PACK(1, 2)", dtype=F32),
+    _row("pack.gathered", "gathered_product", "UPCAST(0, 2) PACK(0, 3)"),
+    _row("pack.nested", "repeated_nested", "PACK(0, 1)"),
+    # What the sum goes over, and the outputs along axis 1 need again.
+    _row(
+        "pack.reused",
+        "softmax",
+        "SWAP(0, 1) PACK(0, -1)",
+        "PACK(1, -1) UPCAST(1, 2) UPCAST(0, 4) UNROLL(2, 0)",
+        dtype=F32,
+    ),
+    _row("pack.reused.int16", "softmax", "PACK(1, -1)", dtype=I16),
+    _row("together.block", "matmul", "UPCAST(1, 4) UPCAST(0, 4) UNROLL(2, 4)", dtype=F32),
+    _row(
+        "together.pad_then_split",
+        "prime_matmul",
+        "PADTO(1, 4) UPCAST(1, 4) PADTO(2, 4) UNROLL(2, 4)",
+    ),
+    _row(
+        "together.group_of_lanes",
+        "matmul",
+        "UPCAST(1, 4) UNROLL(2, 2) GROUP(2, 4) LOCAL(0, 2)",
+        "GROUPTOP(2, 4) UPCAST(0, 2) UPCAST(1, 3) LOCAL(1, 2)",
+        dtype=F32,
+    ),
+    _row("together.group_in_loop", "nested_sums", "GROUP(2, 4) UNROLL(2, 2) LOCAL(0, 2)"),
+    # The value is the same in all lanes, but those past the end have no say in it.
+    _row("together.pad_and_group", "repeated_sum", "PADTO(0, 4) UPCAST(0, 4) GROUP(1, 4)"),
+    _row("together.pad_around_group", "repeated_nested", "PADTO(1, 4) UNROLL(1, 4) GROUP(2, 4)"),
+    _row("together.everything", "softmax", "LOCAL(0, 2) GROUP(3, 2) GROUPTOP(5, 4) UPCAST(1, 4)"),
+)
 
 
-def _refusal_problem(plan: Plan, refused: Refused) -> str | None:
-    (opt,) = parse_opts(refused.opt)
-    try:
-        accepted = plan.apply(opt)
-    except KernelOptError as error:
-        if refused.reason in str(error) and str(opt) in str(error):
-            return None
-        return f"the refusal does not say {refused.reason!r}: {error}"
-    return f"{opt} was accepted, and gave {accepted}"
+def _run(row: OptRow, text: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+    return row.subject.measure(parse_opts(text), case_id, device)
 
 
 def _slug(text: str) -> str:
     """A list of optimisations as the end of an id: UPCAST(0, 4) is upcast_0_4."""
-    kept = text.lower().replace(", ", "_").replace("(", "_").replace(")", "")
-    return kept.replace(" ", ".")
+    short = text.lower().replace(", ", "_").replace("(", "_").replace(")", "")
+    return short.replace(" ", ".")
 
 
 def features_of(text: str) -> frozenset[str]:
-    """What a device must declare before a list of optimisations can be legal on it."""
+    """Return what a device must declare before a list of optimisations can be legal on it."""
     opts = parse_opts(text)
-    found = {opt.spec.feature for opt in opts if opt.spec.feature}
-    if any(opt.op in SHARING for opt in opts):
-        found.add(f"shared:{SHARED_BYTES}")
-    return frozenset(found)
+    features = {opt.spec.feature for opt in opts if opt.spec.feature}
+    if any(opt.op in _SHARING for opt in opts):
+        features.add(f"shared:{_SHARED_BYTES}")
+    return frozenset(features)
 
 
-def _ops_of(legal: Legal) -> list[OptOp]:
-    if legal.op is not None:
-        return [legal.op]
-    return list(dict.fromkeys(opt.op for text, _ in legal.uses for opt in parse_opts(text)))
-
-
-def _legal_row(legal: Legal) -> Row:
-    ops = _ops_of(legal)
-    sentence = docstring(_FORMS[legal.kernel]).partition("\n")[0]
-    features = frozenset[str]().union(*(features_of(text) for text, _ in legal.uses))
+def _row_of(each: OptRow) -> Row:
+    names = [op.value for op in each.ops]
+    several = [features_of(text) for text in each.lists]
     checks = [
         Check(
-            f":{_slug(text)}",
-            functools.partial(legal_use, legal, text, axes),
-            # Lists of several are worth their time; of the others one is enough for a quick run.
-            number > 0 and len(parse_opts(text)) == 1,
-            needs=kernel_needs(features=features_of(text)),
+            f":{_slug(text)}", functools.partial(_run, each, text), needs=kernel_needs(features=f)
         )
-        for number, (text, axes) in enumerate(legal.uses)
+        for text, f in zip(each.lists, several, strict=True)
     ]
-    common = features.intersection(*(features_of(text) for text, _ in legal.uses))
     row = make_row(
-        f"kernel.opt.{legal.name}",
-        f"{legal.uses[0][0]}: {sentence}",
-        ("kernel.opt", *(f"kernel.opt.{op.value.lower()}" for op in ops)),
-        Rung.OPTIMISED,
-        legal.op.value if legal.op is not None else "OPTS",
-        legal.dtype,
-        EXACT,
-        kernel_needs(*map(dtype_named, (legal.dtype, *legal.others)), features=common),
-        lambda: checks,
+        f"kernel.opt.{each.name}",
+        each.sentence,
+        clauses=("kernel.opt", *(f"kernel.opt.{name.lower()}" for name in names)),
+        rung=Rung.OPTIMISED,
+        op=names[0] if len(names) == 1 else "OPTS",
+        dtype=each.dtype,
+        uses=(each.dtype, *each.others),
+        features=frozenset.intersection(*several),
+        checks=lambda: checks,
     )
-    return dataclasses.replace(row, specials=legal.uses)
-
-
-def _features_of_refusal(refused: Refused) -> frozenset[str]:
-    """Those of the row; and, for a device with groups, the memory that a group would share."""
-    if "groups" not in refused.features:
-        return refused.features
-    used = features_of(f"{refused.before} {refused.opt}".strip())
-    return refused.features | {each for each in used if each.startswith("shared")}
-
-
-def _refused_row(refused: Refused) -> Row:
-    check = Check("unchanged", functools.partial(refused_use, refused), refused.full_only)
-    row = make_row(
-        f"kernel.opt.{refused.op.value.lower()}.refuse.{refused.reason_name}",
-        f"{refused.opt} is refused{_after(refused)}: {refused.reason}.",
-        ("kernel.opt.refuse", f"kernel.opt.{refused.op.value.lower()}"),
-        Rung.OPTIMISED,
-        refused.op.value,
-        refused.dtype,
-        EXACT,
-        kernel_needs(dtype_named(refused.dtype), features=_features_of_refusal(refused)),
-        lambda: [check],
-    )
-    return dataclasses.replace(row, specials=((refused.opt, f"refused: {refused.reason}"),))
-
-
-def _after(refused: Refused) -> str:
-    return f" after {opts_text(parse_opts(refused.before))}" if refused.before else ""
+    return replace(row, specials=tuple((text, "the same value") for text in each.lists))
 
 
 def rows() -> Iterator[Row]:
-    """A row for each line of the tables, legal uses first."""
-    for legal in LEGAL:
-        yield _legal_row(legal)
-    for refused in REFUSED:
-        yield _refused_row(refused)
+    """A row for each line of the table."""
+    yield from map(_row_of, ROWS)

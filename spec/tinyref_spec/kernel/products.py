@@ -11,7 +11,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops.node import UOp
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Products, accumulation_bound, with_rounding
@@ -138,11 +138,11 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"kernel.matmul.{dtype.name}",
             f"Matrix products of {dtype.name}: exact on small integers, honest on floats.",
-            ("kernel.matmul", "isa.reduce", "kernel.matmul.statistics"),
-            Rung.MATMUL,
-            "MATMUL",
-            dtype.name,
-            rule if dtype.is_float else "Exact.",
-            kernel_needs(dtype, accumulator_of(dtype)),
-            functools.partial(_checks, dtype),
+            clauses=("kernel.matmul", "isa.reduce", "kernel.matmul.statistics"),
+            rung=Rung.MATMUL,
+            op="MATMUL",
+            dtype=dtype,
+            uses=(dtype, accumulator_of(dtype)),
+            error_rule=rule if dtype.is_float else "Exact.",
+            checks=functools.partial(_checks, dtype),
         )

@@ -24,7 +24,7 @@ from tinyref.uops.tiles import FragmentLayout, MatrixTile
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, launch_needs, make_row
+from tinyref_spec.checks import Check, launch_needs, make_row
 from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.data_kinds import of_all_kinds, small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
@@ -542,18 +542,16 @@ def _gathered(memory: UOp) -> UOp:
     return build.vectorize(*[build.load(at(memory, lane)) for lane in range(4)])
 
 
-def rows() -> Iterator[Row]:
-    """Rows of hand-written programs."""
-    yield make_row(
+ROWS: tuple[Row, ...] = (
+    make_row(
         "kernel.program.grid",
         "Launch indices count every group of the grid once, in one, two and three dimensions.",
-        ("kernel.special",),
-        Rung.INDEX,
-        "SPECIAL",
-        "int32",
-        EXACT,
-        kernel_needs(INT, features=("grid",)),
-        lambda: [
+        clauses=("kernel.special",),
+        rung=Rung.INDEX,
+        op="SPECIAL",
+        dtype=INT,
+        features=("grid",),
+        checks=lambda: [
             Check(
                 "x".join(map(str, extents)),
                 functools.partial(grid, extents),
@@ -561,66 +559,62 @@ def rows() -> Iterator[Row]:
             )
             for extents in ((1, 1, 1), (7, 1, 1), (3, 5, 1), (2, 3, 4), (1000, 1, 1), (1, 33, 2))
         ],
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.loop",
         "Loops nest, accumulators start again, an empty loop does nothing, a branch skips; what an "
         "iteration writes others read, and a loop may have 100,003 iterations.",
-        ("kernel.range", "kernel.accumulator", "kernel.if"),
-        Rung.LOOP,
-        "RANGE",
-        "int32",
-        EXACT,
-        kernel_needs(INT),
-        lambda: [
-            Check("nested", _nested_loops),
-            Check("empty", _empty_loop),
-            Check("fibonacci", _two_accumulators),
-            Check("branch", _branch),
-            Check("branch_in_branch", _branch_in_branch),
-            Check("no_branch", _no_branch),
-            Check("memory:before", functools.partial(_in_memory, -1)),
-            Check("memory:ahead", functools.partial(_in_memory, 1)),
-            Check("memory:again", _overwritten),
-            Check("long", _long_loop),
-        ],
+        clauses=("kernel.range", "kernel.accumulator", "kernel.if"),
+        rung=Rung.LOOP,
+        op="RANGE",
+        dtype=INT,
+        checks={
+            "nested": _nested_loops,
+            "empty": _empty_loop,
+            "fibonacci": _two_accumulators,
+            "branch": _branch,
+            "branch_in_branch": _branch_in_branch,
+            "no_branch": _no_branch,
+            "memory:before": functools.partial(_in_memory, -1),
+            "memory:ahead": functools.partial(_in_memory, 1),
+            "memory:again": _overwritten,
+            "long": _long_loop,
+        },
         advice=BY_NAME["loop"].advice,
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.gate",
         "A gate that is off keeps a load and a store from an address far outside of the buffer.",
-        ("memory.gate.load", "memory.gate.store"),
-        Rung.GATE,
-        "LOAD",
-        "int32",
-        EXACT,
-        kernel_needs(INT),
-        lambda: [Check("load", _gated_load), Check("store", _gated_store)],
-    )
-    for lanes in (2, 4, 8, 16):
-        for dtype in (dtypes.float32, INT, dtypes.uint8):
-            yield make_row(
-                f"kernel.program.vector{lanes}.{dtype.name}",
-                f"Vectors of {lanes} {dtype.name}: loads, stores, arithmetic, choice, swizzles.",
-                ("kernel.vector",),
-                Rung.VECTOR,
-                "VECTORIZE",
-                dtype.name,
-                EXACT,
-                kernel_needs(dtype, features=(f"vectors:{lanes}", f"native:{dtype.name}")),
-                functools.partial(_vector_checks, dtype, lanes),
-                advice="look at the order and the number of lanes where they meet memory",
-            )
-    yield make_row(
+        clauses=("memory.gate.load", "memory.gate.store"),
+        rung=Rung.GATE,
+        op="LOAD",
+        dtype=INT,
+        checks={"load": _gated_load, "store": _gated_store},
+    ),
+    *(
+        make_row(
+            f"kernel.program.vector{lanes}.{dtype.name}",
+            f"Vectors of {lanes} {dtype.name}: loads, stores, arithmetic, choice, swizzles.",
+            clauses=("kernel.vector",),
+            rung=Rung.VECTOR,
+            op="VECTORIZE",
+            dtype=dtype,
+            features=(f"vectors:{lanes}", f"native:{dtype.name}"),
+            checks=functools.partial(_vector_checks, dtype, lanes),
+            advice="look at the order and the number of lanes where they meet memory",
+        )
+        for lanes in (2, 4, 8, 16)
+        for dtype in (dtypes.float32, INT, dtypes.uint8)
+    ),
+    make_row(
         "kernel.program.item",
         "Launch indices count every work-item of a group once, in one, two and three dimensions.",
-        ("kernel.special",),
-        Rung.GROUP,
-        "SPECIAL",
-        "int32",
-        EXACT,
-        kernel_needs(INT, features=("grid", "groups")),
-        lambda: [
+        clauses=("kernel.special",),
+        rung=Rung.GROUP,
+        op="SPECIAL",
+        dtype=INT,
+        features=("grid", "groups"),
+        checks=lambda: [
             Check(
                 "x".join(map(str, extents)),
                 functools.partial(items, extents),
@@ -629,27 +623,30 @@ def rows() -> Iterator[Row]:
             for extents in ((4, 1, 1), (2, 3, 1), (2, 3, 4), (1, 8, 2), (32, 1, 1), (1, 1, 2))
         ],
         advice="look at the index of a work-item in its group, and at its dimensions",
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.group",
         "Work-items of a group share memory and wait for each other at barriers.",
-        ("kernel.local", "kernel.barrier", "kernel.special", "kernel.after"),
-        Rung.GROUP,
-        "BARRIER",
-        "int32",
-        EXACT,
-        kernel_needs(INT, features=("grid", "groups")),
-        _group_checks,
+        clauses=("kernel.local", "kernel.barrier", "kernel.special", "kernel.after"),
+        rung=Rung.GROUP,
+        op="BARRIER",
+        dtype=INT,
+        features=("grid", "groups"),
+        checks=_group_checks,
         advice="look at the index of a work-item in its group, at barriers and arrays",
-    )
-    yield make_row(
+    ),
+    make_row(
         "kernel.program.tile",
         "A matrix tile is computed, or refused with a clear error where it is not declared.",
-        ("isa.wmma",),
-        Rung.MATMUL,
-        "WMMA",
-        "float32",
-        EXACT,
-        kernel_needs(dtypes.float32),
-        lambda: [Check("2x2x2", _tile)],
-    )
+        clauses=("isa.wmma",),
+        rung=Rung.MATMUL,
+        op="WMMA",
+        dtype=dtypes.float32,
+        checks={"2x2x2": _tile},
+    ),
+)
+
+
+def rows() -> Iterator[Row]:
+    """Rows of hand-written programs."""
+    yield from ROWS

@@ -14,9 +14,9 @@ from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.forms import EXACT, VIEW_FORMS, ViewForm
+from tinyref_spec.kernel.forms import VIEW_FORMS, ViewForm
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 from tinyref_spec.measure import run_exact
 
@@ -113,13 +113,11 @@ def rows() -> Iterator[Row]:
         return make_row(
             f"kernel.iota.{name}.int32",
             sentence,
-            ("kernel.iota", "kernel.index"),
-            rung,
-            "IOTA",
-            "int32",
-            EXACT,
-            kernel_needs(dtypes.int32),
-            lambda: checks,
+            clauses=("kernel.iota", "kernel.index"),
+            rung=rung,
+            op="IOTA",
+            dtype=dtypes.int32,
+            checks=lambda: checks,
         )
 
     literals = [Check(name, functools.partial(_literal, name)) for name in LITERALS]

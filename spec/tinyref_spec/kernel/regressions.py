@@ -170,13 +170,13 @@ def _row(name: str, record: CaseRecord) -> Row:
     row = make_row(
         f"kernel.regression.{name}",
         record.note,
-        ("kernel.regression",),
-        Rung.OPTIMISED,
-        "SINK",
-        main,
-        RULES[case.mode].sentence,
-        kernel_needs(*used),
-        lambda: [check for check, _ in checks],
+        clauses=("kernel.regression",),
+        rung=Rung.OPTIMISED,
+        op="SINK",
+        dtype=main,
+        uses=(*used,),
+        error_rule=RULES[case.mode].sentence,
+        checks=lambda: [check for check, _ in checks],
     )
     return dataclasses.replace(row, specials=tuple((check.name, words) for check, words in checks))
 

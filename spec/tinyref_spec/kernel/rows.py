@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from tinyref_spec.case import Row
 from tinyref_spec.kernel import (
-    chosen,
-    costs,
     features,
     forms,
     fuzzed,
@@ -22,7 +20,6 @@ from tinyref_spec.kernel import (
     ranges,
     reduces,
     regressions,
-    simplified,
     tiles,
     together,
 )
@@ -42,10 +39,7 @@ def rows() -> Iterator[Row]:
     yield from limits.rows()
     yield from tiles.rows()
     yield from opts.rows()
-    yield from chosen.rows()
     yield from opt_tiles.rows()
     yield from features.rows()
-    yield from simplified.rows()
-    yield from costs.rows()
     yield from regressions.rows()
     yield from fuzzed.rows()

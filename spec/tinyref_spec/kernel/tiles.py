@@ -22,7 +22,7 @@ from tinyref.uops.tiles import TILES, InputRounding, MatrixTile, Operand
 from tinyref.uops.tiles.positions import element
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
 
@@ -191,15 +191,13 @@ def _row(tile: MatrixTile) -> Row:
         f"kernel.program.wmma.{tile.name}",
         f"{tile.threads} threads multiply {tile.dtype_in.name} matrices of "
         f"{' x '.join(map(str, tile.dims))} (m, n, k) on top of {tile.dtype_out.name}.",
-        CLAUSES,
-        Rung.MATMUL,
-        "WMMA",
-        tile.dtype_out.name,
-        programs.EXACT,
-        kernel_needs(
-            tile.dtype_in, tile.dtype_out, features=("grid", "groups", f"tile:{tile.name}")
-        ),
-        functools.partial(_checks, tile),
+        clauses=CLAUSES,
+        rung=Rung.MATMUL,
+        op="WMMA",
+        dtype=tile.dtype_out,
+        uses=(tile.dtype_in, tile.dtype_out),
+        features=("grid", "groups", f"tile:{tile.name}"),
+        checks=functools.partial(_checks, tile),
         advice=_ADVICE,
     )
 
@@ -211,12 +209,12 @@ def rows() -> Iterator[Row]:
     yield make_row(
         "kernel.program.wmma.own",
         "Tiles that the device declares, and that are in no table here, multiply as they say.",
-        CLAUSES,
-        Rung.MATMUL,
-        "WMMA",
-        "float32",
-        programs.EXACT,
-        kernel_needs(dtypes.int32, features=("grid", "groups", "tile:own")),
-        lambda: [Check("all", own_tiles)],
+        clauses=CLAUSES,
+        rung=Rung.MATMUL,
+        op="WMMA",
+        dtype="float32",
+        uses=(dtypes.int32,),
+        features=("grid", "groups", "tile:own"),
+        checks={"all": own_tiles},
         advice=_ADVICE,
     )

@@ -18,7 +18,7 @@ from tinyref.runtimes.kernel import compile_kernels_together
 from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import programs
 from tinyref_spec.ladder import TOGETHER
@@ -94,11 +94,9 @@ def rows() -> Iterator[Row]:
     yield make_row(
         TOGETHER,
         "Kernels that are compiled in one call are each what they are when compiled alone.",
-        ("device.together",),
-        Rung.STORE,
-        "STORE",
-        "int32",
-        programs.EXACT,
-        kernel_needs(dtypes.int32),
-        _checks,
+        clauses=("device.together",),
+        rung=Rung.STORE,
+        op="STORE",
+        dtype=dtypes.int32,
+        checks=_checks,
     )

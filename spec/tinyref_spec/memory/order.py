@@ -22,9 +22,8 @@ from tinyref.uops import build
 from tinyref.uops.program import Program
 from tinyref.workers.machine import seconds_without_processor
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel import programs
 
 WORD = dtypes.uint32
@@ -400,13 +399,11 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"memory.{name}",
             sentence,
-            (clause,),
-            # The work of a launch is a loop.
-            Rung.LOOP,
-            "LAUNCH",
-            "uint32",
-            Ulp(0).sentence,
-            kernel_needs(WORD, dtypes.int32),
-            functools.partial(_checks, acts),
-            advice,
+            clauses=(clause,),
+            rung=Rung.LOOP,
+            op="LAUNCH",
+            dtype="uint32",
+            uses=(WORD, dtypes.int32),
+            checks=functools.partial(_checks, acts),
+            advice=advice,
         )

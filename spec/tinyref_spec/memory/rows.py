@@ -19,7 +19,7 @@ from tinyref.views.view import View
 from tinyref_spec import samples
 from tinyref_spec.bits import to_bits
 from tinyref_spec.case import Measurement, Needs, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row, same_bytes
+from tinyref_spec.checks import Check, make_row, same_bytes
 from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
@@ -284,50 +284,45 @@ def _host_rows() -> Iterator[Row]:
     yield make_row(
         "memory.open",
         "The device opens once, and declares what every device must bring.",
-        ("memory.open",),
-        Rung.OPEN,
-        "OPEN",
-        "",
-        EXACT,
-        Needs(),
-        lambda: [Check("opens", _opens), Check("core", _declares_core)],
+        clauses=("memory.open",),
+        rung=Rung.OPEN,
+        op="OPEN",
+        needs=Needs(),
+        checks={"opens": _opens, "core": _declares_core},
     )
     for dtype in dtypes.all:
         yield make_row(
             f"memory.copy.{dtype.name}",
             f"Bits of {dtype.name} come back from the device as they went, between red zones.",
-            ("memory.copy", "memory.allocate", "memory.red_zone"),
-            Rung.MEMORY,
-            "COPY",
-            dtype.name,
-            EXACT,
-            Needs(),
-            functools.partial(_sized_checks, _round_trip, dtype, COPY_SIZES),
+            clauses=("memory.copy", "memory.allocate", "memory.red_zone"),
+            rung=Rung.MEMORY,
+            op="COPY",
+            dtype=dtype.name,
+            needs=Needs(),
+            checks=functools.partial(_sized_checks, _round_trip, dtype, COPY_SIZES),
             advice="look at offsets, sizes and directions of copies, and at what they wait for",
         )
     for dtype in (dtypes.uint8, dtypes.float32, dtypes.float64):
         yield make_row(
             f"memory.view.{dtype.name}",
             f"A view is a part of its buffer, at any offset in {dtype.name} elements.",
-            ("memory.view",),
-            Rung.MEMORY,
-            "COPY",
-            dtype.name,
-            EXACT,
-            Needs(),
-            functools.partial(_sized_checks, _views, dtype, OFFSETS, "offset"),
+            clauses=("memory.view",),
+            rung=Rung.MEMORY,
+            op="COPY",
+            dtype=dtype.name,
+            needs=Needs(),
+            checks=functools.partial(_sized_checks, _views, dtype, OFFSETS, "offset"),
             advice="look at the offset of a view, and at what copies make of it",
         )
     yield make_row(
         "memory.many",
         "Buffers do not share memory, and large ones are whole.",
-        ("memory.allocate",),
-        Rung.MEMORY,
-        "COPY",
-        "uint8",
-        EXACT,
-        Needs(),
-        lambda: [
+        clauses=("memory.allocate",),
+        rung=Rung.MEMORY,
+        op="COPY",
+        dtype="uint8",
+        needs=Needs(),
+        checks=lambda: [
             Check("two_hundred", _two_buffers),
             Check("large:16MiB", functools.partial(_large, LARGE_BYTES)),
             *(Check(f"odd:{nbytes}", functools.partial(_large, nbytes)) for nbytes in ODD_BYTES),
@@ -338,13 +333,13 @@ def _host_rows() -> Iterator[Row]:
     yield make_row(
         "memory.refuse",
         "Copies and views that do not fit their buffer are refused.",
-        ("memory.refuse",),
-        Rung.MEMORY,
-        "COPY",
-        "float32",
-        "Refused with one clear line.",
-        Needs(),
-        lambda: [
+        clauses=("memory.refuse",),
+        rung=Rung.MEMORY,
+        op="COPY",
+        dtype="float32",
+        needs=Needs(),
+        error_rule="Refused with one clear line.",
+        checks=lambda: [
             Check(name, functools.partial(_measure_refusal, act)) for name, act in REFUSALS.items()
         ],
     )
@@ -354,13 +349,12 @@ def _kernel_rows() -> Iterator[Row]:
     yield make_row(
         "memory.bytes.bool",
         "A bool in memory is a byte, of which any but 0 is true; kernels write 0 or 1.",
-        ("memory.bool", "isa.load", "isa.store"),
-        Rung.ALU,
-        "LOAD",
-        "bool",
-        EXACT,
-        kernel_needs(dtypes.bool, dtypes.int32),
-        lambda: [
+        clauses=("memory.bool", "isa.load", "isa.store"),
+        rung=Rung.ALU,
+        op="LOAD",
+        dtype=dtypes.bool,
+        uses=(dtypes.bool, dtypes.int32),
+        checks=lambda: [
             Check(form, functools.partial(_bools_of_bytes, form))
             for form in ("copied", "turned", "chosen")
         ],
@@ -370,75 +364,67 @@ def _kernel_rows() -> Iterator[Row]:
         yield make_row(
             f"memory.gate.widened.{dtype.name}",
             f"What a gated LOAD of {dtype.name} gives is the same number in a wider type.",
-            ("isa.load", "memory.gate.load", "isa.cast"),
-            Rung.GATE,
-            "LOAD",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype, dtypes.int32),
-            functools.partial(_sized_checks, _widened_load, dtype, (7, 33)),
+            clauses=("isa.load", "memory.gate.load", "isa.cast"),
+            rung=Rung.GATE,
+            op="LOAD",
+            dtype=dtype,
+            uses=(dtype, dtypes.int32),
+            checks=functools.partial(_sized_checks, _widened_load, dtype, (7, 33)),
             advice="loads with a gate extend the sign of a narrow type as plain ones do",
         )
     for dtype in GATE_DTYPES:
         yield make_row(
             f"memory.gate.load.{dtype.name}",
             f"A gated-off LOAD of {dtype.name} gives the alternative and touches no memory.",
-            ("isa.load", "memory.gate.load", "kernel.view"),
-            Rung.GATE,
-            "LOAD",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_load_checks, dtype),
+            clauses=("isa.load", "memory.gate.load", "kernel.view"),
+            rung=Rung.GATE,
+            op="LOAD",
+            dtype=dtype,
+            checks=functools.partial(_load_checks, dtype),
             advice=BY_NAME["gate"].advice,
         )
         yield make_row(
             f"memory.gate.store.{dtype.name}",
             f"A gated-off STORE of {dtype.name} writes nothing.",
-            ("isa.store", "memory.gate.store", "memory.red_zone"),
-            Rung.GATE,
-            "STORE",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_store_checks, dtype),
+            clauses=("isa.store", "memory.gate.store", "memory.red_zone"),
+            rung=Rung.GATE,
+            op="STORE",
+            dtype=dtype,
+            checks=functools.partial(_store_checks, dtype),
             advice=BY_NAME["gate"].advice,
         )
         yield make_row(
             f"memory.launch.{dtype.name}",
             f"Each launch writes all of its {dtype.name} output, of its own inputs, and no more.",
-            ("memory.launch", "memory.red_zone"),
-            Rung.ONE_ALU,
-            "STORE",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_launch_checks, dtype),
+            clauses=("memory.launch", "memory.red_zone"),
+            rung=Rung.ONE_ALU,
+            op="STORE",
+            dtype=dtype,
+            checks=functools.partial(_launch_checks, dtype),
             advice=KEPT,
         )
         yield make_row(
             f"memory.launch.elements.{dtype.name}",
             f"A launch over many {dtype.name} elements writes those and leaves others alone.",
-            ("memory.launch", "memory.red_zone"),
-            Rung.INDEX,
-            "STORE",
-            dtype.name,
-            EXACT,
-            kernel_needs(dtype),
-            functools.partial(_sized_checks, _measure_untouched_ends, dtype, (33, 127), "middle"),
+            clauses=("memory.launch", "memory.red_zone"),
+            rung=Rung.INDEX,
+            op="STORE",
+            dtype=dtype,
+            checks=functools.partial(
+                _sized_checks, _measure_untouched_ends, dtype, (33, 127), "middle"
+            ),
             advice=KEPT,
         )
     for dtype in dtypes.all:
         yield make_row(
             f"memory.capability.{dtype.name}",
             f"{dtype.name} works where it is declared and is refused where it is not.",
-            ("device.capability",),
-            Rung.ONE_ALU,
-            "LOAD",
-            dtype.name,
-            EXACT,
-            Needs(features=frozenset({"kernels"})),
-            functools.partial(_capability_checks, dtype),
+            clauses=("device.capability",),
+            rung=Rung.ONE_ALU,
+            op="LOAD",
+            dtype=dtype.name,
+            needs=Needs(features=frozenset({"kernels"})),
+            checks=functools.partial(_capability_checks, dtype),
         )
 
 

@@ -17,7 +17,7 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.case import Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import Check, make_row
 from tinyref_spec.tensor import rows as tensor_rows
 from tinyref_spec.tensor import windows
 from tinyref_spec.tensor.forms import (
@@ -562,22 +562,21 @@ def rows() -> Iterator[Row]:
             yield make_row(
                 f"{label}.{dtype.name}",
                 f"{function.name} on {dtype.name}: {function.sentence}",
-                ("model.layer", "tensor.gradient", "tensor.derived"),
-                Rung.MODEL,
-                f"nn.{function.name}",
-                dtype.name,
-                tensor_rows.DERIVED,
-                kernel_needs(dtype, dtypes.float32, dtypes.int32, dtypes.bool),
-                functools.partial(_checks, function, dtype),
+                clauses=("model.layer", "tensor.gradient", "tensor.derived"),
+                rung=Rung.MODEL,
+                op=f"nn.{function.name}",
+                dtype=dtype,
+                uses=(dtype, dtypes.float32, dtypes.int32, dtypes.bool),
+                error_rule=tensor_rows.DERIVED,
+                checks=functools.partial(_checks, function, dtype),
             )
         yield make_row(
             f"{label}.refused",
             f"Calls of {function.name} that cannot be meant are refused with one clear line.",
-            ("model.layer", "tensor.refuse"),
-            Rung.MODEL,
-            f"nn.{function.name}",
-            "",
-            "Refused with one clear line.",
-            kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool),
-            functools.partial(refused_checks, function.name, REFUSED),
+            clauses=("model.layer", "tensor.refuse"),
+            rung=Rung.MODEL,
+            op=f"nn.{function.name}",
+            uses=(dtypes.float32, dtypes.int32, dtypes.bool),
+            error_rule="Refused with one clear line.",
+            checks=functools.partial(refused_checks, function.name, REFUSED),
         )

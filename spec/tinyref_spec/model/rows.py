@@ -145,25 +145,25 @@ def rows() -> Iterator[Row]:
         "model.generate.float32",
         "A transformer run token by token on a cache of keys and values, at a symbolic position, "
         "gives the logits of the whole sequence.",
-        ("model.generates",),
-        Rung.MODEL,
-        "generate",
-        "float32",
-        _ROUNDINGS.format(GENERATION.roundings),
-        _NEEDS,
-        lambda: [Check("transformer", generate)],
+        clauses=("model.generates",),
+        rung=Rung.MODEL,
+        op="generate",
+        dtype="float32",
+        needs=_NEEDS,
+        error_rule=_ROUNDINGS.format(GENERATION.roundings),
+        checks={"transformer": generate},
     )
     for task in TASKS:
         yield make_row(
             f"model.learns.{task.name}.float32",
             task.sentence,
-            ("model.learns", "tensor.gradient"),
-            Rung.MODEL,
-            "train",
-            "float32",
-            "The share of right answers to questions that were not in the training.",
-            _NEEDS,
-            functools.partial(_task_checks, task),
+            clauses=("model.learns", "tensor.gradient"),
+            rung=Rung.MODEL,
+            op="train",
+            dtype="float32",
+            needs=_NEEDS,
+            error_rule="The share of right answers to questions that were not in the training.",
+            checks=functools.partial(_task_checks, task),
         )
 
 
@@ -179,13 +179,13 @@ def _experiment_row(experiment: Experiment) -> Row:
     return make_row(
         f"model.{experiment.name}.float32",
         experiment.sentence,
-        ("model.trains", "tensor.gradient"),
-        Rung.MODEL,
-        "train",
-        "float32",
-        _ROUNDINGS.format(experiment.roundings),
-        _NEEDS,
-        lambda: [
+        clauses=("model.trains", "tensor.gradient"),
+        rung=Rung.MODEL,
+        op="train",
+        dtype="float32",
+        needs=_NEEDS,
+        error_rule=_ROUNDINGS.format(experiment.roundings),
+        checks=lambda: [
             Check("steps:2", functools.partial(train, experiment, 2)),
             Check(f"steps:{STEPS}", functools.partial(train, experiment, STEPS), full_only=True),
         ],
@@ -196,13 +196,13 @@ def _two_layers() -> Row:
     return make_row(
         "model.two_layers.float32",
         "A network of two layers trains by gradient descent as it does in float64.",
-        ("model.trains", "tensor.gradient"),
-        Rung.MODEL,
-        "train",
-        "float32",
-        "Each loss within 1000 roundings a step of the training in float64.",
-        kernel_needs(dtypes.float32, dtypes.bool),
-        lambda: [
+        clauses=("model.trains", "tensor.gradient"),
+        rung=Rung.MODEL,
+        op="train",
+        dtype=dtypes.float32,
+        uses=(dtypes.float32, dtypes.bool),
+        error_rule="Each loss within 1000 roundings a step of the training in float64.",
+        checks=lambda: [
             Check("steps:10", functools.partial(_train, 10)),
             Check("steps:100", functools.partial(_train, 100), full_only=True),
         ],

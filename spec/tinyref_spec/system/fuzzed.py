@@ -143,13 +143,11 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"system.fuzzed.{name}",
             sentence,
-            ("system.fuzzed",),
-            rung,
-            name,
-            "",
-            "the same values, or within a bound that the evaluator derives",
-            kernel_needs(),
-            functools.partial(_checks, name == "captured"),
+            clauses=("system.fuzzed",),
+            rung=rung,
+            op=name,
+            error_rule="the same values, or within a bound that the evaluator derives",
+            checks=functools.partial(_checks, name == "captured"),
         )
 
 

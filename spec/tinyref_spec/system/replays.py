@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tinyref.config import Context
-from tinyref.dtype import dtypes
-from tinyref.errors import UserError
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement
 from tinyref_spec.checks import judge_pairs
@@ -71,35 +69,6 @@ def _replayed_state(case_id: str, device: DeviceUnderTest) -> Measurement:
 
     with Context(JIT=1):
         return judge_pairs(pairs())
-
-
-def _replay_refused(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A call that does not fit is refused in a line that names the argument, and harms nothing."""
-    from tinyref import Tensor, TinyJit
-
-    def tensor(*shape: int) -> Tensor:
-        return Tensor(integers(*shape), device=device.name)
-
-    scaled = TinyJit(lambda x, factor: x * factor + 1)
-    calls: dict[str, Callable[[], object]] = {
-        "another shape": lambda: scaled(tensor(3, 2), 2),
-        "another type": lambda: scaled(tensor(2, 2).cast(dtypes.int32), 2),
-        "another number": lambda: scaled(tensor(2, 2), 3),
-        "another container": lambda: scaled([tensor(2, 2)], 2),
-    }
-    with Context(JIT=1):
-        for _ in range(3):
-            scaled(tensor(2, 2), 2)
-        for what, call in calls.items():
-            try:
-                call()
-            except UserError as error:
-                if "argument" in str(error) and "\n" not in str(error):
-                    continue
-                return Measurement(False, f"{what}: refused as {error}", 1)
-            return Measurement(False, f"{what} is not refused", 1)
-        wanted = integers(2, 2) * 2 + 1
-        return judge_pairs([("a call that fits", scaled(tensor(2, 2), 2).numpy(), wanted)])
 
 
 def _in_flight(case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -195,7 +164,6 @@ def _aliases(case_id: str, device: DeviceUnderTest) -> Measurement:
 CHECKS: dict[str, Callable[[str, DeviceUnderTest], Measurement]] = {
     "inputs": _replayed_inputs,
     "state": _replayed_state,
-    "refused": _replay_refused,
     "in_flight": _in_flight,
     "in_flight.sizes": _in_flight_sizes,
     "aliases": _aliases,

@@ -7,8 +7,7 @@ is wanted is computed by numpy from the same integers.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,19 +15,10 @@ from tinyref.config import Context
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row
+from tinyref_spec.checks import Check, Run, judge_pairs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-from tinyref_spec.system import (
-    costs,
-    fuzzed,
-    images,
-    replays,
-    schedules,
-    sharding,
-    state,
-    transfers,
-)
+from tinyref_spec.system import fuzzed, replays, sharding, state, transfers
 
 EXACT = "Equal in every bit: small integers."
 
@@ -56,125 +46,6 @@ def _symbolic(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
             wanted = [part.sum(1), part @ part.T, whole[:, size - 1 : size] * 2, part.max(0) + 1]
             for number, found in enumerate(forms(n.bind(size))):
                 yield f"form {number} for n = {size}", found.numpy(), wanted[number]
-
-    with Context(JIT=jit):
-        return judge_pairs(pairs())
-
-
-# Sizes that are computed with a number, by Python's floor division: of every number from 1 to 8.
-_COMPUTED: tuple[Callable[[Any], Any], ...] = (
-    lambda n: n // 2 + 1,
-    lambda n: 9 - n,
-    lambda n: n % 4 + 1,
-    lambda n: (n * 4 + 3) // 5,
-    # Of the largest number the rest is 0, of all others it is the number.
-    lambda n: n % 8 + n // 8,
-    lambda n: (n + 5) % 3 + n // 3 + 1,
-)
-# Of some numbers, that which is bound among them: nothing that is captured for all of them.
-_COMPUTED_OF_SOME: tuple[Callable[[Any], Any], ...] = (
-    # The quotient of a negative number is rounded down.
-    lambda n: 4 + (3 - n) // 2,
-    lambda n: (3 - n) % 4 + 1,
-    lambda n: n // (n - 1),
-    lambda n: n % (n - 1) + 1,
-)
-
-
-def _computed_sizes(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Parts whose sizes are sums, quotients and remainders of a bound number, at its ends too."""
-    from tinyref import Tensor, TinyJit, Variable
-    from tinyref.uops.node import UOp
-
-    whole = integers(3, 8)
-    x = Tensor(whole, device=device.name).realize()
-    n = Variable("n", 1, 8)
-    forms = _COMPUTED if jit else _COMPUTED + _COMPUTED_OF_SOME
-
-    @TinyJit
-    def parts(size: UOp) -> list[Tensor]:
-        return [x[:, : computed(size)].sum(1) for computed in forms]
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for size in (5, 2, 8, 3, 7):
-            for number, found in enumerate(parts(n.bind(size))):
-                wanted = whole[:, : forms[number](size)].sum(1)
-                yield f"size {number} for n = {size}", found.numpy(), wanted
-
-    with Context(JIT=jit):
-        return judge_pairs(pairs())
-
-
-def _narrowed_sizes(
-    jit: int, least: int, most: int, case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """A number that may be larger than the axis that it cuts, from above and from below."""
-    from tinyref import Tensor, TinyJit, Variable
-    from tinyref.uops.node import UOp
-
-    whole = integers(3, 8)
-    x = Tensor(whole, device=device.name).realize()
-    n = Variable("n", least, most)
-
-    @TinyJit
-    def parts(size: UOp) -> list[Tensor]:
-        return [x[:, :size].sum(1), x[:, size - 2 : size] * 2, x[:, 8 - size :].max(1)]
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for size in (5, 2, 8, 3, 7):
-            wanted = [
-                whole[:, :size].sum(1),
-                whole[:, size - 2 : size] * 2,
-                whole[:, 8 - size :].max(1),
-            ]
-            for number, found in enumerate(parts(n.bind(size))):
-                yield f"part {number} for n = {size}", found.numpy(), wanted[number]
-
-    with Context(JIT=jit):
-        return judge_pairs(pairs())
-
-
-def _reshaped_sizes(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Shapes that have as many elements for the number that is bound, and not for every number."""
-    from tinyref import Tensor, Variable
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for rows in (4, 1, 6):
-            whole = integers(rows, 3)
-            x = Tensor(whole, device=device.name).realize()
-            shown = x.reshape(Variable("n", 1, 6).bind(rows), 3)
-            yield f"{rows} rows", (shown + 1).reshape(rows, 3).numpy(), whole + 1
-            turned = shown.permute(1, 0).reshape(rows, 3)
-            yield f"{rows} turned rows", turned.numpy(), whole.T.reshape(rows, 3)
-            flat = (shown * 2).reshape(3 * rows).flip(0)
-            yield f"{rows} rows in one", flat.numpy(), (whole * 2).reshape(-1)[::-1]
-
-    return judge_pairs(pairs())
-
-
-def _two_numbers(jit: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Parts between two numbers, of which each may be any; those that are asked for fit."""
-    from tinyref import Tensor, TinyJit, Variable
-    from tinyref.uops.node import UOp
-
-    whole = integers(3, 8)
-    x = Tensor(whole, device=device.name).realize()
-    variables = Variable("begin", 0, 8), Variable("end", 0, 8), Variable("half", 0, 4)
-
-    @TinyJit
-    def parts(begin: UOp, end: UOp, half: UOp) -> list[Tensor]:
-        return [x[:, begin:end].sum(1), x[:, 8 - end : 8 - begin] * 2, x[:, begin : half * 2] + 1]
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        for begin, end, half in ((1, 4, 3), (0, 8, 4), (3, 5, 2), (5, 6, 4), (2, 8, 2)):
-            wanted = [
-                whole[:, begin:end].sum(1),
-                whole[:, 8 - end : 8 - begin] * 2,
-                whole[:, begin : half * 2] + 1,
-            ]
-            numbers = zip(variables, (begin, end, half), strict=True)
-            for number, found in enumerate(parts(*(each.bind(value) for each, value in numbers))):
-                yield f"part {number} from {begin} to {end}", found.numpy(), wanted[number]
 
     with Context(JIT=jit):
         return judge_pairs(pairs())
@@ -330,70 +201,74 @@ def _assigned_around_a_view(jit: int, case_id: str, device: DeviceUnderTest) -> 
 _REPLAYED = "look at what a replay takes from its call: buffers, variables, the order of launches"
 
 
+SYMBOLIC: dict[str, Run] = {
+    "forms": functools.partial(_symbolic, 0),
+    "forms.replay": functools.partial(_symbolic, 1),
+    "cache": functools.partial(_cache, 0),
+    "cache.replay": functools.partial(_cache, 1),
+}
+MEMORY: dict[str, Run] = {
+    "plan": _memory_plan,
+    "replay": _replay_plan,
+    "assign": functools.partial(_assigned_around_a_view, 0),
+    "assign.replay": functools.partial(_assigned_around_a_view, 1),
+}
+_USED = (dtypes.float32, dtypes.int32, dtypes.bool)
+
+
 def rows() -> Iterator[Row]:
     """Rows of the level, from single kernels in sequence to whole captured steps."""
-    tables: tuple[tuple[str, str, tuple[str, ...], str, Callable[[], list[Check]]], ...] = (
-        (
-            "kernels",
-            "Many kernels in a row, and buffers of many megabytes.",
-            ("system.kernels",),
-            "int32",
-            lambda: [
-                Check("row:80", functools.partial(_many_kernels, 80)),
-                Check("row:800", functools.partial(_many_kernels, 800), full_only=True),
-                Check("large:1000000", functools.partial(_large, 1_000_000)),
-                Check("large:20000000", functools.partial(_large, 20_000_000), full_only=True),
-            ],
-        ),
-        (
-            "memory",
-            "Intermediate results share memory, and no result notices.",
-            ("system.memory",),
-            "float32",
-            lambda: [
-                Check("plan", _memory_plan),
-                Check("replay", _replay_plan),
-                Check("assign", functools.partial(_assigned_around_a_view, 0)),
-                Check("assign.replay", functools.partial(_assigned_around_a_view, 1)),
-            ],
-        ),
-        (
-            "symbolic",
-            "Kernels with symbolic sizes serve all values of the variables.",
-            ("system.symbolic", "tensor.bind"),
-            "float32",
-            lambda: [
-                Check("forms", functools.partial(_symbolic, 0)),
-                Check("forms.replay", functools.partial(_symbolic, 1)),
-                Check("computed", functools.partial(_computed_sizes, 0)),
-                Check("computed.replay", functools.partial(_computed_sizes, 1)),
-                Check("narrowed", functools.partial(_narrowed_sizes, 0, 0, 12)),
-                Check("narrowed.replay", functools.partial(_narrowed_sizes, 1, 0, 12)),
-                Check("narrowed.by_one", functools.partial(_narrowed_sizes, 0, 1, 9)),
-                Check("two_numbers", functools.partial(_two_numbers, 0)),
-                Check("two_numbers.replay", functools.partial(_two_numbers, 1)),
-                Check("reshaped", _reshaped_sizes),
-                Check("cache", functools.partial(_cache, 0)),
-                Check("cache.replay", functools.partial(_cache, 1)),
-            ],
-        ),
-        (
-            "jit",
-            "A captured function is replayed on other inputs, and its state goes on.",
-            ("system.jit", "system.jit.flight", "system.jit.state", "tensor.assign"),
-            "float32",
-            lambda: [Check(name, check) for name, check in replays.CHECKS.items()],
-        ),
+    yield make_row(
+        "system.kernels.int32",
+        "Many kernels in a row, and buffers of many megabytes.",
+        clauses=("system.kernels",),
+        rung=Rung.JIT,
+        op="kernels",
+        dtype=dtypes.int32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=lambda: [
+            Check("row:80", functools.partial(_many_kernels, 80)),
+            Check("row:800", functools.partial(_many_kernels, 800), full_only=True),
+            Check("large:1000000", functools.partial(_large, 1_000_000)),
+            Check("large:20000000", functools.partial(_large, 20_000_000), full_only=True),
+        ],
     )
-    needs = kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool)
-    for name, sentence, cited, dtype, checks in tables:
-        row_id = f"system.{name}.{dtype}"
-        made = row_id, sentence, cited, Rung.JIT, name, dtype, EXACT, needs, checks
-        yield make_row(*made, _REPLAYED if "system.jit" in cited else "")
-    yield from schedules.rows()
-    yield from costs.rows()
+    yield make_row(
+        "system.memory.float32",
+        "Intermediate results share memory, and no result notices.",
+        clauses=("system.memory",),
+        rung=Rung.JIT,
+        op="memory",
+        dtype=dtypes.float32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=MEMORY,
+    )
+    yield make_row(
+        "system.symbolic.float32",
+        "Kernels with symbolic sizes serve all values of the variables.",
+        clauses=("system.symbolic", "tensor.bind"),
+        rung=Rung.JIT,
+        op="symbolic",
+        dtype=dtypes.float32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=SYMBOLIC,
+    )
+    yield make_row(
+        "system.jit.float32",
+        "A captured function is replayed on other inputs, and its state goes on.",
+        clauses=("system.jit", "system.jit.flight", "system.jit.state", "tensor.assign"),
+        rung=Rung.JIT,
+        op="jit",
+        dtype=dtypes.float32,
+        uses=_USED,
+        error_rule=EXACT,
+        checks=replays.CHECKS,
+        advice=_REPLAYED,
+    )
     yield from fuzzed.rows()
     yield from transfers.rows()
     yield from sharding.rows()
-    yield from images.rows()
     yield from state.rows()

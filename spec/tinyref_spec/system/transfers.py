@@ -19,9 +19,8 @@ from tinyref.runtimes.red_zones import POISONS, GuardedBuffer, MemoryDamageError
 from tinyref_spec import samples
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, judge_pairs, kernel_needs, make_row, same_bytes
+from tinyref_spec.checks import Check, judge_pairs, make_row, same_bytes
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Ulp
 from tinyref_spec.memory import order
 
 SIZES = (0, 1, 3, 16, 17, 255)
@@ -351,14 +350,13 @@ def _row(
     return make_row(
         f"system.transfer.{name}{dtype}",
         sentence,
-        ("system.transfer", *clauses),
-        Rung.JIT,
-        "transfer",
-        dtype,
-        Ulp(0).sentence,
-        kernel_needs(*used),
-        checks,
-        "look at offsets, sizes and directions of copies between devices",
+        clauses=("system.transfer", *clauses),
+        rung=Rung.JIT,
+        op="transfer",
+        dtype=dtype,
+        uses=(*used,),
+        checks=checks,
+        advice="look at offsets, sizes and directions of copies between devices",
     )
 
 

@@ -12,7 +12,6 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Needs, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.error_rules import Ulp
 from tinyref_spec.tensor.forms import Refused
 from tinyref_spec.tensor.run import evaluate, run_literal, run_refused, tensors
 
@@ -368,44 +367,38 @@ def rows() -> Iterator[Row]:
         yield make_row(
             f"tensor.{name}.literal",
             sentence,
-            cited,
-            Rung.TENSOR,
-            name,
-            "",
-            Ulp(0).sentence,
-            needs,
-            functools.partial(_literal_checks, table),
+            clauses=cited,
+            rung=Rung.TENSOR,
+            op=name,
+            needs=needs,
+            checks=functools.partial(_literal_checks, table),
         )
     yield make_row(
         "tensor.gradient.literal",
         "Gradients where a rule must choose: ties share evenly, a zero factor hides nothing.",
-        ("tensor.gradient", "tensor.detach"),
-        Rung.AUTOGRAD,
-        "gradient",
-        "float32",
-        Ulp(0).sentence,
-        kernel_needs(dtypes.float32, dtypes.bool),
-        _gradient_checks,
+        clauses=("tensor.gradient", "tensor.detach"),
+        rung=Rung.AUTOGRAD,
+        op="gradient",
+        dtype=dtypes.float32,
+        uses=(dtypes.float32, dtypes.bool),
+        checks=_gradient_checks,
     )
     yield make_row(
         "tensor.refuse.literal",
         "Bad shapes, axes, dtypes, devices and lists are refused with one clear line.",
-        ("tensor.refuse",),
-        Rung.TENSOR,
-        "refuse",
-        "",
-        "Refused with one clear line.",
-        kernel_needs(dtypes.float32, dtypes.int32),
-        _refusal_checks,
+        clauses=("tensor.refuse",),
+        rung=Rung.TENSOR,
+        op="refuse",
+        uses=(dtypes.float32, dtypes.int32),
+        error_rule="Refused with one clear line.",
+        checks=_refusal_checks,
     )
     yield make_row(
         "tensor.system.literal",
         "Long schedules, deep graphs, large buffers and in-place updates.",
-        ("tensor.system", "tensor.buffer", "tensor.assign", "tensor.bind"),
-        Rung.JIT,
-        "system",
-        "int32",
-        Ulp(0).sentence,
-        kernel_needs(dtypes.int32),
-        _system_checks,
+        clauses=("tensor.system", "tensor.buffer", "tensor.assign", "tensor.bind"),
+        rung=Rung.JIT,
+        op="system",
+        dtype=dtypes.int32,
+        checks=_system_checks,
     )

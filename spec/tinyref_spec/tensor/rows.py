@@ -160,26 +160,25 @@ def _function_rows(function: Function) -> Iterator[Row]:
         yield make_row(
             f"tensor.{function.name}.{dtype.name}.forward",
             f"{function.name} on {dtype.name}: {function.sentence}",
-            (f"tensor.{function.name}", "tensor.derived"),
-            Rung.TENSOR,
-            function.name,
-            dtype.name,
-            _forward_rule(function),
-            needs,
-            functools.partial(_forward, function, dtype),
+            clauses=(f"tensor.{function.name}", "tensor.derived"),
+            rung=Rung.TENSOR,
+            op=function.name,
+            dtype=dtype.name,
+            needs=needs,
+            error_rule=_forward_rule(function),
+            checks=functools.partial(_forward, function, dtype),
         )
         if function.has_gradient and dtype.is_float:
             yield make_row(
                 f"tensor.{function.name}.{dtype.name}.backward",
                 f"The gradient of {function.name} on {dtype.name}.",
-                (f"tensor.{function.name}", "tensor.gradient", "tensor.derived"),
-                Rung.AUTOGRAD,
-                function.name,
-                dtype.name,
-                # Also where the function itself only moves elements: its gradient may add them up.
-                DERIVED,
-                needs,
-                functools.partial(_backward, function, dtype),
+                clauses=(f"tensor.{function.name}", "tensor.gradient", "tensor.derived"),
+                rung=Rung.AUTOGRAD,
+                op=function.name,
+                dtype=dtype.name,
+                needs=needs,
+                error_rule=DERIVED,
+                checks=functools.partial(_backward, function, dtype),
             )
 
 
@@ -188,13 +187,12 @@ def _refused_row(name: str, calls: tuple[Refused, ...]) -> Row:
     return make_row(
         f"tensor.{name}.refused",
         f"Calls of {name} that cannot be meant are refused with one clear line.",
-        (*own, "tensor.refuse"),
-        Rung.TENSOR,
-        name,
-        "",
-        "Refused with one clear line.",
-        kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool),
-        functools.partial(_refusals, calls),
+        clauses=(*own, "tensor.refuse"),
+        rung=Rung.TENSOR,
+        op=name,
+        uses=(dtypes.float32, dtypes.int32, dtypes.bool),
+        error_rule="Refused with one clear line.",
+        checks=functools.partial(_refusals, calls),
     )
 
 
