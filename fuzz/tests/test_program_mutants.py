@@ -116,7 +116,7 @@ def test_a_plan_in_which_a_kernel_writes_over_what_it_reads_is_found_without_ano
         (
             Step("data", (), (1,), ("int32", (2, 2, 2), tuple(range(8)), 2, False)),
             *(Step("add_number", (1,), (2,), (1,)), Step("sum", (2,), (5,), ((1,), True))),
-            *(Step("add", (2, 5), (6,)), Step("disk", (6,), (7,), (0,)), Step("read", (7,))),
+            *(Step("add", (2, 5), (6,)), Step("to", (6,), (7,), (0,)), Step("read", (7,))),
         )
     )
     assert not judge.verdict(program, evaluates=True).pair

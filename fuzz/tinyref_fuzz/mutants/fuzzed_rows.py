@@ -241,7 +241,6 @@ def _programs(marks: Marks, seed: int, count: int) -> Iterator[Drawn]:
 def _drawn_program(marks: Marks, program: Program) -> Drawn | None:
     """A program as it may be kept; None of one that is large, inexact or refused."""
     from tinyref_fuzz.judge.caches import forget
-    from tinyref_fuzz.programs.helpers import helper_text
     from tinyref_fuzz.programs.judge import difference, wanted_reads
     from tinyref_fuzz.programs.run import run
     from tinyref_fuzz.programs.script import Places, script_lines
@@ -250,7 +249,7 @@ def _drawn_program(marks: Marks, program: Program) -> Drawn | None:
     reads = wanted_reads(program)
     lines = [line.text for line in script_lines(program, Places((DEVICE,)))]
     is_small = len(lines) <= MAX_LINES and sum(map(len, lines)) <= MAX_CHARACTERS
-    if not reads or not is_small or helper_text(program):
+    if not reads or not is_small:
         return None
     forget()
     marks.take()
