@@ -124,11 +124,3 @@ def test_a_plan_in_which_a_kernel_writes_over_what_it_reads_is_found_without_ano
     verdict = judge.verdict(program, evaluates=True)
     assert "buffer 0 is written and shares memory with 2" in verdict.detail
     assert blame(judge, program, verdict).stage == "memory plan"
-
-
-def test_a_mutant_is_gone_afterwards(judge):
-    name = "write-to-view-unseen-by-base"
-    program = load_program(FOLDER / f"{name}.json").program
-    with mutated(BY_NAME[name]):
-        assert not judge.verdict(program).agrees
-    assert judge.verdict(program).agrees

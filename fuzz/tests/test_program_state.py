@@ -11,7 +11,6 @@ from tinyref_fuzz.mutants.mutant import Mutant
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge
-from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.stateful import generate_stateful
 from tinyref_fuzz.programs.steps import Program, Step
 
@@ -68,14 +67,6 @@ def data(number: int, *elements: int) -> Step:
 
 def calls(function: int, count: int, first: int = 50) -> list[Step]:
     return [Step("call", (function,), (first + number,)) for number in range(count)]
-
-
-def test_a_tape_gives_the_same_program_again():
-    for seed in range(20):
-        made = generate_stateful(Tape(seed=seed), 3)
-        again = generate_stateful(Tape(choices=made.choices), 3)
-        assert again == made
-        assert evaluate(generate_stateful(Tape(choices=made.choices[::2]), 3)) is not None
 
 
 def test_state_is_changed_shown_and_given_up_between_calls():

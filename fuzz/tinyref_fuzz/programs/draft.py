@@ -231,15 +231,6 @@ def is_cut_widely(array: Array) -> bool:
     return any(isinstance(size, str) and WIDE in size for size in array.sizes)
 
 
-def axes_of_at_least(least: int, array: Array) -> list[int]:
-    """The axes of fixed size off which so many elements may be cut."""
-    return [
-        axis
-        for axis, size in enumerate(array.sizes)
-        if isinstance(size, int) and size >= max(2, least)
-    ]
-
-
 def is_alike(array: Array, other: Array) -> bool:
     """Whether both have one type and one place."""
     return other.dtype == array.dtype and other.place == array.place

@@ -67,9 +67,8 @@ class Generator(Operations):
         for function in self.functions.values():
             while function.calls < 3 and self._call(function):
                 pass
-        # After all other draws, which stay what they are without it.
-        if self.tape.chance(45):
-            self.tape.pick((self._overtaken, self._two_values), (3, 1))()
+        if self.tape.chance(35):
+            self._overtaken()
         self._read_all()
         return self.without_needless_seed()
 

@@ -24,8 +24,6 @@ from tinyref_fuzz.programs.view_values import VIEW_VALUES, draw_key
 
 # Reduces that are stored at once.
 TOGETHER = 4
-# How often one variable is bound, each time to a value of its own.
-VALUES = 3
 _NUMBERS = (1, 2, -1, 3, 0, -2)
 
 
@@ -336,12 +334,15 @@ class Operations(Draft):
             return
         shape = (*array.shape[:axis], 1, *array.shape[axis + 1 :])
         self.variables += 1
-        bound = self._bind((f"n{self.variables}", 1, array.shape[axis]))
-        other = self._pick(lambda each: self._may_go_on(each, array, shape))
-        if other is None:
-            other = self._data_of(array.dtype, shape, array.place)
-        if bound is not None and other is not None:
-            self._try(Step("set_part", (number, bound, other), (), (axis, "window")))
+        size = (f"n{self.variables}", 1, array.shape[axis])
+        # One variable may have several values before anybody reads what was written.
+        for _ in range(self.tape.pick((1, 2, 3), (4, 1, 1))):
+            bound = self._bind(size)
+            other = self._pick(lambda each: self._may_go_on(each, array, shape))
+            if other is None:
+                other = self._data_of(array.dtype, shape, array.place)
+            if bound is not None and other is not None:
+                self._try(Step("set_part", (number, bound, other), (), (axis, "window")))
 
     # What waits until it is read
 
@@ -384,27 +385,6 @@ class Operations(Draft):
     def _may_be_overtaken(self, array: Array) -> bool:
         is_computed = array.places.ndim > 0 and array.dtype != "bool"
         return is_computed and array.is_writable and not (array.is_symbolic or array.requires_grad)
-
-    def _two_values(self) -> None:
-        """A tensor is written at several places of one variable before anybody reads it."""
-        number = self._pick(
-            lambda array: (
-                array.is_writable
-                and not (array.is_symbolic or array.requires_grad)
-                and array.places.ndim > 0
-                and may_cut(array.sizes[0])
-            )
-        )
-        if number is None:
-            return
-        array = self.arrays[number]
-        self.variables += 1
-        size = (f"n{self.variables}", 1, array.shape[0])
-        for _ in range(self.tape.between(2, VALUES)):
-            bound = self._bind(size)
-            value = self._data_of(array.dtype, (1, *array.shape[1:]), array.place)
-            if bound is not None and value is not None:
-                self._try(Step("set_part", (number, bound, value), (), (0, "window")))
 
     # What computes and forgets
 
