@@ -153,16 +153,6 @@ def test_how_many_programs_are_compiled_is_a_choice(every, wrong):
     assert sum(verdict is not None for verdict in found) == wrong
 
 
-def test_one_program_of_four_is_compiled_for_the_reference_interpreter_alone():
-    devices = ("PYTHON", "python:1", "CPU", "GPU_EMU", "tinyref_conformance.faulty:EmptyLoop")
-    assert [default_compiled_every(device) for device in devices] == [4, 4, 1, 1, 1]
-
-
-def test_a_share_is_of_programs(capsys):
-    assert tinyref("--device", "PYTHON", "--compiled-every", 2) == 2
-    assert "compiled-every: goes with --programs" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("survives", [True, False])
 def test_a_crash_is_judged_in_forks_only_where_all_devices_survive_them(monkeypatch, survives):
     crash = Verdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
@@ -187,12 +177,6 @@ def test_a_crash_is_judged_in_forks_only_where_all_devices_survive_them(monkeypa
     found = isolated.examine_crash(ProgramJudge("CPU"), ADDED, crash, 5.0, 2.0)
     assert (found.program, found.verdict, found.blame) == (ADDED, crash, Blame("kernel"))
     assert asked == [("fork", 2.0) if survives else ("process", "CPU", 2.0)]
-
-
-def test_a_program_is_its_number():
-    judge = ProgramJudge("PYTHON")
-    assert program_at(judge, 3, 5) == program_at(judge, 3, 5)
-    assert program_at(judge, 3, 5) != program_at(judge, 3, 6)
 
 
 @pytest.mark.parametrize(

@@ -100,11 +100,9 @@ CALLS: dict[str, Callable[..., torch.Tensor]] = {
     "contiguous": lambda v, x: x.clone(),
     "clone": lambda v, x: x.clone(),
     "to": lambda v, x: x.clone(),
-    "disk": lambda v, x: x.clone(),
     "full": lambda v: torch.full(v[1], v[2], dtype=DTYPES[v[0]]),
     "arange": lambda v: torch.arange(v[0], v[0] + v[1], dtype=torch.int32),
     "grad": lambda v, x: x.grad.clone(),
-    "has_grad": lambda v, x: torch.tensor([x.grad is not None]),
 }
 
 

@@ -32,7 +32,6 @@ from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compi
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
 from tinyref_fuzz.programs.stateful import generate_stateful, is_stateful
 from tinyref_fuzz.programs.steps import Program
-from tinyref_fuzz.programs.surrounded import generate_surrounded, is_surrounded
 from tinyref_spec.kernel_case import Symptom, Verdict
 
 
@@ -41,8 +40,6 @@ def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
     tape = Tape(seed=tape_seed(seed, number))
     if is_stateful(number):
         return generate_stateful(tape, len(judge.places.names))
-    if is_surrounded(number):
-        return generate_surrounded(tape, len(judge.places.names))
     return generate(tape, len(judge.places.names), opening_steps(number))
 
 

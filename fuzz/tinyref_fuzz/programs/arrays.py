@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyref_fuzz.programs.exact import Elements, UndefinedError, check_exact
+from tinyref_fuzz.programs.arithmetic import Elements, UndefinedError, check_exact
 from tinyref_fuzz.programs.reverse import Record, scatter, unspread
 
 Size = int | str
@@ -47,8 +47,8 @@ class Array:
     """A tensor: `places` of a store. sizes: of the axes, a text where one is symbolic.
 
     record: how it was computed. is_repeated: shows an element several times. is_detached: a view
-    through which no gradient flows. bound: how far from these elements others may be. basis: the
-    stores that it was computed from, and how often each had been overwritten. is_known: gradients
+    through which no gradient flows. basis: the stores that it was computed from, and how often each
+    had been overwritten. is_known: gradients
     may be asked for it; after a write it may show elements of a tensor that only tinyref knows.
     grad: what `backward` added up here; has_open_grad: it depends on whether a call was a replay.
     """
@@ -61,7 +61,6 @@ class Array:
     record: Record
     is_repeated: bool = False
     is_detached: bool = False
-    bound: float = 0.0
     basis: Basis = frozenset()
     is_known: bool = True
     grad: Array | None = None
@@ -78,17 +77,14 @@ class Array:
         place: int,
         sizes: tuple[Size, ...] | None = None,
         record: Record | None = None,
-        bound: float = 0.0,
     ) -> Array:
-        """An array with elements of its own. Raises `InexactError` where they need a bound."""
-        if not bound:
-            check_exact(elements)
+        """An array with elements of its own. Raises `InexactError` where one may have rounded."""
+        check_exact(elements)
         places = np.arange(elements.size).reshape(elements.shape)
         name = elements.dtype.name
         made = Record(elements.shape, name) if record is None else record
         store = Store(np.array(elements).reshape(-1))
         array = cls(store, places, name, place, elements.shape if sizes is None else sizes, made)
-        array.bound = bound
         store.base = array
         store.computed_by(made)
         return array
@@ -114,8 +110,7 @@ class Array:
     @property
     def is_writable(self) -> bool:
         """Whether tinyref writes to it at all: not where an element is seen twice."""
-        is_repeated = self.is_repeated or (self.store.is_repeated and self.store.is_lost)
-        return not (is_repeated or self.bound)
+        return not (self.is_repeated or (self.store.is_repeated and self.store.is_lost))
 
     def write(
         self,

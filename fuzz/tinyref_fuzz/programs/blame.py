@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyref_fuzz.programs.judge import EVALUATED, ProgramJudge, wanted_reads
-from tinyref_fuzz.programs.run import PLAIN, Way, without
+from tinyref_fuzz.programs.run import PLAIN, Way
 from tinyref_fuzz.programs.script import Computing
-from tinyref_fuzz.programs.steps import Program
-from tinyref_fuzz.programs.surroundings import WRITES
+from tinyref_fuzz.programs.steps import WRITES, Program
 from tinyref_spec.kernel_case import Blame, Verdict
 from tinyref_spec.system.fuzzed import Read
 
@@ -28,7 +29,7 @@ _SILENT = frozenset(
         *("grad", "has_grad", "zero_grad"),
     }
 )
-_LAZY = without(PLAIN, computing=Computing.LAZY)
+_LAZY = replace(PLAIN, computing=Computing.LAZY)
 
 
 def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
@@ -49,9 +50,9 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
         return Blame(GRAPH, _operation(program, verdict), seen)
     if seen := fails(_LAZY):
         return Blame(SCHEDULE, _part_of_schedule(judge, program, wanted), seen)
-    if seen := fails(without(_LAZY, plans_memory=True)):
+    if seen := fails(replace(_LAZY, plans_memory=True)):
         return Blame(MEMORY, "", seen)
-    if seen := fails(without(_LAZY, replays=True)):
+    if seen := fails(replace(_LAZY, replays=True)):
         return Blame(REPLAY, "", seen)
     if seen := fails(EVALUATED):
         return Blame(MEMORY, "of a replay", seen)
@@ -63,7 +64,7 @@ def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Read])
 
     Nothing where operations take several steps, of which only the last has memory of its own.
     """
-    if not judge.fails(program, wanted, without(_LAZY, computing=Computing.STORED)):
+    if not judge.fails(program, wanted, replace(_LAZY, computing=Computing.STORED)):
         return FUSION
     ops = {step.op for step in program.all_steps()}
     if ops & WRITES:

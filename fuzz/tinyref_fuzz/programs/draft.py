@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.programs.arrays import Array
-from tinyref_fuzz.programs.exact import InexactError, UndefinedError
+from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
+from tinyref_fuzz.programs.arrays import Array, Store
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.scope import Captured, Saved, Scope
-from tinyref_fuzz.programs.steps import Step, Value
+from tinyref_fuzz.programs.reverse import Record
+from tinyref_fuzz.programs.steps import WRITES, Step, Value
 
 MAX_ELEMENTS = 48
 MAX_AXES = 4
@@ -22,12 +23,69 @@ _DTYPE_WEIGHTS = (10, 8, 1, 1, 1, 2, 1, 1, 1)
 FLOATS = frozenset({"float32", "float16"})
 _REFUSED = (InexactError, UndefinedError, KeyError, IndexError, ValueError, TypeError)
 # Steps that change what is there: they are undone where they are refused.
-_CHANGING = frozenset(
-    {
-        *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
-        *("call", "call_twice", "call_elsewhere", "gradient", "gradient_weighted", "backward"),
-    }
-)
+_CHANGING = WRITES | {"call", "gradient", "gradient_weighted", "backward"}
+
+
+@dataclass
+class Captured:
+    """A function of the program: what its calls are given, and how many there are.
+
+    examples: the arrays of the first call; None for a bound size. size: name and bounds of that.
+    """
+
+    step: Step
+    examples: tuple[Array | None, ...]
+    size: tuple[str, int, int] | None
+    calls: int = 0
+
+
+@dataclass
+class Scope:
+    """Where steps are added: the program, or the body of a function."""
+
+    environment: Environment
+    steps: list[Step] = field(default_factory=list)
+    is_function: bool = False
+    writable: set[int] = field(default_factory=set)
+
+
+class Saved:
+    """The elements of an environment, and its random numbers, as they were."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.arrays = dict(environment.arrays)
+        self.shown = [
+            (array, array.record, array.basis, array.is_known, array.grad, array.has_open_grad)
+            for array in environment.arrays.values()
+        ]
+        stores: dict[int, Store] = {
+            id(array.store): array.store for array in environment.arrays.values()
+        }
+        self.stores = [
+            (store, store.elements.copy(), store.whole, store.overwritten, store.is_repeated)
+            for store in stores.values()
+        ]
+        self.seed = environment.streams.seed
+        self.drawn = dict(environment.streams.drawn)
+
+    def restore(self, environment: Environment) -> None:
+        """Everything is as it was."""
+        environment.arrays = dict(self.arrays)
+        for array, record, basis, is_known, grad, has_open_grad in self.shown:
+            array.record, array.basis, array.is_known = record, basis, is_known
+            array.grad, array.has_open_grad = grad, has_open_grad
+        for store, elements, whole, overwritten, is_repeated in self.stores:
+            store.elements[...] = elements
+            store.whole, store.overwritten, store.is_repeated = whole, overwritten, is_repeated
+        environment.streams.seed = self.seed
+        environment.streams.drawn.clear()
+        environment.streams.drawn.update(self.drawn)
+
+
+def as_parameter(array: Array) -> Array:
+    """What a function sees of an argument: the same elements, of which it knows no past."""
+    made = Record(array.shape, array.dtype)
+    return Array(array.store, array.places, array.dtype, array.place, array.sizes, made)
 
 
 class Draft:
@@ -43,6 +101,7 @@ class Draft:
         self.state: set[int] = set()
         self.kept: set[int] = set()
         self.variables = 0
+        self.max_functions = 1
         # What the next steps are likely to read.
         self.focus: int | None = None
 
@@ -151,3 +210,73 @@ class Draft:
         value = self.tape.pick((high, low, self.tape.between(low, high)))
         target = self._new()
         return target if self._try(Step("bind", (), (target,), (*size, value))) else None
+
+
+# --- which tensors go together -------------------------------------------------------------------
+
+# How names of variables begin whose bounds are wider than what they cut.
+WIDE = "w"
+
+
+def may_cut(size: int | str) -> bool:
+    """Whether a bound size may cut off a part of an axis: it is fixed, and there are several."""
+    return isinstance(size, int) and size > 1
+
+
+def is_cut_widely(array: Array) -> bool:
+    """Whether it has a size whose variable has wider bounds than what it cut.
+
+    A further axis that is cut then is refused, as the number of elements might be negative.
+    """
+    return any(isinstance(size, str) and WIDE in size for size in array.sizes)
+
+
+def is_alike(array: Array, other: Array) -> bool:
+    """Whether both have one type and one place."""
+    return other.dtype == array.dtype and other.place == array.place
+
+
+def may_be_written(value: Array, array: Array) -> bool:
+    """Whether `value` may go into `array` where no gradient flows through the write."""
+    return is_alike(array, value) and not value.requires_grad
+
+
+def are_operands(array: Array, other: Array) -> bool:
+    """Whether both are elementwise operands: of one shape, or one of a single element."""
+    if not is_alike(array, other):
+        return False
+    if array.is_symbolic or other.is_symbolic:
+        # A function's results of two calls may have one variable, bound to other values.
+        return (array.sizes, array.shape) == (other.sizes, other.shape)
+    if array.shape == other.shape or () in (array.shape, other.shape):
+        return True
+    return fits_into(other, array) or fits_into(array, other)
+
+
+def fits_into(value: Array, array: Array) -> bool:
+    """Whether `value` broadcasts to the shape of `array`."""
+    if value.is_symbolic or array.is_symbolic:
+        return value.sizes == array.sizes
+    try:
+        return np.broadcast_shapes(value.shape, array.shape) == array.shape
+    except ValueError:
+        return False
+
+
+def is_index_of(places: Array, array: Array) -> bool:
+    """Whether the elements are places of the first axis of `array`."""
+    if places.dtype != "int32" or places.place != array.place or places.is_symbolic:
+        return False
+    elements = places.elements
+    return bool(elements.size) and elements.min() >= 0 and elements.max() < array.shape[0]
+
+
+def may_be_argument(array: Array) -> bool:
+    """Whether captured functions take it at all."""
+    return not (array.is_symbolic or array.is_repeated or array.requires_grad)
+
+
+def has_history(array: Array) -> bool:
+    """Whether gradients flow from it to something else, as far as the oracle knows."""
+    record = array.record
+    return record.is_certain and bool(record.sources)

@@ -83,8 +83,7 @@ def script_of(program: Program, device: str) -> str:
 
 
 def _arguments(read: Read) -> str:
-    more = f", {read.bound!r}" if read.bound else ""
-    return f"{read.elements.dtype.name!r}, {read.elements.tolist()}{more}"
+    return f"{read.elements.dtype.name!r}, {read.elements.tolist()}"
 
 
 def finding_lines(program: Program, verdict: Verdict, device: str) -> tuple[str, ...]:

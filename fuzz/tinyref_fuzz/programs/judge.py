@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
-from tinyref_fuzz.programs.exact import InexactError, UndefinedError
+from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.refusals import is_foreseen
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run

@@ -3,38 +3,34 @@
 It shares nothing with the lazy graph, the schedule or the views of tinyref: a tensor is an array of
 places in a flat store, a view other places in the same store, and a write changes the store. Floats
 stay multiples of 1/256 so small that no sum of them rounds in any order; what would round is
-refused with `InexactError`, so that results are compared exactly. One operation rounds, a sum of
-tenths: its result has a bound, and goes on through views and copies alone.
+refused with `InexactError`, so that results are compared exactly.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS, compute, key_of, move, part_key
+from tinyref_fuzz.programs.arithmetic import (
+    COMPUTE,
+    MOVEMENTS,
+    Elements,
+    UndefinedError,
+    check_exact,
+    compute,
+    key_of,
+    move,
+    part_key,
+)
 from tinyref_fuzz.programs.arrays import Array, Size, is_overwritten
-from tinyref_fuzz.programs.exact import Elements, UndefinedError, check_exact
 from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter
 from tinyref_fuzz.programs.steps import Program, Step
-from tinyref_fuzz.programs.surroundings import SMALL_FLOATS, STORED_AS, SURROUNDINGS, Surroundings
 from tinyref_spec.oracles import threefry
 from tinyref_spec.system.fuzzed import Read
-
-# Half a unit in the last place of float32 at 1, and a bound for what is exactly zero.
-UNIT = 2.0**-24
-TINY = 2.0**-126
-# What gives the same elements elsewhere.
-COPIES = frozenset({"contiguous", "clone", "to", "disk"})
-BITCASTS = frozenset({"bitcast", "bitcast_fp8"})
-
-
-# --- steps ---------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -54,7 +50,7 @@ class Streams:
         return [threefry(first + number, seed) for number in range(count)]
 
 
-class Environment(Surroundings):
+class Environment:
     """What the numbers of a program stand for, and what was read so far."""
 
     def __init__(self, outer: Environment | None = None) -> None:
@@ -63,8 +59,6 @@ class Environment(Surroundings):
         self.functions: dict[int, Step] = dict(outer.functions) if outer else {}
         self.streams: Streams = outer.streams if outer else Streams()
         self.reads: list[Read] = outer.reads if outer else []
-        self.hidden: dict[int, Array] = outer.hidden if outer else {}
-        self.calls: Counter[int] = outer.calls if outer else Counter()
         self.is_function = outer is not None
 
     def run(self, step: Step) -> None:
@@ -83,14 +77,9 @@ class Environment(Surroundings):
 
     def _compute(self, step: Step) -> None:
         sources = [self.arrays[number] for number in step.args]
-        if step.op not in COPIES and any(map(only_holds, sources)):
-            raise UndefinedError("arithmetic in a file, or with an 8-bit float")
-        bound = max(source.bound for source in sources)
-        if bound and step.op not in COPIES:
-            raise UndefinedError("arithmetic on what has a bound")
         operands = [source.elements for source in sources]
         found = compute(step.op, operands, step.values)
-        place = step.values[0] if step.op in ("to", "disk") else sources[0].place
+        place = step.values[0] if step.op == "to" else sources[0].place
         basis = frozenset().union(*(each.basis for each in sources))
         made = Record(found.shape, found.dtype.name)
         if found.dtype.kind == "f":
@@ -99,26 +88,10 @@ class Environment(Surroundings):
                 rule_of(step.op, operands, step.values),
             )
         sizes = _sizes_after(step, sources, found.shape)
-        array = self.arrays[step.target] = Array.of(found, place, sizes, made, bound)
+        array = self.arrays[step.target] = Array.of(found, place, sizes, made)
         array.basis |= basis
         if step.op not in LINEAR:
             made.is_lost = is_overwritten(array.basis)
-
-    def _sum_tenths(self, step: Step) -> None:
-        """The sum of tenths, each rounded to float32, in float64: other orders round elsewhere."""
-        array = self.arrays[step.args[0]]
-        if array.dtype != "float32" or array.bound or array.is_symbolic:
-            raise UndefinedError("a sum of tenths of what is no exact float32")
-        axes, keeps = step.values
-        terms = (array.elements * np.float32(0.1)).astype(np.float64)
-        found = np.asarray(terms.sum(axis=axes, keepdims=keeps))
-        size = np.abs(terms).sum(axis=axes).max(initial=0.0)
-        # Higham, "Accuracy and Stability of Numerical Algorithms", 2002, 4.2; one more for storing.
-        bound = (terms.size + 1) * UNIT * float(size)
-        elements = found.astype(np.float32)
-        blocked = Record(elements.shape, "float32", (array.record,))
-        made = Array.of(elements, array.place, None, blocked, bound or TINY)
-        self.arrays[step.target] = made
 
     def _view(self, step: Step) -> None:
         source = self.arrays[step.args[0]]
@@ -126,7 +99,7 @@ class Environment(Surroundings):
         shown = np.asarray(move(step.op, local, step.values))
         self._show(step, source, shown, _sizes_after(step, [source], shown.shape))
 
-    def _part(self, step: Step) -> None:
+    def do_part(self, step: Step) -> None:
         source, (name, size) = self.arrays[step.args[0]], self.sizes[step.args[1]]
         axis, form = step.values
         local = np.arange(source.places.size).reshape(source.shape)
@@ -137,11 +110,8 @@ class Environment(Surroundings):
 
     def _show(self, step: Step, source: Array, shown: Elements, sizes: tuple[Size, ...]) -> None:
         """shown: which elements of the source the view has, by their number there."""
-        is_cut = step.op in ("detach", *BITCASTS)
-        dtype = source.dtype
-        if step.op in BITCASTS:
-            small = SMALL_FLOATS.get(step.values[0])
-            dtype = step.values[0] if small is None else small.storage.name
+        is_cut = step.op in ("detach", "bitcast")
+        dtype = step.values[0] if step.op == "bitcast" else source.dtype
         made = Record(shown.shape, dtype)
         if not is_cut:
             shape = source.shape
@@ -154,46 +124,43 @@ class Environment(Surroundings):
             *(source.store, source.places.reshape(-1)[shown], dtype, source.place, sizes, made),
             is_repeated=repeats or source.is_repeated,
             is_detached=is_cut or source.is_detached,
-            bound=source.bound,
             basis=source.basis,
         )
 
     # Sources of elements
 
-    def _data(self, step: Step) -> None:
+    def do_data(self, step: Step) -> None:
         dtype, shape, elements, place, requires_grad = step.values
-        if place < 0:
-            raise UndefinedError("data in a file")
         made = Record(tuple(shape), dtype, is_marked=requires_grad)
         found = np.array(elements, dtype).reshape(shape)
         self.arrays[step.target] = Array.of(found, place, None, made)
 
-    def _full(self, step: Step) -> None:
+    def do_full(self, step: Step) -> None:
         dtype, shape, number, place = step.values
         self.arrays[step.target] = Array.of(np.full(shape, number, dtype), place)
 
-    def _arange(self, step: Step) -> None:
+    def do_arange(self, step: Step) -> None:
         start, count, place = step.values
         self.arrays[step.target] = Array.of(np.arange(start, start + count, dtype="int32"), place)
 
-    def _rand(self, step: Step) -> None:
+    def do_rand(self, step: Step) -> None:
         shape, place = step.values
         words = self.streams.words(math.prod(shape), place)
         # Of a fraction of 24 bits the first eight.
         found = [(word & 0xFFFFFFFF) >> 24 for word in words]
         self.arrays[step.target] = Array.of(np.array(found, "int32").reshape(shape), place)
 
-    def _randint(self, step: Step) -> None:
+    def do_randint(self, step: Step) -> None:
         shape, low, high, place = step.values
         words = self.streams.words(math.prod(shape), place)
         found = [word % (high - low) + low for word in words]
         self.arrays[step.target] = Array.of(np.array(found, "int32").reshape(shape), place)
 
-    def _seed(self, step: Step) -> None:
+    def do_seed(self, step: Step) -> None:
         self.streams.seed = step.values[0]
         self.streams.drawn.clear()
 
-    def _bind(self, step: Step) -> None:
+    def do_bind(self, step: Step) -> None:
         name, _, _, value = step.values
         self.sizes[step.target] = (name, value)
 
@@ -206,25 +173,25 @@ class Environment(Surroundings):
         where a function would keep how it was computed.
         """
         value = self.arrays[number]
-        if value.bound or (value.requires_grad and self.is_function):
-            raise UndefinedError("a write of what has a bound, or gradients of a function")
+        if value.requires_grad and self.is_function:
+            raise UndefinedError("a write of what has gradients of a function")
         is_symbolic = value.is_symbolic or (target is not None and target.is_symbolic)
         if is_symbolic and (target is None or value.sizes != target.sizes):
             raise UndefinedError("a write of a symbolic size to another")
         return value
 
-    def _assign(self, step: Step) -> None:
+    def do_assign(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
         value = self._value(step.args[1], array)
         if value.requires_grad:
             raise UndefinedError("an assignment of what has gradients")
         array.write(array.places, value.elements, None, value.basis, keeps_leaf=True)
 
-    def _assign_number(self, step: Step) -> None:
+    def do_assign_number(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
         array.write(array.places, np.array(step.values[0], array.dtype), keeps_leaf=True)
 
-    def _iadd(self, step: Step) -> None:
+    def do_iadd(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
         value = self._value(step.args[1], array)
         operands = (array.elements, value.elements)
@@ -234,14 +201,14 @@ class Environment(Surroundings):
         made = Record(total.shape, array.dtype, sources, rule_of("add", operands, ()))
         array.write(array.places, total, made, value.basis | array.basis)
 
-    def _setitem(self, step: Step) -> None:
+    def do_setitem(self, step: Step) -> None:
         value = self._value(step.args[1])
         self._write_at(step, key_of(step.values[0]), value.elements, value)
 
-    def _setitem_number(self, step: Step) -> None:
+    def do_setitem_number(self, step: Step) -> None:
         self._write_at(step, key_of(step.values[0]), np.array(step.values[1]))
 
-    def _set_part(self, step: Step) -> None:
+    def do_set_part(self, step: Step) -> None:
         key = part_key(step.values, self.sizes[step.args[1]][1])
         value = self._value(step.args[2])
         self._write_at(step, key, value.elements, value)
@@ -258,24 +225,24 @@ class Environment(Surroundings):
 
     # What changes no element
 
-    def _realize(self, step: Step) -> None:
+    def do_realize(self, step: Step) -> None:
         if any(number not in self.arrays for number in step.args):
             raise UndefinedError("realize: a tensor that is gone")
 
-    def _read(self, step: Step) -> None:
+    def do_read(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
-        self.reads.append(Read(array.elements, array.bound))
+        self.reads.append(Read(array.elements))
 
-    def _drop(self, step: Step) -> None:
+    def do_drop(self, step: Step) -> None:
         self.arrays.pop(step.args[0]).store.is_lost = True
 
     # Gradients
 
-    def _gradient(self, step: Step) -> None:
+    def do_gradient(self, step: Step) -> None:
         loss, *targets = (self.arrays[number] for number in step.args)
         self._give_gradients(step, loss, self._weights(loss), targets)
 
-    def _gradient_weighted(self, step: Step) -> None:
+    def do_gradient_weighted(self, step: Step) -> None:
         loss, weights, *targets = (self.arrays[number] for number in step.args)
         self._give_gradients(step, loss, self._weights(loss, weights), targets)
 
@@ -294,19 +261,19 @@ class Environment(Surroundings):
 
     def _weights(self, loss: Array, weights: Array | None = None) -> Elements:
         """What the elements of the loss count. Raises `UndefinedError` for what does not fit."""
-        if loss.bound or not loss.dtype.startswith("float"):
-            raise UndefinedError("a gradient of what rounds, or is no float")
+        if not loss.dtype.startswith("float"):
+            raise UndefinedError("a gradient of what is no float")
         if weights is None:
             if loss.sizes:
                 raise UndefinedError("a gradient of several elements without weights")
             return np.ones(())
-        if weights.sizes != loss.sizes or weights.place != loss.place or weights.bound:
+        if weights.sizes != loss.sizes or weights.place != loss.place:
             raise UndefinedError("weights of another shape, or elsewhere")
         found = weights.elements.astype(np.float64)
         check_exact(found, loss.dtype)
         return found
 
-    def _backward(self, step: Step) -> None:
+    def do_backward(self, step: Step) -> None:
         loss, *weights = (self.arrays[number] for number in step.args)
         if not loss.record.is_certain:
             raise UndefinedError("backward: nothing may require a gradient")
@@ -326,32 +293,24 @@ class Environment(Surroundings):
     def _leaves(self) -> list[Array]:
         return [array for array in self.arrays.values() if array.record.is_leaf]
 
-    def _grad(self, step: Step) -> None:
+    def do_grad(self, step: Step) -> None:
         leaf = self.arrays[step.args[0]]
         if leaf.grad is None or leaf.has_open_grad:
             raise UndefinedError("grad: there is none, or it depends on a replay")
         self.arrays[step.target] = leaf.grad
 
-    def _has_grad(self, step: Step) -> None:
-        leaf = self.arrays[step.args[0]]
-        if leaf.has_open_grad or self.is_function:
-            raise UndefinedError("grad: it depends on a replay")
-        self.arrays[step.target] = Array.of(np.array([leaf.grad is not None]), step.values[0])
-
-    def _zero_grad(self, step: Step) -> None:
+    def do_zero_grad(self, step: Step) -> None:
         leaf = self.arrays[step.args[0]]
         leaf.grad, leaf.has_open_grad = None, False
 
     # Functions
 
-    def _function(self, step: Step) -> None:
+    def do_function(self, step: Step) -> None:
         self.functions[step.target] = step
 
-    def _call(self, step: Step) -> None:
+    def do_call(self, step: Step) -> None:
         function = self.functions[step.args[0]]
-        self.calls[step.args[0]] += 1
         inside = Environment(self)
-        inside.arrays.update(self.hidden)
         for parameter, number in zip(function.args, step.args[1:], strict=True):
             if number in self.sizes:
                 inside.sizes[parameter] = self.sizes[number]
@@ -370,26 +329,15 @@ class Environment(Surroundings):
             result = inside.arrays[number]
             # Whether gradients go through depends on whether it is a replay.
             blocked = Record(result.shape, result.dtype, (result.record,))
-            given = (result.elements, result.place, result.sizes)
-            self.arrays[target] = Array.of(*given, blocked, result.bound)
+            self.arrays[target] = Array.of(result.elements, result.place, result.sizes, blocked)
 
 
 _SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
-    name: getattr(Environment, f"_{name}")
-    for name in (
-        *("data", "full", "arange", "rand", "randint", "seed", "bind", "part", "sum_tenths"),
-        *("assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"),
-        *("realize", "read", "drop", "function", "call"),
-        *("gradient", "gradient_weighted", "backward", "grad", "has_grad", "zero_grad"),
-        *SURROUNDINGS,
-    )
+    name.removeprefix("do_"): function
+    for name, function in vars(Environment).items()
+    if name.startswith("do_")
 }
 OPERATIONS = frozenset({*COMPUTE, *_SPECIAL, *MOVEMENTS})
-
-
-def only_holds(array: Array) -> bool:
-    """Whether nothing is computed from it but copies and views: of a file, or 8-bit floats."""
-    return array.place < 0 or array.dtype in STORED_AS
 
 
 def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -> tuple[Size, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -36,55 +36,26 @@ def reduce_program(
     program: Program, verdict: Verdict, judge: JudgeFunction, seconds: float = 10.0
 ) -> tuple[Program, Verdict]:
     """The smallest program found in so many seconds that fails as `verdict` says, and its own."""
-    search = _Search(program, verdict, judge, time.monotonic() + seconds)
-    search.run()
-    return search.program, search.verdict
-
-
-class _Search:
-    def __init__(
-        self, program: Program, verdict: Verdict, judge: JudgeFunction, deadline: float
-    ) -> None:
-        self.program = program
-        self.verdict = verdict
-        self.judge = judge
-        self.deadline = deadline
-        self.seen = {program.content_hash}
-
-    def run(self) -> None:
-        """Goes through all changes until none helps, or there is no time."""
-        is_smaller = True
-        while is_smaller and self._has_time():
-            before = measure(self.program)
-            for candidates in _CHANGES:
-                self._all_of(candidates)
-            is_smaller = measure(self.program) < before
-
-    def _all_of(self, candidates: Callable[[Steps], Iterator[Steps]]) -> None:
-        """Takes what helps of one kind of change, beginning anew after each."""
-        helped = True
-        while helped and self._has_time():
-            helped = False
-            for steps in candidates(self.program.steps):
-                if not self._has_time():
-                    return
-                if self._accepts(self.program.with_steps(steps)):
-                    helped = True
-                    break
-
-    def _has_time(self) -> bool:
-        return time.monotonic() < self.deadline
-
-    def _accepts(self, candidate: Program) -> bool:
-        key = candidate.content_hash
-        if key in self.seen or not measure(candidate) < measure(self.program):
-            return False
-        self.seen.add(key)
-        found = self.judge(candidate)
-        if not is_same_fault(self.verdict, found):
-            return False
-        self.program, self.verdict = candidate, found
-        return True
+    deadline = time.monotonic() + seconds
+    seen = {program.content_hash}
+    is_smaller = True
+    while is_smaller:
+        before = measure(program)
+        for change in _CHANGES:
+            candidates = change(program.steps)
+            while (steps := next(candidates, None)) is not None:
+                if time.monotonic() >= deadline:
+                    return program, verdict
+                candidate = program.with_steps(steps)
+                if candidate.content_hash in seen or measure(candidate) >= measure(program):
+                    continue
+                seen.add(candidate.content_hash)
+                found = judge(candidate)
+                if is_same_fault(verdict, found):
+                    program, verdict = candidate, found
+                    candidates = change(steps)
+        is_smaller = measure(program) < before
+    return program, verdict
 
 
 # --- fewer steps ---------------------------------------------------------------------------------
@@ -123,78 +94,20 @@ def _fewer_steps(steps: Steps) -> Iterator[Steps]:
 
 
 def _fewer_in_functions(steps: Steps) -> Iterator[Steps]:
-    """Without a step of a function, or one of its results or parameters."""
+    """Without a step of a function; for a result that is lost it gives another one twice."""
     for place, step in enumerate(steps):
-        if step.op != "function":
-            continue
         for inner in range(len(step.body) - 1, -1, -1):
             body = _without(step.body, {inner})
-            made = {number for each in body for number in each.targets}
-            old = {number for each in step.body for number in each.targets}
-            results = [n for n in step.values[0] if n in made or n not in old]
-            yield from _with_results(steps, place, body, results)
-        if len(step.values[0]) > 1:
-            for result in step.values[0]:
-                yield from _with_results(steps, place, step.body, [result])
-        for parameter in range(len(step.args)):
-            yield _without_parameter(steps, place, parameter)
+            lost = _made_by(step.body) - _made_by(body)
+            left = [number for number in step.values[0] if number not in lost]
+            if left:
+                results = tuple(left[0] if number in lost else number for number in step.values[0])
+                changed = replace(step, body=body, values=(results,))
+                yield (*steps[:place], changed, *steps[place + 1 :])
 
 
-def _with_results(steps: Steps, place: int, body: Steps, results: Sequence[int]) -> Iterator[Steps]:
-    """The program with another body of a function, whose calls give only some results."""
-    function = steps[place]
-    if not results:
-        return
-    chosen = [function.values[0].index(number) for number in results]
-    changed = replace(function, body=body, values=(tuple(results),))
-    gone: set[int] = set()
-    found = []
-    for step in steps:
-        if step is function:
-            found.append(changed)
-        elif step.op == "call" and step.args[0] == function.target:
-            kept = tuple(step.targets[number] for number in chosen)
-            gone.update(set(step.targets) - set(kept))
-            found.append(replace(step, targets=kept))
-        else:
-            found.append(step)
-    lost = {at for at, step in enumerate(found) if numbers_read(step) & gone}
-    yield _without(tuple(found), {at for at in lost if not _survives(found[at], gone)})
-
-
-def _without_parameter(steps: Steps, place: int, parameter: int) -> Steps:
-    function = steps[place]
-    found = []
-    for step in steps:
-        if step is function:
-            args = (*step.args[:parameter], *step.args[parameter + 1 :])
-            found.append(replace(step, args=args))
-        elif step.op == "call" and step.args[0] == function.target:
-            args = (*step.args[: parameter + 1], *step.args[parameter + 2 :])
-            found.append(replace(step, args=args))
-        else:
-            found.append(step)
-    return tuple(found)
-
-
-def _fewer_targets(steps: Steps) -> Iterator[Steps]:
-    """The gradient to one tensor alone, where it was to several."""
-    for place, step in enumerate(steps):
-        if step.op not in ("gradient", "gradient_weighted") or len(step.targets) < 2:
-            continue
-        first = len(step.args) - len(step.targets)
-        for at, target in enumerate(step.targets):
-            args = (*step.args[:first], step.args[first + at])
-            changed = (*steps[:place], replace(step, args=args, targets=(target,)))
-            gone = set(step.targets) - {target}
-            rest = steps[place + 1 :]
-            lost = {n for n, each in enumerate(rest) if numbers_read(each) & gone}
-            kept = {n for n in lost if _survives(rest[n], gone)}
-            yield (*changed, *_thinned_all(_without(rest, lost - kept), gone))
-
-
-def _thinned_all(steps: Steps, gone: set[int]) -> Steps:
-    return tuple(_thinned(step, gone) for step in steps)
+def _made_by(steps: Steps) -> set[int]:
+    return {number for step in steps for number in step.targets}
 
 
 def _inlined(steps: Steps) -> Iterator[Steps]:
@@ -203,8 +116,8 @@ def _inlined(steps: Steps) -> Iterator[Steps]:
         if function.op != "function":
             continue
         found: list[Step] = []
-        fresh = 1 + max(number for step in steps for each in step.all_steps()
-                        for number in (*each.targets, *each.args, 0))  # fmt: skip
+        inner_steps = [each for step in steps for each in step.all_steps()]
+        fresh = 1 + max(number for each in inner_steps for number in (*each.targets, *each.args, 0))
         for at, step in enumerate(steps):
             if at == place:
                 continue
@@ -326,17 +239,10 @@ def _renumbered(value: Value, size: int, smaller: int) -> Value:
 
 
 def _plainer_values(steps: Steps) -> Iterator[Steps]:
-    """Data of 1, 2, 3 ..., of int32 on the first device, with fewer digits; whole slices."""
+    """Data of 1, 2, 3 ..., of int32, on the first device; whole slices; the number 1."""
     for place, step in enumerate(steps):
         for values in _plainer(step):
             yield (*steps[:place], replace(step, values=values), *steps[place + 1 :])
-    if any(step.op == "data" and step.values[3] for step in steps):
-        yield tuple(
-            replace(s, values=(*s.values[:3], 0, *s.values[4:])) if s.op == "data" else s
-            for s in steps
-        )
-    for dtype in {step.values[0] for step in steps if step.op == "data"} - {"int32"}:
-        yield tuple(_retyped(step, dtype) for step in steps)
 
 
 def _plainer(step: Step) -> Iterator[tuple[Value, ...]]:
@@ -345,7 +251,14 @@ def _plainer(step: Step) -> Iterator[tuple[Value, ...]]:
         if dtype != "bool":
             yield dtype, shape, tuple(range(1, len(elements) + 1)), place, requires_grad
             yield dtype, shape, (1,) * len(elements), place, requires_grad
-        yield dtype, shape, elements, place, False
+        yield dtype, shape, elements, 0, False
+        yield (
+            "int32",
+            shape,
+            tuple(int(np.clip(each, -128, 127)) for each in elements),
+            place,
+            False,
+        )
     elif step.op in ("index", "setitem", "setitem_number"):
         for at, item in enumerate(step.values[0]):
             if isinstance(item, tuple):
@@ -353,13 +266,6 @@ def _plainer(step: Step) -> Iterator[tuple[Value, ...]]:
                 yield (key, *step.values[1:])
     elif step.op in ("assign_number", "add_number", "mul_number", "seed"):
         yield (1,)
-
-
-def _retyped(step: Step, dtype: str) -> Step:
-    if step.op != "data" or step.values[0] != dtype:
-        return step
-    elements = tuple(int(np.clip(each, -128, 127)) for each in step.values[2])
-    return replace(step, values=("int32", step.values[1], elements, step.values[3], False))
 
 
 _CHANGES: tuple[Callable[[Steps], Iterator[Steps]], ...] = (
@@ -371,5 +277,4 @@ _CHANGES: tuple[Callable[[Steps], Iterator[Steps]], ...] = (
     _fewer_steps,
     _smaller_shapes,
     _plainer_values,
-    _fewer_targets,
 )

@@ -15,8 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref_fuzz.programs.arithmetic import Operands, multiply
-from tinyref_fuzz.programs.exact import Elements, UndefinedError, check_exact, check_sum
+from tinyref_fuzz.programs.arithmetic import (
+    Elements,
+    Operands,
+    UndefinedError,
+    check_exact,
+    check_sum,
+    multiply,
+)
 from tinyref_fuzz.programs.steps import Value
 
 Parts = Sequence[Elements | None]
@@ -207,7 +213,6 @@ BACK: Mapping[str, Back] = {
     "contiguous": lambda g, x, v: (g,),
     "clone": lambda g, x, v: (g,),
     "to": lambda g, x, v: (g,),
-    "disk": lambda g, x, v: (g,),
 }
 # Those that read no elements: they are right whatever was written since.
 LINEAR = frozenset(

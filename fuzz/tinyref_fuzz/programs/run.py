@@ -8,11 +8,9 @@ that differ in one switch and give other values blame what the switch is of.
 from __future__ import annotations
 
 import contextlib
-import pickle
-import tempfile
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,13 +22,11 @@ from tinyref.device import Device
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.host.memory import HostAllocator, HostHandle
 from tinyref.runtimes.kernel import making_kernels
+from tinyref_fuzz.programs.arithmetic import Elements
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
-from tinyref_fuzz.programs.exact import Elements
-from tinyref_fuzz.programs.helpers import helper_text, needs_folder
 from tinyref_fuzz.programs.refusals import REASONS
 from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
-from tinyref_fuzz.programs.surroundings import SAVING
 
 _FILE = "<program>"
 _POISON = 0x5B
@@ -104,38 +100,23 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
         reads.append(np.array(tensor.numpy()))
 
     names: dict[str, Any] = {
-        **{"np": np, "Tensor": Tensor, "TinyJit": TinyJit, "Variable": Variable},
-        "check": check,
+        "np": np,
+        "Tensor": Tensor,
+        "TinyJit": TinyJit,
+        "Variable": Variable,
+        "check": lambda tensor: reads.append(np.array(tensor.numpy())),
     }
     with contextlib.ExitStack() as stack:
-        if needs_folder(program):
-            names["folder"] = stack.enter_context(tempfile.TemporaryDirectory())
-        exec(helper_text(program), names)
-        # Of a function that is no module's a pickle holds what was captured alone.
-        replays = way.replays or any(step.op in SAVING for step in program.steps)
-        stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(replays)))
+        stack.enter_context(Context(MEMORY_PLAN=int(way.plans_memory), JIT=int(way.replays)))
         for name in places.names:
             stack.enter_context(_poisoned(Device[name].allocator))
         if way.evaluates:
             stack.enter_context(making_kernels(evaluated_kernel))
-            # Another interpreter has no such kernels.
-            names["elsewhere"] = _from_pickle
         try:
             exec(code, names)
         except Exception as error:
-            outcome = _failed(error, tuple(reads), lines)
-        else:
-            outcome = Outcome(tuple(reads))
-        # Tensors go before the files that they show.
-        names.clear()
-        del check
-    return outcome
-
-
-def _from_pickle(function: object, *given: object) -> object:
-    """What a captured function gives once it is loaded from a pickle."""
-    again, args = pickle.loads(pickle.dumps((function, given)))
-    return again(*args)
+            return _failed(error, tuple(reads), lines)
+        return Outcome(tuple(reads))
 
 
 @contextlib.contextmanager
@@ -168,8 +149,3 @@ def _failed(error: Exception, reads: tuple[Elements, ...], lines: list[Line]) ->
     text = f"{type(error).__name__}: {words}"
     error.__traceback__ = None
     return Outcome(reads, text, step, refusal)
-
-
-def without(way: Way, **changes: Any) -> Way:
-    """The way with other switches."""
-    return replace(way, **changes)

@@ -12,11 +12,19 @@ from enum import Enum
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
-from tinyref_fuzz.programs.helpers import HELPERS_OF, helper_text
-from tinyref_fuzz.programs.steps import Program, Step, Value
+from tinyref_fuzz.programs.steps import FUNCTION, Program, Step, Value
 
-# Each operation as an expression: {a} to {c} are what it reads, {v[0]!r} its first value.
+# Each operation as an expression: {a} to {c} are what it reads, {all} too, {v[0]!r} its first
+# value, {place!r} its device, {key} and {part} what is in brackets.
 EXPRESSIONS: Mapping[str, str] = {
+    # sources
+    "data": "Tensor(np.array({elements!r}, {v[0]!r}).reshape({v[1]!r}), device={place!r}{marked})",
+    "full": "Tensor.full({v[1]!r}, {v[2]!r}, dtype={v[0]!r}, device={place!r})",
+    "arange": "Tensor.arange({v[0]!r}, {end!r}, device={place!r})",
+    # Of a fraction of 24 bits the first eight: an integer, so that nothing rounds.
+    "rand": "(Tensor.rand({v[0]!r}, device={place!r}) * 256).cast('int32')",
+    "randint": "Tensor.randint({v[0]!r}, low={v[1]!r}, high={v[2]!r}, device={place!r})",
+    "bind": "Variable({v[0]!r}, {v[1]!r}, {v[2]!r}).bind({v[3]!r})",
     # views
     "reshape": "{a}.reshape({v[0]!r})",
     "permute": "{a}.permute({v[0]!r})",
@@ -25,7 +33,8 @@ EXPRESSIONS: Mapping[str, str] = {
     "flip": "{a}.flip({v[0]!r})",
     "bitcast": "{a}.bitcast({v[0]!r})",
     "detach": "{a}.detach()",
-    "bitcast_fp8": "{a}.bitcast({v[0]!r})",
+    "index": "{a}[{key}]",
+    "part": "{a}[{part}]",
     # one element from one element of each
     "neg": "-{a}",
     "relu": "{a}.relu()",
@@ -48,14 +57,10 @@ EXPRESSIONS: Mapping[str, str] = {
     "and": "{a} & {b}",
     "xor": "{a} ^ {b}",
     "where": "{a}.where({b}, {c})",
-    # 8-bit floats, which are only stored
-    "to_fp8": "{a}.cast({v[0]!r})",
-    "from_fp8": "{a}.cast({v[0]!r})",
     # many elements
     "sum": "{a}.sum({v[0]!r}, keepdim={v[1]!r})",
     "max": "{a}.max({v[0]!r}, keepdim={v[1]!r})",
     "prod": "{a}.prod({v[0]!r}, keepdim={v[1]!r})",
-    "sum_tenths": "({a} * 0.1).sum({v[0]!r}, keepdim={v[1]!r})",
     "cumsum": "{a}.cumsum({v[0]!r})",
     "matmul": "{a} @ {b}",
     "cat": "{a}.cat({b}, dim={v[0]!r})",
@@ -64,41 +69,42 @@ EXPRESSIONS: Mapping[str, str] = {
     "take": "{a}[{b}]",
     # gradients
     "grad": "{a}.grad",
-    # memory
+    "gradient": "{a}.gradient({rest})",
+    "gradient_weighted": "{a}.gradient({targets}, gradient={b})",
+    # memory and functions
     "contiguous": "{a}.contiguous()",
     "clone": "{a}.clone()",
+    "to": "{a}.to({place!r})",
+    "call": "{a}({rest})",
 }
 # Each operation that makes nothing.
 STATEMENTS: Mapping[str, str] = {
     "assign": "{a}.assign({b})",
     "assign_number": "{a}.assign({v[0]!r})",
     "iadd": "{a} += {b}",
+    "setitem": "{a}[{key}] = {b}",
+    "setitem_number": "{a}[{key}] = {v[1]!r}",
+    "set_part": "{a}[{part}] = {c}",
+    "realize": "Tensor.realize({all})",
+    "backward": "{a}.backward({rest})",
     "seed": "Tensor.manual_seed({v[0]!r})",
     "drop": "del {a}",
     "zero_grad": "{a}.grad = None",
     "read": "check({a}{wanted})",
 }
+OPERATIONS = frozenset({*EXPRESSIONS, *STATEMENTS, FUNCTION})
+# Where the values of an operation have its device.
+_PLACE_AT = {"data": 3, "full": 3, "arange": 2, "rand": 1, "randint": 3, "to": 0}
 # Views as their own elements: they show memory of what they are of.
 VIEWS = frozenset(
-    {
-        *("reshape", "permute", "expand", "shrink", "flip", "bitcast", "detach", "index", "part"),
-        "bitcast_fp8",
-    }
+    {"reshape", "permute", "expand", "shrink", "flip", "bitcast", "detach", "index", "part"}
 )
 # What gives a list of tensors.
-_LISTS = frozenset(
-    {"gradient", "gradient_weighted", "call", "call_twice", "call_elsewhere", "reload"}
-)
-# What stays the tensor that it is: it is no tensor, a list of them, in a file, or one that others
-# have too.
-_KEPT = frozenset({"bind", "grad", "file", "save", *_LISTS})
+_LISTS = frozenset({"gradient", "gradient_weighted", "call"})
+# What stays the tensor that it is: it is no tensor, a list of them, or one that others have too.
+_KEPT = frozenset({"bind", "grad", *_LISTS})
 # After which there is nothing to compute at once.
-_COMPUTED = frozenset(
-    {
-        *("bind", "drop", "read", "seed", "realize", "zero_grad", "reload"),
-        "realize_twice",
-    }
-)
+_COMPUTED = frozenset({"bind", "drop", "read", "seed", "realize", "zero_grad"})
 
 # Numpy has no arrays of more.
 MAX_AXES = 64
@@ -110,8 +116,8 @@ from tinyref import Tensor, TinyJit, Variable
 """
 _CHECK = """
 
-def check(tensor, dtype, wanted, bound=0):
-    np.testing.assert_allclose(tensor.numpy(), np.array(wanted, dtype), rtol=0, atol=bound)
+def check(tensor, dtype, wanted):
+    np.testing.assert_array_equal(tensor.numpy(), np.array(wanted, dtype), strict=True)
 """
 
 
@@ -202,9 +208,8 @@ def script_lines(
 def reproducer(program: Program, device: str, wanted: Sequence[str], flags: str = "") -> str:
     """The program as a script that fails where a read is not as `wanted`."""
     lines = script_lines(program, Places.of(device), wanted=[f", {each}" for each in wanted])
-    header = _HEADER + helper_text(program, has_folder=True) + _CHECK
     body = "\n".join(line.text for line in lines)
-    return f"{flags}{header}\n\n{body}\n"
+    return f"{flags}{_HEADER}{_CHECK}\n\n{body}\n"
 
 
 class _Printer:
@@ -215,7 +220,7 @@ class _Printer:
 
     def lines(self, step: Step) -> Iterator[str]:
         """A step as lines, with what `computing` adds."""
-        if step.op == "function":
+        if step.op == FUNCTION:
             yield from self._function(step)
             return
         text = self._text(step)
@@ -238,171 +243,42 @@ class _Printer:
         for each in step.body:
             for text in self.lines(each):
                 yield f"    {text}"
-        results = ", ".join(f"{name_of(number)}" for number in step.values[0])
+        results = ", ".join(map(name_of, step.values[0]))
         yield f"    return ({results},)"
 
     def _text(self, step: Step) -> str:
-        names = [name_of(number) for number in step.args]
-        found = EXPRESSIONS.get(step.op) or STATEMENTS.get(step.op)
-        if found is not None:
-            given = dict(zip("abc", names, strict=False))
-            wanted = next(self.wanted, "") if step.op == "read" else ""
-            return found.format(**given, v=step.values, wanted=wanted)
-        if step.op not in _OTHERS:
+        template = EXPRESSIONS.get(step.op) or STATEMENTS.get(step.op)
+        if template is None:
             raise UserError(f"step: unknown operation {step.op!r}")
-        return _OTHERS[step.op](self.places, names, step)
+        names = [name_of(number) for number in step.args]
+        words = {
+            **dict(zip("abc", names, strict=False)),
+            "all": ", ".join(names),
+            "rest": ", ".join(names[1:]),
+            "targets": ", ".join(names[2:]),
+            **self._values(step, names),
+        }
+        return template.format(**words, v=step.values)
 
-
-def _data(places: Places, names: Sequence[str], step: Step) -> str:
-    dtype, shape, elements, place, requires_grad = step.values
-    more = ", requires_grad=True" if requires_grad else ""
-    array = f"np.array({list(elements)!r}, {dtype!r}).reshape({shape!r})"
-    return f"Tensor({array}, device={places.name(place)!r}{more})"
-
-
-def _full(places: Places, names: Sequence[str], step: Step) -> str:
-    dtype, shape, number, place = step.values
-    return f"Tensor.full({shape!r}, {number!r}, dtype={dtype!r}, device={places.name(place)!r})"
-
-
-def _arange(places: Places, names: Sequence[str], step: Step) -> str:
-    start, count, place = step.values
-    return f"Tensor.arange({start!r}, {start + count!r}, device={places.name(place)!r})"
-
-
-def _rand(places: Places, names: Sequence[str], step: Step) -> str:
-    shape, place = step.values
-    # Of a fraction of 24 bits the first eight: an integer, so that nothing rounds.
-    return f"(Tensor.rand({shape!r}, device={places.name(place)!r}) * 256).cast('int32')"
-
-
-def _randint(places: Places, names: Sequence[str], step: Step) -> str:
-    shape, low, high, place = step.values
-    bounds = f"low={low!r}, high={high!r}"
-    return f"Tensor.randint({shape!r}, {bounds}, device={places.name(place)!r})"
-
-
-def _to(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}.to({places.name(step.values[0])!r})"
-
-
-def _disk(places: Places, names: Sequence[str], step: Step) -> str:
-    file = f'f"DISK:{{folder}}/{name_of(step.target)}"'
-    return f"{names[0]}.to({file}).to({places.name(step.values[0])!r})"
-
-
-def _index(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}[{key_text(step.values[0])}]"
-
-
-def _setitem(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}[{key_text(step.values[0])}] = {names[1]}"
-
-
-def _setitem_number(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}[{key_text(step.values[0])}] = {step.values[1]!r}"
-
-
-def _part(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}[{part_text(step.values, names[1])}]"
-
-
-def _set_part(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}[{part_text(step.values, names[1])}] = {names[2]}"
-
-
-def _bind(places: Places, names: Sequence[str], step: Step) -> str:
-    name, low, high, value = step.values
-    return f"Variable({name!r}, {low!r}, {high!r}).bind({value!r})"
-
-
-def _realize(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"Tensor.realize({', '.join(names)})"
-
-
-def _gradient(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}.gradient({', '.join(names[1:])})"
-
-
-def _gradient_weighted(places: Places, names: Sequence[str], step: Step) -> str:
-    loss, weights, *targets = names
-    return f"{loss}.gradient({', '.join(targets)}, gradient={weights})"
-
-
-def _backward(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}.backward({', '.join(names[1:])})"
-
-
-def _has_grad(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"Tensor([{names[0]}.grad is not None], device={places.name(step.values[0])!r})"
-
-
-def _call(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{names[0]}({', '.join(names[1:])})"
-
-
-# Files, pickles, threads
-
-
-def _file(places: Places, names: Sequence[str], step: Step) -> str:
-    dtype, shape, elements, before, after = step.values
-    array = f"np.array({list(elements)!r}, {dtype!r}).reshape({shape!r})"
-    return f"in_file({name_of(step.target)!r}, {array}, {before!r}, {after!r})"
-
-
-def _save(places: Places, names: Sequence[str], step: Step) -> str:
-    return f'{names[0]}.to(f"DISK:{{folder}}/{name_of(step.target)}")'
-
-
-def _file_bytes(places: Places, names: Sequence[str], step: Step) -> str:
-    place, before = step.values
-    return f"from_file({names[0]}, {names[0]!r}, {before!r}, {places.name(place)!r})"
-
-
-def _pickled(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"{HELPERS_OF[step.op]}({', '.join(names)})"
-
-
-def _call_twice(places: Places, names: Sequence[str], step: Step) -> str:
-    function, *given = names
-    half = len(given) // 2
-    works = [f"lambda: {function}({', '.join(g)})" for g in (given[:half], given[half:])]
-    return f"sum(together({', '.join(works)}), ())"
-
-
-def _realize_twice(places: Places, names: Sequence[str], step: Step) -> str:
-    return f"together({', '.join(f'lambda: {name}.realize()' for name in names)})"
-
-
-_OTHERS = {
-    "file": _file,
-    "save": _save,
-    "file_bytes": _file_bytes,
-    "reload": _pickled,
-    "call_elsewhere": _pickled,
-    "call_twice": _call_twice,
-    "realize_twice": _realize_twice,
-    "data": _data,
-    "full": _full,
-    "arange": _arange,
-    "rand": _rand,
-    "randint": _randint,
-    "to": _to,
-    "disk": _disk,
-    "index": _index,
-    "setitem": _setitem,
-    "setitem_number": _setitem_number,
-    "part": _part,
-    "set_part": _set_part,
-    "bind": _bind,
-    "realize": _realize,
-    "gradient": _gradient,
-    "gradient_weighted": _gradient_weighted,
-    "backward": _backward,
-    "has_grad": _has_grad,
-    "call": _call,
-}
-OPERATIONS = frozenset({*EXPRESSIONS, *STATEMENTS, *_OTHERS, "function"})
+    def _values(self, step: Step, names: Sequence[str]) -> dict[str, Value]:
+        """What templates name beside the arguments and the values as they are."""
+        words: dict[str, Value] = {}
+        if step.op in _PLACE_AT:
+            words["place"] = self.places.name(step.values[_PLACE_AT[step.op]])
+        match step.op:
+            case "data":
+                _, _, elements, _, requires_grad = step.values
+                words["elements"] = list(elements)
+                words["marked"] = ", requires_grad=True" if requires_grad else ""
+            case "arange":
+                words["end"] = step.values[0] + step.values[1]
+            case "index" | "setitem" | "setitem_number":
+                words["key"] = key_text(step.values[0])
+            case "part" | "set_part":
+                words["part"] = part_text(step.values, names[1])
+            case "read":
+                words["wanted"] = next(self.wanted, "")
+        return words
 
 
 def key_text(key: Value) -> str:

@@ -21,6 +21,8 @@ MAX_NESTED = 2
 MAX_ITEMS = 1 << 16
 # The one operation that has steps within it.
 FUNCTION = "function"
+# Those that change elements of a tensor.
+WRITES = frozenset({"assign", "assign_number", "iadd", "setitem", "setitem_number", "set_part"})
 
 Value = Any  # a number, a text, None, or a tuple of these
 
