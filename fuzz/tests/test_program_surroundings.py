@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import sys
 
 import numpy as np
 import pytest
@@ -154,8 +155,11 @@ def test_what_has_no_certain_result_is_no_program(steps, error):
 
 
 @pytest.mark.parametrize("steps", [[FILE, *read(1)], [*SAVED, *read(1)], TWICE])
-def test_a_reproducer_has_the_helpers_that_it_calls(steps):
-    exec(compile(script_of(Program(tuple(steps)), "PYTHON"), "script", "exec"), {})
+def test_a_reproducer_has_the_helpers_that_it_calls(steps, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["script.py", "--in-this-process"])
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(script_of(Program(tuple(steps)), "PYTHON"), "script", "exec"), {})
+    assert ended.value.code == 0
 
 
 # --- faults that only such programs find ---------------------------------------------------------

@@ -12,7 +12,7 @@ from enum import Enum
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
-from tinyref_fuzz.programs.helpers import HELPERS_OF, helper_text
+from tinyref_fuzz.programs.helpers import HELPERS_OF
 from tinyref_fuzz.programs.steps import Program, Step, Value
 
 # Each operation as an expression: {a} to {c} are what it reads, {v[0]!r} its first value.
@@ -76,7 +76,7 @@ STATEMENTS: Mapping[str, str] = {
     "seed": "Tensor.manual_seed({v[0]!r})",
     "drop": "del {a}",
     "zero_grad": "{a}.grad = None",
-    "read": "check({a}{wanted})",
+    "read": "check({a})",
 }
 # Views as their own elements: they show memory of what they are of.
 VIEWS = frozenset(
@@ -102,17 +102,6 @@ _COMPUTED = frozenset(
 
 # Numpy has no arrays of more.
 MAX_AXES = 64
-
-_HEADER = """\
-import numpy as np
-
-from tinyref import Tensor, TinyJit, Variable
-"""
-_CHECK = """
-
-def check(tensor, dtype, wanted, bound=0):
-    np.testing.assert_allclose(tensor.numpy(), np.array(wanted, dtype), rtol=0, atol=bound)
-"""
 
 
 class Computing(Enum):
@@ -178,14 +167,13 @@ def script_lines(
     program: Program,
     places: Places,
     computing: Computing = Computing.LAZY,
-    wanted: Sequence[str] = (),
 ) -> list[Line]:
-    """The lines of the calls. wanted: what each read must give, as arguments of `check`.
+    """The lines of the calls, with a `check` of each tensor that is read.
 
     Raises `UserError` for a step that no table has, or whose arguments or values are not those of
     its operation.
     """
-    printer = _Printer(places, computing, iter(wanted))
+    printer = _Printer(places, computing)
     found: list[Line] = []
     for number, step in enumerate(program.steps):
         try:
@@ -199,19 +187,10 @@ def script_lines(
     return found
 
 
-def reproducer(program: Program, device: str, wanted: Sequence[str], flags: str = "") -> str:
-    """The program as a script that fails where a read is not as `wanted`."""
-    lines = script_lines(program, Places.of(device), wanted=[f", {each}" for each in wanted])
-    header = _HEADER + helper_text(program, has_folder=True) + _CHECK
-    body = "\n".join(line.text for line in lines)
-    return f"{flags}{header}\n\n{body}\n"
-
-
 class _Printer:
-    def __init__(self, places: Places, computing: Computing, wanted: Iterator[str]) -> None:
+    def __init__(self, places: Places, computing: Computing) -> None:
         self.places = places
         self.computing = computing
-        self.wanted = wanted
 
     def lines(self, step: Step) -> Iterator[str]:
         """A step as lines, with what `computing` adds."""
@@ -246,8 +225,7 @@ class _Printer:
         found = EXPRESSIONS.get(step.op) or STATEMENTS.get(step.op)
         if found is not None:
             given = dict(zip("abc", names, strict=False))
-            wanted = next(self.wanted, "") if step.op == "read" else ""
-            return found.format(**given, v=step.values, wanted=wanted)
+            return found.format(**given, v=step.values)
         if step.op not in _OTHERS:
             raise UserError(f"step: unknown operation {step.op!r}")
         return _OTHERS[step.op](self.places, names, step)
