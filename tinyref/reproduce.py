@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import shlex
 from collections.abc import Mapping, Sequence
 
 from tinyref.config import FLAGS, Effect, FlagValue, changed_flags
-
-# What `script` adds.
-SCRIPT_LINES = 2
 
 
 def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -35,11 +31,11 @@ def assignments(settings: Mapping[str, str]) -> str:
 
 
 def script(text: str, settings: Mapping[str, str]) -> str:
-    """A Python script that begins, after its docstring, by setting `settings`."""
+    """Return a Python script that sets `settings` after the comments that it begins with."""
     if not settings:
         return text
     lines = text.splitlines(keepends=True)
-    place = _after_docstring(text)
+    place = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
     added = ["import os\n", f"os.environ.update({dict(settings)!r})\n"]
     return "".join([*lines[:place], *added, *lines[place:]])
 
@@ -51,19 +47,3 @@ def reasons(flags: Mapping[str, FlagValue]) -> list[str]:
         for name, value in flags.items()
         if FLAGS[name].effect in (Effect.NUMBERS, Effect.CHECKS)
     ]
-
-
-def _after_docstring(text: str) -> int:
-    """The number of lines that the docstring and imports from the future take."""
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError):
-        return 0
-    place = 0
-    for node in body:
-        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        if not (is_docstring or is_future):
-            break
-        place = node.end_lineno or 0
-    return place

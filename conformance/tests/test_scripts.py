@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -20,13 +21,13 @@ from tinyref.runtimes.kernel import forget_kernels
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.faulty.registry import ALL_FAULTY
-from tinyref_conformance.report import CaseResult, repro_script
+from tinyref_conformance.report import CaseResult
 from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue, samples
 from tinyref_spec.case import Case, Failure, Profile, Row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.reproducer import MAX_LINES
+from tinyref_spec.reproducer import MAX_LINES, case_script, open_script
 
 
 def script_of(device: str, case_id: str) -> str:
@@ -87,7 +88,7 @@ def test_a_script_fails_on_the_broken_device_and_passes_on_the_healthy_one(
     code, out = run(script, tmp_path)
     assert code == 1, out
     assert says in out
-    assert run(script.replace(device, "PYTHON"), tmp_path) == (0, run_says(script, "right"))
+    assert run(script.replace(device, "PYTHON"), tmp_path) == (0, "right\n")
 
 
 class _DescribedError(BaseException):
@@ -139,7 +140,7 @@ def script_of_failure(case: Case, name: str) -> str | None:
     device = DeviceUnderTest(name)
     device.announce = described.append
     forget_kernels()
-    generic = repro_script(name, "quick", case.id)
+    generic = case_script(case.id, name, "quick")
     try:
         measured = case.run(device)
     except TinyrefError:
@@ -211,7 +212,7 @@ def check_scripts(
             close(faulty.device)
             changed = script.replace(faulty.device, device)
             # A case that runs as a whole may measure time, and remembers what it measured.
-            is_case = "catalogue.find(CASE)" in changed
+            is_case = "catalogue.find(" in changed
             ended = run(changed, folder)[0] if is_case else run_here(changed, monkeypatch)
             assert ended == code, (case.id, device)
         names.append(case.id)
@@ -268,11 +269,6 @@ def test_rows_of_several_steps_have_the_script_alone(
     assert measured.details is None
 
 
-def run_says(script: str, word: str) -> str:
-    printed = re.search(r"^print\('(.*)', flush=True\)$", script, re.M)
-    return f"{printed[1]}\n{printed[1]}\n{word}\n" if printed else f"{word}\n"
-
-
 HERE = Path(__file__).parent
 
 
@@ -309,7 +305,7 @@ def test_a_death_carries_what_a_failure_carries(
     assert details["inputs"][0]["dtype"] == "float32"
     script = details["script"]
     assert "tinyref_spec" not in script
-    impatient = script.replace("run(lambda: check(launch, wanted))", IMPATIENT)
+    impatient = script.replace("run(lambda: check(launch(), wanted))", IMPATIENT)
     assert IMPATIENT in impatient
     code, out = run(impatient, tmp_path)
     assert code == 1
@@ -317,7 +313,7 @@ def test_a_death_carries_what_a_failure_carries(
     assert run(script.replace(f"dying_devices:{device}", "PYTHON"), tmp_path) == (0, "right\n")
 
 
-IMPATIENT = "run(lambda: check(launch, wanted), 5.0)"
+IMPATIENT = "run(lambda: check(launch(), wanted), 5.0)"
 
 
 @pytest.mark.long
@@ -338,8 +334,31 @@ def test_a_case_without_a_launch_has_the_script_of_its_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    script = repro_script("PYTHON", "quick", "memory.copy.uint8.size:3")
+    script = case_script("memory.copy.uint8.size:3", "PYTHON", "quick")
     assert run(script, tmp_path) == (0, "right\n")
-    damaged = script.replace("DeviceUnderTest(DEVICE, second=SECOND)", "None")
+    damaged = script.replace("DeviceUnderTest('PYTHON')", "None")
     assert damaged != script
     assert run(damaged, tmp_path, fails=True)[0] == 1
+
+
+@pytest.mark.long
+def test_the_script_of_a_device_that_does_not_open_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    assert run(open_script("PYTHON"), tmp_path)[0] == 0
+    code, out = run(open_script("no_such_module:Device"), tmp_path)
+    assert code == 1
+    assert "no_such_module" in out
+
+
+HOSTILE = "X'\"\nraise SystemExit(7)\r\x0c\x00\u2028\\"
+
+
+@pytest.mark.parametrize("script", [case_script("id", HOSTILE, "quick"), open_script(HOSTILE)])
+def test_a_hostile_name_is_quoted(script: str) -> None:
+    module = ast.parse(script)
+    assert not [node for node in module.body if isinstance(node, ast.Raise)]
+    names = [node.value for node in ast.walk(module) if isinstance(node, ast.Constant)]
+    assert HOSTILE in names
+    assert len(script.splitlines()) < MAX_LINES

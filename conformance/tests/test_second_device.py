@@ -8,9 +8,10 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_conformance.conform import Request, conform, resume_command
-from tinyref_conformance.report import load, repro_script
+from tinyref_conformance.report import load
 from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
+from tinyref_spec.reproducer import case_script
 
 QUERY = "system.transfer.view.uint8"
 FAULTY = "tinyref_conformance.faulty:NeighbourTransfer"
@@ -45,7 +46,7 @@ def test_a_failure_is_run_again_with_both(tmp_path: Path) -> None:
     assert f"from {FAULTY} to {FAULTY}:3: the target: element" in failing[0].message
     assert f"--device {FAULTY} --second {FAULTY}:3 --profile" in failing[0].repro
     assert failing[0].details is not None
-    assert f"SECOND = '{FAULTY}:3'" in failing[0].details["script"]
+    assert f"second='{FAULTY}:3'" in failing[0].details["script"]
 
 
 @pytest.mark.long
@@ -59,4 +60,4 @@ def test_a_second_device_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_one_scripts_take_the_next_of_its_kind() -> None:
-    assert "SECOND = None" in repro_script("PYTHON", "quick", "memory.copy.uint8.size:3")
+    assert "second" not in case_script("memory.copy.uint8.size:3", "PYTHON", "quick")

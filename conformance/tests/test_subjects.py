@@ -25,6 +25,7 @@ from tinyref_conformance.worker import Worker
 from tinyref_spec.case import Measurement, NotOfferedError, Profile
 from tinyref_spec.catalogue import find
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.reproducer import case_script
 from tinyref_spec.subjects import catalogue
 from tinyref_spec.subjects.catalogue import open_device
 from tinyref_spec.subjects.name import default_place
@@ -37,8 +38,8 @@ def test_commands_and_scripts_name_the_library() -> None:
         "tinyref conform --subject torch --on cpu --import mine --profile quick "
         "--query tensor.sum.float32.forward:0"
     )
-    script = reports.repro_script("numpy on cpu", "quick", "tensor.sum.float32.forward:0")
-    assert "run(open_device(DEVICE))" in script
+    script = case_script("tensor.sum.float32.forward:0", "numpy on cpu", "quick")
+    assert "run(open_device('numpy on cpu'))" in script
     assert "DeviceUnderTest" not in script
 
 

@@ -19,13 +19,12 @@ from tinyref_conformance.report import (
     Report,
     RowResult,
     repro_command,
-    repro_script,
     sequence_command,
 )
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Row, Rung
-from tinyref_spec.subjects.name import is_subject
+from tinyref_spec.reproducer import case_script, open_script
 
 _SHOWN_AS_FAILURE = frozenset(
     {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
@@ -169,12 +168,13 @@ class Assembler:
     ) -> None:
         """Adds details, script and command; `sequence` ends with the case, which fails after it."""
         about = (self.device, self.plan.profile.value)
+        alone = (result.id, *about, self.second)
         details: dict[str, Any] = dict((record and record.details) or {})
         script = details.get("script")
         if sequence:
             details["sequence"] = list(sequence)
-            script = repro_script(*about, result.id, self.second, sequence[:-1])
-        script = script or repro_script(*about, result.id, self.second)
+            script = case_script(*alone, sequence[:-1])
+        script = script or case_script(*alone)
         details["script"] = reproduce.script(script, self.settings)
         result.details = details
         result.repro = repro_command(*about, result.id, self.settings, self.second)
@@ -204,7 +204,7 @@ class Assembler:
             repro=repro_command(
                 self.device, profile, self.plan.rows[0].cases[0].id, self.settings, self.second
             ),
-            details={"script": reproduce.script(_open_script(self.device), self.settings)},
+            details={"script": reproduce.script(open_script(self.device), self.settings)},
             fault="unopened",
         )
 
@@ -277,20 +277,3 @@ def _row_result(row: Row, sentences: tuple[str, ...]) -> RowResult:
 def _open_row() -> RowResult:
     sentence = Rung.OPEN.sentence
     return RowResult(OPEN_CASE, sentence, (), (), Rung.OPEN, "device", "open", "", "")
-
-
-def _open_script(device: str) -> str:
-    module, opening = "tinyref.device", "Device[NAME]"
-    if is_subject(device):
-        module, opening = "tinyref_spec.subjects.catalogue", "open_device(NAME)"
-    return f'''"""Opens the device in this process, where a debugger can see it."""
-import os
-import sys
-
-from {module} import {opening.partition("[")[0].partition("(")[0]}
-
-NAME = {device!r}
-sys.path.append(os.getcwd())  # a backend may lie in the folder where this is run
-backend = {opening}
-print(backend.capabilities)
-'''

@@ -448,44 +448,6 @@ def sequence_of(report: Report, case_id: str) -> tuple[str, ...]:
     raise UserError(f"sequence: the report has none for {case_id!r}: name a case by --query")
 
 
-def repro_script(
-    device: str, profile: str, case_id: str, second: str = "", before: Sequence[str] = ()
-) -> str:
-    """A script for a case that gave none of its own: it died or raised before it could.
-
-    before: the cases that run first. It exits as the scripts of launches do: 1 while the case
-    fails, 0 when it passes.
-    """
-    module, opening = "tinyref_spec.device_under_test", "DeviceUnderTest(DEVICE, second=SECOND)"
-    if is_subject(device):
-        module, opening = "tinyref_spec.subjects.catalogue", "open_device(DEVICE)"
-    first = _RUN_BEFORE.format(before=list(before), opening=opening) if before else ""
-    return f'''"""Runs one conformance case: exit code 1 while it fails and 0 when it passes."""
-from tinyref.runtimes.reproducer import run
-from tinyref_spec import catalogue
-from {module} import {opening.partition("(")[0]}
-
-CASE = {case_id!r}  # of the profile {profile}
-DEVICE = {device!r}
-SECOND = {second or None!r}  # the other device, where it is not the next of its kind
-{first}
-def problem():
-    measurement = catalogue.find(CASE).run({opening})
-    return "" if measurement.passed else f"wrong: {{measurement.message}}"
-
-run(problem)
-'''
-
-
-_RUN_BEFORE = """
-for name in {before}:  # it depends on what ran before
-    try:
-        catalogue.find(name).run({opening})
-    except Exception as error:
-        print(f"{{name}}: {{error}}")
-"""
-
-
 def now() -> str:
     """This moment in UTC, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

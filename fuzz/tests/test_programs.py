@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from tinyref.errors import UserError
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs import oracle, script
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
+from tinyref_fuzz.programs.examine import script_of
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge, difference
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
-from tinyref_fuzz.programs.script import Computing, Places, reproducer, script_lines
+from tinyref_fuzz.programs.script import Computing, Places, script_lines
 from tinyref_fuzz.programs.stateful import generate_stateful
 from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
 from tinyref_spec.system.fuzzed import Read
@@ -259,13 +261,14 @@ VIEW_WRITTEN = Program(
 )
 
 
-def test_a_script_runs_by_itself_and_fails_for_another_value(tmp_path):
-    text = reproducer(VIEW_WRITTEN, "PYTHON", ["'int32', [1, 2, 7]"])
-    assert "t2[0:1] = 7\n" in text
-    exec(compile(text, "script", "exec"), {})
-    wrong = reproducer(VIEW_WRITTEN, "PYTHON", ["'int32', [1, 2, 3]"])
-    with pytest.raises(AssertionError):
-        exec(compile(wrong, "script", "exec"), {})
+def test_a_script_runs_by_itself_and_fails_for_another_program(monkeypatch):
+    text = script_of(VIEW_WRITTEN, "PYTHON")
+    assert "    t2[0:1] = 7\n" in text
+    monkeypatch.setattr(sys, "argv", ["script.py", "--in-this-process"])
+    for changed, code in ((text, 0), (text.replace("] = 7", "] = 8"), 1)):
+        with pytest.raises(SystemExit) as ended:
+            exec(compile(changed, "script", "exec"), {})
+        assert ended.value.code == code
 
 
 def test_the_ways_differ_in_when_they_compute():

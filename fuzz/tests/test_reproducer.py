@@ -1,9 +1,9 @@
-"""Reproducers show the fault by themselves, in a process of their own; five lines say it all."""
+"""Reproducers fail while the fault is there, in a process of their own; five lines say it all."""
 
 from __future__ import annotations
 
-import ast
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,163 +11,139 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults import large_case
+from faults import FAULTS, large_case
 
-from tinyref import Context
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.one_line import kernel_line
-from tinyref_fuzz.findings.reproducer import MAX_LINES, reproducer, terminal_lines
+from tinyref_fuzz.findings.reproducer import reproducer, terminal_lines
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
-from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Case, Equivalent, Mode, Pair, Symptom, Verdict
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.notation import kernel_of, load
+from tinyref_spec.reproducer import MAX_LINES
 
 HERE = Path(__file__).parent
 CORPUS = corpus_kernels()
 
 
-def output_of(script: str, tmp_path: Path) -> str:
-    """What a script prints, in a process that knows nothing of this one."""
-    file = tmp_path / "reproducer.py"
-    file.write_text(script)
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    words = [sys.executable, str(file)]
-    done = subprocess.run(
-        words, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def healthy(name: str, opts: str = "") -> Case:
+    kernel = CORPUS[name]
+    case = Case(kernel.ast, kernel.buffers(), opts=(parse_opts(opts),), bindings=kernel.bindings)
+    return replace(case, equivalent=equivalents(case.ast, Tape(seed=3), 2))
 
 
-def values_of(output: str) -> list[list]:
-    """The lists that a reproducer prints."""
-    return [ast.literal_eval(line.partition(": ")[2]) for line in output.splitlines()]
+def run_here(script: str, capsys, monkeypatch) -> tuple[object, str]:
+    """Return the exit code and the output of a script in this process."""
+    assert script.count("\n") < MAX_LINES == 40
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["script.py", "--in-this-process"])
+    # The variables that it sets are for the process of a script alone.
+    text = re.sub(r"^os\.environ\.update.*$", "", script, flags=re.M)
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(text, "reproducer.py", "exec"), {})
+    return ended.value.code, capsys.readouterr().out
 
 
-@pytest.mark.long
-def test_a_broken_device_shows_its_fault_in_a_process_of_its_own(tmp_path):
-    case = large_case()
-    device = "faults:ModOffByOne"
+def test_a_script_tells_a_broken_device_from_a_right_one(tmp_path):
+    case, device = large_case(), "faults:ModOffByOne"
     verdict = judge(case, device, thorough=False)
-    assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
-    finding = examine(case, verdict, device, 600.0)
-    script = reproducer(finding.case, finding.verdict, device)
-    assert script.count("\n") <= MAX_LINES == 40
-    output = output_of(script, tmp_path)
-    assert "slot 0 interpreter: " in output
-    assert "slot 0 faults:ModOffByOne: " in output
-    right, wrong = values_of(output)
-    assert wrong == [value + 1 for value in right]
+    script = reproducer(case, verdict, device)
+    file = tmp_path / "reproducer.py"
+    for name, code, words in (
+        (device, 1, "the first node that differs is MOD"),
+        ("CPU", 0, "right"),
+    ):
+        file.write_text(script.replace(device, name))
+        environment = {**os.environ, "PYTHONPATH": str(HERE)}
+        command = [sys.executable, str(file)]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path
+        )
+        assert (done.returncode, done.stderr) == (code, "")
+        assert words in done.stdout
 
 
-def test_a_script_has_the_level_of_the_compiler_that_is_at_fault(tmp_path):
+def test_a_script_has_the_level_of_the_compiler_that_is_at_fault():
     x, y = np.array([1, 3], np.int32), np.array([1, 1], np.int32)
     value = build.binary(Ops.XOR, load(1, dtypes.int32, (2,)), load(2, dtypes.int32, (2,)))
     case = Case(kernel_of(value, 2), (np.zeros(2, np.int32), x, y))
-    device = "faults:WrongWhenHard"
-    verdict = judge(case, device, thorough=True)
-    assert (verdict.pair, verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
+    verdict = judge(case, "faults:WrongWhenHard", thorough=True)
     assert verdict.detail.endswith("is 1 instead of 0, at CPU_LEVEL=2")
-    output = output_of(reproducer(case, verdict, device), tmp_path)
-    assert values_of(output) == [[0, 2], [1, 3]]
-    with Context(CPU_LEVEL=2):
-        # Who has set the level needs no word of it.
-        verdict = judge(case, device, thorough=True)
-        assert verdict.detail.endswith("is 1 instead of 0")
+    assert "'TINYREF_CPU_LEVEL': '2'" in reproducer(case, verdict, "faults:WrongWhenHard")
 
 
-SCRIPTS = {
-    Pair.PLAIN: ("evaluator", "interpreter"),
-    Pair.OPTIMISED: ("plain", "optimised"),
-    Pair.DEVICE: ("interpreter", "CPU"),
-    Pair.EQUIVALENT: ("kernel", "equivalent"),
-}
+@pytest.mark.parametrize("name", ["lanes", "maximum"])
+def test_a_script_shows_a_fault_of_the_compiler(name, capsys, monkeypatch):
+    fault = next(fault for fault in FAULTS if fault.name == name)
+    with monkeypatch.context() as patch:
+        fault.inject(patch)
+        case = large_case(*fault.lists)
+        script = reproducer(case, judge(case, fault.device, thorough=False), fault.device)
+        assert run_here(script, capsys, monkeypatch)[0] == 1
+    assert run_here(script, capsys, monkeypatch) == (0, "right\n")
 
 
-def healthy(name: str, opts: str = "", mode: Mode = Mode.EXACT) -> Case:
-    kernel = CORPUS[name]
-    case = Case(kernel.ast, kernel.buffers(), opts=(parse_opts(opts),), bindings=kernel.bindings)
-    return replace(case, equivalent=equivalents(case.ast, Tape(seed=3), 2), mode=mode)
+def test_an_error_of_the_device_is_wrong(capsys, monkeypatch):
+    case, device = large_case(), "faults:NoTwoOutputs"
+    script = reproducer(case, judge(case, device, thorough=False), device)
+    code, output = run_here(script, capsys, monkeypatch)
+    assert code == 1
+    assert "the second output does not fit" in output
 
 
-def run_here(script: str, capsys) -> str:
-    capsys.readouterr()
-    exec(compile(script, "reproducer.py", "exec"), {})
-    return capsys.readouterr().out
+def test_a_wrong_equivalent_kernel_is_launched(capsys, monkeypatch):
+    case = large_case()
+    store, *others = case.ast.src
+    wrong = build.sink(build.store(store.src[0], build.add(store.src[1], 1.0)), *others)
+    case = replace(case, equivalent=Equivalent(case.ast, (("step", wrong),)))
+    script = reproducer(case, Verdict(Pair.EQUIVALENT, Symptom.VALUE, "evaluator, wrong"), "PYTHON")
+    assert run_here(script, capsys, monkeypatch)[0] == 1
 
 
-@pytest.mark.parametrize("pair", SCRIPTS)
+PAIRS = [
+    Verdict(Pair.PLAIN, Symptom.VALUE, 'say "so" \\'),
+    Verdict(Pair.OPTIMISED, Symptom.VALUE, "a\nb", 0),
+    Verdict(Pair.DEVICE, Symptom.VALUE, "", 0),
+    Verdict(Pair.EQUIVALENT, Symptom.VALUE, "device, wrong"),
+]
+
+
+@pytest.mark.parametrize("verdict", PAIRS, ids=lambda verdict: verdict.pair.name)
 @pytest.mark.parametrize("name", ["sum-rows", "sum-float16", "matmul-int32"])
-def test_both_values_are_printed_and_agree_where_nothing_is_wrong(pair, name, capsys):
-    case = healthy(name, "UPCAST(0, 2)")
-    script = reproducer(case, Verdict(pair, Symptom.VALUE, "injected", 0), "CPU")
-    assert script.count("\n") <= MAX_LINES
-    output = run_here(script, capsys)
-    first, second = SCRIPTS[pair]
-    assert f"slot 0 {first}: " in output
-    assert f"slot 0 {second}: " in output
-    left, right = values_of(output)
-    assert left == right
-    assert left
+def test_a_script_is_right_where_nothing_is_wrong(name, verdict, capsys, monkeypatch):
+    script = reproducer(healthy(name, "UPCAST(0, 2)"), verdict, "CPU")
+    assert run_here(script, capsys, monkeypatch) == (0, "right\n")
 
 
-def test_variables_and_numbers_without_a_literal(capsys):
-    name = next(name for name, kernel in CORPUS.items() if kernel.bindings)
-    case = healthy(name)
+def test_variables_and_numbers_without_a_literal(capsys, monkeypatch):
+    case = healthy(next(name for name, kernel in CORPUS.items() if kernel.bindings))
     data = [buffer.copy() for buffer in case.buffers]
-    floats = [buffer for buffer in data if buffer.dtype.kind == "f"]
-    for buffer in floats:
-        buffer[:1] = np.nan
-        buffer[1:2] = -np.inf
-    script = reproducer(
-        replace(case, buffers=tuple(data)), Verdict(Pair.PLAIN, Symptom.VALUE), "CPU"
+    for buffer in data:
+        if buffer.dtype.kind == "f":
+            buffer[:2] = np.nan, -np.inf
+    case = replace(case, buffers=tuple(data), mode=Mode.EDGE)
+    script = reproducer(case, Verdict(Pair.PLAIN, Symptom.VALUE), "CPU")
+    assert run_here(script, capsys, monkeypatch) == (0, "right\n")
+
+
+@pytest.mark.parametrize(
+    ("opts", "words"),
+    [
+        ("", "parse_opts('UNROLL(1, 4) UNROLL(1, 0) LOCAL(0, 4)')"),
+        ("THREAD(0, 2)", "'TINYREF_THREADS': '4'"),
+    ],
+)
+def test_a_script_has_the_optimisations_and_threads_of_the_judge(opts, words):
+    case = healthy("sum-rows", opts)
+    case = case if opts else replace(case, opts=())
+    assert words in reproducer(
+        case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "CPU" if opts else "PYTHON"
     )
-    assert ("bytes.fromhex" in script) == bool(floats) or any(b.size > 64 for b in data)
-    assert "slot 0 evaluator" in run_here(script, capsys)
-
-
-def test_threads_are_those_of_the_judge(capsys):
-    case = healthy("sum-rows", "THREAD(0, 2)")
-    script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "CPU")
-    assert "THREADS=4" in script
-    left, right = values_of(run_here(script, capsys))
-    assert left == right
-
-
-def test_the_list_of_the_heuristics_is_written_out(capsys):
-    case = replace(healthy("sum-rows"), opts=())
-    script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "PYTHON")
-    assert 'parse_opts("UNROLL(1, 4) UNROLL(1, 0) LOCAL(0, 4)")' in script
-    left, right = values_of(run_here(script, capsys))
-    assert left == right
-
-
-def test_without_a_device_the_list_of_the_heuristics_has_a_name():
-    case = replace(healthy("sum-rows"), opts=())
-    lines = terminal_lines(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "case.json")
-    assert lines.splitlines()[2] == "opts    those of the heuristics"
-
-
-def test_a_large_kernel_still_fits():
-    case = large_case()
-    assert len(case.ast.toposort()) > MAX_LINES - 10
-    script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, 'say "so" \\', 1), "PYTHON")
-    assert script.count("\n") <= MAX_LINES
-    compile(script, "reproducer.py", "exec")
-
-
-def test_an_error_comes_out_as_it_is(tmp_path):
-    case = large_case()
-    verdict = judge(case, "faults:NoTwoOutputs", thorough=False)
-    script = reproducer(case, verdict, "faults:NoTwoOutputs")
-    with pytest.raises(Exception, match="the second output does not fit"):
-        exec(compile(script, "reproducer.py", "exec"), {})
 
 
 def test_five_lines_for_the_terminal():
@@ -178,11 +154,11 @@ def test_five_lines_for_the_terminal():
     assert lines[1].startswith("kernel  b0:")
     assert lines[2] == "opts    GROUP(1, 4)"
     assert lines[3].startswith("data    b0 = [")
-    assert lines[4] == "replay  tinyref fuzz replay '/a b/case.json'"
-    assert len(lines) == 5
+    assert lines[4:] == ["replay  tinyref fuzz replay '/a b/case.json'"]
     assert max(map(len, lines)) <= 100
-    plain = terminal_lines(replace(case, opts=()), replace(verdict, trial=-1), "case.json")
-    assert plain.splitlines()[2] == "opts    none"
+    for trial, words in ((-1, "none"), (0, "those of the heuristics")):
+        text = terminal_lines(replace(case, opts=()), replace(verdict, trial=trial), "case.json")
+        assert text.splitlines()[2] == f"opts    {words}"
 
 
 def test_a_kernel_on_one_line():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tinyref_spec.kernel_case import Case, CaseRecord
 from tinyref_spec.kernel_case.buffers import buffer_to_json
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.notation import kernel_of, load
+from tinyref_spec.reproducer import MAX_LINES, program_script
 from tinyref_spec.system import fuzzed as programs
 
 PYTHON = DeviceUnderTest("PYTHON")
@@ -175,19 +177,31 @@ def test_what_a_program_reads_is_compared(values: np.ndarray, bound: float, prob
     assert (found.passed, found.message) == (not problem, problem)
 
 
-def test_a_failure_shows_a_program_that_fails():
+def exit_code(script: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(sys, "argv", ["script.py", "--in-this-process"])
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(script, "<script>", "exec"), {})
+    return ended.value.code
+
+
+def test_a_failure_has_a_script_that_fails_as_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = program(DOUBLED, (np.array([2, 5], np.int32), 0.0))
     found = programs.run(wrong, "id", PYTHON)
     assert found.details is not None
-    with pytest.raises(AssertionError, match="Mismatched elements: 1 / 2"):
-        exec(compile(found.details.script, "<script>", "exec"), {})
+    assert exit_code(found.details.script, monkeypatch) == 1
+    assert capsys.readouterr().out.startswith("wrong: element 1: expected 5 ")
 
 
 @pytest.mark.parametrize("fuzzed", PROGRAMS[:: len(PROGRAMS) // 8])
-def test_a_script_passes_on_a_right_device_and_is_short(fuzzed: programs.Fuzzed):
-    text = programs.script(fuzzed, "PYTHON")
-    assert len(text.splitlines()) < 40
-    exec(compile(text, "<script>", "exec"), {})
+def test_a_script_passes_on_a_right_device_and_is_short(
+    fuzzed: programs.Fuzzed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = [read.wanted(number) for number, read in enumerate(fuzzed.reads)]
+    text = program_script("a program", "PYTHON", fuzzed.text_for("PYTHON"), items)
+    assert len(text.splitlines()) < MAX_LINES
+    assert exit_code(text, monkeypatch) == 0
 
 
 def test_captured_functions_are_replayed_whatever_is_set():

@@ -303,7 +303,16 @@ def _describe_failure(
         unaligned = device.unaligned_slots(experiment.kernel, program)
         before = _earlier_launches(device, experiment)
         launch = Launch(device.name, program, flat, experiment.bindings, unaligned, before)
-        failure.script = reproducer.kernel_script(experiment.case_id, launch, wanted)
+        failure.script = reproducer.kernel_script(
+            experiment.case_id,
+            device.name,
+            program,
+            flat,
+            wanted,
+            bindings=experiment.bindings,
+            unaligned=unaligned,
+            before=before,
+        )
         if item is not None and device.trace_seconds:
             failure.difference = launch.first_difference(device.trace_seconds)
     return failure

@@ -1,34 +1,93 @@
-"""Self-contained scripts that show one failure again: under 40 lines, inputs as literal bits."""
+"""The writer of reproducers: self-contained scripts that show one failure again.
+
+Each has the same parts in at most 40 lines: a comment on what it shows, flags, imports, inputs as
+literal bits, what is run, what is wanted, and `run` of tinyref.runtimes.reproducer, which gives the
+exit code. There is a function for each kind of thing that is run: a launch of a program, a kernel
+with optimisations, an expression of tensors in the words of a library, a program of tensors, and a
+case of the suite.
+"""
 
 from __future__ import annotations
 
 import base64
-import json
 import re
+import textwrap
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from tinyref import reproduce
 from tinyref.dtype import DType, from_numpy_dtype
-from tinyref.formats.json_format import program_to_text, to_json
-from tinyref.runtimes.reproducer import Launch, Wanted
+from tinyref.formats.json_format import program_to_text
+from tinyref.formats.text import to_text
+from tinyref.optimise.opt import Opt, opts_text
+from tinyref.runtimes.reproducer import Wanted
+from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
 from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.device_under_test import MadeLaunch
 from tinyref_spec.error_rules import Rule, SameBits, Ulp
 from tinyref_spec.oracles import Expected
+from tinyref_spec.subjects.name import is_subject
 
 MAX_LINES = 40
 # Elements that a script looks at.
 MAX_PLACES = 16
 _LONGEST_TEXT = 14
+_LONGEST_COMMENT = 160
 # All gradients of a question, and the index of one.
 _GRADIENT = re.compile(r"(?P<all>.*, gradient=g\))\[(?P<index>\d+)\]")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_RUN = "from tinyref.runtimes.reproducer import"
+_ARRAYS = (
+    "import base64, zlib",
+    "import numpy as np",
+    "from tinyref.dtype import dtypes, numpy_dtype",
+)
+_COMPILER = [
+    "from tinyref.codegen.compile import compile_kernel",
+    "from tinyref.device import Device",
+    "from tinyref.formats.text import from_text",
+    "from tinyref.optimise.opt import parse_opts",
+]
+
+
+def script(
+    about: str,
+    imports: Sequence[str],
+    lines: Sequence[str],
+    problem: str,
+    settings: Mapping[str, str] = _NOTHING,
+) -> str:
+    """Return a script that exits with 1 while something is wrong.
+
+    about: what it reproduces. problem: an expression that is empty where nothing is wrong, over
+    what `lines` define. settings: the variables of the environment that it sets first.
+    """
+    # A device and a file name themselves: no name ends the comment.
+    shown = repr(" ".join(about.split()))[1:-1][:_LONGEST_COMMENT]
+    text = "\n".join(
+        [
+            f"# Reproduces {shown}.",
+            "# Exit code 1 while it is wrong, 0 when it is right: git bisect run python THIS_FILE",
+            "# With --in-this-process it has no child, for a debugger.",
+            *imports,
+            *lines,
+            f"run(lambda: {problem})",
+        ]
+    )
+    return reproduce.script(f"{text}\n", settings)
+
+
+# Values as text
 
 
 def array_literal(values: Array) -> str:
-    """A Python expression that gives the same bits again; needs np, base64 and zlib."""
+    """Return a Python expression of the same bits; it needs np, base64 and zlib."""
     bits = to_bits(values).ravel()
     name = from_numpy_dtype(values.dtype).name
     if bits.size and (bits == bits[0]).all():
@@ -36,28 +95,48 @@ def array_literal(values: Array) -> str:
     elif bits.size <= 16:
         inner = f"np.array([{', '.join(f'{int(item):#x}' for item in bits)}], np.{bits.dtype})"
     else:
-        packed = base64.b85encode(zlib.compress(bits.tobytes(), 9)).decode()
-        inner = f"np.frombuffer(zlib.decompress(base64.b85decode({packed!r})), np.{bits.dtype})"
+        inner = f"np.frombuffer({_packed(bits.tobytes())}, np.{bits.dtype})"
     return f"{inner}.view(numpy_dtype(dtypes.{name}))"
 
 
-def _program_lines(program: Program) -> list[str]:
-    text = program_to_text(program)
+def _packed(data: bytes) -> str:
+    return (
+        f"zlib.decompress(base64.b85decode({base64.b85encode(zlib.compress(data, 9)).decode()!r}))"
+    )
+
+
+def _text_literal(text: str) -> str:
     if len(text.splitlines()) <= _LONGEST_TEXT and '"""' not in text and "\\" not in text:
-        return [
-            "from tinyref.formats.json_format import program_from_text",
-            f'program = program_from_text("""{text}""")',
-        ]
-    saved = json.dumps(to_json(program), separators=(",", ":")).encode()
-    packed = base64.b85encode(zlib.compress(saved, 9)).decode()
-    return [
-        "from tinyref.formats.json_format import from_json",
-        f"program = from_json(json.loads(zlib.decompress(base64.b85decode({packed!r}))))",
-    ]
+        return f'"""{text}"""'
+    return f"{_packed(text.encode())}.decode()"
+
+
+def _arrays_literal(arrays: Sequence[Array | None]) -> str:
+    return f"[{', '.join('None' if x is None else array_literal(x) for x in arrays)}]"
+
+
+def _wanted_literal(items: Sequence[Wanted]) -> str:
+    return f"[{', '.join(map(_item_literal, items))}]"
+
+
+def _item_literal(item: Wanted) -> str:
+    count = len(item.places)
+    is_first = list(item.places) == list(range(count))
+    places = f"range({count})" if is_first else repr(list(item.places))
+    parts = [str(item.slot), places, array_literal(item.values)]
+    if item.others:
+        parts.append(f"others={_arrays_literal(item.others)}")
+    if item.ulps:
+        parts.append(f"ulps={item.ulps}")
+    if item.bounds is not None:
+        parts.append(f"bounds=({', '.join(map(array_literal, item.bounds))})")
+    if item.shape is not None:
+        parts.append(f"shape={item.shape}")
+    return f"Wanted({', '.join(parts)})"
 
 
 def wanted_elements(slot: int, expected: Expected, rule: Rule, places: Array) -> Wanted:
-    """What a few of the elements at `places` must be, as far as one element can say it."""
+    """Return what a few of the elements at `places` must be, as far as one element can say it."""
     few = [int(place) for place in places.reshape(-1)[:MAX_PLACES]]
     values = expected.values.reshape(-1)[few]
     others = [other.reshape(-1)[few] for other in expected.alternatives]
@@ -70,65 +149,73 @@ def wanted_elements(slot: int, expected: Expected, rule: Rule, places: Array) ->
         return Wanted(slot, few, values, others, rule.limit)
     if expected.wide is None or expected.tolerance is None:
         return Wanted(slot, few, values, others)
-    exact = expected.wide.reshape(-1)[few]
-    bounds = list(
-        zip(
-            exact,
-            np.broadcast_to(expected.tolerance, expected.wide.shape).reshape(-1)[few],
-            strict=True,
-        )
-    )
-    return Wanted(slot, few, values, others, 0, [(float(x), float(y)) for x, y in bounds])
+    most = np.broadcast_to(expected.tolerance, expected.wide.shape)
+    exact, most = (array.reshape(-1)[few].astype(np.float64) for array in (expected.wide, most))
+    with np.errstate(all="ignore"):
+        return Wanted(slot, few, values, others, bounds=(exact - most, exact + most))
 
 
-def _wanted_text(item: Wanted) -> str:
-    others = ", ".join(array_literal(values) for values in item.others)
-    bounds = [tuple(map(_float_text, pair)) for pair in item.bounds]
-    shown = ", ".join(f"({exact}, {most})" for exact, most in bounds)
-    return (
-        f"Wanted({item.slot}, {list(item.places)}, {array_literal(item.values)}, [{others}], "
-        f"{item.ulps}, [{shown}])"
-    )
+# Kernels
 
 
-def _float_text(value: float) -> str:
-    return repr(value) if np.isfinite(value) else f'float("{value}")'
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel AST that the script compiles for `device`, whichever runs it.
+
+    opts: the optimisations; those of the heuristics for None.
+    """
+
+    ast: UOp
+    opts: tuple[Opt, ...] | None
+    device: str
 
 
-def _head(case_id: str, device: str) -> list[str]:
-    return [
-        f"# Reproduces {case_id} on {device}.",
-        "# Exit code 1 while it is wrong and 0 when it is right: git bisect run python THIS_FILE",
-        "# With --in-this-process it has no child, for a debugger.",
-        "import base64, json, zlib",
-        "import numpy as np",
-    ]
+def kernel_script(
+    about: str,
+    device: str,
+    program: Program | Kernel,
+    inputs: Sequence[Array | None],
+    items: Sequence[Wanted],
+    *,
+    bindings: Mapping[str, int] = _NOTHING,
+    unaligned: Collection[int] = (),
+    before: Sequence[MadeLaunch] = (),
+    settings: Mapping[str, str] = _NOTHING,
+) -> str:
+    """Return a script that launches a kernel and names the first node that is wrong.
 
-
-def _inputs_text(inputs: Sequence[Array | None]) -> str:
-    return f"[{', '.join('None' if x is None else array_literal(x) for x in inputs)}]"
-
-
-def kernel_script(case_id: str, launch: Launch, items: Sequence[Wanted]) -> str:
-    """A script that makes a launch again, and names the first node that is not as it should be."""
-    before = [f"    ({_inputs_text(inputs)}, {dict(names)!r})," for inputs, names in launch.before]
+    The arguments are those of a `Launch`.
+    """
+    if isinstance(program, Kernel):
+        needed, made = _COMPILER, _compiled(program)
+    else:
+        needed = ["from tinyref.formats.json_format import program_from_text"]
+        made = [f"program_from_text({_text_literal(program_to_text(program))})"]
+    earlier = [f"({_arrays_literal(arrays)}, {dict(names)!r})" for arrays, names in before]
     lines = [
-        *_head(case_id, launch.device),
-        "from tinyref.dtype import dtypes, numpy_dtype",
-        "from tinyref.runtimes.reproducer import Launch, Wanted, check, run",
-        *_program_lines(launch.program),
-        f"inputs = {_inputs_text(launch.inputs)}",
-        *(
-            ["before = [  # launches in the same buffers", *before, "]"]
-            if before
-            else ["before = []"]
-        ),
-        f"launch = Launch({launch.device!r}, program, inputs, {dict(launch.bindings)!r}, "
-        f"{sorted(launch.unaligned)}, before)",
-        f"wanted = [{', '.join(map(_wanted_text, items))}]",
-        "run(lambda: check(launch, wanted))",
+        f"inputs = {_arrays_literal(inputs)}",
+        f"before = [{', '.join(earlier)}]  # launches in the same buffers",
+        f"wanted = {_wanted_literal(items)}",
+        "def launch():",
+        *[f"    {line}" for line in made[:-1]],
+        f"    program = {made[-1]}",
+        f"    return Launch({device!r}, program, inputs, {dict(bindings)!r}, {sorted(unaligned)}, "
+        "before)",
     ]
-    return "\n".join(lines) + "\n"
+    imports = [*_ARRAYS, *needed, f"{_RUN} Launch, Wanted, check, run"]
+    return script(f"{about} on {device}", imports, lines, "check(launch(), wanted)", settings)
+
+
+def _compiled(kernel: Kernel) -> list[str]:
+    opts = "None" if kernel.opts is None else f"parse_opts({opts_text(kernel.opts)!r})"
+    return [
+        f"kernel = from_text({_text_literal(to_text(kernel.ast))})",
+        f"opts = {opts}",
+        f"compile_kernel(kernel, Device[{kernel.device!r}].capabilities, opts=opts)",
+    ]
+
+
+# Tensors
 
 
 @dataclass(frozen=True)
@@ -136,19 +223,24 @@ class Wording:
     """How a script says in the words of a library that it makes a tensor and reads one.
 
     tensor: over `array` (an expression), `place` (a device) and `wants_gradient`. read: over
-    `actual` (the name of a tensor). dtype: over `name` (the name of a type).
+    `actual` (an expression of a tensor). dtype: over `name` (the name of a type). layers: imports
+    for expressions that have layers. marks_inputs: whether an input whose gradient may be asked
+    for says so where only the value is asked for; it is not freed early then.
     """
 
     imports: tuple[str, ...]
     tensor: str
     read: str
     dtype: str = "dtypes.{name}"
+    layers: tuple[str, ...] = ()
+    marks_inputs: bool = False
 
 
 TINYREF = Wording(
     ("from tinyref import Tensor",),
     "Tensor({array}, device={place!r}, requires_grad={wants_gradient})",
     "{actual}.numpy()",
+    layers=("from tinyref import nn", "from tinyref_spec.model.given import *"),
 )
 
 
@@ -156,8 +248,8 @@ TINYREF = Wording(
 class Question:
     """The question that a row asks a subject.
 
-    values: the inputs by name. dtype: the type that expressions call `dtype`. targets: the inputs
-    whose gradients may be asked for.
+    values: the inputs by name; the weights of a gradient are `g`. dtype: the type that expressions
+    call `dtype`. targets: the inputs whose gradients may be asked for.
     """
 
     case_id: str
@@ -167,35 +259,29 @@ class Question:
 
 
 def tensor_script(
-    question: Question, device: str, expression: str, item: Wanted, wording: Wording = TINYREF
+    question: Question, place: str, expression: str, item: Wanted, wording: Wording
 ) -> str:
-    """Return a script that evaluates an expression of the inputs and says what is wrong."""
-    lines = [
-        *_head(question.case_id, device),
-        *wording.imports,
-        "from tinyref.dtype import dtypes, numpy_dtype",
-        "from tinyref.runtimes.reproducer import Wanted, check_value, run",
-    ]
-    if "nn." in expression and wording is TINYREF:
-        lines += ["from tinyref import nn", "from tinyref_spec.model.given import *"]
+    """Return a script that evaluates an expression of the inputs and says what is wrong.
+
+    place: the device as the library calls it.
+    """
+    lines = []
     if "device" in expression:
-        lines.append(f"device = {device!r}")
+        lines.append(f"device = {place!r}")
     if "dtype" in expression:
         lines.append(f"dtype = {wording.dtype.format(name=question.dtype.name)}")
-    lines += ["def value():"]
+    lines += [f"wanted = {_wanted_literal([item])}", "def value():"]
     for name, values in question.values.items():
         shaped = f"({array_literal(values)}).reshape({values.shape})"
-        wants = name in question.targets
-        made = wording.tensor.format(array=shaped, place=device, wants_gradient=wants)
+        wants = name in question.targets and ("g" in question.values or wording.marks_inputs)
+        made = wording.tensor.format(array=shaped, place=place, wants_gradient=wants)
         lines.append(f"    {name} = {made}")
+    lines += _lines_of_value(expression)
+    layers = wording.layers if "nn." in expression else ()
+    imports = (*wording.imports, *_ARRAYS, f"{_RUN} Wanted, check_values, run", *layers)
     read = wording.read.format(actual="value()")
-    lines += [
-        *_lines_of_value(expression),
-        f"wanted = {_wanted_text(item)}",
-        f"print({expression!r}, flush=True)",
-        f"run(lambda: check_value(lambda: {read}, wanted))",
-    ]
-    return "\n".join(lines) + "\n"
+    about = f"{question.case_id} on {place}"
+    return script(about, imports, lines, f"check_values(lambda: [{read}], wanted)")
 
 
 def _lines_of_value(expression: str) -> list[str]:
@@ -212,3 +298,66 @@ def _lines_of_value(expression: str) -> list[str]:
         "    gradients[0].realize(*gradients[1:])",
         f"    return gradients[{gradient['index']}]",
     ]
+
+
+def program_script(about: str, device: str, text: str, items: Sequence[Wanted]) -> str:
+    """Return a script that runs a program of tensors: `text` calls `check` for each read."""
+    lines = [
+        f"wanted = {_wanted_literal(items)}",
+        "def reads():",
+        "    found = []",
+        "    check = lambda tensor: found.append(np.array(tensor.numpy()))",
+        *textwrap.indent(text, "    ").splitlines(),
+        "    return found",
+    ]
+    tensors = "from tinyref import Tensor, TinyJit, Variable"
+    imports = (tensors, *_ARRAYS, f"{_RUN} Wanted, check_values, run")
+    return script(f"{about} on {device}", imports, lines, "check_values(reads, wanted)")
+
+
+# Cases of the suite
+
+
+def case_script(
+    case_id: str, device: str, profile: str, second: str = "", before: Sequence[str] = ()
+) -> str:
+    """Return a script that runs a case which gave none of its own: it died or raised before.
+
+    before: the cases that run first. second: the other device, the next of its kind if empty.
+    """
+    opening, opened = _opened(device, second)
+    first = _RUN_BEFORE.format(before=list(before), opened=opened).splitlines() if before else []
+    lines = [
+        "def problem():",
+        *first,
+        f"    measured = catalogue.find({case_id!r}).run({opened})  # of the profile {profile}",
+        '    return "" if measured.passed else f"wrong: {measured.message}"',
+    ]
+    imports = ("from tinyref_spec import catalogue", opening, f"{_RUN} run")
+    return script(f"{case_id} on {device}", imports, lines, "problem()")
+
+
+_RUN_BEFORE = """\
+    for name in {before}:  # it depends on what ran before
+        try:
+            catalogue.find(name).run({opened})
+        except Exception as error:
+            print(f"{{name}}: {{error}}")
+"""
+
+
+def open_script(device: str) -> str:
+    """Return a script that opens a device and prints what it declares."""
+    opening, opened = _opened(device)
+    lines = ["def problem():", f"    print({opened}.capabilities)", '    return ""']
+    return script(f"the opening of {device}", (opening, f"{_RUN} run"), lines, "problem()")
+
+
+def _opened(device: str, second: str = "") -> tuple[str, str]:
+    """Return the import that opening a device needs, and the expression that opens it."""
+    if is_subject(device):
+        opening = "from tinyref_spec.subjects.catalogue import open_device"
+        return opening, f"open_device({device!r})"
+    more = f", second={second!r}" if second else ""
+    opening = "from tinyref_spec.device_under_test import DeviceUnderTest"
+    return opening, f"DeviceUnderTest({device!r}{more})"

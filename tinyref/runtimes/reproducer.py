@@ -1,7 +1,7 @@
-"""What a script needs that launches one kernel again and checks the result.
+"""What the script of a failure imports: it computes something again and checks the result.
 
-The launch is made by a child of the script, so that a crash and a hang are answers too: the script
-exits with 0 where all is right and with 1 where it is not, as `git bisect run` wants it.
+A child of the script computes, so that a crash and a hang are answers too: the script exits with 0
+where all is right and with 1 where it is not, as `git bisect run` wants it.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What elements `places` of the buffer in `slot` must be.
+    """What elements `places` of the array with the number `slot` must be.
 
     values: one for each place, and `others` that are as good. ulps: how many units in the last
-    place they may be off. bounds: (exact, most) for each place, where the error has a bound.
+    place they may be off. bounds: the lowest and highest for each place. shape: of the whole array,
+    where its shape and type must be right too; else integers may be of another type than the
+    values, as some libraries have wider ones.
     """
 
     slot: int
@@ -63,26 +65,28 @@ class Wanted:
     values: Array
     others: Sequence[Array] = ()
     ulps: float = 0
-    bounds: Sequence[tuple[float, float]] = ()
+    bounds: tuple[Array, Array] | None = None
+    shape: tuple[int, ...] | None = None
 
     def problem(self, found: Array) -> str:
-        """Return what is wrong first in the contents of the buffer; empty where nothing is.
-
-        Integers may be of another type than the values, as some libraries have wider ones.
-        """
-        actual = found[list(self.places)]
-        if actual.dtype != self.values.dtype:
-            narrowed = actual.astype(self.values.dtype)
+        """Return what is wrong first in an array; empty where nothing is."""
+        dtype = self.values.dtype
+        if self.shape is not None and (found.shape, found.dtype) != (self.shape, dtype):
+            return f"expected {dtype} of shape {self.shape}, got {found.dtype} of {found.shape}"
+        actual = found.reshape(-1)[list(self.places)]
+        if actual.dtype != dtype:
+            narrowed = actual.astype(dtype)
             if not np.array_equal(narrowed, actual):
-                return f"expected elements of {self.values.dtype}, got {actual}"
+                return f"expected elements of {dtype}, got {actual}"
             actual = narrowed
         good = np.logical_or.reduce(
             [ulps_apart(actual, values) <= self.ulps for values in (self.values, *self.others)]
         )
-        if self.bounds:
-            exact, most = np.array(self.bounds, np.float64).T
+        if self.bounds is not None:
+            lowest, highest = self.bounds
             with np.errstate(all="ignore"):
-                good = good | (np.abs(actual.astype(np.float64) - exact) <= most)
+                number = actual.astype(lowest.dtype)
+                good = good | ((lowest <= number) & (number <= highest))
         wrong = np.flatnonzero(~good)
         if not wrong.size:
             return ""
@@ -145,17 +149,20 @@ def check(launch: Launch, wanted: Sequence[Wanted]) -> str:
     return f"wrong after a launch with other inputs: {problem}" if problem else ""
 
 
-def check_value(value: Callable[[], Array], wanted: Wanted) -> str:
-    """Return what is wrong with the elements that `value` returns; empty if they are right.
+def check_values(compute: Callable[[], Sequence[Array]], wanted: Sequence[Wanted]) -> str:
+    """Return what is wrong with the arrays that `compute` returns; empty if they are right.
 
     It is called with memory as it is, then with new memory that holds one of two poisons. Without
     them an element that no kernel writes may have the right value from an earlier computation.
     """
     for poison in (0, *POISONS):
         with config.Context(POISON=poison):
-            problem = wanted.problem(value().reshape(-1))
-        if problem:
-            return f"wrong: {problem}"
+            arrays = compute()
+        for item in wanted:
+            problem = item.problem(arrays[item.slot])
+            if problem:
+                where = f"array {item.slot}: " if len(arrays) > 1 else ""
+                return f"wrong: {where}{problem}"
     return ""
 
 

@@ -1,7 +1,8 @@
-"""The stages of a case side by side, with the first difference marked, and its values there."""
+"""The values of a case where they first differ, and its stages as differences of text."""
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -25,13 +26,9 @@ from tinyref_fuzz.judge.oracles import oracle_for
 from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
 
 _MARK = ">"
-_NARROWEST = 40
 _MAX_LINES = 60
 # Elements shown before the first that differs, and after it.
 _BEFORE, _AFTER = 3, 6
-_ENDS_WITH = 5
-# A difference further to the right is brought into view.
-_SHOWN_OF_DIFFERENCE = 12
 
 Values = dict[int, Array]
 
@@ -55,9 +52,7 @@ def side_by_side(
 ) -> str:
     """A case for a terminal of `width` columns: the fault, what is blamed, and both sides.
 
-    Of an optimised program the stages stand next to those of the plain one; the first that differs
-    and the one to blame are shown in full. For other pairs the blamed stage stands next to the one
-    before it. `blame` is found where it is not given, and something differs.
+    `blame` is found where it is not given, and something differs.
     """
     if blame is not None:
         blamed = blame
@@ -240,82 +235,35 @@ def _around(slot: int, at: int, left: Side, right: Side) -> Iterator[str]:
 
 
 def _stages(left: Side, right: Side, verdict: Verdict, blame: Blame, width: int) -> Iterator[str]:
-    if verdict.pair in (Pair.OPTIMISED, Pair.EQUIVALENT):
-        yield from _compare_stages(left, right, blame, width)
-        return
-    yield from _before_and_after(right.stages, blame, width)
+    """List the stages; show how the blamed one, and the first that differs, change the text.
 
-
-def _compare_stages(left: Side, right: Side, blame: Blame, width: int) -> Iterator[str]:
-    """Stage by stage, those that matter in full: the first that differs, and the blamed one."""
-    names = [stage for stage in STAGES if stage in left.stages or stage in right.stages]
-    texts = {stage: (left.stages.get(stage, ""), right.stages.get(stage, "")) for stage in names}
-    first = next((stage for stage in names if texts[stage][0] != texts[stage][1]), None)
-    for stage in names:
-        before, after = texts[stage]
-        notes = [_line_counts(before, after)]
-        notes += ["the first that differs"] if stage == first else []
-        notes += ["blamed"] if stage == blame.stage else []
-        yield clip(f"--- {stage}: {', '.join(notes)}", width)
-        if stage == first or (stage == blame.stage and before != after):
-            yield from columns(before, after, left.title, right.title, width)
-
-
-def _line_counts(left: str, right: str) -> str:
-    if left == right:
-        return f"{left.count(chr(10))} lines on both sides"
-    return f"{left.count(chr(10))} and {right.count(chr(10))} lines"
-
-
-def _before_and_after(stages: dict[str, str], blame: Blame, width: int) -> Iterator[str]:
-    """The blamed stage next to the one before it; the last one where none is blamed."""
-    names = [stage for stage in stages if stage != blame.stage]
-    for stage, text in stages.items():
-        note = ", blamed" if stage == blame.stage else ""
-        yield f"--- {stage}: {text.count(chr(10))} lines{note}"
-        if stage == blame.stage:
-            previous = list(itertools.takewhile(lambda name: name != blame.stage, stages))
-            before = previous[-1] if previous else ""
-            yield from columns(stages.get(before, ""), text, before or "nothing", stage, width)
-    if blame.stage not in stages and names:
-        yield from _whole(names[-1], stages[names[-1]], width)
-
-
-def _whole(stage: str, text: str, width: int) -> Iterator[str]:
-    yield f"    {stage}"
-    lines = text.splitlines()
-    yield from (clip(f"    {line}", width) for line in lines[:_MAX_LINES])
-    if len(lines) > _MAX_LINES:
-        yield f"    ... {len(lines) - _MAX_LINES} lines more"
-
-
-def columns(left: str, right: str, left_title: str, right_title: str, width: int) -> Iterator[str]:
-    """Two texts next to each other, line by line, the first line that differs marked.
-
-    Lines are cut to half of the width. Of long texts the lines around that place are shown.
+    Where two programs are compared, from one to the other at the same stage; else from the stage
+    before it.
     """
-    column = (max(_NARROWEST, width) - 5) // 2
-    pairs = list(itertools.zip_longest(left.splitlines(), right.splitlines(), fillvalue=""))
-    first = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
-    yield f"  {clip(left_title, column):<{column}} | {right_title}"
-    start = 0
-    if first is not None and len(pairs) > _MAX_LINES:
-        start = max(0, min(first - _ENDS_WITH, len(pairs) - _MAX_LINES))
-    if start:
-        yield f"  ... {start} equal lines"
-    for at, (one, other) in enumerate(pairs[start : start + _MAX_LINES], start):
-        mark = _MARK if at == first else " "
-        here, there = (_visible_part(text, one, other, column) for text in (one, other))
-        yield f"{mark} {here:<{column}} | {there}"
-    rest = len(pairs) - start - _MAX_LINES
-    if rest > 0:
-        yield f"  ... {rest} lines more"
+    first = None
+    texts = right.stages
+    if verdict.pair in (Pair.OPTIMISED, Pair.EQUIVALENT):
+        names = list(dict.fromkeys([*left.stages, *right.stages]))
+        pairs = [(name, left.stages.get(name, ""), texts.get(name, "")) for name in names]
+        first = next((name for name, before, after in pairs if before != after), None)
+    else:
+        pairs = list(zip(texts, ["", *texts.values()], texts.values(), strict=False))
+    for name, before, after in pairs:
+        notes = [f"{after.count(chr(10))} lines"]
+        notes += ["the first that differs"] if name == first else []
+        notes += ["blamed"] if name == blame.stage else []
+        yield clip(f"--- {name}: {', '.join(notes)}", width)
+        if name in (first, blame.stage):
+            yield from difference(before, after, width)
+    if first is None and blame.stage not in texts and texts:
+        yield from difference("", list(texts.values())[-1], width)
 
 
-def _visible_part(text: str, one: str, other: str, column: int) -> str:
-    """The part of a line that fits: its beginning, or what is around the first difference."""
-    pairs = zip(one, other, strict=False)
-    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-    if common < column - _SHOWN_OF_DIFFERENCE or one == other:
-        return clip(text, column)
-    return clip("... " + text[common - column // 2 :], column)
+def difference(before: str, after: str, width: int) -> Iterator[str]:
+    """Yield the lines that differ, `-` and `+` before them, among a few that do not."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
+    # After the names of two files.
+    shown = list(itertools.islice(lines, 2, None))
+    yield from (clip(f"  {line}", width) for line in shown[:_MAX_LINES])
+    if len(shown) > _MAX_LINES:
+        yield f"  ... {len(shown) - _MAX_LINES} lines more"

@@ -8,11 +8,11 @@ from tinyref.errors import explain_error
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
 from tinyref_fuzz.programs.reduce import reduce_program
-from tinyref_fuzz.programs.script import VIEWS, Places, reproducer, script_lines
+from tinyref_fuzz.programs.script import VIEWS, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.reduce.fault import error_words
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
-from tinyref_spec.system.fuzzed import Read
+from tinyref_spec.reproducer import program_script
 
 # The stage that a pair of values is about, where nothing more can be said.
 STAGE_OF = {Pair.PLAIN: "graph", Pair.OPTIMISED: "schedule", Pair.DEVICE: "kernel"}
@@ -79,11 +79,9 @@ def bucket_of(program: Program, verdict: Verdict, found: Blame) -> str:
 
 def script_of(program: Program, device: str) -> str:
     """The program as a script that fails where a read is not what the oracle says."""
-    return reproducer(program, device, [_arguments(each) for each in wanted_reads(program) or ()])
-
-
-def _arguments(read: Read) -> str:
-    return f"{read.elements.dtype.name!r}, {read.elements.tolist()}"
+    text = "\n".join(line.text for line in script_lines(program, Places.of(device)))
+    items = [read.wanted(number) for number, read in enumerate(wanted_reads(program) or ())]
+    return program_script("a program of tensors", device, text, items)
 
 
 def finding_lines(program: Program, verdict: Verdict, device: str) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ STATEMENTS: Mapping[str, str] = {
     "seed": "Tensor.manual_seed({v[0]!r})",
     "drop": "del {a}",
     "zero_grad": "{a}.grad = None",
-    "read": "check({a}{wanted})",
+    "read": "check({a})",
 }
 OPERATIONS = frozenset({*EXPRESSIONS, *STATEMENTS, FUNCTION})
 # Where the values of an operation have its device.
@@ -108,17 +108,6 @@ _COMPUTED = frozenset({"bind", "drop", "read", "seed", "realize", "zero_grad"})
 
 # Numpy has no arrays of more.
 MAX_AXES = 64
-
-_HEADER = """\
-import numpy as np
-
-from tinyref import Tensor, TinyJit, Variable
-"""
-_CHECK = """
-
-def check(tensor, dtype, wanted):
-    np.testing.assert_array_equal(tensor.numpy(), np.array(wanted, dtype), strict=True)
-"""
 
 
 class Computing(Enum):
@@ -184,14 +173,13 @@ def script_lines(
     program: Program,
     places: Places,
     computing: Computing = Computing.LAZY,
-    wanted: Sequence[str] = (),
 ) -> list[Line]:
-    """The lines of the calls. wanted: what each read must give, as arguments of `check`.
+    """The lines of the calls, with a `check` of each tensor that is read.
 
     Raises `UserError` for a step that no table has, or whose arguments or values are not those of
     its operation.
     """
-    printer = _Printer(places, computing, iter(wanted))
+    printer = _Printer(places, computing)
     found: list[Line] = []
     for number, step in enumerate(program.steps):
         try:
@@ -205,18 +193,10 @@ def script_lines(
     return found
 
 
-def reproducer(program: Program, device: str, wanted: Sequence[str], flags: str = "") -> str:
-    """The program as a script that fails where a read is not as `wanted`."""
-    lines = script_lines(program, Places.of(device), wanted=[f", {each}" for each in wanted])
-    body = "\n".join(line.text for line in lines)
-    return f"{flags}{_HEADER}{_CHECK}\n\n{body}\n"
-
-
 class _Printer:
-    def __init__(self, places: Places, computing: Computing, wanted: Iterator[str]) -> None:
+    def __init__(self, places: Places, computing: Computing) -> None:
         self.places = places
         self.computing = computing
-        self.wanted = wanted
 
     def lines(self, step: Step) -> Iterator[str]:
         """A step as lines, with what `computing` adds."""
@@ -276,8 +256,6 @@ class _Printer:
                 words["key"] = key_text(step.values[0])
             case "part" | "set_part":
                 words["part"] = part_text(step.values, names[1])
-            case "read":
-                words["wanted"] = next(self.wanted, "")
         return words
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
-from tinyref_spec.reproducer import Question, Wording, tensor_script
+from tinyref_spec.reproducer import Wording
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
 from tinyref_spec.tensor.forms import Form, Refused
@@ -502,17 +502,14 @@ class ArraySubject:
     def refusal(self, call: Refused, values: Arrays) -> Measurement:
         raise NotOfferedError(f"{self.module}: the array API does not say which calls are refused")
 
-    def script(self, question: Question, expression: str, item: Any) -> str:
-        wording = Wording(
-            (
-                "from tinyref_spec.subjects import opened",
-                f"subject = opened({str(self.name)!r})",
-                "Tensor = subject.maker",
-            ),
-            "subject.tensor({array})",
-            "{actual}.numpy()",
+    @property
+    def wording(self) -> Wording:
+        imports = (
+            "from tinyref_spec.subjects import opened",
+            f"subject = opened({str(self.name)!r})",
+            "Tensor = subject.maker",
         )
-        return tensor_script(question, str(self.name), expression, item, wording)
+        return Wording(imports, "subject.tensor({array})", "{actual}.numpy()")
 
     @property
     def maker(self) -> _Maker:

@@ -9,10 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import describe_error
-from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
-from tinyref_spec.reproducer import Question
+from tinyref_spec.reproducer import Wording
 from tinyref_spec.tensor.forms import Form, Refused
 
 Arrays = Mapping[str, Array]
@@ -78,10 +77,15 @@ class Subject(Protocol):
 
     Every method raises `NotOfferedError` where the library has no such function, and lets out the
     library's own errors where it has one that fails. Answers have `shape`, `dtype` and `numpy()`.
-    rounds_each_part: whether it may round to 16 bits where Tensors compute on in float32.
+    rounds_each_part: whether it may round to 16 bits where Tensors compute on in float32. place:
+    the device as the library calls it. wording: how scripts of failures call the library.
     """
 
     rounds_each_part: bool
+    place: str
+
+    @property
+    def wording(self) -> Wording: ...
 
     def expression(self, form: Form) -> str:
         """The form as the library is asked for it, over the names of the inputs."""
@@ -107,8 +111,4 @@ class Subject(Protocol):
 
     def refusal(self, call: Refused, values: Arrays) -> Measurement:
         """Whether a call that cannot be meant is refused."""
-        ...
-
-    def script(self, question: Question, expression: str, item: Wanted) -> str:
-        """A self-contained script that shows a failure again."""
         ...

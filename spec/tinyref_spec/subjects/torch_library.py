@@ -13,10 +13,9 @@ import torch
 
 from tinyref.dtype import DType, dtype_from_name, dtypes, numpy_dtype
 from tinyref.errors import describe_error
-from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, NotOfferedError
-from tinyref_spec.reproducer import Question, Wording, tensor_script
+from tinyref_spec.reproducer import Wording
 from tinyref_spec.subjects.name import SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
 from tinyref_spec.tensor.forms import Form, Refused
@@ -49,6 +48,7 @@ WORDING = Wording(
     "to_torch({array}, {place!r}, requires_grad={wants_gradient})",
     "from_torch({actual})",
     "torch.{name}",
+    marks_inputs=True,
 )
 
 
@@ -82,6 +82,7 @@ class TorchSubject:
     """Eager PyTorch on one of its devices."""
 
     rounds_each_part = True
+    wording = WORDING
 
     def __init__(self, name: SubjectName) -> None:
         for package in name.packages:
@@ -160,9 +161,6 @@ class TorchSubject:
         except REFUSALS as error:
             return Measurement(True, compared=1, observed=describe_error(error).splitlines()[0])
         return Measurement(False, f"was accepted, and gave {found!r}", compared=1)
-
-    def script(self, question: Question, expression: str, item: Wanted) -> str:
-        return tensor_script(question, self.place, expression, item, WORDING)
 
     def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
         return torch_value(expression, names)

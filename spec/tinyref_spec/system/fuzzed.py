@@ -17,29 +17,19 @@ import numpy as np
 
 from tinyref.config import Context
 from tinyref.dtype import DType, to_dtype
+from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.fuzzed import stored_items
 from tinyref_spec.kernel_case.buffers import buffer_from_json
+from tinyref_spec.reproducer import program_script
 
 FILE = Path(__file__).parent.parent / "fuzzed" / "programs.json"
 # Stands for the name of the device in the text of a program.
 DEVICE = "DEVICE"
 _CAPTURES = "@TinyJit"
-_HEAD = """import numpy as np
-from numpy import inf, nan
-
-from tinyref import Tensor, TinyJit, Variable
-
-owed = iter({owed})
-
-def check(tensor):
-    values, bound = next(owed)
-    np.testing.assert_allclose(tensor.numpy(), values, rtol=0, atol=bound)
-
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +38,16 @@ class Read:
 
     elements: Array
     bound: float = 0.0
+
+    def wanted(self, number: int) -> Wanted:
+        """Return the same for a script in which it is the read of this number."""
+        elements = self.elements.reshape(-1)
+        ends = (elements, elements)
+        if self.bound:
+            wide = elements.astype(np.float64)
+            ends = (wide - self.bound, wide + self.bound)
+        places = range(elements.size)
+        return Wanted(number, places, elements, bounds=ends, shape=self.elements.shape)
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,11 @@ def run(fuzzed: Fuzzed, case_id: str, device: DeviceUnderTest) -> Measurement:
     for number, (read, got) in enumerate(zip(fuzzed.reads, found, strict=True)):
         compared += max(read.elements.size, 1)
         if problem := mismatch(read, got):
-            details = Failure(script=script(fuzzed, device.name))
+            items = [each.wanted(place) for place, each in enumerate(fuzzed.reads)]
+            script = program_script(case_id, device.name, text, items)
+            details = Failure(script=script)
             return Measurement(False, f"read {number}: {problem}", compared, details=details)
     return Measurement(True, "", compared)
-
-
-def script(fuzzed: Fuzzed, device: str) -> str:
-    """A program that fails where a read is not what is owed."""
-    owed = [(read.elements.tolist(), read.bound) for read in fuzzed.reads]
-    return f"{_HEAD.format(owed=owed)}{fuzzed.text_for(device)}\n"
 
 
 def mismatch(read: Read, found: Array) -> str:

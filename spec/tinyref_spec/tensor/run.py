@@ -11,7 +11,6 @@ import numpy as np
 
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import TinyrefError, UserError
-from tinyref.runtimes.reproducer import Wanted
 from tinyref_spec import bounded, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Failure, Measurement
@@ -19,7 +18,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, Ulp
 from tinyref_spec.measure import Judgement, count, judge, percentile, refusal, values_of
 from tinyref_spec.oracles import Expected
-from tinyref_spec.reproducer import Question, tensor_script, wanted_elements
+from tinyref_spec.reproducer import TINYREF, Question, tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
 from tinyref_spec.tensor.forms import Form, Refused, make_values
 
@@ -51,16 +50,17 @@ class TinyrefSubject:
     """What rows judge unless a device says otherwise: Tensors of this device."""
 
     rounds_each_part = False
+    wording = TINYREF
 
     def __init__(self, device: str) -> None:
-        self.device = device
+        self.place = device
 
     def expression(self, form: Form) -> str:
         return form.expression
 
     def value(self, form: Form, dtype: DType, values: Arrays) -> Any:
         """A Tensor that was not computed yet."""
-        return evaluate(form.expression, names_of(values, dtype, self.device))
+        return evaluate(form.expression, names_of(values, dtype, self.place))
 
     def gradient_expressions(self, form: Form, targets: Sequence[str]) -> list[str]:
         asked = ", ".join(targets)
@@ -73,17 +73,17 @@ class TinyrefSubject:
         self, form: Form, dtype: DType, values: Arrays, weights: Array, targets: Sequence[str]
     ) -> list[Any]:
         """Tensors, realised together, so that what they share is computed once."""
-        names = names_of(values, dtype, self.device)
+        names = names_of(values, dtype, self.place)
         for name in targets:
             names[name].requires_grad_()
-        seed_tensor = tensors({"g": weights}, self.device)["g"]
+        seed_tensor = tensors({"g": weights}, self.place)["g"]
         result = evaluate(form.expression, names)
         gradients = result.gradient(*[names[name] for name in targets], gradient=seed_tensor)
         gradients[0].realize(*gradients[1:])
         return list(gradients)
 
     def literal(self, expression: str, values: Arrays) -> object:
-        return evaluate(expression, {**tensors(values, self.device), "device": self.device})
+        return evaluate(expression, {**tensors(values, self.place), "device": self.place})
 
     def refusal(self, call: Refused, values: Arrays) -> Measurement:
         """Passes for a UserError of one line."""
@@ -94,12 +94,6 @@ class TinyrefSubject:
         except TinyrefError as error:
             return refusal(None, error, (UserError,))
         return refusal(got, None, (UserError,))
-
-    def script(self, question: Question, expression: str, item: Wanted) -> str:
-        if "g" not in question.values:
-            # `value` asks for no gradient: an input whose gradient is asked for is not freed.
-            question = replace(question, targets=())
-        return tensor_script(question, self.device, expression, item)
 
 
 def subject_of(device: DeviceUnderTest) -> Subject:
@@ -240,11 +234,11 @@ def _failure(
     """What a report shows of an expression whose elements at `places` are, or would be, wrong."""
     if places is None:
         places = np.arange(expected.values.size)
-    item = wanted_elements(0, expected, rule, places)
+    item, subject = wanted_elements(0, expected, rule, places), subject_of(device)
     return Failure(
         [values_of(key, array) for key, array in question.values.items()],
         ir=expression,
-        script=subject_of(device).script(question, expression, item),
+        script=tensor_script(question, subject.place, expression, item, subject.wording),
     )
 
 

@@ -117,7 +117,7 @@ def show(
         bool, typer.Option("--script", help="Print a program that shows the fault, nothing else.")
     ] = False,
 ) -> None:
-    """Show a case: kernel, data, and its stages side by side with the first difference marked.
+    """Show a case: kernel, data, and its stages with the first difference.
 
     Of one that agrees, and of one that crashes or does not end, only what it is.
     """
