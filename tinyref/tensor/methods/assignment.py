@@ -57,6 +57,22 @@ from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import MOVEMENT, Ops
 from tinyref.uops.payload import BoundsArg, BufferArg, FlipArg, PermuteArg, ShapeArg
 
+# States from before assignments that have not run, of one tensor.
+MAX_STATES = 8
+
+
+def _few_states(value: Value) -> Value:
+    """Forget the second oldest state if `value` has too many, so that an assignment stays cheap.
+
+    The oldest one is in memory. Undoing all assignments after it gives its elements.
+    """
+    states = [value]
+    while states[-1].before is not None:
+        states.append(states[-1].before)
+    if len(states) > MAX_STATES:
+        states[-3].before = states[-1]
+    return value
+
 
 class Assignment(Data):
     """Writing to a tensor writes to the elements that it shows, whoever else shows them."""
@@ -276,7 +292,7 @@ class Assignment(Data):
                 node = assign(self._node, merged._node) if in_place else _attached(merged._node)
                 self._become(node, self._device)
                 self._value.record = record
-            self._value.before = None if is_computed(self._node) else before
+            self._value.before = None if is_computed(self._node) else _few_states(before)
             self._refresh_views(before.requires_grad)
 
     def _refresh_views(
@@ -290,11 +306,14 @@ class Assignment(Data):
             if view is not self:
                 view._refresh(self, had_gradient)
 
-    def _undo(self) -> None:
-        """Give the base, and all views of it, the value from before the last assignment."""
+    def _undo(self) -> Value:
+        """Give the base, and all views of it, the value from before the last assignment.
+
+        Returns the value that this tensor has then.
+        """
         before = self._value.before
         if before is None:
-            return
+            return self._value
         had_gradient, session = self._value.requires_grad, before.session
         storage = None if self._view is None else self._view.storage
         wholes = [self] if storage is None else [cast(Self, t) for t in whole_tensors(self)]
@@ -308,6 +327,7 @@ class Assignment(Data):
             base = self._of(before)
         before.session = session
         base._refresh_views(had_gradient, storage)
+        return self._value
 
     def _has_memory_alone(self) -> bool:
         """True where this base stands for a whole buffer that only its views show."""

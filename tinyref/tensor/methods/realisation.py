@@ -6,6 +6,7 @@ The scheduler and the compiler are imported with this module, when a tensor is f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Protocol, cast
 
 from tinyref.engine import Outcome, realize
 from tinyref.engine.interrupts import InterruptsHeld
@@ -106,6 +107,13 @@ def _compute_together(tensors: Sequence[TensorCore]) -> None:
         raise
 
 
+class Assigned(Protocol):
+    """A tensor that can take back its last assignment."""
+
+    def _undo(self) -> Value:
+        """Return the value that it has again."""
+
+
 def undo_assignments(values: Iterable[Value], failed: Collection[UOp] | None = None) -> None:
     """Give tensors the elements from before their last assignment, unless that has run.
 
@@ -116,12 +124,9 @@ def undo_assignments(values: Iterable[Value], failed: Collection[UOp] | None = N
         undone: dict[UOp, None] = {}
         for value in values:
             while _can_undo(value, failed):
-                tensor = value.tensor
-                assert tensor is not None, "values without a tensor are not undone"
-                bases = map(below_views, parts_of(value.node))
-                undone.update((base, None) for base in bases if base.op is Ops.ASSIGN)
-                tensor._undo()
-                value = tensor._value
+                before = value.node
+                value = cast(Assigned, value.tensor)._undo()
+                undone.update(dict.fromkeys(_assignments_since(value.node, before)))
                 if failed is None:
                     break
         assigned: dict[UOp, UOp] = {}
@@ -131,6 +136,17 @@ def undo_assignments(values: Iterable[Value], failed: Collection[UOp] | None = N
         for value in registry.pending() if assigned else ():
             value.node = substitute(value.node, assigned)
             registry.add(value)
+
+
+def _assignments_since(old: UOp, new: UOp) -> Iterator[UOp]:
+    """Yield the assignments to the memory of `new` that `old` does not need."""
+    needed = set(toposort((old,)))
+    for base in map(below_views, parts_of(new)):
+        if base.op is Ops.ASSIGN:
+            buffer = assigned_buffer(base)
+            for node in base.toposort():
+                if node.op is Ops.ASSIGN and assigned_buffer(node) is buffer and node not in needed:
+                    yield node
 
 
 def _can_undo(value: Value, failed: Collection[UOp] | None) -> bool:

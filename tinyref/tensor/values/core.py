@@ -287,9 +287,6 @@ class TensorCore:
             self._value = value
             registry.add(value)
 
-    def _undo(self) -> None:
-        """Take back the last assignment; only tensors that are assigned to have one."""
-
     def _before_change(self) -> None:
         """This tensor is about to stand for another value: a function that is captured notes it."""
         session = capturing.get()
