@@ -22,7 +22,7 @@ from tinyref.uops.node import UOp
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.settings import Settings
 from tinyref_spec.case import Measurement, Profile, Row, Rung
-from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.checks import make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernels.notation import kernel_of, load
 from tinyref_spec.measure import run_exact
@@ -53,16 +53,19 @@ def _halved(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def rows(profile: Profile) -> Iterator[Row]:
     """The two rows, which have the same cases in every profile."""
-    needs = kernel_needs(dtypes.uint8, dtypes.int32)
-    exact = "Exact: the bits of the result."
     for name, sentence, op, run in (
         ("saturating", "Sums of bytes stop at 255.", "ADD", _saturating),
         ("halved", "Halves of differences are cut off.", "IDIV", _halved),
     ):
         yield make_row(
-            *(f"kernel.own.{name}", sentence, ("kernel.valid",), Rung.ALU, op, "uint8", exact),
-            needs,
-            lambda run=run: [Check("six", run)],
+            f"kernel.own.{name}",
+            sentence,
+            clauses=("kernel.valid",),
+            rung=Rung.ALU,
+            op=op,
+            dtype=dtypes.uint8,
+            uses=(dtypes.uint8, dtypes.int32),
+            checks={"six": run},
         )
 
 

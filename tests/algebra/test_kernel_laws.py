@@ -22,7 +22,7 @@ from tinyref_spec.kernel_case import Case
 from tinyref_spec.kernels.notation import store
 
 # Exact data: every order of evaluation gives the same values.
-KERNELS = kernels("PYTHON", "small")
+KERNELS = kernels("PYTHON", "integers")
 RANDOM = settings(
     max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )

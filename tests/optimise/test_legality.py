@@ -443,14 +443,16 @@ def check_legality(data: st.DataObject, device: str) -> None:
             assert reached.reason
         elif reached.lanes <= 16:
             plan = reached
-    keeps_value(plan, dict(enumerate(case.buffers)), case.bindings)
+    keeps_value(case.ast, plan, dict(enumerate(case.buffers)), case.bindings)
 
 
-def keeps_value(plan: Plan, data: Mapping[int, np.ndarray], bindings: Mapping[str, int]) -> None:
-    program = compile_kernel(plan.form.ast, plan.capabilities, opts=plan.opts)
+def keeps_value(
+    ast: UOp, plan: Plan, data: Mapping[int, np.ndarray], bindings: Mapping[str, int]
+) -> None:
+    program = compile_kernel(ast, plan.capabilities, opts=plan.opts)
     buffers = [buffer.copy() for buffer in data.values()]
     run_program(program, buffers, bindings)
-    for slot, wanted in evaluate(plan.form.ast, data, bindings).items():
+    for slot, wanted in evaluate(ast, data, bindings).items():
         same(buffers[slot], wanted, 0.0, str(plan))
 
 
@@ -496,4 +498,4 @@ def test_a_condition_that_is_forgotten_is_seen(
     monkeypatch.setitem(CHECKS, condition, lambda plan, opt: None)
     plan = Plan.of(kernel, GROUPS).apply_all(parse_opts(opts))
     with pytest.raises((AssertionError, SanitizerError, TinyrefError)):
-        keeps_value(plan, dict(enumerate(data)), {})
+        keeps_value(kernel, plan, dict(enumerate(data)), {})

@@ -396,4 +396,7 @@ def test_parts_of_which_each_would_have_to_be_first_are_refused_with_advice():
     ):
         y.realize()
     assert x.tolist() == [[2, 3, 4, 10]]
+    # The refused assignment is undone, and can be made again.
+    assert y.tolist() == [[1, 1], [24, 30]]
+    y[row.bind(2) - 1 : row.bind(2)] = Tensor([[2, 2]])
     assert y.tolist() == [[1, 1], [2, 2]]

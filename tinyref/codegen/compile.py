@@ -25,7 +25,7 @@ from tinyref.garbage import collection_paused
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.heuristics import heuristic_plan
 from tinyref.optimise.images import with_texels
-from tinyref.optimise.opt import Opt
+from tinyref.optimise.opt import Opt, checked_opts
 from tinyref.optimise.plan import Plan
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, sint
@@ -98,7 +98,8 @@ def plan_for(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = 
         if listeners().steps is None:
             return chosen
         opts = chosen.opts[len(plan.opts) :]
-    taken = itertools.takewhile(lambda opt: takes_step("opt", opt.op.value), opts)
+    given = checked_opts(opts)
+    taken = itertools.takewhile(lambda opt: takes_step("opt", opt.op.value), given)
     return plan.apply_all(taken)
 
 
