@@ -20,7 +20,7 @@ from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ReduceArg
+from tinyref.uops.payload import ReduceArg
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.blame.graph import GraphFaultError, evaluate_graph
 from tinyref_fuzz.blame.stages import Compile, Subject
@@ -304,30 +304,6 @@ def opposite(memory: UOp) -> UOp:
     return build.load(build.index(memory, build.sub(build.const(dtypes.index, 3), ITEM)))
 
 
-def test_items_exchange_through_local_memory():
-    root = stored(opposite(build.after(MEMORY, build.barrier(LEFT))))
-    assert evaluate_graph(root, BUFFERS, {})[0].tolist() == [8, 4, 2, 1]
-
-
-def in_a_loop(is_guarded: bool, is_accumulated: bool) -> UOp:
-    """A sum over three iterations of what the other end has left in each."""
-    iteration = build.counter(3, 0, AxisKind.REDUCE)
-    part = build.add(READ, build.cast(iteration, dtypes.int32))
-    place = build.after(MEMORY, build.barrier(part)) if is_guarded else MEMORY
-    left = build.store(build.index(place, ITEM), part)
-    element = opposite(build.after(MEMORY, build.barrier(left)))
-    root = stored(build.reduce_over(Ops.ADD, element, iteration))
-    return compiling.accumulate(root) if is_accumulated else root
-
-
-@pytest.mark.parametrize("is_accumulated", [False, True])
-def test_memory_that_is_used_again_in_a_loop_needs_a_barrier_before(is_accumulated):
-    guarded = evaluate_graph(in_a_loop(True, is_accumulated), BUFFERS, {})
-    assert guarded[0].tolist() == [27, 15, 9, 6]
-    with pytest.raises(GraphFaultError, match="race: in a loop local memory is written again"):
-        evaluate_graph(in_a_loop(False, is_accumulated), BUFFERS, {})
-
-
 FIRST = build.const(dtypes.index, 0)
 BEYOND = build.index(IN, build.add(ITEM, 1))
 HALF = build.store(build.index(MEMORY, ITEM), build.const(dtypes.int32, 1), build.less(ITEM, 2))
@@ -347,10 +323,3 @@ HALF = build.store(build.index(MEMORY, ITEM), build.const(dtypes.int32, 1), buil
 def test_races_and_wrong_accesses_are_found(root, problem):
     with pytest.raises(GraphFaultError, match=problem):
         evaluate_graph(root, BUFFERS, {})
-
-
-def test_what_is_switched_off_does_no_harm():
-    gated = build.load(BEYOND, build.less(ITEM, 3), 7)
-    assert evaluate_graph(stored(gated), BUFFERS, {})[0].tolist() == [2, 4, 8, 7]
-    alone = stored(READ, build.equal(ITEM, 2), FIRST)
-    assert evaluate_graph(alone, BUFFERS, {})[0].tolist() == [4, 0, 0, 0]

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from faults import FAULTS, large_case
+from faults import large_case
 
-from tinyref.errors import UserError
 from tinyref.optimise.opt import parse_opts
-from tinyref_fuzz.blame import STAGES
 from tinyref_fuzz.findings.bucket import bucket_of
-from tinyref_fuzz.findings.examine import blame_or_pair, examine
-from tinyref_fuzz.judge.judge import judge
-from tinyref_fuzz.reduce import node_count
+from tinyref_fuzz.findings.examine import blame_or_pair
 from tinyref_spec.kernel_case import Blame, Case, Pair, Symptom, Verdict
 from tinyref_spec.kernels.corpus import corpus_kernels
 
@@ -56,17 +52,6 @@ def test_what_is_incidental_makes_no_other_bucket(first, second):
     assert key(*first) == key(*second)
 
 
-def test_how_one_fault_shows_makes_no_other_bucket():
-    race, access = failing(Symptom.RACE, "a race"), failing(Symptom.ACCESS, "element 4")
-    assert key("linearise", verdict=race) == key("linearise", verdict=access)
-    refused = failing(Symptom.ERROR, "compiler: VerifyError: indexed.bounds.1: expected 2")
-    assert key("lower", verdict=refused) == key("lower", verdict=access)
-    error = failing(Symptom.ERROR, "compiler, lower reached: KeyError: 3")
-    other = failing(Symptom.ERROR, "compiler, lower reached: KeyError: 4", Pair.OPTIMISED)
-    assert key("lower", verdict=error) == key("lower", verdict=other)
-    assert key("simplify", "rule", verdict=error) == key("simplify", "rule", verdict=race)
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -92,22 +77,6 @@ def test_other_causes_are_other_buckets(first, second):
 # --- examined -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_injected_faults_fall_into_a_bucket_each(monkeypatch):
-    keys = {}
-    for fault in FAULTS:
-        with monkeypatch.context() as patched:
-            fault.inject(patched)
-            case = large_case(*fault.lists)
-            verdict = judge(case, fault.device, thorough=False)
-            finding = examine(case, verdict, fault.device, 600.0)
-            assert finding.blame.stage in STAGES
-            assert finding.nodes == node_count(finding.case.ast) <= 8
-            assert finding.original is case
-            keys[fault.name] = finding.bucket.key
-    assert len(set(keys.values())) == len(FAULTS), keys
-
-
 @pytest.mark.parametrize(
     ("pair", "stage"),
     [
@@ -125,8 +94,3 @@ def test_without_blame_the_pair_names_the_stage(pair, stage):
     assert (blame.stage, blame.cause) == (stage, "")
     assert "KeyError" in blame.detail
     assert "\n" not in blame.detail
-
-
-def test_a_case_that_agrees_is_no_finding():
-    with pytest.raises(UserError, match="does not fail"):
-        examine(large_case(), Verdict(), "PYTHON")

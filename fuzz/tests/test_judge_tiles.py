@@ -58,14 +58,6 @@ def test_products_may_be_exact_and_sums_cut_off(
     assert (problem == "") is is_right
 
 
-def test_a_sum_of_one_product_is_that_product() -> None:
-    case = product()
-    case.buffers[1][-1] = 0.0
-    oracle = oracle_for(case, TILES)
-    assert oracle.difference(0, last(X)) == ""
-    assert oracle.difference(0, last(X + 2**-45)) != ""
-
-
 @pytest.mark.parametrize(
     ("mode", "change", "is_right"),
     [
