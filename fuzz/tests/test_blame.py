@@ -13,7 +13,6 @@ from tinyref.algebra.rewrite import RuleSet
 from tinyref.codegen import compile as compiling
 from tinyref.codegen.decompose import constant_division
 from tinyref.device import Device
-from tinyref.dtype import dtypes
 from tinyref.interpret import Interpreter
 from tinyref.optimise import normal_form, padding
 from tinyref.optimise.opt import parse_opts
@@ -22,7 +21,6 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref_fuzz.blame.find import find_blame
-from tinyref_fuzz.blame.graph import GraphFaultError, evaluate_graph
 from tinyref_fuzz.blame.stages import Compile, Subject
 from tinyref_fuzz.generate.optimisations import random_opts
 from tinyref_fuzz.generate.tape import Tape
@@ -185,11 +183,6 @@ def test_an_optimisation_that_is_not_legal_is_blamed_with_its_name(monkeypatch):
     assert str(found) == "lower: PADTO"
 
 
-def test_an_optimisation_that_is_refused_though_it_was_legal_is_blamed():
-    found = blamed("sum-rows", "UPCAST(0, 2) UPCAST(0, 5)", Symptom.ERROR)
-    assert str(found) == "optimise: UPCAST"
-
-
 @pytest.mark.parametrize(
     ("opts", "cause"),
     [("GROUP(1, 2)", "GROUP"), ("UPCAST(0, 2) GROUPTOP(1, 2)", "GROUPTOP")],
@@ -283,43 +276,3 @@ def test_graphs_of_the_healthy_compiler_give_what_the_evaluator_gives(name, devi
     compiled = Compile(subject, capabilities, opts)
     assert [compiled.problem(stage) for stage in GRAPHS] == [""] * len(GRAPHS)
     assert compiled.is_decided
-
-
-ITEM = build.special("item", 0, 4)
-OUT = build.define_global(0, dtypes.int32, 4)
-IN = build.define_global(1, dtypes.int32, 4)
-BUFFERS = {0: np.zeros(4, np.int32), 1: np.array([1, 2, 4, 8], np.int32)}
-MEMORY = build.define_local("temp0", dtypes.int32, 4)
-READ = build.load(build.index(IN, ITEM))
-LEFT = build.store(build.index(MEMORY, ITEM), READ)
-
-
-def stored(value: UOp, gate: UOp | None = None, at: UOp = ITEM) -> UOp:
-    """The kernel that stores `value` to the output."""
-    return build.sink(build.store(build.index(OUT, at), value, gate))
-
-
-def opposite(memory: UOp) -> UOp:
-    """What the item at the other end has left in `memory`."""
-    return build.load(build.index(memory, build.sub(build.const(dtypes.index, 3), ITEM)))
-
-
-FIRST = build.const(dtypes.index, 0)
-BEYOND = build.index(IN, build.add(ITEM, 1))
-HALF = build.store(build.index(MEMORY, ITEM), build.const(dtypes.int32, 1), build.less(ITEM, 2))
-
-
-@pytest.mark.parametrize(
-    ("root", "problem"),
-    [
-        (stored(opposite(build.after(MEMORY, LEFT))), "race: another work-item's element is read"),
-        (stored(READ, at=FIRST), "race: one element is written more than once"),
-        (stored(build.load(build.index(OUT, FIRST))), "race: an element of slot 0 is read"),
-        (stored(build.load(BEYOND)), "LOAD of element 4 of 4"),
-        (stored(opposite(build.after(MEMORY, build.barrier(HALF)))), "that nobody wrote is read"),
-    ],
-    ids=["no-barrier", "two-writers", "another-reader", "outside", "unset"],
-)
-def test_races_and_wrong_accesses_are_found(root, problem):
-    with pytest.raises(GraphFaultError, match=problem):
-        evaluate_graph(root, BUFFERS, {})

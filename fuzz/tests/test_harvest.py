@@ -179,18 +179,11 @@ def changed(**members) -> dict:
     [
         ([], "kernels: expected an object"),
         (SMALL | {"schema": "x"}, "kernels, schema: expected 'tinyref.kernels'"),
-        (SMALL | {"version": 2}, "kernels, version: expected a version from 1 to 1"),
         (SMALL | {"more": 1}, "kernels: expected only the members"),
-        (SMALL | {"source": "a\nb"}, "source: expected a text of one line"),
-        (SMALL | {"kernels": [1]}, "kernels[0]: expected an object"),
-        (changed(size=1), "kernels[0]: expected only the members ast, bindings, computes"),
         (SMALL | {"kernels": SMALL["kernels"] * 2}, "expected each kernel once"),
-        (changed(ast="x"), "kernels[0].ast: expected a list"),
         (changed(ast=["%0 = EVIL"]), "kernels[0].ast: "),
         (changed(ast=["x" * 100_001]), "expected a text of at most 100000 characters"),
-        (changed(ast=["DEFINE_VAR"] * 5), "4 variables"),
         (changed(bindings={"n": "1"}), "kernels[0].bindings.n: expected an integer"),
-        (changed(computes=[1]), "kernels[0].computes[0]: expected a text"),
         (
             changed(ast=["%0 = DEFINE_GLOBAL int32*9999999999@global () Slot{slot=0}"]),
             "expected buffers of at most 16777216 bytes",
@@ -200,7 +193,7 @@ def changed(**members) -> dict:
             "expected the slots from 0 on",
         ),
     ],
-    ids=range(16),
+    ids=range(9),
 )
 def test_what_is_no_collection_is_refused(data, message):
     with pytest.raises(UserError) as refused:

@@ -13,7 +13,6 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
 from tinyref_spec.kernel_case import Case, Mode
 
@@ -46,29 +45,12 @@ def test_the_evaluator_gives_what_is_expected(found, mode):
             assert oracle.difference(slot, value) == "", (seed, slot)
 
 
-@pytest.mark.slow
-@MODES
-@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
-def test_healthy_devices_are_not_reported(device, mode):
-    judge = Judge(device)
-    for seed in range(40):
-        verdict = judge.verdict(case_of(mode, seed, device, 2))
-        assert verdict.agrees, (seed, verdict)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("mode", [Mode.FLOAT, Mode.EDGE], ids=lambda mode: mode.name)
 def test_most_elements_are_known(found, mode):
     shares = [oracle.unknown_share(slot) for _, oracle in found[mode] for slot in oracle.slots]
     assert np.median(shares) < 0.1
     assert np.mean(shares) < (0.02 if mode is Mode.FLOAT else 0.25)
-
-
-@pytest.mark.long
-def test_exact_cases_have_nothing_unknown(found):
-    exact = found[Mode.EXACT]
-    unknown = [oracle.unknown_share(slot) for _, oracle in exact for slot in oracle.slots]
-    assert np.mean([share > 0 for share in unknown]) < 0.03
 
 
 def spoilt(value: np.ndarray, oracle: Oracle, slot: int) -> np.ndarray | None:
