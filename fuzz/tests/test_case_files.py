@@ -138,23 +138,6 @@ def test_the_text_is_stable_and_a_change_is_a_small_difference():
     assert len(set(record_text(CaseRecord(changed)).splitlines()) - set(lines)) == 1
 
 
-def test_a_folder_gets_a_name_for_each_content(tmp_path):
-    first = save_record(tmp_path, CaseRecord(small()), stem="store")
-    assert first.parent == tmp_path
-    digest = first.name.removeprefix("store-").removesuffix(".json")
-    assert len(digest) == 12
-    assert set(digest) <= set("0123456789abcdef")
-    # What was found is not the content; the data are.
-    assert save_record(tmp_path, CaseRecord(small(), "a note", device="CPU"), stem="store") == first
-    other = small().buffers[1].copy()
-    other[0] = 2
-    second = save_record(
-        tmp_path, CaseRecord(small().__class__(small().ast, (small().buffers[0], other)))
-    )
-    assert second.name != first.name
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "it.json"
     save_record(path, CaseRecord(small(), "first"))

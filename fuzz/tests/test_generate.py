@@ -79,13 +79,6 @@ def test_every_kernel_is_valid_and_has_what_it_needs(mixed):
         evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", POLICIES)
-def test_twenty_thousand_tapes_give_valid_kernels(name):
-    for case in kernels(20_000 // len(POLICIES), PARTS[name], 10_000):
-        verify(Dialect.AST, case.ast)
-
-
 @pytest.mark.long
 def test_exact_kernels_give_integers_within_the_bound(mixed):
     for case in mixed:

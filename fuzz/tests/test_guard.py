@@ -7,11 +7,10 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
-from tinyref.runtimes.host.memory import address_of
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.judge.guard import ZONE, Guarded, Outputs
+from tinyref_fuzz.judge.guard import Guarded, Outputs
 from tinyref_spec.kernels.notation import load, shaped, store
 
 FLAT = shaped(4)
@@ -36,20 +35,6 @@ def memory() -> Guarded:
 
 
 # --- the layout -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize("dtype", ["int8", "float32", "float64", "bool"])
-def test_buffers_are_apart_and_aligned(shifted, dtype):
-    contents = tuple(np.zeros(size, dtype) for size in (3, 0, 1, 700))
-    memory = Guarded(contents, Outputs({0: None}, frozenset({0})), shifted=shifted)
-    ends = [0]
-    for slot, (start, content) in enumerate(zip(memory.starts, contents, strict=True)):
-        assert start - ends[-1] >= ZONE
-        assert start % ZONE == (content.itemsize if shifted == (slot % 2 == 0) else 0)
-        ends.append(start + content.nbytes)
-    assert memory.nbytes - ends[-1] >= ZONE
-    assert address_of(memory.memory) % 64 == 0
 
 
 def test_a_slot_that_keeps_elements_is_poison_too_and_read_back_as_given():

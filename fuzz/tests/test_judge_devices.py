@@ -13,15 +13,12 @@ from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter
-from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.host.memory import address_of
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge import trial as judging
 from tinyref_fuzz.judge.judge import judge
-from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.opts import ROWS, OptRow
 from tinyref_spec.kernel_case import Case, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
 
@@ -66,20 +63,6 @@ class Refusing(Wrong):
 class Unloadable(TextBackend):
     def load(self, entry, binary):
         raise KeyError(entry)
-
-
-class Unprintable(TextBackend):
-    """Loses a line of every program on its way through the text."""
-
-    @property
-    def renderer(self):
-        healthy = super().renderer
-
-        class Losing:
-            def render(self, program):
-                return healthy.render(program).replace("ADD", "SUB")
-
-        return Losing()
 
 
 class _Idle(Kernel):
@@ -197,15 +180,6 @@ class KeepingVariables(Wrong):
     kernel = _KeepingVariables
 
 
-class _Hungry(Kernel):
-    def __call__(self, *given, **named):
-        raise MemoryError("no 8 GiB")
-
-
-class Hungry(Wrong):
-    kernel = _Hungry
-
-
 class NegativeZeroLost(Wrong):
     def load(self, entry, binary):
         kernel = super().load(entry, binary)
@@ -235,7 +209,6 @@ DEVICES = [
     (FloorDividing, "divide-remainder-int32", Symptom.VALUE),
     (Refusing, "multiply-add-int32", Symptom.ERROR),
     (Unloadable, "multiply-add-int32", Symptom.ERROR),
-    (Unprintable, "multiply-add-int32", Symptom.VALUE),
     (Idle, "multiply-add-int32", Symptom.VALUE),
     (Overrunning, "multiply-add-int32", Symptom.RED_ZONE),
     (Underrunning, "multiply-add-int32", Symptom.RED_ZONE),
@@ -245,7 +218,6 @@ DEVICES = [
     (Unaligned, "multiply-add-int32", Symptom.UNSTABLE),
     (KeepingBuffers, "multiply-add-int32", Symptom.UNSTABLE),
     (KeepingVariables, "symbolic-rows", Symptom.UNSTABLE),
-    (Hungry, "multiply-add-int32", Symptom.MEMORY),
 ]
 
 
@@ -282,15 +254,3 @@ def test_what_holds_the_answer_already_does_not_help():
 def test_a_launch_that_was_prepared_with_other_values_of_variables_is_right():
     for device in ("PYTHON", "CPU", f"{__name__}:Wrong"):
         assert found(case_of("symbolic-rows"), device) == (None, None)
-
-
-HOST = "tinyref_fuzz.judge.devices:Host"
-PACKED = [row for row in ROWS if "PACK(" in row.lists[0]]
-
-
-@pytest.mark.table
-@pytest.mark.parametrize("row", PACKED, ids=lambda row: row.name)
-def test_copies_in_scratch_memory_hold_what_is_read_from_them(row: OptRow) -> None:
-    for text in row.lists:
-        measured = row.subject.measure(parse_opts(text), row.name, DeviceUnderTest(HOST))
-        assert measured.passed, text

@@ -101,18 +101,6 @@ def test_the_result_of_any_two_members_is_allowed(op, dtype):
         assert rejected(found, kernel(first[:, None], second)) == ""
 
 
-@FLOATS
-def test_a_choice_among_any_members_is_allowed(dtype):
-    right, members = everything(dtype)
-    left = Span(right.low[:, None], right.high[:, None])
-    shape = (len(PAIRS), len(PAIRS))
-    condition = point(np.zeros(shape, np.bool_), np.ones(shape, np.bool_))
-    found = apply(Ops.WHERE, dtype, [BOOL, dtype, dtype], [condition, left, right])
-    for member in members:
-        assert rejected(found, np.broadcast_to(member[:, None], shape)) == ""
-        assert rejected(found, np.broadcast_to(member, shape)) == ""
-
-
 @pytest.mark.parametrize("out", [F16, dtypes.bfloat16, BOOL, I8, U8, I32, I64], ids=str)
 def test_the_conversion_of_any_member_is_allowed(out):
     operand, members = everything(F32)

@@ -124,14 +124,6 @@ def test_the_list_of_the_heuristics_is_written_out(capsys):
     assert left == right
 
 
-def test_a_large_kernel_still_fits():
-    case = large_case()
-    assert len(case.ast.toposort()) > MAX_LINES - 10
-    script = reproducer(case, Verdict(Pair.OPTIMISED, Symptom.VALUE, 'say "so" \\', 1), "PYTHON")
-    assert script.count("\n") <= MAX_LINES
-    compile(script, "reproducer.py", "exec")
-
-
 def test_five_lines_for_the_terminal():
     case = healthy("sum-rows", "GROUP(1, 4)")
     verdict = Verdict(Pair.OPTIMISED, Symptom.RACE, "a race\nand more", 0)

@@ -133,13 +133,3 @@ def test_a_score_of_other_settings_sources_or_schema_is_refused(tmp_path: Path) 
         file.write_text(json.dumps(data | change))
         with pytest.raises(UserError, match=message):
             scoring(QUICK, file).resume()
-
-
-def test_a_new_score_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, said = tmp_path / "a.json", []
-    file.write_text("old")
-    made = scoring(QUICK, file, said)
-    monkeypatch.setattr(made, "waiting", list)
-    made.run()
-    assert "is kept as" in said[0]
-    assert (tmp_path / "a.previous.json").read_text() == "old"
