@@ -141,12 +141,6 @@ def maximum_of_second(node: UOp) -> UOp | None:
     return None
 
 
-def half_added_twice(node: UOp) -> UOp | None:
-    if node.op is Ops.ADD and node.dtype is dtypes.float16:
-        return node.replace(src=(node.src[0], node.src[0]))
-    return None
-
-
 def seven_where_masked(node: UOp) -> UOp | None:
     if node.op is Ops.LOAD and len(node.src) == 3 and node.src[1].op is Ops.CONST:
         value = True if node.dtype.is_bool else 7.0 if node.dtype.is_float else 7
@@ -173,21 +167,9 @@ def waits_for_no_barrier(node: UOp) -> UOp | None:
     return node.replace(src=tuple(sources))
 
 
-def sum_for_product(node: UOp) -> UOp | None:
-    if node.op is Ops.MUL and node.dtype is dtypes.float32:
-        return UOp(Ops.ADD, node.dtype, node.src)
-    return None
-
-
 def swapped_select(node: UOp) -> UOp | None:
     if node.op is Ops.WHERE and is_data(node):
         return node.replace(src=(node.src[0], node.src[2], node.src[1]))
-    return None
-
-
-def never_less(node: UOp) -> UOp | None:
-    if node.op is Ops.CMPLT and node.src[0].dtype is not dtypes.index:
-        return build.const(dtypes.bool, False)
     return None
 
 
@@ -238,34 +220,13 @@ class _Lossy(InterpretedKernel):
         return 0.0
 
 
-class AlignedAlone(Wrong):
-    """What begins between two multiples of 16 bytes is read as if its first element were last."""
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        return _AlignedAlone(self.name, super().load(entry, binary).program)
-
-
-class _AlignedAlone(InterpretedKernel):
-    def __call__(self, buffers, grid=(1, 1, 1), group=(1, 1, 1), variables=(), wait=False):
-        sizes = [parameter.dtype.itemsize for parameter in self.program.parameters]
-        taken = [
-            np.roll(buffer, -size) if buffer.ctypes.data % 16 else buffer
-            for buffer, size in zip(buffers, sizes, strict=True)
-        ]
-        return super().__call__(taken, grid, group, variables, wait)
-
-
 _PLAIN = (Pair.PLAIN, Symptom.VALUE)
 _DEVICE = (Pair.DEVICE, Symptom.VALUE)
 
 FAULTS = (
     Fault("maximum", in_stage("simplify", maximum_of_second), *_PLAIN),
-    Fault("half", in_stage("simplify", half_added_twice), *_PLAIN),
     Fault("mask", in_stage("lower", seven_where_masked), *_PLAIN),
     Fault("flip", in_stage("lower", forward_always), Pair.PLAIN, Symptom.ACCESS),
-    Fault("product", in_stage("decompose", sum_for_product), *_PLAIN),
-    Fault("select", in_stage("expand", swapped_select), *_PLAIN),
-    Fault("less", in_stage("narrow_index", never_less), *_PLAIN),
     Fault(
         *("lanes", in_stage("expand", lanes_backward), Pair.OPTIMISED, Symptom.VALUE),
         opts=(OptOp.UPCAST,),
@@ -280,12 +241,6 @@ FAULTS = (
         *(Pair.OPTIMISED, Symptom.ERROR),
         opts=(OptOp.UPCAST, OptOp.UNROLL),
         lists=("LOCAL(0, 2) UPCAST(1, 2) UNROLL(2, 2)",),
-    ),
-    Fault(
-        "padding",
-        with_opts(IndexError("no such axis"), OptOp.PADTO),
-        *(Pair.OPTIMISED, Symptom.ERROR),
-        opts=(OptOp.PADTO,),
     ),
     Fault(
         "threads",

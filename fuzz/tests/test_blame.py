@@ -13,16 +13,14 @@ from tinyref.algebra.rewrite import RuleSet
 from tinyref.codegen import compile as compiling
 from tinyref.codegen.decompose import constant_division
 from tinyref.device import Device
-from tinyref.dtype import dtypes
 from tinyref.interpret import Interpreter
 from tinyref.optimise import normal_form, padding
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, ReduceArg
+from tinyref.uops.payload import ReduceArg
 from tinyref_fuzz.blame.find import find_blame
-from tinyref_fuzz.blame.graph import GraphFaultError, evaluate_graph
 from tinyref_fuzz.blame.stages import Compile, Subject
 from tinyref_fuzz.generate.optimisations import random_opts
 from tinyref_fuzz.generate.tape import Tape
@@ -185,11 +183,6 @@ def test_an_optimisation_that_is_not_legal_is_blamed_with_its_name(monkeypatch):
     assert str(found) == "lower: PADTO"
 
 
-def test_an_optimisation_that_is_refused_though_it_was_legal_is_blamed():
-    found = blamed("sum-rows", "UPCAST(0, 2) UPCAST(0, 5)", Symptom.ERROR)
-    assert str(found) == "optimise: UPCAST"
-
-
 @pytest.mark.parametrize(
     ("opts", "cause"),
     [("GROUP(1, 2)", "GROUP"), ("UPCAST(0, 2) GROUPTOP(1, 2)", "GROUPTOP")],
@@ -283,74 +276,3 @@ def test_graphs_of_the_healthy_compiler_give_what_the_evaluator_gives(name, devi
     compiled = Compile(subject, capabilities, opts)
     assert [compiled.problem(stage) for stage in GRAPHS] == [""] * len(GRAPHS)
     assert compiled.is_decided
-
-
-ITEM = build.special("item", 0, 4)
-OUT = build.define_global(0, dtypes.int32, 4)
-IN = build.define_global(1, dtypes.int32, 4)
-BUFFERS = {0: np.zeros(4, np.int32), 1: np.array([1, 2, 4, 8], np.int32)}
-MEMORY = build.define_local("temp0", dtypes.int32, 4)
-READ = build.load(build.index(IN, ITEM))
-LEFT = build.store(build.index(MEMORY, ITEM), READ)
-
-
-def stored(value: UOp, gate: UOp | None = None, at: UOp = ITEM) -> UOp:
-    """The kernel that stores `value` to the output."""
-    return build.sink(build.store(build.index(OUT, at), value, gate))
-
-
-def opposite(memory: UOp) -> UOp:
-    """What the item at the other end has left in `memory`."""
-    return build.load(build.index(memory, build.sub(build.const(dtypes.index, 3), ITEM)))
-
-
-def test_items_exchange_through_local_memory():
-    root = stored(opposite(build.after(MEMORY, build.barrier(LEFT))))
-    assert evaluate_graph(root, BUFFERS, {})[0].tolist() == [8, 4, 2, 1]
-
-
-def in_a_loop(is_guarded: bool, is_accumulated: bool) -> UOp:
-    """A sum over three iterations of what the other end has left in each."""
-    iteration = build.counter(3, 0, AxisKind.REDUCE)
-    part = build.add(READ, build.cast(iteration, dtypes.int32))
-    place = build.after(MEMORY, build.barrier(part)) if is_guarded else MEMORY
-    left = build.store(build.index(place, ITEM), part)
-    element = opposite(build.after(MEMORY, build.barrier(left)))
-    root = stored(build.reduce_over(Ops.ADD, element, iteration))
-    return compiling.accumulate(root) if is_accumulated else root
-
-
-@pytest.mark.parametrize("is_accumulated", [False, True])
-def test_memory_that_is_used_again_in_a_loop_needs_a_barrier_before(is_accumulated):
-    guarded = evaluate_graph(in_a_loop(True, is_accumulated), BUFFERS, {})
-    assert guarded[0].tolist() == [27, 15, 9, 6]
-    with pytest.raises(GraphFaultError, match="race: in a loop local memory is written again"):
-        evaluate_graph(in_a_loop(False, is_accumulated), BUFFERS, {})
-
-
-FIRST = build.const(dtypes.index, 0)
-BEYOND = build.index(IN, build.add(ITEM, 1))
-HALF = build.store(build.index(MEMORY, ITEM), build.const(dtypes.int32, 1), build.less(ITEM, 2))
-
-
-@pytest.mark.parametrize(
-    ("root", "problem"),
-    [
-        (stored(opposite(build.after(MEMORY, LEFT))), "race: another work-item's element is read"),
-        (stored(READ, at=FIRST), "race: one element is written more than once"),
-        (stored(build.load(build.index(OUT, FIRST))), "race: an element of slot 0 is read"),
-        (stored(build.load(BEYOND)), "LOAD of element 4 of 4"),
-        (stored(opposite(build.after(MEMORY, build.barrier(HALF)))), "that nobody wrote is read"),
-    ],
-    ids=["no-barrier", "two-writers", "another-reader", "outside", "unset"],
-)
-def test_races_and_wrong_accesses_are_found(root, problem):
-    with pytest.raises(GraphFaultError, match=problem):
-        evaluate_graph(root, BUFFERS, {})
-
-
-def test_what_is_switched_off_does_no_harm():
-    gated = build.load(BEYOND, build.less(ITEM, 3), 7)
-    assert evaluate_graph(stored(gated), BUFFERS, {})[0].tolist() == [2, 4, 8, 7]
-    alone = stored(READ, build.equal(ITEM, 2), FIRST)
-    assert evaluate_graph(alone, BUFFERS, {})[0].tolist() == [4, 0, 0, 0]

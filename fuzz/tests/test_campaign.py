@@ -15,29 +15,18 @@ from typing import Any
 import pytest
 
 from tinyref.errors import UserError
-from tinyref.workers.progress import Quiet
-from tinyref_fuzz.campaign.campaign import Campaign, Request, Summary, run
-from tinyref_fuzz.campaign.cases import case_at, judge_cases
+from tinyref_fuzz.campaign.campaign import Request, Summary, run
+from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.campaign.report import exit_code, text
-from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.findings.reproducer import reproducer
-from tinyref_fuzz.judge.judge import judge_of
-from tinyref_spec.kernel_case import Blame, CaseRecord, Symptom
-from tinyref_spec.kernel_case.document import record_to_json
+from tinyref_spec.kernel_case import Symptom
 from tinyref_spec.kernel_case.files import load_record
 
 HERE = Path(__file__).parent
 SEED = 11
 KERNELS = 20
-
-
-@pytest.fixture(autouse=True)
-def _devices_are_found_by_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.setenv("FAULT_FILE", str(tmp_path / "fault"))
-    monkeypatch.syspath_prepend(str(HERE))
+pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
 def request(folder: Path, device: str, **members: Any) -> Request:
@@ -185,50 +174,6 @@ def resumed(folder: Path, **members: Any) -> Request:
     given = Request("campaign_devices:Healthy", folder, resume=True, **members)
     run(given, started=seen.append)
     return seen[0]
-
-
-@pytest.mark.long
-def test_a_campaign_whose_time_is_up_is_over_when_it_is_resumed(tmp_path: Path):
-    summary = campaign(tmp_path, "Healthy", kernels=None, seconds=0.5)
-    assert summary.cases > 0
-    again = campaign(tmp_path, "Healthy", kernels=None, resume=True)
-    assert (again.cases, again.incomplete) == (summary.cases, "")
-
-
-@pytest.mark.long
-def test_a_corpus_that_cannot_be_written_any_more_is_refused(tmp_path: Path):
-    corpus = tmp_path / "corpus"
-    campaign(tmp_path / "folder", "Healthy", kernels=1, corpus=corpus)
-    corpus.rmdir()
-    corpus.touch()
-    with pytest.raises(UserError, match="corpus: cannot write to"):
-        resumed(tmp_path / "folder")
-
-
-def test_a_smaller_case_takes_the_place_of_a_file_in_the_folder_alone(tmp_path: Path):
-    folder, corpus = tmp_path / "folder", tmp_path / "corpus"
-    folder.mkdir()
-    database = Database.create(folder, {})
-    shared = Campaign(request(folder, "Wrong", corpus=corpus), database, Quiet())
-    shared._keep(examination(3, nodes=9))
-    (file,) = corpus.iterdir()
-    # Others may count on what lies in a corpus, also when it is no longer ours.
-    own = Campaign(request(folder, "Wrong"), database, Quiet())
-    own._buckets = dict(shared._buckets)
-    own._keep(examination(4, nodes=8))
-    assert file.exists()
-    (first,) = (folder / "cases").iterdir()
-    own._keep(examination(5, nodes=7))
-    (second,) = (folder / "cases").iterdir()
-    assert second != first
-    assert file.exists()
-
-
-def examination(number: int, nodes: int) -> Examination:
-    case = record_to_json(
-        CaseRecord(case_at(judge_of("PYTHON"), SEED, number, "small"), f"case {number}")
-    )
-    return Examination(number, "bucket", Blame("device"), "differs", case, nodes)
 
 
 @pytest.mark.long
@@ -383,9 +328,3 @@ def test_two_campaigns_share_a_corpus_but_not_a_folder(tmp_path: Path):
     assert found[0]
     assert found[1]
     assert found[0] | found[1] <= {str(path) for path in corpus.iterdir()}
-
-
-def test_a_campaign_without_a_case_knows_nothing(tmp_path: Path):
-    summary = Summary("CPU", 1, "all", tmp_path)
-    assert exit_code(summary) == 3
-    assert "no case was judged" in text(summary)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,13 @@ from tinyref.errors import UserError
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
 from tinyref_fuzz.campaign.database import Database
 
-HERE = Path(__file__).parent
 KERNELS = 60
 
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 
 
 @pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.syspath_prepend(str(HERE))
+def address(workers_import_test_devices: None) -> Iterator[str]:
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as found:

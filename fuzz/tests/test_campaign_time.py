@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tinyref.workers import run as run_loop
-from tinyref.workers.progress import Lines, Progress, Reporter
+from tinyref.workers.progress import Progress, Reporter
 from tinyref.workers.tasks import Event, Executor, Result, Task
 from tinyref_fuzz.campaign import campaign as campaigns
 from tinyref_fuzz.campaign.campaign import Request, Summary, run
@@ -21,18 +19,15 @@ from tinyref_fuzz.campaign.report import text
 from tinyref_fuzz.campaign.results import CaseResult
 from tinyref_fuzz.campaign.task import CHUNK
 
-HERE = Path(__file__).parent
 # A case of the slow device takes some compilations of half a second; what machines may be late by.
 CASE_SECONDS = 6.0
 SLACK_SECONDS = 8.0
+pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
 @pytest.fixture(autouse=True)
-def _devices_are_found_by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", path)
+def _nothing_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINYREF_CACHE", "0")
-    monkeypatch.syspath_prepend(str(HERE))
 
 
 class Noting(Reporter):
@@ -79,29 +74,12 @@ def test_a_slow_device_shows_progress_and_ends_in_time(tmp_path: Path, jobs: int
 
 
 @pytest.mark.long
-def test_a_campaign_prints_a_line_with_its_first_kernel(tmp_path: Path) -> None:
-    out = io.StringIO()
-    request = Request("campaign_devices:Slow", tmp_path, seed=11, policy="small", jobs=1, kernels=3)
-    # No line is due for its time.
-    assert run(request, Lines(out, seconds=1000.0)).cases == 3
-    assert out.getvalue().startswith("1 kernels, ")
-    assert len(out.getvalue().splitlines()) == 1
-
-
-@pytest.mark.long
 def test_a_campaign_goes_on_with_the_rest_of_a_task(tmp_path: Path) -> None:
     _, _, first = timed(tmp_path, "Slow", 1)
     more = {"kernels": first.cases + 2, "seconds": 300.0}
     summary = run(Request("campaign_devices:Slow", tmp_path, resume=True, jobs=1, **more))
     assert summary.cases == first.cases + 2
     assert summary.findings == 0
-
-
-@pytest.mark.long
-def test_findings_of_a_slow_device_do_not_make_it_late(tmp_path: Path) -> None:
-    seconds, _, summary = timed(tmp_path, "SlowAndWrong", 1)
-    assert summary.findings > 0
-    assert seconds < 3.0 + CASE_SECONDS + 2 * SLACK_SECONDS
 
 
 @pytest.mark.long
@@ -179,18 +157,6 @@ def test_the_start_of_workers_is_of_the_time(
     assert "kernel 2 was not waited for: it had taken 6 s" in text(summary)
     # Only what has taken long may hang.
     assert list(summary.unfinished) == [2]
-
-
-def test_the_time_begins_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seconds, _ = clocked(monkeypatch, tmp_path, Clocked(is_awaited=False), began=97.0)
-    assert seconds == 7.0
-
-
-def test_workers_that_others_start_are_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seconds, _ = clocked(monkeypatch, tmp_path, Clocked(is_awaited=True))
-    assert seconds == 10.0 + OPENING
 
 
 def test_one_case_is_judged_however_short_the_time(

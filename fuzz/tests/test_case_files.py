@@ -18,16 +18,19 @@ import pytest
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.json_format import to_json
-from tinyref.optimise.opt import parse_opts
+from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import opts_text, parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Mode, Pair, Symptom, Verdict
+from tinyref_spec.kernel import regressions
+from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Mode, Pair, Symptom, Verdict, limits
 from tinyref_spec.kernel_case.buffers import buffer_from_json, buffer_to_json
 from tinyref_spec.kernel_case.document import record_from_json, record_text, record_to_json
 from tinyref_spec.kernel_case.files import load_record, save_record
+from tinyref_spec.kernel_case.migrate import STEPS, VERSION, is_present, migrate
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.named import elementwise, reduced_view
 from tinyref_spec.kernels.notation import shaped
@@ -89,18 +92,6 @@ def test_every_pattern_of_bits_of_every_type_comes_back(dtype, size):
     assert found.tobytes() == content.tobytes()
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    "numpy", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.float16, ml_dtypes.bfloat16]
-)
-def test_every_narrow_float_comes_back(numpy):
-    width = np.dtype(numpy).itemsize
-    every = np.arange(2 ** (8 * width), dtype=f"u{width}").view(numpy)
-    for first in range(0, min(every.size, 1 << 16), 256):
-        part = every[first : first + 256]
-        assert buffer_from_json(buffer_to_json(part), "here").tobytes() == part.tobytes()
-
-
 def test_the_text_of_buffers():
     bits = np.array([0x7FC00001, 0xFF800001, 0x80000000, 0x3FC00000, 0x7F800000, 1], "u4")
     assert buffer_to_json(bits.view("f4")) == {
@@ -114,14 +105,6 @@ def test_the_text_of_buffers():
     assert buffer_to_json(limits)["values"] == [-(2**63), 2**63 - 1]
     assert buffer_to_json(np.array([True, False]))["values"] == [True, False]
     assert buffer_to_json(np.arange(257, dtype=np.uint16))["base64"].startswith("AAABAAIA")
-
-
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("first", range(10))
-def test_every_kernel_of_the_corpus_comes_back(first):
-    for kernel in list(corpus_kernels().values())[first::10]:
-        case = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
-        same(record_from_json(json.loads(record_text(CaseRecord(case)))).case, case)
 
 
 def test_verdict_blame_note_and_device_come_back(tmp_path):
@@ -141,12 +124,6 @@ def test_verdict_blame_note_and_device_come_back(tmp_path):
     assert agreed.blame is None
 
 
-def test_details_of_any_length_and_characters_can_be_kept(tmp_path):
-    verdict = Verdict(Pair.DEVICE, Symptom.ERROR, "\ud800" + "x" * 100_000)
-    kept = load_record(save_record(tmp_path / "it.json", CaseRecord(small(), verdict=verdict)))
-    assert kept.verdict.detail == "?" + "x" * 19_996 + "..."
-
-
 # --- the text -----------------------------------------------------------------------------------
 
 
@@ -159,23 +136,6 @@ def test_the_text_is_stable_and_a_change_is_a_small_difference():
     )
     changed = small(opts=(parse_opts("UPCAST(0, 2)"), *small().opts[1:]))
     assert len(set(record_text(CaseRecord(changed)).splitlines()) - set(lines)) == 1
-
-
-def test_a_folder_gets_a_name_for_each_content(tmp_path):
-    first = save_record(tmp_path, CaseRecord(small()), stem="store")
-    assert first.parent == tmp_path
-    digest = first.name.removeprefix("store-").removesuffix(".json")
-    assert len(digest) == 12
-    assert set(digest) <= set("0123456789abcdef")
-    # What was found is not the content; the data are.
-    assert save_record(tmp_path, CaseRecord(small(), "a note", device="CPU"), stem="store") == first
-    other = small().buffers[1].copy()
-    other[0] = 2
-    second = save_record(
-        tmp_path, CaseRecord(small().__class__(small().ast, (small().buffers[0], other)))
-    )
-    assert second.name != first.name
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -191,11 +151,6 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
         save_record(path, CaseRecord(small(), "second"))
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["it.json"]
-
-
-def test_it_is_written_where_a_folder_is_only(tmp_path):
-    with pytest.raises(UserError, match="cannot be written"):
-        save_record(tmp_path / "none" / "it.json", CaseRecord(small()))
 
 
 def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
@@ -219,86 +174,48 @@ def damaged(path: str, value: object) -> dict:
     return data
 
 
-def test_a_stage_is_read_by_its_former_name() -> None:
-    blame = record_from_json(damaged("blame.stage", "linearize")).blame
-    assert blame == Blame("linearise")
-
-
 HUGE = 10**30
 FOUND = {"pair": "plain", "symptom": "value", "detail": "", "trial": 0, "judged": 0}
 REFUSED = [
     ("schema", "x", "case, schema: expected 'tinyref.case', got 'x'"),
     ("version", 2, "case, version: expected a version from 0 to 1"),
-    ("version", -1, "case, version: expected a version from 0 to 1"),
-    ("version", True, "case, version: expected a version from 0 to 1"),
     ("extra", 1, "case: expected only the members ast, "),
     ("mode", "fast", "case, mode: expected one of exact, float, edge, got 'fast'"),
-    ("mode", [], "case, mode: expected one of"),
     ("note", 3, "note: expected a text of at most 20000 characters, got 3"),
-    ("note", "x" * 30_000, "note: expected a text of at most 20000 characters"),
     ("note", "\ud800", "note: expected a text, got half of a character"),
     ("device", "C\nPU", "device: expected a text of one line"),
-    ("tinyref", None, "tinyref: expected a text"),
     ("choices", [1, -1], "choices[1]: expected an integer from 0"),
-    ("choices", [1.0], "choices[0]: expected an integer from 0"),
     ("choices", [2**128], "choices[0]: expected an integer from 0 to 2**128 - 1"),
-    ("choices", {}, "choices: expected a list"),
     ("bindings", {"n": "3"}, "bindings.n: expected an integer"),
-    ("bindings", [], "bindings: expected an object"),
     ("opts", ["UPCAST(0,4)"], "opts[0]: expected 'UPCAST(0, 4)', the same in normal form"),
-    ("opts", ["UPCAST"], "opts[0]: optimisations: cannot read 'UPCAST'"),
-    ("opts", ["UPCAST(0, 4) " * 65], "opts[0]: expected 'UPCAST(0, 4) UPCAST(0, 4)"),
     ("opts", [" ".join(["UPCAST(0, 4)"] * 65)], "opts[0]: expected at most 64 of them, got 65"),
     ("opts", [""] * 1025, "opts: expected at most 1024 entries, got 1025"),
     ("verdict.pair", "plain", "verdict: expected a pair and a symptom, or neither"),
     ("verdict", FOUND | {"pair": "PLAIN"}, "verdict.pair: expected one of plain, optimised, "),
     ("verdict", FOUND | {"symptom": "fire"}, "verdict.symptom: expected one of value, error, "),
-    ("verdict.trial", -2, "verdict.trial: expected an integer from -1"),
     ("verdict", {}, "verdict: expected a member 'detail', got none"),
-    ("blame.stage", 1, "blame.stage: expected a text"),
     ("buffers", [], "ast: kernel: slot 0 has no buffer, there are 0"),
-    ("buffers.0", 1, "buffers[0]: expected an object, got 1"),
     ("buffers.0.dtype", "float32x4", "buffers[0].dtype: expected one of bool, int8"),
-    ("buffers.0.dtype", [], "buffers[0].dtype: expected one of bool, int8"),
     ("buffers.0.size", 5, "buffers[0].values: expected a list of `size` values"),
-    ("buffers.0.size", -1, "buffers[0].size: expected a size of at most 16777216 bytes"),
     ("buffers.0.size", HUGE, "buffers[0].size: expected a size of at most 16777216 bytes"),
     ("buffers.0.values.0", 1.5, "buffers[0].values[0]: expected the text of a value of float32"),
     ("buffers.0.values.0", "0.1", "buffers[0].values[0]: expected the text of a value of float32"),
-    ("buffers.0.values.0", "1e400", "buffers[0].values[0]: expected the text of"),
     ("buffers.0.values.0", "1_0.0", "buffers[0].values[0]: expected the text of"),
-    ("buffers.0.values.0", "nan", "buffers[0].values[0]: expected the text of"),
     ("buffers.0.values.0", "bits:3f800000", "buffers[0].values[0]: expected the bits of a NaN"),
-    ("buffers.0.values.0", "bits:7FC00001", "buffers[0].values[0]: expected the bits of a NaN"),
-    ("buffers.0.values.0", "bits:7fc0", "buffers[0].values[0]: expected the bits of a NaN"),
     ("buffers.1", {"dtype": "int32", "size": 4, "values": [0] * 4}, "slot 1 is float32*4@global"),
-    (
-        "buffers.1",
-        {"dtype": "int8", "size": 1, "values": [128]},
-        "[0]: expected an integer of int8",
-    ),
-    ("buffers.1", {"dtype": "int8", "size": 1, "values": [True]}, "expected an integer of int8"),
-    ("buffers.1", {"dtype": "bool", "size": 1, "values": [1]}, "expected true or false, got 1"),
+    ("buffers.1", {"dtype": "int8", "size": 1, "values": [128]}, "an integer of int8"),
     ("buffers.1", {"dtype": "bool", "size": 1, "base64": "Ag=="}, "expected the bytes 0 and 1"),
     ("buffers.1", {"dtype": "int8", "size": 2, "base64": "Ag=="}, "expected 2 bytes, got 1"),
-    (
-        "buffers.1",
-        {"dtype": "int8", "size": 1, "base64": "A*"},
-        "buffers[1].base64: cannot be read",
-    ),
-    ("buffers.1", {"dtype": "int8", "size": 1, "base64": "é"}, "buffers[1].base64: cannot be read"),
+    ("buffers.1", {"dtype": "int8", "size": 1, "base64": "A*"}, "base64: cannot be read"),
     ("buffers.1", {"dtype": "int8", "size": 1}, "buffers[1]: expected the members dtype, size"),
     ("ast", [], "ast: expected a graph"),
-    ("ast.kind", "program", "ast: json: expected a member"),
     ("ast.kind", "sequence", "ast: json: expected a member 'order'"),
     ("ast.root", 0, "ast: kernel: expected a SINK, got DEFINE_GLOBAL"),
     ("ast.nodes.0.op", "EVAL", "ast: nodes[0].op: expected the name of an op"),
     ("ast.nodes.1.payload.groups.0.shape", [HUGE], "expected an integer below 2**64"),
     ("ast.nodes.1.payload.groups.0.shape", [1] * 65, "expected at most 64 axes, got 65"),
-    ("ast.nodes.1.payload.groups", [{}] * 33, "expected at most 32 views, got 33"),
     ("ast.nodes", [{"op": "NOOP"}] * 20_001, "ast: expected at most 20000 nodes, got 20001"),
     ("equivalent.labels", [], "equivalent.kernels: expected the first kernel, and one for each"),
-    ("equivalent.labels.0", "\n", "equivalent.labels[0]: expected a text of one line"),
     ("equivalent.kernels.order", [0, 0, 0], "equivalent.kernels[0]: kernel: expected a SINK"),
 ]
 
@@ -442,42 +359,118 @@ def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
     assert len(refused) > 250
 
 
-@pytest.mark.long
-def test_damaged_bytes_are_refused_or_read_and_nothing_else(tmp_path):
-    random = Random(5)
-    path = tmp_path / "it.json"
-    text = record_text(CaseRecord(small())).encode()
-    refused: list[UserError] = []
-    for _ in range(300):
-        data = bytearray(text)
-        for _ in range(random.randint(1, 4)):
-            data[random.randrange(len(data))] = random.randrange(256)
-        path.write_bytes(data[: random.choice((len(data), random.randrange(len(data))))])
-        try:
-            load_record(path)
-        except UserError as error:
-            refused.append(error)
-    assert len(refused) > 250
-    assert all(str(error).startswith(str(path)) for error in refused)
-
-
 # --- tapes --------------------------------------------------------------------------------------
 
+# Prints one hash over the cases of 50 tapes, each replayed and read back on the way.
+DIGEST = """
+import hashlib, json
+from tinyref.device import Device
+from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.tape import Tape
+from tinyref_spec.kernel_case import CaseRecord
+from tinyref_spec.kernel_case.document import record_from_json, record_text
 
-def tapes_digest(count: int, hash_seed: str) -> str:
-    """What the script prints in a fresh process, which replays each tape and reads each text."""
-    script = Path(__file__).parent / "tapes_digest.py"
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, str(script), str(count)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+total = hashlib.sha256()
+for seed in range(50):
+    case = generate(Tape(seed=seed), Device["PYTHON"].capabilities)
+    text = record_text(CaseRecord(case))
+    again = generate(Tape(choices=case.choices), Device["PYTHON"].capabilities)
+    assert record_text(CaseRecord(again)) == text, seed
+    assert record_text(record_from_json(json.loads(text))) == text, seed
+    total.update(text.encode())
+print(total.hexdigest())
+"""
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("count", [4, 200])
-def test_a_tape_gives_the_same_bytes_in_every_process(count):
-    first = tapes_digest(count, "1")
-    assert len(first.strip()) == 64
-    assert first == tapes_digest(count, "2")
+def test_a_tape_gives_the_same_bytes_in_every_process():
+    digests = []
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", DIGEST]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        digests.append(done.stdout)
+    assert len(digests[0].strip()) == 64
+    assert digests[0] == digests[1]
+
+
+# --- older versions -------------------------------------------------------------------------------
+
+
+FILES = Path(__file__).parent / "versions"
+
+
+def old(name: str) -> dict:
+    return json.loads((FILES / name).read_text())
+
+
+def values(name: str) -> list[float]:
+    case = load_record(FILES / name).case
+    found = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)[0]
+    return found.astype(np.float64).tolist()
+
+
+def test_there_is_a_file_and_a_step_for_each_version():
+    versions = {old(path.name)["version"] for path in FILES.glob("*.json")}
+    assert versions == set(range(VERSION + 1))
+    assert sorted(STEPS) == list(range(VERSION))
+
+
+def test_version_0_reads_as_it_was_meant():
+    kept = load_record(FILES / "v0-sum-int32.json")
+    assert kept.note == "element 1 of 3 is 0 instead of 6"
+    assert (kept.device, kept.verdict, kept.blame) == ("CPU", None, None)
+    case = kept.case
+    assert case.mode is Mode.EXACT
+    assert [opts_text(opts) for opts in case.opts] == ["UPCAST(0, 3) UNROLL(0, 0)"]
+    assert case.choices == (3, 1, 4, 1, 5)
+    assert [buffer.tolist() for buffer in case.buffers] == [
+        [90, 90, 90],
+        [5, -2, 3, 2147483647, 1, -7],
+    ]
+    assert case.equivalent is None
+    # The row of zeros that is padded at the top, and the sums of the two that are there.
+    assert values("v0-sum-int32.json") == [0, 6, 2147483641]
+
+
+def test_what_is_migrated_stays_as_it_is():
+    data = old("v0-sum-int32.json")
+    migrated = migrate(data)
+    assert data == old("v0-sum-int32.json")
+    assert is_present(migrated)
+    assert not is_present(data)
+    assert migrate(migrated) == migrated
+
+
+SUM = old("v0-sum-int32.json")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"schema": "tinyref.case", "version": 0, "choices": [1, 2]}, "with choices alone"),
+        (SUM | {"more": 1}, "case: expected only the members buffers, choices"),
+        (SUM | {"kernel": "%0 = EVIL\n"}, "kernel: "),
+        (SUM | {"kernel": "x" * 100_001}, "kernel: expected a text of at most 100000"),
+        (SUM | {"buffers": [{"dtype": "int8"}]}, "buffers[0]: expected a member 'values'"),
+        (SUM | {"buffers": [{"dtype": "float32", "values": [0.5]}]}, "expected a small integer"),
+        (SUM | {"opts": ["UPCAST(0, 3)"]}, "opts[0]: expected a text"),
+        (SUM | {"version": 3}, "case, version: expected a version from 0 to 1"),
+    ],
+    ids=range(8),
+)
+def test_what_no_step_can_bring_over_is_refused(data, message):
+    with pytest.raises(UserError) as refused:
+        record_from_json(data)
+    assert message in str(refused.value)
+
+
+def test_the_page_has_each_member_of_a_file():
+    page = (Path(__file__).parents[2] / "docs" / "fuzzing.md").read_text()
+    table = page.partition("### The format of a case")[2].partition("###")[0]
+    path = regressions.FOLDER / "padto-bits-of-negative-zero.json"
+    for member in json.loads(path.read_text()):
+        assert f"`{member}`" in table
+    assert f"{limits.MAX_NODES:,} nodes" in table
+    assert limits.MAX_ELEMENTS == 1 << 24

@@ -16,10 +16,9 @@ from tinyref.errors import UserError
 from tinyref.optimise.moves import MOVES
 from tinyref.optimise.opt import OptOp
 from tinyref.uops import build
-from tinyref.uops.ops import Ops
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.faults import FAULTS, Fault, faults_named, planted
-from tinyref_fuzz.faults.seams import SeamError, application, entry, function, op_row, rule
+from tinyref_fuzz.faults.seams import SeamError, entry, function, rule
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.programs.blame import blame as blame_program
 from tinyref_fuzz.programs.judge import ProgramJudge
@@ -76,12 +75,6 @@ def test_a_reproducer_fails_with_the_fault_alone_and_is_blamed(name: str) -> Non
     assert blamed(fault) is None
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_each_fault_can_be_planted(name: str) -> None:
-    with FAULTS[name].seam.plant():
-        pass
-
-
 # --- seams ---------------------------------------------------------------------------------------
 
 
@@ -131,21 +124,6 @@ def test_a_seam_that_is_not_there_is_an_error(make_seam) -> None:
         pytest.fail("it is planted")
 
 
-def test_a_seam_says_where_it_is() -> None:
-    made = [
-        op_row(Ops.MOD, "semantics"),
-        application(OptOp.UPCAST),
-        rule("lt-div"),
-        function("tinyref.codegen.narrow:bounds"),
-    ]
-    assert [make(lambda x: x).place for make in made] == [
-        "tinyref.algebra.op_table:OP_TABLE[MOD]",
-        "optimisation UPCAST",
-        "rule lt-div",
-        "tinyref.codegen.narrow:bounds",
-    ]
-
-
 # --- choosing and judging ------------------------------------------------------------------------
 
 
@@ -160,12 +138,3 @@ def test_faults_are_chosen_by_names_beginnings_and_kinds() -> None:
     assert faults_named() == list(FAULTS.values())
     with pytest.raises(UserError, match=r"'padto-mox' names no fault"):
         faults_named("padto-mox")
-
-
-def test_a_right_blame_has_one_of_the_stages_and_of_the_causes() -> None:
-    fault = FAULTS["padto-max"]
-    assert fault.is_blamed("optimise", "PADTO(0, 4)")
-    assert fault.is_blamed("lower", "PADTO")
-    assert not fault.is_blamed("optimise", "UPCAST")
-    assert not fault.is_blamed("expand", "PADTO")
-    assert FAULTS["mask-end-included"].is_blamed("lower", "")

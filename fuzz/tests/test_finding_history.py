@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinyref.errors import UserError
-from tinyref_fuzz.campaign.history import DEPENDS, MAX_BEFORE, dependence
+from tinyref_fuzz.campaign.history import DEPENDS, dependence
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
 
 WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 0")
@@ -62,31 +61,13 @@ def test_the_shortest_sequence_is_named(needed, named):
     assert words(needed)[0] == f"{DEPENDS}; it fails after {named} of the same seed"
 
 
-def test_cases_of_long_ago_are_not_tried():
-    for needed, number in (([10], 11 + MAX_BEFORE),):
-        said, started = words(needed, number)
-        assert said == DEPENDS
-        assert all(needed[0] not in each.judged for each in started)
-
-
 def test_what_ends_the_process_is_no_history():
     # 5 is needed and comes after 4, which leaves nothing of what was before it.
     assert words([5], deadly=[4])[0].endswith("it fails after 5 of the same seed")
     assert words([3], deadly=[4])[0] == DEPENDS
 
 
-def test_the_first_case_has_nothing_before_it():
-    assert words([1], number=0)[0] == DEPENDS
-
-
 def test_the_search_ends_with_its_time():
     said, started = words([3], seconds=0.0)
     assert said == DEPENDS
     assert len(started) == 2
-
-
-def test_a_device_that_opens_no_more_is_no_word_on_the_finding():
-    def process():
-        raise UserError("device: X does not open")
-
-    assert dependence("found", 5, lambda each: each, process, 60.0) == ""

@@ -19,19 +19,17 @@ from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.corpus import folder as folders
-from tinyref_fuzz.corpus import keep as keeping
 from tinyref_fuzz.corpus.folder import SHIPPED, migrate_folder, problems_of
 from tinyref_fuzz.programs.record import ProgramRecord, save_program
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import CaseRecord, Pair, Verdict
+from tinyref_spec.kernel_case import CaseRecord, Pair
 from tinyref_spec.kernel_case.document import record_text
 from tinyref_spec.kernel_case.files import load_record, save_record
 
 HERE = Path(__file__).parent
 VERSIONS = Path(__file__).parent / "versions"
 GOOD = regressions.FOLDER / "group-of-a-sum-in-place.json"
-WITHOUT_SUM = regressions.FOLDER / "sum-of-one-negative-zero.json"
 
 
 def tinyref(*words: object) -> int:
@@ -81,21 +79,6 @@ def wrong(inject):
 
 
 @pytest.mark.long
-def test_replay_of_a_healthy_case(capsys):
-    assert tinyref("replay", GOOD, "--device", "PYTHON") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"note: {load_record(GOOD).note}"
-    assert lines[1].startswith("PYTHON: all agree (")
-
-
-@pytest.mark.long
-def test_replay_takes_the_device_that_is_kept(capsys, tmp_path):
-    path = save_record(tmp_path / "it.json", CaseRecord(load_record(GOOD).case, device="PYTHON"))
-    assert tinyref("replay", path) == 0
-    assert capsys.readouterr().out.startswith("PYTHON: all agree")
-
-
-@pytest.mark.long
 def test_replay_of_a_case_that_fails(capsys, wrong):
     assert tinyref("replay", GOOD, "--device", "PYTHON") == 1
     found = capsys.readouterr().out
@@ -110,15 +93,6 @@ def test_show_has_both_sides(capsys, wrong):
     found = capsys.readouterr().out
     assert "note: GROUP of a kernel that adds" in found
     assert "REDUCE" in found
-
-
-@pytest.mark.long
-def test_show_of_a_healthy_case(capsys):
-    assert tinyref("show", GOOD, "--device", "PYTHON") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("note: GROUP of a kernel")
-    assert lines[1].startswith("PYTHON: all agree (")
-    assert [line.split()[0] for line in lines[2:]] == ["kernel", "opts", "data"]
 
 
 @pytest.mark.long
@@ -139,17 +113,6 @@ def test_there_is_no_script_of_a_healthy_case(capsys):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert f"show: {GOOD} does not fail on PYTHON: there is no fault to show" in shown.err
-
-
-@pytest.mark.long
-def test_what_is_shown_fits_the_terminal(capsys, wrong, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    assert tinyref("show", GOOD, "--device", "PYTHON") == 0
-    lines = capsys.readouterr().out.splitlines()
-    # Values have columns of their own, and a note is never cut.
-    texts = [line for line in lines[1:] if line.startswith(("fault", "blame", "kernel", "---"))]
-    assert len(texts) >= 4
-    assert max(map(len, texts)) <= 60
 
 
 @pytest.mark.long
@@ -203,9 +166,8 @@ def test_what_a_file_names_is_not_imported(command, device, capsys, tmp_path, mo
 
 
 @pytest.mark.long
-def test_a_class_that_the_user_names_is_imported(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
-    monkeypatch.syspath_prepend(str(HERE))
+@pytest.mark.usefixtures("workers_import_test_devices")
+def test_a_class_that_the_user_names_is_imported(capsys, tmp_path):
     case = save_record(
         tmp_path / "it.json", CaseRecord(load_record(GOOD).case, device="campaign_devices:Healthy")
     )
@@ -230,32 +192,7 @@ def test_a_case_without_an_end_on_the_interpreter(capsys, inject):
     assert "no end within 1 s" in found
 
 
-@pytest.mark.slow
-def test_a_case_without_an_end_on_the_interpreter_is_shown_and_not_reduced(capsys, inject):
-    inject(no_end_for_sum)
-    words = [GOOD, "--device", "PYTHON", "--timeout", "2"]
-    assert tinyref("show", *words) == 0
-    assert "fault   PLAIN HANG: no end within 2 s" in capsys.readouterr().out
-    assert tinyref("reduce", *words) == 2
-    assert "no end within 2 s: to try parts of it would take too long" in capsys.readouterr().err
-
-
 # --- keep ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_keep_takes_no_name_that_was_taken_meanwhile(capsys, tmp_path, monkeypatch):
-    taken = tmp_path / "mine.json"
-
-    def judged(*_: object) -> Verdict:
-        taken.write_text("that of somebody else")
-        return Verdict()
-
-    monkeypatch.setattr(keeping, "judge_kernel", judged)
-    words = ["--name", "mine", "--note", "It was wrong once.", "--folder", tmp_path]
-    assert tinyref("keep", GOOD, *words) == 2
-    assert f"keep: {taken} is there: give another name" in capsys.readouterr().err
-    assert taken.read_text() == "that of somebody else"
 
 
 def test_keep_writes_a_regression(capsys, tmp_path):
@@ -318,48 +255,8 @@ def test_check_lists_problems(capsys, tmp_path):
     assert lines[3] == "4 files, 3 with a problem, on PYTHON"
 
 
-@pytest.mark.long
-def test_check_replays(tmp_path, wrong):
-    save_record(tmp_path, load_record(GOOD))
-    (problem,) = problems_of(tmp_path, "PYTHON")
-    assert "fails on PYTHON, between the evaluator and the plain program" in problem.text
-
-
-@pytest.mark.long
-def test_any_error_of_one_file_is_that_of_the_file(capsys, tmp_path, monkeypatch):
-    for name in ("a", "b", "c"):
-        save_record(tmp_path / f"{name}.json", CaseRecord(load_record(GOOD).case, note=name))
-    healthy = folders.record_from_json
-
-    def broken(data):
-        if data["note"] == "b":
-            raise RecursionError("too deep")
-        return healthy(data)
-
-    monkeypatch.setattr(folders, "record_from_json", broken)
-    assert tinyref("corpus", "check", tmp_path, "--device", "PYTHON") == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert lines[0].endswith("b.json: cannot be read: RecursionError: too deep")
-    assert lines[1] == "3 files, 1 with a problem, on PYTHON"
-
-
-@pytest.mark.slow
-def test_a_case_without_an_end_costs_one_file(capsys, tmp_path, inject):
-    inject(no_end_for_sum)
-    save_record(tmp_path / "a.json", load_record(GOOD))
-    save_record(tmp_path / "b.json", load_record(WITHOUT_SUM))
-    words = ["--device", "PYTHON", "--timeout", "2"]
-    assert tinyref("corpus", "check", tmp_path, *words) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith(
-        "a.json: fails on PYTHON, between the evaluator and the plain program: no end within 2 s"
-    )
-    assert lines[1:] == ["2 files, 1 with a problem, on PYTHON"]
-
-
-def test_a_device_that_does_not_work_ends_the_check(capsys, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(HERE))
+@pytest.mark.usefixtures("workers_import_test_devices")
+def test_a_device_that_does_not_work_ends_the_check(capsys, tmp_path):
     save_record(tmp_path, load_record(GOOD))
     assert tinyref("corpus", "check", tmp_path, "--device", "campaign_devices:Missing") == 2
     assert "is not available here: no driver" in capsys.readouterr().err
@@ -380,20 +277,6 @@ def test_migrate_rewrites_old_files_in_place(capsys, tmp_path):
     assert (tmp_path / "new.json").read_bytes() == before
     assert list(problems_of(tmp_path, "PYTHON")) == []
     assert list(migrate_folder(tmp_path)) == []
-
-
-def test_a_migration_that_cannot_be_written_leaves_the_old_file(tmp_path, monkeypatch, capsys):
-    path = tmp_path / "old.json"
-    shutil.copy(VERSIONS / "v0-sum-int32.json", path)
-    before = path.read_bytes()
-
-    def full(*given):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.write", full)
-    assert tinyref("corpus", "migrate", tmp_path) == 2
-    assert "No space left" in capsys.readouterr().err
-    assert path.read_bytes() == before
 
 
 def test_folders_that_are_none(capsys, tmp_path):

@@ -15,12 +15,11 @@ import pytest
 from tinyref.cli.entry import run
 from tinyref.cli.fuzz.command import resume_command
 from tinyref.errors import UserError
+from tinyref_fuzz import __main__ as lane
 from tinyref_fuzz.campaign.campaign import Request
 from tinyref_fuzz.campaign.database import Database
-from tinyref_fuzz.generate.policies import POLICIES
-from tinyref_spec.kernel_case import Pair, Symptom
+from tinyref_fuzz.judge import trial as judging
 
-HERE = Path(__file__).parent
 # What a shell starts in the background ignores Ctrl-C, and under nohup a closed terminal, and so
 # would what a test starts there.
 LISTENING = """
@@ -100,25 +99,6 @@ def test_what_cannot_be_done_is_said_before_anything_is(
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_the_policies_are_counts_in_the_help_and_in_the_guide(capsys: pytest.CaptureFixture[str]):
-    assert tinyref("--help") == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"What the kernels are like: {', '.join(POLICIES)};" in shown
-    guide = (HERE.parents[1] / "docs" / "fuzzing.md").read_text()
-    rows = guide.split("| policy | kernels |\n|---|---|\n")[1].partition("\n\n")[0]
-    assert [row.split()[1] for row in rows.splitlines()] == list(POLICIES)
-
-
-def test_what_a_finding_may_say_is_counts_in_the_guide():
-    guide = (HERE.parents[1] / "docs" / "fuzzing.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in guide.splitlines() if line.startswith("| ")]
-    counts = {row[0]: row[1] for row in rows if len(row) > 1}
-    assert {symptom.name: counts.get(symptom.name) for symptom in Symptom} == {
-        symptom.name: symptom.value for symptom in Symptom
-    }
-    assert {pair.name for pair in Pair} <= counts.keys()
-
-
 @pytest.mark.slow
 def test_a_worker_that_is_too_large_by_itself_is_no_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -193,3 +173,40 @@ def test_a_campaign_under_nohup_outlives_its_terminal(tmp_path: Path):
     out, err = process.communicate(timeout=300)
     assert (process.returncode, err.count("stopped")) == (0, 0)
     assert out
+
+
+# --- the fixed-seed lane --------------------------------------------------------------------------
+
+
+SMALL = ["--device", "PYTHON", "--policy", "small", "--seed", "5"]
+
+
+@pytest.mark.long
+def test_the_lane_counts_and_exits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert lane.main([*SMALL, "--kernels", "3"]) == 0
+    assert "3 kernels, 0 disagree" in capsys.readouterr().out
+    monkeypatch.setattr(judging.Guarded, "stray", lambda memory: "injected")
+    assert lane.main([*SMALL, "--kernels", "2", "--examine", "0.5"]) == 1
+    shown = capsys.readouterr().out
+    assert "kernel 0:\n  fault   PLAIN " in shown
+    assert "injected" in shown
+    assert "reduced to " in shown
+    assert "--kernels 1 --seed 5 --start 1 --policy small" in shown
+    assert "2 kernels, 2 disagree" in shown
+
+
+def test_the_lane_says_what_it_was_asked_wrongly(capsys: pytest.CaptureFixture[str]):
+    assert lane.main(["--device", "GPU9"]) == 2
+    assert "unknown device 'GPU9'" in capsys.readouterr().err
+    assert lane.main(["--device", "PYTHON", "--policy", "odd"]) == 2
+    assert "accepted are all" in capsys.readouterr().err
+    assert lane.main(["--device", "NPY"]) == 2
+    assert "runs no kernels" in capsys.readouterr().err
+
+
+def test_a_lane_without_kernels_passes_nothing(capsys: pytest.CaptureFixture[str]):
+    # A lane that judges nothing must not look like one that agrees.
+    assert lane.main([*SMALL, "--kernels", "0"]) == 2
+    assert "kernels: got 0, accepted is 1 or more" in capsys.readouterr().err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,7 +12,6 @@ import pytest
 from tinyref.cli.entry import run
 from tinyref.device import Device
 from tinyref.errors import UserError
-from tinyref.formats.text import from_text
 from tinyref_fuzz.campaign.cases import kernels_for
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.generate import mutate
@@ -25,17 +23,12 @@ from tinyref_fuzz.generate.corpus.collection import (
     kernels_to_json,
     load_collection,
     load_harvested,
-    structure_of,
     work_of,
 )
-from tinyref_fuzz.generate.corpus.harvest import MAX_WORK, choose_kernels, harvest
-from tinyref_fuzz.generate.generate import generate
-from tinyref_fuzz.generate.policies import POLICIES
-from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.generate.corpus.harvest import choose_kernels, harvest
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_spec.kernel_case import CaseRecord, Mode
 from tinyref_spec.kernel_case.document import record_from_json, record_to_json
-from tinyref_spec.kernels.corpus import check
 
 PYTHON = Device["PYTHON"].capabilities
 KERNELS = load_harvested()
@@ -43,26 +36,6 @@ FILE = SHIPPED / "models.json"
 
 
 # --- what is shipped ----------------------------------------------------------------------------
-
-
-def test_the_shipped_kernels_are_many_small_and_different():
-    assert len(KERNELS) >= 100
-    assert FILE.stat().st_size < 300 * 1024
-    assert len({structure_of(kernel.ast) for kernel in KERNELS}) == len(KERNELS)
-    assert max(work_of(kernel.ast) for kernel in KERNELS) <= MAX_WORK
-    check(KERNELS)
-
-
-def test_every_network_left_something():
-    computed = {
-        name for item in json.loads(FILE.read_text())["kernels"] for name in item["computes"]
-    }
-    assert computed >= {
-        *("conv2d", "backward conv2d", "layernorm", "cross_entropy", "relu", "getitem"),
-        *("scaled_dot_product_attention", "batchnorm", "max_pool2d", "softmax", "backward linear"),
-    }
-    tags = {tag for kernel in KERNELS for tag in kernel.tags}
-    assert tags >= {"float", "mask", "broadcast", "sum", "maximum", "two-axes", "outputs", "cast"}
 
 
 @pytest.mark.sampled(12)
@@ -107,12 +80,6 @@ def test_a_program_is_run_and_each_structure_kept_once(tmp_path, capfd):
     rows = [work_of(kernel.ast) for kernel in kernels if "sum" in kernel.tags]
     assert 12 in rows
     assert not {16, 20} & set(rows)
-
-
-@pytest.mark.slow
-def test_every_size_may_be_kept(tmp_path):
-    every = harvest(written(tmp_path, PROGRAM), "PYTHON", tmp_path / "out.json", every_size=True)
-    assert {12, 16, 20} <= {work_of(kernel.ast) for kernel in every.kernels}
 
 
 @pytest.mark.slow
@@ -168,18 +135,6 @@ def saved(path: Path, first: int, last: int) -> Path:
 
 
 @pytest.mark.long
-def test_kernels_that_are_named_take_the_place_of_those_that_come_with_the_fuzzer():
-    own = kernels_from_json(SMALL)
-    policy = replace(POLICIES["models"], kernels=own)
-    cases = [generate(Tape(seed=seed), PYTHON, policy) for seed in range(30)]
-    # One case of four is a kernel as it is, the others are made of one by mutations.
-    assert len({case.ast for case in cases} & {kernel.ast for kernel in own}) == 3
-    assert len({case.ast for case in cases}) > 15
-    mixed = replace(POLICIES["all"], kernels=own)
-    assert mixed.draw_part(Tape(seed=1)).kernels == own
-
-
-@pytest.mark.long
 def test_a_campaign_is_of_the_harvested_kernels_that_it_began_with(tmp_path, capsys):
     file, other = saved(tmp_path / "k.json", 0, 3), saved(tmp_path / "other.json", 3, 6)
     folder = tmp_path / "campaign"
@@ -224,18 +179,11 @@ def changed(**members) -> dict:
     [
         ([], "kernels: expected an object"),
         (SMALL | {"schema": "x"}, "kernels, schema: expected 'tinyref.kernels'"),
-        (SMALL | {"version": 2}, "kernels, version: expected a version from 1 to 1"),
         (SMALL | {"more": 1}, "kernels: expected only the members"),
-        (SMALL | {"source": "a\nb"}, "source: expected a text of one line"),
-        (SMALL | {"kernels": [1]}, "kernels[0]: expected an object"),
-        (changed(size=1), "kernels[0]: expected only the members ast, bindings, computes"),
         (SMALL | {"kernels": SMALL["kernels"] * 2}, "expected each kernel once"),
-        (changed(ast="x"), "kernels[0].ast: expected a list"),
         (changed(ast=["%0 = EVIL"]), "kernels[0].ast: "),
         (changed(ast=["x" * 100_001]), "expected a text of at most 100000 characters"),
-        (changed(ast=["DEFINE_VAR"] * 5), "4 variables"),
         (changed(bindings={"n": "1"}), "kernels[0].bindings.n: expected an integer"),
-        (changed(computes=[1]), "kernels[0].computes[0]: expected a text"),
         (
             changed(ast=["%0 = DEFINE_GLOBAL int32*9999999999@global () Slot{slot=0}"]),
             "expected buffers of at most 16777216 bytes",
@@ -245,7 +193,7 @@ def changed(**members) -> dict:
             "expected the slots from 0 on",
         ),
     ],
-    ids=range(16),
+    ids=range(9),
 )
 def test_what_is_no_collection_is_refused(data, message):
     with pytest.raises(UserError) as refused:
@@ -271,26 +219,3 @@ def test_damaged_collections_are_refused_or_read_and_nothing_else():
         except UserError:
             refused += 1
     assert refused > 200
-
-
-def test_structures_differ_in_more_than_sizes():
-    texts = [
-        "\n".join(
-            (
-                f"%0 = DEFINE_GLOBAL int32*{size}@global () Slot{{slot=0}}",
-                f"%1 = VIEW int32*{size}@global (%0) "
-                f"View{{shape=({size},) strides=({stride},) offset={offset} mask=none}}",
-                f"%2 = CONST int32 () {number}",
-                "%3 = STORE void (%1, %2)",
-                "%4 = SINK void (%3)",
-            )
-        )
-        + "\n"
-        for size, stride, offset, number in (
-            *((4, 1, 0, 7), (9, 1, 0, 8)),
-            *((4, -1, 3, 7), (4, 1, 0, 1), (4, 1, 0, 0)),
-        )
-    ]
-    found = [structure_of(from_text(text)) for text in texts]
-    assert found[0] == found[1]
-    assert len(set(found)) == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import time
@@ -13,32 +12,22 @@ from typing import Any
 import pytest
 from faults import large_case  # a neighbour of this file, which is no package
 
-from tinyref.capabilities import Capabilities
 from tinyref.cli.entry import run
-from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.corpus.folder import problems_of
 from tinyref_fuzz.findings import service
-from tinyref_fuzz.findings.isolated import IsolatedJudge, judge_isolated
-from tinyref_fuzz.judge.judge import judge
+from tinyref_fuzz.findings.isolated import judge_isolated
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import Case, CaseRecord, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Case, CaseRecord, Pair, Symptom
 from tinyref_spec.kernel_case.files import load_record, save_record
 
-HERE = Path(__file__).parent
 # Bytes of a program: those of the large case with the first of its outputs alone have more.
 LARGE = 2000
 # Its programs are not among those that the faulty devices choose.
 HEALTHY = regressions.FOLDER / "sum-of-one-negative-zero.json"
-
-
-@pytest.fixture(autouse=True)
-def _devices_are_found_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.syspath_prepend(str(HERE))
+pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
 @pytest.fixture
@@ -111,19 +100,6 @@ class Sleepy(Brittle):
         time.sleep(1000)
 
 
-class Forgetful(TextBackend):
-    """Every kernel is right the first time that it runs, and no other time."""
-
-    def load(self, entry: str, binary: bytes) -> Any:
-        right, wrong = super().load(entry, binary), flipping(super().load(entry, binary))
-        kernels = itertools.chain([right], itertools.repeat(wrong))
-
-        def call(*given: Any, **named: Any) -> Any:
-            return next(kernels)(*given, **named)
-
-        return call
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("device", "words"),
@@ -141,50 +117,6 @@ def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
     assert kept.verdict is not None
     assert (kept.verdict.pair, kept.verdict.symptom) == (Pair.DEVICE, Symptom.VALUE)
     assert len(kept.case.ast.toposort()) < len(large_case().ast.toposort())
-
-
-@pytest.mark.slow
-def test_a_case_whose_examination_ends_the_process_is_kept_as_it_is(case: Case):
-    verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
-    with IsolatedJudge("test_isolated:LeavingWhenAsked", 60.0) as judge:
-        found = judge.finding(case, verdict, 2.0)
-    assert found.case is case
-    assert found.problem == "the worker left with exit code 7"
-    assert found.bucket.key.startswith("device value")
-
-
-@pytest.mark.slow
-def test_what_ends_the_process_later_is_not_explained_and_not_shown(case: Case):
-    verdict = Verdict(Pair.DEVICE, Symptom.VALUE, "slot 0", 0)
-    with IsolatedJudge("test_isolated:LeavingWhenAsked", 60.0) as judge:
-        assert judge.explain(case, verdict) is None
-        lines = judge.show(case, verdict, 80).splitlines()
-    assert [line.split()[0] for line in lines] == ["fault", "kernel", "opts", "data", "stages"]
-    assert lines[-1] == "stages  cannot be shown: the worker left with exit code 7"
-
-
-class LeavingWhenAsked(TextBackend):
-    """Leaves when it is asked what it can do once it is open and its judge is made."""
-
-    asked = 0
-
-    @property
-    def capabilities(self) -> Capabilities:
-        LeavingWhenAsked.asked += 1
-        if LeavingWhenAsked.asked > 2:
-            os._exit(7)
-        return super().capabilities
-
-
-@pytest.mark.long
-def test_every_file_gets_every_check(tmp_path: Path):
-    # Only a share of the cases of a campaign is launched again.
-    assert judge(large_case(), "test_isolated:Forgetful", thorough=False).agrees
-    save_record(tmp_path / "it.json", CaseRecord(large_case()))
-    (problem,) = problems_of(tmp_path, "test_isolated:Forgetful")
-    assert (
-        "fails on test_isolated:Forgetful, between the interpreter and the device" in problem.text
-    )
 
 
 @pytest.mark.long
@@ -224,20 +156,3 @@ def test_a_crash_is_shown_and_reduced(
     kept = load_record(small)
     assert kept.verdict is not None
     assert kept.verdict.symptom is Symptom.CRASH
-
-
-@pytest.mark.slow
-def test_a_case_without_an_end_is_not_reduced(
-    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    path = save_record(tmp_path / "it.json", CaseRecord(case))
-    words = ["--device", "campaign_devices:Hanging", "--timeout", "2"]
-    assert run(["fuzz", "reduce", str(path), *words]) == 2
-    assert "no end within 2 s: to try parts of it would take too long" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "survives"), [("CPU", True), ("PYTHON", True), ("OPENCL", False), ("OCLGRIND", False)]
-)
-def test_drivers_do_not_survive_a_fork(name: str, survives: bool) -> None:
-    assert Device.backend_class(name).survives_fork is survives

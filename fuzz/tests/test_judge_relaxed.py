@@ -1,21 +1,120 @@
-"""A device that contracts or reassociates is judged by what that allows, and no more."""
+"""A device that flushes, contracts or reassociates may do what it declares, and no more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tinyref.algebra.semantics import apply
 from tinyref.dtype import dtypes
+from tinyref.interpret import Interpreter
+from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge, judge
 from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
+
+SMALLEST = np.finfo(np.float32).tiny
+
+
+def flushed(dtype, values):
+    """Subnormals of float32 become zero of the same sign."""
+    if dtype.scalar is not dtypes.float32:
+        return values
+    with np.errstate(all="ignore"):
+        return np.where(np.abs(values) < SMALLEST, np.copysign(np.float32(0), values), values)
+
+
+def semantics_of(op: Ops):
+    def given(dtype, operands, sources):
+        operands = [flushed(*each) for each in zip(sources, operands, strict=True)]
+        return flushed(dtype, apply(op, dtype, operands, sources))
+
+    return given
+
+
+class Flushing(TextBackend):
+    """Takes subnormals for zero, and says so."""
+
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, keeps_subnormals=False)
+
+    def load(self, entry, binary):
+        kernel = InterpretedKernel(self.name, super().load(entry, binary).program)
+        wrong = {op: semantics_of(op) for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV)}
+        kernel.interpreter = Interpreter(kernel.program, wrong)
+        return kernel
+
+
+class SecretlyFlushing(Flushing):
+    """Takes subnormals for zero, and does not say so."""
+
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, keeps_subnormals=True)
+
+
+class FlushingTooMuch(Flushing):
+    """Takes everything for zero that is below one."""
+
+    def load(self, entry, binary):
+        kernel = super().load(entry, binary)
+
+        def wrong(dtype, operands, sources):
+            found = apply(Ops.MUL, dtype, operands, sources)
+            return np.where(np.abs(found) < 1, np.zeros_like(found), found)
+
+        kernel.interpreter = Interpreter(kernel.program, {Ops.MUL: wrong})
+        return kernel
+
+
+def halved(*values: float, mode: Mode = Mode.EDGE) -> Case:
+    """The kernel that halves so many values."""
+    ast = elementwise(lambda x: build.mul(x, 0.5), (dtypes.float32,), len(values))
+    return Case(ast, (np.zeros(len(values), np.float32), np.float32(values)), mode=mode)
+
+
+def found(case: Case, device: str, module: str = __name__):
+    verdict = judge(case, f"{module}:{device}", thorough=True)
+    return verdict.pair, verdict.symptom
+
+
+def test_a_device_may_flush_what_it_declares_to_flush():
+    case = halved(SMALLEST, 1.0, -1e-44, 3.0)
+    assert found(case, "Flushing") == (None, None)
+    assert found(case, "SecretlyFlushing") == (Pair.DEVICE, Symptom.VALUE)
+
+
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name)
+def test_and_nothing_else(mode):
+    assert found(halved(1.0, 3.0, mode=mode), "FlushingTooMuch") == (Pair.DEVICE, Symptom.VALUE)
+    assert found(halved(2.0, 6.0, mode=mode), "FlushingTooMuch") == (None, None)
+
+
+def test_the_compiler_may_not_flush(monkeypatch):
+    """What the device may do, the interpreter may not."""
+    case = halved(SMALLEST, 1.0)
+    healthy = Interpreter.run
+
+    def run(self, buffers, *given, **named):
+        healthy(self, buffers, *given, **named)
+        buffers[0][:] = flushed(dtypes.float32, buffers[0])
+
+    monkeypatch.setattr(Interpreter, "run", run)
+    assert found(case, "Flushing") == (Pair.PLAIN, Symptom.VALUE)
+
+
+# --- contraction and reassociation ----------------------------------------------------------------
+
 
 TINY = 2.0**-13
 
@@ -31,11 +130,6 @@ LOST = case_of(lambda x, y: build.sub(build.add(x, y), y), TINY, 2.0**20)
 PLAIN = case_of(build.add, 1.0, 2.0)
 
 
-def found(case: Case, device: str) -> tuple[Pair | None, Symptom | None]:
-    verdict = judge(case, f"relaxed_devices:{device}", thorough=True)
-    return verdict.pair, verdict.symptom
-
-
 @pytest.mark.parametrize(
     ("case", "device", "is_right"),
     [
@@ -48,7 +142,7 @@ def found(case: Case, device: str) -> tuple[Pair | None, Symptom | None]:
 )
 def test_a_device_may_do_what_it_declares(case: Case, device: str, is_right: bool) -> None:
     expected = (None, None) if is_right else (Pair.DEVICE, Symptom.VALUE)
-    assert found(case, device) == expected
+    assert found(case, device, "relaxed_devices") == expected
 
 
 def test_one_operation_rounds_right_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:

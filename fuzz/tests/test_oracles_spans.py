@@ -16,7 +16,6 @@ import pytest
 from tinyref.algebra.semantics import kernel_for
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops.ops import BINARY, UNARY, Ops
-from tinyref_fuzz.judge.oracles.analysis import flush_subnormals
 from tinyref_fuzz.judge.oracles.arithmetic import apply
 from tinyref_fuzz.judge.oracles.oracle import Allowed
 from tinyref_fuzz.judge.oracles.reduces import reduce_spans
@@ -102,18 +101,6 @@ def test_the_result_of_any_two_members_is_allowed(op, dtype):
         assert rejected(found, kernel(first[:, None], second)) == ""
 
 
-@FLOATS
-def test_a_choice_among_any_members_is_allowed(dtype):
-    right, members = everything(dtype)
-    left = Span(right.low[:, None], right.high[:, None])
-    shape = (len(PAIRS), len(PAIRS))
-    condition = point(np.zeros(shape, np.bool_), np.ones(shape, np.bool_))
-    found = apply(Ops.WHERE, dtype, [BOOL, dtype, dtype], [condition, left, right])
-    for member in members:
-        assert rejected(found, np.broadcast_to(member[:, None], shape)) == ""
-        assert rejected(found, np.broadcast_to(member, shape)) == ""
-
-
 @pytest.mark.parametrize("out", [F16, dtypes.bfloat16, BOOL, I8, U8, I32, I64], ids=str)
 def test_the_conversion_of_any_member_is_allowed(out):
     operand, members = everything(F32)
@@ -121,15 +108,6 @@ def test_the_conversion_of_any_member_is_allowed(out):
     for op, member in itertools.product(ops, members):
         found = apply(op, out, [F32], [operand])
         assert rejected(found, kernel_for(op, out, [F32])(member)) == ""
-
-
-def test_members_flushed_to_zero_are_allowed():
-    operand, members = everything(F32)
-    found = flush_subnormals(operand, F32)
-    for member in members:
-        zero = np.copysign(np.float32(0), member)
-        assert rejected(found, np.where(np.abs(member) < 2.0**-126, zero, member)) == ""
-        assert rejected(found, member) == ""
 
 
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX], ids=lambda op: op.name)
@@ -147,13 +125,6 @@ def test_any_members_in_any_order_are_allowed(op, share):
         terms = numbers[draws.integers(low, high + 1)]
         terms = draws.permuted(terms, axis=1)
         assert rejected(found, functools.reduce(step, terms.T).reshape(-1, 1)) == ""
-
-
-def test_from_one_infinity_to_the_other_anything_is_allowed():
-    far = np.float32([-math.inf, -math.inf, 1.0]), np.float32([math.inf, 3.0, math.inf])
-    found = span_of(*far)
-    assert found.unknown is not None
-    assert found.unknown.tolist() == [True, False, False]
 
 
 def test_a_member_that_is_not_allowed_is_noticed():

@@ -10,17 +10,12 @@ import pytest
 
 from tinyref.cli.entry import run as command
 from tinyref.errors import UserError
-from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.campaign import report
 from tinyref_fuzz.campaign.campaign import Request, run
-from tinyref_fuzz.campaign.history import DEPENDS, dependence
-from tinyref_fuzz.campaign.programs import program_at, program_result_of
+from tinyref_fuzz.campaign.programs import program_result_of
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
 from tinyref_fuzz.corpus import folder, keep
 from tinyref_fuzz.corpus.folder import files_of
-from tinyref_fuzz.programs import isolated
-from tinyref_fuzz.programs.examine import bucket_of
-from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
 from tinyref_fuzz.programs.judge import ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import (
     ProgramRecord,
@@ -42,6 +37,7 @@ ADDED = Program(
 )
 # Every first output of a kernel has a bit flipped.
 WRONG = "campaign_devices:SlowAndWrong"
+pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
 def tinyref(*words: object) -> int:
@@ -69,8 +65,7 @@ def test_a_campaign_of_programs_goes_on_where_it_stopped(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+def test_a_wrong_device_is_found_reduced_and_kept(tmp_path):
     summary = run(
         Request(WRONG, tmp_path, seed=2, kernels=2, jobs=1, subject=PROGRAMS, examine_seconds=20)
     )
@@ -85,8 +80,7 @@ def test_a_wrong_device_is_found_reduced_and_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_program_says_that_it_depends_on_what_was_judged_before(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+def test_a_program_says_that_it_depends_on_what_was_judged_before(tmp_path):
     device = "campaign_devices:LeavingAStateSoon"
     summary = run(Request(device, tmp_path, seed=1, kernels=8, jobs=1, subject=PROGRAMS))
     assert summary.findings >= 1
@@ -95,24 +89,7 @@ def test_a_program_says_that_it_depends_on_what_was_judged_before(tmp_path, monk
 
 
 @pytest.mark.slow
-def test_the_programs_that_one_depends_on_are_found_in_fresh_processes(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
-    device = "campaign_devices:LeavingAStateSoon"
-    judge = ProgramJudge(device)
-    said = dependence(
-        program_at(judge, 1, 8),
-        8,
-        lambda number: program_at(judge, 1, number),
-        lambda: IsolatedProgramJudge(device, 60.0),
-        120.0,
-    )
-    assert said.startswith(f"{DEPENDS}; it fails after ")
-
-
-@pytest.mark.slow
-def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path):
     device = "campaign_devices:Crashing"
     summary = run(Request(device, tmp_path, seed=1, kernels=12, jobs=1, subject=PROGRAMS))
     assert (summary.cases, summary.incomplete) == (12, "")
@@ -146,51 +123,6 @@ def test_programs_run_on_a_gpu_and_its_copies():
     assert sum(result.judged for result in results) >= 8
 
 
-@pytest.mark.parametrize(("every", "wrong"), [(1, 3), (4, 0)])
-def test_how_many_programs_are_compiled_is_a_choice(every, wrong):
-    judge = ProgramJudge("tinyref_conformance.faulty:OffByOneTail")
-    found = [program_result_of(judge, 1, number, every).verdict for number in (9, 10, 11)]
-    assert sum(verdict is not None for verdict in found) == wrong
-
-
-@pytest.mark.parametrize("survives", [True, False])
-def test_a_crash_is_judged_in_forks_only_where_all_devices_survive_them(monkeypatch, survives):
-    crash = Verdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
-    asked = []
-
-    def fresh(judge, program):
-        asked.append(("process", judge.device, judge.seconds))
-        return crash
-
-    def forked(judge, verdict, limit):
-        asked.append(("fork", limit))
-        return verdict
-
-    def reduce_once(program, verdict, judge, seconds):
-        return program, judge(program)
-
-    # The judge of CPU has PYTHON beside it.
-    monkeypatch.setattr(TextBackend, "survives_fork", survives)
-    monkeypatch.setattr(isolated.IsolatedProgramJudge, "verdict", fresh)
-    monkeypatch.setattr(isolated, "judge_in_fork", forked)
-    monkeypatch.setattr(isolated, "reduce_program", reduce_once)
-    found = isolated.examine_crash(ProgramJudge("CPU"), ADDED, crash, 5.0, 2.0)
-    assert (found.program, found.verdict, found.blame) == (ADDED, crash, Blame("kernel"))
-    assert asked == [("fork", 2.0) if survives else ("process", "CPU", 2.0)]
-
-
-@pytest.mark.parametrize(
-    ("symptom", "detail", "key"),
-    [
-        (Symptom.VALUE, "step 2: t2: element 0 is 4", "schedule/fusion {add_number}"),
-        (Symptom.ERROR, "step 1: ValueError: bad view 5", "schedule/fusion error {step valueerror"),
-    ],
-)
-def test_a_bucket_is_named_by_cause_and_operations_or_words(symptom, detail, key):
-    verdict = Verdict(Pair.OPTIMISED, symptom, detail)
-    assert bucket_of(ADDED, verdict, Blame("schedule", "fusion")).startswith(key)
-
-
 def test_a_record_reads_back_and_others_are_refused(tmp_path):
     verdict = Verdict(Pair.PLAIN, Symptom.VALUE, "step 2", judged=1)
     record = ProgramRecord(ADDED, "a note", verdict, Blame("graph", "pad"), "CPU")
@@ -218,9 +150,7 @@ def test_the_commands_on_a_file(tmp_path, capsys):
 
 
 @pytest.mark.long
-def test_replay_of_a_program_that_fails_names_the_fault(tmp_path, capsys, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+def test_replay_of_a_program_that_fails_names_the_fault(tmp_path, capsys):
     file = save_program(tmp_path, ProgramRecord(ADDED, "a note"))
     assert tinyref("replay", file, "--device", WRONG) == 1
     shown = capsys.readouterr()
@@ -281,31 +211,6 @@ def test_what_is_no_regression_is_not_kept(tmp_path, capsys, steps, words, messa
     file = save_program(tmp_path / "found.json", ProgramRecord(Program(tuple(steps))))
     assert tinyref("keep", file, *kept_words(tmp_path, **words)) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_program_that_still_fails_is_not_kept(tmp_path, monkeypatch):
-    verdict = Verdict(Pair.OPTIMISED, Symptom.VALUE, "step 2: t2\nmore")
-    monkeypatch.setattr(keep, "judge_program", lambda record, *_: replace(record, verdict=verdict))
-    file = save_program(tmp_path / "found.json", ProgramRecord(ADDED))
-    with pytest.raises(UserError, match=r"still fails, between .*: step 2: t2$"):
-        keep.keep_program(file, "name", "It is wrong.", tmp_path)
-
-
-def test_a_folder_with_programs_is_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        folder.IsolatedProgramJudge,
-        "verdict",
-        lambda judge, program: Verdict(Pair.DEVICE, Symptom.VALUE, f"{program.size} steps"),
-    )
-    save_program(tmp_path / "a.json", ProgramRecord(ADDED))
-    save_program(tmp_path / "program-000000000000.json", ProgramRecord(ADDED))
-    data = record_to_json(ProgramRecord(ADDED))
-    (tmp_path / "z.json").write_text(json.dumps({**data, "version": 9}))
-    found = [problem.text for problem in folder.problems_of(tmp_path, "PYTHON")]
-    assert found[0] == "fails on PYTHON, between the interpreter and the device: 3 steps"
-    assert found[1].startswith(f"its name says 000000000000, its content is {ADDED.content_hash}")
-    assert "version 9" in found[2]
-    assert list(folder.migrate_folder(tmp_path)) == []
 
 
 def test_programs_that_found_bugs_are_right_by_now():

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from tinyref.errors import UserError
-from tinyref.workers.processes import Cause, Death
 from tinyref_fuzz.faults import FAULTS, trial
-from tinyref_fuzz.faults.score import Goal, Row, Run, Scoring, Settings, TrialProcess, goals
+from tinyref_fuzz.faults.score import Goal, Row, Run, Scoring, Settings, goals
 from tinyref_fuzz.faults.trial import Request, run_trial
 
 NAME = "max-of-lanes-as-sum"
 FOUND = Run(NAME, 0, True, 2.0, 5, stage="expand", nodes=4, buckets=("a", "b"))
-LEFT = Death(Cause.EXIT, "the worker left with exit code 0")
 QUICK = Settings(seeds=1, seconds=20.0, further=0.0, examine=5.0, jobs=1)
 
 
@@ -44,60 +42,7 @@ def test_a_fault_that_one_seed_does_not_find_is_not_found() -> None:
     assert not row().is_found
 
 
-def test_medians_are_of_the_runs_that_found_it() -> None:
-    runs = [FOUND, replace(FOUND, seed=1, seconds=4.0, nodes=8), Run(NAME, 2, seconds=60.0)]
-    assert (row(*runs).seconds, row(*runs).nodes) == (3.0, 6.0)
-    assert row(Run(NAME, 0)).seconds is None
-    assert not goal("median nodes", [row(Run(NAME, 0))]).is_met
-
-
-def test_what_was_not_examined_is_blamed_wrongly_and_has_no_size() -> None:
-    rows = [row(FOUND, replace(FOUND, seed=1, stage="", nodes=0))]
-    assert goal("blamed rightly", rows).value == 0.5
-    assert goal("median nodes", rows).value == 4
-    assert rows[0].blamed == 1
-    assert [each.name for each in goals(rows, examines=False)] == [
-        "faults found under every seed",
-        "median seconds until found",
-    ]
-
-
-def test_buckets_of_all_seeds_are_counted_once() -> None:
-    rows = [row(FOUND, replace(FOUND, seed=1, buckets=("b", "c")))]
-    assert rows[0].buckets == 3
-    assert not goal("buckets of a fault", rows).is_met
-
-
 # --- what becomes of a process -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("known", "death", "run"),
-    [
-        ({}, LEFT, Run(NAME, 3, problem="did not start: the worker left with exit code 0")),
-        ({"cases": 7, "seconds": 1.5, "is_complete": True}, LEFT, Run(NAME, 3, False, 1.5, 7)),
-        (
-            {"cases": 7, "seconds": 1.5},
-            Death(Cause.TIMEOUT, "no end within 60 s"),
-            Run(NAME, 3, True, 1.5, 7, "no end within 60 s"),
-        ),
-        (
-            {"cases": 7},
-            Death(Cause.OTHERS, "killed by SIGKILL"),
-            Run(NAME, 3, problem="killed by SIGKILL, not by the score"),
-        ),
-        (
-            {"cases": 7, "found": True, "detail": "a sum"},
-            Death(Cause.OTHERS, "killed by SIGKILL"),
-            Run(NAME, 3, True, cases=7, detail="a sum"),
-        ),
-    ],
-    ids=["did not start", "not found", "hangs", "killed by others", "killed as it is examined"],
-)
-def test_what_became_of_a_process(known: dict, death: Death, run: Run) -> None:
-    process = object.__new__(TrialProcess)
-    process.fault, process.seed, process.known = NAME, 3, known
-    assert process.run(death) == run
 
 
 def test_what_breaks_the_generator_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,24 +80,6 @@ def test_a_trial_finds_examines_and_takes_the_fault_back(name: str) -> None:
     assert run.is_blamed, (run.stage, run.cause)
     assert run.nodes <= 13
     assert len(run.buckets) == 1
-
-
-def test_a_trial_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter(range(100))
-    monkeypatch.setattr(trial, "_processor_seconds", lambda: float(next(times)))
-    monkeypatch.setattr(trial, "BEAT_SECONDS", 0.0)
-    known: dict = {}
-    # It shows on no kernel without lanes.
-    monkeypatch.setattr(trial, "judge_cases", lambda device, seed: agreeing())
-    run_trial(Request(NAME, 0, seconds=3.0), known.update)
-    assert known == {"cases": 3, "seconds": 3.0}
-
-
-def agreeing():
-    from tinyref_spec.kernel_case import Verdict
-
-    for number in range(1000):
-        yield number, None, Verdict(), 0.0
 
 
 # --- a scoring -----------------------------------------------------------------------------------
@@ -206,23 +133,3 @@ def test_a_score_of_other_settings_sources_or_schema_is_refused(tmp_path: Path) 
         file.write_text(json.dumps(data | change))
         with pytest.raises(UserError, match=message):
             scoring(QUICK, file).resume()
-
-
-def test_a_new_score_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, said = tmp_path / "a.json", []
-    file.write_text("old")
-    made = scoring(QUICK, file, said)
-    monkeypatch.setattr(made, "waiting", list)
-    made.run()
-    assert "is kept as" in said[0]
-    assert (tmp_path / "a.previous.json").read_text() == "old"
-
-
-def test_a_fault_whose_device_is_missing_is_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = replace(FAULTS[NAME], device="GONE")
-    monkeypatch.setattr("tinyref_fuzz.faults.score.FAULTS", {NAME: gone})
-    made = Scoring([gone], QUICK, None, lambda line: None)
-    made.run()
-    (run,) = made.rows()[0].runs
-    assert run.problem.startswith("GONE is not available here: ")
-    assert not goal("faults found under every seed", made.rows()).is_met

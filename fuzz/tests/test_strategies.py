@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from random import Random
-
-import faults
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tinyref.device import Device
-from tinyref.dtype import dtypes
 from tinyref.interpret.view_elements import view_elements
 from tinyref.optimise.opt import Opt
 from tinyref.optimise.plan import Plan
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.verify import verify
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.optimisations import on_fixed_machine
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.programs.generator import generate as generate_program
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.steps import Program
@@ -77,65 +70,6 @@ def test_a_view_has_its_shape_and_stays_in_its_buffer(data: st.DataObject) -> No
     assert elements.shape == valid.shape == view.shape
     assert not (elements[valid] < 0).any()
     assert not (elements[valid] >= view.real_size()).any()
-
-
-def test_what_a_device_lacks_is_not_drawn() -> None:
-    narrow = replace(PYTHON, dtypes=frozenset({dtypes.int32, dtypes.bool}), emulated=frozenset())
-    drawn = set[str]()
-
-    @settings(FEW, max_examples=10, database=None)
-    @given(kernels(narrow, policy="small"))
-    def collect(case: Case) -> None:
-        drawn.update(array.dtype.name for array in case.buffers)
-
-    collect()
-    assert "int32" in drawn
-    assert drawn <= {"int32", "bool"}
-
-
-@pytest.mark.long
-def test_views_shrink_to_two_axes() -> None:
-    found = find(views(), lambda view: len(view.views) > 1, settings=SEARCH)
-    assert isinstance(found, ShapeTracker)
-    assert len(found.shape) <= 2
-    assert found.real_size() <= 4
-
-
-def smallest_case(seed: int) -> Case:
-    return find(
-        kernels(policy="small"),
-        lambda case: not judge(case, "PYTHON").agrees,
-        settings=SEARCH,
-        random=Random(seed),
-    )
-
-
-@pytest.mark.slow
-def test_an_injected_fault_shrinks_to_a_small_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Views that run backward are read forward: what is left is one such load and a store."""
-    sizes = [
-        len(generate(Tape(seed=seed), PYTHON, POLICIES["small"]).ast.toposort())
-        for seed in range(40)
-    ]
-    faults.in_stage("lower", faults.forward_always)(monkeypatch)
-    # A search may end where no single step makes the kernel smaller: the smaller of two does not.
-    found = min(
-        (smallest_case(seed) for seed in range(2)), key=lambda case: len(case.ast.toposort())
-    )
-    nodes = found.ast.toposort()
-    assert len(nodes) <= 10
-    assert len(nodes) < sorted(sizes)[len(sizes) // 2] / 2
-    # An equivalent kernel may be what reads backward.
-    kernels_of = [found.ast, *(each.ast for each in [found.equivalent] if each is not None)]
-    strides = [
-        stride
-        for kernel in kernels_of
-        for node in kernel.toposort()
-        if node.op is Ops.VIEW
-        for view in node.arg.tracker.views
-        for stride in view.strides
-    ]
-    assert -1 in strides
 
 
 @pytest.mark.slow

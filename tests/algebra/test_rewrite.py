@@ -315,18 +315,6 @@ def test_order_of_the_list_does_not_matter():
         assert rewrite(node, RuleSet(rules)) is wanted
 
 
-def test_a_rule_set_without_some_of_its_rules():
-    rules = RuleSet([drop_zero, double])
-    node = build.add(build.add(u, 0), u)
-    kept = build.mul(u, 2)
-    with rules.without({"test-double"}):
-        assert rewrite(node, rules) is build.add(u, u)
-    assert rewrite(node, rules) is kept
-    with rules.without({"test-double"}):
-        assert rewrite(node, rules) is build.add(u, u)
-    assert rewrite(node, rules) is kept
-
-
 def test_sets_join():
     both = RuleSet([drop_zero], "one") + RuleSet([double, drop_zero], "two")
     assert both.name == "one+two"
@@ -389,12 +377,3 @@ def test_what_is_looked_at_often_is_compiled():
         assert rules.fire(build.sub(u, v)) is None
     assert is_compiled(made)
     assert not calls
-
-
-def test_rules_without_some_compile_none_for_the_others():
-    made, _ = make("test-products", match(Ops.SUB, match(Ops.MUL, x, y), z))
-    other, _ = make("test-other", match(Ops.SUB, x, y))
-    rules = RuleSet([made, other], "test")
-    with rules.without({"test-other"}):
-        rules.fire(build.sub(u, v))
-    assert [is_compiled(each) for each in (made, other)] == [False, False]

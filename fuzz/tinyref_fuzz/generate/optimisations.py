@@ -165,15 +165,3 @@ def _extend(
         else:
             plan, wanted, failed = reached, wanted - 1, 0
     return plan
-
-
-def with_small_limits(capabilities: Capabilities) -> Capabilities:
-    """Return the same device with limits that many plans break: small groups, little memory."""
-    return replace(
-        capabilities,
-        group_limit=(8, 4, 2),
-        group_size_limit=16,
-        shared_bytes=min(capabilities.shared_bytes, 256),
-        grid_limit=(7, 5, 40),
-        vector_lanes=tuple(lanes for lanes in capabilities.vector_lanes if lanes <= 4),
-    )

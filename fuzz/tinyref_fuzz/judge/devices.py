@@ -1,5 +1,4 @@
-"""Devices that nobody sells: the interpreter with less than it has, to reach every decomposition;
-the processor with more.
+"""Devices that nobody sells: the interpreter with less than it has, to reach every decomposition.
 
 They are opened by path, as `--device tinyref_fuzz.judge.devices:Core`; programs for them are run,
 and checked, by the interpreter.
@@ -17,12 +16,8 @@ from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.interpret import Interpreter
-from tinyref.renderers.llvm import LLVM_OPS
-from tinyref.runtimes.host.cpu import CpuBackend
 from tinyref.runtimes.python import InterpretedKernel, TextBackend
 from tinyref.uops.ops import Ops
-from tinyref.uops.words import STORABLE_IN_WORDS
-from tinyref_fuzz.generate.optimisations import with_small_limits
 from tinyref_spec.bits import Array
 
 NARROW_INTEGERS = frozenset({dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16})
@@ -78,14 +73,6 @@ class Core(Processor):
         )
 
 
-class Relaxed(Core):
-    """Promises less of its floats than it gives: what is computed there may be reassociated."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, reassociates_floats=True)
-
-
 class SlowDivision(Processor):
     """Divides by constants with products and shifts, and guards other divisions."""
 
@@ -98,80 +85,3 @@ class SlowDivision(Processor):
             division_traps=True,
             emulated=frozenset(SMALL_FLOATS),
         )
-
-
-class Narrow(TextBackend):
-    """A grid of small dimensions: most launches have to be cut into all of them, or covered."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, grid_limit=(7, 5, 40))
-
-
-class Cramped(TextBackend):
-    """Has groups, vectors and memory, but little of each: most limits are met; no maximum."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        own = super().capabilities
-        # MAX is owed by every device of the suite; here the compiler has to do without.
-        return replace(
-            with_small_limits(own),
-            ops=own.ops - {"MAX"},
-            dtypes=own.dtypes.difference(SMALL_FLOATS),
-            emulated=frozenset(SMALL_FLOATS),
-            matrix_tiles=(),
-        )
-
-
-class Words(Processor):
-    """Memory is words of 32 bits, and so are integers: smaller ones are parts of words."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        own = super().capabilities
-        return replace(
-            own,
-            dtypes=own.dtypes.difference(SMALL_FLOATS, NARROW_INTEGERS),
-            emulated=frozenset(SMALL_FLOATS) | NARROW_INTEGERS,
-            stored_in_words=frozenset(STORABLE_IN_WORDS),
-            matrix_tiles=(),
-        )
-
-
-class Shader(Words):
-    """As in browsers: it computes in float16 and 32 bits; of 64 bits it has pairs of words."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        own = super().capabilities
-        lacked = frozenset(WIDE_INTEGERS)
-        return replace(
-            own,
-            dtypes=own.dtypes - lacked - {dtypes.float64} | {dtypes.float16},
-            emulated=(own.emulated | lacked) - {dtypes.float16},
-        )
-
-
-class Host(Processor):
-    """A processor whose loops are no grid: threads, and scratch memory for copies in a loop."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        return replace(
-            super().capabilities,
-            has_grid=False,
-            has_groups=False,
-            images=False,
-            matrix_tiles=(),
-            threads=4,
-            division_traps=True,
-        )
-
-
-class Library(CpuBackend):
-    """The processor, whose elementary functions are those of the C library, lane by lane."""
-
-    @functools.cached_property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, ops=LLVM_OPS)

@@ -47,7 +47,7 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
         return judge.fails(program, wanted, way)
 
     if seen := fails(PLAIN):
-        return Blame(GRAPH, _operation(program, verdict), seen)
+        return Blame(GRAPH, _operation(program), seen)
     if seen := fails(_LAZY):
         return Blame(SCHEDULE, _part_of_schedule(judge, program, wanted), seen)
     if seen := fails(replace(_LAZY, plans_memory=True)):
@@ -72,7 +72,7 @@ def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Read])
     return "" if ops & {*_GRADIENTS, "cumsum"} else ORDER
 
 
-def _operation(program: Program, verdict: Verdict) -> str:
+def _operation(program: Program) -> str:
     """The last operation that computes or writes, of a program that is reduced.
 
     `gradient of flip` where the gradient through the last one differs.

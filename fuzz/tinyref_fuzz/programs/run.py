@@ -32,29 +32,6 @@ _FILE = "<program>"
 _POISON = 0x5B
 
 
-class BrokenOffError(Exception):
-    """Ends a schedule after one of its items."""
-
-
-class BreakingOff:
-    """A watcher that raises `BrokenOffError` once `left` kernels have run, and one more."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def scheduled(self, outputs: object, planned: object) -> None:
-        """Nothing has run."""
-
-    def ran(self, ast: object, kernel: object, bindings: object, seconds: object) -> None:
-        """One more has run."""
-        self.left -= 1
-        if self.left < 0:
-            raise BrokenOffError
-
-    def copied(self, target: object, source: object, seconds: float) -> None:
-        """Copies go on."""
-
-
 @dataclass(frozen=True)
 class Way:
     """How a program is run: `NORMAL` is what everybody does, `PLAIN` has everything switched off.

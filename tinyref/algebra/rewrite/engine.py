@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tinyref import config
-from tinyref.algebra.rewrite.listen import Listeners, listeners, listening
+from tinyref.algebra.rewrite.listen import Listeners, listeners
 from tinyref.algebra.rewrite.pattern import Matcher
 from tinyref.algebra.rewrite.rule import Rule
 from tinyref.algebra.rewrite.steps import Step
@@ -58,18 +57,6 @@ class RuleSet:
             for each in rules:
                 found.append((each.name, each.first_matcher(found, len(found))))
         return found
-
-    @contextlib.contextmanager
-    def without(self, names: Collection[str]) -> Iterator[None]:
-        """In the block the rules of these names never fire; nothing of it is kept with nodes."""
-        rules, matchers = self.rules, self._by_root
-        self.rules = tuple(each for each in rules if each.name not in names)
-        self._by_root = {}
-        try:
-            with listening(afresh=True):
-                yield
-        finally:
-            self.rules, self._by_root = rules, matchers
 
     def __add__(self, other: RuleSet) -> RuleSet:
         return RuleSet({*self.rules, *other.rules}, f"{self.name}+{other.name}")

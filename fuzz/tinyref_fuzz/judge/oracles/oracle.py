@@ -93,11 +93,6 @@ class Oracle:
         more = f" ({count} elements differ)" if count > 1 else ""
         return f"{where}{sentence}{more}"
 
-    def unknown_share(self, slot: int) -> float:
-        """Which part of the elements may hold anything, from 0 to 1; 0 for no elements."""
-        unknown = self.allowed[slot].unknown
-        return float(unknown.mean()) if unknown is not None and unknown.size else 0.0
-
 
 def is_nan(values: Array) -> BoolArray:
     """Where `values` of any type are NaNs."""
