@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import fake_catalogue
 import pytest
 from reports_of import report_of
 
 from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref_conformance.merge import load_shards, merge
-from tinyref_conformance.plan import Shard
+from tinyref_conformance.plan import PlannedRow, Shard, shard_of
 from tinyref_conformance.report import OPEN_CASE, Report, load_unedited
 from tinyref_conformance.reports import write_all
 from tinyref_conformance.statuses import Status
-from tinyref_spec.case import Rung
+from tinyref_spec.case import Profile, Rung
 
 IDENTITY = {"tinyref": "0.1.0 ab", "compiler": "cc 1", "flag NOOPT": "1"}
 
@@ -56,14 +58,6 @@ def test_all_shards_are_a_conformance_run() -> None:
     assert [each["report_hash"][0] for each in facts["shards"]] == ["1", "2", "3"]
 
 
-def test_rungs_rise_and_what_is_broken_counts() -> None:
-    low = shard(3, "memory.c.0", status=Status.FAIL, rung=Rung.MEMORY)
-    found = merge(named(FIRST, SECOND, low))
-    assert [row.rung for row in found.rows] == [Rung.OPEN, Rung.MEMORY, Rung.ALU, Rung.ALU]
-    assert found.first_broken is Rung.MEMORY
-    assert found.exit_code == 1
-
-
 def test_what_reduced_a_shard_or_went_wrong_there_is_still_said() -> None:
     short = shard(2, "isa.b.0", reductions=["only shard 2/3", "TINYREF_NOOPT=1 changes numbers"])
     short.problems.append("the disk was full")
@@ -78,20 +72,13 @@ def test_what_reduced_a_shard_or_went_wrong_there_is_still_said() -> None:
     [
         ({"device": "OTHER"}, "device: FAKE -> OTHER"),
         ({"second": "CPU"}, r"other device: \(none\) -> CPU"),
-        ({"profile": "full"}, "profile: quick -> full"),
         ({"query": "isa"}, r"query: \* -> isa"),
         ({"suite_hash": "cd"}, "tables of the suite: abab.* -> cd"),
-        ({"seed": 1}, "seed: 0 -> 1"),
         ({"cases_asked": 4}, "number of cases: 3 -> 4"),
-        ({"git": {"commit": "beef", "dirty": False}}, "commit of tinyref: .*c0ffee.*beef"),
         ({"device_versions": {"driver": "2"}}, "versions of the device: .*1.0.*'2'"),
         ({"compiler": "cc 2"}, r"compiler: \(none\) -> cc 2"),
         ({"flags": {"NOOPT": 1}}, r"flags: \(none\) -> {'NOOPT': 1}"),
-        ({"environment": {"CARD": "1"}}, r"environment: \(none\) -> {'CARD': '1'}"),
-        ({"expected_failures": 1}, "number of expectations: 0 -> 1"),
         ({"identity": {**IDENTITY, "tinyref": "0.1.0 cd"}}, "tinyref: 0.1.0 ab -> 0.1.0 cd"),
-        ({"identity": {**IDENTITY, "flag NOOPT": "2"}}, "flag NOOPT: 1 -> 2"),
-        ({"identity": {**IDENTITY, "library numpy": "2"}}, r"library numpy: \(none\) -> 2"),
         ({"identity": {}}, "does not say of what device it is"),
         ({"shard": None}, "is of no shard"),
         ({"shard": "2/4"}, "shards of 3 and of 4 are not of one run"),
@@ -164,3 +151,31 @@ def test_shards_that_were_run_make_the_report_of_the_whole_run(fake: Any, tmp_pa
     assert found.certificate["cases_planned"] == whole.certificate["cases_planned"]
     kinds = {row.id: row.counts for row in found.rows}
     assert kinds == {row.id: row.counts for row in whole.rows}
+
+
+def rows(count: int) -> list[PlannedRow]:
+    found = [
+        fake_catalogue.row(f"isa.r{i}.int32", *[fake_catalogue.passes] * 4) for i in range(count)
+    ]
+    return [PlannedRow(row, tuple(row.cases(Profile.QUICK))) for row in found]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_every_row_is_in_exactly_one_shard(count: int) -> None:
+    shards = [shard_of(rows(20), Shard(n + 1, count), {}) for n in range(count)]
+    ids = [planned.id for planned in itertools.chain(*shards)]
+    assert sorted(ids) == sorted(planned.id for planned in rows(20))
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_timings_make_shards_equally_long() -> None:
+    timings = {f"isa.r0.int32.special:{i}": 10.0 for i in range(4)}
+    first, second = (shard_of(rows(9), Shard(n, 2), timings) for n in (1, 2))
+    assert [planned.id for planned in first] == ["isa.r0.int32"]
+    assert len(second) == 8
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "-1/2", "1/0", "a/b", "1/2/3", "1.0/2"])
+def test_a_bad_shard_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="accepted is i/n"):
+        Shard.parse(text)
