@@ -91,19 +91,6 @@ def test_a_hanging_case_does_not_outlast_the_budget(fake: Any) -> None:
     assert done.report.counts[Status.TIMEOUT] == 0
 
 
-def test_nothing_is_said_before_anything_is_known() -> None:
-    left = TimeLeft(Counter({Rung.TENSOR: 60}), 2)
-    assert left.seconds() is None
-    for _ in range(60):
-        left.note(Rung.TENSOR, 0.01)
-    # Too quick to tell.
-    assert left.seconds() is None
-    for _ in range(60):
-        left.note(Rung.TENSOR, 0.05)
-    # 60 cases of 30 ms on average, two at a time.
-    assert left.seconds() == pytest.approx(0.9, rel=0.2)
-
-
 @pytest.mark.parametrize(
     "seconds", [(0.001, 0.007, 0.07), (0.046, 0.64, 3.6)], ids=["fast", "slow compiler"]
 )

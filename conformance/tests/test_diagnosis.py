@@ -11,7 +11,7 @@ from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref_conformance import records
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.diagnosis import Failing, Group, Measured, diagnose, shape_of
+from tinyref_conformance.diagnosis import Failing, Group, Measured, diagnose
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.records import Record
 from tinyref_conformance.report import CaseResult, Report, RowResult
@@ -125,26 +125,6 @@ def test_the_first_node_that_differs_is_looked_for_in_the_example(tmp_path: Path
     assert [case.id for case in found] == group.cases[:1]
     assert found[0].details is not None
     assert found[0].details["difference"].startswith("the first node that differs is IDIV int32")
-
-
-DRIVER = (
-    "launch failed: code 700\n  File 'driver.py', line 3\n\nptxas fatal : register 255 is missing"
-)
-
-
-def test_the_cause_that_a_driver_puts_last_is_shown_and_tells_failures_apart() -> None:
-    assert shape_of(DRIVER) == "launch failed: code # … ptxas fatal : register # is missing"
-    rows = [Measured(name, Rung.ALU, Evidence()) for name in ("isa.a", "isa.b")]
-    messages = (DRIVER, DRIVER.replace("register 255 is missing", "a label is missing"))
-    failing = [
-        Failing(f"{row.id}.0", row.id, Status.FAIL, "run", message)
-        for row, message in zip(rows, messages, strict=True)
-    ]
-    first, second = diagnose(rows, failing)
-    assert first.cause.endswith("register # is missing")
-    assert second.cause.endswith("a label is missing")
-    # A traceback after the words of a vendor is no cause.
-    assert shape_of("it raises\n  File 'x', line 1\n    y = z") == "it raises"
 
 
 # Each fault, rows in which it shows, and what must be said of it.

@@ -292,15 +292,17 @@ def test_what_is_on_the_list_of_skips_is_not_run(fake: Any, file: Callable[..., 
 
 
 @pytest.mark.long
-def test_a_case_that_was_measured_may_come_on_the_list(
-    fake: Any, file: Callable[..., Path]
-) -> None:
-    fake.scenario("fails", "above").run()
-    path = file(skip("isa.fails.int32.special:1"))
-    done = fake.run(expectations=path, resume=True)
-    assert case_of(done, "isa.fails.int32.special:1").status is Status.NOT_RUN
-    assert case_of(done, "tensor.sum.float32.special:0").status is Status.PASS
-    assert done.report.exit_code == 0
+def test_an_update_makes_a_known_failure_expected(fake: Any, file: Callable[..., Path]) -> None:
+    path = file("# ours", skip("isa.hangs.int32.special:1"), expected("isa.gone"))
+    new = {"update": True, "reason": "new", "link": "https://example.org/2"}
+    fake.scenario("fails", "above", "hangs").run(expectations=path, **new)
+    text = path.read_text()
+    assert "# ours" in text
+    assert "isa.gone" not in text
+    report = fake.run(expectations=path).report
+    assert report.exit_code == 0
+    # A known failure suppresses nothing.
+    assert (report.counts[Status.EXPECTED_FAIL], report.counts[Status.SUPPRESSED]) == (1, 0)
 
 
 @pytest.mark.long

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
-from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty.registry import (
     ALL_FAULTY,
     FAULTY_DEVICES,
     HEALTHY,
 )
 from tinyref_conformance.faulty.score import score
-from tinyref_conformance.settings import Settings
-from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue
-from tinyref_spec.case import Rung
 from tinyref_spec.clauses import clauses
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.memory.order import LONG_SECONDS, WAITS, long_work
@@ -134,20 +129,6 @@ def test_a_synchronize_that_does_not_wait_shows_however_busy_the_host_was_before
     healthy = DeviceUnderTest(HEALTHY["Queueing"].device)
     work = replace(long_work(healthy.name), seconds=LONG_SECONDS)
     assert WAITS["synchronize"](healthy, work).passed
-
-
-@pytest.mark.long
-def test_an_empty_reduce_hides_nothing(tmp_path: Path) -> None:
-    query = (
-        "memory.copy.uint8,kernel.store.constant.*int32,kernel.one_alu,kernel.elements.float32,"
-        "kernel.program.loop,kernel.reduce.add.float32,tensor.sum.float32"
-    )
-    settings = Settings(FAULTY_DEVICES["EmptyLoop"].device, tmp_path, jobs=1)
-    report = conform(Request(settings, query=query)).report
-    broken = {case.id for case in report.cases if case.status.is_broken}
-    assert broken == {"kernel.program.loop.empty"}
-    assert report.counts[Status.SUPPRESSED] == 0
-    assert report.rungs[Rung.TENSOR].counts[Status.PASS] > 0
 
 
 # Devices of one part share the runs of what they are made from.

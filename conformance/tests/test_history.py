@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,42 +12,11 @@ from typing import Any
 import pytest
 from reports_of import case_of
 
-from tinyref.workers.processes import Limits
 from tinyref_conformance import history
 from tinyref_conformance.conform import Request, as_sequence, conform
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES
-from tinyref_conformance.records import Record
 from tinyref_conformance.settings import Settings
 from tinyref_conformance.statuses import Status
-
-
-class Counting(history.Trials):
-    """Trials of cases whose end a test knows: the last one fails after these."""
-
-    def __init__(self, culprits: set[str]) -> None:
-        super().__init__({}, {}, Limits(), math.inf, math.inf)
-        self.culprits = culprits
-        self.count = 0
-
-    def run(self, sequence: Sequence[str]) -> Record | None:
-        self.count += 1
-        fails = self.culprits <= set(sequence[:-1])
-        return Record(sequence[-1], Status.FAIL if fails else Status.PASS, 2)
-
-
-BEFORE = [f"c{number}" for number in range(1000)]
-
-
-@pytest.mark.parametrize(
-    ("culprits", "most"),
-    [({"c999"}, 3), ({"c0"}, 25), ({"c500"}, 25), ({"c3", "c700"}, 60), ({"c1", "c2", "c3"}, 60)],
-)
-def test_the_cases_that_are_to_blame_are_found_in_few_trials(culprits: set[str], most: int) -> None:
-    trials = Counting(culprits)
-    found = trials.shortest(BEFORE, "victim")
-    assert found is not None
-    assert sorted(found) == sorted(culprits)
-    assert trials.count <= most
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from reports_of import case_of
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref.workers import local, processes
-from tinyref_conformance.ladder import RungState, climb, first_broken
+from tinyref_conformance.ladder import RungState, climb
 from tinyref_conformance.report import Report, load
 from tinyref_conformance.statuses import Status, exit_code
 from tinyref_spec.case import Rung
@@ -227,19 +227,6 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_run(fake: Any, tmp_
     assert fake.ran() == []
 
 
-@pytest.mark.slow
-def test_expectations_make_a_known_failure_expected(fake: Any, tmp_path: Path) -> None:
-    path = tmp_path / "fake.toml"
-    update = {"update": True, "reason": "known", "link": "https://example.org/1"}
-    fake.scenario("fails", "above").run(expectations=path, **update)
-    report = fake.run(expectations=path).report
-    assert report.exit_code == 0
-    assert report.counts[Status.EXPECTED_FAIL] == 1
-    # A known failure suppresses nothing.
-    assert report.counts[Status.SUPPRESSED] == 0
-    assert report.verdict == "FAKE conforms to the quick profile with 1 expected failures"
-
-
 def test_an_update_needs_a_reason_and_a_link(fake: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--reason"):
         fake.scenario("fails").run(expectations=tmp_path / "x.toml", update=True)
@@ -341,12 +328,6 @@ def test_a_run_is_green_if_it_measured_and_nothing_failed(
     statuses: str, problems: list[str], code: int
 ) -> None:
     assert exit_code([Status[status] for status in statuses.split()], problems) == code
-
-
-def test_first_broken_is_the_lowest() -> None:
-    reports = climb([(Rung.CAST, Status.FAIL), (Rung.STORE, Status.PASS), (Rung.ALU, Status.CRASH)])
-    assert first_broken(reports) is Rung.ALU
-    assert first_broken(climb([(Rung.ALU, Status.EXPECTED_FAIL)])) is None
 
 
 @pytest.mark.parametrize(
