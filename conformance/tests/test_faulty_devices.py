@@ -53,7 +53,6 @@ BROKEN_TOO = {
     "kernel.after": "MissingBarrier",
     "kernel.matmul": "CoarseMul",
     "kernel.matmul.statistics": "CoarseMul",
-    "system.image": "SwappedTexels",
     "system.jit.state": "UnorderedList",
 }
 
