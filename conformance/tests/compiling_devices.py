@@ -53,14 +53,6 @@ class CrashingTogetherCompiler(ManyCompiler):
         return super().compile_many(sources)
 
 
-class RefusingCompiler(ManyCompiler):
-    """Refuses all batches."""
-
-    def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
-        _call(len(sources))
-        raise DeviceError("SLOW", "line 1: no")
-
-
 class TooFewCompiler(ManyCompiler):
     """Gives a result too few of many sources."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tinyref_conformance.conform import Finished, Request, conform
-from tinyref_conformance.report import CaseResult
+from tinyref_conformance.report import Report
 from tinyref_conformance.settings import Settings
 
 HERE = Path(__file__).parent
@@ -47,15 +47,20 @@ class Fake:
         return self.log.read_text().splitlines() if self.log.exists() else []
 
 
-def case(finished: Finished, case_id: str) -> CaseResult:
-    return next(found for found in finished.report.cases if found.id == case_id)
-
-
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return Fake(tmp_path, monkeypatch)
 
 
 @pytest.fixture
-def case_of() -> Callable[[Finished, str], CaseResult]:
-    return case
+def conformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
+    """Return a function that runs a query on a device, which may be of these modules."""
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+
+    def conformed(device: str, query: str, **members: Any) -> Report:
+        folder = members.pop("folder", tmp_path / device.rpartition(":")[2])
+        settings = Settings(device, folder, **{"jobs": 1, **members})
+        return conform(Request(settings, query=query)).report
+
+    return conformed

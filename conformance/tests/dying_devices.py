@@ -84,7 +84,7 @@ class _LosingAllocator(HostAllocator):
             raise DeviceError(self.device, "device lost")
 
 
-class Losing(TextBackend):
+class Losing(Aborting):
     """Is lost in a launch of a kernel with two additions; the process goes on."""
 
     def __init__(self, index: int = 0) -> None:
@@ -98,11 +98,8 @@ class Losing(TextBackend):
 
         self.kernel = Kernel
 
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        return self.kernel(self.name, super().load(entry, binary).program)
 
-
-class DeadLaunches(TextBackend):
+class DeadLaunches(Aborting):
     """From a launch of a kernel with two additions on nothing is launched; copies go on."""
 
     def __init__(self, index: int = 0) -> None:
@@ -119,9 +116,6 @@ class DeadLaunches(TextBackend):
                 return None if dead else InterpretedKernel.__call__(self, *arguments, **named)
 
         self.kernel = Kernel
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        return self.kernel(self.name, super().load(entry, binary).program)
 
 
 class SecondLaunch(Aborting):

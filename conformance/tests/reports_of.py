@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinyref_conformance.conform import Finished
 from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
@@ -89,3 +90,7 @@ def failing(case_id: str, text: str = NASTY) -> CaseResult:
         details=details,
         repro=f"tinyref conform --query {case_id}",
     )
+
+
+def case_of(finished: Finished, case_id: str) -> CaseResult:
+    return next(case for case in finished.report.cases if case.id == case_id)

@@ -31,12 +31,6 @@ def test_a_line_a_row_and_a_column_a_device() -> None:
     assert "isa.neg" not in text  # exact everywhere, as it has to be
 
 
-def test_what_has_to_be_exact_and_is_not_is_shown() -> None:
-    text = page([report("ONE", neg=(1.0, 0.0), log2=(0.0, 0.0)), report("TWO", neg=(0.0, 0.0))])
-    assert "| `isa.neg` | 0 | 1 (0) | 0 (0) |" in text
-    assert "| `isa.log2` | 3 | 0 (0) | - |" in text
-
-
 def test_reports_that_do_not_belong_together_are_refused() -> None:
     with pytest.raises(UserError, match="different queries"):
         page([report("ONE"), report("TWO", query="kernel")])

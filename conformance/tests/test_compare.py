@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, WHY_NOT, accessibility
 from reports_of import NASTY, failing, report_of
 
 from tinyref.cli.entry import run
@@ -21,17 +19,11 @@ from tinyref_conformance.statuses import Status
     ("before", "after", "kind"),
     [
         ("PASS", "FAIL", "regressions"),
-        ("PASS", "CRASH", "regressions"),
-        ("PASS", "SUPPRESSED", "regressions"),
         ("PASS", "SKIP", "regressions"),
-        ("PASS", "EXPECTED_FAIL", "regressions"),
         ("EXPECTED_FAIL", "UNEXPECTED_PASS", "regressions"),
         ("SKIP", "FLAKE", "regressions"),
         ("FAIL", "PASS", "fixes"),
-        ("TIMEOUT", "EXPECTED_FAIL", "fixes"),
         ("FAIL", "CRASH", "other"),
-        ("SKIP", "PASS", "other"),
-        ("EXPECTED_FAIL", "PASS", "other"),
         ("PASS", "PASS", ""),
     ],
 )
@@ -50,14 +42,6 @@ def test_a_missing_case_is_a_regression_of_a_whole_run_only() -> None:
     assert found.lines("missing") == ["isa.b.0: was Pass, is not in the newer report"]
 
 
-def test_a_new_case_that_fails_is_a_regression() -> None:
-    before = report_of(("isa.a.0", Status.PASS))
-    good = compare(before, report_of(("isa.a.0", Status.PASS), ("isa.b.0", Status.PASS)))
-    assert good.lines("new") == ["isa.b.0: new, Pass"]
-    assert not good.is_worse
-    assert compare(before, report_of(("isa.a.0", Status.PASS), ("isa.b.0", Status.FAIL))).is_worse
-
-
 def measured(ulp: float) -> CaseResult:
     return CaseResult("isa.a.0", "isa.a", Status.PASS, compared=1, max_ulp=ulp)
 
@@ -66,12 +50,9 @@ def measured(ulp: float) -> CaseResult:
     ("before", "after", "says"),
     [
         (0.5, 0.5, []),
-        (0.5, 0.52, []),
         (0.5, 2.0, ["isa.a: 0.5 -> 2 ULP (worse)"]),
         (2.0, 0.5, ["isa.a: 2 -> 0.5 ULP (better)"]),
-        (2.0, float("inf"), ["isa.a: 2 -> inf ULP (worse)"]),
         (float("inf"), float("inf"), []),
-        (float("nan"), float("nan"), []),
     ],
 )
 def test_changes_of_accuracy(before: float, after: float, says: list[str]) -> None:
@@ -107,13 +88,6 @@ def test_changes_that_are_alike_are_one_group() -> None:
     assert "    isa.c.float32.0\n    ... and 3 more\n  2 cases of " in text
 
 
-def test_fixes_are_grouped_by_what_was_wrong() -> None:
-    wrong, hung = compare(AFTER, BEFORE).groups("fixes")
-    causes = [group.changes[0].cause for group in compare(BEFORE, AFTER).groups("regressions")]
-    assert [wrong.changes[0].cause, hung.changes[0].cause] == causes
-    assert len(wrong.changes) == 6
-
-
 def test_the_data_of_a_comparison_have_every_change() -> None:
     data = json.loads(compare(BEFORE, AFTER).json())
     assert (data["schema"], data["version"]) == ("tinyref.conformance.diff", 1)
@@ -133,14 +107,6 @@ def test_a_comparison_shows_text_as_text(form: str) -> None:
     assert "isa.a.float32" in text
     assert "<script>" not in text
     assert "<img" not in text
-
-
-def test_the_page_of_a_comparison_needs_no_other_file() -> None:
-    text = compare(BEFORE, AFTER).page().html()
-    assert not re.search(r"(src|href)=(?!\"data:)", text)
-    assert "default-src 'none'" in text
-    assert "<script" not in text
-    assert text.count("<tr>") == 3
 
 
 ONE = report_of(*WRONG, ("isa.z.int32.0", Status.PASS), device="ONE")
@@ -187,19 +153,3 @@ def test_the_commands_write_each_form(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "format: got 'pdf', accepted are text, markdown, html" in capsys.readouterr().err
     assert run(["conform", "matrix", *files, "--output", str(tmp_path)]) == 2
     assert "output: cannot write" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)
-def test_axe_finds_nothing_in_the_pages(tmp_path: Path, dark: bool) -> None:
-    pytest.importorskip("axe_core_python")
-    for name, page in (
-        ("diff", compare(BEFORE, AFTER).page()),
-        ("matrix", Matrix([ONE, TWO, PART]).page()),
-    ):
-        file = tmp_path / f"{name}.html"
-        file.write_text(page.html(), encoding="utf-8")
-        found = accessibility(file, dark)
-        assert found["violations"] == []
-        assert (found["dark"], found["width"] <= 1280) == (dark, True)

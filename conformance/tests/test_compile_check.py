@@ -3,19 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from compiled_targets import CAPABILITIES, OneByOne, TargetBackend, Together
 from typer.testing import CliRunner
 
+from tinyref.backend import CORE_DTYPES, CORE_OPS, Capabilities, dtypes
 from tinyref.cli.app import app
 from tinyref.contract import Compiler, CompileTarget
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.cuda import CudaRenderer
-from tinyref.uops.program import Program
+from tinyref.runtimes.null import NullBackend
 from tinyref_conformance.compile_check import BATCH, compile_suite
+
+# A bool is a byte in memory.
+TYPES = CORE_DTYPES | {dtypes.uint8}
+CAPABILITIES = Capabilities(TYPES, CORE_OPS, has_grid=True, has_groups=True)
+
+
+class OneByOne:
+    """Refuses each source that has a word in it, and keeps all that it was given."""
+
+    key = "one by one"
+
+    def __init__(self, refused: str = "no source has this") -> None:
+        self.refused = refused
+        self.given: list[str] = []
+
+    def compile(self, source: str) -> bytes:
+        self.given.append(source)
+        if self.refused in source:
+            raise DeviceError("TARGET", f"line 1: {self.refused!r} is not known", source)
+        return b"code"
+
+
+class Together(OneByOne):
+    """Takes many sources, and refuses them all for one."""
+
+    def __init__(self, refused: str = "no source has this") -> None:
+        super().__init__(refused)
+        self.batches: list[int] = []
+
+    def compile_many(self, sources: Sequence[str]) -> list[bytes | DeviceError]:
+        self.batches.append(len(sources))
+        if any(self.refused in source for source in sources):
+            raise DeviceError("TARGET", "one of them")
+        return [b"code"] * len(sources)
+
+
+class TargetBackend(NullBackend):
+    """Compiles for two architectures; `b` does not know the operator of a remainder."""
+
+    compile_targets = ("a", "b")
+
+    @classmethod
+    def compile_target(cls, name: str) -> CompileTarget:
+        compiler = OneByOne(" % " if name == "b" else "no source has this")
+        return CompileTarget(name, CAPABILITIES, CudaRenderer(CAPABILITIES), compiler)
+
 
 # A case of each row: kernels of most types are refused before there is a text.
 QUERY = "isa.binary.*.special:0"
@@ -37,47 +82,12 @@ def test_each_text_is_compiled_once() -> None:
     assert report.cases > report.kernels
 
 
-def test_nothing_is_launched_and_the_texts_are_those_of_the_target() -> None:
-    compiler = OneByOne()
-    compile_suite(target(compiler), "isa.binary.add.int32", sample=2)
-    assert all(source.startswith('extern "C" __global__ void') for source in compiler.given)
-
-
-def test_a_sample_is_of_many_features() -> None:
-    compiler = OneByOne()
-    report = compile_suite(target(compiler), "isa.binary", sample=12)
-    assert report.kernels == len(compiler.given) == 12
-    assert any(" % " in source for source in compiler.given)
-    assert any(" ^ " in source for source in compiler.given)
-
-
 def test_a_refused_kernel_names_its_case_and_the_words_of_the_compiler() -> None:
     report = compile_suite(target(OneByOne(" % ")), FEW)
     assert {each.case for each in report.refused} == REMAINDERS
     assert all(each.message == "line 1: ' % ' is not known" for each in report.refused)
     assert all(" % " in each.source for each in report.refused)
     assert "refused\n  isa.binary.mod." in report.text()
-
-
-class SilentAlone(OneByOne):
-    """Refuses everything with an empty line."""
-
-    def compile(self, source: str) -> bytes:
-        raise DeviceError("TARGET", "\n")
-
-
-class Silent(SilentAlone):
-    """Refuses many with an empty message."""
-
-    def compile_many(self, sources: Sequence[str]) -> list[bytes | DeviceError]:
-        return [DeviceError("TARGET", "")] * len(sources)
-
-
-@pytest.mark.parametrize("compiles", [Silent(), SilentAlone()])
-def test_what_is_refused_without_a_word_is_refused(compiles: Compiler) -> None:
-    report = compile_suite(target(compiles), "isa.binary.add.int32", sample=1)
-    assert [each.message for each in report.refused] == ["the compiler does not say why"]
-    assert report.text().endswith(": the compiler does not say why\n")
 
 
 def test_a_batch_that_is_refused_is_compiled_one_by_one() -> None:
@@ -88,20 +98,6 @@ def test_a_batch_that_is_refused_is_compiled_one_by_one() -> None:
     report = compile_suite(target(broken), QUERY)
     assert {each.case for each in report.refused} == REMAINDERS
     assert 0 < len(broken.given) < report.kernels
-
-
-class NoRemainders(CudaRenderer):
-    def render(self, program: Program) -> str:
-        text = super().render(program)
-        if " % " in text:
-            raise UserError("MOD: is not printed")
-        return text
-
-
-def test_what_the_renderer_refuses_is_a_refusal() -> None:
-    broken = replace(target(OneByOne()), renderer=NoRemainders(CAPABILITIES))
-    report = compile_suite(broken, FEW)
-    assert {each.message for each in report.refused} == {"is not rendered: MOD: is not printed"}
 
 
 @pytest.mark.parametrize(

@@ -11,85 +11,42 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from reports_of import report_of
 
-from tinyref_conformance.compare import compare
 from tinyref_conformance.report import load
 from tinyref_conformance.reports import FORMS
-from tinyref_conformance.statuses import Status
 
 FLAGS = {"TINYREF_STRICT_FLOAT": "0", "TINYREF_NOOPT": "1"}
 
 
-@pytest.fixture
-def with_flags(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.mark.long
+def test_every_form_of_a_report_and_every_reproducer_has_the_flags(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in FLAGS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("FAKE_CARD", "3")
     fake.scenario("good", "fails").run()
-    folder: Path = fake.folder
-    return folder
-
-
-@pytest.mark.long
-def test_every_form_of_a_report_has_the_flags_and_is_of_no_conformance_run(
-    with_flags: Path,
-) -> None:
     for form in FORMS:
-        text = (with_flags / form).read_text()
+        text = (fake.folder / form).read_text()
         assert "not a conformance run" in text.lower(), form
         if form != "badge.svg":
             assert "TINYREF_STRICT_FLOAT=0 changes numbers" in text.replace("\\_", "_"), form
             assert "TINYREF_NOOPT=1" in text.replace("\\_", "_"), form
             assert "FAKE_CARD" in text.replace("\\_", "_"), form
-    data = json.loads((with_flags / "report.json").read_text())
+    data = json.loads((fake.folder / "report.json").read_text())
     assert data["conformance_run"] is False
     assert data["certificate"]["flags"] == {"STRICT_FLOAT": 0, "NOOPT": 1}
     assert data["certificate"]["environment"] == {"FAKE_CARD": "3"}
-    properties = ElementTree.parse(with_flags / "junit.xml").findall("testsuite/properties")
+    properties = ElementTree.parse(fake.folder / "junit.xml").findall("testsuite/properties")
     for each in properties:
         listed = {item.get("name"): item.get("value") for item in each}
         assert FLAGS.items() <= listed.items()
-
-
-@pytest.mark.long
-def test_every_reproducer_sets_them(with_flags: Path) -> None:
-    (failed,) = (case for case in load(with_flags / "report.json").cases if case.repro)
+    (failed,) = (case for case in load(fake.folder / "report.json").cases if case.repro)
     start = "TINYREF_STRICT_FLOAT=0 TINYREF_NOOPT=1 FAKE_CARD=3 tinyref conform --device FAKE"
     assert failed.repro.startswith(start)
     assert failed.details is not None
     set_first = "os.environ.update({'TINYREF_STRICT_FLOAT': '0', 'TINYREF_NOOPT': '1', 'FAKE_CARD'"
     assert set_first in failed.details["script"]
-
-
-@pytest.mark.long
-def test_a_run_without_flags_is_a_conformance_run(
-    fake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TINYREF_CHECK_BOUNDS", "1")
-    report = fake.scenario("good").run().report
-    assert report.certificate["flags"] == {"CHECK_BOUNDS": 1}
-    assert report.is_conformance_run
-    assert "conforms to the quick profile" in report.verdict
-
-
-@pytest.mark.long
-def test_a_comparison_names_other_flags(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fake.scenario("good").run().report
-    monkeypatch.setenv("TINYREF_TC", "0")
-    after = fake.run().report
-    assert "note: other flags: (none) -> TINYREF_TC=0" in compare(before, after).notes
-
-
-def test_a_comparison_names_another_compiler_and_other_sources() -> None:
-    reports = [
-        report_of(("isa.a.0", Status.PASS), compiler=compiler, backend_sources=sources)
-        for compiler, sources in (("gcc 12", "ab"), ("gcc 13", "cd"))
-    ]
-    header = compare(*reports).notes
-    assert "note: other compiler: gcc 12 -> gcc 13" in header
-    assert "note: other sources of the backend: ab -> cd" in header
-    assert not [line for line in compare(reports[0], reports[0]).notes if "other" in line]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyref_conformance.pytest_cases import CaseCollector, Cases, Options, declare_marks
+from tinyref_conformance.pytest_cases import Options
 
 HERE = Path(__file__).parent
 EXPECTATIONS = """
@@ -88,25 +88,6 @@ def test_what_is_not_accepted_is_an_error_of_usage(changes: dict[str, str], says
         options(**changes)
 
 
-@pytest.mark.long
-def test_each_case_is_an_item_with_its_marks(request: pytest.FixtureRequest) -> None:
-    declare_marks(request.config)
-    cases = Cases(options(query="isa.binary.add.int8.special,memory.copy"))
-    parent = CaseCollector.from_parent(request.session, name="x", nodeid="x", cases=cases)
-    items = {item.name: item for item in parent.collect()}
-    item = items["isa.binary.add.int8.special:0"]
-    assert item.nodeid == "x::isa.binary.add.int8.special:0"
-    marks = {mark.name: mark.kwargs["name"] for mark in item.iter_markers()}
-    assert marks == {
-        "rung": "ALU",
-        "row": "isa.binary.add.int8",
-        "dtype": "int8",
-        "xdist_group": "isa.binary.add.int8",
-    }
-    rungs = [next(item.iter_markers("rung")).kwargs["name"] for item in items.values()]
-    assert rungs == sorted(rungs, key=["MEMORY", "ALU"].index)
-
-
 DIVISION = "tinyref_conformance.faulty:FloorDivision"
 QUERY = "isa.binary.idiv.int32.special,isa.binary.add.int32.special"
 
@@ -165,15 +146,6 @@ def test_a_death_costs_its_own_case(tmp_path: Path) -> None:
     assert failed == ["kernel.one_alu.add.float32.size:2"]
     assert counts(output)["passed"] > 1
     assert "Crash: " in output
-
-
-@pytest.mark.slow
-def test_a_device_that_does_not_open_says_why(tmp_path: Path) -> None:
-    words = ["--tinyref-device", "dying_devices:Nowhere", "--tinyref-query", "memory.copy"]
-    code, output = pytest_run(tmp_path, *words)
-    assert (code, set(counts(output))) == (1, {"failed"})
-    assert "the device does not open: " in output
-    assert "Nowhere" in output
 
 
 @pytest.mark.slow

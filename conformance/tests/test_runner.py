@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reports_of import case_of
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref.workers import local, processes
-from tinyref_conformance.conform import Finished
-from tinyref_conformance.report import CaseResult
-from tinyref_conformance.statuses import Status
+from tinyref_conformance.ladder import RungState, climb
+from tinyref_conformance.report import Report, load
+from tinyref_conformance.statuses import Status, exit_code
 from tinyref_spec.case import Rung
-
-CaseOf = Callable[[Finished, str], CaseResult]
 
 
 @pytest.mark.long
@@ -56,14 +55,11 @@ def test_a_conformance_run_does_not_search(fake: Any, monkeypatch: pytest.Monkey
         ("raises", Status.FAIL, "run", "ValueError: a bug in the case"),
         ("no_memory", Status.CRASH, "run", "out of memory"),
         ("compile_error", Status.FAIL, "compile", "syntax error near 'flaot'"),
-        ("launch_error", Status.FAIL, "run", "launch failed"),
-        ("refused", Status.FAIL, "compile", "does not take int4"),
-        ("aborts", Status.CRASH, "run", "killed by SIGABRT"),
         ("segfaults", Status.CRASH, "run", "killed by SIGSEGV"),
     ],
 )
 def test_a_bad_case_is_pinned_and_the_rest_goes_on(
-    fake: Any, case_of: CaseOf, name: str, status: Status, phase: str, says: str
+    fake: Any, name: str, status: Status, phase: str, says: str
 ) -> None:
     done = fake.scenario(name).run()
     bad = case_of(done, f"isa.{name}.int32.special:1")
@@ -78,7 +74,7 @@ def test_a_bad_case_is_pinned_and_the_rest_goes_on(
 
 
 @pytest.mark.long
-def test_a_case_that_is_always_killed_says_how_often(fake: Any, case_of: CaseOf) -> None:
+def test_a_case_that_is_always_killed_says_how_often(fake: Any) -> None:
     done = fake.scenario("killed").run()
     bad = case_of(done, "isa.killed.int32.special:1")
     words = "killed by SIGKILL (Killed); it was tried 3 times, at last alone"
@@ -88,7 +84,7 @@ def test_a_case_that_is_always_killed_says_how_often(fake: Any, case_of: CaseOf)
 
 @pytest.mark.long
 def test_the_system_that_kills_for_memory_is_told(
-    fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
+    fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kills = iter(range(100))
     monkeypatch.setattr(processes, "memory_kills", lambda: next(kills))
@@ -98,23 +94,7 @@ def test_the_system_that_kills_for_memory_is_told(
 
 
 @pytest.mark.long
-def test_a_device_that_stops_opening_leaves_no_case_without_a_word(
-    fake: Any, case_of: CaseOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_OPEN", "die:" + "-".join(map(str, range(2, 30))))
-    monkeypatch.setattr(local, "FIRST_PAUSE_SECONDS", 0.001)
-    done = fake.scenario("segfaults", "good").run()
-    bad = case_of(done, "isa.mul.int32.special:0")
-    assert bad.status is Status.SUPPRESSED
-    assert bad.message.startswith("the device stopped opening in new workers: while opening")
-    assert done.report.counts[Status.MISSING] == 0
-    assert done.report.exit_code == 1
-
-
-@pytest.mark.long
-def test_a_device_that_writes_to_all_descriptors_fails_and_forges_nothing(
-    fake: Any, case_of: CaseOf
-) -> None:
+def test_a_device_that_writes_to_all_descriptors_fails_and_forges_nothing(fake: Any) -> None:
     done = fake.scenario("meddles").run()
     bad = case_of(done, "isa.meddles.int32.special:1")
     lines = [bad.message, *done.report.problems]
@@ -124,7 +104,7 @@ def test_a_device_that_writes_to_all_descriptors_fails_and_forges_nothing(
 
 
 @pytest.mark.long
-def test_a_hang_ends_at_its_time(fake: Any, case_of: CaseOf) -> None:
+def test_a_hang_ends_at_its_time(fake: Any) -> None:
     done = fake.scenario("hangs").run(timeout=1.0)
     bad = case_of(done, "isa.hangs.int32.special:1")
     assert (bad.status, bad.message) == (Status.TIMEOUT, "no end within 1 s")
@@ -132,21 +112,7 @@ def test_a_hang_ends_at_its_time(fake: Any, case_of: CaseOf) -> None:
 
 
 @pytest.mark.long
-def test_rows_above_a_broken_row_are_suppressed(fake: Any, case_of: CaseOf) -> None:
-    done = fake.scenario("fails", "above").run()
-    above = case_of(done, "tensor.sum.float32.special:0")
-    assert above.status is Status.SUPPRESSED
-    assert above.message == "it depends on isa.fails.int32, which is broken"
-    assert case_of(done, "isa.alone.int32.special:0").status is Status.PASS
-    top = case_of(done, "model.small.float32.special:0")
-    assert top.message == (
-        "it depends on tensor.sum.float32, which is suppressed by isa.fails.int32"
-    )
-    assert not {above.id, top.id} & set(fake.ran())
-
-
-@pytest.mark.long
-def test_a_broken_case_suppresses_what_names_it_and_no_more(fake: Any, case_of: CaseOf) -> None:
+def test_a_broken_case_suppresses_what_names_it_and_no_more(fake: Any) -> None:
     done = fake.scenario("edge").run(jobs=2)
     assert done.report.first_broken is Rung.MEMORY
     assert done.report.rungs[Rung.MEMORY].counts == {Status.FAIL: 1, Status.PASS: 1}
@@ -175,9 +141,7 @@ def test_a_run_that_keeps_going_goes_on_where_it_was_suppressed(fake: Any) -> No
     ("how", "says"),
     [("refuse", "no such card in this machine"), ("abort", "killed by SIGABRT")],
 )
-def test_a_device_that_does_not_open_gives_a_report(
-    fake: Any, case_of: CaseOf, how: str, says: str
-) -> None:
+def test_a_device_that_does_not_open_gives_a_report(fake: Any, how: str, says: str) -> None:
     fake.monkeypatch.setenv("FAKE_OPEN", how)
     done = fake.scenario("good").run()
     assert done.report.exit_code == 1
@@ -197,7 +161,7 @@ def test_a_skip_carries_its_reason_and_alone_does_not_make_a_run(fake: Any) -> N
 
 
 @pytest.mark.long
-def test_an_unexplained_skip_fails(fake: Any, case_of: CaseOf) -> None:
+def test_an_unexplained_skip_fails(fake: Any) -> None:
     done = fake.scenario("unexplained", "good").run()
     bad = case_of(done, "isa.odd.int8.special:0")
     assert done.report.exit_code == 1
@@ -213,7 +177,7 @@ def test_a_proven_refusal_is_unsupported(fake: Any) -> None:
 
 
 @pytest.mark.long
-def test_a_failure_that_passes_again_is_a_flake(fake: Any, case_of: CaseOf) -> None:
+def test_a_failure_that_passes_again_is_a_flake(fake: Any) -> None:
     done = fake.scenario("flaky", "fails").run(rerun_seconds=60.0)
     flake = case_of(done, "isa.flaky.int32.special:1")
     assert (flake.status, flake.attempts) == (Status.FLAKE, 2)
@@ -222,14 +186,6 @@ def test_a_failure_that_passes_again_is_a_flake(fake: Any, case_of: CaseOf) -> N
     # Once more as what ran before the flake, in another worker.
     assert fake.ran().count("isa.flaky.int32.special:0") == 2
     assert done.report.exit_code == 1
-
-
-@pytest.mark.long
-def test_fail_fast_stops_and_says_what_is_missing(fake: Any) -> None:
-    report = fake.scenario("fails", "long").run(fail_fast=True).report
-    assert report.counts[Status.MISSING] > 60
-    assert report.problems[0].startswith("stopped at the first failure")
-    assert report.exit_code == 1
 
 
 @pytest.mark.long
@@ -254,37 +210,10 @@ def test_a_query_names_a_set_and_reduces_the_run(fake: Any) -> None:
     assert fake.ran() == [f"isa.add.float32.special:{i}" for i in range(3)]
 
 
-def test_a_query_that_names_nothing_is_bad_input(fake: Any) -> None:
-    with pytest.raises(UserError, match=r"no case of profile quick matches 'isa\.nothing'"):
-        fake.scenario("good").run(query="isa.nothing")
-
-
 @pytest.mark.long
 def test_rows_that_depend_on_each_other_are_refused(fake: Any) -> None:
     with pytest.raises(UserError, match="depend on each other in a circle"):
         fake.scenario("circle").run()
-
-
-@pytest.mark.long
-def test_the_certificate(fake: Any) -> None:
-    certificate = fake.scenario("good").run().report.certificate
-    assert certificate["seed"] == 7
-    assert certificate["device_versions"] == {"fake": "1.0"}
-    assert certificate["capabilities"]["dtypes"] == ["bool", "float32", "int32", "uint32"]
-    assert certificate["reductions"] == []
-    assert {"suite_hash", "git", "python", "platform", "tinyref", "libraries"} <= set(certificate)
-
-
-@pytest.mark.long
-def test_the_json_is_strict(fake: Any) -> None:
-    fake.scenario("fails").run()
-
-    def refuse(word: str) -> None:
-        raise AssertionError(word)
-
-    data = json.loads((fake.folder / "report.json").read_text(), parse_constant=refuse)
-    assert (data["schema"], data["version"]) == ("tinyref.conformance.report", 1)
-    assert data["first_broken_rung"] == "ALU"
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_the_run(fake: Any, tmp_path: Path) -> None:
@@ -298,22 +227,121 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_run(fake: Any, tmp_
     assert fake.ran() == []
 
 
-@pytest.mark.slow
-def test_expectations_make_a_known_failure_expected(fake: Any, tmp_path: Path) -> None:
-    path = tmp_path / "fake.toml"
-    update = {"update": True, "reason": "known", "link": "https://example.org/1"}
-    fake.scenario("fails", "above").run(expectations=path, **update)
-    report = fake.run(expectations=path).report
-    assert report.exit_code == 0
-    assert report.counts[Status.EXPECTED_FAIL] == 1
-    # A known failure suppresses nothing.
-    assert report.counts[Status.SUPPRESSED] == 0
-    assert report.verdict == "FAKE conforms to the quick profile with 1 expected failures"
-
-
 def test_an_update_needs_a_reason_and_a_link(fake: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--reason"):
         fake.scenario("fails").run(expectations=tmp_path / "x.toml", update=True)
     with pytest.raises(UserError, match="--expectations FILE"):
         fake.run(update=True)
     assert fake.ran() == []
+
+
+Run = Callable[..., Report]
+QUERY = "system.transfer.view.uint8"
+FAULTY = "tinyref_conformance.faulty:NeighbourTransfer"
+
+
+@pytest.mark.long
+def test_a_run_with_a_second_device_says_so_and_goes_on_with_it_alone(
+    conformed: Run, tmp_path: Path
+) -> None:
+    run = functools.partial(conformed, "PYTHON", QUERY, folder=tmp_path)
+    report = run(second="CPU")
+    assert report.counts[Status.PASS] == 7
+    assert report.verdict.startswith("PYTHON with CPU: all that was run is as expected")
+    assert report.certificate["second"] == "CPU"
+    assert "llvmlite" in report.certificate["second_versions"]
+    assert "PYTHON with CPU" in (tmp_path / "report.html").read_text()
+    assert load(tmp_path / "report.json").device == "PYTHON with CPU"
+    with pytest.raises(UserError, match=r"second device: CPU -> CPU:1"):
+        run(second="CPU:1", resume=True)
+    assert run(second="CPU", resume=True).exit_code == 0
+
+
+@pytest.mark.long
+def test_a_failure_is_run_again_with_both(conformed: Run) -> None:
+    report = conformed(FAULTY, QUERY, second=f"{FAULTY}:3")
+    failing = [case for case in report.cases if case.status is Status.FAIL]
+    assert len(failing) == 7
+    assert f"from {FAULTY} to {FAULTY}:3: the target: element" in failing[0].message
+    assert f"--device {FAULTY} --second {FAULTY}:3 --profile" in failing[0].repro
+    assert failing[0].details is not None
+    assert f"SECOND = '{FAULTY}:3'" in failing[0].details["script"]
+
+
+def test_a_second_device_that_is_none_is_refused(conformed: Run) -> None:
+    with pytest.raises(UserError, match=r"no\.such:Device: its package does not import"):
+        conformed("PYTHON", QUERY, second="no.such:Device")
+
+
+def broken(report: Report) -> dict[str, str]:
+    return {case.id: case.message for case in report.cases if case.status.is_broken}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("device", "ends"),
+    [
+        ("Losing", "PYTHON: device lost"),
+        ("DeadLaunches", "kernel.store.constant.float32.size:1 passed before, and fails now"),
+    ],
+)
+def test_a_lost_device_is_opened_again_and_the_case_pinned(
+    conformed: Run, device: str, ends: str
+) -> None:
+    query = (
+        "kernel.store.constant.float32.size:1,kernel.one_alu.add.float32,kernel.one_alu.mul.float32"
+    )
+    report = conformed(f"dying_devices:{device}", query)
+    ((case, message),) = broken(report).items()
+    assert case == "kernel.one_alu.add.float32.size:2"
+    assert message.endswith(f"\nthe device was lost, and is opened again: {ends}")
+    assert report.counts == {Status.CRASH: 1, Status.PASS: 10}
+
+
+@pytest.mark.long
+def test_a_device_that_copies_wrongly_from_the_beginning_is_not_lost(conformed: Run) -> None:
+    counts = conformed("dying_devices:Miscopying", "memory.copy.uint8,memory.copy.int32").counts
+    assert counts[Status.CRASH] == 0
+    assert counts[Status.FAIL] > 5
+
+
+@pytest.mark.long
+def test_what_a_device_says_at_length_is_cut(conformed: Run, tmp_path: Path) -> None:
+    report = conformed("dying_devices:Wordy", "kernel.one_alu.add.float32.size:2")
+    (message,) = broken(report).values()
+    assert message.startswith("WORDY: said again. said again. ")
+    assert message.endswith("\n... 1160007 more characters")
+    assert (tmp_path / "Wordy" / "report.json").stat().st_size < 400_000
+
+
+@pytest.mark.parametrize(
+    ("statuses", "problems", "code"),
+    [
+        *(("PASS " + status, [], 1) for status in ("FAIL", "CRASH", "TIMEOUT", "FLAKE")),
+        *(("PASS " + status, [], 1) for status in ("UNEXPECTED_PASS", "MISSING")),
+        *((status + " SKIP", [], 0) for status in ("PASS", "UNSUPPORTED", "EXPECTED_FAIL")),
+        *((status, [], 1) for status in ("", "SKIP", "SUPPRESSED")),
+        ("PASS", ["an expectation names no case"], 1),
+    ],
+)
+def test_a_run_is_green_if_it_measured_and_nothing_failed(
+    statuses: str, problems: list[str], code: int
+) -> None:
+    assert exit_code([Status[status] for status in statuses.split()], problems) == code
+
+
+@pytest.mark.parametrize(
+    ("statuses", "state"),
+    [
+        ([], RungState.EMPTY),
+        ([Status.SKIP], RungState.SKIPPED),
+        ([Status.SKIP, Status.PASS], RungState.HOLDS),
+        ([Status.EXPECTED_FAIL], RungState.HOLDS),
+        ([Status.PASS, Status.MISSING], RungState.INCOMPLETE),
+        ([Status.PASS, Status.SUPPRESSED], RungState.SUPPRESSED),
+        ([Status.SUPPRESSED, Status.FLAKE], RungState.BROKEN),
+    ],
+)
+def test_the_state_of_a_rung(statuses: list[Status], state: RungState) -> None:
+    reports = climb((Rung.GATE, status) for status in statuses)
+    assert reports[Rung.GATE].state is state

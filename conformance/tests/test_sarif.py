@@ -78,12 +78,6 @@ def test_what_is_wrong_with_the_run_is_said() -> None:
     assert (good["results"], good["invocations"][0]["executionSuccessful"]) == ([], True)
 
 
-def test_the_check_can_fail() -> None:
-    found = json.loads(as_sarif(MIXED))
-    found["runs"][0]["results"][0]["level"] = "fatal"
-    assert list(jsonschema.Draft4Validator(SCHEMA).iter_errors(found))
-
-
 def test_results_are_located_at_their_line_of_the_report(tmp_path: Path) -> None:
     write_all(MIXED, tmp_path)
     lines = (tmp_path / "report.json").read_text().split("\n")

@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.core import TyperOption
-from typer.main import get_command
 
-from tinyref.cli.conform import conform_app
 from tinyref_conformance import expectations_file
 from tinyref_conformance import report as reports
 from tinyref_conformance.conform import conform
@@ -28,16 +25,9 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.reproducer import case_script
 from tinyref_spec.subjects import catalogue
 from tinyref_spec.subjects.catalogue import open_device
-from tinyref_spec.subjects.name import default_place
 
 
-def test_commands_and_scripts_name_the_library() -> None:
-    name = "torch on cpu with mine"
-    command = reports.repro_command(name, "quick", "tensor.sum.float32.forward:0")
-    assert command == (
-        "tinyref conform --subject torch --on cpu --import mine --profile quick "
-        "--query tensor.sum.float32.forward:0"
-    )
+def test_scripts_name_the_library() -> None:
     script = case_script("tensor.sum.float32.forward:0", "numpy on cpu", "quick")
     assert "run(open_device('numpy on cpu'))" in script
     assert "DeviceUnderTest" not in script
@@ -144,17 +134,6 @@ def test_options_that_do_not_go_together(words: list[str], problem: str) -> None
     assert problem in done.stderr
 
 
-def test_the_help_names_the_device_that_each_library_is_judged_on() -> None:
-    (option,) = (each for each in get_command(conform_app).params if each.name == "on")
-    assert isinstance(option, TyperOption)
-    assert option.help == (
-        "With --subject: the library's device by its own name. If not given: cpu, and for "
-        "array-api:MODULE the one that the library takes by itself."
-    )
-    places = {name: default_place(name) for name in ("torch", "numpy", "array-api:jax.numpy")}
-    assert places == {"torch": "cpu", "numpy": "cpu", "array-api:jax.numpy": "default"}
-
-
 @pytest.mark.long
 def test_a_library_that_ends_none_of_its_first_cases_is_too_slow(fake: Any) -> None:
     """Three time-outs at the start judge no library; a device that does so hangs."""
@@ -171,13 +150,6 @@ def test_a_library_that_ends_none_of_its_first_cases_is_too_slow(fake: Any) -> N
     assert report.exit_code == 1
     device = replace(asked, settings=replace(asked.settings, restart=True))
     assert conform(device).report.counts == {Status.TIMEOUT: 3, Status.PASS: 1}
-
-
-@pytest.mark.long
-def test_a_library_that_hangs_later_has_a_verdict(fake: Any) -> None:
-    asked = fake.scenario("slow_later").request(timeout=0.5)
-    library = replace(asked, settings=replace(asked.settings, device="numpy on cpu"))
-    assert conform(library).report.counts == {Status.TIMEOUT: 3, Status.PASS: 1}
 
 
 def test_a_device_may_not_leave_out_a_case(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""Worker processes: what they do may crash, hang, or take all memory, and costs them alone.
+"""Runs of many items in worker processes, each of which may crash, hang or take all memory.
 
-In: a module to run in a process of its own, and limits. Out: its messages, and how it ended.
-
-`processes.py` starts a worker, limits it and reads its `messages.py`; `machine.py` knows
-the cores and the memory there are; `service.py` is one process that answers requests, and
-`supervisor.py` many that work at tasks, each death of which is pinned to one item.
+`processes.py` starts a worker, limits it and reads its `messages.py`, which `service.py` writes.
+`tasks.py` says what workers get and what comes back; `local.py` carries tasks out on this machine
+and `cluster.py` on a Dask cluster, with each death pinned to one item. `run.py` is the loop of a
+run, and `journal.py` stores its results. `machine.py` knows the cores and the memory there are.
 """

@@ -8,7 +8,9 @@ runs tasks adds the tables of its results.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +20,45 @@ from tinyref.errors import UserError, printable
 from tinyref.folders import RemovedError, free_path, is_removed, set_aside
 from tinyref.foreign import json_value
 from tinyref.workers.changes import ChangedError, differences
-from tinyref.workers.lock import FileLock
 from tinyref.workers.tasks import HarnessError
 
 VERSION = 1
 # What the device is that the results are of: a member of the configuration.
 IDENTITY = "identity"
 _CONFIG = "create table config (key text primary key, value text not null) without rowid"
+
+
+class FileLock:
+    """Holds the lock of a file, made where it is missing, until it is released or the process ends.
+
+    Raises `UserError` with `taken` where another one holds it, and with `option` where the file
+    cannot be made.
+    """
+
+    def __init__(self, path: Path, option: str, taken: str) -> None:
+        try:
+            self._held = path.open("ab")
+        except OSError as error:
+            raise UserError(f"{option}: cannot write to {path.parent}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that has just ended takes its file away, and the next may have made another.
+            is_this = os.path.samestat(os.fstat(self._held.fileno()), path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            is_this = False
+        except OSError as error:
+            self._held.close()
+            raise UserError(f"{option}: cannot lock {path}: {error.strerror}") from error
+        if not is_this:
+            self._held.close()
+            raise UserError(f"{option}: {taken}")
+        self.path = path
+
+    def release(self) -> None:
+        """Takes the file away, while it is still held, and lets go of it."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        self._held.close()
 
 
 class Journal:
