@@ -35,18 +35,6 @@ def test_every_clause_of_the_op_table_is_defined() -> None:
     assert undefined({spec.clause for spec in OP_TABLE.values()}) == set()
 
 
-def test_the_check_sees_a_clause_without_definition_or_row() -> None:
-    assert undefined({*CITED, "isa.nonsense"}) == {"isa.nonsense"}
-    assert untested(CITED - {"isa.add"}) == {"isa.add"}
-
-
-def test_every_clause_says_something_and_where_from() -> None:
-    for label, item in clauses().items():
-        assert item.label == label
-        assert item.sentence.endswith(".")
-        assert item.source
-
-
 def test_every_row_says_what_it_measures() -> None:
     """A sentence for a reader, not what Python says of a function without one."""
     machines = re.compile(r"\(func\b|\*args|\bpartial\(|<lambda>|<function| at 0x")

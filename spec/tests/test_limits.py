@@ -19,7 +19,6 @@ from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import limits
-from tinyref_spec.memory import order
 
 
 class Hooked(TextBackend):
@@ -44,12 +43,6 @@ class ShortGrid(Hooked):
     hooks = Hooks(grid=lambda grid: (grid[0], min(grid[1], 40_000), grid[2]))
 
 
-class SmallGroup(Hooked):
-    """Counts work-items of a dimension in 9 bits."""
-
-    hooks = Hooks(special=lambda scope, dim, values: values % 512 if scope == "item" else values)
-
-
 def _half(access: Access) -> Access:
     if access.memory.startswith("slot"):
         return access
@@ -60,21 +53,6 @@ class LittleMemory(Hooked):
     """Has half of the shared memory that it declares."""
 
     hooks = Hooks(store=_half)
-
-
-class FewBuffers(Hooked):
-    """Passes the first 32 buffers, and the 32nd again for all others."""
-
-    def load(self, entry: str, binary: bytes) -> InterpretedKernel:
-        kernel = super().load(entry, binary)
-        return _FewBuffers(kernel.device, kernel.program)
-
-
-class _FewBuffers(InterpretedKernel):
-    def __call__(self, buffers: Sequence[HostHandle], *rest: Any, **named: Any) -> float | None:
-        few = list(buffers[:32])
-        few += [few[-1]] * (len(buffers) - len(few))
-        return super().__call__(few, *rest, **named)
 
 
 class _ShortVariables(InterpretedKernel):
@@ -152,9 +130,7 @@ def test_honest_devices_reach_their_limits(name: str) -> None:
     ("device", "cases"),
     [
         ("ShortGrid", {"kernel.program.limit.grid.y"}),
-        ("SmallGroup", {f"kernel.program.limit.group.{dim}" for dim in "xy"}),
         ("LittleMemory", {"kernel.program.limit.shared.all"}),
-        ("FewBuffers", {"kernel.program.limit.buffers.all"}),
         (
             "ShortVariables",
             {f"kernel.variable.int32.value:{n}" for n in (65_537, 2**31 - 1, -(2**31))},
@@ -191,10 +167,3 @@ def test_the_largest_group_has_several_dimensions_where_it_can() -> None:
     assert limits.largest_group((1024, 1, 1), 1024) == (1024, 1, 1)
     assert limits.largest_group((7, 5, 3), 105) == (7, 5, 3)
     assert limits.largest_group((8, 8, 8), 100) == (5, 5, 4)
-
-
-def test_the_generator_runs_ahead_of_itself() -> None:
-    # The first numbers of the generator of Numerical Recipes from 0.
-    assert [order.after_iterations(0, iterations) for iterations in range(4)] == [
-        *(0, 1013904223, 1196435762, 3519870697),
-    ]

@@ -15,7 +15,6 @@ from made_files import made  # a neighbour of this file, which is no package
 from run_rows import failed
 
 from tinyref import Tensor, nn
-from tinyref.dtype import dtypes
 from tinyref.errors import VerifyError
 from tinyref.nn import optim as their_optim
 from tinyref.nn.state import ggml, names, safetensors, torch_files
@@ -24,19 +23,6 @@ from tinyref_spec.case import Profile
 from tinyref_spec.model import optim
 from tinyref_spec.model.given import given
 from tinyref_spec.system import state_files
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "query",
-    [
-        "system.state",
-        *(pytest.param(query, marks=pytest.mark.slow) for query in ("model.layer", "model.optim")),
-    ],
-)
-def test_right_code_passes(query: str) -> None:
-    assert failed(query) == []
-
 
 # Wrong layers
 
@@ -75,25 +61,15 @@ def sets(**changes: object) -> Callable[[Any], None]:
 
 
 WRONG_LAYERS = {
-    "linear.float32.forward:0": calls("Linear", lambda y, _: y * 1.00001),
     "linear.float32.backward:0": calls(
         "Linear", lambda y, self: y.detach() + self.bias - self.bias
     ),
-    "embedding.float32.forward:0": calls("Embedding", lambda y, _: y.flip(0)),
     "embedding.float32.backward:0": calls("Embedding", lambda y, _: y * 0.5 + y.detach() * 0.5),
     "conv1d.float32.forward:1": off("Conv2d", sets(padding=(0, 1))),
-    "conv2d.float32.forward:2": off("Conv2d", sets(padding=(1, 1, 2, 2))),
-    "convtranspose1d.float32.forward:0": off("ConvTranspose2d", sets(output_padding=1)),
     "convtranspose2d.float32.forward:1": off("ConvTranspose2d", sets(dilation=2)),
-    "batchnorm.float32.forward:1": off("BatchNorm", sets(eps=1e-3)),
-    "batchnorm.float32.forward:3": off("BatchNorm", sets(momentum=0.7)),
     "batchnorm.float32.forward:4": off("BatchNorm", sets(momentum=0.31)),
     "batchnorm2d.float32.backward:0": calls("BatchNorm", lambda y, _: (y + y.detach()) / 2),
-    "groupnorm.float32.forward:0": off("GroupNorm", sets(num_groups=1)),
     "layernorm.float32.forward:0": off("LayerNorm", sets(axis=(-1,))),
-    "layernorm2d.float32.forward:0": calls("LayerNorm2d", lambda y, self: y + self.bias[0]),
-    "rmsnorm.float32.forward:1": off("RMSNorm", sets(eps=1e-6)),
-    "lstmcell.float32.forward:0": calls("LSTMCell", lambda y, _: (y[1], y[0])),
     "lstmcell.float32.forward:1": calls("LSTMCell", lambda y, _: (y[0] * 1.001, y[1])),
 }
 
@@ -104,15 +80,6 @@ def test_a_wrong_layer_is_seen(case: str, monkeypatch: pytest.MonkeyPatch) -> No
     WRONG_LAYERS[case](monkeypatch)
     name = f"model.layer.{case}"
     assert failed(name) == [name]
-
-
-def test_batches_that_are_tracked_with_the_biased_variance_are_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tinyref.nn.normalisation.max", lambda a, b: a + 1, raising=False)
-    assert failed("model.layer.batchnorm.float32.forward:*") == [
-        "model.layer.batchnorm.float32.forward:4"
-    ]
 
 
 def test_a_layer_takes_the_weights_that_it_has_and_no_others() -> None:
@@ -163,20 +130,17 @@ def _a_little_further(self: Any, like: Tensor) -> Tensor:
 
 WRONG_OPTIMISERS: dict[str, tuple[object, str, object]] = {
     "sgd.float32": (their_optim.Optimizer, "_rate", _a_little_further),
-    "lars.float32": (their_optim.LARS, "_trust", lambda self, param, grad: 0.1),
     "adam.float32": (
         their_optim.LAMB,
         "_without_bias",
         staticmethod(lambda average, ones: average),
     ),
-    "adamw.float32": (their_optim.Optimizer, "_rate", _a_little_further),
     "lamb.float32": (their_optim, "_norm", lambda tensor: tensor.abs().sum()),
     "optimizergroup.float32": (
         their_optim.OptimizerGroup,
         "schedule_step",
         lambda self: self.optimizers[0].schedule_step(),
     ),
-    "optimizer.float32": (their_optim.Optimizer, "zero_grad", lambda self: None),
 }
 
 
@@ -191,31 +155,16 @@ def test_a_wrong_optimiser_is_seen(row: str, monkeypatch: pytest.MonkeyPatch) ->
 # Wrong files
 
 
-def _swapped(dtype: str, other: str) -> dict[str, Any]:
-    return {**safetensors.DTYPES, dtype: safetensors.DTYPES[other]}
-
-
+DTYPES = safetensors.DTYPES
 READ = torch_files._tensor_of
 WRONG_STATE: dict[str, tuple[object, str, object]] = {
-    "safe_load.values": (safetensors, "DTYPES", _swapped("F32", "I32")),
-    "safe_save.int16": (
-        safetensors,
-        "NAMES",
-        {**safetensors.NAMES, dtypes.int16: "U16"},
-    ),
+    "safe_load.values": (safetensors, "DTYPES", {**DTYPES, "F32": DTYPES["I32"]}),
     "torch_load.zip": (torch_files, "_tensor_of", lambda *found: READ(*found).flip(0)),
     "ggml_data_to_tensor.values": (
         ggml,
         "QUANTISED",
         {**ggml.QUANTISED, 2: dataclasses.replace(ggml.QUANTISED[2], nbytes=20)},
     ),
-    "gguf_load.values": (
-        ggml,
-        "QUANTISED",
-        {**ggml.QUANTISED, 2: dataclasses.replace(ggml.QUANTISED[2], elements=16)},
-    ),
-    "get_state_dict.values": (names, "_members", lambda item: iter(())),
-    "get_parameters.values": (names, "get_state_dict", lambda model: {}),
     "load_state_dict.values": (names, "_with_elements_of", lambda target, source: target),
 }
 

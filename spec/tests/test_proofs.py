@@ -9,7 +9,6 @@ import pytest
 import z3
 
 from tinyref.algebra.rewrite import Keeps
-from tinyref.algebra.rewrite.rule import KEEPS_ALL
 from tinyref.algebra.rules import casts
 from tinyref.algebra.semantics import apply
 from tinyref.algebra.simplify import ALL_RULES
@@ -18,8 +17,8 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs import conformance, float_laws, prover, ranges, record, semantics
-from tinyref_spec.proofs.law import LAWS, Law, Proof
-from tinyref_spec.proofs.laws import all_laws, laws_of
+from tinyref_spec.proofs.law import LAWS, Law
+from tinyref_spec.proofs.laws import laws_of
 from tinyref_spec.proofs.prover import Answer
 
 RULES = {rule.name: rule for rule in ALL_RULES.rules}
@@ -234,12 +233,6 @@ def test_every_float_rule_has_a_float_law() -> None:
     assert wanted | {"cast-float-to-bool"} <= {law.rule for law in float_laws.FLOAT_LAWS}
 
 
-def test_what_a_rule_does_not_keep_is_in_its_equation() -> None:
-    for rule in ALL_RULES.rules:
-        for missing in KEEPS_ALL - rule.domain.keeps:
-            assert missing.value.split()[0].lower() in rule.equation.lower(), rule.name
-
-
 @pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", float_laws.CAST_RULES)
@@ -298,18 +291,7 @@ def test_ranges_hold_every_value_of_4_bits(op: Ops, is_unsigned: bool) -> None:
     assert list(itertools.islice(ranges.broken_intervals(op, 4, is_unsigned), 3)) == []
 
 
-def test_narrow_types_have_the_limits_of_their_width() -> None:
-    assert ranges.intervals(4, True)[-1] == (15, 15)
-    signed = ranges.narrow(4, False)
-    assert (signed.bits, signed.minimum, signed.maximum) == (4, -8, 7)
-
-
 def test_ranges_of_narrow_casts() -> None:
     types = [ranges.narrow(width, flag) for width in (3, 4, 5) for flag in (False, True)]
     for source, target in itertools.product(types, [*types, dtypes.bool]):
         assert list(ranges.broken_casts(source, target)) == []
-
-
-def test_proof_kinds_have_words() -> None:
-    assert set(record.KINDS) == set(Proof)
-    assert len(list(all_laws())) > 1000

@@ -79,18 +79,6 @@ def test_kernels_up_to_gates_have_one_index_for_an_element(
     assert used(programs) == element
 
 
-def test_loops_use_no_groups_and_no_vectors(programs: list[Program]) -> None:
-    run(rows_on(Rung.LOOP), "PYTHON")
-    assert used(programs) == {"group", "loop"}
-
-
-def test_vectors_use_no_groups(programs: list[Program]) -> None:
-    rows = [row for row in rows_on(Rung.VECTOR) if row.id.startswith("isa.vector.")]
-    run(rows[::5], "PYTHON")
-    assert used(programs) == {"group", "vector"}
-    assert all(used([program]) >= {"vector"} for program in programs)
-
-
 def test_optimised_kernels_use_what_heuristics_choose(programs: list[Program]) -> None:
     case = find("kernel.elements.float32.copy:1000")
     assert case.run(DeviceUnderTest("PYTHON").on_rung(Rung.OPTIMISED)).passed
@@ -107,9 +95,3 @@ def test_styles_grow_with_the_rungs() -> None:
     assert style_of(Rung.VECTOR) is Style.VECTOR
     assert style_of(Rung.GROUP) is Style.FULL
     assert style_of(Rung.MODEL) is Style.FULL
-
-
-def test_a_style_that_is_given_stays() -> None:
-    device = DeviceUnderTest("PYTHON").on_rung(Rung.MODEL)
-    assert device.on_rung(Rung.STORE).style is Style.FULL
-    assert DeviceUnderTest("PYTHON").on_rung(Rung.STORE).style is Style.STRAIGHT

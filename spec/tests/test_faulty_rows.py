@@ -1,0 +1,213 @@
+"""Rows of programs, copies, replays and shards: right devices pass, broken ones fail them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from run_rows import failed
+
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Backend
+from tinyref.device import Buffer, Device
+from tinyref.dtype import dtypes
+from tinyref.errors import DeviceError, UserError
+from tinyref.lazy import multi
+from tinyref.lazy.shards import join_parts, layout_of
+from tinyref.runtimes.host.memory import HostAllocator
+from tinyref.runtimes.python import PythonBackend
+from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
+from tinyref.uops.payload import Payload
+from tinyref_spec.catalogue import find
+from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.kernel import gpu_forms
+from tinyref_spec.system import transfers
+
+HERE = "test_faulty_rows"
+FAULTY = "tinyref_conformance.faulty"
+PROGRAMS = ("barriers", "extremes", "boxes", "arrays", "long", "name", "unused", "grids")
+# One row of each kind, in the type that shows most.
+TRANSFERS = ("bytes.uint8", "view.uint8", "order", "tensor.uint8", "float32")
+
+
+def rows_that_fail(device: str, prefix: str, rows: tuple[str, ...]) -> set[str]:
+    return {row for row in rows if failed(f"{prefix}.{row}", device)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
+def test_right_devices_pass_the_rows_of_copies(device: str) -> None:
+    assert rows_that_fail(device, "system.transfer", TRANSFERS) == set()
+
+
+@pytest.mark.long
+def test_the_rows_of_programs_are_passed_by_the_interpreter_and_by_a_gpu_of_the_host() -> None:
+    assert {row.id.split(".")[2] for row in gpu_forms.rows()} == {*PROGRAMS}
+    assert rows_that_fail("PYTHON", "kernel.program", PROGRAMS) == set()
+    assert rows_that_fail("GPU_EMU", "kernel.program", ("barriers", "arrays", "grids")) == set()
+
+
+@pytest.mark.long
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("HastyTransfer", {"order"}),
+        ("RoundedTransferOffset", {"view.uint8"}),
+        ("RoundedTransferSize", {"bytes.uint8", "view.uint8"}),
+        # What was copied for a kernel alone is memory of the plan, which others use next.
+        ("LateTransfer", {"order", "tensor.uint8", "float32"}),
+        ("NeighbourTransfer", set(TRANSFERS)),
+    ],
+)
+def test_a_fault_of_copies_is_seen_by_these_rows(name: str, rows: set[str]) -> None:
+    assert rows_that_fail(f"{FAULTY}:{name}", "system.transfer", TRANSFERS) == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("BuiltInNames", {"name"}),
+        ("DroppedParameters", {"unused"}),
+        ("FirstGridAgain", {"grids"}),
+        ("SpilledValues", {"long"}),
+        ("NestedBarriersLost", {"barriers"}),
+        ("SharedArraysOverlap", {"arrays", "extremes"}),
+        ("MissingBarrier", {"barriers", "extremes", "boxes", "arrays"}),
+    ],
+)
+def test_a_fault_of_programs_is_seen_by_these_rows(name: str, rows: set[str]) -> None:
+    assert rows_that_fail(f"{FAULTY}:{name}", "kernel.program", PROGRAMS) == rows
+
+
+@pytest.mark.parametrize(
+    ("device", "case"),
+    [
+        ("StalePointers", "system.jit.float32.inputs"),
+        ("StalePointers", "system.memory.float32.replay"),
+        ("StaleVariables", "system.symbolic.float32.forms.replay"),
+        ("StaleListVariables", "system.jit.float32.in_flight.sizes"),
+        ("SingleUpdate", "system.jit.float32.in_flight"),
+        ("UnorderedList", "system.memory.float32.replay"),
+        ("HastyList", "system.jit.float32.in_flight"),
+        ("LateArguments", "system.jit.float32.in_flight.sizes"),
+        ("LostEvents", "system.shard.ring.int32.ring:2"),
+        ("LostEvents", "system.shard.ring.float32.ring.replay:3"),
+    ],
+)
+def test_a_fault_of_replays_and_of_waits_is_seen_by_this_case(device: str, case: str) -> None:
+    assert not find(case).run(DeviceUnderTest(f"{FAULTY}:{device}")).passed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["int32.ring:2", "int32.ring.replay:4", "float32.ring.replay:3"])
+@pytest.mark.parametrize("second", [None, "CPU"])
+def test_a_ring_of_emulated_devices_and_of_two_kinds(case: str, second: str | None) -> None:
+    result = find(f"system.shard.ring.{case}").run(DeviceUnderTest("GPU_EMU", second=second))
+    assert result.passed, result.message
+
+
+@pytest.mark.parametrize(("op", "row"), [(Ops.REDUCE, "sum"), (Ops.FLIP, "moved")])
+def test_a_device_that_computes_of_its_own_part_alone_is_seen(
+    op: Ops, row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_parts(node: UOp, arg: Payload) -> UOp:
+        parts = [multi._plain(op, arg, None, (part,)) for part in node.src]
+        return join_parts(layout_of(node), parts)
+
+    monkeypatch.setitem(multi.RULES, op, only_parts)
+    assert failed(f"system.shard.{row}.int32", "CPU")
+
+
+# --- the other device of a copy -------------------------------------------------------------------
+
+
+class OnlyTwo(PythonBackend):
+    """A machine with two of it."""
+
+    @classmethod
+    def opened(cls, suffix: str) -> Backend:
+        if int(suffix or 0) > 1:
+            raise DeviceError("OnlyTwo", f"there is no device {suffix}: there are 2")
+        return super().opened(suffix)
+
+
+def test_several_devices_are_those_that_there_are() -> None:
+    assert DeviceUnderTest("CPU:3").several(2) == ("CPU:3", "CPU:4")
+    assert DeviceUnderTest("CPU", second="CPU:7").several(3) == ("CPU", "CPU:7", "PYTHON:1")
+    name = f"{HERE}:OnlyTwo"
+    assert DeviceUnderTest(name).several(4) == (name, f"{name}:1", "PYTHON:1", "PYTHON:2")
+
+
+class ByTheHost(HostAllocator):
+    """Has no way of its own to another device."""
+
+    transfer = None  # type: ignore[assignment]
+
+
+class Single(PythonBackend):
+    """There is one of it, and copies go by the host."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        assert not index, "there is one of it"
+        self._allocator = ByTheHost(self.name)
+
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        return replace(super().capabilities, is_single=True)
+
+
+def test_a_device_that_is_single_copies_to_the_reference() -> None:
+    assert DeviceUnderTest(f"{HERE}:Single").partners == ("PYTHON",)
+    assert failed("system.transfer.bytes.int32", f"{HERE}:Single") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "second", "partners"),
+    [
+        ("CPU:3", None, ("CPU:4", "PYTHON")),
+        ("PYTHON", None, ("PYTHON:1",)),
+        ("CPU", "CPU:7", ("CPU:7",)),
+        (f"{FAULTY}:LateTransfer", None, (f"{FAULTY}:LateTransfer:1", "PYTHON")),
+    ],
+)
+def test_partners(name: str, second: str | None, partners: tuple[str, ...]) -> None:
+    device = DeviceUnderTest(name, second=second)
+    assert device.partners == partners
+    assert device.on_rung(transfers.Rung.JIT).second == partners[0]
+
+
+class Counting(HostAllocator):
+    """Counts the copies that it makes itself."""
+
+    copies = 0
+
+    def transfer(self, target, source, origin):  # type: ignore[no-untyped-def]
+        self.copies += 1
+        assert type(origin) is type(self)
+        assert origin is not self
+        super().transfer(target, source, origin)
+
+
+class Direct(PythonBackend):
+    """Copies between two of it by its allocator."""
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        self._allocator = Counting(self.name)
+
+
+def test_an_allocator_that_transfers_is_asked_between_its_own_devices_alone() -> None:
+    first, second = f"{HERE}:Direct", f"{HERE}:Direct:1"
+    source = Buffer(first, 4, dtypes.uint8).copy_in(memoryview(b"abcd"))
+    target = Buffer(second, 4, dtypes.uint8)
+    assert bytes(target.copy_from(source).copy_out()) == b"abcd"
+    assert Device[second].allocator.copies == 1  # type: ignore[attr-defined]
+    assert bytes(Buffer("PYTHON", 4, dtypes.uint8).copy_from(source).copy_out()) == b"abcd"
+    other = Buffer("CPU", 4, dtypes.uint8).copy_in(memoryview(b"efgh"))
+    assert bytes(target.copy_from(other).copy_out()) == b"efgh"
+    assert Device[second].allocator.copies == 1  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="copy_from: got 4 bytes, the buffer has 3"):
+        target.view(0, 3, dtypes.uint8).copy_from(source)
