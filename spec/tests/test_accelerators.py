@@ -24,7 +24,6 @@ REFUSED = {
         "tensor.topk.float64.forward:0": "64-bit integers are pairs of uint32 on this device",
     }
 }
-SAMPLED = 50
 
 
 def failures(name: str, cases: list[Case]) -> dict[str, str]:
@@ -50,15 +49,10 @@ def tensor_cases(start: int = 0, every: int = 1) -> list[Case]:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("every", [50, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
-def test_some_of_what_tensors_do(number: int) -> None:
-    assert failures(NAMES[number], tensor_cases(number, SAMPLED)) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_all_that_tensors_do(name: str) -> None:
-    assert failures(name, tensor_cases()) == {}
+def test_rows_of_tensors_pass(number: int, every: int) -> None:
+    assert failures(NAMES[number], tensor_cases(number % every, every)) == {}
 
 
 def test_a_case_that_fails_is_seen() -> None:

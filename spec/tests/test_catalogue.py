@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import pytest
@@ -66,19 +64,6 @@ def test_a_case_rests_on_its_own_dtype_and_not_on_others() -> None:
 
 
 @pytest.mark.long
-def test_exhaustive_tables_are_whole() -> None:
-    def count(row: str) -> int:
-        return sum(case.row == row and ".exhaustive:" in case.id for case in cases_of(Profile.FULL))
-
-    assert count("isa.unary.sin.float16") == 64
-    assert count("isa.unary.log2.bfloat16") == 64
-    assert count("isa.binary.mod.int8") == 64
-    assert count("isa.binary.mul.uint8") == 64
-    assert count("isa.cast.float16.to_int8") == 64
-    assert count("isa.cast.fp8e4m3.to_float32") == 1
-
-
-@pytest.mark.long
 def test_queries() -> None:
     def ids(query: str) -> set[str]:
         return {case.id for case in catalogue.cases(Profile.QUICK, query)}
@@ -116,24 +101,3 @@ def test_needs() -> None:
     assert "WMMA" in str(Needs(ops=frozenset({"WMMA"})).unmet(small))
     for feature in ("grid", "groups", "vectors:4", "subnormals"):
         assert feature in str(Needs(features=frozenset({feature})).unmet(small))
-
-
-@pytest.mark.long
-def test_who_asks_for_one_row_waits_for_no_other_level() -> None:
-    program = """if True:
-        import sys
-        from tinyref_spec import catalogue
-        print(catalogue.find_row("isa.binary.add.int32").id)
-        print(*(f"tinyref_spec.{level}.rows" in sys.modules for level in catalogue.LEVELS))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert catalogue.LEVELS == ("memory", "kernel", "isa", "tensor", "system", "model")
-    assert done.stdout == "isa.binary.add.int32\nFalse False True False False False\n"
-
-
-def test_rows_cite_clauses_of_their_kind_of_number() -> None:
-    found = {row.id: row.clauses for row in catalogue.all_rows()}
-    assert found["isa.unary.neg.int8"] == ("isa.neg", "int.wrap")
-    assert found["isa.unary.neg.float16"] == ("isa.neg", "float.signed_zero")

@@ -16,13 +16,12 @@ import pytest
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
-from tinyref_spec import catalogue, checks, device_under_test, samples
+from tinyref_spec import catalogue, samples
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Profile, Rung
+from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import (
     DeviceUnderTest,
     Inputs,
@@ -31,7 +30,6 @@ from tinyref_spec.device_under_test import (
     slots_of,
 )
 from tinyref_spec.kernel import reduces
-from tinyref_spec.kernels.named import elementwise
 
 ASKED = frozenset({Ops.REDUCE, Ops.CMPLT, Ops.CMPNE, Ops.WHERE, Ops.CAST, Ops.MAX})
 # Rows that have other data for a reason.
@@ -186,28 +184,6 @@ def test_rows_of_kernels_have_data_that_show_faults() -> None:
     assert unexplained == {}
     needless = [pattern for pattern in EXEMPT if not fnmatch.filter(found, pattern)]
     assert needless == []
-
-
-def test_which_cases_of_a_row_are_unaligned() -> None:
-    # crc32 of "a" is odd, of "d" even.
-    assert checks.unaligned_cases("a", [None] * 5) == {1, 3}
-    assert checks.unaligned_cases("d", [None] * 5) == {0, 2, 4}
-    assert checks.unaligned_cases("a", [None, "groups", None, None]) == {1, 2}
-    assert checks.unaligned_cases("a", [None]) == {0}
-    assert checks.unaligned_cases("a", []) == set()
-
-
-@pytest.mark.parametrize("every", [False, True])
-def test_where_the_buffers_of_a_case_begin(every: bool) -> None:
-    slots = [device_under_test.Slot(number, dtypes.float32, 8, number == 0) for number in range(3)]
-    slots.append(device_under_test.Slot(3, dtypes.float32, 8, False, is_image=True))
-    device = DeviceUnderTest("PYTHON").on_rung(Rung.LOOP, every)
-    source = elementwise(build.add, (dtypes.float32, dtypes.float32), 8)
-    loaded = device._load(source)
-    starts = [loaded.buffers[number].middle.start % 16 for number in range(3)]
-    assert starts == ([4, 4, 4] if every else [0, 4, 0])
-    found = device_under_test._unaligned_slots(slots, loaded.kernel.program, every)
-    assert found == ({0, 1, 2} if every else {1})
 
 
 def test_a_row_whose_buffers_are_not_all_unaligned_is_found(

@@ -9,11 +9,9 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref_spec import bounded, samples
 from tinyref_spec.bits import Array, from_bits, to_bits
 from tinyref_spec.error_rules import (
-    LIMITS,
     Bounded,
     SameBits,
     Ulp,
-    statistics,
     ulp_distance,
     ulp_limit,
     unit_roundoff,
@@ -41,12 +39,6 @@ def test_ulp_distance_of_nan(dtype: DType) -> None:
     first = from_bits([nan, nan, 0], dtype)
     second = from_bits([nan | sign, 0, nan], dtype)
     assert list(ulp_distance(first, second)) == [0, np.inf, np.inf]
-
-
-def test_ulp_distance_does_not_overflow_in_float64() -> None:
-    low, high = -np.finfo(np.float64).max, np.finfo(np.float64).max
-    distance = ulp_distance(np.array([low]), np.array([high]))[0]
-    assert distance == pytest.approx(2 * (2047 * 2**52 - 1))
 
 
 @pytest.mark.parametrize("dtype", dtypes.floats)
@@ -90,15 +82,23 @@ def test_unspecified_elements_are_not_judged() -> None:
     assert judge(np.array([0, 9], np.int32), expected, Ulp(0)).fails
 
 
-def test_limits_are_those_of_the_semantics() -> None:
-    assert ulp_limit("EXP2", dtypes.float32) == 3
-    assert ulp_limit("POW", dtypes.bfloat16) == 4
-    assert ulp_limit("FDIV", dtypes.float32, strict=False) == 2.5
-    assert ulp_limit("FDIV", dtypes.float32) == 0
-    assert ulp_limit("SQRT", dtypes.float16) == 0
-    assert ulp_limit("ADD", dtypes.float64) == 0
-    assert ulp_limit("ADD", dtypes.int32) == 0
-    assert set(LIMITS) == {"FDIV", "RECIP", "SQRT", "EXP2", "LOG2", "SIN", "POW"}
+@pytest.mark.parametrize(
+    ("op", "dtype", "declared", "limit"),
+    [
+        ("EXP2", dtypes.float32, (True, False), 3),
+        ("POW", dtypes.bfloat16, (True, False), 4),
+        ("POW", dtypes.float32, (False, True), 512),
+        ("FDIV", dtypes.float32, (True, False), 0),
+        ("FDIV", dtypes.float32, (False, False), 2.5),
+        ("SQRT", dtypes.float16, (True, False), 0),
+        ("ADD", dtypes.float64, (False, True), 0),
+    ],
+)
+def test_limits_in_units_of_the_last_place(
+    op: str, dtype: DType, declared: tuple[bool, bool], limit: float
+) -> None:
+    """What a device declares: strict division, floats that are reassociated."""
+    assert ulp_limit(op, dtype, *declared) == limit
 
 
 # --- products: healthy accumulators pass, broken ones do not ------------------------------------
@@ -175,12 +175,6 @@ def test_broken_products_fail_on_positive_data(name: str, length: int) -> None:
     assert _product_fails(BROKEN[name], length, True)
 
 
-def test_statistics_need_a_thousand_products() -> None:
-    few = np.zeros(999)
-    with pytest.raises(ValueError, match="1000"):
-        statistics(few, few + 1, few, 16, dtypes.float32, dtypes.float32)
-
-
 def test_a_bound_alone_would_miss_what_the_statistics_see() -> None:
     """Rounding towards zero stays within n*u*sum|ab|: only its bias gives it away."""
     generator = np.random.default_rng(1)
@@ -193,12 +187,6 @@ def test_a_bound_alone_would_miss_what_the_statistics_see() -> None:
 
 
 # --- derived bounds ------------------------------------------------------------------------------
-
-
-def test_bounds_are_zero_where_nothing_rounds() -> None:
-    x = bounded.exact(np.arange(6.0), dtypes.float32)
-    assert (bounded.largest(x, (0,)).error == 0).all()
-    assert ((-x).error == 0).all()
 
 
 def test_bounds_grow_with_the_unit_of_the_type() -> None:

@@ -9,7 +9,6 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.model import layers
-from tinyref_spec.model.rows import reference_losses
 from tinyref_spec.tensor.forms import Form
 from tinyref_spec.tensor.rows import FUNCTIONS
 from tinyref_spec.tensor.run import inputs_of
@@ -89,17 +88,3 @@ def test_convolution_reference_by_definition(stride: int, padding: int, dilation
                     seen = padded[batch, channel, at_row, at_column]
                     total += seen * y[output, channel, down, across]
         assert found[place] == pytest.approx(total)
-
-
-def test_grouped_convolution_is_separate_convolutions() -> None:
-    generator = np.random.default_rng(1)
-    x, y = generator.standard_normal((1, 4, 5, 5)), generator.standard_normal((6, 2, 3, 3))
-    sliding = Sliding.over((3, 3))
-    found = _correlated(x, y, sliding, 2)
-    parts = [_correlated(x[:, :2], y[:3], sliding), _correlated(x[:, 2:], y[3:], sliding)]
-    assert np.allclose(found, np.concatenate(parts, axis=1))
-
-
-def test_the_model_learns() -> None:
-    losses = reference_losses(100)
-    assert losses[-1] < losses[0] / 10

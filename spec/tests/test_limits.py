@@ -160,10 +160,3 @@ def test_what_takes_too_long_is_said_not_to_be_probed(
         found = catalogue.find(f"kernel.program.limit.{name}").run(device)
         assert found.passed, found.message
         assert "not probed from there to 1" in found.observed
-
-
-def test_the_largest_group_has_several_dimensions_where_it_can() -> None:
-    assert limits.largest_group((1024, 1024, 64), 1024) == (32, 32, 1)
-    assert limits.largest_group((1024, 1, 1), 1024) == (1024, 1, 1)
-    assert limits.largest_group((7, 5, 3), 105) == (7, 5, 3)
-    assert limits.largest_group((8, 8, 8), 100) == (5, 5, 4)

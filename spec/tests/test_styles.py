@@ -12,7 +12,7 @@ from tinyref.uops.payload import SpecialArg
 from tinyref.uops.program import Program
 from tinyref_spec import device_under_test
 from tinyref_spec.case import Profile, Row, Rung
-from tinyref_spec.catalogue import all_rows, find
+from tinyref_spec.catalogue import all_rows
 from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
 from tinyref_spec.styles import Style, style_of
 
@@ -77,15 +77,6 @@ def test_kernels_up_to_gates_have_one_index_for_an_element(
     run(rows_on(Rung.INDEX, Rung.ALU, Rung.CAST, Rung.GATE), device)
     assert len(programs) > 50
     assert used(programs) == element
-
-
-def test_optimised_kernels_use_what_heuristics_choose(programs: list[Program]) -> None:
-    case = find("kernel.elements.float32.copy:1000")
-    assert case.run(DeviceUnderTest("PYTHON").on_rung(Rung.OPTIMISED)).passed
-    assert used(programs) == {"group", "item", "vector"}
-    programs.clear()
-    assert case.run(DeviceUnderTest("PYTHON")).passed
-    assert used(programs) == {"group"}
 
 
 def test_styles_grow_with_the_rungs() -> None:

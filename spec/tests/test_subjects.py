@@ -137,13 +137,6 @@ def test_arrays_lie_on_the_device_that_is_named() -> None:
     assert run("tensor.arange.int32.forward:0", narrow).passed
 
 
-def test_a_package_that_registers_a_device_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "this", raising=False)
-    monkeypatch.setattr("sys.stdout", None)  # it prints when it is imported
-    open_device("numpy on cpu with this")
-    assert "this" in sys.modules
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen_on_its_rows(fault: str, wrap: Callable[..., SubjectDevice]) -> None:
     name, function, caught = FAULTS[fault]
@@ -168,25 +161,6 @@ def test_a_fault_of_torch_is_seen_forward_and_backward(monkeypatch: pytest.Monke
     script = measured.details.script
     assert "import torch" in script
     assert len(script.splitlines()) < 40
-
-
-def test_a_compiler_is_loaded_before_the_first_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first compile of a process takes much longer than the others."""
-    compiled = []
-
-    def compile_function(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        compiled.append(function(torch.ones(1)).item())
-        return function
-
-    monkeypatch.setattr(torch, "compile", compile_function)
-    open_device("torch-compile on cpu")
-    assert compiled == [2.0]
-
-
-def test_rounding_of_parts_does_not_excuse_a_wrong_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = torch.nn.functional.softsign
-    monkeypatch.setattr(torch.nn.functional, "softsign", lambda x: right(x) * 1.01)
-    assert not run("tensor.softsign.float16.forward:0", open_device("torch on cpu")).passed
 
 
 def test_other_integer_types_are_said_and_their_values_compared(
@@ -227,13 +201,6 @@ def test_what_the_standard_lacks_is_not_offered(
 ) -> None:
     with pytest.raises(NotOfferedError, match=reason.replace(".", "[.]")):
         run(case, wrap())
-
-
-def test_what_a_module_lacks_is_not_offered(wrap: Callable[..., SubjectDevice]) -> None:
-    device = wrap()
-    del sys.modules[WRAPPED].sqrt
-    with pytest.raises(NotOfferedError, match="has no sqrt of the array API"):
-        run("tensor.sqrt.float32.forward:0", device)
 
 
 def test_a_module_need_not_describe_itself(
