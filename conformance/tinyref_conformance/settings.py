@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyref.workers.local import LocalExecutor
-from tinyref.workers.machine import bounded_jobs, usable_memory
+from tinyref.workers.machine import bounded_jobs, share_of_memory
 from tinyref.workers.tasks import Executor, Job
 from tinyref_conformance.plan import Plan
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
@@ -48,9 +48,7 @@ class Settings:
 
     @property
     def memory_bytes(self) -> int:
-        if self.memory_limit is not None:
-            return self.memory_limit
-        return usable_memory() // self.workers
+        return share_of_memory(self.memory_limit, self.workers)
 
 
 def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:

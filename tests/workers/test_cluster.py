@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tinyref.errors import UserError
-from tinyref.workers import cluster, local
+from tinyref.workers import cluster, machine
 from tinyref.workers.cluster import Answer, ClusterExecutor
 from tinyref.workers.service import OpeningError
 from tinyref.workers.tasks import DeviceGoneError, Event, HarnessError, Item, Job, Result, Task
@@ -206,7 +206,7 @@ def test_a_dask_worker_takes_no_more_memory_than_its_own_limit(
     worker = SimpleNamespace(
         state=SimpleNamespace(nthreads=3), memory_manager=SimpleNamespace(memory_limit=limit)
     )
-    monkeypatch.setattr(local, "usable_memory", lambda: 12 << 30)
+    monkeypatch.setattr(machine, "usable_memory", lambda: 12 << 30)
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
     assert cluster.job_here(JOB).memory == share
     asked = Job("program", {}, 60.0, memory=600 << 20)

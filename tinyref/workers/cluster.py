@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from tinyref.errors import UserError
 from tinyref.workers.changes import differences
-from tinyref.workers.local import LocalExecutor, share_of_memory
+from tinyref.workers.local import LocalExecutor
+from tinyref.workers.machine import share_of_memory
 from tinyref.workers.processes import Cause, Death
 from tinyref.workers.service import OpeningError
 from tinyref.workers.tasks import (
@@ -105,7 +106,7 @@ def job_here(job: Job) -> Job:
     worker = get_worker()
     # Less than the machine has if several Dask workers are on it.
     most = worker.memory_manager.memory_limit
-    return replace(job, memory=share_of_memory(job, worker.state.nthreads, most))
+    return replace(job, memory=share_of_memory(job.memory, worker.state.nthreads, most))
 
 
 def answer() -> None:

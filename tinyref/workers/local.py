@@ -18,7 +18,7 @@ from tinyref import config
 from tinyref.errors import UserError
 from tinyref.workers import processes
 from tinyref.workers.changes import differences
-from tinyref.workers.machine import usable_memory
+from tinyref.workers.machine import share_of_memory
 from tinyref.workers.processes import UNLIMITED, Cause, Death, Limits, Message, Pool
 from tinyref.workers.service import OpeningError
 from tinyref.workers.tasks import (
@@ -93,7 +93,7 @@ class LocalExecutor(Executor):
         super().__init__()
         self.job = job
         self.jobs = jobs
-        self.memory = share_of_memory(job, jobs)
+        self.memory = share_of_memory(job.memory, jobs)
         self.opening_seconds = max(config.integer("OPEN_SECONDS"), job.seconds)
         try:
             self._pool = Pool(job.module, job.configuration, WorkerProcess)
@@ -352,11 +352,3 @@ class LocalExecutor(Executor):
         is_dropped = self._cut_at < math.inf and not task.is_last
         if items and not is_dropped:
             self._waiting.appendleft(replace(task, items=items, attempt=task.attempt + 1))
-
-
-def share_of_memory(job: Job, workers: int, most: int | None = None) -> int:
-    """Return the bytes that one of the workers of this machine may hold, of `most` if less."""
-    if job.memory is not None:
-        return job.memory
-    usable = usable_memory()
-    return (usable if most is None else min(usable, most)) // workers

@@ -48,6 +48,17 @@ def usable_memory() -> int:
     return int(most * MEMORY_SHARE)
 
 
+def share_of_memory(limit: int | None, workers: int, most: int | None = None) -> int:
+    """Return the bytes that one of the workers may hold: `limit`, or its share of the machine.
+
+    most: bytes that all workers may hold together, if that is less than the machine has.
+    """
+    if limit is not None:
+        return limit
+    usable = usable_memory()
+    return (usable if most is None else min(usable, most)) // workers
+
+
 def bounded_jobs(asked: int, worker_bytes: int | None = None) -> int:
     """How many workers there is room for, of so many; one a core where 0 are asked for."""
     fitting = usable_memory() // (worker_bytes or LEAST_WORKER_BYTES)
