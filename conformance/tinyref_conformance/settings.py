@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinyref.workers.local import LocalExecutor
 from tinyref.workers.machine import bounded_jobs, share_of_memory
+from tinyref.workers.run import executor_for
 from tinyref.workers.tasks import Executor, Job
 from tinyref_conformance.plan import Plan
 from tinyref_conformance.suite import DEFAULT_CATALOGUE
@@ -64,8 +64,4 @@ def executor_of(settings: Settings, plan: Plan) -> Executor:
         settings.timeout,
         settings.memory_limit,
     )
-    if settings.cluster:
-        from tinyref.workers.cluster import ClusterExecutor
-
-        return ClusterExecutor(job, settings.cluster)
-    return LocalExecutor(job, settings.workers)
+    return executor_for(job, settings.workers, settings.cluster)

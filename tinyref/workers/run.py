@@ -6,8 +6,9 @@ import time
 from abc import ABC, abstractmethod
 
 from tinyref.workers.journal import Journal
+from tinyref.workers.local import LocalExecutor
 from tinyref.workers.progress import Progress, Reporter
-from tinyref.workers.tasks import Event, Executor, Task
+from tinyref.workers.tasks import Event, Executor, Job, Task
 
 TICK_SECONDS = 0.1
 # The progress is worked out again after this many seconds: that takes as long as a short case.
@@ -38,6 +39,15 @@ class Plan(ABC):
     def is_stopped(self) -> bool:
         """Return True if nothing more is of use, not even what is under way."""
         return False
+
+
+def executor_for(job: Job, jobs: int, cluster: str = "") -> Executor:
+    """Return where tasks are done: at most `jobs` processes here, or the cluster at an address."""
+    if cluster:
+        from tinyref.workers.cluster import ClusterExecutor
+
+        return ClusterExecutor(job, cluster)
+    return LocalExecutor(job, jobs)
 
 
 def run(plan: Plan, executor: Executor, journal: Journal, reporter: Reporter) -> None:

@@ -16,7 +16,6 @@ from tinyref.folders import prepare_folder
 from tinyref.runtimes.identity import settings_of
 from tinyref.workers import run as harness
 from tinyref.workers.changes import ChangedError, differences
-from tinyref.workers.local import LocalExecutor
 from tinyref.workers.machine import bounded_jobs
 from tinyref.workers.progress import Progress, Quiet, Reporter, clock
 from tinyref.workers.service import OpeningError
@@ -283,11 +282,7 @@ def executor_of(request: Request, setup: Setup) -> Executor:
         request.memory,
         retires=True,
     )
-    if request.cluster:
-        from tinyref.workers.cluster import ClusterExecutor
-
-        return ClusterExecutor(job, request.cluster)
-    return LocalExecutor(job, request.workers)
+    return harness.executor_for(job, request.workers, request.cluster)
 
 
 class Campaign(harness.Plan):
