@@ -92,15 +92,17 @@ def compile_kernel(
 def plan_for(ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None = None) -> Plan:
     """The plan that `compile_kernel` follows; errors as of `Plan.of` and `Plan.apply`."""
     plan = Plan.of(ast, capabilities)
+    is_counted = listeners().steps is not None
     if opts is None:
         plan = with_texels(plan)
         chosen = plan if config.integer("NOOPT") else heuristic_plan(plan)
-        if listeners().steps is None:
+        if not is_counted:
             return chosen
         opts = chosen.opts[len(plan.opts) :]
-    given = checked_opts(opts)
-    taken = itertools.takewhile(lambda opt: takes_step("opt", opt.op.value), given)
-    return plan.apply_all(taken)
+    if is_counted:
+        given = checked_opts(opts)
+        opts = tuple(itertools.takewhile(lambda opt: takes_step("opt", opt.op.value), given))
+    return plan.apply_all(opts)
 
 
 def _bisected(
