@@ -60,7 +60,8 @@ def conformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def conformed(device: str, query: str, **members: Any) -> Report:
         folder = members.pop("folder", tmp_path / device.rpartition(":")[2])
-        settings = Settings(device, folder, **{"jobs": 1, **members})
+        members.setdefault("jobs", 1)
+        settings = Settings(device, folder, **members)
         return conform(Request(settings, query=query)).report
 
     return conformed

@@ -188,8 +188,12 @@ SYMBOLIC_ROW = (
         (*SYMBOLIC_ROW, Step("clone", (1,), (4,)), Step("assign", (4, 3))),
     ],
     ids=[
-        *("to-gradients", "of-gradients", "no-cast", "no-seed", "no-rule"),
-        *("symbolic-assign",),
+        "to-gradients",
+        "of-gradients",
+        "no-cast",
+        "no-seed",
+        "no-rule",
+        "symbolic-assign",
     ],
 )
 def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps):
