@@ -187,14 +187,7 @@ SYMBOLIC_ROW = (
         (WITH_GRADIENT, Step("maximum", (1, 1), (2,)), Step("gradient", (2, 1), (3,))),
         (*SYMBOLIC_ROW, Step("clone", (1,), (4,)), Step("assign", (4, 3))),
     ],
-    ids=[
-        "to-gradients",
-        "of-gradients",
-        "no-cast",
-        "no-seed",
-        "no-rule",
-        "symbolic-assign",
-    ],
+    ids=["to-gradients", "of-gradients", "no-cast", "no-seed", "no-rule", "symbolic-assign"],
 )
 def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps):
     with pytest.raises(UndefinedError):
