@@ -26,6 +26,7 @@ from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue, samples
 from tinyref_spec.case import Case, Failure, Profile, Row
 from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.memory.order import long_work
 from tinyref_spec.reproducer import MAX_LINES, case_script, open_script
 
 
@@ -150,9 +151,13 @@ def script_of_failure(case: Case, name: str) -> str | None:
 
 
 def close(name: str) -> None:
-    """Close a device and those of further numbers, so that the next case opens it again."""
+    """Close a device and those of further numbers, so that the next case opens it again.
+
+    The kernel of `long_work` goes with it: it would be launched on the queue of the closed device.
+    """
     for key in [key for key in Device._open if key.startswith(name)]:
         del Device._open[key]
+    long_work.cache_clear()
 
 
 def failing_case(row: Row, name: str) -> tuple[Case, str] | None:
