@@ -1,7 +1,6 @@
 """Rows of kernels that reduce, compare, select or cast what they load have data that show faults.
 
-And each row of kernels has a case in which no buffer begins where vectors are aligned. Each row of
-the quick suite is asked for its kernels and data by a device that computes nothing.
+Each row of the quick suite is asked for its kernels and data by a device that computes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -49,7 +48,6 @@ class Noting(DeviceUnderTest):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.noted: list[tuple[Runnable, Inputs]] = []
-        self.begins: list[bool] = []
 
     def run_ast(self, ast: UOp, inputs: Inputs, *rest: object) -> list[Array]:
         return self._note(ast, inputs)
@@ -72,7 +70,6 @@ class Noting(DeviceUnderTest):
 
     def _note(self, kernel: Runnable, inputs: Inputs) -> list[Array]:
         self.noted.append((kernel, inputs))
-        self.begins.append(self.all_unaligned)
         slots = [slot for slot in slots_of(kernel) if slot.is_written]
         return [np.zeros(slot.size, numpy_dtype(slot.dtype)) for slot in slots]
 
@@ -131,40 +128,6 @@ def rows_without(query: str) -> Mapping[str, set[str]]:
     return {row: found for row, found in types.items() if row not in telling}
 
 
-def aligned_rows(name: str, query: str) -> list[str]:
-    """The rows with launches, of those that the device owes, of which none is all unaligned."""
-    device = Noting(name)
-    begins: dict[str, list[bool]] = defaultdict(list)
-    for case in catalogue.cases(Profile.QUICK, query):
-        if case.needs.unmet(device.capabilities):
-            continue
-        device.begins.clear()
-        with contextlib.suppress(Exception):
-            case.run(device)
-        begins[case.row] += device.begins
-    return [row for row, found in begins.items() if found and not any(found)]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "values", "expected"),
-    [
-        (dtypes.int32, [1, 2, -3], False),
-        (dtypes.int32, [1, 2**31 - 1], True),
-        (dtypes.int32, [5, 5], True),
-        (dtypes.uint8, [1, 126], False),
-        (dtypes.uint8, [1, 127], True),
-        (dtypes.float32, [0.0, 1.0, -2.5], False),
-        (dtypes.float32, [-0.0, 1.0], True),
-        (dtypes.float32, [1.0, float("nan")], True),
-        (dtypes.float32, [1.0, 2.0**-127], True),
-        (dtypes.float32, [2.0**17, 1.0], True),
-        (dtypes.bool, [True, False], False),
-    ],
-)
-def test_telling_data(dtype: DType, values: list[float], expected: bool) -> None:
-    assert is_telling(dtype, np.array(values, numpy_dtype(dtype))) is expected
-
-
 def test_a_row_without_such_data_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     row = "kernel.reduce.add.int32"
     shapes = f"{row}.*_over_*"
@@ -184,18 +147,3 @@ def test_rows_of_kernels_have_data_that_show_faults() -> None:
     assert unexplained == {}
     needless = [pattern for pattern in EXEMPT if not fnmatch.filter(found, pattern)]
     assert needless == []
-
-
-def test_a_row_whose_buffers_are_not_all_unaligned_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    query = "kernel.reduce.add.int32"
-    assert aligned_rows("PYTHON", query) == []
-    monkeypatch.setattr(Noting, "all_unaligned", property(lambda _: False, lambda *_: None))
-    assert aligned_rows("PYTHON", query) == [query]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["PYTHON", "CPU", "GPU_EMU"])
-def test_rows_of_kernels_have_a_case_in_which_no_buffer_is_aligned(name: str) -> None:
-    assert aligned_rows(name, "kernel") == []

@@ -52,17 +52,12 @@ def _specified(expected: Expected) -> np.ndarray:
         ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), 0.0, "strict contract reassociate"),
         ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), -(2.0**-26), "contract reassociate"),
         ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), 2.0**-20, ""),
-        ("product_sum.float32", (2, 3, 4), 10.0, "strict contract reassociate"),
         ("product_sum.float32", (2, 3, 4), 11.0, ""),
         ("sum_difference.float32", (2**-13, 2**20), 0.0, "strict contract reassociate"),
         ("sum_difference.float32", (2**-13, 2**20), 2.0**-13, "reassociate"),
-        ("sum_difference.float32", (2**-13, 2**20), 1.0, ""),
-        ("constant_difference.float32", (0.25,), 0.0, "strict contract reassociate"),
-        ("constant_difference.float32", (0.25,), 0.25, "reassociate"),
         ("constant_difference.float32", (0.25,), 3.0, ""),
         ("times_zero.float32", (math.inf,), math.nan, "strict contract reassociate"),
         ("times_zero.float32", (math.inf,), 0.0, "reassociate"),
-        ("times_zero.float32", (-2,), 0.0, "reassociate"),
         ("times_zero.float32", (2,), 1.0, ""),
     ],
 )
@@ -115,7 +110,6 @@ NEXT = LEAST + 2.0**-149
     [
         # The product, -2**-134, and the difference of both, 2**-149, are subnormal.
         ("product_sum.float32", (LEAST, -(2.0**-8), -LEAST), -LEAST),
-        ("isa.ternary.mulacc.float32", (LEAST, -(2.0**-8), -LEAST), -LEAST),
         ("sum_difference.float32", (LEAST, -NEXT), NEXT),
     ],
 )

@@ -261,17 +261,6 @@ class _WithoutMasks:
 
 
 @pytest.mark.long
-def test_16_bit_floats_beyond_the_standard_are_asked() -> None:
-    pytest.importorskip("jax")
-    device = open_device("array-api:jax.numpy on default")
-    assert {dtypes.float16, dtypes.bfloat16} <= device.capabilities.dtypes
-    for name in ("float16", "bfloat16"):
-        assert run(f"tensor.sqrt.{name}.forward:0", device).passed
-    assert set(device.versions()) == {"jax", "jaxlib"}
-    assert "unknown" not in device.versions().values()
-
-
-@pytest.mark.long
 def test_rows_that_are_about_tinyref_say_so() -> None:
     device = open_device("numpy on cpu")
     named = set()
@@ -282,24 +271,6 @@ def test_rows_that_are_about_tinyref_say_so() -> None:
                 with pytest.raises(NotOfferedError, match=NOT_ASKED[name]):
                     case.run(device)  # type: ignore[arg-type]
     assert named == NOT_ASKED.keys()
-
-
-def _sum_without_start(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
-    """A sum that adds one element after another to the first one."""
-    return np.add.accumulate(x.reshape(-1))[-1]
-
-
-def test_how_a_sum_starts_and_in_which_order_it_adds_is_left_open(
-    wrap: Callable[..., SubjectDevice],
-) -> None:
-    device = wrap("sum", _sum_without_start)
-    (row,) = (row for row in rows(Profile.QUICK) if row.id == "tensor.special.literal")
-    cases = {case.id.rpartition(".")[2]: case for case in row.cases(Profile.QUICK)}
-    for name in ("constants_sum_rounded", "constants_sum_of_zeros", "sum_of_zeros"):
-        assert not find(cases[name].id).run(device).passed  # type: ignore[arg-type]
-        with pytest.raises(NotOfferedError, match="the order and the start of a sum"):
-            cases[name].run(device)  # type: ignore[arg-type]
-    assert cases["sum_nan"].run(device).passed  # type: ignore[arg-type]
 
 
 def test_names_read_back_as_they_were() -> None:
