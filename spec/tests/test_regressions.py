@@ -34,16 +34,6 @@ def test_there_are_regressions_and_each_has_a_row():
     assert set(ROWS) <= {row.id for row in catalogue.all_rows()}
 
 
-@each_case
-def test_each_runs_plain_and_with_its_lists_in_the_quick_profile(name):
-    cases = ROWS[f"kernel.regression.{name}"].cases(Profile.QUICK)
-    # Without lists that of the heuristics, and the equivalent kernel where there is one.
-    case = RECORDS[name].case
-    lists = len({opts for opts in case.opts if opts}) if case.opts else 1
-    assert len(cases) == 1 + lists + (case.equivalent is not None)
-    assert ROWS[f"kernel.regression.{name}"].sentence == RECORDS[name].note
-
-
 def test_a_wrong_result_fails():
     for case in ROWS["kernel.regression.padto-bits-of-negative-zero"].cases(Profile.FULL):
         assert not case.run(Wrong("PYTHON")).passed

@@ -103,6 +103,8 @@ def problem_with(function: Function, form: Form) -> str:
             continue
         if differs(theirs, loosened(bounded.expected_of(ours, dtype))):
             return f"gradients of {item.name} differ"
+        if (ours.error > 1e-9 * (1 + np.abs(ours.value).max(initial=0))).any():
+            return f"the bounds of the gradients of {item.name} are wide"
     return ""
 
 
