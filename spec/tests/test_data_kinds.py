@@ -17,7 +17,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.data_kinds import KINDS, kinds_of, of_all_kinds
 from tinyref_spec.kernel import reduces
 
-I8, I32, F32 = dtypes.int8, dtypes.int32, dtypes.float32
+I8, F32 = dtypes.int8, dtypes.float32
 
 # --- the table ------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.kernel import fuzzed as kernels
-from tinyref_spec.reproducer import MAX_LINES, program_script
 from tinyref_spec.system import fuzzed as programs
 
 PYTHON = DeviceUnderTest("PYTHON")
@@ -126,13 +125,3 @@ def test_a_failure_has_a_script_that_fails_as_well(
     assert found.details is not None
     assert exit_code(found.details.script, monkeypatch) == 1
     assert capsys.readouterr().out.startswith("wrong: element 1: expected 5 ")
-
-
-@pytest.mark.parametrize("fuzzed", PROGRAMS[:: len(PROGRAMS) // 8])
-def test_a_script_passes_on_a_right_device_and_is_short(
-    fuzzed: programs.Fuzzed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    items = [read.wanted(number) for number, read in enumerate(fuzzed.reads)]
-    text = program_script("a program", "PYTHON", fuzzed.text_for("PYTHON"), items)
-    assert len(text.splitlines()) < MAX_LINES
-    assert exit_code(text, monkeypatch) == 0
