@@ -8,7 +8,6 @@ import pytest
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
-from tinyref_conformance.faulty.device import QUERY
 from tinyref_conformance.faulty.registry import (
     ALL_FAULTY,
     FAULTY_DEVICES,
@@ -19,8 +18,6 @@ from tinyref_spec import catalogue
 from tinyref_spec.clauses import clauses
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.memory.order import LONG_SECONDS, WAITS, long_work
-
-__all__ = ["QUERY"]
 
 
 def test_faulty_devices_declare_what_the_healthy_device_declares() -> None:

@@ -265,7 +265,7 @@ def test_a_failure_is_run_again_with_both(conformed: Run) -> None:
     assert f"from {FAULTY} to {FAULTY}:3: the target: element" in failing[0].message
     assert f"--device {FAULTY} --second {FAULTY}:3 --profile" in failing[0].repro
     assert failing[0].details is not None
-    assert f"SECOND = '{FAULTY}:3'" in failing[0].details["script"]
+    assert f"second='{FAULTY}:3'" in failing[0].details["script"]
 
 
 def test_a_second_device_that_is_none_is_refused(conformed: Run) -> None:

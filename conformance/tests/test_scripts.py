@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_faulty_devices import QUERY
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
@@ -234,8 +233,7 @@ def test_the_scripts_of_a_faulty_device_tell_it_from_a_right_one(
     available = Device.availability(faulty.healthy)
     if not available.works:
         pytest.skip(f"{faulty.healthy}: {available.reason}")
-    rows = query or (QUERY if name in FAULTY_DEVICES else faulty.query)
-    assert check_scripts(faulty, rows, tmp_path, monkeypatch)
+    assert check_scripts(faulty, query or faulty.query, tmp_path, monkeypatch)
 
 
 @pytest.mark.long
