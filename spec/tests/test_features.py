@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tinyref.capabilities import Capabilities
+from tinyref.device import Device
 from tinyref.runtimes import kernel
 from tinyref.runtimes.python import PythonBackend
 from tinyref_spec import catalogue
@@ -77,6 +78,8 @@ def test_a_feature_that_is_declared_in_vain_fails(
     from tinyref.errors import TinyrefError
     from tinyref.runtimes.host.cpu import CpuBackend
 
+    # It is opened before: an open checks what is declared.
+    assert Device["CPU"]
     declare(monkeypatch, CpuBackend, MUCH)
     # The runner counts an error of the device as a failure of the case.
     with pytest.raises(TinyrefError, match=r"SPECIAL: a host has no (group|item) index"):
