@@ -35,8 +35,6 @@ from torch_twins import (  # a neighbour of this file, which is no package
     weights_for,
 )
 
-Case = tuple[Function, Form]
-
 
 def cases(sampled: int = 8) -> list[object]:
     """Every form that has a twin, and every form that the generators draw."""
