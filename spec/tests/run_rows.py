@@ -1,22 +1,32 @@
-"""Runs rows of the quick profile and says which of their cases fail."""
+"""Runs cases and returns the problems of those that fail."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tinyref_spec import catalogue
-from tinyref_spec.case import Profile
+from tinyref_spec.case import Case, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 
 
-def failed(query: str, device: str = "PYTHON", dtype: str = "") -> list[str]:
-    """The ids of the cases that fail, an error on the way included; those of `dtype` if named."""
-    under_test = DeviceUnderTest(device)
-    listed = [case for case in catalogue.cases(Profile.QUICK, query) if dtype in case.dtype]
-    assert listed
-    names = []
-    for case in listed:
+def failures(device: DeviceUnderTest, cases: Iterable[Case]) -> dict[str, str]:
+    """Map each case that the device owes and fails to its problem; an error is a failure."""
+    problems = {}
+    for case in cases:
+        if case.needs.unmet(device.capabilities) is not None:
+            continue
         try:
-            passed = case.run(under_test).passed
-        except Exception:
-            passed = False
-        names += [] if passed else [case.id]
-    return names
+            result = case.run(device)
+        except Exception as error:
+            problems[case.id] = f"{type(error).__name__}: {error}"
+            continue
+        if not result.passed or not result.compared:
+            problems[case.id] = result.message
+    return problems
+
+
+def failed(query: str, device: str = "PYTHON") -> list[str]:
+    """Return the ids of the cases of the quick profile that fail on a device."""
+    cases = catalogue.cases(Profile.QUICK, query)
+    assert cases
+    return list(failures(DeviceUnderTest(device), cases))

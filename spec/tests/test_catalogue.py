@@ -1,17 +1,20 @@
-"""The catalogue: sizes, ids, queries, needs."""
+"""The catalogue: ids, queries, needs, and the clauses that rows cite."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 
 import pytest
 
+from tinyref.algebra.op_table import OP_TABLE
 from tinyref.capabilities import CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Needs, Profile, Rung
+from tinyref_spec.clauses import clause, clauses
 from tinyref_spec.ladder import FOUNDATIONS, foundations
 
 
@@ -52,17 +55,6 @@ def test_dependencies_are_cases_of_lower_rungs() -> None:
     assert foundations(Rung.OPEN, "") == ()
 
 
-def test_a_case_rests_on_its_own_dtype_and_not_on_others() -> None:
-    names = foundations(Rung.MATMUL, "float64")
-    assert "kernel.one_alu.mul.float64.size:7" in names
-    assert "kernel.reduce.add.float64.7x13_over_1" in names
-    assert not [name for name in names if ".float16." in name or ".int64." in name]
-    assert "kernel.one_alu.mul.float32.size:7" not in names
-    assert "kernel.one_alu.mul.float32.size:7" in foundations(Rung.MODEL, "float32")
-    assert not [name for name in foundations(Rung.CAST, "int8") if name.startswith("isa.")]
-    assert foundations(Rung.TENSOR, "") == foundations(Rung.TENSOR, "no dtype")
-
-
 @pytest.mark.long
 def test_queries() -> None:
     def ids(query: str) -> set[str]:
@@ -101,3 +93,30 @@ def test_needs() -> None:
     assert "WMMA" in str(Needs(ops=frozenset({"WMMA"})).unmet(small))
     for feature in ("grid", "groups", "vectors:4", "subnormals"):
         assert feature in str(Needs(features=frozenset({feature})).unmet(small))
+
+
+# --- clauses --------------------------------------------------------------------------------------
+
+
+CITED = {label for row in catalogue.all_rows() for label in row.clauses}
+
+
+def test_every_cited_clause_is_defined_and_every_defined_one_cited() -> None:
+    assert set(clauses()) == CITED
+
+
+def test_every_clause_of_the_op_table_is_defined() -> None:
+    assert {spec.clause for spec in OP_TABLE.values()} <= set(clauses())
+
+
+def test_every_row_says_what_it_measures() -> None:
+    """A sentence for a reader, not what Python says of a function without one."""
+    machines = re.compile(r"\(func\b|\*args|\bpartial\(|<lambda>|<function| at 0x")
+    sentences = {row.id: row.sentence.strip() for row in catalogue.all_rows()}
+    assert [name for name, words in sentences.items() if not re.search(r'[.?)"]$', words)] == []
+    assert [name for name, words in sentences.items() if machines.search(words)] == []
+
+
+def test_unknown_label_is_a_user_error() -> None:
+    with pytest.raises(UserError, match=r"isa\.nonsense"):
+        clause("isa.nonsense")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,10 @@ from tinyref.errors import UserError
 from tinyref.runtimes.red_zones import GUARD, POISONS, GuardedBuffer, MemoryDamageError
 from tinyref.uops import build
 from tinyref.uops.program import Program
-from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
+from tinyref_spec.bits import Array
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel.programs import at, loop, program
-from tinyref_spec.kernels.notation import load, store
 from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 
@@ -32,33 +34,45 @@ def writes(first: int, count: int, size: int = 8) -> Program:
 DATA = np.arange(100, 108, dtype=np.int32)
 
 
-def run_writes(device: DeviceUnderTest, subject: Program) -> list[np.ndarray]:
-    return device.run_program(subject, [None, DATA])
+def measured(device: DeviceUnderTest, subject: Program, data: Array, expected: Expected) -> Any:
+    return measure(device, Experiment("x.y", subject, [None, data], [expected], [Ulp(0)]))
 
 
-def test_a_right_program_passes(cpu: DeviceUnderTest) -> None:
-    assert list(run_writes(cpu, writes(0, 8))[0]) == list(DATA)
+POISON = np.full(32, POISONS[0], np.uint8).view(np.int32)
 
 
-@pytest.mark.parametrize("first", [-1, -8])
-def test_a_write_before_the_buffer_is_seen(cpu: DeviceUnderTest, first: int) -> None:
-    with pytest.raises(MemoryDamageError, match="before"):
-        run_writes(cpu, writes(first, 8))
+@pytest.mark.parametrize(
+    ("count", "data", "expected", "index"),
+    [
+        (8, DATA, DATA, None),
+        (8, POISON, POISON, None),
+        (7, DATA, DATA, 7),
+        # Nothing is written, and the poison is what was expected: the second poison is not.
+        (7, DATA, np.append(DATA[:7], POISON[:1]), 7),
+    ],
+    ids=["right", "equals the poison", "missing tail", "poison that looks right"],
+)
+def test_every_element_has_to_be_written(
+    cpu: DeviceUnderTest, count: int, data: Array, expected: Array, index: int | None
+) -> None:
+    result = measured(cpu, writes(0, count), data, Expected(expected))
+    assert result.passed == (index is None)
+    assert index is None or result.details.index == index
 
 
-@pytest.mark.parametrize("count", [9, 16])
-def test_a_write_past_the_buffer_is_seen(cpu: DeviceUnderTest, count: int) -> None:
-    with pytest.raises(MemoryDamageError, match="after"):
-        run_writes(cpu, writes(0, count))
+@pytest.mark.parametrize(("first", "count"), [(-1, 8), (-8, 8), (0, 9), (0, 16)])
+def test_damage_is_a_failed_measurement(cpu: DeviceUnderTest, first: int, count: int) -> None:
+    result = measured(cpu, writes(first, count), DATA, Expected(DATA))
+    assert not result.passed
+    assert "red zone" in result.message
+    assert ("before" if first else "after") in result.message
+    assert result.details.script
 
 
-def test_damage_is_a_failed_measurement(cpu: DeviceUnderTest) -> None:
-    subject = writes(0, 9)
-    found = measure(cpu, Experiment("x.y", subject, [None, DATA], [Expected(DATA)], [Ulp(0)]))
-    assert not found.passed
-    assert "red zone" in found.message
-    assert found.details is not None
-    assert found.details.script
+def test_nothing_compared_fails(cpu: DeviceUnderTest) -> None:
+    result = measured(cpu, writes(0, 8), DATA, Expected(DATA, np.zeros(8, np.bool_)))
+    assert not result.passed
+    assert result.compared == 0
 
 
 def test_an_overwritten_input_is_seen() -> None:
@@ -89,64 +103,6 @@ def test_each_byte_of_the_red_zones_counts(place: int, where: str) -> None:
     assert str(caught.value) == f"a red zone was written: {where} the buffer of 8 int32"
 
 
-def test_the_byte_nearest_to_the_buffer_is_named() -> None:
-    buffer = GuardedBuffer("PYTHON", INT, 8, unaligned=True)
-    buffer.fill(POISONS[0])
-    start = buffer.middle.start
-    buffer.base.view(start - 4, 3, dtypes.uint8).copy_in(memoryview(b"\x00\x00\x00"))
-    with pytest.raises(MemoryDamageError, match="byte 2 before the buffer of 8 int32"):
-        buffer.read()
-
-
-def test_a_missing_tail_is_seen(cpu: DeviceUnderTest) -> None:
-    subject = writes(0, 7)
-    found = measure(cpu, Experiment("x.y", subject, [None, DATA], [Expected(DATA)], [Ulp(0)]))
-    assert not found.passed
-    assert found.details is not None
-    assert found.details.index == 7
-
-
-def test_a_right_looking_poison_is_run_again(cpu: DeviceUnderTest) -> None:
-    """Nothing is written, and the poison is just what was expected: the second poison is not."""
-    poison = np.full(32, POISONS[0], np.uint8).view(np.int32)
-    subject = writes(0, 7)
-    expected = np.append(DATA[:7], poison[:1]).astype(np.int32)
-    found = measure(cpu, Experiment("x.y", subject, [None, DATA], [Expected(expected)], [Ulp(0)]))
-    assert not found.passed
-
-
-def test_a_result_that_equals_the_poison_passes(cpu: DeviceUnderTest) -> None:
-    poison = np.full(32, POISONS[0], np.uint8).view(np.int32)
-    subject = writes(0, 8)
-    found = measure(cpu, Experiment("x.y", subject, [None, poison], [Expected(poison)], [Ulp(0)]))
-    assert found.passed
-
-
-def test_nothing_compared_fails(cpu: DeviceUnderTest) -> None:
-    nothing = Expected(DATA, np.zeros(8, np.bool_))
-    subject = writes(0, 8)
-    found = measure(cpu, Experiment("x.y", subject, [None, DATA], [nothing], [Ulp(0)]))
-    assert not found.passed
-    assert found.compared == 0
-
-
 def test_wrong_inputs_are_refused(cpu: DeviceUnderTest) -> None:
     with pytest.raises(UserError, match="slot 1: takes 8 int32, got 4 int32"):
         cpu.run_program(writes(0, 8), [None, DATA[:4]])
-
-
-def test_slots() -> None:
-    value = build.add(load(0, INT, (5,)), load(2, INT, (5,)))
-    ast = build.sink(store(0, value, (5,)), store(1, value, (5,)))
-    found = [(slot.number, slot.size, slot.is_written) for slot in slots_of(ast)]
-    assert found == [(0, 5, True), (1, 5, True), (2, 5, False)]
-
-
-def test_launches_do_not_see_each_other(cpu: DeviceUnderTest) -> None:
-    subject = writes(0, 8)
-
-    def launch(data: np.ndarray) -> np.ndarray:
-        return cpu.run(subject, [None, data])[0]
-
-    assert list(launch(DATA)) == list(DATA)
-    assert list(launch(DATA * 2)) == list(DATA * 2)

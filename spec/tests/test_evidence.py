@@ -62,11 +62,6 @@ def test_integers_meet_what_they_should() -> None:
     assert "extreme" in explaining(saturated)
 
 
-def test_what_is_not_owed_is_neither_right_nor_wrong() -> None:
-    elements = Elements(f32(1, 2), f32(1, 3), np.array([False, False]))
-    assert evidence_of(elements, np.array([True, False])).elements == (0, 1)
-
-
 def test_evidence_adds_up_and_reads_back() -> None:
     first = Evidence((1, 2), {"nan": (1, 0)}, (1, 0), {"loop": (1, 0)}, (7, None))
     first.add(Evidence((0, 3), {"nan": (0, 2)}, (0, 1), {"gate": (0, 1)}, (9, 4)))

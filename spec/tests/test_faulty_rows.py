@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from run_rows import failed
 
-from tinyref.capabilities import Capabilities
-from tinyref.contract import Backend
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import UserError
 from tinyref.lazy import multi
 from tinyref.lazy.shards import join_parts, layout_of
 from tinyref.runtimes.host.memory import HostAllocator
@@ -33,12 +29,6 @@ TRANSFERS = ("bytes.uint8", "view.uint8", "order", "tensor.uint8", "float32")
 
 def rows_that_fail(device: str, prefix: str, rows: tuple[str, ...]) -> set[str]:
     return {row for row in rows if failed(f"{prefix}.{row}", device)}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("device", ["PYTHON", "CPU"])
-def test_right_devices_pass_the_rows_of_copies(device: str) -> None:
-    assert rows_that_fail(device, "system.transfer", TRANSFERS) == set()
 
 
 @pytest.mark.long
@@ -121,47 +111,6 @@ def test_a_device_that_computes_of_its_own_part_alone_is_seen(
 
 
 # --- the other device of a copy -------------------------------------------------------------------
-
-
-class OnlyTwo(PythonBackend):
-    """A machine with two of it."""
-
-    @classmethod
-    def opened(cls, suffix: str) -> Backend:
-        if int(suffix or 0) > 1:
-            raise DeviceError("OnlyTwo", f"there is no device {suffix}: there are 2")
-        return super().opened(suffix)
-
-
-def test_several_devices_are_those_that_there_are() -> None:
-    assert DeviceUnderTest("CPU:3").several(2) == ("CPU:3", "CPU:4")
-    assert DeviceUnderTest("CPU", second="CPU:7").several(3) == ("CPU", "CPU:7", "PYTHON:1")
-    name = f"{HERE}:OnlyTwo"
-    assert DeviceUnderTest(name).several(4) == (name, f"{name}:1", "PYTHON:1", "PYTHON:2")
-
-
-class ByTheHost(HostAllocator):
-    """Has no way of its own to another device."""
-
-    transfer = None  # type: ignore[assignment]
-
-
-class Single(PythonBackend):
-    """There is one of it, and copies go by the host."""
-
-    def __init__(self, index: int = 0) -> None:
-        super().__init__(index)
-        assert not index, "there is one of it"
-        self._allocator = ByTheHost(self.name)
-
-    @property
-    def capabilities(self) -> Capabilities:  # type: ignore[override]
-        return replace(super().capabilities, is_single=True)
-
-
-def test_a_device_that_is_single_copies_to_the_reference() -> None:
-    assert DeviceUnderTest(f"{HERE}:Single").partners == ("PYTHON",)
-    assert failed("system.transfer.bytes.int32", f"{HERE}:Single") == []
 
 
 @pytest.mark.parametrize(

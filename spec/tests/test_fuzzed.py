@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -13,17 +12,10 @@ from wrong_device import Wrong
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
-from tinyref.uops import build
-from tinyref.uops.ops import Ops
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.kernel import fuzzed as kernels
-from tinyref_spec.kernel_case import Case, CaseRecord
-from tinyref_spec.kernel_case.buffers import buffer_to_json
-from tinyref_spec.kernel_case.document import record_to_json
-from tinyref_spec.kernels.notation import kernel_of, load
-from tinyref_spec.reproducer import MAX_LINES, program_script
 from tinyref_spec.system import fuzzed as programs
 
 PYTHON = DeviceUnderTest("PYTHON")
@@ -72,31 +64,6 @@ def test_a_wrong_result_fails(fuzzed: kernels.Fuzzed):
     found = kernels.run_plain(fuzzed, "id", Wrong("PYTHON"))
     assert not found.passed
     assert found.details is not None
-
-
-def test_zeros_of_either_sign_are_equal_and_so_are_nans(tmp_path: Path):
-    line = {
-        "policy": "small",
-        "dtypes": ["float32"],
-        "case": _negation(),
-        "wanted": [buffer_to_json(np.array([0.0, np.nan, -1.0], np.float32))],
-    }
-    file = tmp_path / "kernels.json"
-    file.write_text(json.dumps([line]))
-    (fuzzed,) = kernels.kernels(file)
-    assert kernels.run_plain(fuzzed, "id", PYTHON).passed
-    line["wanted"] = [buffer_to_json(np.array([0.0, 0.0, -1.0], np.float32))]
-    file = tmp_path / "others.json"
-    file.write_text(json.dumps([line]))
-    (fuzzed,) = kernels.kernels(file)
-    assert "element 1" in kernels.run_plain(fuzzed, "id", PYTHON).message
-
-
-def _negation() -> dict:
-    """A case of -x, of 0, NaN and 1: the first result is a zero with a sign."""
-    ast = kernel_of(build.unary(Ops.NEG, load(1, dtypes.float32, (3,))), 3)
-    data = np.array([0.0, np.nan, 1.0], np.float32)
-    return record_to_json(CaseRecord(Case(ast, (np.zeros(3, np.float32), data))))
 
 
 @pytest.mark.parametrize(
@@ -158,13 +125,3 @@ def test_a_failure_has_a_script_that_fails_as_well(
     assert found.details is not None
     assert exit_code(found.details.script, monkeypatch) == 1
     assert capsys.readouterr().out.startswith("wrong: element 1: expected 5 ")
-
-
-@pytest.mark.parametrize("fuzzed", PROGRAMS[:: len(PROGRAMS) // 8])
-def test_a_script_passes_on_a_right_device_and_is_short(
-    fuzzed: programs.Fuzzed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    items = [read.wanted(number) for number, read in enumerate(fuzzed.reads)]
-    text = program_script("a program", "PYTHON", fuzzed.text_for("PYTHON"), items)
-    assert len(text.splitlines()) < MAX_LINES
-    assert exit_code(text, monkeypatch) == 0

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
 from simulated_device import SimulatedDevice
 
-from tinyref.codegen import expand
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.interpret import machine
@@ -75,14 +73,3 @@ def test_texels_that_are_cut_short_are_caught(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(machine.Memory, "_write", truncated)
     assert failures("float16") == {"from_buffer"}
-
-
-@pytest.mark.parametrize("name", images.PARTS)
-def test_a_compiler_that_reads_parts_of_texels_is_caught(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = functools.partial(images._refusal_of_part, images.PARTS[name], name)
-    assert run(interpreter_without_sanitizer()).passed
-    monkeypatch.setattr(expand, "_check_texels", lambda root: None)
-    monkeypatch.setenv("VERIFY", "0")
-    assert not run(interpreter_without_sanitizer()).passed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import SlotArg
 from tinyref.verify import verify
 from tinyref_spec.kernels import named
-from tinyref_spec.kernels.notation import kernel_of, left, load, right, shaped
+from tinyref_spec.kernels.notation import shaped
 
 i8, i32, f16 = dtypes.int8, dtypes.int32, dtypes.float16
 A = np.array([[1, -2, 3], [4, 5, -6]], np.int32)
@@ -72,28 +70,3 @@ CASES: dict[str, tuple[UOp, tuple[np.ndarray, ...], list[list[int]]]] = {
 def test_a_named_kernel_computes_what_it_says(name: str) -> None:
     ast, buffers, expected = CASES[name]
     assert outputs(ast, *buffers) == expected
-
-
-@pytest.mark.parametrize(
-    ("first", "second"), [(A, B), (np.stack([A, -A]), np.stack([B, 2 * B]))], ids=["one", "batch"]
-)
-@pytest.mark.parametrize("is_transposed", [False, True])
-def test_operands_of_products_may_be_held_transposed(
-    first: np.ndarray, second: np.ndarray, is_transposed: bool
-) -> None:
-    sizes = (*first.shape[:-2], 2, 4, 3)
-    a = load(1, i32, left(*sizes, is_transposed=is_transposed))
-    b = load(2, i32, right(*sizes, is_transposed=is_transposed))
-    ast = kernel_of(named.multiplied(a, b, len(sizes) - 1), *sizes[:-1], 1)
-    turn: Callable[[np.ndarray], np.ndarray] = (
-        (lambda x: np.swapaxes(x, -1, -2).copy()) if is_transposed else np.asarray
-    )
-    assert outputs(ast, turn(first), turn(second)) == [(first @ second).ravel().tolist()]
-
-
-def test_products_are_summed_within_one_type_and_stored_in_another() -> None:
-    ast = named.matmul(1, 1, 3, i8, i32, f16)
-    a, b = np.array([100, 100, 1], np.int8), np.array([100, -100, 3], np.int8)
-    written = evaluate(ast, {0: np.zeros(1, np.float16), 1: a, 2: b}, {})
-    assert written[0].dtype == np.float16
-    assert written[0].tolist() == [3]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tinyref.algebra import linear
 from tinyref.algebra.bounds import bounds, wrap_range
 from tinyref.algebra.linear import constant_of
 from tinyref.algebra.op_table import Range, RangeRule
@@ -139,17 +138,6 @@ def wrong_mod_of_mod(node: UOp) -> UOp | None:
     return None if found is None else mod(found[0], found[2])
 
 
-def wrong_div_split(node: UOp) -> UOp | None:
-    """Takes the quotient out without looking at the sign of the rest."""
-    divisor = constant_of(node.src[1])
-    total = linear.exact(node.src[0])
-    if not divisor or divisor < 0 or total is None:
-        return None
-    quotient, rest = total.split(divisor)
-    dtype = node.dtype
-    return add(linear.to_node(dtype, quotient), idiv(linear.to_node(dtype, rest), divisor))
-
-
 def wrong_lt_div(node: UOp) -> UOp | None:
     """The limit for positive d, for every d."""
     if node.src[0].op is not Ops.IDIV:
@@ -165,7 +153,6 @@ def wrong_mask(node: UOp) -> UOp | None:
 
 WRONG_RULES: dict[str, Callable[[UOp], UOp | None]] = {
     "mod-of-mod": wrong_mod_of_mod,
-    "div-split": wrong_div_split,
     "lt-div": wrong_lt_div,
     "bit-mask": wrong_mask,
 }

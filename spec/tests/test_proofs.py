@@ -81,11 +81,6 @@ def test_the_counts_meet_the_target() -> None:
     assert proved / (proved + counts["exhaustively"]) >= 0.95
 
 
-def test_lemmas() -> None:
-    for name, answer in prover.lemmas():
-        assert answer is Answer.PROVED, name
-
-
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", by_rule())
@@ -99,7 +94,8 @@ def test_rules_do_what_their_laws_say(name: str, count: int) -> None:
                 findings.append(finding)
     assert findings
     if count > 4:
-        assert name in conformance.NEVER_FIRES or any(found.result is not None for found in findings)
+        fired = [finding.result is not None for finding in findings]
+        assert any(fired) or name in conformance.NEVER_FIRES
 
 
 FOLDED = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,20 +11,16 @@ from wrong_device import Wrong
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.uops import build
-from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ViewArg
-from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
+from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import Case, CaseRecord, Equivalent, Mode
 from tinyref_spec.kernel_case.files import load_record
+from tinyref_spec.kernels.notation import kernel_of, load
 
 RECORDS = regressions.records()
 ROWS = {row.id: row for row in regressions.rows()}
-each_case = pytest.mark.parametrize("name", RECORDS)
 
 
 def test_there_are_regressions_and_each_has_a_row():
@@ -34,90 +29,46 @@ def test_there_are_regressions_and_each_has_a_row():
     assert set(ROWS) <= {row.id for row in catalogue.all_rows()}
 
 
-@each_case
-def test_each_runs_plain_and_with_its_lists_in_the_quick_profile(name):
-    cases = ROWS[f"kernel.regression.{name}"].cases(Profile.QUICK)
-    # Without lists that of the heuristics, and the equivalent kernel where there is one.
-    case = RECORDS[name].case
-    lists = len({opts for opts in case.opts if opts}) if case.opts else 1
-    assert len(cases) == 1 + lists + (case.equivalent is not None)
-    assert ROWS[f"kernel.regression.{name}"].sentence == RECORDS[name].note
-
-
 def test_a_wrong_result_fails():
     for case in ROWS["kernel.regression.padto-bits-of-negative-zero"].cases(Profile.FULL):
         assert not case.run(Wrong("PYTHON")).passed
 
 
-def test_the_sign_of_zero_counts_on_edge_data():
-    class Negative(DeviceUnderTest):
-        def run(self, *given, **named):
-            return [-result for result in super().run(*given, **named)]
-
-    case = RECORDS["sum-of-one-negative-zero"].case
-    zeros = dataclasses.replace(case, buffers=(case.buffers[0], np.zeros(2, np.float32)))
-    assert regressions.run(zeros, (), "id", DeviceUnderTest("PYTHON")).passed
-    assert not regressions.run(zeros, (), "id", Negative("PYTHON")).passed
-    exact = dataclasses.replace(zeros, mode=Mode.EXACT)
-    assert regressions.run(exact, (), "id", Negative("PYTHON")).passed
+X = load(1, dtypes.int32, (64,))
+ADDED, DOUBLED, TRIPLED = (
+    kernel_of(value, 64) for value in (build.add(X, X), build.mul(X, 2), build.mul(X, 3))
+)
 
 
-def sum_of(operation: Callable[[UOp, UOp], UOp]) -> UOp:
-    """A kernel that stores what `operation` makes of each element and itself."""
-    slots = [build.define_global(slot, dtypes.int32, 64) for slot in (0, 1)]
-    whole = ViewArg(ShapeTracker.from_shape((64,)))
-    to, source = (UOp(Ops.VIEW, slot.dtype, (slot,), whole) for slot in slots)
-    loaded = build.load(source)
-    return build.sink(build.store(to, operation(loaded, loaded)))
+class WrongDoubling(DeviceUnderTest):
+    """A device that computes one of the kernels wrongly."""
+
+    def run(self, kernel, *args, **named):
+        results = super().run(kernel, *args, **named)
+        return [result + 1 for result in results] if kernel is DOUBLED else results
 
 
-ADDED = sum_of(build.add)
-DOUBLED = sum_of(lambda x, _: build.mul(x, 2))
-TRIPLED = sum_of(lambda x, _: build.mul(x, 3))
-WITHOUT_LISTS = Case(ADDED, (np.full(64, 90, np.int32), np.arange(64, dtype=np.int32)))
-
-
-def with_equivalent(*trail: tuple[str, UOp]) -> Case:
-    return dataclasses.replace(WITHOUT_LISTS, equivalent=Equivalent(ADDED, trail))
-
-
-WITH_EQUIVALENT = with_equivalent(("first", TRIPLED), ("second", DOUBLED))
-
-
-def failing_cases(case: Case, tested: DeviceUnderTest, monkeypatch) -> list[str]:
-    """What fails of the row of a case, by what each of its cases runs."""
+@pytest.mark.parametrize(
+    ("device", "trail", "problems"),
+    [
+        # The first one is of a transformation that was wrong: only where it all ends is run.
+        (DeviceUnderTest("CPU"), (("first", TRIPLED), ("second", DOUBLED)), []),
+        (
+            WrongDoubling("CPU"),
+            (("first", TRIPLED), ("second", DOUBLED)),
+            ["equivalent: first second"],
+        ),
+        (DeviceUnderTest("CPU"), (("first", TRIPLED),), ["equivalent: first"]),
+    ],
+)
+def test_the_last_equivalent_kernel_has_to_compute_the_same(device, trail, problems, monkeypatch):
+    buffers = (np.full(64, 90, np.int32), np.arange(64, dtype=np.int32))
+    case = Case(ADDED, buffers, equivalent=Equivalent(ADDED, trail))
     monkeypatch.setattr(regressions, "records", lambda: {"new": CaseRecord(case, "It fails.")})
     (row,) = regressions.rows()
     runs = dict(row.specials)
     cases = {case.id.removeprefix(row.id): case for case in row.cases(Profile.QUICK)}
-    assert list(cases) == list(runs)
-    return [runs[name] for name, case in cases.items() if not case.run(tested).passed]
-
-
-class WrongOn(DeviceUnderTest):
-    """A device that gives another value for some of the kernels."""
-
-    def __init__(self, is_wrong: Callable[[Runnable], bool]) -> None:
-        super().__init__("CPU")
-        self.is_wrong = is_wrong
-
-    def run(self, kernel: Runnable, *given, **named):
-        results = super().run(kernel, *given, **named)
-        return [result + 1 for result in results] if self.is_wrong(kernel) else results
-
-
-def test_the_last_equivalent_kernel_runs(monkeypatch):
-    # The first one is of a transformation that was wrong: only where it all ends is run.
-    assert failing_cases(WITH_EQUIVALENT, DeviceUnderTest("CPU"), monkeypatch) == []
-    tested = WrongOn(lambda kernel: kernel is DOUBLED)
-    assert failing_cases(WITH_EQUIVALENT, tested, monkeypatch) == ["equivalent: first second"]
-
-
-def test_an_equivalent_kernel_that_computes_something_else_fails(monkeypatch):
-    failing = failing_cases(
-        with_equivalent(("first", TRIPLED)), DeviceUnderTest("CPU"), monkeypatch
-    )
-    assert failing == ["equivalent: first"]
+    assert [runs[name] for name, case in cases.items() if not case.run(device).passed] == problems
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, SameBits, Ulp, reassociated
 from tinyref_spec.isa.elementwise import row_of
-from tinyref_spec.isa.rows import alu_operations, operations
+from tinyref_spec.isa.rows import alu_operations
 from tinyref_spec.isa.sequences import sequences
 from tinyref_spec.oracles import Expected
 
@@ -52,17 +52,12 @@ def _specified(expected: Expected) -> np.ndarray:
         ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), 0.0, "strict contract reassociate"),
         ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), -(2.0**-26), "contract reassociate"),
         ("product_sum.float32", (1 + 2**-13, 1 - 2**-13, -1), 2.0**-20, ""),
-        ("product_sum.float32", (2, 3, 4), 10.0, "strict contract reassociate"),
         ("product_sum.float32", (2, 3, 4), 11.0, ""),
         ("sum_difference.float32", (2**-13, 2**20), 0.0, "strict contract reassociate"),
         ("sum_difference.float32", (2**-13, 2**20), 2.0**-13, "reassociate"),
-        ("sum_difference.float32", (2**-13, 2**20), 1.0, ""),
-        ("constant_difference.float32", (0.25,), 0.0, "strict contract reassociate"),
-        ("constant_difference.float32", (0.25,), 0.25, "reassociate"),
         ("constant_difference.float32", (0.25,), 3.0, ""),
         ("times_zero.float32", (math.inf,), math.nan, "strict contract reassociate"),
         ("times_zero.float32", (math.inf,), 0.0, "reassociate"),
-        ("times_zero.float32", (-2,), 0.0, "reassociate"),
         ("times_zero.float32", (2,), 1.0, ""),
     ],
 )
@@ -115,7 +110,6 @@ NEXT = LEAST + 2.0**-149
     [
         # The product, -2**-134, and the difference of both, 2**-149, are subnormal.
         ("product_sum.float32", (LEAST, -(2.0**-8), -LEAST), -LEAST),
-        ("isa.ternary.mulacc.float32", (LEAST, -(2.0**-8), -LEAST), -LEAST),
         ("sum_difference.float32", (LEAST, -NEXT), NEXT),
     ],
 )
@@ -136,14 +130,3 @@ def test_a_device_that_flushes_may_look_before_it_rounds() -> None:
     assert not allows("isa.binary.mul.float32", STRICT, product, 0.0)
     assert allows("isa.binary.mul.float32", STRICT, product, LEAST)
     assert not allows("isa.binary.mul.float32", FLUSHING, [f32(LEAST), f32(1)], 0.0)
-
-
-def test_literals_with_subnormals_are_for_devices_that_keep_them_however_they_are_written() -> None:
-    (cast,) = (each for each in operations() if each.id == "isa.cast.float16.to_float32")
-    owed = {
-        cast.literals[int(case.id.rpartition(":")[2])].operands[0]
-        for case in row_of(cast).cases(Profile.QUICK)
-        if ".special:" in case.id and not case.needs.unmet(FLUSHING_HALVES)
-    }
-    assert owed >= {"1", "0x1p-9", "inf"}
-    assert not owed & {"0x1p-16", "0x1p-24", "SUB"}

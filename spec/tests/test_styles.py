@@ -14,7 +14,7 @@ from tinyref_spec import device_under_test
 from tinyref_spec.case import Profile, Row, Rung
 from tinyref_spec.catalogue import all_rows
 from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
-from tinyref_spec.styles import Style, style_of
+from tinyref_spec.styles import Style
 
 
 @pytest.fixture
@@ -77,12 +77,3 @@ def test_kernels_up_to_gates_have_one_index_for_an_element(
     run(rows_on(Rung.INDEX, Rung.ALU, Rung.CAST, Rung.GATE), device)
     assert len(programs) > 50
     assert used(programs) == element
-
-
-def test_styles_grow_with_the_rungs() -> None:
-    assert [style_of(rung).name for rung in (Rung.STORE, Rung.ONE_ALU)] == ["STRAIGHT"] * 2
-    scalar = (Rung.INDEX, Rung.ALU, Rung.CAST, Rung.GATE, Rung.LOOP)
-    assert [style_of(rung).name for rung in scalar] == ["SCALAR"] * 5
-    assert style_of(Rung.VECTOR) is Style.VECTOR
-    assert style_of(Rung.GROUP) is Style.FULL
-    assert style_of(Rung.MODEL) is Style.FULL

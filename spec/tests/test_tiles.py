@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 from run_rows import failed
 from simulated_device import SimulatedDevice
 
-from tinyref.codegen import lower_tile
 from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref.interpret import SanitizerError
@@ -138,21 +136,3 @@ def failures(tile: MatrixTile) -> dict[str, str]:
 @pytest.mark.parametrize("tile", [APPLE, REPLICATED], ids=str)
 def test_every_use_of_a_tile_passes(tile: MatrixTile) -> None:
     assert failures(tile) == {}
-
-
-@pytest.mark.long
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("name", "wrong", "tile"),
-    [
-        ("_all_have_read", lambda *arguments: (), APPLE),
-        ("_is_first", lambda *arguments: None, REPLICATED),
-        ("_loops", lambda *arguments: [], APPLE),
-    ],
-    ids=["no leading barrier", "replicated threads write", "loops dropped"],
-)
-def test_a_wrong_use_of_a_tile_is_seen(
-    name: str, wrong: Callable[..., object], tile: MatrixTile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lower_tile, name, wrong)
-    assert failures(tile)

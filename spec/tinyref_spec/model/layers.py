@@ -28,11 +28,10 @@ from tinyref_spec.tensor.forms import (
     Shape,
     derived,
     refusals_of,
-    refusing_inputs,
 )
 from tinyref_spec.tensor.functions import sigmoid, tanh
 from tinyref_spec.tensor.losses import layernorm
-from tinyref_spec.tensor.run import run_backward, run_forward, run_refused
+from tinyref_spec.tensor.run import run_backward, run_forward
 from tinyref_spec.tensor.windows import Sliding
 
 TYPES = (dtypes.float32, dtypes.float64)
@@ -545,15 +544,6 @@ def _checks(function: Function, dtype: DType) -> list[Check]:
     return found
 
 
-def refused_checks(name: str, refused: Refusals) -> list[Check]:
-    """Each call that `name` refuses, over the inputs of refused calls."""
-    calls = refusals_of(refused[name])
-    return [
-        Check(f":{number}", functools.partial(run_refused, call, refusing_inputs()))
-        for number, call in enumerate(calls)
-    ]
-
-
 def rows() -> Iterator[Row]:
     """Every layer: its values and gradients in each type, and the calls that it refuses."""
     for function in FUNCTIONS:
@@ -570,13 +560,11 @@ def rows() -> Iterator[Row]:
                 error_rule=tensor_rows.DERIVED,
                 checks=functools.partial(_checks, function, dtype),
             )
-        yield make_row(
-            f"{label}.refused",
-            f"Calls of {function.name} that cannot be meant are refused with one clear line.",
-            clauses=("model.layer", "tensor.refuse"),
-            rung=Rung.MODEL,
-            op=f"nn.{function.name}",
-            uses=(dtypes.float32, dtypes.int32, dtypes.bool),
-            error_rule="Refused with one clear line.",
-            checks=functools.partial(refused_checks, function.name, REFUSED),
+        yield tensor_rows.refused_row(
+            label,
+            function.name,
+            refusals_of(REFUSED[function.name]),
+            ("model.layer",),
+            Rung.MODEL,
+            f"nn.{function.name}",
         )

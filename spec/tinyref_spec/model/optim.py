@@ -22,9 +22,8 @@ from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded
 from tinyref_spec.measure import judge
-from tinyref_spec.model.layers import refused_checks
 from tinyref_spec.tensor import rows as tensor_rows
-from tinyref_spec.tensor.forms import Refusals
+from tinyref_spec.tensor.forms import Refusals, refusals_of
 from tinyref_spec.tensor.run import evaluate
 
 if TYPE_CHECKING:
@@ -337,13 +336,11 @@ def rows() -> Iterator[Row]:
             error_rule="Equal in every bit: powers of two." if is_exact else tensor_rows.DERIVED,
             checks=functools.partial(_checks, name),
         )
-        yield make_row(
-            f"{label}.refused",
-            f"Calls of {name} that cannot be meant are refused with one clear line.",
-            clauses=("model.optim", "tensor.refuse"),
-            rung=Rung.MODEL,
-            op=f"nn.optim.{name}",
-            needs=needs,
-            error_rule="Refused with one clear line.",
-            checks=functools.partial(refused_checks, name, REFUSED),
+        yield tensor_rows.refused_row(
+            label,
+            name,
+            refusals_of(REFUSED[name]),
+            ("model.optim",),
+            Rung.MODEL,
+            f"nn.optim.{name}",
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tinyref_spec.proofs import (
     boolean_laws,
     cast_laws,
@@ -19,9 +17,3 @@ TABLES = (boolean_laws, cast_laws, comparison_laws, division_laws, integer_laws)
 def laws_of(rule: str) -> tuple[Law, ...]:
     """The laws of one rule, none where it has none."""
     return tuple(LAWS.get(rule, ()))
-
-
-def all_laws() -> Iterator[Law]:
-    """Every law, by rule."""
-    for rule in sorted(LAWS):
-        yield from LAWS[rule]

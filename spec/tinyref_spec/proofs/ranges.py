@@ -295,24 +295,6 @@ def broken_intervals(
                 yield left, right, found or (0, 0)
 
 
-def broken_casts(source: DType, target: DType, rule: RangeRule | None = None) -> Iterator[Range]:
-    """Every interval of a narrow type whose cast to another one leaves its range."""
-    rule = rule or OP_TABLE[Ops.CAST].value_range
-    node = UOp(Ops.CAST, target, (UOp(Ops.BUFFER, source, ()),))
-    for span in intervals(source.bits, source.is_unsigned):
-        values = [_cast(value, target) for value in range(span[0], span[1] + 1)]
-        found = rule(node, (span,))
-        if found is None or found[0] > min(values) or found[1] < max(values):
-            yield span
-
-
-def _cast(value: int, target: DType) -> int:
-    if target.is_bool:
-        return int(value != 0)
-    low = value & ((1 << target.bits) - 1)
-    return low if target.is_unsigned or low < 1 << (target.bits - 1) else low - (1 << target.bits)
-
-
 def types_of(op: Ops) -> tuple[DType, ...]:
     """The types at which the range rule of `op` is proved on symbolic ends."""
     return (dtypes.index,) if op in (Ops.MUL, Ops.MULACC) else INTS

@@ -23,7 +23,6 @@ from tinyref.uops.ops import BINARY, Ops
 from tinyref.uops.payload import ConstArg, GepArg
 
 Term: TypeAlias = z3.ExprRef
-BinaryTerm = Callable[[Term, Term], Term]
 
 
 class InexpressibleError(UserError):

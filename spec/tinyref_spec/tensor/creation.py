@@ -32,40 +32,36 @@ def _is(dtype: DType) -> Callable[[DType], DType]:
     return lambda _: dtype
 
 
-def _creation_form(
-    expression: str,
-    values: Callable[[], Array],
-    torch: str,
-    output: Callable[[DType], DType] | None = None,
-) -> Form:
-    """A form without inputs; the type of the row where `dtype` is named, else a fixed one."""
-    if output is None:
-        return Form(expression, (), exact=values, torch=torch)
-    return Form(expression, (), exact=values, output=output, torch=torch)
+def _made(name: str, arguments: str, values: Array) -> Form:
+    """A form without inputs, in the type of the row."""
+    return Form(
+        f"Tensor.{name}({arguments}, {KEYWORDS})",
+        (),
+        exact=values.copy,
+        torch=f"torch.{name}({arguments}, dtype=dtype)",
+    )
 
 
-_FLOAT = _is(dtypes.float32)
+def _of_default_type(name: str, arguments: str, values: Array) -> Form:
+    """A form without inputs that names no type."""
+    return Form(
+        f"Tensor.{name}({arguments}, device=device)",
+        (),
+        exact=values.copy,
+        output=_is(dtypes.float32),
+        torch=f"torch.{name}({arguments})",
+    )
+
+
 _INT = _is(dtypes.int32)
 MADE = (
     Function(
         "arange",
         "start, start + step, ... up to before stop.",
         (
-            _creation_form(
-                f"Tensor.arange(7, {KEYWORDS})",
-                lambda: np.arange(7),
-                "torch.arange(7, dtype=dtype)",
-            ),
-            _creation_form(
-                f"Tensor.arange(2, 9, 3, {KEYWORDS})",
-                lambda: np.arange(2, 9, 3),
-                "torch.arange(2, 9, 3, dtype=dtype)",
-            ),
-            _creation_form(
-                f"Tensor.arange(5, 0, -2, {KEYWORDS})",
-                lambda: np.array([5, 3, 1]),
-                "torch.arange(5, 0, -2, dtype=dtype)",
-            ),
+            _made("arange", "7", np.arange(7)),
+            _made("arange", "2, 9, 3", np.arange(2, 9, 3)),
+            _made("arange", "5, 0, -2", np.array([5, 3, 1])),
         ),
         MANY,
     ),
@@ -73,16 +69,8 @@ MADE = (
         "linspace",
         "Numbers at even distance, both ends among them.",
         (
-            _creation_form(
-                f"Tensor.linspace(0, 8, 5, {KEYWORDS})",
-                lambda: np.array([0, 2, 4, 6, 8]),
-                "torch.linspace(0, 8, 5, dtype=dtype)",
-            ),
-            _creation_form(
-                f"Tensor.linspace(3, 1, 1, {KEYWORDS})",
-                lambda: np.array([3]),
-                "torch.linspace(3, 1, 1, dtype=dtype)",
-            ),
+            _made("linspace", "0, 8, 5", np.array([0, 2, 4, 6, 8])),
+            _made("linspace", "3, 1, 1", np.array([3])),
         ),
         dtypes.floats,
     ),
@@ -90,19 +78,9 @@ MADE = (
         "eye",
         "Ones on the diagonal.",
         (
-            _creation_form(
-                f"Tensor.eye(3, {KEYWORDS})", lambda: np.eye(3), "torch.eye(3, dtype=dtype)"
-            ),
-            _creation_form(
-                f"Tensor.eye(2, 4, {KEYWORDS})",
-                lambda: np.eye(2, 4),
-                "torch.eye(2, 4, dtype=dtype)",
-            ),
-            _creation_form(
-                f"Tensor.eye(3, 1, {KEYWORDS})",
-                lambda: np.eye(3, 1),
-                "torch.eye(3, 1, dtype=dtype)",
-            ),
+            _made("eye", "3", np.eye(3)),
+            _made("eye", "2, 4", np.eye(2, 4)),
+            _made("eye", "3, 1", np.eye(3, 1)),
         ),
         MANY,
     ),
@@ -110,44 +88,18 @@ MADE = (
         "full",
         "Every element is one number.",
         (
-            _creation_form(
-                f"Tensor.full((2, 3), 7, {KEYWORDS})",
-                lambda: np.full((2, 3), 7),
-                "torch.full((2, 3), 7, dtype=dtype)",
-            ),
-            _creation_form(
-                "Tensor.full((2,), 0.5, device=device)",
-                lambda: np.full(2, 0.5),
-                "torch.full((2,), 0.5)",
-                _FLOAT,
-            ),
+            _made("full", "(2, 3), 7", np.full((2, 3), 7)),
+            _of_default_type("full", "(2,), 0.5", np.full(2, 0.5)),
         ),
         MANY,
     ),
-    Function(
-        "zeros",
-        "Zeros.",
-        (
-            _creation_form(
-                f"Tensor.zeros(2, 3, {KEYWORDS})",
-                lambda: np.zeros((2, 3)),
-                "torch.zeros(2, 3, dtype=dtype)",
-            ),
-        ),
-        MANY,
-    ),
+    Function("zeros", "Zeros.", (_made("zeros", "2, 3", np.zeros((2, 3))),), MANY),
     Function(
         "ones",
         "Ones.",
         (
-            _creation_form(
-                f"Tensor.ones(2, 3, {KEYWORDS})",
-                lambda: np.ones((2, 3)),
-                "torch.ones(2, 3, dtype=dtype)",
-            ),
-            _creation_form(
-                "Tensor.ones((2,), device=device)", lambda: np.ones(2), "torch.ones((2,))", _FLOAT
-            ),
+            _made("ones", "2, 3", np.ones((2, 3))),
+            _of_default_type("ones", "(2,)", np.ones(2)),
         ),
         MANY,
     ),

@@ -30,25 +30,15 @@ CREATION: Literals = {
     "empty_rows": ("Tensor.zeros(2, 0, device=device).tolist()", [[], []]),
     "numpy": ("Tensor(np.arange(3, dtype=np.int16), device=device).tolist()", [0, 1, 2]),
     "bytes": ("Tensor(b'\\x01\\xff', device=device, dtype=dtypes.uint8).tolist()", [1, 255]),
-    "zeros": ("Tensor.zeros(2, 2, device=device).tolist()", [[0.0, 0.0], [0.0, 0.0]]),
-    "ones": ("Tensor.ones(3, dtype=dtypes.int32, device=device).tolist()", [1, 1, 1]),
-    "full": ("Tensor.full((2,), 7, device=device).tolist()", [7, 7]),
     "default_float": ("Tensor([1.0], device=device).dtype.name", "float32"),
     "default_int": ("Tensor([1], device=device).dtype.name", "int32"),
     "linspace_integers": (
         "Tensor.linspace(16777217, -16777217, 4, dtype='int32', device=device).tolist()",
         [16777217, 5592405, -5592405, -16777217],
     ),
-    "named_dtype": ("Tensor([1, 2], dtype='float64', device=device).tolist()", [1.0, 2.0]),
     "shape": ("tuple(Tensor.zeros(2, 3, 4, device=device).shape)", (2, 3, 4)),
     "data": ("bytes(Tensor([1, 2], dtype='uint8', device=device).data())", b"\x01\x02"),
-    "numel": ("Tensor.zeros(2, 3, device=device).numel()", 6),
-    "contiguous": (
-        "Tensor([[1, 2], [3, 4]], device=device).T.contiguous().tolist()",
-        [[1, 3], [2, 4]],
-    ),
     "copy": ("Tensor([1, 2], device='PYTHON').to(device).tolist()", [1, 2]),
-    "realize": ("(Tensor([1, 2], device=device) + 1).realize().tolist()", [2, 3]),
 }
 CONVERSION: Literals = {
     "truncates": ("Tensor([1.7, -1.7], device=device).cast('int32').tolist()", [1, -1]),
@@ -93,9 +83,6 @@ GRADIENTS: dict[str, tuple[str, list[float], list[float]]] = {
     "used_twice": ("(x * x + x).sum()", [1.0, -2.0, 0.5], [3.0, -3.0, 2.0]),
     "detached": ("(x * x.detach()).sum()", [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]),
     "where_hides": ("(x > 0).where(x, 0).sum()", [-1.0, 2.0, 0.0], [0.0, 1.0, 0.0]),
-    "linear": ("(x * 3 - 1).sum()", [1.0, 2.0, 3.0], [3.0, 3.0, 3.0]),
-    "mean": ("x.mean()", [1.0, 2.0, 3.0, 4.0], [0.25, 0.25, 0.25, 0.25]),
-    "relu": ("x.relu().sum()", [-1.0, 2.0, 3.0], [0.0, 1.0, 1.0]),
 }
 SPECIAL_VALUES: Literals = {
     "log_zero": ("Tensor([0.0], device=device).log().item()", -INF),

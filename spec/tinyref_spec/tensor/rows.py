@@ -182,31 +182,42 @@ def _function_rows(function: Function) -> Iterator[Row]:
             )
 
 
-def _refused_row(name: str, calls: tuple[Refused, ...]) -> Row:
-    own = tuple(f"tensor.{function.name}" for function in FUNCTIONS if function.name == name)
+def refused_row(
+    label: str,
+    name: str,
+    calls: tuple[Refused, ...],
+    clauses: tuple[str, ...],
+    rung: Rung = Rung.TENSOR,
+    op: str = "",
+) -> Row:
+    """Return the row of the calls that a function, layer or optimiser refuses.
+
+    Args:
+        label: the id of the row without its last word.
+        clauses: those of `name`, in addition to `tensor.refuse`.
+        op: by default `name`.
+    """
     return make_row(
-        f"tensor.{name}.refused",
+        f"{label}.refused",
         f"Calls of {name} that cannot be meant are refused with one clear line.",
-        clauses=(*own, "tensor.refuse"),
-        rung=Rung.TENSOR,
-        op=name,
+        clauses=(*clauses, "tensor.refuse"),
+        rung=rung,
+        op=op or name,
         uses=(dtypes.float32, dtypes.int32, dtypes.bool),
         error_rule="Refused with one clear line.",
-        checks=functools.partial(_refusals, calls),
+        checks=lambda: [
+            Check(f":{number}", functools.partial(run_refused, call, refusing_inputs()))
+            for number, call in enumerate(calls)
+        ],
     )
-
-
-def _refusals(calls: tuple[Refused, ...]) -> list[Check]:
-    return [
-        Check(f":{number}", functools.partial(run_refused, call, refusing_inputs()))
-        for number, call in enumerate(calls)
-    ]
 
 
 def rows() -> Iterator[Row]:
     """Tensor functions, forward and backward; literals, refusals, long schedules."""
     for function in FUNCTIONS:
         yield from _function_rows(function)
+    names = {function.name for function in FUNCTIONS}
     for name, calls in REFUSED.items():
-        yield _refused_row(name, calls)
+        clauses = (f"tensor.{name}",) if name in names else ()
+        yield refused_row(f"tensor.{name}", name, calls, clauses)
     yield from literals.rows()

@@ -249,8 +249,8 @@ def _mean(x: Value, sliding: Sliding, with_padding: bool) -> Value:
     return total / bounded.exact(counted.sum(axis=sliding.axes), x.dtype)
 
 
-def _arguments(sliding: Sliding) -> tuple[str, str]:
-    """Of our pooling functions, and of those of torch."""
+def _arguments(sliding: Sliding) -> str:
+    """Return the arguments of a pooling function, which are those of torch too."""
     margins = sliding.margins
     text = f"stride={sliding.stride}, padding="
     if all(before == after for before, after in margins):
@@ -259,32 +259,32 @@ def _arguments(sliding: Sliding) -> tuple[str, str]:
     else:
         text += f"{tuple(amount for pair in reversed(margins) for amount in pair)}"
     ceil = ", ceil_mode=True" if any(sliding.beyond) else ""
-    return f"{sliding.kernel}, {text}{ceil}", f"{sliding.kernel}, {text}{ceil}"
+    return f"{sliding.kernel}, {text}{ceil}"
 
 
 def _max(x: Shape, sliding: Sliding, torch: str = "") -> Form:
-    ours, theirs = _arguments(sliding)
+    arguments = _arguments(sliding)
     dilation = f", dilation={sliding.dilation}"
     return Form(
-        f"x.max_pool2d({ours}{dilation})",
+        f"x.max_pool2d({arguments}{dilation})",
         (Input("x", x, "distinct"),),
         partial(_largest, sliding=sliding),
         exact=partial(_largest_exactly, sliding=sliding),
         backward=derived,
-        torch=torch or f"F.max_pool{sliding.count}d(x, {theirs}{dilation})",
+        torch=torch or f"F.max_pool{sliding.count}d(x, {arguments}{dilation})",
     )
 
 
 def _average(x: Shape, sliding: Sliding, with_padding: bool = True, torch: str = "") -> Form:
-    ours, theirs = _arguments(sliding)
+    arguments = _arguments(sliding)
     counting = "" if with_padding else ", count_include_pad=False"
     return Form(
-        f"x.avg_pool2d({ours}{counting})",
+        f"x.avg_pool2d({arguments}{counting})",
         (Input("x", x),),
         partial(_mean, sliding=sliding, with_padding=with_padding),
         backward=derived,
         is_wide=True,
-        torch=torch or f"F.avg_pool{sliding.count}d(x, {theirs}{counting})",
+        torch=torch or f"F.avg_pool{sliding.count}d(x, {arguments}{counting})",
     )
 
 
@@ -315,13 +315,13 @@ def _index_type(dtype: DType) -> DType:
 
 
 def _places(x: Shape, sliding: Sliding) -> Form:
-    ours, theirs = _arguments(sliding)
+    arguments = _arguments(sliding)
     return Form(
-        f"x.max_pool2d({ours}, return_indices=True)[1]",
+        f"x.max_pool2d({arguments}, return_indices=True)[1]",
         (Input("x", x, "distinct"),),
         exact=partial(_largest_places, sliding=sliding),
         output=_index_type,
-        torch=f"F.max_pool{sliding.count}d(x, {theirs}, return_indices=True)[1].int()",
+        torch=f"F.max_pool{sliding.count}d(x, {arguments}, return_indices=True)[1].int()",
     )
 
 
@@ -337,7 +337,7 @@ def _unpool_values(y: Value, x: Value, sliding: Sliding, sizes: Shape) -> Value:
 
 
 def _unpool(x: Shape, y: Shape, sliding: Sliding, output_size: Shape | None = None) -> Form:
-    ours, theirs = _arguments(sliding)
+    arguments = _arguments(sliding)
     count = sliding.count
     sized = "" if output_size is None else f", output_size={output_size}"
     sizes = output_size or x[len(x) - count :]
@@ -347,13 +347,13 @@ def _unpool(x: Shape, y: Shape, sliding: Sliding, output_size: Shape | None = No
         return _unpool_values(values[0], values[1], sliding, sizes).value
 
     return Form(
-        f"y.max_unpool2d(x.max_pool2d({ours}, return_indices=True)[1], {ours}{sized})",
+        f"y.max_unpool2d(x.max_pool2d({arguments}, return_indices=True)[1], {arguments}{sized})",
         (Input("y", y), Input("x", x, "distinct", dtypes.float32)),
         partial(_unpool_values, sliding=sliding, sizes=sizes),
         exact=exactly,
         backward=derived,
-        torch=f"F.max_unpool{count}d(y, F.max_pool{count}d(x, {theirs}, return_indices=True)[1], "
-        f"{theirs}{sized})",
+        torch=f"F.max_unpool{count}d(y, F.max_pool{count}d("
+        f"x, {arguments}, return_indices=True)[1], {arguments}{sized})",
     )
 
 
