@@ -94,7 +94,7 @@ class Assignments(RuleBasedStateMachine):
 
     def value(self, shape, number, by):
         """Something to write: a number, an array, or what is computed from a tensor."""
-        fitting = [pair for pair in self.pairs if pair.places.shape == shape]
+        fitting = [pair for pair in self.sources() if pair.places.shape == shape]
         if fitting and number % 3:
             pair = fitting[number % len(fitting)]
             axes = tuple(range(len(shape))) if number % 2 else ()
@@ -106,6 +106,10 @@ class Assignments(RuleBasedStateMachine):
             return by, np.full(shape, by)
         array = (fresh(shape) * by).astype(np.int32)
         return Tensor(array, device=self.device), array
+
+    def sources(self):
+        """The pairs from which a value may be computed."""
+        return self.pairs
 
     @rule(shape=st.sampled_from(SHAPES), kind=st.integers(0, 3), by=NUMBER)
     def make(self, shape, kind, by):
@@ -271,6 +275,17 @@ class Failures(Assignments):
     """Each tensor has its elements, or refuses them as they are lost."""
 
     device = DEVICES[0]
+
+    def sources(self):
+        """Leave out lost tensors: an assignment of what is computed from one is undone."""
+        return [pair for pair in self.pairs if self.is_readable(pair)]
+
+    def is_readable(self, pair):
+        try:
+            pair.tensor.realize()
+        except UserStateError:
+            return False
+        return True
 
     def read(self, pair):
         """What is lost may be refused; nothing else."""
