@@ -1,4 +1,4 @@
-"""`tinyref bench --device`: what is measured of any backend, and what is refused."""
+"""`tinyref bench`: what is measured of any backend, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tinyref.cli.app import app
-from tinyref.cli.bench.device import NOT_OF_A_DEVICE, device_rows
-from tinyref.cli.bench.rows import ROWS, Measured
+from tinyref.cli.bench.device import matching_rows
+from tinyref.cli.bench.rows import Measured
+from tinyref.cli.bench.system import milliseconds_of_process
 from tinyref.errors import UserError
 
 VENDORS = """
@@ -48,7 +49,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def rows_of(device: str, glob: str, repeats: int = 1) -> Sequence[Measured]:
-    return [found for row in device_rows(device, glob) for found in row.run(repeats)]
+    return [found for row in matching_rows(device, glob) for found in row.run(repeats)]
 
 
 def test_a_device_has_numbers_of_compiler_launches_and_copies() -> None:
@@ -83,25 +84,23 @@ def test_a_backend_that_is_not_installed_is_measured(mine: str, tmp_path: Path) 
     assert [row["name"] for row in numbers["rows"]] == ["copy.in", "copy.out"]
 
 
-@pytest.mark.parametrize(
-    ("glob", "words"),
-    [
-        ("interpreter.*", "is not of a device, it is of the interpreter"),
-        ("lower", "is not of a device, it is what tinyref does before"),
-        ("quality.rowsum", "compares code for this processor with numpy"),
-        ("readers", "is not of a device, it reads files"),
-        ("nothing", "no row matches 'nothing': with --device accepted are globs of compile, "),
-    ],
-)
-def test_rows_of_something_else_are_refused_with_the_reason(glob: str, words: str) -> None:
-    with pytest.raises(UserError) as error:
-        device_rows("CPU", glob)
-    assert words in str(error.value)
+def test_a_glob_that_matches_no_row_is_refused_with_all_names() -> None:
+    with pytest.raises(UserError, match=r"no row matches 'lower': .* compile, compile.together, l"):
+        matching_rows("CPU", "lower")
 
 
-def test_every_row_is_of_a_device_or_has_its_reason() -> None:
-    of_devices = {"compile", "conform", "fuzz"}
-    assert {row.name.partition(".")[0] for row in ROWS} == of_devices | set(NOT_OF_A_DEVICE)
+@pytest.mark.long
+def test_a_fresh_process_is_timed() -> None:
+    started = milliseconds_of_process("pass", "CPU")
+    assert 0 < started < milliseconds_of_process("sum(range(20_000_000))", "CPU")
+
+
+@pytest.mark.long
+def test_the_start_of_a_process_is_measured_on_the_device() -> None:
+    found = {row.name: row for row in rows_of("PYTHON", "start")}
+    assert list(found) == ["start.import", "start.first"]
+    assert found["start.import"].median < found["start.first"].median
+    assert found["start.first"].peer_name == "import numpy"
 
 
 @pytest.mark.parametrize("device", ["NULL", "NPY"])

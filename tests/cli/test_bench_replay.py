@@ -10,7 +10,8 @@ import pytest
 from tinyref import Tensor, TinyJit
 from tinyref.cli.bench import speed, system
 from tinyref.cli.bench.command import _line
-from tinyref.cli.bench.rows import Measured, matching_rows
+from tinyref.cli.bench.device import matching_rows
+from tinyref.cli.bench.rows import Measured
 from tinyref.cli.bench.works import chained
 
 
@@ -50,7 +51,7 @@ def test_the_cost_of_a_kernel_is_what_more_kernels_take(monkeypatch: pytest.Monk
 @pytest.mark.long
 def test_a_replay_has_three_rows_and_a_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "REPLAYS", 2)
-    (row,) = matching_rows("jit.*")
+    (row,) = matching_rows("CPU", "jit.*")
     found = {each.name: each for each in row.run(2)}
     assert list(found) == ["jit.replay", "jit.replay.call", "jit.replay.kernel"]
     assert all(len(each.values) == len(each.peer_values) == 2 for each in found.values())
@@ -68,6 +69,6 @@ def test_a_goal_is_met_by_the_median(values: list[float], word: str) -> None:
 
 
 def test_a_row_without_a_goal_says_nothing_of_one() -> None:
-    found = Measured("lower", "ms", [1.0])
+    found = Measured("launch", "ms", [1.0])
     assert "goal" not in _line(found)
     assert "goal" not in found.to_json()

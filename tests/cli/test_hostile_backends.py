@@ -24,7 +24,7 @@ COMMANDS = {
     ],
     "fuzz": ["fuzz", "--device", DEVICE, "--kernels", "1", "--jobs", "1", "--timeout", "2"],
     "explain": ["explain", "Tensor([2, 3]) * 2", "--device", DEVICE],
-    "bench": ["bench", "--row", "schedule.growth", "--repeats", "1"],
+    "bench": ["bench", "--row", "launch", "--repeats", "1"],
 }
 
 

@@ -16,7 +16,7 @@ from tinyref.folders import prepare_folder
 LONG = "a" * 300
 EARLIER = "what was there before"
 CI = ["ci", "--provider", "github", "--device", "mine.backend:Mine", "--output"]
-BENCH = ["bench", "--row", "lower.growth*", "--repeats", "1", "--json"]
+BENCH = ["bench", "--row", "launch", "--repeats", "1", "--json"]
 
 
 @pytest.fixture

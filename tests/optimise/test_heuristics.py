@@ -11,7 +11,7 @@ import pytest
 from kernel_cases import GRID, LOOPS, SMALL_GRID
 
 from tinyref.capabilities import Capabilities
-from tinyref.cli.bench.programs import PROGRAMS
+from tinyref.cli.bench.programs import PROGRAMS, kernels_of
 from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
@@ -58,12 +58,7 @@ each_part = pytest.mark.parametrize("part", range(PARTS))
 
 
 def bench_kernels(device: str = "CPU") -> dict[str, list[UOp]]:
-    with Context(DEVICE=device):
-        return {
-            program.name: [item.ast for item in schedule([(program.build().node, device)]).kernels]
-            for program in PROGRAMS
-            if not program.missing
-        }
+    return {name: kernels_of(name, device) for name in PROGRAMS}
 
 
 # --- laws -----------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Scheduling takes work in proportion to the nodes, counted, not timed; depth overflows nothing."""
 
 import pytest
+from growing_graphs import SCHEDULE_GROWTHS
 
-from tinyref.cli.bench.schedules import SCHEDULE_GROWTHS
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
 from tinyref.lazy.buffers import assigned_buffer

@@ -1,7 +1,7 @@
 """Heuristics for processors that run a kernel as loops: vectors, register blocks, threads.
 
 What pays is told by estimated times: operations and bytes of a kernel, at the rates of the host's
-description (`tinyref/machine.py`). `tinyref bench --row "quality.*"` shows what they give.
+description (`tinyref/machine.py`). `tinyref bench --row "op.*"` shows what they give.
 """
 
 from __future__ import annotations

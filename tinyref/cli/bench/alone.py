@@ -9,6 +9,7 @@ replayed calls; or `missing` and why. TINYGRAD_PYTHON may name a Python that has
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -25,6 +26,7 @@ from tinyref.errors import UserError
 from tinyref.workers.machine import seconds_of_children
 from tinyref.workers.processes import python_command
 
+TINYGRAD, TINYGRAD_VERSION = "tinygrad", "0.10.3"
 TINYGRAD_PYTHON = "TINYGRAD_PYTHON"
 DEVICE = "CPU"
 
@@ -54,11 +56,8 @@ def library(name: str) -> Library:
     Raises `UserError` for one that is not installed.
     """
     if name != "tinyref":
-        from tinyref.cli.bench import peer
-
         _reach_tinygrad()
-        if reason := peer.missing():
-            raise UserError(reason)
+        _check_tinygrad()
     module: Any = importlib.import_module(name)
     device: Any = importlib.import_module(f"{name}.device").Device
     adam: Any = importlib.import_module(f"{name}.nn.optim").Adam
@@ -76,6 +75,16 @@ def _reach_tinygrad() -> None:
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{TINYGRAD_PYTHON} is {python}, which does not run: {error}") from error
     sys.path.append(done.stdout.strip())
+
+
+def _check_tinygrad() -> None:
+    """Raise `UserError` if the version of tinygrad that is compared with is not installed."""
+    try:
+        version = importlib.metadata.version(TINYGRAD)
+    except importlib.metadata.PackageNotFoundError:
+        raise UserError(f"{TINYGRAD} {TINYGRAD_VERSION} is not installed") from None
+    if version != TINYGRAD_VERSION:
+        raise UserError(f"{TINYGRAD} {TINYGRAD_VERSION} is not installed, but {version}")
 
 
 def call_of(work: Work, shapes: Shapes, found: Library) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""`tinyref bench`: what tinyref itself costs, beside a peer where there is one."""
+"""`tinyref bench`: measure a device and tinyref around it, beside a peer where there is one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from tinyref.cli.options import path, write_output
 
 if TYPE_CHECKING:
-    from tinyref.cli.bench.rows import BenchRow, Measured
+    from tinyref.cli.bench.rows import Measured
 
 
 def bench(
@@ -21,9 +21,7 @@ def bench(
     json_file: Annotated[
         Path | None, typer.Option("--json", parser=path, help="Write the numbers to this file too.")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Measure this device and its backend, and nothing else.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="Measure this device (default: CPU).")] = None,
     table: Annotated[
         bool, typer.Option("--table", help="The table of works beside torch and tinygrad.")
     ] = False,
@@ -43,13 +41,12 @@ def bench(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each row is measured.")] = 5,
 ) -> None:
-    """Measure tinyref: lowering, interpreter, compiles, quality of code, a conformance run.
+    """Measure a device: compiles, launches, copies, replays, operations and training beside torch.
 
     \b
     Examples:
       tinyref bench
-      tinyref bench --row lower
-      tinyref bench --row "interpreter.*" --json numbers.json
+      tinyref bench --row "jit.*" --json numbers.json
       tinyref bench --row "op.*"                     operations beside torch; model.*: training
       tinyref bench --table --tinygrad PYTHON        what users wait for, with goals
       tinyref bench --table --before PYTHON          its first calls beside an earlier version's
@@ -60,8 +57,10 @@ def bench(
     Each row shows median, least and most of its repeats. Where a row has a peer, both were
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
-    from tinyref.cli.bench.rows import facts, matching_rows, measure
+    from tinyref.cli.bench.device import matching_rows
+    from tinyref.cli.bench.rows import facts, measure
     from tinyref.cli.options import check_gives_values, check_target, opening_device
+    from tinyref.device import Device
 
     if tinygrad is not None:
         os.environ["TINYGRAD_PYTHON"] = str(tinygrad)
@@ -75,18 +74,18 @@ def bench(
     check_gives_values(name)
     if json_file is not None:
         check_target(json_file, "bench: --json")
-    rows = matching_rows(row) if device is None else _rows_of_device(name, row)
+    # It may have opened in another process only.
+    _ = Device[name].capabilities
+    rows = matching_rows(name, row)
     print(f"{'row':40} {'median':>10} {'min':>10} {'max':>10}  unit")
     measured: list[Measured] = []
-    for number, found in enumerate(rows, 1):
-        _show_progress(f"measuring {found.name}, {number} of {len(rows)}")
-        for result in measure(found, repeats):
+    for number, bench_row in enumerate(rows, 1):
+        _show_progress(f"measuring {bench_row.name}, {number} of {len(rows)}")
+        for result in measure(bench_row, repeats):
             measured.append(result)
             print(_line(result), flush=True)
     if json_file is not None:
-        numbers = {"schema": "tinyref.bench", "version": 1, **facts()}
-        if device is not None:
-            numbers["device"] = name
+        numbers = {"schema": "tinyref.bench", "version": 1, **facts(), "device": name}
         numbers["rows"] = [result.to_json() for result in measured]
         write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
 
@@ -127,15 +126,6 @@ def _print_table(
         numbers = {"schema": "tinyref.bench.table", "version": 1, **facts()}
         numbers["rows"] = [line.to_json() for line in lines]
         write_output(json_file, json.dumps(numbers, indent=1) + "\n", "bench")
-
-
-def _rows_of_device(device: str, row: str) -> list[BenchRow]:
-    from tinyref.cli.bench.device import device_rows
-    from tinyref.device import Device
-
-    # It may have opened in another process only.
-    _ = Device[device].capabilities
-    return device_rows(device, row)
 
 
 def _show_progress(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The rows of `tinyref bench --device`: what one device and its backend cost, whatever it is."""
+"""The rows of `tinyref bench`: what a device, its backend and tinyref around them cost."""
 
 from __future__ import annotations
 
@@ -12,8 +12,19 @@ from pathlib import Path
 from tinyref.cli.bench.clock import seconds_of_call
 from tinyref.cli.bench.fuzz import judged_cases
 from tinyref.cli.bench.programs import data, new_gelu
-from tinyref.cli.bench.rows import ROWS, BenchRow, Measured
-from tinyref.cli.bench.speed import speed_rows
+from tinyref.cli.bench.rows import BenchRow, Measured
+from tinyref.cli.bench.speed import peer_of, speed_rows
+from tinyref.cli.bench.system import (
+    FIRST_RESULT,
+    GOAL_OF_A_KERNEL,
+    IMPORT,
+    chain_costs,
+    milliseconds_of_process,
+    peak_of_step,
+    replay_costs,
+    torch_peak_of_step,
+)
+from tinyref.cli.bench.works import MODELS
 from tinyref.codegen.compile import compile_kernel
 from tinyref.config import Context
 from tinyref.contract import BatchCompiler
@@ -27,20 +38,6 @@ COPIED_BYTES = 1 << 24
 # Kernels that are compiled in one call.
 TOGETHER = 16
 CONFORM_SECONDS = 60.0
-
-# Why other rows are not measured of a device, by the first word of their names.
-NOT_OF_A_DEVICE = {
-    "lower": "is what tinyref does before it knows of a device",
-    "realize": "is mostly what tinyref does before it knows of a device",
-    "schedule": "is what tinyref does before it knows of a device",
-    "interpreter": "is of the interpreter, which is its own device",
-    "quality": "compares code for this processor with numpy",
-    "threads": "compares code for this processor with itself",
-    "jit": "is the cost of a replay whose kernels take no time",
-    "memory": "counts bytes of this processor, or of a plan, which are the same on all devices",
-    "readers": "reads files",
-    "start": "is mostly what Python imports",
-}
 
 
 def _milliseconds(act: Callable[[], object]) -> float:
@@ -135,26 +132,76 @@ def _conform(device: str, repeats: int) -> Iterator[Measured]:
     yield Measured("conform", "cases a second, with --budget 1m", [rate], note=report.verdict)
 
 
+def _replay(device: str, repeats: int) -> Iterator[Measured]:
+    with Context(DEVICE=device):
+        steps = [replay_costs() for _ in range(repeats)]
+        chains = [chain_costs() for _ in range(repeats)]
+    replayed, plain, kernels = zip(*steps, strict=True)
+    yield Measured(
+        "jit.replay",
+        "us a kernel, Adam step of a small perceptron",
+        list(replayed),
+        "the same step, called plainly",
+        list(plain),
+        note=f"{kernels[0]} kernels that take no time to speak of",
+        goal=GOAL_OF_A_KERNEL,
+    )
+    replayed, plain, in_lists, singly = zip(*chains, strict=True)
+    unit = "us a call of one kernel"
+    yield Measured("jit.replay.call", unit, list(replayed), "the same, called plainly", list(plain))
+    unit = "us for each further kernel of a call"
+    yield Measured("jit.replay.kernel", unit, list(in_lists), "launched one by one", list(singly))
+
+
+def _memory_step(device: str, repeats: int) -> Iterator[Measured]:
+    """Compare memory with torch on the processor: the bytes of a plan are equal everywhere."""
+    peer = peer_of("CPU")
+    # The count is the same each time: two runs show it.
+    runs = range(min(repeats, 2))
+    for layers in MODELS:
+        row = Measured(
+            f"memory.step.{layers.name.removeprefix('model.')}",
+            "MiB at the peak of a step of Adam, weights and inputs too",
+            [peak_of_step(layers, device) for _ in runs],
+            note="" if peer.module else "no peer: torch is not installed",
+        )
+        if peer.module:
+            row.peer_name = peer.name
+            row.peer_values = [torch_peak_of_step(layers, peer) for _ in runs]
+        yield row
+
+
+def _start(device: str, repeats: int) -> Iterator[Measured]:
+    for name, code in (("start.import", IMPORT), ("start.first", FIRST_RESULT)):
+        yield Measured(
+            name,
+            "ms of processor time, a new process",
+            [milliseconds_of_process(code, device) for _ in range(repeats)],
+            "import numpy",
+            [milliseconds_of_process("import numpy", device) for _ in range(repeats)],
+            note=code,
+        )
+
+
 _ROWS: dict[str, Callable[[str, int], Iterator[Measured]]] = {
     "compile": _compile,
     "compile.together": _compile_together,
     "launch": _launch,
     "copy": _copy,
+    "jit.replay": _replay,
+    "memory.step": _memory_step,
+    "start": _start,
     "fuzz": _fuzz,
     "conform": _conform,
 }
 
 
-def device_rows(device: str, glob: str) -> list[BenchRow]:
-    """The rows of a device that match. Raises `UserError`, with the reason, where none does."""
+def matching_rows(device: str, glob: str) -> list[BenchRow]:
+    """Return the rows of a device that match. Raise `UserError` naming all rows if none does."""
     rows = [BenchRow(name, functools.partial(run, device)) for name, run in _ROWS.items()]
     rows += speed_rows(device)
-    found = [row for row in rows if fnmatch.fnmatchcase(row.name, glob)]
-    if found:
-        return found
-    accepted = f"with --device accepted are globs of {', '.join(row.name for row in rows)}"
-    others = [row.name for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
-    reason = NOT_OF_A_DEVICE.get(others[0].partition(".")[0]) if others else None
-    if reason is not None:
-        raise UserError(f"bench: row {others[0]} is not of a device, it {reason}: {accepted}")
-    raise UserError(f"bench: no row matches {glob!r}: {accepted}")
+    matches = [row for row in rows if fnmatch.fnmatchcase(row.name, glob)]
+    if not matches:
+        names = ", ".join(row.name for row in rows)
+        raise UserError(f"bench: no row matches {glob!r}: accepted are globs of {names}")
+    return matches

@@ -1,8 +1,11 @@
-"""Rows of `tinyref bench` on whole steps of training: what replays cost and memory they take."""
+"""Costs of whole steps of training: what a replay takes, and memory at its peak."""
 
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -16,8 +19,9 @@ from tinyref.cli.bench.speed import Peer, torch_step
 from tinyref.cli.bench.works import Layers, chained
 from tinyref.config import Context
 from tinyref.device import memory
-from tinyref.nn import BatchNorm, Conv2d, Linear
-from tinyref.nn.optim import SGD, Adam
+from tinyref.nn import Linear
+from tinyref.nn.optim import Adam
+from tinyref.workers.machine import seconds_of_children
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
@@ -89,52 +93,12 @@ def _perceptron_step() -> Step:
 
     def step(x: Tensor, y: Tensor) -> Tensor:
         hidden = layers[1](layers[0](x).relu()).relu()
-        return _descent(((layers[2](hidden) - y) ** 2).mean(), optimiser)
-
-    return step
-
-
-def _descent(loss: Tensor, optimiser: Adam | SGD) -> Tensor:
-    with Tensor.train():
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    return loss
-
-
-def peak_bytes(plan: int, jit: int) -> float:
-    """MiB at the peak of a training step of a convolutional network, beyond what it keeps.
-
-    plan: the flag MEMORY_PLAN. jit: 1 measures a replay, which holds its memory all the time.
-    """
-    with Context(MEMORY_PLAN=plan, JIT=jit):
-        step = _convolutional_step()
-        x = Tensor(np.ones((16, 3, 16, 16), np.float32)).realize()
-        y = Tensor(np.zeros((16, 10), np.float32)).realize()
-        step(x, y).realize()
-        device = x.device
-        before = memory.now[str(device)]
-        run = TinyJit(step)
-        for _ in range(3):
-            memory.peak[str(device)] = memory.now[str(device)]
-            run(x, y).realize()
-        return (memory.peak[str(device)] - before) / 2**20
-
-
-def _convolutional_step() -> Step:
-    first, second = Conv2d(3, 16, 3, padding=1), Conv2d(16, 32, 3, padding=1)
-    norms = [BatchNorm(16), BatchNorm(32)]
-    last = Linear(32 * 16, 10)
-    layers: tuple[Conv2d | BatchNorm | Linear, ...] = (first, second, *norms, last)
-    weights = [weight for layer in layers for weight in (layer.weight, layer.bias)]
-    optimiser = SGD([weight for weight in weights if weight is not None], lr=0.01)
-
-    def step(x: Tensor, y: Tensor) -> Tensor:
+        loss = ((layers[2](hidden) - y) ** 2).mean()
         with Tensor.train():
-            hidden = norms[0](first(x)).relu().max_pool2d()
-            hidden = norms[1](second(hidden)).relu().max_pool2d()
-            loss = ((last(hidden.flatten(1)) - y) ** 2).mean()
-        return _descent(loss, optimiser)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        return loss
 
     return step
 
@@ -201,3 +165,18 @@ class LiveStorages:
 
         base = torch.utils._python_dispatch.TorchDispatchMode
         return type("Watched", (base,), {"__torch_dispatch__": dispatch})()
+
+
+# --- the start of a process -----------------------------------------------------------------------
+
+IMPORT = "from tinyref import Tensor"
+FIRST_RESULT = f"{IMPORT}; Tensor([1, 2]).sum().item()"
+
+
+def milliseconds_of_process(code: str, device: str) -> float:
+    """Return the processor time of a new Python that runs `code` with this default device."""
+    environment = {**os.environ, "TINYREF_DEVICE": device}
+    start = seconds_of_children()
+    # -P: the folder where the command is started may hold modules with names of the library.
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=environment)
+    return (seconds_of_children() - start) * 1e3

@@ -1,21 +1,15 @@
-"""Tensor graphs of any size, to see how the time of scheduling grows with the nodes."""
+"""Tensor graphs of any size, to count how scheduling grows with the nodes."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
-from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph
-from tinyref.schedule import schedule
 from tinyref.tensor import Tensor
-from tinyref.uops.node import toposort
 
 Outputs = Sequence[Tensor]
-SCHEDULE_SIZES = (100, 300, 1_000, 3_000, 10_000)
-CHAIN_SIZES = (1_250, 2_500, 5_000, 10_000, 20_000)
 SIDE = 8
 
 
@@ -113,23 +107,3 @@ SCHEDULE_GROWTHS: dict[str, Callable[[int], Outputs]] = {
     "buffers": sum_of_buffers,
     "training": training_step,
 }
-
-
-def time_chain(count: int, salt: int) -> float:
-    """Seconds for a chain of `count` elementwise functions; `salt` makes a kernel not known yet."""
-    value = Tensor([1.0, 2.0]).realize()
-    with Context(CACHE=0):
-        start = time.perf_counter()
-        for step in range(count // 2):
-            value = -(value * (1.0 + 2.0**-20 * (salt + step % 7)))
-        value.realize()
-        return time.perf_counter() - start
-
-
-def time_schedule(make: Callable[[int], Outputs], count: int) -> tuple[int, int, float]:
-    """Nodes and kernels of a graph of about `count` nodes, and milliseconds to schedule it."""
-    outputs = [(tensor.node, tensor.device) for tensor in make(count)]
-    nodes = len(toposort([node for node, _ in outputs]))
-    start = time.perf_counter()
-    kernels = schedule(outputs).kernels
-    return nodes, len(kernels), (time.perf_counter() - start) * 1e3
