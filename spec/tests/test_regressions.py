@@ -91,7 +91,7 @@ def test_what_cannot_be_a_regression(note: str, change: dict, problem: str):
 def test_a_file_of_an_unknown_version_is_refused(tmp_path, monkeypatch):
     (tmp_path / "old.json").write_text('{"schema": "tinyref.case", "version": 99}')
     monkeypatch.setattr(regressions, "FOLDER", tmp_path)
-    with pytest.raises(UserError, match=r"old\.json: case, version: expected a version from 0"):
+    with pytest.raises(UserError, match=r"old\.json: case, version: expected 1"):
         regressions.records.__wrapped__()
     with pytest.raises(UserError, match="no such file"):
         load_record(tmp_path / "none.json")

@@ -133,7 +133,7 @@ def kernels_from_json(data: object) -> tuple[CorpusKernel, ...]:
 
     Raises `UserError` that says where `data` is wrong, what was expected and what was found.
     """
-    read_version(read_object(data, "kernels"), SCHEMA, VERSION, "kernels", first=VERSION)
+    read_version(read_object(data, "kernels"), SCHEMA, VERSION, "kernels")
     top = read_object(data, "kernels", _MEMBERS)
     source = read_word(top["source"], "source")
     read_word(top["tinyref"], "tinyref")
