@@ -17,7 +17,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import oracles, samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, make_row
+from tinyref_spec.checks import Check, make_row, sized_checks
 from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
@@ -83,19 +83,13 @@ def _fill(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) -> Mea
     return _store_constant(dtype, _constants(dtype)[0], size, case_id, device)
 
 
-def _sized_checks(
-    make: Callable[..., Measurement], dtype: DType, sizes: tuple[int, ...], name: str = "size"
-) -> list[Check]:
-    return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
-
-
 def _element_checks(dtype: DType) -> list[Check]:
     """Every element has a launch index or an iteration of a loop of its own, whatever the size."""
     is_number = dtype in (*dtypes.ints, *dtypes.floats)
-    added = _sized_checks(_add, dtype, SIZES, "add") if is_number else []
+    added = sized_checks(_add, dtype, SIZES, "add") if is_number else []
     return [
-        *_sized_checks(_fill, dtype, SIZES, "store"),
-        *_sized_checks(_copy, dtype, SIZES, "copy"),
+        *sized_checks(_fill, dtype, SIZES, "store"),
+        *sized_checks(_copy, dtype, SIZES, "copy"),
         *added,
     ]
 
@@ -394,7 +388,7 @@ ROWS: tuple[Row, ...] = (
             rung=Rung.ONE_ALU,
             op="LOAD",
             dtype=dtype,
-            checks=functools.partial(_sized_checks, _copy, dtype, STRAIGHT_SIZES),
+            checks=functools.partial(sized_checks, _copy, dtype, STRAIGHT_SIZES),
         )
         for dtype in dtypes.all
     ),
@@ -419,7 +413,7 @@ ROWS: tuple[Row, ...] = (
             rung=Rung.ONE_ALU,
             op=op.upper(),
             dtype=dtype,
-            checks=functools.partial(_sized_checks, run, dtype, STRAIGHT_SIZES),
+            checks=functools.partial(sized_checks, run, dtype, STRAIGHT_SIZES),
         )
         for dtype in (*dtypes.ints, *dtypes.floats)
         for op, words, run in (("add", "adds", _add), ("mul", "multiplies", _multiply))
