@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -19,7 +18,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.corpus import folder as folders
-from tinyref_fuzz.corpus.folder import SHIPPED, migrate_folder, problems_of
+from tinyref_fuzz.corpus.folder import SHIPPED
 from tinyref_fuzz.programs.record import ProgramRecord, save_program
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.kernel import regressions
@@ -28,7 +27,6 @@ from tinyref_spec.kernel_case.document import record_text
 from tinyref_spec.kernel_case.files import load_record, save_record
 
 HERE = Path(__file__).parent
-VERSIONS = Path(__file__).parent / "versions"
 GOOD = regressions.FOLDER / "group-of-a-sum-in-place.json"
 
 
@@ -245,14 +243,12 @@ def test_check_lists_problems(capsys, tmp_path):
     renamed.write_text(record_text(CaseRecord(good)))
     (tmp_path / "broken.json").write_text("{}")
     (tmp_path / "note.txt").write_text("not looked at")
-    shutil.copy(VERSIONS / "v0-sum-int32.json", tmp_path)
     assert tinyref("corpus", "check", tmp_path, "--device", "PYTHON") == 1
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 3
     assert "broken.json: case, schema: expected 'tinyref.case', got None" in lines[0]
     assert "case-000000000000.json: its name says 000000000000, its content is" in lines[1]
-    assert "v0-sum-int32.json: is of an older version" in lines[2]
-    assert lines[3] == "4 files, 3 with a problem, on PYTHON"
+    assert lines[2] == "3 files, 2 with a problem, on PYTHON"
 
 
 @pytest.mark.usefixtures("workers_import_test_devices")
@@ -262,27 +258,9 @@ def test_a_device_that_does_not_work_ends_the_check(capsys, tmp_path):
     assert "is not available here: no driver" in capsys.readouterr().err
 
 
-@pytest.mark.long
-def test_migrate_rewrites_old_files_in_place(capsys, tmp_path):
-    data = json.loads((VERSIONS / "v0-sum-int32.json").read_text())
-    (tmp_path / "plain.json").write_text(json.dumps(data))
-    (tmp_path / "case-000000000000.json").write_text(json.dumps(data))
-    before = save_record(tmp_path / "new.json", load_record(GOOD)).read_bytes()
-    assert tinyref("corpus", "migrate", tmp_path) == 0
-    assert "2 files migrated" in capsys.readouterr().out
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert len(names) == 3
-    assert "plain.json" in names
-    assert "case-000000000000.json" not in names
-    assert (tmp_path / "new.json").read_bytes() == before
-    assert list(problems_of(tmp_path, "PYTHON")) == []
-    assert list(migrate_folder(tmp_path)) == []
-
-
 def test_folders_that_are_none(capsys, tmp_path):
-    for command in ("check", "migrate"):
-        assert tinyref("corpus", command, tmp_path / "none") == 2
-        assert "none: cannot be read: No such file or directory" in capsys.readouterr().err
+    assert tinyref("corpus", "check", tmp_path / "none") == 2
+    assert "none: cannot be read: No such file or directory" in capsys.readouterr().err
 
 
 # --- harvest ------------------------------------------------------------------------------------

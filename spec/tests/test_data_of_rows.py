@@ -35,7 +35,6 @@ ASKED = frozenset({Ops.REDUCE, Ops.CMPLT, Ops.CMPNE, Ops.WHERE, Ops.CAST, Ops.MA
 # Rows that have other data for a reason.
 EXEMPT = {
     "kernel.form.int32": "kernel.kinds.int32 is the same with such data: which one fails tells why",
-    "kernel.gather.bool": "a bool has no other values",
     "kernel.opt.*.any": "a bool has no other values, and of equal ones a maximum shows nothing",
     "kernel.program.barriers": "who of a group writes is asked, by a 1 among zeros",
     "kernel.program.unused": "which of the parameters are read is asked",

@@ -17,7 +17,6 @@ from tinyref_spec import catalogue
 from tinyref_spec.case import Measurement, Needs, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import opt_tiles
-from tinyref_spec.kernel.programs import OWN_TILE
 
 TILE = TILES["intel_m8n8k16_float16_float32"]
 APPLE = TILES["apple_m8n8k8_float32_float32"]
@@ -68,20 +67,6 @@ def test_own_tiles_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.passed
     # 8 x 8 results: one run, six runs in groups, two in a loop, one of wide numbers.
     assert result.compared == 64 * (1 + 6 + 2 + 1)
-
-
-def test_the_tile_of_one_work_item_is_refused_or_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = run("kernel.program.tile.2x2x2")
-    assert refused.passed
-    assert "own_m2n2k2" in refused.observed
-    declare(monkeypatch, OWN_TILE)
-    multiplied = run("kernel.program.tile.2x2x2")
-    assert multiplied.passed
-    assert multiplied.compared == 4
-    transposed = dataclasses.replace(OWN_TILE, c=FragmentLayout.of("", "m1 n1"))
-    monkeypatch.setattr("tinyref_spec.kernel.programs.OWN_TILE", transposed)
-    declare(monkeypatch, transposed)
-    assert "wrong" in run("kernel.program.tile.2x2x2").message
 
 
 @pytest.mark.parametrize("form", ["product", "runs", "loop", "wide"])

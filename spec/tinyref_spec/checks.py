@@ -132,6 +132,13 @@ def make_row(
     )
 
 
+def sized_checks(
+    make: Callable[..., Measurement], dtype: DType, sizes: Iterable[int], name: str = "size"
+) -> list[Check]:
+    """Return a case for each size, `make` of the type and of it."""
+    return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
+
+
 def _listed(checks: Mapping[str, Run] | Callable[[], Iterable[Check]]) -> list[Check]:
     if isinstance(checks, Mapping):
         return [Check(name, run) for name, run in checks.items()]

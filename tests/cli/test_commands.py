@@ -35,7 +35,7 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
         *("devices", "conform", "conform diff", "conform matrix", "conform faulty", "spec", "fuzz"),
         *("conform merge", "conform verify"),
         *("fuzz replay", "fuzz show", "fuzz reduce", "fuzz keep", "fuzz corpus", "fuzz harvest"),
-        *("fuzz corpus check", "fuzz corpus migrate", "fuzz score"),
+        *("fuzz corpus check", "fuzz score"),
         *("spec list", "spec show", "spec rules", "config", "explain", "bench"),
     ],
 )

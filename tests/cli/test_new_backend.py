@@ -22,7 +22,7 @@ C_LIKE = [name for name, language in LANGUAGES.items() if language.is_c_like]
 # An operation, groups that share memory and wait, views by offsets, the order of the queue, a
 # tensor: the thorough lane runs all of the suite.
 PART = (
-    "isa.binary.mod.int32.special:3,kernel.program.group.reverse,kernel.program.group.tree_sum:32,"
+    "isa.binary.mod.int32.special:3,kernel.program.group.reverse,kernel.program.extremes.int32.size:24,"
     "kernel.offset.int32,memory.order,tensor.softmax.float32"
 )
 

@@ -14,7 +14,6 @@ from tinyref_spec.kernel.gathers import (
     NAN,
     Gather,
     along,
-    iota,
     one_hot_reduce,
     repeated_load,
 )
@@ -82,7 +81,7 @@ def _widened() -> Gather:
 
 def _constant_place() -> Gather:
     """The element at a place that is known."""
-    counter = iota(shaped(3))
+    counter = build.iota(shaped(3))
     value = one_hot_reduce(counter, build.const(I32, 2), repeated_load(1, F32, (0,), 3), axes=(0,))
     return Gather(value, (1,), ((F32, (NAN, NAN, 6.0)),), (6.0,))
 
@@ -121,7 +120,7 @@ def _shown_in_one_row() -> Gather:
 
     In the other rows it is 0 at every place, and so is the index, which nothing hides there.
     """
-    counter = iota(shaped(1, 4).pad(((0, 2), (0, 0))))
+    counter = build.iota(shaped(1, 4).pad(((0, 2), (0, 0))))
     element = repeated_load(2, I32, (1,), 1, 4)
     value = one_hot_reduce(counter, repeated_load(1, I32, (0,), 1, 4), element)
     return Gather(value, (3, 1), ((I32, (0,)), (I32, (1, 2, 4, 8))), (1, 15, 15))
@@ -210,7 +209,7 @@ def _of_a_sum() -> Gather:
 def _by_a_maximum() -> Gather:
     """The index is the result of a loop."""
     place = build.reduce(Ops.MAX, repeated_load(1, I32, (0,), 3, 1), (0,))
-    counter = iota(shaped(1, 4))
+    counter = build.iota(shaped(1, 4))
     value = one_hot_reduce(counter, place, repeated_load(2, I32, (1,), 1, 4))
     return Gather(value, (1, 1), ((I32, (0, 2, 1)), (I32, (5, 6, 7, 8))), (7,))
 

@@ -97,7 +97,7 @@ def test_only_legal_optimisations_and_always_the_same(device: str, part: int) ->
 
 def test_most_kernels_are_optimised() -> None:
     """The laws would hold of heuristics that do nothing."""
-    for capabilities, least in ((CPU_LIKE, 60), (GPU_LIKE, 75)):
+    for capabilities, least in ((CPU_LIKE, 40), (GPU_LIKE, 70)):
         plans = [heuristic_plan(Plan.of(kernel.ast, capabilities)) for kernel in KERNELS]
         assert sum(bool(plan.opts) for plan in plans) >= least
 

@@ -1,4 +1,4 @@
-"""Folders of cases: are all files readable, rightly named and clean; old ones brought up to date.
+"""Folders of cases: are all files readable, rightly named and clean.
 
 A folder holds cases (`tinyref.case`), tensor programs (`tinyref.program`) and collections of
 kernels (`tinyref.kernels`); all end in `.json`, and nothing else in the folder is looked at.
@@ -6,7 +6,6 @@ kernels (`tinyref.kernels`); all end in `.json`, and nothing else in the folder 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,7 @@ from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import Case, Symptom, Verdict
 from tinyref_spec.kernel_case.document import content_hash, record_from_json
-from tinyref_spec.kernel_case.files import hash_in_name, read_json, save_record
-from tinyref_spec.kernel_case.migrate import is_present
+from tinyref_spec.kernel_case.files import hash_in_name, read_json
 
 # Cases and programs that found real bugs, and kernels of the model level.
 SHIPPED = (regressions.FOLDER, keep.PROGRAMS, collection.SHIPPED)
@@ -119,10 +117,6 @@ def _found_in(path: Path) -> Case | Program | None:
         _check_name(path, program.content_hash)
         return program
     case = record_from_json(data).case
-    if not is_present(data):
-        raise UserError(
-            "is of an older version: `tinyref fuzz corpus migrate` brings it up to date"
-        )
     _check_name(path, content_hash(case))
     return case
 
@@ -131,27 +125,3 @@ def _check_name(path: Path, content: str) -> None:
     wanted = hash_in_name(path)
     if wanted is not None and wanted != content:
         raise UserError(f"its name says {wanted}, its content is {content}")
-
-
-def migrate_folder(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Rewrites the files of older versions in place; gives the old and the new path of each.
-
-    A file with the hash of its content in its name gets a new name where the hash is another one.
-    Each file is there whole at every time. Raises `UserError` for the first that cannot be read.
-    """
-    for path in files_of(folder):
-        data = read_json(path)
-        if collection.is_collection(data) or is_program(data) or is_present(data):
-            continue
-        try:
-            record = record_from_json(data)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
-        target = path
-        wanted = hash_in_name(path)
-        if wanted is not None:
-            target = path.with_name(path.name.replace(wanted, content_hash(record.case)))
-        save_record(target, record)
-        if target != path:
-            os.unlink(path)
-        yield path, target

@@ -229,7 +229,7 @@ def _boxes(grid: Extents, group: Extents, case_id: str, device: DeviceUnderTest)
     size, count = int(np.prod(group)), int(np.prod(grid))
     out = build.define_global(0, INT, count * size)
     shared = build.define_local("shared", INT, size)
-    inside, outside = _flat(item_index, group), _flat(group_index, grid)
+    inside, outside = programs.flat(item_index, group), programs.flat(group_index, grid)
     place = _after_each_other(outside, inside, size)
     put = build.store(at(shared, inside), _after_each_other(place, 1, 3))
     taken = build.load(at(shared, programs.subtract(size - 1, inside)))
@@ -238,12 +238,6 @@ def _boxes(grid: Extents, group: Extents, case_id: str, device: DeviceUnderTest)
     numbers = np.arange(count * size, dtype=np.int32).reshape(count, size) * 3 + 1
     expected = np.ascontiguousarray(numbers[:, ::-1]).reshape(-1)
     return programs.run(case_id, device, subject, [None], expected)
-
-
-def _flat(index: Callable[[int, int], UOp], extents: Extents) -> UOp:
-    """The number of a place, the last dimension slowest."""
-    x, y, z = (index(extent, dim) for dim, extent in enumerate(extents))
-    return _after_each_other(_after_each_other(z, y, extents[1]), x, extents[0])
 
 
 def _shared_arrays(

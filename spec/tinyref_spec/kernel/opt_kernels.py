@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyref.dtype import DType, dtypes, numpy_dtype
+from tinyref.dtype import DType, numpy_dtype
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import Opt
 from tinyref.uops import build
@@ -25,7 +25,6 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
-from tinyref_spec.kernel import gathers
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.notation import (
     kernel_of,
@@ -151,16 +150,6 @@ def _convolution(dtype: DType) -> UOp:
     return kernel_of(total(build.mul(load(1, dtype, windows), weights), 2, 3), 8, 6, 1, 1)
 
 
-def _sum_beside_nothing(dtype: DType) -> UOp:
-    empty = product(load(2, dtype, (4, 1, 0)), 2)
-    return kernel_of(build.add(total(load(1, dtype, (4, 6, 1)), 1), empty), 4, 1, 1)
-
-
-def _sum_of_nothing(dtype: DType) -> UOp:
-    terms = build.mul(load(1, dtype, (4, 6, 1)), total(load(2, dtype, (4, 6, 0)), 2))
-    return kernel_of(total(build.add(terms, 2), 1), 4, 1, 1)
-
-
 def _nested_sums(dtype: DType) -> UOp:
     inner = total(load(1, dtype, (4, 6, 8)), 2)
     return kernel_of(total(build.mul(inner, inner), 1), 4, 1, 1)
@@ -184,18 +173,6 @@ def _repeated_sum(dtype: DType) -> UOp:
 def _repeated_nested(dtype: DType) -> UOp:
     inner = total(load(1, dtype, shaped(1, 1, 8).expand((4, 6, 8))), 2)
     return kernel_of(total(build.mul(load(2, dtype, (4, 6, 1)), inner), 1), 4, 1, 1)
-
-
-def _gathered_product(dtype: DType) -> Subject:
-    """Rows that an index names, times a matrix."""
-    sizes = (4, 6, 5, 8)
-    index = gathers.repeated_load(2, dtypes.int32, (0,), *sizes)
-    table = gathers.repeated_load(1, dtype, (2, 3), *sizes)
-    rows = gathers.one_hot_reduce(gathers.along(2, *sizes), index, table, (2,))
-    columns = shaped(8, 6).permute((1, 0)).reshape((1, 6, 1, 8)).expand((4, 6, 1, 8))
-    kernel = kernel_of(named.multiplied(rows, load(3, dtype, columns), 3), 4, 6, 1, 1)
-    a, b = small_and_extreme(dtype, 40, 1, 3), small_and_extreme(dtype, 48, 2, 3)
-    return evaluated(kernel, [a, np.array([4, 0, 2, 2], np.int32), b])
 
 
 def _largest_multiple(factor: int, dtype: DType) -> Subject:
@@ -259,12 +236,6 @@ KERNELS: Mapping[str, OptKernel] = {
         lambda dtype: _MATMUL(8, 12, 16, dtype, is_transposed=True),
     ),
     "convolution": OptKernel("A convolution with a margin: axes 8, 6, reduce 4, 3.", _convolution),
-    "sum_beside_nothing": OptKernel(
-        "A sum plus the product of nothing: axes 4, reduce 6.", _sum_beside_nothing
-    ),
-    "sum_of_nothing": OptKernel(
-        "A sum of terms with a sum of nothing: axes 4, reduce 6.", _sum_of_nothing
-    ),
     "nested": OptKernel(
         "Sums of maxima: axes 4, reduce 6, 8.", lambda dtype: named.sum_of_maxima(dtype, 4, 6, 8)
     ),
@@ -282,9 +253,6 @@ KERNELS: Mapping[str, OptKernel] = {
     "symbolic_row_sums": OptKernel(
         "Sums of n rows: axes n, reduce 8.",
         lambda dtype: named.reduction(_ADD, dtype, (build.variable("n", 1, 16), 8), 1),
-    ),
-    "gathered_product": OptKernel(
-        "Rows by an index, times a matrix: axes 4, 6, reduce 8.", _gathered_product
     ),
     "negated_max": OptKernel(
         "Maxima of -x: axes 7, reduce 3.", functools.partial(_largest_multiple, -1)

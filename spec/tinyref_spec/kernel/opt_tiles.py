@@ -28,7 +28,7 @@ from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
 from tinyref_spec.kernel.opt_kernels import Subject, evaluated
 from tinyref_spec.kernel.products import accumulator_of, expected_product
 from tinyref_spec.kernels.named import matmul, multiplied
-from tinyref_spec.kernels.notation import kernel_of, largest, left, load, right, shaped, total
+from tinyref_spec.kernels.notation import kernel_of, largest, left, load, right, total
 from tinyref_spec.measure import Experiment, measure
 
 Form = Callable[[MatrixTile], UOp]
@@ -66,24 +66,10 @@ def transposed(tile: MatrixTile) -> UOp:
     return kernel_of(value, 2 * m, 3 * n, 1)
 
 
-def single(tile: MatrixTile) -> UOp:
-    """One tile: no loop and no other axis is left."""
-    m, n, _ = tile.dims
-    return kernel_of(_products(tile, *tile.dims), m, n, 1)
-
-
 def padded(tile: MatrixTile) -> UOp:
     """No extent is a multiple of the tile's."""
     m, n, k = tile.dims
     return kernel_of(_products(tile, m + 1, 2 * n - 1, 2 * k - 1), m + 1, 2 * n - 1, 1)
-
-
-def batch(tile: MatrixTile) -> UOp:
-    """Two matrices of each kind, and the sums are added to what a row holds."""
-    m, n, k = tile.dims
-    row = load(3, tile.dtype_in, shaped(1, 1, n, 1).expand((2, m, n, 1)))
-    value = build.add(_products(tile, 2, m, n, k), build.cast(row, tile.dtype_out))
-    return kernel_of(value, 2, m, n, 1)
 
 
 def expressions(tile: MatrixTile) -> UOp:
@@ -95,14 +81,6 @@ def expressions(tile: MatrixTile) -> UOp:
     products = multiplied(build.add(a, 1), negative, within=tile.dtype_out)
     most = build.cast(largest(load(3, tile.dtype_in, left(*sizes)), 2), tile.dtype_out)
     return kernel_of(build.add(products, most), m, 2 * n, 1)
-
-
-def numbered(tile: MatrixTile) -> UOp:
-    """Products of a plus the numbers of its columns, an IOTA, and b: a factor that is no load."""
-    m, n, k = tile.dims
-    a, b = _operands(tile, tile.dims)
-    numbers = build.cast(build.iota(shaped(1, 1, k).expand(tile.dims)), tile.dtype_in)
-    return kernel_of(multiplied(build.add(a, numbers), b, within=tile.dtype_out), m, n, 1)
 
 
 def repeated(tile: MatrixTile) -> UOp:
@@ -152,28 +130,14 @@ EVERY = (
 )
 # and these on the first of every vendor.
 MORE = (
-    Use(single),
-    Use(single, 0, 3),
-    Use(batch),
-    Use(batch, 0, 2),
     Use(plain, 0, 2),
     Use(plain, 0, 1, "UNROLL(U, 2)"),
-    Use(plain, 0, 1, "LOCAL(0, 2) LOCAL(0, 3)"),
     Use(plain, 0, 1, "PADTO(U, 4) UNROLL(U, 2)"),
     Use(plain, 0, 3, "UPCAST(1, 3) LOCAL(0, 2)"),
     Use(transposed, 0, 3, "PADTO(1, 4) UPCAST(1, 2) LOCAL(1, 2)"),
     Use(expressions, 1, 3),
     Use(padded, 2, 1, "", 1),
     Use(repeated, 1, 1),
-    Use(numbered, 1, 1),
-    Use(numbered, 1, 3),
-)
-# Of those a quick run has these on one tile, which is small.
-SMALL_TILE = TILES["apple_m8n8k8_float32_float32"]
-SMALL = (
-    Use(single, 0, 3),
-    Use(plain, 0, 1, "UNROLL(U, 2)"),
-    Use(numbered, 1, 1),
 )
 # The one of 16-bit floats whose products are measured in a quick run.
 _NARROW = TILES["nvidia_m16n8k16_float16_float32"]
@@ -256,7 +220,7 @@ def _checks(tiles: list[MatrixTile]) -> list[Check]:
     for number, tile in enumerate(tiles):
         needs = kernel_needs(tile.dtype_in, tile.dtype_out, features=(f"tile:{tile.name}",))
         for use in (*QUICK, *EVERY, *(MORE if number == 0 else ())):
-            is_quick = (number == 0 and use in QUICK) or (tile is SMALL_TILE and use in SMALL)
+            is_quick = number == 0 and use in QUICK
             run = functools.partial(tile_use, tile, use)
             found.append(Check(f"{tile.name}:{use.name}", run, not is_quick, needs))
         if _is_honest(tile):

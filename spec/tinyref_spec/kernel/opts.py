@@ -101,8 +101,6 @@ ROWS: tuple[OptRow, ...] = (
     ),
     _row("unroll.product", "product", "UNROLL(1, 4)"),
     _row("unroll.prime", "prime_sum", "UNROLL(1, 11)"),
-    _row("unroll.beside_nothing", "sum_beside_nothing", "UNROLL(1, 3)"),
-    _row("unroll.of_nothing", "sum_of_nothing", "UNROLL(1, 0)"),
     _row("unroll.nested", "nested", "UNROLL(2, 4)", "UNROLL(2, 0) UNROLL(1, 2)"),
     _row("unroll.outputs", "reduce_outputs", "UNROLL(1, 4)"),
     _row("unroll.group", "row_sum", "GROUP(1, 8) UNROLL(1, 2)"),
@@ -146,7 +144,6 @@ ROWS: tuple[OptRow, ...] = (
     # The lanes of the copy are neighbours, which those of the buffer are not.
     _row("pack.transposed", "transposed_matmul", "UPCAST(1, 4) UPCAST(0, 2) PACK(0, 2)", dtype=F32),
     _row("pack.convolution", "convolution", "UPCAST(0, 4) UPCAST(1, 3) PACK(1, 2)", dtype=F32),
-    _row("pack.gathered", "gathered_product", "UPCAST(0, 2) PACK(0, 3)"),
     _row("pack.nested", "repeated_nested", "PACK(0, 1)"),
     # What the sum goes over, and the outputs along axis 1 need again.
     _row(

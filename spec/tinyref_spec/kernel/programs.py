@@ -12,24 +12,22 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tinyref.codegen.linearise.linearise import linearise
-from tinyref.dtype import DType, PtrDType, dtypes, numpy_dtype
-from tinyref.errors import DeviceError, TinyrefError, UserError
+from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.build import accumulator, barrier, branch, close, update
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, TileArg
+from tinyref.uops.payload import AxisKind
 from tinyref.uops.program import Parameter, Program
-from tinyref.uops.tiles import FragmentLayout, MatrixTile
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, launch_needs, make_row
 from tinyref_spec.conditions import BY_NAME
-from tinyref_spec.data_kinds import of_all_kinds, small_and_extreme
+from tinyref_spec.data_kinds import of_all_kinds
 from tinyref_spec.device_under_test import DeviceUnderTest, slots_of
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.measure import refusal, run_exact
+from tinyref_spec.measure import run_exact
 
 INT = dtypes.int32
 Extents = tuple[int, int, int]
@@ -104,27 +102,27 @@ def run(
     return run_exact(case_id, device, subject, inputs, [expected])
 
 
+def flat(index: Callable[[int, int], UOp], extents: Extents) -> UOp:
+    """The number of a place, the last dimension slowest."""
+    x, y, z = (index(extent, dim) for dim, extent in enumerate(extents))
+    return build.add(build.mul(build.add(build.mul(z, extents[1]), y), extents[0]), x)
+
+
 def grid(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Every group writes the number of its place."""
-    x, y, z = extents
-    count = x * y * z
-    out = build.define_global(0, INT, count)
-    across, down, deep = (group_index(extent, dim) for dim, extent in enumerate(extents))
-    flat = build.add(build.mul(build.add(build.mul(deep, y), down), x), across)
-    store = build.store(at(out, flat), build.add(build.mul(flat, 3), 1))
+    count = int(np.prod(extents))
+    out, place = build.define_global(0, INT, count), flat(group_index, extents)
+    store = build.store(at(out, place), build.add(build.mul(place, 3), 1))
     subject = program("grid", store, grid=extents)
     return run(case_id, device, subject, [None], np.arange(count, dtype=np.int32) * 3 + 1)
 
 
 def items(extents: Extents, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Every work-item of two groups writes the number of its place."""
-    x, y, z = extents
-    size = x * y * z
+    size = int(np.prod(extents))
     out = build.define_global(0, INT, 2 * size)
-    across, down, deep = (item_index(extent, dim) for dim, extent in enumerate(extents))
-    inside = build.add(build.mul(build.add(build.mul(deep, y), down), x), across)
-    flat = build.add(build.mul(group_index(2), size), inside)
-    store = build.store(at(out, flat), build.add(build.mul(flat, 3), 1))
+    place = build.add(build.mul(group_index(2), size), flat(item_index, extents))
+    store = build.store(at(out, place), build.add(build.mul(place, 3), 1))
     subject = program("items", store, grid=(2, 1, 1), group=extents)
     return run(case_id, device, subject, [None], np.arange(2 * size, dtype=np.int32) * 3 + 1)
 
@@ -216,24 +214,6 @@ def _overwritten(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Odd elements are written twice, even ones keep the first value."""
-    out = build.define_global(0, INT, 9)
-    i = loop(9, 0)
-    taken = branch(build.not_equal(build.mod(i, 2), 0))
-    subject = program(
-        "branch",
-        i,
-        build.store(at(out, i), build.mul(i, 10)),
-        taken,
-        build.store(at(out, i), subtract(0, i)),
-        close(taken),
-        close(i),
-    )
-    expected = [-i if i % 2 else i * 10 for i in range(9)]
-    return run(case_id, device, subject, [None], np.array(expected, dtype=np.int32))
-
-
-def _branch_in_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     """What both branches let through is written twice."""
     out = build.define_global(0, INT, 9)
     i = loop(9, 0)
@@ -345,50 +325,6 @@ def reverse(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     return run(case_id, device, subject, [None, given], np.ascontiguousarray(expected))
 
 
-def _rotate(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Three times everyone takes its neighbour's value: a barrier before and after each read."""
-    out = build.define_global(0, INT, size)
-    shared = build.define_local("shared", INT, size)
-    lane, k = item_index(size), loop(3, 0)
-    mine = accumulator("mine", lane)
-    put = build.store(at(shared, lane), mine)
-    new = update(mine, build.load(at(shared, build.mod(build.add(lane, 1), size))))
-    final = build.store(at(out, lane), mine)
-    subject = program(
-        "rotate",
-        mine,
-        k,
-        put,
-        barrier(),
-        new,
-        barrier(),
-        close(k),
-        final,
-        group=(size, 1, 1),
-    )
-    return run(case_id, device, subject, [None], np.roll(np.arange(size, dtype=np.int32), -3))
-
-
-def _passed_on(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Everyone reads its neighbour's element, and after a barrier reads and writes its own."""
-    out, shared = build.define_global(0, INT, size), build.define_local("shared", INT, size)
-    lane = item_index(size)
-    put = build.store(at(shared, lane), build.mul(lane, 5))
-    other = build.load(at(shared, build.mod(build.add(lane, 1), size)))
-    # A load of its own: what it reads is of another time.
-    mine = build.load(at(shared, build.mod(lane, size)))
-    again = build.store(at(shared, lane), build.add(build.mul(mine, 100), other))
-    last = build.load(at(shared, subtract(size - 1, lane)))
-    subject = program(
-        *("passed", put, barrier(), other, barrier(), mine, again, barrier()),
-        build.store(at(out, lane), last),
-        group=(size, 1, 1),
-    )
-    numbers = np.arange(size, dtype=np.int32) * 5
-    expected = (numbers * 100 + np.roll(numbers, -1))[::-1]
-    return run(case_id, device, subject, [None], np.ascontiguousarray(expected))
-
-
 def _scratch(case_id: str, device: DeviceUnderTest) -> Measurement:
     """One work-item fills a shared array anew in each iteration, and reads it backwards."""
     out, data = build.define_global(0, INT, 24), build.define_global(1, INT, 24)
@@ -401,67 +337,6 @@ def _scratch(case_id: str, device: DeviceUnderTest) -> Measurement:
     subject = program("scratch", i, row, j, put, close(j), k, took, final, close(k), close(i))
     given = samples.small_integers(INT, 24, 6, 1000)
     expected = np.ascontiguousarray(given.reshape(6, 4)[:, ::-1] * 3).reshape(-1)
-    return run(case_id, device, subject, [None, given], expected)
-
-
-def _handed_on(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """An iteration reads in a shared array what the one before has put there."""
-    out, held = build.define_global(0, INT, 9), build.define_local("held", INT, 2)
-    i = loop(9, 0)
-    start = build.store(at(held, 0), build.const(INT, 1))
-    took = build.load(at(held, build.mod(i, 2)))
-    put = build.store(at(held, build.mod(build.add(i, 1), 2)), build.add(build.mul(took, 3), i))
-    subject = program("handed_on", start, i, took, put, build.store(at(out, i), took), close(i))
-    expected = [1]
-    for number in range(8):
-        expected.append(expected[-1] * 3 + number)
-    return run(case_id, device, subject, [None], np.array(expected, np.int32))
-
-
-def _tree_sum(size: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A group sums its values in shared memory, halving the number of active items."""
-    out, data = build.define_global(0, INT, 2), build.define_global(1, INT, 2 * size)
-    shared = build.define_local("shared", INT, size)
-    lane, row = item_index(size), group_index(2)
-    place = build.add(build.mul(row, size), lane)
-    steps: list[UOp] = [build.store(at(shared, lane), build.load(at(data, place))), barrier()]
-    width = size // 2
-    while width:
-        active = branch(build.less(lane, width))
-        other = build.load(at(shared, build.add(lane, width)))
-        # A load of its own for every step: the value before it is another.
-        mine = build.load(at(shared, build.mod(lane, max(width, 1))))
-        steps += [
-            active,
-            build.store(at(shared, lane), build.add(mine, other)),
-            close(active),
-        ]
-        steps.append(barrier())
-        width //= 2
-    first = branch(build.not_equal(build.less(lane, 1), False))
-    total = build.load(at(shared, build.const(INT, 0)))
-    steps += [first, build.store(at(out, row), total), close(first)]
-    subject = program("tree", *steps, grid=(2, 1, 1), group=(size, 1, 1))
-    given = small_and_extreme(INT, 2 * size, 2, 1000)
-    expected = given.reshape(2, size).sum(1).astype(np.int32)
-    return run(case_id, device, subject, [None, given], expected)
-
-
-def _group_2d(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Groups of 4 x 8 items transpose tiles of a 8 x 8 matrix."""
-    out, data = build.define_global(0, INT, 64), build.define_global(1, INT, 64)
-    shared = build.define_local("tile", INT, 32)
-    x, y, half = item_index(4, 0), item_index(8, 1), group_index(2)
-    column = build.add(build.mul(half, 4), x)
-    put = build.store(
-        at(shared, build.add(build.mul(y, 4), x)),
-        build.load(at(data, build.add(build.mul(y, 8), column))),
-    )
-    took = build.load(at(shared, build.add(build.mul(y, 4), x)))
-    final = build.store(at(out, build.add(build.mul(column, 8), y)), took)
-    subject = program("tiles", put, barrier(), final, grid=(2, 1, 1), group=(4, 8, 1))
-    given = np.arange(64, dtype=np.int32) * 7
-    expected = np.ascontiguousarray(given.reshape(8, 8).T).reshape(-1)
     return run(case_id, device, subject, [None, given], expected)
 
 
@@ -481,65 +356,19 @@ def _after(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _group_checks() -> list[Check]:
-    sizes = (2, 8, 32, 64)
-    forms: dict[str, Callable[..., Measurement]] = {
-        "reverse": reverse,
-        "rotate": _rotate,
-        "tree_sum": _tree_sum,
-        "passed_on": _passed_on,
-    }
-    found = [
+    several = [
         Check(
-            f"{name}:{size}",
-            functools.partial(form, size),
+            f"reverse:{size}",
+            functools.partial(reverse, size),
             needs=launch_needs((), (size, 1, 1), size * INT.itemsize),
         )
-        for name, form in forms.items()
-        for size in sizes
-    ]
-    forms_of_one = {"scratch": _scratch, "handed_on": _handed_on}
-    found += [
-        Check(name, form, needs=launch_needs(shared=16)) for name, form in forms_of_one.items()
+        for size in (2, 8, 32, 64)
     ]
     return [
-        *found,
-        Check("tiles", _group_2d, needs=launch_needs((), (4, 8, 1), 128)),
+        *several,
+        Check("scratch", _scratch, needs=launch_needs(shared=16)),
         Check("after", _after, needs=launch_needs((), (8, 1, 1), 32)),
     ]
-
-
-# A tile of no vendor: one work-item holds all of it, row by row.
-OWN_TILE = MatrixTile(
-    "own_m2n2k2",
-    (2, 2, 2),
-    dtypes.float32,
-    dtypes.float32,
-    FragmentLayout.of("", "k1 m1"),
-    FragmentLayout.of("", "n1 k1"),
-    FragmentLayout.of("", "n1 m1"),
-)
-
-
-def _tile(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A 2 x 2 x 2 tile that one work-item holds: computed, or refused with a clear error."""
-    f32 = dtypes.float32
-    out, left, right, start = (build.define_global(slot, f32, 4) for slot in range(4))
-    a, b, c = (_gathered(memory) for memory in (left, right, start))
-    result = UOp(Ops.WMMA, f32.vec(4), (a, b, c), TileArg(OWN_TILE))
-    stores = [build.store(at(out, lane), build.gep(result, lane)) for lane in range(4)]
-    subject = program("tile", *stores)
-    given = [np.array(values, dtype=np.float32) for values in ([1, 2, 3, 4], [5, 6, 7, 8], [1] * 4)]
-    try:
-        return run(
-            case_id, device, subject, [None, *given], np.array([20, 23, 44, 51], numpy_dtype(f32))
-        )
-    except TinyrefError as error:
-        return refusal(None, error, (UserError, DeviceError))
-
-
-def _gathered(memory: UOp) -> UOp:
-    assert isinstance(memory.dtype, PtrDType)
-    return build.vectorize(*[build.load(at(memory, lane)) for lane in range(4)])
 
 
 ROWS: tuple[Row, ...] = (
@@ -573,7 +402,6 @@ ROWS: tuple[Row, ...] = (
             "empty": _empty_loop,
             "fibonacci": _two_accumulators,
             "branch": _branch,
-            "branch_in_branch": _branch_in_branch,
             "no_branch": _no_branch,
             "memory:before": functools.partial(_in_memory, -1),
             "memory:ahead": functools.partial(_in_memory, 1),
@@ -634,15 +462,6 @@ ROWS: tuple[Row, ...] = (
         features=("grid", "groups"),
         checks=_group_checks,
         advice="look at the index of a work-item in its group, at barriers and arrays",
-    ),
-    make_row(
-        "kernel.program.tile",
-        "A matrix tile is computed, or refused with a clear error where it is not declared.",
-        clauses=("isa.wmma",),
-        rung=Rung.MATMUL,
-        op="WMMA",
-        dtype=dtypes.float32,
-        checks={"2x2x2": _tile},
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Kernels of IOTA: the numbers of elements through views of every kind, without any memory."""
+"""Kernels of IOTA: the numbers of elements through a view, without any memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref.uops import build
-from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_spec import samples
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, make_row
+from tinyref_spec.checks import Run, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.kernel.forms import VIEW_FORMS, ViewForm
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 from tinyref_spec.measure import run_exact
 
-# The numbers through a view, as literals; what the table of views says by numpy is said here once.
+# The numbers through a view. The rows of views ask for the same positions, of loads.
 LITERALS: dict[str, tuple[ShapeTracker, list[int]]] = {
     "plain": (shaped(5), [0, 1, 2, 3, 4]),
     "one": (shaped(1), [0]),
@@ -36,35 +34,16 @@ LITERALS: dict[str, tuple[ShapeTracker, list[int]]] = {
 }
 
 
-def iota(tracker: ShapeTracker) -> UOp:
-    """IOTA through a view."""
-    return build.iota(tracker)
-
-
-def _shape(tracker: ShapeTracker) -> tuple[int, ...]:
-    return tuple(size for size in tracker.shape if isinstance(size, int))
-
-
 def _literal(name: str, case_id: str, device: DeviceUnderTest) -> Measurement:
     tracker, expected = LITERALS[name]
-    kernel = kernel_of(iota(tracker), *_shape(tracker))
+    kernel = kernel_of(build.iota(tracker), *tracker.shape)
     return run_exact(case_id, device, kernel, [None], [np.array(expected, np.int32)])
-
-
-def _view(form: ViewForm, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """out = IOTA through the view; where the view is padded it is 0."""
-    size = int(np.prod(form.shape))
-    tracker = form.move(shaped(*form.shape))
-    kernel = kernel_of(iota(tracker), *_shape(tracker))
-    numbers = np.arange(size, dtype=np.int32).reshape(form.shape)
-    expected = np.ascontiguousarray(form.reference(numbers))
-    return run_exact(case_id, device, kernel, [None], [expected])
 
 
 def _symbolic(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The first n numbers, from the last on; the rest of the output stays."""
     tracker = shaped(build.variable("n", 1, 64))
-    kernel = build.sink(store(0, iota(tracker.flip((0,))), tracker))
+    kernel = build.sink(store(0, build.iota(tracker.flip((0,))), tracker))
     old = samples.small_integers(dtypes.int32, 64, 5, 100)
     expected = old.copy()
     expected[:value] = [value - 1 - place for place in range(value)]
@@ -73,7 +52,7 @@ def _symbolic(value: int, case_id: str, device: DeviceUnderTest) -> Measurement:
 
 def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
     """Sum of i * x[i]: a loop over the numbers."""
-    numbers = iota(shaped(6))
+    numbers = build.iota(shaped(6))
     total = build.reduce(Ops.ADD, build.mul(load(1, dtypes.int32, (6,)), numbers), (0,))
     data = np.array([9, 1, 0, -2, 5, 2**31 - 1], np.int32)
     return run_exact(
@@ -86,56 +65,42 @@ def _weighted_sum(case_id: str, device: DeviceUnderTest) -> Measurement:
     )
 
 
-def _largest(case_id: str, device: DeviceUnderTest) -> Measurement:
-    """The maximum and the sum of numbers alone: a kernel that loads nothing."""
-    numbers = iota(shaped(7))
-    kernel = build.sink(
-        store(0, build.reduce(Ops.MAX, numbers, (0,)), (1,)),
-        store(1, build.reduce(Ops.ADD, numbers, (0,)), (1,)),
-    )
-    expected = [np.array([6], np.int32), np.array([21], np.int32)]
-    return run_exact(case_id, device, kernel, [None, None], expected)
-
-
 def _triangle(case_id: str, device: DeviceUnderTest) -> Measurement:
     """1 where the row is at least the column: a mask without memory."""
-    rows = iota(shaped(3, 1).expand((3, 3)))
-    columns = iota(shaped(1, 3).expand((3, 3)))
+    rows = build.iota(shaped(3, 1).expand((3, 3)))
+    columns = build.iota(shaped(1, 3).expand((3, 3)))
     value = build.where(build.less(rows, columns), build.const(dtypes.int32, 0), 1)
     expected = [np.array([1, 0, 0, 1, 1, 0, 1, 1, 1], np.int32)]
     return run_exact(case_id, device, kernel_of(value, 3, 3), [None], expected)
 
 
+def _row(name: str, sentence: str, rung: Rung, checks: dict[str, Run]) -> Row:
+    return make_row(
+        f"kernel.iota.{name}.int32",
+        sentence,
+        clauses=("kernel.iota", "kernel.index"),
+        rung=rung,
+        op="IOTA",
+        dtype=dtypes.int32,
+        checks=checks,
+    )
+
+
 def rows() -> Iterator[Row]:
     """Rows of kernels of IOTA."""
-
-    def row(name: str, sentence: str, rung: Rung, checks: list[Check]) -> Row:
-        return make_row(
-            f"kernel.iota.{name}.int32",
-            sentence,
-            clauses=("kernel.iota", "kernel.index"),
-            rung=rung,
-            op="IOTA",
-            dtype=dtypes.int32,
-            checks=lambda: checks,
-        )
-
-    literals = [Check(name, functools.partial(_literal, name)) for name in LITERALS]
-    yield row("literal", "IOTA gives the numbers of elements.", Rung.GATE, literals)
-    for kind, forms in VIEW_FORMS.items():
-        checks = [Check(form.name, functools.partial(_view, form)) for form in forms]
-        rung = Rung.GATE if kind == "pad" else Rung.INDEX
-        yield row(kind, f"IOTA gives the numbers of elements through {kind} views.", rung, checks)
-    used = {"weighted_sum": _weighted_sum, "largest": _largest, "triangle": _triangle}
-    yield row(
-        "used",
-        "Loops, masks and sums take the numbers as they take loads.",
-        Rung.LOOP,
-        [Check(name, run) for name, run in used.items()],
+    yield _row(
+        "literal",
+        "IOTA gives the numbers of elements.",
+        Rung.GATE,
+        {name: functools.partial(_literal, name) for name in LITERALS},
     )
-    yield row(
-        "symbolic",
-        "IOTA of a symbolic size gives as many numbers as the launch says.",
+    yield _row(
+        "used",
+        "Masks and sums take the numbers as they take loads; a symbolic size gives as many.",
         Rung.LOOP,
-        [Check(f"n:{value}", functools.partial(_symbolic, value)) for value in (1, 2, 63, 64)],
+        {
+            "weighted_sum": _weighted_sum,
+            "triangle": _triangle,
+            **{f"n:{value}": functools.partial(_symbolic, value) for value in (1, 63, 64)},
+        },
     )

@@ -1,38 +1,47 @@
-"""Reduced kernels that found real bugs: each is run again, on every device, as it was found.
+"""Kernels of files: those that found real bugs, and those that a fuzzer put together.
 
-The cases are the files of `regressions/`, in the format that docs/fuzzing.md describes; the note of
-each says what it found. A list of optimisations that is refused now, or by this device, leaves the
-kernel to the plan without: a refusal is as good as the right value. A case without lists is run
-with that of the heuristics, and the last of its equivalent kernels must give the same.
+Both are in the format that docs/fuzzing.md describes. Each file of `regressions/` is a reduced
+kernel, and its note says what it found. `fuzzed/kernels.json` has small kernels by the policy of
+the fuzzer that drew them, chosen for what of the compiler they reach and others do not: what meets
+in them nobody has put together on purpose.
+
+Each runs without optimisations and with each of its lists; with the choice of the heuristics, if it
+has no list or is of the fuzzer. It must give what the AST evaluator gives. A list that is refused
+now, or by this device, leaves the kernel without: a refusal is as good as the right value.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from tinyref.dtype import DType, ImageDType, PtrDType, dtypes
+from tinyref.dtype import DType, PtrDType, dtypes
 from tinyref.errors import UserError
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt, opts_text
 from tinyref.optimise.plan import Plan
 from tinyref.uops.node import UOp
-from tinyref_spec.bits import Array
-from tinyref_spec.case import Measurement, Needs, Row, Rung
-from tinyref_spec.checks import Check, Run, kernel_needs, make_row
-from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, Runnable, slots_of
+from tinyref_spec.case import Measurement, Row, Rung
+from tinyref_spec.checks import Check, kernel_needs, make_row
+from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
 from tinyref_spec.error_rules import Ulp
 from tinyref_spec.kernel_case import Case, CaseRecord, Mode
+from tinyref_spec.kernel_case.document import record_from_json
 from tinyref_spec.kernel_case.files import load_record
-from tinyref_spec.measure import Experiment, judge, measure
+from tinyref_spec.measure import Experiment, measure
 from tinyref_spec.oracles import Expected
 
 FOLDER = Path(__file__).parent.parent / "regressions"
+FUZZED = Path(__file__).parent.parent / "fuzzed" / "kernels.json"
 # Of floats in general the evaluator knows the value, but not how far off a device may be.
 LONGEST_NOTE = 160
-RULES = {Mode.EXACT: Ulp(0, signed_zero=False), Mode.EDGE: Ulp(0)}
+# Zeros of either sign are equal, and so are NaNs.
+VALUES = Ulp(0, signed_zero=False)
+RULES = {Mode.EXACT: VALUES, Mode.EDGE: Ulp(0)}
 
 
 @functools.cache
@@ -44,6 +53,13 @@ def records() -> dict[str, CaseRecord]:
         if problem:
             raise UserError(f"regression {name}: {problem}")
     return found
+
+
+@functools.cache
+def fuzzed() -> dict[str, list[Any]]:
+    """Return the documents of the fuzzer's kernels, by the policy that drew them."""
+    documents: dict[str, list[Any]] = json.loads(FUZZED.read_text(encoding="utf-8"))
+    return documents
 
 
 def problem_of(record: CaseRecord) -> str:
@@ -66,61 +82,23 @@ def problem_of_note(note: str) -> str:
     return f"note: expected a line on what it found, up to {LONGEST_NOTE} characters and a dot"
 
 
-def run(case: Case, opts: tuple[Opt, ...], case_id: str, device: DeviceUnderTest) -> Measurement:
-    """Whether a kernel, with these optimisations, gives what the AST evaluator gives."""
-    return _measure_regression(
-        case, Optimised(case.ast, legal_opts(case, opts, device)), case_id, device
-    )
-
-
-def run_as_chosen(case: Case, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """As `run`, with the optimisations that the heuristics choose."""
-    return _measure_regression(case, case.ast, case_id, device)
-
-
-def run_equivalent(
-    case: Case, equivalent: UOp, case_id: str, device: DeviceUnderTest
+def run(
+    case: Case, opts: tuple[Opt, ...] | None, rule: Ulp, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
-    """Whether an equivalent kernel gives the same, by the AST evaluator and on the device."""
-    wanted, again = _evaluate_kernel(case, case.ast), _evaluate_kernel(case, equivalent)
-    for slot, values in wanted.items():
-        found = judge(again[slot], Expected(values), RULES[case.mode])
-        if found.fails:
-            text = f"the evaluator gives another value for it: slot {slot}, element {found.first}"
-            return Measurement(False, text, compared=found.compared)
-    return _measure_regression(case, equivalent, case_id, device)
+    """Judge whether a kernel gives what the AST evaluator gives.
 
-
-def _measure_regression(
-    case: Case, kernel: Runnable, case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    owed = _evaluate_kernel(case, case.ast).values()
-    return measure_case(case, kernel, owed, RULES[case.mode], case_id, device)
-
-
-def measure_case(
-    case: Case,
-    kernel: Runnable,
-    owed: Iterable[Array],
-    rule: Ulp,
-    case_id: str,
-    device: DeviceUnderTest,
-) -> Measurement:
-    """Whether a kernel leaves in each slot that it writes, in their order, what is owed."""
-    wanted = [Expected(values) for values in owed]
-    rules = [rule] * len(wanted)
-    experiment = Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings)
-    return measure(device, experiment)
-
-
-def _evaluate_kernel(case: Case, ast: UOp) -> dict[int, Array]:
-    """What a kernel leaves in each of the slots that the case's own one writes, in their order."""
-    written = evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
+    Args:
+        opts: its optimisations; None for the choice of the heuristics.
+    """
+    kernel = case.ast if opts is None else Optimised(case.ast, _legal_opts(case, opts, device))
+    written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
     slots = [slot.number for slot in slots_of(case.ast) if slot.is_written]
-    return {slot: written.get(slot, case.buffers[slot]) for slot in slots}
+    wanted = [Expected(written.get(slot, case.buffers[slot])) for slot in slots]
+    rules = [rule] * len(wanted)
+    return measure(device, Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings))
 
 
-def legal_opts(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
+def _legal_opts(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
     """The optimisations of a case, or none where they, or the device, do not allow them."""
     try:
         Plan.of(case.ast, device.capabilities).apply_all(opts)
@@ -138,50 +116,50 @@ def dtypes_of(ast: UOp) -> list[DType]:
     return [dtype for dtype in dtypes.all if dtype in found]
 
 
-def _equivalent_needs(equivalent: UOp) -> Needs:
-    """What an equivalent kernel needs: other types than the first one, or images."""
-    has_images = any(isinstance(node.dtype, ImageDType) for node in equivalent.toposort())
-    return kernel_needs(*dtypes_of(equivalent), features=("images",) if has_images else ())
-
-
-def _checks(case: Case) -> list[tuple[Check, str]]:
-    """The cases of a row in order, and in words what each of them runs."""
-    runs: list[tuple[str, Run, Needs | None]] = [
-        (opts_text(opts) or "plain", functools.partial(run, case, opts), None)
-        for opts in dict.fromkeys(((), *case.opts))
-    ]
-    if not case.opts:
-        runs.append(("heuristics", functools.partial(run_as_chosen, case), None))
-    if case.equivalent is not None and case.equivalent.trail:
-        labels, last = " ".join(case.equivalent.labels), case.equivalent.ast
-        same = functools.partial(run_equivalent, case, last)
-        runs.append((f"equivalent: {labels}", same, _equivalent_needs(last)))
-    return [
-        (Check(f":{number}", runs_it, needs=needs), words)
-        for number, (words, runs_it, needs) in enumerate(runs)
-    ]
+def _checks(case: Case, rule: Ulp, prefix: str = ":", is_chosen: bool = True) -> Iterator[Check]:
+    """Yield the cases of a kernel; of the choice of the heuristics too if `is_chosen`."""
+    lists: dict[str, tuple[Opt, ...] | None] = {"plain": ()}
+    lists |= {f"opts{number}": opts for number, opts in enumerate(case.opts)}
+    lists |= {"heuristics": None} if is_chosen else {}
+    needs = kernel_needs(*dtypes_of(case.ast))
+    for name, opts in lists.items():
+        yield Check(f"{prefix}{name}", functools.partial(run, case, opts, rule), needs=needs)
 
 
 def _row(name: str, record: CaseRecord) -> Row:
-    case = record.case
+    case, rule = record.case, RULES[record.case.mode]
     used = dtypes_of(case.ast)
-    checks = _checks(case)
-    main = used[0].name if used else ""
     row = make_row(
         f"kernel.regression.{name}",
         record.note,
         clauses=("kernel.regression",),
         rung=Rung.OPTIMISED,
         op="SINK",
-        dtype=main,
-        uses=(*used,),
-        error_rule=RULES[case.mode].sentence,
-        checks=lambda: [check for check, _ in checks],
+        dtype=used[0].name if used else "",
+        uses=used,
+        error_rule=rule.sentence,
+        checks=functools.partial(_checks, case, rule, is_chosen=not case.opts),
     )
-    return dataclasses.replace(row, specials=tuple((check.name, words) for check, words in checks))
+    lists = [(f":opts{number}", opts_text(opts)) for number, opts in enumerate(case.opts)]
+    return dataclasses.replace(row, specials=tuple(lists))
+
+
+def _fuzzed_checks(documents: Sequence[Any]) -> Iterator[Check]:
+    for number, document in enumerate(documents):
+        yield from _checks(record_from_json(document).case, VALUES, f":{number}.")
 
 
 def rows() -> Iterator[Row]:
-    """A row for each file, by name."""
+    """A row for each regression, by name, and for each policy of the fuzzer."""
     for name, record in records().items():
         yield _row(name, record)
+    for policy, documents in fuzzed().items():
+        yield make_row(
+            f"kernel.fuzzed.{policy}",
+            f"Kernels that a fuzzer drew by its policy {policy} give what they owe.",
+            clauses=("kernel.fuzzed",),
+            rung=Rung.OPTIMISED,
+            op="SINK",
+            error_rule=VALUES.sentence,
+            checks=functools.partial(_fuzzed_checks, documents),
+        )

@@ -8,7 +8,6 @@ from tinyref_spec.case import Row
 from tinyref_spec.kernel import (
     features,
     forms,
-    fuzzed,
     gathers,
     gpu_forms,
     images,
@@ -42,4 +41,3 @@ def rows() -> Iterator[Row]:
     yield from opt_tiles.rows()
     yield from features.rows()
     yield from regressions.rows()
-    yield from fuzzed.rows()

@@ -8,7 +8,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TypeVar
 
-from tinyref.config import FORMER_STAGES
 from tinyref.errors import UserError, VerifyError
 from tinyref.formats.json_format import from_json as graph_from_json
 from tinyref.formats.json_format import to_json as graph_to_json
@@ -38,12 +37,15 @@ from tinyref_spec.kernel_case.members import (
     read_number,
     read_object,
     read_text,
+    read_version,
     read_word,
 )
-from tinyref_spec.kernel_case.migrate import SCHEMA, VERSION, migrate
 from tinyref_spec.kernel_case.stable_text import compact, stable_text
 
 Member = TypeVar("Member", bound=Enum)
+
+SCHEMA = "tinyref.case"
+VERSION = 1
 
 # What a case of sense has little of; more is a mistake or an attack.
 MAX_LISTS = 1024
@@ -138,11 +140,12 @@ _MEMBERS = (
 
 
 def record_from_json(data: object) -> CaseRecord:
-    """The record that `record_to_json` wrote, now or in an older version.
+    """The record that `record_to_json` wrote.
 
     Raises `UserError` that says where `data` is wrong, what was expected and what was found.
     """
-    top = read_object(migrate(data), "case", _MEMBERS)
+    read_version(read_object(data, "case"), SCHEMA, VERSION, "case")
+    top = read_object(data, "case", _MEMBERS)
     return CaseRecord(
         case=_case(top),
         note=read_text(top["note"], "note"),
@@ -186,9 +189,8 @@ def verdict_from_json(value: object) -> Verdict:
 def blame_from_json(value: object) -> Blame:
     """The blame that `blame_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(value, "blame", ("stage", "cause", "detail"))
-    stage = read_word(top["stage"], "blame.stage")
     return Blame(
-        FORMER_STAGES.get(stage, stage),
+        read_word(top["stage"], "blame.stage"),
         read_text(top["cause"], "blame.cause"),
         read_text(top["detail"], "blame.detail"),
     )

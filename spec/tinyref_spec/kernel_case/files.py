@@ -17,7 +17,7 @@ _NAMED = re.compile(r".*-([0-9a-f]{12})\.json", re.ASCII | re.DOTALL)
 
 
 def load_record(path: str | Path) -> CaseRecord:
-    """The record in a file of this or an older version. Raises `UserError` with the path."""
+    """The record in a file. Raises `UserError` with the path."""
     data = read_json(path)
     try:
         return record_from_json(data)

@@ -76,14 +76,11 @@ def read_bindings(value: object, most: int, where: str) -> dict[str, int]:
     }
 
 
-def read_version(
-    value: Mapping[str, object], schema: str, latest: int, where: str, first: int = 0
-) -> int:
-    """The version of a document of `schema`: one from `first` to `latest`."""
+def read_version(value: Mapping[str, object], schema: str, version: int, where: str) -> None:
+    """Refuse a document that is not of `schema` and `version`."""
     if value.get("schema") != schema:
         raise refuse(f"{where}, schema", repr(schema), value.get("schema"))
-    version = value.get("version")
-    if type(version) is not int or not first <= version <= latest:
-        accepted = f"a version from {first} to {latest} (a newer one needs a newer tinyref)"
-        raise refuse(f"{where}, version", accepted, version)
-    return version
+    found = value.get("version")
+    if type(found) is not int or found != version:
+        accepted = f"{version} (a newer one needs a newer tinyref)"
+        raise refuse(f"{where}, version", accepted, found)

@@ -106,15 +106,11 @@ class Sketch:
         """A load of a new input."""
         slot = self.outputs + self.slots
         self.slots += 1
-        return self.previous(slot, dtype, tracker)
+        return load(slot, dtype, tracker, max(1, tracker.real_size()))
 
     def input(self, dtype: DType, *shape: sint) -> UOp:
         """A load of a new input of this shape, row-major."""
         return self.load(dtype, shaped(*shape))
-
-    def previous(self, slot: int, dtype: DType, tracker: ShapeTracker) -> UOp:
-        """What a buffer, such as an output, holds before the kernel."""
-        return load(slot, dtype, tracker, max(1, tracker.real_size()))
 
     def store(self, value: UOp, *shape: sint) -> None:
         """Stores to the next output, row-major."""

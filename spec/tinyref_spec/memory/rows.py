@@ -19,7 +19,7 @@ from tinyref.views.view import View
 from tinyref_spec import samples
 from tinyref_spec.bits import to_bits
 from tinyref_spec.case import Measurement, Needs, Row, Rung
-from tinyref_spec.checks import Check, make_row, same_bytes
+from tinyref_spec.checks import Check, make_row, same_bytes, sized_checks
 from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Ulp
@@ -259,9 +259,8 @@ def _measure_untouched_ends(
     return run_exact(case_id, device, kernel, [old, data.astype(old.dtype)], [expected])
 
 
-def _capability(kind: str, value: str, case_id: str, device: DeviceUnderTest) -> Measurement:
+def _capability(dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
     """What is declared must work; what is not declared must be refused with a clear error."""
-    dtype = dtypes.int32 if kind == "op" else next(d for d in dtypes.all if d.name == value)
     declared = device.capabilities.supports(dtype)
     kernel = copied(dtype, shaped(16))
     data = samples.moderate(dtype, 16, 1)
@@ -272,12 +271,6 @@ def _capability(kind: str, value: str, case_id: str, device: DeviceUnderTest) ->
     except TinyrefError as error:
         return refusal(None, error, (UserError, DeviceError))
     return refusal(got, None, (UserError, DeviceError))
-
-
-def _sized_checks(
-    make: Callable[..., Measurement], dtype: DType, sizes: tuple[int, ...], name: str = "size"
-) -> list[Check]:
-    return [Check(f"{name}:{size}", functools.partial(make, dtype, size)) for size in sizes]
 
 
 def _host_rows() -> Iterator[Row]:
@@ -299,7 +292,7 @@ def _host_rows() -> Iterator[Row]:
             op="COPY",
             dtype=dtype.name,
             needs=Needs(),
-            checks=functools.partial(_sized_checks, _round_trip, dtype, COPY_SIZES),
+            checks=functools.partial(sized_checks, _round_trip, dtype, COPY_SIZES),
             advice="look at offsets, sizes and directions of copies, and at what they wait for",
         )
     for dtype in (dtypes.uint8, dtypes.float32, dtypes.float64):
@@ -311,7 +304,7 @@ def _host_rows() -> Iterator[Row]:
             op="COPY",
             dtype=dtype.name,
             needs=Needs(),
-            checks=functools.partial(_sized_checks, _views, dtype, OFFSETS, "offset"),
+            checks=functools.partial(sized_checks, _views, dtype, OFFSETS, "offset"),
             advice="look at the offset of a view, and at what copies make of it",
         )
     yield make_row(
@@ -369,7 +362,7 @@ def _kernel_rows() -> Iterator[Row]:
             op="LOAD",
             dtype=dtype,
             uses=(dtype, dtypes.int32),
-            checks=functools.partial(_sized_checks, _widened_load, dtype, (7, 33)),
+            checks=functools.partial(sized_checks, _widened_load, dtype, (7, 33)),
             advice="loads with a gate extend the sign of a narrow type as plain ones do",
         )
     for dtype in GATE_DTYPES:
@@ -411,7 +404,7 @@ def _kernel_rows() -> Iterator[Row]:
             op="STORE",
             dtype=dtype,
             checks=functools.partial(
-                _sized_checks, _measure_untouched_ends, dtype, (33, 127), "middle"
+                sized_checks, _measure_untouched_ends, dtype, (33, 127), "middle"
             ),
             advice=KEPT,
         )
@@ -424,27 +417,23 @@ def _kernel_rows() -> Iterator[Row]:
             op="LOAD",
             dtype=dtype.name,
             needs=Needs(features=frozenset({"kernels"})),
-            checks=functools.partial(_capability_checks, dtype),
+            checks={"both_ways": functools.partial(_capability, dtype)},
         )
 
 
 def _load_checks(dtype: DType) -> list[Check]:
     far = Check("far:64", functools.partial(_far_load, dtype, 64))
-    return [*_sized_checks(_gated_load, dtype, TAILS), far]
+    return [*sized_checks(_gated_load, dtype, TAILS), far]
 
 
 def _store_checks(dtype: DType) -> list[Check]:
-    partial = _sized_checks(_partial_store, dtype, (9, 33, 1000), "partial")
-    return [*_sized_checks(_gated_store, dtype, TAILS), *partial]
+    partial = sized_checks(_partial_store, dtype, (9, 33, 1000), "partial")
+    return [*sized_checks(_gated_store, dtype, TAILS), *partial]
 
 
 def _launch_checks(dtype: DType) -> list[Check]:
-    middle = _sized_checks(_measure_untouched_ends, dtype, (1, 7), "middle")
+    middle = sized_checks(_measure_untouched_ends, dtype, (1, 7), "middle")
     return [Check("again", functools.partial(_relaunch, dtype)), *middle]
-
-
-def _capability_checks(dtype: DType) -> list[Check]:
-    return [Check("both_ways", functools.partial(_capability, "dtype", dtype.name))]
 
 
 def rows() -> Iterator[Row]:

@@ -226,19 +226,6 @@ def check(
         raise typer.Exit(1)
 
 
-@corpus_app.command("migrate")
-def migrate(folder: _FOLDER = None) -> None:
-    """Rewrite files of older versions in place, each at once."""
-    from tinyref_fuzz.corpus.folder import SHIPPED, migrate_folder
-
-    count = 0
-    for each in SHIPPED if folder is None else (folder,):
-        for old, new in migrate_folder(each):
-            count += 1
-            print(f"{old}" if old == new else f"{old} is now {new}")
-    print(f"{count} file{'' if count == 1 else 's'} migrated")
-
-
 def harvest(
     program: Annotated[Path, typer.Argument(parser=path, metavar="FILE.py", help="A program.")],
     arguments: Annotated[
