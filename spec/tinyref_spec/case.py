@@ -75,7 +75,7 @@ _RUNGS: dict[Rung, tuple[str, str]] = {
     Rung.AUTOGRAD: ("gradients", "Every Tensor function, backward."),
     Rung.JIT: (
         "schedules and replay",
-        "Many kernels in a row and replayed; symbolic sizes, several devices, state files.",
+        "Many kernels in a row and replayed; symbolic sizes, several devices.",
     ),
     Rung.MODEL: (
         "models",

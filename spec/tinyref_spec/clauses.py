@@ -264,10 +264,6 @@ _TENSOR: dict[str, tuple[str, str]] = {
         HARNESS,
     ),
     "system.jit.state": ("What a captured function assigns to goes on with each replay.", HARNESS),
-    "system.state": (
-        "Weights come out of files, models and the device as they went in; no file is trusted.",
-        "safetensors format; torch.save; GGUF specification; POSIX tar",
-    ),
     "model.layer": ("A layer computes its definition from the weights that it has.", HARNESS),
     "model.optim": (
         "An optimiser moves its parameters by the steps of its paper, and nothing else.",
