@@ -35,7 +35,6 @@ OF_THE_LIBRARY = {
     "kernel.regression",
     "kernel.fuzzed",
     "system.fuzzed",
-    "system.memory",
 }
 # Clauses that the fault of another clause breaks as well.
 BROKEN_TOO = {

@@ -75,11 +75,10 @@ def test_a_fault_of_programs_is_seen_by_these_rows(name: str, rows: set[str]) ->
     ("device", "case"),
     [
         ("StalePointers", "system.jit.float32.inputs"),
-        ("StalePointers", "system.memory.float32.replay"),
         ("StaleVariables", "system.symbolic.float32.forms.replay"),
         ("StaleListVariables", "system.jit.float32.in_flight.sizes"),
         ("SingleUpdate", "system.jit.float32.in_flight"),
-        ("UnorderedList", "system.memory.float32.replay"),
+        ("UnorderedList", "system.jit.float32.in_flight"),
         ("HastyList", "system.jit.float32.in_flight"),
         ("LateArguments", "system.jit.float32.in_flight.sizes"),
         ("LostEvents", "system.shard.ring.int32.ring:2"),

@@ -251,10 +251,6 @@ _TENSOR: dict[str, tuple[str, str]] = {
     "tensor.copy": ("COPY gives the same values on a device.", HARNESS),
     "tensor.detach": ("No gradient flows through DETACH.", HARNESS),
     "system.kernels": ("Each of many kernels sees what those before it wrote.", HARNESS),
-    "system.memory": (
-        "Buffers that are in use together never share memory.",
-        "scheduling, step 5",
-    ),
     "system.transfer": ("Values arrive unchanged on every device that they are sent to.", HARNESS),
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
     "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),
