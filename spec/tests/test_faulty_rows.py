@@ -8,13 +8,8 @@ from run_rows import failed
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.lazy import multi
-from tinyref.lazy.shards import join_parts, layout_of
 from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.runtimes.python import PythonBackend
-from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import Payload
 from tinyref_spec.catalogue import find
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import gpu_forms
@@ -95,18 +90,6 @@ def test_a_fault_of_replays_and_of_waits_is_seen_by_this_case(device: str, case:
 def test_a_ring_of_emulated_devices_and_of_two_kinds(case: str, second: str | None) -> None:
     result = find(f"system.shard.ring.{case}").run(DeviceUnderTest("GPU_EMU", second=second))
     assert result.passed, result.message
-
-
-@pytest.mark.parametrize(("op", "row"), [(Ops.REDUCE, "sum"), (Ops.FLIP, "moved")])
-def test_a_device_that_computes_of_its_own_part_alone_is_seen(
-    op: Ops, row: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def only_parts(node: UOp, arg: Payload) -> UOp:
-        parts = [multi._plain(op, arg, None, (part,)) for part in node.src]
-        return join_parts(layout_of(node), parts)
-
-    monkeypatch.setitem(multi.RULES, op, only_parts)
-    assert failed(f"system.shard.{row}.int32", "CPU")
 
 
 # --- the other device of a copy -------------------------------------------------------------------
