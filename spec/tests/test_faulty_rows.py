@@ -19,7 +19,7 @@ HERE = "test_faulty_rows"
 FAULTY = "tinyref_conformance.faulty"
 PROGRAMS = ("barriers", "extremes", "boxes", "arrays", "long", "name", "unused", "grids")
 # One row of each kind, in the type that shows most.
-TRANSFERS = ("bytes.uint8", "view.uint8", "order", "tensor.uint8", "float32")
+TRANSFERS = ("bytes.uint8", "view.uint8", "order", "float32")
 
 
 def rows_that_fail(device: str, prefix: str, rows: tuple[str, ...]) -> set[str]:
@@ -42,7 +42,7 @@ def test_the_rows_of_programs_are_passed_by_the_interpreter_and_by_a_gpu_of_the_
         ("RoundedTransferOffset", {"view.uint8"}),
         ("RoundedTransferSize", {"bytes.uint8", "view.uint8"}),
         # What was copied for a kernel alone is memory of the plan, which others use next.
-        ("LateTransfer", {"order", "tensor.uint8", "float32"}),
+        ("LateTransfer", {"order", "float32"}),
         ("NeighbourTransfer", set(TRANSFERS)),
     ],
 )
