@@ -34,7 +34,6 @@ OF_THE_LIBRARY = {
     "kernel.gather",
     "kernel.regression",
     "kernel.fuzzed",
-    "system.fuzzed",
 }
 # Clauses that the fault of another clause breaks as well.
 BROKEN_TOO = {

@@ -243,10 +243,6 @@ _TENSOR: dict[str, tuple[str, str]] = {
         "A tensor on several devices has the elements that it has on one.",
         HARNESS,
     ),
-    "system.fuzzed": (
-        "Programs in which things meet that nobody has put together on purpose read what they owe.",
-        HARNESS,
-    ),
     "tensor.contiguous": ("CONTIGUOUS gives the same values in memory of their own.", HARNESS),
     "tensor.copy": ("COPY gives the same values on a device.", HARNESS),
     "tensor.detach": ("No gradient flows through DETACH.", HARNESS),

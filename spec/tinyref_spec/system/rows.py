@@ -17,7 +17,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, Run, judge_pairs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.samples import integers
-from tinyref_spec.system import fuzzed, replays, sharding, transfers
+from tinyref_spec.system import replays, sharding, transfers
 
 EXACT = "Equal in every bit: small integers."
 
@@ -128,6 +128,5 @@ def rows() -> Iterator[Row]:
         checks=replays.CHECKS,
         advice=_REPLAYED,
     )
-    yield from fuzzed.rows()
     yield from transfers.rows()
     yield from sharding.rows()
