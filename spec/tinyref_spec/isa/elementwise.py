@@ -303,9 +303,11 @@ def _all(dtype: DType) -> Array:
 
 
 def _cast_batch(operation: Operation) -> tuple[Array, ...]:
-    """The edge grid, and the ties of what a cast rounds to."""
+    """The edge grid, and the limits and ties of what a cast converts to."""
     (source,) = operation.sources
-    grid = np.concatenate([samples.edges(source), samples.ties_between(source, operation.result)])
+    parts = (samples.limits_between, samples.ties_between)
+    beyond = [values_between(source, operation.result) for values_between in parts]
+    grid = np.concatenate([samples.edges(source), *beyond])
     assert len(grid) <= LANES, "one batch has all of them"
     return samples.fit_columns([grid], LANES)
 
