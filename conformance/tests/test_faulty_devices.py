@@ -34,9 +34,6 @@ OF_THE_LIBRARY = {
     "kernel.gather",
     "kernel.regression",
     "kernel.fuzzed",
-    "system.fuzzed",
-    "system.memory",
-    "system.state",
 }
 # Clauses that the fault of another clause breaks as well.
 BROKEN_TOO = {

@@ -102,7 +102,7 @@ def data(number: int, *elements: float, grad: bool = False) -> Step:
 
 
 def reads(*steps: Step) -> list[object]:
-    return [each.elements.tolist() for each in evaluate(Program(steps))]
+    return [each.tolist() for each in evaluate(Program(steps))]
 
 
 LEAF = data(1, 1, 2, 3, grad=True)

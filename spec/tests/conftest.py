@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.reference_device import ReferenceDevice
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-@pytest.fixture(scope="session")
-def reference() -> ReferenceDevice:
-    return ReferenceDevice()
 
 
 @pytest.fixture(scope="session")

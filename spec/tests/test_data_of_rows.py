@@ -50,15 +50,6 @@ class Noting(DeviceUnderTest):
         self.noted: list[tuple[Runnable, Inputs]] = []
         self.begins: list[bool] = []
 
-    def run_ast(self, ast: UOp, inputs: Inputs, *rest: object) -> list[Array]:
-        return self._note(ast, inputs)
-
-    def run_program(self, program: Program, inputs: Inputs, *rest: object) -> list[Array]:
-        return self._note(program, inputs)
-
-    def run_optimised(self, kernel: Optimised, inputs: Inputs, *rest: object) -> list[Array]:
-        return self._note(kernel, inputs)
-
     def forms(self, kernel: Runnable) -> tuple[str, ...]:
         return ()
 
@@ -69,7 +60,7 @@ class Noting(DeviceUnderTest):
     def source(self, kernel: Runnable) -> str:
         return ""
 
-    def _note(self, kernel: Runnable, inputs: Inputs) -> list[Array]:
+    def run(self, kernel: Runnable, inputs: Inputs, *rest: object) -> list[Array]:
         self.noted.append((kernel, inputs))
         self.begins.append(self.all_unaligned)
         slots = [slot for slot in slots_of(kernel) if slot.is_written]

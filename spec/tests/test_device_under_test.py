@@ -105,4 +105,4 @@ def test_each_byte_of_the_red_zones_counts(place: int, where: str) -> None:
 
 def test_wrong_inputs_are_refused(cpu: DeviceUnderTest) -> None:
     with pytest.raises(UserError, match="slot 1: takes 8 int32, got 4 int32"):
-        cpu.run_program(writes(0, 8), [None, DATA[:4]])
+        cpu.run(writes(0, 8), [None, DATA[:4]])

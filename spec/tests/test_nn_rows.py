@@ -1,25 +1,19 @@
-"""The rows of layers, optimisers and `nn.state`: right code passes, wrong code is seen."""
+"""The rows of layers and optimisers: right code passes, wrong code is seen."""
 
 from __future__ import annotations
 
-import dataclasses
-import io
-import tarfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from made_files import made  # a neighbour of this file, which is no package
 from run_rows import failed
 
 from tinyref import Tensor, nn
-from tinyref.nn.state import ggml, names, safetensors, torch_files
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
 from tinyref_spec.model import optim
-from tinyref_spec.system import state_files
 
 DESCENTS = {
     f"{name}-{number}": item
@@ -66,9 +60,6 @@ def called(layer: Any, wrong: Callable[..., Any]) -> tuple[object, str, object]:
     return layer, "__call__", lambda self, *inputs: wrong(plain(self, *inputs))
 
 
-DTYPES = safetensors.DTYPES
-SHORT = dataclasses.replace(ggml.QUANTISED[2], nbytes=20)
-READ = torch_files._tensor_of
 # What is replaced by what, and the case that fails then.
 WRONG: dict[str, tuple[object, str, object]] = {
     "model.layer.linear.float32.forward:0": called(nn.Linear, lambda y: y * 1.00001),
@@ -78,10 +69,6 @@ WRONG: dict[str, tuple[object, str, object]] = {
     "model.layer.batchnorm.float32.forward:4": built(nn.BatchNorm, momentum=0.31),
     "model.layer.layernorm.float32.forward:0": built(nn.LayerNorm, axis=(-1,)),
     "model.layer.lstmcell.float32.forward:1": called(nn.LSTMCell, lambda y: (y[0] * 1.001, y[1])),
-    "system.state.safe_load.values": (safetensors, "DTYPES", {**DTYPES, "F32": DTYPES["I32"]}),
-    "system.state.torch_load.zip": (torch_files, "_tensor_of", lambda *x: READ(*x).flip(0)),
-    "system.state.ggml_data_to_tensor.values": (ggml, "QUANTISED", {**ggml.QUANTISED, 2: SHORT}),
-    "system.state.load_state_dict.values": (names, "_with_elements_of", lambda target, x: target),
 }
 
 
@@ -108,21 +95,3 @@ def test_a_wrong_optimiser_is_seen(row: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(*WRONG_OPTIMISERS[row])
     case = catalogue.cases(Profile.QUICK, f"model.optim.{row}")[0]
     assert failed(case.id) == [case.id]
-
-
-# --- the files that are kept ----------------------------------------------------------------------
-
-
-def test_the_files_are_what_their_programs_make() -> None:
-    again = made()
-    assert again["GGUF"] == state_files.GGUF
-    for name in ("TORCH", "TORCH_LEGACY"):
-        kept, new = (
-            torch.load(io.BytesIO(data)) for data in (getattr(state_files, name), again[name])
-        )
-        assert kept.keys() == new.keys()
-        for key in kept:
-            same = torch.equal if isinstance(kept[key], torch.Tensor) else lambda a, b: a == b
-            assert same(kept[key], new[key])
-    with tarfile.open(fileobj=io.BytesIO(state_files.TAR)) as archive:
-        assert archive.getnames() == ["sub", "a.txt", "sub/b", "c"]

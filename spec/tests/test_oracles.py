@@ -117,7 +117,7 @@ def test_every_literal_agrees_with_its_oracle() -> None:
                 verdict = operation.rule.judge(result, expected)
                 assert verdict.good.all(), (operation.id, special, expected.values)
             checked += 1
-    assert checked > 4000
+    assert checked > 1900
 
 
 def test_wrap_and_cast_literals() -> None:

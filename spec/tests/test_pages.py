@@ -1,4 +1,4 @@
-"""Generated pages, the text of one id, and reproducers."""
+"""Generated pages, and reproducers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from wrong_device import Wrong
 
 from tinyref.dtype import dtypes, numpy_dtype
-from tinyref.errors import UserError
 from tinyref_spec import catalogue, pages
 from tinyref_spec.bits import Array
 from tinyref_spec.reproducer import MAX_LINES, array_literal
@@ -26,23 +25,6 @@ def test_pages_name_every_row_and_clause(tmp_path: Path) -> None:
         assert f"`{row.id}`" in text
         for label in row.clauses:
             assert f"`{label}`" in text
-
-
-def test_describe_a_row() -> None:
-    text = pages.describe("isa.binary.mod.int8")
-    assert "the sign of x" in text
-    assert "-7, 3 -> -1" in text
-    assert "unspecified" in text
-    assert "Exact" in text
-
-
-def test_describe_a_case_and_a_clause() -> None:
-    assert "every operation" in pages.describe("isa.unary.exp2.float32.special:0")
-    assert "Within 3 ULP" in pages.describe("isa.unary.exp2.float32.special:0")
-    assert "Refused with one clear line" in pages.describe("tensor.refuse.literal.index_range")
-    assert "rows: " in pages.describe("float.nan")
-    with pytest.raises(UserError, match="unknown id"):
-        pages.describe("isa.binary.nothing")
 
 
 @pytest.mark.parametrize(

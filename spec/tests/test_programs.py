@@ -12,7 +12,7 @@ from tinyref.uops.program import Program
 from tinyref.verify import Dialect, verify
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
-from tinyref_spec.device_under_test import DeviceUnderTest
+from tinyref_spec.device_under_test import DeviceUnderTest, Runnable
 
 
 class VerifiedError(BaseException):
@@ -22,8 +22,9 @@ class VerifiedError(BaseException):
 class Verifying(DeviceUnderTest):
     """Verifies the first program of a case instead of running it."""
 
-    def run_program(self, program: Program, *args: object, **named: object) -> NoReturn:
-        verify(Dialect.PROGRAM, program.uops)
+    def run(self, kernel: Runnable, *args: object, **named: object) -> NoReturn:
+        assert isinstance(kernel, Program)
+        verify(Dialect.PROGRAM, kernel.uops)
         raise VerifiedError
 
 

@@ -38,6 +38,19 @@ def test_ties_between_two_values_of_a_smaller_float() -> None:
         assert len(samples.ties_between(source, target)) == 0
 
 
+def test_limits_of_what_a_cast_converts_to() -> None:
+    def limits(source: DType, target: DType) -> set[float]:
+        return set(samples.limits_between(source, target).tolist())
+
+    assert {-129, -128, 127, 128, 255, 256, 257} <= limits(dtypes.int32, dtypes.int8)
+    assert {-0.5, 127.5, 128.0, 255.5} <= limits(dtypes.float32, dtypes.int8)
+    # The largest float32 below 2^31.
+    assert {2147483520.0, 2147483648.0} <= limits(dtypes.float32, dtypes.int32)
+    assert {65519, 65520} <= limits(dtypes.uint32, dtypes.float16)
+    assert {2.0**-25, 2.0**-24, 65520.0} <= limits(dtypes.float32, dtypes.float16)
+    assert {256, 65536, -256} <= limits(dtypes.int32, dtypes.bool)
+
+
 def test_tables_are_whole() -> None:
     operations = {operation.id: operation for operation in rows.operations()}
 

@@ -75,7 +75,7 @@ _RUNGS: dict[Rung, tuple[str, str]] = {
     Rung.AUTOGRAD: ("gradients", "Every Tensor function, backward."),
     Rung.JIT: (
         "schedules and replay",
-        "Many kernels in a row and replayed; symbolic sizes, several devices, state files.",
+        "Many kernels in a row and replayed; symbolic sizes, several devices.",
     ),
     Rung.MODEL: (
         "models",
@@ -105,7 +105,6 @@ class Needs:
     """
 
     dtypes: frozenset[DType] = frozenset()
-    ops: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
 
     def unmet(self, capabilities: Capabilities) -> str | None:
@@ -115,9 +114,6 @@ class Needs:
         missing = sorted(dtype.name for dtype in self.dtypes if not capabilities.supports(dtype))
         if missing:
             return f"the device does not declare the dtype {', '.join(missing)}"
-        absent = sorted(self.ops - capabilities.ops)
-        if absent:
-            return f"the device does not declare the op {', '.join(absent)}"
         for feature in sorted(self.features):
             if not _has_feature(feature, capabilities):
                 return f"the device does not declare {_in_words(feature)}"

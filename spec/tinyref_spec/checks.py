@@ -50,7 +50,7 @@ class Check:
 
 def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> Needs:
     """What a kernel over these dtypes needs."""
-    return Needs(frozenset(dtypes), frozenset(), KERNELS | frozenset(features))
+    return Needs(frozenset(dtypes), KERNELS | frozenset(features))
 
 
 def launch_needs(grid: Sequence[int] = (), group: Sequence[int] = (), shared: int = 0) -> Needs:
@@ -182,9 +182,7 @@ def _run_on(
 def _join_needs(first: Needs, second: Needs | None) -> Needs:
     if second is None:
         return first
-    return Needs(
-        first.dtypes | second.dtypes, first.ops | second.ops, first.features | second.features
-    )
+    return Needs(first.dtypes | second.dtypes, first.features | second.features)
 
 
 def same_bytes(found: Array, expected: Array, what: str) -> Measurement:

@@ -243,18 +243,10 @@ _TENSOR: dict[str, tuple[str, str]] = {
         "A tensor on several devices has the elements that it has on one.",
         HARNESS,
     ),
-    "system.fuzzed": (
-        "Programs in which things meet that nobody has put together on purpose read what they owe.",
-        HARNESS,
-    ),
     "tensor.contiguous": ("CONTIGUOUS gives the same values in memory of their own.", HARNESS),
     "tensor.copy": ("COPY gives the same values on a device.", HARNESS),
     "tensor.detach": ("No gradient flows through DETACH.", HARNESS),
     "system.kernels": ("Each of many kernels sees what those before it wrote.", HARNESS),
-    "system.memory": (
-        "Buffers that are in use together never share memory.",
-        "scheduling, step 5",
-    ),
     "system.transfer": ("Values arrive unchanged on every device that they are sent to.", HARNESS),
     "system.symbolic": ("A kernel with symbolic sizes serves every value of them.", HARNESS),
     "system.jit": ("A replay computes what a plain call with its arguments computes.", HARNESS),
@@ -264,10 +256,6 @@ _TENSOR: dict[str, tuple[str, str]] = {
         HARNESS,
     ),
     "system.jit.state": ("What a captured function assigns to goes on with each replay.", HARNESS),
-    "system.state": (
-        "Weights come out of files, models and the device as they went in; no file is trusted.",
-        "safetensors format; torch.save; GGUF specification; POSIX tar",
-    ),
     "model.layer": ("A layer computes its definition from the weights that it has.", HARNESS),
     "model.optim": (
         "An optimiser moves its parameters by the steps of its paper, and nothing else.",

@@ -223,40 +223,6 @@ class DeviceUnderTest:
         is_reference = self.name.partition(":")[0] == REFERENCE
         return next_ones if is_reference else (*next_ones, REFERENCE)
 
-    def run_ast(
-        self,
-        ast: UOp,
-        inputs: Inputs,
-        bindings: Mapping[str, int] | None = None,
-        poison: int = POISONS[0],
-    ) -> list[Array]:
-        """Runs a kernel AST; gives the contents of the written slots, flat, in their order.
-
-        inputs: one array per slot (flat size and dtype of the slot), None for a poisoned output.
-        Raises `MemoryDamageError` for a write outside the outputs, else as the device raises.
-        """
-        return self._launch(ast, inputs, bindings, poison)
-
-    def run_program(
-        self,
-        program: Program,
-        inputs: Inputs,
-        bindings: Mapping[str, int] | None = None,
-        poison: int = POISONS[0],
-    ) -> list[Array]:
-        """Runs a hand-written program; as `run_ast`."""
-        return self._launch(program, inputs, bindings, poison)
-
-    def run_optimised(
-        self,
-        kernel: Optimised,
-        inputs: Inputs,
-        bindings: Mapping[str, int] | None = None,
-        poison: int = POISONS[0],
-    ) -> list[Array]:
-        """Runs an AST with the given optimisations; as `run_ast`."""
-        return self._launch(kernel, inputs, bindings, poison)
-
     def run(
         self,
         kernel: Runnable,
@@ -264,15 +230,18 @@ class DeviceUnderTest:
         bindings: Mapping[str, int] | None = None,
         poison: int = POISONS[0],
     ) -> list[Array]:
-        """Runs an AST or a program; as `run_ast`."""
-        if isinstance(kernel, Program):
-            return self.run_program(kernel, inputs, bindings, poison)
-        if isinstance(kernel, Optimised):
-            return self.run_optimised(kernel, inputs, bindings, poison)
-        return self.run_ast(kernel, inputs, bindings, poison)
+        """Run a kernel and return the contents of the written slots, flat, in their order.
+
+        inputs: one array per slot (flat size and dtype of the slot), None for a poisoned output.
+        Raises `MemoryDamageError` for a write outside the outputs, else as the device raises.
+        """
+        loaded = self._load(kernel)
+        made = self._launches.setdefault(self._key(kernel), deque(maxlen=_KEPT_LAUNCHES))
+        made.append((inputs, bindings or {}))
+        return loaded.launch(inputs, bindings or {}, poison)
 
     def run_kernel(self, kernel: Kernel, inputs: Inputs, poison: int = POISONS[0]) -> list[Array]:
-        """Runs a kernel that is loaded already; as `run_ast`."""
+        """Runs a kernel that is loaded already; as `run`."""
         loaded = _Loaded(self.name, kernel.program, kernel, self.all_unaligned)
         return loaded.launch(inputs, {}, poison)
 
@@ -307,14 +276,6 @@ class DeviceUnderTest:
     def guarded(self, dtype: DType, size: int) -> GuardedBuffer:
         """Device memory between red zones."""
         return GuardedBuffer(self.name, dtype, size)
-
-    def _launch(
-        self, kernel: Runnable, inputs: Inputs, bindings: Mapping[str, int] | None, poison: int
-    ) -> list[Array]:
-        loaded = self._load(kernel)
-        made = self._launches.setdefault(self._key(kernel), deque(maxlen=_KEPT_LAUNCHES))
-        made.append((inputs, bindings or {}))
-        return loaded.launch(inputs, bindings or {}, poison)
 
     def _key(self, kernel: Runnable) -> _Key:
         return kernel, self.style or Style.FULL, self.all_unaligned

@@ -38,15 +38,14 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
         yield f"| {' | '.join(map(cell, row))} |"
 
 
-def needs_text(row: Row) -> str:
+def _needs(row: Row) -> str:
     """What a device must have for the row, in words."""
     parts = sorted(dtype.name for dtype in row.needs.dtypes)
-    parts += sorted(row.needs.ops)
     parts += sorted(feature for feature in row.needs.features if feature != "kernels")
     return ", ".join(parts) or "nothing"
 
 
-def counts(row: Row) -> str:
+def _counts(row: Row) -> str:
     """How many cases the row has in the quick and the full profile."""
     return f"{len(row.cases(Profile.QUICK))} / {len(row.cases(Profile.FULL))}"
 
@@ -73,8 +72,8 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "clauses": _clauses,
     "rung": lambda row: row.rung.title,
     "error rule": lambda row: row.error_rule,
-    "needs": needs_text,
-    "cases quick / full": counts,
+    "needs": _needs,
+    "cases quick / full": _counts,
     "special cases: operands -> result": _specials,
 }
 

@@ -1,4 +1,4 @@
-"""The specification as pages: Markdown made from the tables, and the text of one row or case.
+"""The specification as pages: Markdown made from the tables.
 
 `python -m tinyref_spec.pages OUT` writes the pages to a folder.
 """
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tinyref.optimise.opt import OPTS, Condition
 from tinyref_spec import catalogue
-from tinyref_spec.case import Case, Profile, Row, Rung
-from tinyref_spec.clauses import clause, clauses
+from tinyref_spec.case import Profile, Row, Rung
+from tinyref_spec.clauses import clauses
 from tinyref_spec.error_rules import LIMITS, STRICT_LIMITS
-from tinyref_spec.level_pages import LEVELS, NOTE, counts, families, needs_text, page, table
+from tinyref_spec.level_pages import LEVELS, NOTE, families, page, table
 from tinyref_spec.proofs import listing, record
 
 
@@ -148,51 +148,6 @@ def pages() -> dict[str, str]:
         for name, rows in families(level, catalogue.all_rows()).items():
             found[f"{name}.md"] = page(name, rows)
     return found
-
-
-def describe(name: str) -> str:
-    """The text of `tinyref spec show ID`: a case, a row, or a clause.
-
-    Raises `UserError` for an id that is none of them.
-    """
-    if name in clauses():
-        return _clause_text(name)
-    rows = {row.id: row for row in catalogue.all_rows()}
-    if name in rows:
-        return _row_text(rows[name])
-    case = catalogue.find(name)
-    return f"{_case_text(case)}\n{_row_text(rows[case.row])}"
-
-
-def _clause_text(label: str) -> str:
-    found = clause(label)
-    citing = [row.id for row in catalogue.all_rows() if label in row.clauses]
-    shown = ", ".join(citing[:8]) + (f" and {len(citing) - 8} more" if len(citing) > 8 else "")
-    return f"{label}\n  {found.sentence}\n  source: {found.source}\n  rows: {shown}\n"
-
-
-def _case_text(case: Case) -> str:
-    lines = [case.id, f"  rung: {case.rung.title}: {case.rung.sentence}"]
-    if case.expects_refusal:
-        lines.append("  passes when it is refused with a clear error")
-    if case.depends_on:
-        lines.append(f"  says nothing without: {', '.join(case.depends_on)}")
-    return "\n".join([*lines, ""])
-
-
-def _row_text(row: Row) -> str:
-    lines = [row.id, f"  {row.sentence}", f"  error rule: {row.error_rule}"]
-    lines.append(f"  rung: {row.rung.title}")
-    lines.append(f"  needs: {needs_text(row)}")
-    lines.append(f"  cases: {counts(row)} (quick / full)")
-    lines.append("  clauses:")
-    for label in row.clauses:
-        found = clause(label)
-        lines.append(f"    {label}: {found.sentence} [{found.source}]")
-    if row.specials:
-        lines.append("  special cases:")
-        lines += [f"    {operands} -> {result}" for operands, result in row.specials]
-    return "\n".join([*lines, ""])
 
 
 def write(folder: Path) -> list[Path]:

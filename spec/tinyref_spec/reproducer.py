@@ -300,10 +300,17 @@ def _lines_of_value(expression: str) -> list[str]:
     ]
 
 
-def program_script(about: str, device: str, text: str, items: Sequence[Wanted]) -> str:
+def wanted_read(number: int, values: Array) -> Wanted:
+    """Return that a read gives these values, in their type and shape; zeros may have any sign."""
+    flat = values.reshape(-1)
+    places = range(flat.size)
+    return Wanted(number, places, flat, bounds=(flat, flat), shape=values.shape)
+
+
+def program_script(about: str, device: str, text: str, reads: Sequence[Array]) -> str:
     """Return a script that runs a program of tensors: `text` calls `check` for each read."""
     lines = [
-        f"wanted = {_wanted_literal(items)}",
+        f"wanted = {_wanted_literal([wanted_read(*item) for item in enumerate(reads)])}",
         "def reads():",
         "    found = []",
         "    check = lambda tensor: found.append(np.array(tensor.numpy()))",

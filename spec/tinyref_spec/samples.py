@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -138,6 +139,44 @@ def _float_tie_bits(source: DType, target: DType) -> list[int]:
         values = np.ldexp(np.array([0.5, 1.5, 2.5, 3.5]), smallest).astype(numpy_dtype(source))
         ties += to_bits(values).tolist()
     return sorted({tie + step for tie in ties for step in (-1, 0, 1)})
+
+
+@functools.cache
+def limits_between(source: DType, target: DType) -> Array:
+    """Return the finite values of `source` at the edges of `target`, and those next to them.
+
+    There a conversion wraps, overflows, is truncated or becomes zero.
+    """
+    if source.is_bool:
+        return edges(source)[:0]
+    found = {sign * number for number in _limits(target) for sign in (1, -1)}
+    if source.is_int:
+        least, most = int(source.minimum), int(source.maximum)
+        whole = {int(number) for number in found if number == int(number)}
+        kept = sorted(number for number in whole if least <= number <= most)
+        return np.array(kept, dtype=numpy_dtype(source))
+    with np.errstate(over="ignore"):
+        values = np.array(sorted(map(float, found))).astype(numpy_dtype(source))
+    nearer_to_zero = from_bits(to_bits(values[values != 0]) - 1, source)
+    values = np.concatenate([values, nearer_to_zero])
+    return values[np.isfinite(values.astype(np.float64))]
+
+
+def _limits(target: DType) -> set[float]:
+    """Return edges by magnitude: of an integer and its modulus, of a float and its overflow."""
+    if target.is_bool:
+        return {1 << 8, 1 << 16, 1 << 32}
+    if target.is_int:
+        powers = (1 << (target.bits - 1), 1 << target.bits)
+        whole = {*edges(target).tolist(), *(p + step for p in powers for step in (-1, 0, 1))}
+        return whole | {number + 0.5 for number in whole}
+    smallest, before, largest = map(
+        float, from_bits([1, largest_bits(target) - 1, largest_bits(target)], target)
+    )
+    around = {*map(float, edges(target))}
+    around |= {largest + (largest - before) / 2 + step for step in (-1, 0, 1)}
+    around |= {smallest * number for number in (0.5, 0.75, 1.5, 2.5)}
+    return set(filter(math.isfinite, around))
 
 
 def pairs(left: Array, right: Array) -> tuple[Array, Array]:

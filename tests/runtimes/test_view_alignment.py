@@ -129,7 +129,7 @@ def test_the_suite_gives_what_is_declared_and_no_more(name: str, passes: bool) -
 
 def test_red_zones_and_the_fuzzer_give_aligned_views(device: str) -> None:
     tested = DeviceUnderTest(device)
-    (found,) = tested.run_ast(doubled(4), [None, np.float32([1, 2, 3, 4])])
+    (found,) = tested.run(doubled(4), [None, np.float32([1, 2, 3, 4])])
     assert found.tolist() == [2, 4, 6, 8]
     case = Case(doubled(5), (np.zeros(5, np.float32), np.arange(5, dtype=np.float32)))
     assert judge(case, device, thorough=True).agrees

@@ -12,7 +12,6 @@ from tinyref import Tensor
 from tinyref_spec import catalogue
 from tinyref_spec.case import Profile
 from tinyref_spec.model import layers, optim
-from tinyref_spec.system import state
 from tinyref_spec.tensor import deviations, surface
 from tinyref_spec.tensor.rows import FUNCTIONS, REFUSED
 from tinyref_spec.tensor.surface import Name
@@ -86,6 +85,11 @@ def labels(where: str, names: Iterable[str]) -> set[str]:
     return {f"{where}.{name}" for name in names}
 
 
+def of_files() -> set[str]:
+    """Return the names that read and write files: only the library decides, see tests/nn."""
+    return {name.label for name in surface.names() if name.where == "nn.state"}
+
+
 def covered() -> set[str]:
     """Labels of the names whose values some row gives."""
     called = {name for function in FUNCTIONS for name in (function.name, *function.covers)}
@@ -93,7 +97,7 @@ def covered() -> set[str]:
         labels("Tensor", called)
         | labels("nn", (layer.name for layer in layers.FUNCTIONS))
         | labels("nn.optim", optim.NAMES)
-        | labels("nn.state", state.JOBS)
+        | of_files()
     )
 
 
@@ -106,8 +110,7 @@ def refused() -> set[str]:
         labels("Tensor", called)
         | labels("nn", layers.REFUSED)
         | labels("nn.optim", optim.REFUSED)
-        # What files are refused only the library decides: tests/nn.
-        | labels("nn.state", state.JOBS)
+        | of_files()
     )
 
 
@@ -132,13 +135,13 @@ def test_a_name_without_rows_is_seen() -> None:
 
 @pytest.mark.parametrize(
     ("where", "row"),
-    [("nn", "model.layer.{}"), ("nn.optim", "model.optim.{}"), ("nn.state", "system.state.{}")],
+    [("nn", "model.layer.{}"), ("nn.optim", "model.optim.{}")],
 )
 def test_every_name_of_nn_has_quick_cases(where: str, row: str) -> None:
-    """What the tables name is in the catalogue too, with values and, of layers, refused calls."""
+    """What the tables name is in the catalogue too, with values and refused calls."""
     for name in (name.name for name in surface.names() if name.where == where):
         listed = [case.id for case in catalogue.cases(Profile.QUICK, row.format(name.lower()))]
-        assert where == "nn.state" or any("refused" in case for case in listed), name
+        assert any("refused" in case for case in listed), name
         assert any("refused" not in case for case in listed), name
 
 

@@ -192,6 +192,5 @@ def _clause(label: str) -> str:
 
 def _needs(row: Row) -> str:
     parts = sorted(dtype.name for dtype in row.needs.dtypes)
-    parts += [f"op {name}" for name in sorted(row.needs.ops)]
     parts += sorted(row.needs.features)
     return ", ".join(parts) or "nothing"

@@ -8,8 +8,8 @@ from tinyref_fuzz.programs.judge import EVALUATED, ProgramJudge, wanted_reads
 from tinyref_fuzz.programs.run import PLAIN, Way
 from tinyref_fuzz.programs.script import Computing
 from tinyref_fuzz.programs.steps import WRITES, Program
+from tinyref_spec.bits import Array
 from tinyref_spec.kernel_case import Blame, Verdict
-from tinyref_spec.system.fuzzed import Read
 
 GRAPH = "graph"
 SCHEDULE = "schedule"
@@ -59,7 +59,7 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
     return Blame(KERNEL, "", verdict.detail)
 
 
-def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Read]) -> str:
+def _part_of_schedule(judge: ProgramJudge, program: Program, wanted: list[Array]) -> str:
     """Fusion, where it is right once each result has memory of its own; else hazards of writes.
 
     Nothing where operations take several steps, of which only the last has memory of its own.

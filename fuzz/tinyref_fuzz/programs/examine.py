@@ -80,8 +80,7 @@ def bucket_of(program: Program, verdict: Verdict, found: Blame) -> str:
 def script_of(program: Program, device: str) -> str:
     """The program as a script that fails where a read is not what the oracle says."""
     text = "\n".join(line.text for line in script_lines(program, Places.of(device)))
-    items = [read.wanted(number) for number, read in enumerate(wanted_reads(program) or ())]
-    return program_script("a program of tensors", device, text, items)
+    return program_script("a program of tensors", device, text, wanted_reads(program) or ())
 
 
 def finding_lines(program: Program, verdict: Verdict, device: str) -> tuple[str, ...]:

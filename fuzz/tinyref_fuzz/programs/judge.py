@@ -18,8 +18,9 @@ from tinyref_fuzz.programs.refusals import is_foreseen
 from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
 from tinyref_fuzz.programs.script import Places
 from tinyref_fuzz.programs.steps import Program
+from tinyref_spec.bits import Array
 from tinyref_spec.kernel_case import Pair, Symptom, Verdict
-from tinyref_spec.system.fuzzed import Read, mismatch
+from tinyref_spec.reproducer import wanted_read
 
 # Besides the normal way every so manieth program is run the plain way too.
 PLAIN_EVERY = 8
@@ -62,24 +63,24 @@ class ProgramJudge:
             verdict = replace(verdict, symptom=Symptom.UNSTABLE)
         return verdict
 
-    def fails(self, program: Program, wanted: Sequence[Read], way: Way) -> str:
+    def fails(self, program: Program, wanted: Sequence[Array], way: Way) -> str:
         """How a program, run in another way, differs from what is wanted; empty if it does not."""
         found = run(program, self.host if way.evaluates else self.places, way)
         return difference(program, wanted, found)
 
-    def _plain(self, program: Program, wanted: Sequence[Read]) -> Verdict:
+    def _plain(self, program: Program, wanted: Sequence[Array]) -> Verdict:
         found = run(program, self.host, PLAIN)
         problem = difference(program, wanted, found)
         if not problem:
             return Verdict(judged=2)
         return Verdict(Pair.PLAIN, _symptom(found), problem, judged=2)
 
-    def _pair(self, program: Program, wanted: Sequence[Read]) -> Pair:
+    def _pair(self, program: Program, wanted: Sequence[Array]) -> Pair:
         if self.fails(program, wanted, PLAIN):
             return Pair.PLAIN
         return Pair.OPTIMISED if self.fails(program, wanted, EVALUATED) else Pair.DEVICE
 
-    def _is_unstable(self, program: Program, wanted: Sequence[Read], problem: str) -> bool:
+    def _is_unstable(self, program: Program, wanted: Sequence[Array], problem: str) -> bool:
         return not problem or not self.fails(program, wanted, NORMAL)
 
 
@@ -96,7 +97,7 @@ def _symptom(found: Outcome) -> Symptom:
     return Symptom.ERROR if found.error else Symptom.VALUE
 
 
-def wanted_reads(program: Program) -> list[Read] | None:
+def wanted_reads(program: Program) -> list[Array] | None:
     """What the oracle reads; None for a program that has no exact result."""
     try:
         return evaluate(program)
@@ -104,14 +105,14 @@ def wanted_reads(program: Program) -> list[Read] | None:
         return None
 
 
-def difference(program: Program, wanted: Sequence[Read], found: Outcome) -> str:
+def difference(program: Program, wanted: Sequence[Array], found: Outcome) -> str:
     """The first read that is not as wanted, or the error, in one line; empty where all agree.
 
     That tinyref does not do this is no error where the steps of the program let one expect it.
     """
     numbers = [number for number, step in enumerate(program.steps) if step.op == "read"]
     for number, want, got in zip(numbers, wanted, found.reads, strict=False):
-        words = mismatch(want, got)
+        words = wanted_read(number, want).problem(got)
         if words:
             return f"step {number}: t{program.steps[number].args[0]}: {words}"
     if found.refusal and is_foreseen(program, found.step, found.refusal):

@@ -30,7 +30,6 @@ from tinyref_fuzz.programs.arrays import Array, Size, is_overwritten
 from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.oracles import threefry
-from tinyref_spec.system.fuzzed import Read
 
 
 @dataclass
@@ -58,7 +57,7 @@ class Environment:
         self.sizes: dict[int, tuple[str, int]] = dict(outer.sizes) if outer else {}
         self.functions: dict[int, Step] = dict(outer.functions) if outer else {}
         self.streams: Streams = outer.streams if outer else Streams()
-        self.reads: list[Read] = outer.reads if outer else []
+        self.reads: list[Elements] = outer.reads if outer else []
         self.is_function = outer is not None
 
     def run(self, step: Step) -> None:
@@ -231,7 +230,7 @@ class Environment:
 
     def do_read(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
-        self.reads.append(Read(array.elements))
+        self.reads.append(array.elements)
 
     def do_drop(self, step: Step) -> None:
         self.arrays.pop(step.args[0]).store.is_lost = True
@@ -360,7 +359,7 @@ def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -
     return first.sizes
 
 
-def evaluate(program: Program) -> list[Read]:
+def evaluate(program: Program) -> list[Elements]:
     """What the reads of a program give, in order.
 
     Raises `InexactError` where a float rounds, `UndefinedError` where a step does not fit.

@@ -84,7 +84,7 @@ class Operation:
     @functools.cached_property
     def needs(self) -> Needs:
         dtypes = frozenset({*self.sources, self.result})
-        return Needs(dtypes, frozenset(), frozenset({"kernels"}))
+        return Needs(dtypes, frozenset({"kernels"}))
 
     @functools.cached_property
     def applicable(self) -> tuple[Special, ...]:
@@ -93,13 +93,8 @@ class Operation:
 
     @property
     def literals(self) -> tuple[Special, ...]:
-        """The applicable cases with a specified result."""
+        """The applicable cases with a specified result; the others are among the edges."""
         return tuple(special for special in self.applicable if special.result != "?")
-
-    @property
-    def unspecified(self) -> tuple[Special, ...]:
-        """The applicable cases that only must not trap or hang."""
-        return tuple(special for special in self.applicable if special.result == "?")
 
 
 def row_of(operation: Operation) -> Row:
@@ -132,7 +127,7 @@ def vector_row_of(operation: Operation) -> Row:
     )
     needs = vectors.needs
     feature = f"vectors:{VECTOR_LANES}"
-    needs = Needs(needs.dtypes, needs.ops, needs.features | {feature})
+    needs = Needs(needs.dtypes, needs.features | {feature})
     return dataclasses.replace(
         row_of(vectors), needs=needs, make_cases=functools.partial(_vector_cases, vectors, needs)
     )
@@ -181,10 +176,6 @@ def _cases(operation: Operation, profile: Profile) -> list[Case]:
         _case(operation, f"special:{number}", functools.partial(_run_special, special), special)
         for number, special in enumerate(operation.literals)
     ]
-    found += [
-        _case(operation, f"liveness:{number}", functools.partial(_run_liveness, special))
-        for number, special in enumerate(operation.unspecified)
-    ]
     for kind, count in batches(operation, profile).items():
         found += [
             _case(operation, f"{kind}:{number}", functools.partial(_run_batch, kind, number))
@@ -202,9 +193,9 @@ def _case(
     case_id = f"{operation.id}.{name}"
     needs = operation.needs
     if special is not None and _has_subnormal(operation, special):
-        needs = Needs(needs.dtypes, needs.ops, needs.features | {"subnormals"})
+        needs = Needs(needs.dtypes, needs.features | {"subnormals"})
     if special is not None and (operation.contracted or operation.reassociated):
-        needs = Needs(needs.dtypes, needs.ops, needs.features | {"strict floats"})
+        needs = Needs(needs.dtypes, needs.features | {"strict floats"})
     return Case(
         case_id,
         operation.id,
@@ -303,9 +294,11 @@ def _all(dtype: DType) -> Array:
 
 
 def _cast_batch(operation: Operation) -> tuple[Array, ...]:
-    """The edge grid, and the ties of what a cast rounds to."""
+    """The edge grid, and the limits and ties of what a cast converts to."""
     (source,) = operation.sources
-    grid = np.concatenate([samples.edges(source), samples.ties_between(source, operation.result)])
+    parts = (samples.limits_between, samples.ties_between)
+    beyond = [values_between(source, operation.result) for values_between in parts]
+    grid = np.concatenate([samples.edges(source), *beyond])
     assert len(grid) <= LANES, "one batch has all of them"
     return samples.fit_columns([grid], LANES)
 
@@ -346,21 +339,6 @@ def _special_rule(operation: Operation, result: Array) -> Rule:
         return operation.rule
     wide = float(result.astype(np.float64)[0])
     return operation.rule if np.isfinite(wide) and wide != 0 else Ulp(0)
-
-
-def _run_liveness(
-    special: Special, operation: Operation, case_id: str, device: DeviceUnderTest
-) -> Measurement:
-    """Half of the lanes get an unspecified case: the others must still be right, and it ends."""
-    good = operation.literals[0]
-    normal = operand_values(operation, good)
-    strange = operand_values(operation, special)
-    result = result_value(operation, good)
-    assert result is not None
-    odd = np.arange(LANES) % 2 == 1
-    inputs = [np.where(odd, second, first) for first, second in zip(normal, strange, strict=True)]
-    expected = Expected(np.repeat(result, LANES), specified=~odd)
-    return run_operation(operation, case_id, inputs, expected, operation.rule, device)
 
 
 def _run_batch(

@@ -141,7 +141,7 @@ def _refusal_of_part(shown: ShapeTracker, case_id: str, device: DeviceUnderTest)
     kernel = kernel_of(_read(1, F32, shown), *shown.shape)
     data = np.zeros(COUNT, np.float32)
     try:
-        device.run_ast(kernel, [None, data])
+        device.run(kernel, [None, data])
     except TinyrefError as error:
         found = refusal(None, error, (UserError, DeviceError))
         if found.passed and "texels of 4" not in str(error):

@@ -1,130 +1,26 @@
-"""Rows of tensors on two devices, NAME and NAME:1 or the one that was named: as on one of them.
+"""Rows of tensors in parts on two to four devices: NAME, NAME:1 or the one that was named, others.
 
-Data are small integers, so every result is exact in every order of additions.
+Data are small integers, so every result is exact in every order of additions. Other operations on
+such tensors are launches on each device and copies between them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref_spec import samples
-from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import Measurement, Row, Rung
-from tinyref_spec.checks import Check, make_row
+from tinyref_spec.checks import Check, judge_pairs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 
-# Neither size divides by the number of devices.
-SHAPE = (7, 5)
-AXES = (None, 0, 1)
 DTYPES = (dtypes.float32, dtypes.int32)
 
 
-@dataclass(frozen=True)
-class Program:
-    """What is computed of x and y, both of `SHAPE`, and the same of arrays."""
-
-    sentence: str
-    run: Callable[[Any, Any], Any]
-    expected: Callable[[Array, Array], Array]
-
-
-def _assign(x: Any, y: Any) -> Any:
-    target = (x + 0).contiguous().realize()
-    target.assign(target * 2 + y).realize()
-    target += 1
-    return target
-
-
-PROGRAMS: dict[str, Program] = {
-    "sum": Program(
-        "Sums over each axis and over both.",
-        lambda x, y: x.sum(0, keepdim=True) * y + x.sum(1, keepdim=True) + x.sum(),
-        lambda x, y: x.sum(0, keepdims=True) * y + x.sum(1, keepdims=True) + x.sum(),
-    ),
-    "matmul": Program(
-        "A product whose factors are cut along rows or columns.",
-        lambda x, y: x @ y.T,
-        lambda x, y: x @ y.T,
-    ),
-    "moved": Program(
-        "Other shapes and orders of the axes.",
-        lambda x, y: (x.T.reshape(5, 7, 1).flip(0) + y.reshape(1, 7, 5)[:, :, ::-1]).reshape(-1),
-        lambda x, y: (x.T.reshape(5, 7, 1)[::-1] + y.reshape(1, 7, 5)[:, :, ::-1]).reshape(-1),
-    ),
-    "assign": Program(
-        "New elements in the memory of each device.", _assign, lambda x, y: x * 2 + y + 1
-    ),
-}
-
-
-def _values(dtype: DType) -> tuple[Array, Array]:
-    count = SHAPE[0] * SHAPE[1]
-    x, y = (samples.small_integers(dtype, count, seed, 3).reshape(SHAPE) for seed in (1, 2))
-    return x, y
-
-
-def _same(found: Array, expected: Array, what: str) -> Measurement:
-    """Compares shapes, types and bits."""
-    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
-        have, want = f"{found.dtype} {found.shape}", f"{expected.dtype} {expected.shape}"
-        return Measurement(False, f"{what}: is {have}, expected {want}", compared=1)
-    wrong = np.flatnonzero(to_bits(found.reshape(-1)) != to_bits(expected.reshape(-1)))
-    if not wrong.size:
-        return Measurement(True, compared=expected.size)
-    first = int(wrong[0])
-    got, want = found.reshape(-1)[first], expected.reshape(-1)[first]
-    return Measurement(
-        False, f"{what}: element {first} is {got!r}, expected {want!r}", compared=expected.size
-    )
-
-
-def _run(
-    program: Program,
-    dtype: DType,
-    axes: tuple[int | None, int | None],
-    case_id: str,
-    device: DeviceUnderTest,
-) -> Measurement:
-    """The program on tensors that are cut along these axes, or not."""
-    from tinyref import Tensor
-
-    arrays = _values(dtype)
-    devices = (device.name, device.second)
-    x, y = (
-        Tensor(array, device=device.name).shard(devices, axis)
-        for array, axis in zip(arrays, axes, strict=True)
-    )
-    expected = np.asarray(program.expected(*arrays)).astype(numpy_dtype(dtype))
-    # An addition of zeros may turn one zero into the other.
-    found = program.run(x, y).numpy() + 0
-    return _same(found, expected + 0, f"cut along {axes[0]} and {axes[1]}")
-
-
-def _all_reduced(ring: int, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A float sum over the cut axis: the same bits on both devices, and near the exact sum."""
-    from tinyref import Tensor
-
-    values = np.random.default_rng(ring).standard_normal((6, 40)).astype(np.float32)
-    devices = (device.name, device.second)
-    with Context(RING=ring):
-        result = Tensor(values, device=device.name).shard(devices, 0).sum(0)
-        pieces = [result.shard((name,)).numpy() for name in devices]
-    found = _same(pieces[1], pieces[0], "on the second device")
-    bound = 6 * 2.0**-24 * np.abs(values.astype(np.float64)).sum(0)
-    error = np.abs(pieces[0] - values.astype(np.float64).sum(0))
-    if found.passed and bool((error > bound).any()):
-        return Measurement(False, f"the sum errs by {error.max()}", compared=error.size)
-    return found
-
-
-# Row i, column j of `_counted` is 10 i + j; the sums and the largest elements of its columns, with
+# Row i, column j of the data is 10 i + j; the sums and the largest elements of its columns, with
 # as many rows as there are devices, and with one row more.
 SUMS = {
     2: (10, 12, 14, 16, 18, 20, 22),
@@ -152,8 +48,8 @@ def _ring(
     from tinyref import Tensor, TinyJit
 
     devices = device.several(count)
-    found = Measurement(True, compared=0)
-    with Context(RING=ring, JIT=jit):
+
+    def pairs() -> Iterator[tuple[str, object, object]]:
         for rows in (count, count + 1):
             counted = [[10 * row + column for column in range(7)] for row in range(rows)]
             whole = Tensor(np.array(counted, numpy_dtype(dtype)), device=device.name)
@@ -166,47 +62,16 @@ def _ring(
                 x.assign(x + 1).realize()
                 return results
 
-            results = [step(x) for _ in range(RING_CALLS)]
-            for call, pair in enumerate(results):
-                wanted = (
-                    [2 * (element + call * rows) for element in SUMS[rows]],
-                    [2 * (element + call) for element in LARGEST[rows]],
-                )
-                for what, result, expected in zip(("sum", "max"), pair, wanted, strict=True):
-                    for name in devices:
-                        there = result.shard((name,)).numpy()
-                        numbers = np.array(expected, numpy_dtype(dtype))
-                        label = f"{what} of {rows} rows on {name}, call {call}"
-                        found = _same(there, numbers, label)
-                        if not found.passed:
-                            return found
-    return found
+            for call, (sums, largest) in enumerate([step(x) for _ in range(RING_CALLS)]):
+                for name in devices:
+                    where = f"of {rows} rows on {name}, call {call}"
+                    wanted = [2 * (element + call * rows) for element in SUMS[rows]]
+                    yield f"sum {where}", sums.shard((name,)).numpy(), wanted
+                    wanted = [2 * (element + call) for element in LARGEST[rows]]
+                    yield f"max {where}", largest.shard((name,)).numpy(), wanted
 
-
-def _measure_moves(axis: int | None, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """To several devices and back to each of them, random bits."""
-    from tinyref import Tensor
-
-    values = samples.random_bits(dtypes.int32, 35, 3).reshape(SHAPE)
-    there = Tensor(values, device=device.name).shard((device.name, device.second), axis)
-    for name in (device.name, device.second):
-        found = _same(there.to(name).numpy(), values, f"back on {name}")
-        if not found.passed:
-            return found
-    return found
-
-
-def _checks(program: Program, dtype: DType) -> list[Check]:
-    return [
-        Check(
-            f"{first}_{second}".lower(),
-            functools.partial(_run, program, dtype, (first, second)),
-            full_only=first is not None and second is not None and first != second,
-        )
-        for first in AXES
-        for second in AXES
-        if (first, second) != (None, None)
-    ]
+    with Context(RING=ring, JIT=jit):
+        return judge_pairs(pairs())
 
 
 def _ring_checks(dtype: DType) -> list[Check]:
@@ -222,47 +87,18 @@ def _ring_checks(dtype: DType) -> list[Check]:
     ]
 
 
-def _row(name: str, dtype: DType, sentence: str, make: Callable[[], list[Check]]) -> Row:
-    return make_row(
-        f"system.shard.{name}.{dtype.name}",
-        f"On two devices, {dtype.name}: {sentence}",
-        clauses=("system.shard", "tensor.multi", "tensor.copy"),
-        rung=Rung.JIT,
-        op="shard",
-        dtype=dtype,
-        uses=(dtype, dtypes.bool, dtypes.int32),
-        features=("second",),
-        checks=make,
-    )
-
-
 def rows() -> Iterator[Row]:
     """Rows of tensors on several devices."""
     for dtype in DTYPES:
-        for name, program in PROGRAMS.items():
-            make = functools.partial(_checks, program, dtype)
-            yield _row(name, dtype, program.sentence, make)
-    yield _row(
-        "all_reduce",
-        dtypes.float32,
-        "A sum is the same bits on every device, summed in a ring or not.",
-        lambda: [
-            Check("naive", functools.partial(_all_reduced, 0)),
-            Check("ring", functools.partial(_all_reduced, 2)),
-        ],
-    )
-    for dtype in DTYPES:
-        yield _row(
-            "ring",
-            dtype,
-            "Sums and maxima over the cut axis of two, three and four devices, between launches.",
-            functools.partial(_ring_checks, dtype),
+        yield make_row(
+            f"system.shard.ring.{dtype.name}",
+            f"On several devices, {dtype.name}: sums and maxima over the cut axis of two, three "
+            "and four devices, between launches.",
+            clauses=("system.shard", "tensor.multi", "tensor.copy"),
+            rung=Rung.JIT,
+            op="shard",
+            dtype=dtype,
+            uses=(dtype, dtypes.bool, dtypes.int32),
+            features=("second",),
+            checks=functools.partial(_ring_checks, dtype),
         )
-    yield _row(
-        "moved_back",
-        dtypes.int32,
-        "Elements come back from several devices as they went.",
-        lambda: [
-            Check(str(axis).lower(), functools.partial(_measure_moves, axis)) for axis in AXES
-        ],
-    )

@@ -17,7 +17,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.runtimes.red_zones import POISONS, GuardedBuffer, MemoryDamageError
 from tinyref_spec import samples
-from tinyref_spec.bits import Array, to_bits
+from tinyref_spec.bits import to_bits
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, judge_pairs, make_row, same_bytes
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -29,10 +29,6 @@ OFFSETS = ((0, 1), (1, 0), (3, 3), (2, 5), (7, 64), (64, 7), (511, 100))
 LARGE_BYTES = (1 << 22) + 5
 HUGE_BYTES = 1 << 28
 WORDS = 1 << 18
-MOVED_DTYPES = (
-    *(dtypes.float32, dtypes.int32, dtypes.bool, dtypes.uint8, dtypes.int16, dtypes.float16),
-    *(dtypes.float64, dtypes.int64),
-)
 NOTHING_THERE = "no other device is there that runs kernels"
 
 # What is measured of a copy from one device to another, by their names.
@@ -55,16 +51,6 @@ def _each(check: OneWay, device: DeviceUnderTest, partners: tuple[str, ...]) -> 
                 found.message = f"from {origin} to {target}: {found.message}"
                 return found
     return found
-
-
-def _computing_partners(device: DeviceUnderTest, *used: DType) -> tuple[str, ...]:
-    """Those that run kernels of these types."""
-    return tuple(
-        name
-        for name in device.partners
-        if Device[name].capabilities.ops
-        and all(Device[name].capabilities.supports(dtype) for dtype in used)
-    )
 
 
 # --- bytes ----------------------------------------------------------------------------------------
@@ -202,47 +188,7 @@ ORDERS: dict[str, OneWay] = {
 }
 
 
-def _ordered(check: OneWay, case_id: str, device: DeviceUnderTest) -> Measurement:
-    return _each(check, device, _computing_partners(device, order.WORD, dtypes.int32))
-
-
 # --- tensors --------------------------------------------------------------------------------------
-
-# Views of a tensor of 6 rows of 5; each is the same function of a tensor and of an array.
-FORMS: dict[str, Callable[..., object]] = {
-    "all": lambda x: x,
-    "rows": lambda x: x[1:4],
-    "row": lambda x: x[3],
-    "columns": lambda x: x[:, 1::2],
-    "transposed": lambda x: x.T[1:],
-    "flipped": lambda x: x[::-1],
-    "view_of_view": lambda x: x[1:][:, 2:][::2],
-    "one": lambda x: x[2, 3],
-    "none": lambda x: x[:0],
-}
-
-
-def _moved(name: str, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
-    """A view of a tensor goes to the other device, and a view of it is taken there."""
-    from tinyref import Tensor
-
-    form = FORMS[name]
-    array = samples.small_integers(dtype, 30, 4).reshape(6, 5)
-
-    def one_way(origin: str, target: str) -> Measurement:
-        x = Tensor(array, device=origin).realize()
-        sent = form(x).to(target)  # type: ignore[attr-defined] # a form of a tensor is a tensor
-        taken = form(x.to(target))
-        expected = np.asarray(form(array))
-        return judge_pairs(
-            (
-                ("a view that was sent", sent.numpy(), expected),
-                ("computed of a view that was sent", (sent != 0).numpy(), expected != 0),
-                ("a view that is taken there", taken.numpy(), expected),  # type: ignore[attr-defined]
-            )
-        )
-
-    return _each(one_way, device, _computing_partners(device, dtype, dtypes.bool, dtypes.int32))
 
 
 def _there_and_back(jit: int, origin: str, target: str) -> Measurement:
@@ -256,7 +202,7 @@ def _there_and_back(jit: int, origin: str, target: str) -> Measurement:
 
     def pairs() -> Iterator[tuple[str, object, object]]:
         for call in range(4):
-            x = _numbers(call, 3, 4)
+            x = samples.integers(3, 4, seed=call)
             found = there_and_back(Tensor(x, device=origin)).numpy()
             yield f"call {call}", found, (x.T * 2 + 1)[1:][::-1] - 3
 
@@ -264,64 +210,30 @@ def _there_and_back(jit: int, origin: str, target: str) -> Measurement:
         return judge_pairs(pairs())
 
 
-def _state(jit: int, origin: str, target: str) -> Measurement:
-    """Sums on both devices grow by what is sent, by whole assignments and by those of views."""
-    from tinyref import Tensor, TinyJit
-
-    here = Tensor(_numbers(8, 4, 3), device=origin).realize()
-    away = Tensor(_numbers(9, 4, 3), device=target).realize()
-
-    @TinyJit
-    def step(x: Tensor) -> Tensor:
-        away.assign(away + x.to(target))
-        here[1:3] = away[2:].to(origin)
-        away[0] = here.sum(0).to(target)
-        return here.max(0).to(target)
-
-    def pairs() -> Iterator[tuple[str, object, object]]:
-        mine, other = _numbers(8, 4, 3), _numbers(9, 4, 3)
-        for call in range(4):
-            x = _numbers(call, 4, 3)
-            other = other + x
-            mine[1:3] = other[2:]
-            other[0] = mine.sum(0)
-            yield f"result {call}", step(Tensor(x, device=origin)).numpy(), mine.max(0)
-            yield f"state after call {call}", here.numpy(), mine
-            yield f"state of the other after call {call}", away.numpy(), other
-
-    with Context(JIT=jit):
-        return judge_pairs(pairs())
-
-
-def _chain(count: int, origin: str, target: str) -> Measurement:
-    """A tensor goes to and fro many times, and each device computes between."""
-    from tinyref import Tensor
-
-    x = Tensor(_numbers(3, 5, 7), device=origin)
-    wanted = _numbers(3, 5, 7)
-    for number in range(count):
-        x = (x.to(target)[1:].pad(((1, 0), (0, 0))) + number % 3).to(origin).flip(1) - 1
-        wanted[0] = 0
-        wanted = (wanted + np.float32(number % 3))[:, ::-1] - 1
-    return judge_pairs([(f"after {count} times", x.numpy(), wanted)])
-
-
-def _numbers(seed: int, *shape: int) -> Array:
-    return samples.small_integers(dtypes.float32, int(np.prod(shape)), seed).reshape(shape)
-
-
 PROGRAMS: dict[str, OneWay] = {
     "plain": functools.partial(_there_and_back, 0),
     "replay": functools.partial(_there_and_back, 1),
-    "state": functools.partial(_state, 0),
-    "state.replay": functools.partial(_state, 1),
-    "chain:12": functools.partial(_chain, 12),
 }
 
 
-def _computed(check: OneWay, case_id: str, device: DeviceUnderTest) -> Measurement:
-    partners = _computing_partners(device, dtypes.float32, dtypes.int32, dtypes.bool)
+ORDER_TYPES = (order.WORD, dtypes.int32)
+PROGRAM_TYPES = (dtypes.float32, dtypes.int32, dtypes.bool)
+
+
+def _computed(
+    check: OneWay, used: tuple[DType, ...], case_id: str, device: DeviceUnderTest
+) -> Measurement:
+    """A check with the partners that run kernels of the types it uses."""
+    partners = tuple(
+        name
+        for name in device.partners
+        if Device[name].capabilities.ops and all(map(Device[name].capabilities.supports, used))
+    )
     return _each(check, device, partners)
+
+
+def _computed_checks(checks: dict[str, OneWay], used: tuple[DType, ...]) -> list[Check]:
+    return [Check(name, functools.partial(_computed, act, used)) for name, act in checks.items()]
 
 
 def _way_check(name: str, check: OneWay, full_only: bool = False) -> Check:
@@ -384,32 +296,15 @@ def rows() -> Iterator[Row]:
         "uint32",
         "A copy to another device comes after what was called before it on both, and before what "
         "is called later.",
-        lambda: [Check(name, functools.partial(_ordered, act)) for name, act in ORDERS.items()],
-        *(order.WORD, dtypes.int32),
+        functools.partial(_computed_checks, ORDERS, ORDER_TYPES),
+        *ORDER_TYPES,
         clauses=("device.order",),
     )
-    for dtype in MOVED_DTYPES:
-        yield _row(
-            "tensor.",
-            dtype.name,
-            f"Views of tensors of {dtype.name} are the same elements on another device.",
-            functools.partial(_tensor_checks, dtype),
-            *(dtype, dtypes.bool, dtypes.int32),
-            clauses=("tensor.copy",),
-        )
     yield _row(
         "",
         "float32",
-        "Values go from device to device and back, assigned to on both, captured or not.",
-        lambda: [Check(name, functools.partial(_computed, act)) for name, act in PROGRAMS.items()],
-        *(dtypes.float32, dtypes.int32, dtypes.bool),
-        clauses=("tensor.copy", "tensor.assign"),
+        "Values go from device to device and back, captured or not.",
+        functools.partial(_computed_checks, PROGRAMS, PROGRAM_TYPES),
+        *PROGRAM_TYPES,
+        clauses=("tensor.copy",),
     )
-
-
-def _tensor_checks(dtype: DType) -> list[Check]:
-    quick = FORMS if dtype in (dtypes.float32, dtypes.uint8) else ("columns", "row")
-    return [
-        Check(name, functools.partial(_moved, name, dtype), full_only=name not in quick)
-        for name in FORMS
-    ]
