@@ -39,7 +39,7 @@ def test_describe_a_row() -> None:
 def test_describe_a_case_and_a_clause() -> None:
     assert "every operation" in pages.describe("isa.unary.exp2.float32.special:0")
     assert "Within 3 ULP" in pages.describe("isa.unary.exp2.float32.special:0")
-    assert "Refused with one clear line" in pages.describe("tensor.refuse.literal.index_range")
+    assert "Refused with one clear line" in pages.describe("tensor.refuse.literal.getitem:0")
     assert "rows: " in pages.describe("float.nan")
     with pytest.raises(UserError, match="unknown id"):
         pages.describe("isa.binary.nothing")

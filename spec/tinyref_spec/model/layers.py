@@ -24,10 +24,8 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
     Shape,
     derived,
-    refusals_of,
 )
 from tinyref_spec.tensor.functions import sigmoid, tanh
 from tinyref_spec.tensor.losses import layernorm
@@ -503,32 +501,6 @@ FUNCTIONS = (
     Function("RMSNorm", "x over its root of the mean of squares.", RMSNORM, TYPES),
     Function("LSTMCell", "One step of a long short-term memory.", LSTM, TYPES),
 )
-# x is (4, 6).
-REFUSED: Refusals = {
-    "Linear": ("nn.Linear(0, 3)", "given(nn.Linear(5, 3), device)(x)"),
-    "Embedding": ("nn.Embedding(8, 0)", "given(nn.Embedding(8, 3), device)(x)"),
-    "Conv1d": ("nn.Conv1d(2, 3, (1, 2))", "given(nn.Conv1d(5, 3, 1), device)(x)"),
-    "Conv2d": (
-        "nn.Conv2d(3, 4, 2, groups=2)",
-        'nn.Conv2d(3, 4, 2, padding="full")',
-        'nn.Conv2d(3, 4, 2, stride=2, padding="same")',
-        "given(nn.Conv2d(2, 3, 1), device)(x)",
-    ),
-    "ConvTranspose1d": ("nn.ConvTranspose1d(2, 3, (1, 2))",),
-    "ConvTranspose2d": (
-        "nn.ConvTranspose2d(3, 4, 2, groups=2)",
-        "given(nn.ConvTranspose2d(2, 3, 1), device)(x)",
-    ),
-    "BatchNorm": ("nn.BatchNorm(0)", "given(nn.BatchNorm(5), device)(x)"),
-    "BatchNorm2d": ("given(nn.BatchNorm2d(5), device)(x)",),
-    "BatchNorm3d": ("given(nn.BatchNorm3d(5), device)(x)",),
-    "GroupNorm": ("nn.GroupNorm(2, 3)", "given(nn.GroupNorm(2, 4), device)(x)"),
-    "InstanceNorm": ("nn.InstanceNorm(0)", "given(nn.InstanceNorm(5), device)(x)"),
-    "LayerNorm": ("nn.LayerNorm(0)", "given(nn.LayerNorm((4, 5)), device)(x)"),
-    "LayerNorm2d": ("nn.LayerNorm2d(0)", "given(nn.LayerNorm2d(6), device)(x)"),
-    "RMSNorm": ("nn.RMSNorm(0)", "given(nn.RMSNorm(5), device)(x)"),
-    "LSTMCell": ("nn.LSTMCell(3, 0)", "given(nn.LSTMCell(5, 2), device)(x)"),
-}
 
 
 def _checks(function: Function, dtype: DType) -> list[Check]:
@@ -545,7 +517,7 @@ def _checks(function: Function, dtype: DType) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """Every layer: its values and gradients in each type, and the calls that it refuses."""
+    """Every layer: its values and gradients in each type."""
     for function in FUNCTIONS:
         label = f"model.layer.{function.name.lower()}"
         for dtype in function.dtypes:
@@ -560,11 +532,3 @@ def rows() -> Iterator[Row]:
                 error_rule=tensor_rows.DERIVED,
                 checks=functools.partial(_checks, function, dtype),
             )
-        yield tensor_rows.refused_row(
-            label,
-            function.name,
-            refusals_of(REFUSED[function.name]),
-            ("model.layer",),
-            Rung.MODEL,
-            f"nn.{function.name}",
-        )

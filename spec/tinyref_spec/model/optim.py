@@ -23,7 +23,6 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded
 from tinyref_spec.measure import judge
 from tinyref_spec.tensor import rows as tensor_rows
-from tinyref_spec.tensor.forms import Refusals, refusals_of
 from tinyref_spec.tensor.run import evaluate
 
 if TYPE_CHECKING:
@@ -211,24 +210,6 @@ SENTENCES = {
     "OptimizerGroup": "several optimisers that step together",
     "Optimizer": "what all optimisers share",
 }
-# x is a float tensor, i one of integers; neither has a gradient.
-REFUSED: Refusals = {
-    "Optimizer": ("nn.optim.SGD([1.0])", "nn.optim.SGD([])", "nn.optim.SGD([i])"),
-    "SGD": (
-        "nn.optim.SGD([x], -0.1)",
-        "nn.optim.SGD([x], 0.1, nesterov=True)",
-        "nn.optim.SGD([x], 0.1).step()",
-    ),
-    "LARS": ('nn.optim.LARS([x], momentum="much")', "nn.optim.LARS([x], tcoef=-1.0)"),
-    "Adam": ("nn.optim.Adam([x], b1=1.0)", "nn.optim.Adam([x], eps=-1e-8)"),
-    "AdamW": ("nn.optim.AdamW([x], weight_decay=-0.1)", "nn.optim.AdamW([x], b2=1.5)"),
-    "LAMB": ("nn.optim.LAMB([x], b2=-0.1)", 'nn.optim.LAMB([x], float("nan"))'),
-    "OptimizerGroup": (
-        "nn.optim.OptimizerGroup()",
-        "nn.optim.OptimizerGroup([x])",
-        "nn.optim.OptimizerGroup(nn.optim.SGD([x])).step()",
-    ),
-}
 
 
 # The runs
@@ -320,7 +301,7 @@ NAMES = ("Optimizer", *DESCENTS)
 
 
 def rows() -> Iterator[Row]:
-    """Every optimiser: its steps, and the calls that it refuses."""
+    """Every optimiser: its steps."""
     needs = kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool)
     for name in NAMES:
         label = f"model.optim.{name.lower()}"
@@ -335,12 +316,4 @@ def rows() -> Iterator[Row]:
             needs=needs,
             error_rule="Equal in every bit: powers of two." if is_exact else tensor_rows.DERIVED,
             checks=functools.partial(_checks, name),
-        )
-        yield tensor_rows.refused_row(
-            label,
-            name,
-            refusals_of(REFUSED[name]),
-            ("model.optim",),
-            Rung.MODEL,
-            f"nn.optim.{name}",
         )

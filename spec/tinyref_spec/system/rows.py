@@ -237,7 +237,7 @@ def rows() -> Iterator[Row]:
     yield make_row(
         "system.memory.float32",
         "Intermediate results share memory, and no result notices.",
-        clauses=("system.memory",),
+        clauses=("system.memory", "tensor.buffer"),
         rung=Rung.JIT,
         op="memory",
         dtype=dtypes.float32,

@@ -14,8 +14,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     Shape,
     derived,
 )
@@ -178,30 +176,3 @@ FUNCTIONS: tuple[Function, ...] = (
         covers=("dot",),
     ),
 )
-
-REFUSED: Refusals = {
-    "einsum": (
-        Refused('Tensor.einsum("ij,jk->ik", x)', 'torch.einsum("ij,jk->ik", x)'),
-        Refused('Tensor.einsum("ij,jk->ik", x, x)', 'torch.einsum("ij,jk->ik", x, x)'),
-        Refused('Tensor.einsum("ij->ik", x)', 'torch.einsum("ij->ik", x)'),
-        Refused('Tensor.einsum("ij->ii", x)', 'torch.einsum("ij->ii", x)'),
-        Refused('Tensor.einsum("ii->i", x)', 'torch.einsum("ii->i", x)'),
-        Refused('Tensor.einsum("i->i", x)', 'torch.einsum("i->i", x)'),
-        Refused('Tensor.einsum("i1->i", x)', 'torch.einsum("i1->i", x)'),
-        Refused('Tensor.einsum("i....->i", x)', 'torch.einsum("i....->i", x)'),
-        Refused('Tensor.einsum("ij->ij", 3)'),
-        Refused("Tensor.einsum(3, x)"),
-    ),
-    "linear": (
-        Refused("x.linear(x)", "F.linear(x, x.T)"),
-        Refused("x.linear(3)", "F.linear(x, 3)"),
-        Refused("x.linear(x.T, Tensor.zeros(3))", "F.linear(x, x, torch.zeros(3))"),
-    ),
-    "matmul": (
-        Refused("x @ x", "x @ x"),
-        Refused("x.matmul(x.reshape(2, 2, 6))", "x.matmul(x.reshape(2, 2, 6))"),
-        Refused("x.sum() @ x", "x.sum() @ x"),
-        Refused("x.reshape(2, 2, 6) @ x.reshape(4, 6, 1).expand(4, 6, 3)[:3]"),
-    ),
-    "dot": (Refused("x.dot(x)", "x.dot(x)"), Refused("x.dot(3)", "x.dot(3)")),
-}

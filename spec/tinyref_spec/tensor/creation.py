@@ -15,8 +15,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     always_bool,
     derived,
     unary,
@@ -448,59 +446,3 @@ SUMS = (
 )
 
 FUNCTIONS = (*MADE, *LIKE, *MEMORY, *CASTS, *PYTHON, *GRADIENTS, *SUMS)
-REFUSED: Refusals = {
-    "arange": (
-        Refused("Tensor.arange(1, 5, 0)", "torch.arange(1, 5, 0)"),
-        "Tensor.arange(300, dtype='uint8')",
-        "Tensor.arange(float('inf'))",
-    ),
-    "linspace": (
-        Refused("Tensor.linspace(0, 1, -1)", "torch.linspace(0, 1, -1)"),
-        "Tensor.linspace(0, float('nan'), 3)",
-        "Tensor.linspace(0, 1, 3, flavour=1)",
-    ),
-    "eye": (Refused("Tensor.eye(-1)", "torch.eye(-1)"), "Tensor.eye(2.5)"),
-    "full": (
-        Refused("Tensor.full((2, -1), 0)", "torch.full((2, -1), 0)"),
-        Refused("Tensor.full((2,), 'a')", "torch.full((2,), 'a')"),
-        "Tensor.full((2,), 300, dtype='uint8')",
-    ),
-    "zeros": Refused("Tensor.zeros(-1)", "torch.zeros(-1)"),
-    "ones": Refused("Tensor.ones(2.5)", "torch.ones(2.5)"),
-    "empty": Refused("Tensor.empty(-3)", "torch.empty(-3)"),
-    "full_like": Refused("i.full_like('a')", "torch.full_like(i, 'a')"),
-    "zeros_like": Refused("x.zeros_like(dtype='int3')", "torch.zeros_like(x, dtype='int3')"),
-    "ones_like": "x.ones_like(device='NOSUCH')",
-    "assign": (
-        Refused("x.assign(x.T)", "x.copy_(x.T)"),
-        "x.assign(i)",
-    ),
-    "replace": ("x.replace(x.T)", "x.replace(3)"),
-    "cast": (Refused("x.cast('float33')", "x.to('float33')"), "x.cast(None)"),
-    "bitcast": (
-        Refused("x[:, :5].bitcast('float64')", "x[:, :5].view(torch.float64)"),
-        "c.bitcast('int32')",
-    ),
-    "item": Refused("x.item()", "x.item()"),
-    "backward": (
-        Refused("x.requires_grad_().sum(0).backward()", "x.requires_grad_().sum(0).backward()"),
-        Refused("x.sum().backward()", "x.sum().backward()"),
-        Refused("i.sum().backward()", "i.sum().backward()"),
-        Refused("x.requires_grad_().sum().backward(x)", "x.requires_grad_().sum().backward(x)"),
-    ),
-    "gradient": ("x.sum().gradient(i)", "x.sum().gradient(3)", "x.gradient(x)"),
-    "requires_grad_": Refused("i.requires_grad_()", "i.requires_grad_()"),
-    "grad": "setattr(x, 'grad', x.T)",
-    "size": Refused("x.size(2)", "x.size(2)"),
-    "logaddexp": (
-        Refused("x.logaddexp(x.T)", "x.logaddexp(x.T)"),
-        Refused("x.logaddexp('one')", "x.logaddexp('one')"),
-    ),
-    "allclose": (
-        Refused("x.allclose(x.T)", "x.allclose(x.T)"),
-        Refused("x.allclose(x, atol=-1.0)", "x.allclose(x, atol=-1.0)"),
-        Refused("x.allclose('one')", "x.allclose('one')"),
-    ),
-    "empty_like": Refused("x.empty_like(dtype='int3')", "torch.empty_like(x, dtype='int3')"),
-    "logsumexp": Refused("x.logsumexp(2)", "x.logsumexp(2)"),
-}

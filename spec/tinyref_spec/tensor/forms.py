@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -158,34 +158,6 @@ class Function:
     @property
     def has_gradient(self) -> bool:
         return any(form.backward is not None for form in self.forms)
-
-
-@dataclass(frozen=True)
-class Refused:
-    """An expression that must raise a `UserError` of one line, over the names of `refusing_inputs`.
-
-    torch: the same mistake in torch, which raises too; empty where torch accepts it, or has no
-    such function.
-    """
-
-    expression: str
-    torch: str = ""
-
-
-# For each function the calls that it refuses: one, or several.
-Refusals = Mapping[str, "str | Refused | tuple[str | Refused, ...]"]
-
-
-def refusals_of(found: str | Refused | tuple[str | Refused, ...]) -> tuple[Refused, ...]:
-    """An entry of `Refusals` in full."""
-    listed = found if isinstance(found, tuple) else (found,)
-    return tuple(Refused(item) if isinstance(item, str) else item for item in listed)
-
-
-def refusing_inputs() -> dict[str, Array]:
-    """What the expressions of `Refusals` are about: floats x, integers i, and the bools c."""
-    numbers = np.arange(24).reshape(4, 6)
-    return {"x": numbers.astype(np.float32), "i": numbers.astype(np.int32), "c": numbers % 2 == 0}
 
 
 def movement_form(

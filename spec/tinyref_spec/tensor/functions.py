@@ -16,8 +16,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     always_bool,
     derived,
     dtype_of_sum,
@@ -546,43 +544,3 @@ _ELEMENTWISE = tuple(
     replace(function, generate=in_any_shape(*function.forms)) for function in (*ARITHMETIC, *UNARY)
 )
 FUNCTIONS = (*_ELEMENTWISE, *CHOICE, *MOVEMENT, *REDUCTION, *COMPOSITE)
-REFUSED: Refusals = {
-    "add": (
-        Refused("x + Tensor([1.0, 2.0, 3.0, 4.0])", "x + torch.tensor([1.0, 2.0, 3.0, 4.0])"),
-        Refused("x + 'one'", "x + 'one'"),
-        Refused("x + Tensor([1.0] * 6, device='CPU:7')"),
-    ),
-    "sub": (Refused("x.reshape(6, 4) - x", "x.reshape(6, 4) - x"), Refused("c - c", "c - c")),
-    "mul": Refused("x * x.T", "x * x.T"),
-    "div": Refused("x.div(x, rounding_mode='up')", "x.div(x, rounding_mode='up')"),
-    "pow": Refused("i ** -1", "i ** -1"),
-    "maximum": Refused("x.maximum(x.T)", "x.maximum(x.T)"),
-    "minimum": Refused("x.minimum('one')", "x.minimum('one')"),
-    "neg": Refused("-c", "-c"),
-    "softmax": Refused("x.softmax(2)", "x.softmax(2)"),
-    "softmin": (
-        Refused("x.softmin(2)", "F.softmin(x, 2)"),
-        Refused("x.softmin(dtype='int32')", "F.softmin(x, -1, dtype=torch.int32)"),
-    ),
-    "log10": Refused("x.cast('fp8e4m3').log10()"),
-    "log_softmax": Refused("x.log_softmax(-3)", "x.log_softmax(-3)"),
-    "sum": Refused("x.sum(2)", "x.sum(2)"),
-    "mean": Refused("x.mean((0, 0))", "x.mean((0, 0))"),
-    "max": Refused("x.max(-3)", "x.max(-3)"),
-    "min": Refused("x.min(1.5)", "x.min(1.5)"),
-    "prod": Refused("x.prod(5)", "x.prod(5)"),
-    "where": Refused("c.where(x, x.T)", "torch.where(c, x, x.T)"),
-    "matmul": (Refused("x @ x", "x @ x"), "x @ 3"),
-    "dot": Refused("x.dot(x)", "x.matmul(x)"),
-    "bitwise": Refused("x & x", "x & x"),
-    "compare": Refused("x < x.T", "x < x.T"),
-    "reshape": (
-        Refused("x.reshape(5, 5)", "x.reshape(5, 5)"),
-        Refused("x.reshape(-1, -1)", "x.reshape(-1, -1)"),
-        Refused("x.reshape(-2, 12)", "x.reshape(-2, 12)"),
-    ),
-    "permute": Refused("x.permute(0, 0)", "x.permute(0, 0)"),
-    "expand": Refused("x.expand(4, 7)", "x.expand(4, 7)"),
-    "flip": Refused("x.flip(2)", "x.flip(2)"),
-    "shrink": "x.shrink(((0, 5), (0, 6)))",
-}

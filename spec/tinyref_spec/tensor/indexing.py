@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
-from tinyref_spec.tensor.forms import SAME, Form, Function, Refusals, Refused, Shape, movement_form
+from tinyref_spec.tensor.forms import SAME, Form, Function, Shape, movement_form
 from tinyref_spec.tensor.functions import ANYTHING
 from tinyref_spec.tensor.places import (
     NEGATIVE,
@@ -362,49 +362,3 @@ SCATTER_REDUCE = Function(
 )
 
 FUNCTIONS = (READ, WRITTEN, GATHER, SCATTER, MEETING, SCATTER_REDUCE)
-REFUSED: Refusals = {
-    "getitem": (
-        Refused("x[4]", "x[4]"),
-        Refused("x[0, 0, 0]", "x[0, 0, 0]"),
-        Refused("x[[4]]", "x[[4]]"),
-        Refused("x[[0, -7], 0]", "x[[0, -7], 0]"),
-        Refused("x[[0.5]]", "x[torch.tensor([0.5])]"),
-        Refused("x[x]", "x[x]"),
-        Refused("x[[0, 1], [0, 1, 2]]", "x[[0, 1], [0, 1, 2]]"),
-        Refused("x[c[1:]]", "x[c[1:]]"),
-        Refused("x[:, c[:, 0]]", "x[:, c[:, 0]]"),
-        Refused("x[..., ...]"),
-        Refused("x[::0]", "x[::0]"),
-        Refused("x['first']", "x['first']"),
-        "x[[[0], [0, 1]]]",
-        "x[range(5)]",
-    ),
-    "setitem": (
-        Refused("x.__setitem__(4, 1.0)", "x.__setitem__(4, 1.0)"),
-        Refused("x.__setitem__([0, 1], x)", "x.__setitem__([0, 1], x)"),
-        Refused("x.__setitem__(c[0], 1.0)", "x.__setitem__(c[0], 1.0)"),
-        Refused(
-            "x.requires_grad_().__setitem__([0], 1.0)", "x.requires_grad_().__setitem__([0], 1.0)"
-        ),
-    ),
-    "gather": (
-        Refused("x.gather(2, i)", "x.gather(2, i.long())"),
-        Refused("x.gather(0, i[0])", "x.gather(0, i[0].long())"),
-        Refused("x[1:].gather(1, i)", "x[1:].gather(1, i.long())"),
-        Refused("x.gather(0, x)", "x.gather(0, x)"),
-        "x.gather(0, [[0]])",
-    ),
-    "scatter": (
-        Refused("x.scatter(0, i, x[1:])", "x.scatter(0, i.long(), x[1:])"),
-        Refused("x.scatter(0, i, i)", "x.scatter(0, i.long(), i)"),
-        Refused("x.scatter(0, i, x, reduce='mean')", "x.scatter(0, i.long(), x, reduce='mean')"),
-        Refused("x.scatter(0, c, x)", "x.scatter(0, c, x)"),
-        "i.scatter(0, i, 0.5)",
-        "x.scatter(0, i, 'one')",
-    ),
-    "scatter_reduce": (
-        Refused("x.scatter_reduce(0, i, x, 'max')", "x.scatter_reduce(0, i.long(), x, 'max')"),
-        Refused("x.scatter_reduce(0, i, 1.0, 'sum')", "x.scatter_reduce(0, i.long(), 1.0, 'sum')"),
-        Refused("x.scatter_reduce(-3, i, x, 'sum')", "x.scatter_reduce(-3, i.long(), x, 'sum')"),
-    ),
-}

@@ -15,8 +15,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     Shape,
     derived,
 )
@@ -476,75 +474,3 @@ FUNCTIONS: tuple[Function, ...] = (
         ),
     ),
 )
-
-_LABELS = "i[:, 0] % 3"
-REFUSED: Refusals = {
-    "normalize": (
-        Refused("x.normalize(dim=2)", "F.normalize(x, dim=2)"),
-        Refused("x[0].normalize()", "F.normalize(x[0])"),
-        Refused("x.normalize(p='two')", "F.normalize(x, p='two')"),
-        Refused("x.normalize(eps=None)", "F.normalize(x, eps=None)"),
-    ),
-    "layernorm": (Refused("x.layernorm(2)"), Refused("x.layernorm((1, 1))")),
-    "batchnorm": (
-        Refused("x.batchnorm(None, None, x[0, :2], x[0])"),
-        Refused("x.batchnorm(x, None, x[0], x[0])"),
-        Refused("x.batchnorm(None, None, x[0], 1.0)"),
-    ),
-    "dropout": (
-        Refused("x.dropout(1.5)", "F.dropout(x, 1.5)"),
-        Refused("x.dropout(-0.1)", "F.dropout(x, -0.1)"),
-        Refused("i.dropout(0.5)"),
-        Refused('x.dropout("half")', 'F.dropout(x, "half")'),
-    ),
-    "train": (Refused("Tensor.train(2)"), Refused('Tensor.train("no")')),
-    "test": Refused("Tensor.test(None)"),
-    "training": Refused('setattr(Tensor, "training", 1)'),
-    "sequential": Refused("x.sequential([3])"),
-    "binary_crossentropy": (
-        Refused("x.binary_crossentropy(x[0])", "F.binary_cross_entropy(x, x[0])"),
-        Refused('x.binary_crossentropy(x, "avg")', 'F.binary_cross_entropy(x, x, reduction="avg")'),
-        Refused("x.binary_crossentropy(1.0)"),
-    ),
-    "binary_crossentropy_logits": (
-        Refused(
-            "x.binary_crossentropy_logits(x[0])", "F.binary_cross_entropy_with_logits(x, x[0])"
-        ),
-        Refused("x.binary_crossentropy_logits(x, None)"),
-        Refused(
-            "x.binary_crossentropy_logits(x, pos_weight=x[:, :2])",
-            "F.binary_cross_entropy_with_logits(x, x, pos_weight=x[:, :2])",
-        ),
-        Refused("x[:1].binary_crossentropy_logits(x[:1], pos_weight=x)"),
-        Refused("x.binary_crossentropy_logits(x, pos_weight=2.0)"),
-    ),
-    "cross_entropy": (
-        Refused("x.cross_entropy(i)", "F.cross_entropy(x, i.long())"),
-        Refused("x.cross_entropy(x[0])", "F.cross_entropy(x, x[0])"),
-        Refused(
-            f'x.cross_entropy({_LABELS}, "avg")',
-            f'F.cross_entropy(x, ({_LABELS}).long(), reduction="avg")',
-        ),
-        Refused(
-            f"x.cross_entropy({_LABELS}, label_smoothing=1.5)",
-            f"F.cross_entropy(x, ({_LABELS}).long(), label_smoothing=1.5)",
-        ),
-        Refused("x.sum().cross_entropy(i.sum())"),
-    ),
-    "sparse_categorical_crossentropy": (
-        Refused("x.sparse_categorical_crossentropy(i)"),
-        Refused("x.sparse_categorical_crossentropy(x[:, 0])"),
-        Refused(f"x.sparse_categorical_crossentropy({_LABELS}, label_smoothing=-1)"),
-    ),
-    "nll_loss": (
-        Refused("x.nll_loss(i)", "F.nll_loss(x, i.long())"),
-        Refused(
-            f"x.nll_loss({_LABELS}, weight=x[0, :2])",
-            f"F.nll_loss(x, ({_LABELS}).long(), weight=x[0, :2])",
-        ),
-        Refused(
-            f'x.nll_loss({_LABELS}, reduction="avg")',
-            f'F.nll_loss(x, ({_LABELS}).long(), reduction="avg")',
-        ),
-    ),
-}

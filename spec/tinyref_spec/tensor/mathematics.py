@@ -17,8 +17,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     always_bool,
     derived,
     in_any_shape,
@@ -608,67 +606,3 @@ _ELEMENTWISE = tuple(
     for function in (*CIRCULAR, *ACTIVATIONS, *ROUNDING)
 )
 FUNCTIONS = (*_ELEMENTWISE, *QUESTIONS, *BITS, *PAIRS, *SPREAD)
-_NO_ARGUMENT = ("cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
-REFUSED: Refusals = {
-    **{
-        name: Refused(f"x.cast('fp8e5m2').{name}()")
-        for name in (*_NO_ARGUMENT, "erf", "quick_gelu", "silu", "mish", "softsign", "sin")
-    },
-    **{
-        name: Refused(f"x.cast('fp8e4m3').{name}()")
-        for name in ("exp", "log", "exp2", "log2", "sqrt", "rsqrt", "reciprocal", "sigmoid", "tanh")
-    },
-    **{
-        name: Refused(f"x.cast('fp8e5m2').{name}()")
-        for name in (
-            "hardswish",
-            "relu",
-            "relu6",
-            "abs",
-            "square",
-            "round",
-            "floor",
-            "ceil",
-            "trunc",
-        )
-    },
-    **{name: Refused(f"x.cast('fp8e5m2').{name}()") for name in ("sign", "isnan", "isinf")},
-    "gelu": (
-        Refused("x.cast('fp8e5m2').gelu()"),
-        Refused("x.gelu(approximate='erf')", "F.gelu(x, approximate='erf')"),
-    ),
-    "celu": ("x.celu(0)", Refused("x.celu('a')", "F.celu(x, 'a')")),
-    "elu": Refused("x.elu(None)", "F.elu(x, None)"),
-    "selu": "x.selu(gamma=x)",
-    "softplus": ("x.softplus(0)", Refused("x.softplus('a')", "F.softplus(x, 'a')")),
-    "hardsigmoid": "x.hardsigmoid(alpha='a')",
-    "hardtanh": Refused("x.hardtanh(2, 1)", "F.hardtanh(x, 2, 1)"),
-    "leaky_relu": Refused("x.leaky_relu('a')", "F.leaky_relu(x, 'a')"),
-    "clamp": Refused("x.clamp()", "x.clamp()"),
-    "lshift": (Refused("x << 1", "x << 1"), "i << 32", "i << -1"),
-    "rshift": (Refused("x >> 1", "x >> 1"), "i >> 32"),
-    "bitwise_not": Refused("~x", "~x"),
-    "idiv": ("x.idiv(2)", Refused("i.idiv(i.T)", "i // i.T")),
-    "logsigmoid": Refused("x.cast('fp8e5m2').logsigmoid()"),
-    "mod": (Refused("x % x.T", "x % x.T"), "c % c"),
-    "fmod": (
-        Refused("x.fmod(x.T)", "x.fmod(x.T)"),
-        Refused("c.fmod(c)", "c.fmod(c)"),
-        Refused("x.fmod('one')", "x.fmod('one')"),
-    ),
-    "copysign": Refused("x.copysign(x.T)", "x.copysign(x.T)"),
-    "lerp": (
-        Refused("x.lerp(x.T, 0.5)", "x.lerp(x.T, 0.5)"),
-        Refused("i.lerp(i, i)", "i.lerp(i, i)"),
-    ),
-    "isclose": (
-        Refused("x.isclose(x, rtol=-1.0)", "x.isclose(x, rtol=-1.0)"),
-        Refused("x.isclose(x.T)", "x.isclose(x.T)"),
-    ),
-    "any": Refused("x.any(2)", "x.any(2)"),
-    "all": Refused("x.all(-3)", "x.all(-3)"),
-    "var": Refused("x.var(2)", "x.var(2)"),
-    "std": Refused("x.std((0, 0))", "x.std((0, 0))"),
-    "var_mean": Refused("x.var_mean(3)", "torch.var_mean(x, 3)"),
-    "std_mean": Refused("x.std_mean(3)", "torch.std_mean(x, 3)"),
-}

@@ -16,8 +16,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     Shape,
     derived,
     movement_form,
@@ -309,68 +307,3 @@ FUNCTIONS: tuple[Function, ...] = (
         ANYTHING,
     ),
 )
-
-REFUSED: Refusals = {
-    "diagonal": (
-        Refused("x.diagonal(0, 0, 0)", "x.diagonal(0, 0, 0)"),
-        Refused("x[0].diagonal()", "x[0].diagonal()"),
-        Refused("x.diagonal(0.5)", "x.diagonal(0.5)"),
-        Refused("x.diagonal(0, 0, 2)", "x.diagonal(0, 0, 2)"),
-    ),
-    "diag": (
-        Refused("x[0, 0].diag()", "x[0, 0].diag()"),
-        Refused("x[None].diag()", "x[None].diag()"),
-        Refused("x.diag('up')", "x.diag('up')"),
-    ),
-    "cat": (
-        Refused("x.cat(x.T)", "torch.cat([x, x.T])"),
-        Refused("x.cat(x, dim=2)", "torch.cat([x, x], dim=2)"),
-        Refused("x.cat(x[0])", "torch.cat([x, x[0]])"),
-        Refused("x.sum().cat(x.sum())", "torch.cat([x.sum(), x.sum()])"),
-        Refused("x.cat([1])", "torch.cat([x, [1]])"),
-    ),
-    "stack": (
-        Refused("x.stack(x.T)", "torch.stack([x, x.T])"),
-        Refused("x.stack(x, dim=3)", "torch.stack([x, x], dim=3)"),
-    ),
-    "split": (
-        Refused("x.split([1, 1])", "x.split([1, 1])"),
-        Refused("x.split(0)", "x.split(0)"),
-        Refused("x.split([5, -1])", "x.split([5, -1])"),
-        Refused("x.split(1, dim=2)", "x.split(1, dim=2)"),
-    ),
-    "chunk": (
-        Refused("x.chunk(0)", "x.chunk(0)"),
-        Refused("x.chunk(2, dim=-3)", "x.chunk(2, dim=-3)"),
-    ),
-    "squeeze": Refused("x.squeeze(2)", "x.squeeze(2)"),
-    "unsqueeze": Refused("x.unsqueeze(3)", "x.unsqueeze(3)"),
-    "unflatten": (
-        Refused("x.unflatten(1, (4, 2))", "x.unflatten(1, (4, 2))"),
-        Refused("x.unflatten(2, (4, 2))", "x.unflatten(2, (4, 2))"),
-        Refused("x.unflatten(1, 6)"),
-    ),
-    "flatten": (
-        Refused("x.flatten(1, 0)", "x.flatten(1, 0)"),
-        Refused("x.flatten(2)", "x.flatten(2)"),
-    ),
-    "view": (
-        Refused("x.view(5, 5)", "x.view(5, 5)"),
-        Refused("x.view(-1, -1)", "x.view(-1, -1)"),
-        Refused("x.view(-2, 12)", "x.view(-2, 12)"),
-    ),
-    "transpose": Refused("x.transpose(0, 2)", "x.transpose(0, 2)"),
-    "T": Refused("x.reshape(2, 2, 6).T"),
-    "repeat": (
-        Refused("x.repeat(2)", "x.repeat(2)"),
-        Refused("x.repeat(-1, 1)", "x.repeat(-1, 1)"),
-    ),
-    "pad": (
-        Refused('x.pad((6, 0), mode="reflect")', 'F.pad(x, (6, 0), mode="reflect")'),
-        Refused('x.pad((7, 0), mode="circular")', 'F.pad(x, (7, 0), mode="circular")'),
-        Refused('x.pad((1, 0), mode="mirror")', 'F.pad(x, (1, 0), mode="mirror")'),
-        Refused("x.pad((1, 2, 3))", "F.pad(x, (1, 2, 3))"),
-        Refused("x.pad((-4, -3))", "F.pad(x, (-4, -3))"),
-        Refused("x.pad(1)", "F.pad(x, 1)"),
-    ),
-}

@@ -20,7 +20,7 @@ from tinyref_spec.measure import Judgement, count, judge, percentile, refusal, v
 from tinyref_spec.oracles import Expected
 from tinyref_spec.reproducer import TINYREF, Question, tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
-from tinyref_spec.tensor.forms import Form, Refused, make_values
+from tinyref_spec.tensor.forms import Form, make_values
 
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
@@ -84,16 +84,6 @@ class TinyrefSubject:
 
     def literal(self, expression: str, values: Arrays) -> object:
         return evaluate(expression, {**tensors(values, self.place), "device": self.place})
-
-    def refusal(self, call: Refused, values: Arrays) -> Measurement:
-        """Passes for a UserError of one line."""
-        try:
-            got = self.literal(call.expression, values)
-            if isinstance(got, SupportsNumpy):
-                got = got.numpy()
-        except TinyrefError as error:
-            return refusal(None, error, (UserError,))
-        return refusal(got, None, (UserError,))
 
 
 def subject_of(device: DeviceUnderTest) -> Subject:
@@ -290,11 +280,17 @@ def _measure_expressions(
     return result
 
 
-def run_refused(
-    call: Refused, values: Arrays, case_id: str, device: DeviceUnderTest
-) -> Measurement:
+def run_refused(call: str, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The call must be refused: tinyref raises a UserError of one line."""
-    return subject_of(device).refusal(call, values)
+    numbers = np.arange(24).reshape(4, 6)
+    values = {"x": numbers.astype(np.float32), "i": numbers.astype(np.int32), "c": numbers % 2 == 0}
+    try:
+        got = TinyrefSubject(device.name).literal(call, values)
+        if isinstance(got, SupportsNumpy):
+            got = got.numpy()
+    except TinyrefError as error:
+        return refusal(None, error, (UserError,))
+    return refusal(got, None, (UserError,))
 
 
 def run_literal(

@@ -14,8 +14,6 @@ from tinyref_spec.tensor.forms import (
     SAME,
     Form,
     Function,
-    Refusals,
-    Refused,
     derived,
     movement_form,
 )
@@ -263,50 +261,3 @@ PATTERNS = (
 )
 
 FUNCTIONS = (*EXTREMES, *MASKS, *PATTERNS)
-REFUSED: Refusals = {
-    "argmax": (
-        Refused("x.argmax(2)", "x.argmax(2)"),
-        Refused("x[:0].argmax(0)", "x[:0].argmax(0)"),
-        Refused("x[:0].argmax()", "x[:0].argmax()"),
-    ),
-    "argmin": (
-        Refused("x.argmin(-3)", "x.argmin(-3)"),
-        Refused("x[:0].argmin(0)", "x[:0].argmin(0)"),
-    ),
-    "masked_fill": (
-        Refused("x.masked_fill(i, 1)", "x.masked_fill(i, 1)"),
-        Refused("x.masked_fill(c, x)", "x.masked_fill(c, x)"),
-        Refused("x.masked_fill(c[:2], 1)", "x.masked_fill(c[:2], 1)"),
-        Refused("x.masked_fill(c, 'one')", "x.masked_fill(c, 'one')"),
-        "i.masked_fill(c, 1.5)",
-    ),
-    "masked_select": (
-        Refused("x.masked_select(i)", "x.masked_select(i)"),
-        Refused("x.masked_select(c[:2])", "x.masked_select(c[:2])"),
-    ),
-    "nonzero": "x.nonzero(as_tuple=2)",
-    "one_hot": (
-        Refused("i.one_hot(0)", "F.one_hot(i.long(), 0)"),
-        Refused("i.one_hot(-2)", "F.one_hot(i.long(), -2)"),
-        Refused("x.one_hot(30)", "F.one_hot(x, 30)"),
-        Refused("i[:0].one_hot()", "F.one_hot(i[:0].long())"),
-    ),
-    "tril": (Refused("x[0].tril()", "x[0].tril()"), Refused("x.tril(0.5)", "x.tril(0.5)")),
-    "triu": Refused("x[0].triu()", "x[0].triu()"),
-    "roll": (
-        Refused("x.roll((1, 2), 0)", "x.roll((1, 2), 0)"),
-        Refused("x.roll(1, 2)", "x.roll(1, 2)"),
-        Refused("x.roll(0.5, 0)", "x.roll(0.5, 0)"),
-        Refused("x.roll((1, 2))", "x.roll((1, 2))"),
-    ),
-    "repeat_interleave": (
-        Refused("x.repeat_interleave(-1)", "x.repeat_interleave(-1)"),
-        Refused("x.repeat_interleave(2, 2)", "x.repeat_interleave(2, 2)"),
-        "x.repeat_interleave(i)",
-    ),
-    "meshgrid": (
-        Refused("x.meshgrid(x)", "torch.meshgrid(x, x, indexing='ij')"),
-        Refused("x[0].meshgrid(x[0], indexing='yx')", "torch.meshgrid(x[0], x[0], indexing='yx')"),
-        "x[0].meshgrid([1, 2])",
-    ),
-}

@@ -17,8 +17,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     Shape,
     derived,
     movement_form,
@@ -229,34 +227,3 @@ FUNCTIONS: tuple[Function, ...] = (
         covers=("interpolate",),
     ),
 )
-
-REFUSED: Refusals = {
-    "rearrange": (
-        Refused('x.rearrange("a b c -> c b a")'),
-        Refused('x.rearrange("a b -> a")'),
-        Refused('x.rearrange("a b -> a c")'),
-        Refused('x.rearrange("a b -> a b b")'),
-        Refused('x.rearrange("(a c) b -> a b c")'),
-        Refused('x.rearrange("(a c) b -> a b c", c=3)'),
-        Refused('x.rearrange("a b -> b a", c=3)'),
-        Refused('x.rearrange("a b")'),
-        Refused('x.rearrange("(a b -> a b")'),
-        Refused('x.rearrange("a) b -> a b")'),
-        Refused('x.rearrange("((a) b) c -> a b c")'),
-        Refused('x.rearrange("a 2 -> a 2")'),
-        Refused('x.rearrange("a b -> ... a b")'),
-        Refused('x.rearrange("(a ...) -> a ...", a=2)'),
-        Refused("x.rearrange(2)"),
-    ),
-    "interpolate": (
-        Refused('x[None].interpolate((3,), "area2")', 'F.interpolate(x[None], (3,), mode="area2")'),
-        Refused(
-            'x[None].interpolate((3,), "nearest", align_corners=True)',
-            'F.interpolate(x[None], (3,), mode="nearest", align_corners=True)',
-        ),
-        Refused("x[None].interpolate((0,))", 'F.interpolate(x[None], (0,), mode="linear")'),
-        Refused("x.interpolate((3, 3, 3))"),
-        Refused("x.interpolate(3.5)"),
-        Refused("i[None].interpolate((3,))", 'F.interpolate(i[None], (3,), mode="linear")'),
-    ),
-}

@@ -18,8 +18,6 @@ from tinyref_spec.tensor.forms import (
     Form,
     Function,
     Input,
-    Refusals,
-    Refused,
     Shape,
     derived,
     movement_form,
@@ -497,74 +495,3 @@ FUNCTIONS: tuple[Function, ...] = (
         _drawn_unfold,
     ),
 )
-
-_IMAGE = "x.reshape(1, 1, 4, 6)"
-REFUSED: Refusals = {
-    "unfold": (
-        Refused("x.unfold(2, 1, 1)", "x.unfold(2, 1, 1)"),
-        Refused("x.unfold(0, 5, 1)", "x.unfold(0, 5, 1)"),
-        Refused("x.unfold(0, -1, 1)", "x.unfold(0, -1, 1)"),
-        Refused("x.unfold(0, 2, 0)", "x.unfold(0, 2, 0)"),
-        Refused("x.unfold(0, 2.5, 1)", "x.unfold(0, 2.5, 1)"),
-    ),
-    "conv2d": (
-        Refused(
-            f"{_IMAGE}.conv2d(Tensor.zeros(1, 2, 3, 3))",
-            f"F.conv2d({_IMAGE}, torch.zeros(1, 2, 3, 3))",
-        ),
-        Refused(f"{_IMAGE}.conv2d(Tensor.zeros(1, 1, 3, 3), groups=2)"),
-        Refused(
-            f"{_IMAGE}.conv2d(Tensor.zeros(1, 1, 5, 5))",
-            f"F.conv2d({_IMAGE}, torch.zeros(1, 1, 5, 5))",
-        ),
-        Refused(
-            f"{_IMAGE}.conv2d(Tensor.zeros(1, 1, 3, 3), stride=0)",
-            f"F.conv2d({_IMAGE}, torch.zeros(1, 1, 3, 3), stride=0)",
-        ),
-        Refused(
-            f"{_IMAGE}.conv2d(Tensor.zeros(1, 1, 3, 3), dilation=(1, 2, 3))",
-            f"F.conv2d({_IMAGE}, torch.zeros(1, 1, 3, 3), dilation=(1, 2, 3))",
-        ),
-        Refused(
-            f"{_IMAGE}.conv2d(Tensor.zeros(1, 1, 3, 3), padding=-1)",
-            f"F.conv2d({_IMAGE}, torch.zeros(1, 1, 3, 3), padding=-1)",
-        ),
-        Refused(
-            f"{_IMAGE}.conv2d(Tensor.zeros(2, 1, 3, 3), Tensor.zeros(3))",
-            f"F.conv2d({_IMAGE}, torch.zeros(2, 1, 3, 3), torch.zeros(3))",
-        ),
-        Refused("x.conv2d(x)", "F.conv2d(x, x)"),
-    ),
-    "conv_transpose2d": (
-        Refused(
-            f"{_IMAGE}.conv_transpose2d(Tensor.zeros(2, 1, 3, 3))",
-            f"F.conv_transpose2d({_IMAGE}, torch.zeros(2, 1, 3, 3))",
-        ),
-        Refused(
-            f"{_IMAGE}.conv_transpose2d(Tensor.zeros(1, 1, 3, 3), output_padding=1)",
-            f"F.conv_transpose2d({_IMAGE}, torch.zeros(1, 1, 3, 3), output_padding=1)",
-        ),
-        Refused(
-            f"{_IMAGE}.conv_transpose2d(Tensor.zeros(1, 1, 3, 3), padding=4)",
-            f"F.conv_transpose2d({_IMAGE}, torch.zeros(1, 1, 3, 3), padding=4)",
-        ),
-    ),
-    "max_pool2d": (
-        Refused(f"{_IMAGE}.max_pool2d(5)", f"F.max_pool2d({_IMAGE}, 5)"),
-        Refused(f"{_IMAGE}.max_pool2d(2, stride=0)", f"F.max_pool2d({_IMAGE}, 2, stride=(0, 0))"),
-        Refused(f"{_IMAGE}.max_pool2d(2, padding=2)", f"F.max_pool2d({_IMAGE}, 2, padding=2)"),
-        Refused(f"{_IMAGE}.max_pool2d((2, 2, 2, 2, 2))"),
-    ),
-    "avg_pool2d": (
-        Refused(f"{_IMAGE}.avg_pool2d(0)", f"F.avg_pool2d({_IMAGE}, 0)"),
-        Refused(f"{_IMAGE}.avg_pool2d(5)", f"F.avg_pool2d({_IMAGE}, 5)"),
-        Refused(f"{_IMAGE}.avg_pool2d(2, padding=2, count_include_pad=False)"),
-    ),
-    "max_unpool2d": (
-        Refused(
-            "x.max_unpool2d(x)", "F.max_unpool2d(x.reshape(1, 1, 4, 6), x.view(1, 1, 4, 6), 2)"
-        ),
-        Refused("x.max_unpool2d(i[:2])"),
-        Refused("x.max_unpool2d(i, output_size=(8, 99))"),
-    ),
-}
