@@ -11,7 +11,6 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
-    SAME,
     Form,
     Function,
     Input,
@@ -126,14 +125,14 @@ def _like(name: str, arguments: str, value: float) -> Function:
 LIKE = (_like("zeros", "", 0), _like("ones", "", 1), _like("full", "3", 3))
 
 
-def _same(expression: str, torch: str) -> Form:
+def _same(expression: str, torch: str = "") -> Form:
     """A form that gives x itself, and its gradient."""
     return Form(
         expression, _X, lambda x: x, exact=lambda x: x.copy(), backward=derived, torch=torch
     )
 
 
-def _transposed(expression: str, torch: str) -> Form:
+def _transposed(expression: str, torch: str = "") -> Form:
     return Form(
         expression,
         _X,
@@ -149,13 +148,11 @@ MEMORY = (
     Function(
         "contiguous",
         "The same elements in memory of their own, in order; the gradient too, by its method.",
-        (_transposed("x.T.contiguous()", SAME), _transposed("x.T.contiguous_backward()", "x.T")),
+        (_transposed("x.T.contiguous()"), _transposed("x.T.contiguous_backward()", "x.T")),
         MANY,
         covers=("contiguous_backward",),
     ),
-    Function(
-        "clone", "The same elements in a tensor of its own.", (_same("x.clone()", SAME),), MANY
-    ),
+    Function("clone", "The same elements in a tensor of its own.", (_same("x.clone()"),), MANY),
     Function(
         "realize",
         "Computed now: the same elements.",
@@ -164,7 +161,7 @@ MEMORY = (
     Function(
         "detach",
         "The same elements, through which no gradient flows.",
-        (Form("x.detach()", _X, exact=lambda x: x.copy(), torch=SAME),),
+        (Form("x.detach()", _X, exact=lambda x: x.copy()),),
         MANY,
     ),
     Function(
@@ -197,7 +194,9 @@ MEMORY = (
 )
 
 
-def _small(expression: str, exact: Callable[[Array], Array], output: DType, torch: str) -> Form:
+def _small(
+    expression: str, exact: Callable[[Array], Array], output: DType, torch: str = ""
+) -> Form:
     inputs = (Input("x", (4, 9), "small"),)
     return Form(expression, inputs, exact=exact, output=_is(output), torch=torch)
 
@@ -219,14 +218,14 @@ CASTS = (
                 output=_is(dtypes.float64),
                 torch="x.double()",
             ),
-            _small("x.half()", lambda x: x.astype(np.float16), dtypes.float16, SAME),
-            _small("x.float()", lambda x: x.astype(np.float32), dtypes.float32, SAME),
-            _small("x.bfloat16()", _bfloat16, dtypes.bfloat16, SAME),
-            _small("x.double()", lambda x: x.astype(np.float64), dtypes.float64, SAME),
-            _small("x.long()", lambda x: x.astype(np.int64), dtypes.int64, SAME),
-            _small("x.short()", lambda x: x.astype(np.int16), dtypes.int16, SAME),
-            _small("x.int()", lambda x: x.astype(np.int32), dtypes.int32, SAME),
-            _small("x.bool()", lambda x: x != 0, dtypes.bool, SAME),
+            _small("x.half()", lambda x: x.astype(np.float16), dtypes.float16),
+            _small("x.float()", lambda x: x.astype(np.float32), dtypes.float32),
+            _small("x.bfloat16()", _bfloat16, dtypes.bfloat16),
+            _small("x.double()", lambda x: x.astype(np.float64), dtypes.float64),
+            _small("x.long()", lambda x: x.astype(np.int64), dtypes.int64),
+            _small("x.short()", lambda x: x.astype(np.int16), dtypes.int16),
+            _small("x.int()", lambda x: x.astype(np.int32), dtypes.int32),
+            _small("x.bool()", lambda x: x != 0, dtypes.bool),
             _small(
                 "x.cast(dtypes.int8)", lambda x: x.astype(np.int8), dtypes.int8, "x.to(torch.int8)"
             ),
@@ -379,13 +378,8 @@ GRADIENTS = (
         "backward",
         "The gradient is added to that of the leaves.",
         (
-            Form(_BACKWARD, _X, lambda x: x * 2.0, torch=SAME),
-            Form(
-                _BACKWARD.replace("x.detach()", "(x.detach() * 2)"),
-                _X,
-                lambda x: x * 4.0,
-                torch=SAME,
-            ),
+            Form(_BACKWARD, _X, lambda x: x * 2.0),
+            Form(_BACKWARD.replace("x.detach()", "(x.detach() * 2)"), _X, lambda x: x * 4.0),
             Form(
                 "Tensor([y.requires_grad for y in "
                 "[x.detach(), x.detach().requires_grad_(), x.detach().requires_grad_(False)]], "
@@ -426,7 +420,7 @@ SUMS = (
     Function(
         "logsumexp",
         "log(sum(e ** x)) without overflow.",
-        (unary("x.logsumexp(1)", _log_sum_exp, "wide", is_wide=True, torch=SAME),),
+        (unary("x.logsumexp(1)", _log_sum_exp, "wide", is_wide=True),),
     ),
     Function(
         "logaddexp",
@@ -438,7 +432,6 @@ SUMS = (
                 _log_add_exp,
                 backward=derived,
                 is_wide=True,
-                torch=SAME,
             )
             for first, second in [((4, 9), (4, 9)), ((3, 1), (5,))]
         ),

@@ -76,8 +76,6 @@ class Derived:
 
 
 derived = Derived()
-# `Form.torch` where torch takes the very same expression.
-SAME = "same"
 
 
 def same_dtype(dtype: DType) -> DType:
@@ -105,7 +103,7 @@ class Form:
     which then gives the gradient. backward: `derived` from `forward`; or the gradient of
     sum(result * g) with respect to the inputs, of (g, *inputs). is_wide: 16-bit floats are
     computed in float32 and rounded once. torch: the same computation over the same names for
-    torch (`torch`, `F`, `np`, `dtype`); `SAME` is the same text. no_torch: why there is none.
+    torch (`torch`, `F`, `np`, `dtype`), by default the same text. no_torch: why there is none.
     torch_dtype: why torch gives another result type.
     """
 
@@ -127,7 +125,7 @@ class Form:
     @property
     def torch_expression(self) -> str:
         """What torch is asked for; empty where it has no such function."""
-        return self.expression if self.torch == SAME else self.torch
+        return "" if self.no_torch else self.torch or self.expression
 
     def gradients(self, g: Value, *inputs: Value) -> tuple[Value | None, ...]:
         """The gradient of sum(result * g) for each input, None where there is none."""

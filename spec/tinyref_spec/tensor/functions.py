@@ -12,7 +12,6 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
-    SAME,
     Form,
     Function,
     Input,
@@ -44,7 +43,7 @@ def _broadcast(first: str = "any", second: str = "any") -> tuple[Input, Input]:
     return Input("x", (3, 1, 5), first), Input("y", (4, 5), second)
 
 
-def _binary(expression: str, forward: object, inputs: tuple[Input, ...], torch: str = SAME) -> Form:
+def _binary(expression: str, forward: object, inputs: tuple[Input, ...], torch: str = "") -> Form:
     assert callable(forward)
     return Form(expression, inputs, forward, backward=derived, torch=torch)
 
@@ -74,7 +73,6 @@ def _extreme_of_two(name: str, forward: object, reference: object) -> Form:
         forward,
         exact=reference,
         backward=derived,
-        torch=SAME,
     )
 
 
@@ -101,7 +99,7 @@ ARITHMETIC = (
         (
             _binary("x * y", _mul, _pair()),
             _binary("x * y", _mul, _broadcast()),
-            unary("x * 3", lambda x: x * 3.0, torch=SAME),
+            unary("x * 3", lambda x: x * 3.0),
         ),
         NUMBERS,
     ),
@@ -118,8 +116,8 @@ ARITHMETIC = (
         "x ** y for positive x, and for whole exponents.",
         (
             _binary("x ** y", bounded.power, _pair("positive", "any")),
-            unary("x ** 2", lambda x: x * x, torch=SAME),
-            unary("x ** 3", lambda x: x * x * x, torch=SAME),
+            unary("x ** 2", lambda x: x * x),
+            unary("x ** 3", lambda x: x * x * x),
         ),
     ),
     Function(
@@ -157,62 +155,52 @@ def _reciprocal(x: Value) -> Value:
 
 
 UNARY = (
-    Function("neg", "-x.", (unary("-x", lambda x: -x, torch=SAME),), ANYTHING),
+    Function("neg", "-x.", (unary("-x", lambda x: -x),), ANYTHING),
     Function(
         "reciprocal",
         "1 / x.",
-        (unary("x.reciprocal()", _reciprocal, "away", torch=SAME),),
+        (unary("x.reciprocal()", _reciprocal, "away"),),
     ),
-    Function(
-        "sqrt", "The square root.", (unary("x.sqrt()", bounded.sqrt, "positive", torch=SAME),)
-    ),
-    Function("exp2", "2 ** x.", (unary("x.exp2()", bounded.exp2, torch=SAME),)),
+    Function("sqrt", "The square root.", (unary("x.sqrt()", bounded.sqrt, "positive"),)),
+    Function("exp2", "2 ** x.", (unary("x.exp2()", bounded.exp2),)),
     Function(
         "log2",
         "The logarithm to base 2.",
-        (unary("x.log2()", bounded.log2, "positive", torch=SAME),),
+        (unary("x.log2()", bounded.log2, "positive"),),
     ),
     Function(
         "log10",
         "The logarithm to base 10, by way of log2(x) log10(2).",
-        (
-            unary(
-                "x.log10()",
-                lambda x: bounded.log2(x) * math.log10(2),
-                "positive",
-                is_wide=True,
-                torch=SAME,
-            ),
-        ),
+        (unary("x.log10()", lambda x: bounded.log2(x) * math.log10(2), "positive", is_wide=True),),
     ),
-    Function("sin", "The sine.", (unary("x.sin()", bounded.sin, torch=SAME),)),
+    Function("sin", "The sine.", (unary("x.sin()", bounded.sin),)),
     Function(
         "exp",
         "e ** x, by way of 2 ** (x log2 e).",
-        (unary("x.exp()", bounded.exp, is_wide=True, torch=SAME),),
+        (unary("x.exp()", bounded.exp, is_wide=True),),
     ),
     Function(
         "log",
         "The natural logarithm, by way of log2(x) ln 2.",
-        (unary("x.log()", bounded.log, "positive", is_wide=True, torch=SAME),),
+        (unary("x.log()", bounded.log, "positive", is_wide=True),),
     ),
     Function(
         "sigmoid",
         "1 / (1 + e ** -x).",
-        (unary("x.sigmoid()", sigmoid, is_wide=True, torch=SAME),),
+        (unary("x.sigmoid()", sigmoid, is_wide=True),),
     ),
     Function(
         "tanh",
         "The hyperbolic tangent.",
-        (unary("x.tanh()", tanh, is_wide=True, torch=SAME),),
+        (unary("x.tanh()", tanh, is_wide=True),),
     ),
     Function(
         "relu",
         "x where it is positive, else 0.",
-        (unary("x.relu()", relu, "away", torch=SAME),),
+        (unary("x.relu()", relu, "away"),),
     ),
-    Function("abs", "The magnitude.", (unary("x.abs()", bounded.absolute, "away", torch=SAME),)),
-    Function("square", "x * x.", (unary("x.square()", lambda x: x * x, torch=SAME),)),
+    Function("abs", "The magnitude.", (unary("x.abs()", bounded.absolute, "away"),)),
+    Function("square", "x * x.", (unary("x.square()", lambda x: x * x),)),
 )
 
 
@@ -223,13 +211,12 @@ def _comparison_form(expression: str, reference: object) -> Form:
         (Input("x", (4, 9), "small"), Input("y", (4, 9), "small")),
         exact=reference,
         output=always_bool,
-        torch=SAME,
     )
 
 
 def _bitwise(expression: str, reference: object) -> Form:
     assert callable(reference)
-    return Form(expression, _pair("small", "small"), exact=reference, torch=SAME)
+    return Form(expression, _pair("small", "small"), exact=reference)
 
 
 CHOICE = (
@@ -281,9 +268,9 @@ MOVEMENT = (
         "reshape",
         "The same elements in another shape; -1 is what is left.",
         (
-            movement_form("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4), torch=SAME),
-            movement_form("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
-            movement_form("x.flatten()", (2, 3, 4), lambda x: x.reshape(-1), torch=SAME),
+            movement_form("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4)),
+            movement_form("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1)),
+            movement_form("x.flatten()", (2, 3, 4), lambda x: x.reshape(-1)),
         ),
         ANYTHING,
     ),
@@ -291,11 +278,9 @@ MOVEMENT = (
         "permute",
         "The axes in another order.",
         (
-            movement_form(
-                "x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1), torch=SAME
-            ),
-            movement_form("x.transpose(0, 1)", (5, 3), lambda x: x.T, torch=SAME),
-            movement_form("x.T", (5, 3), lambda x: x.T, torch=SAME),
+            movement_form("x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1)),
+            movement_form("x.transpose(0, 1)", (5, 3), lambda x: x.T),
+            movement_form("x.T", (5, 3), lambda x: x.T),
         ),
         ANYTHING,
     ),
@@ -303,12 +288,8 @@ MOVEMENT = (
         "expand",
         "Axes of size 1 repeated; their gradient is a sum.",
         (
-            movement_form(
-                "x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5)), torch=SAME
-            ),
-            movement_form(
-                "x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5)), torch=SAME
-            ),
+            movement_form("x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5))),
+            movement_form("x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5))),
         ),
         ANYTHING,
     ),
@@ -316,8 +297,8 @@ MOVEMENT = (
         "flip",
         "Axes in reverse order.",
         (
-            movement_form("x.flip(0)", (4, 5), lambda x: x[::-1], torch=SAME),
-            movement_form("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1], torch=SAME),
+            movement_form("x.flip(0)", (4, 5), lambda x: x[::-1]),
+            movement_form("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1]),
         ),
         ANYTHING,
     ),
@@ -353,13 +334,13 @@ MOVEMENT = (
         "index",
         "Indexing by integers and slices, also negative ones and steps.",
         (
-            movement_form("x[1]", (4, 5), lambda x: x[1], torch=SAME),
-            movement_form("x[-1, 2:4]", (4, 5), lambda x: x[-1, 2:4], torch=SAME),
+            movement_form("x[1]", (4, 5), lambda x: x[1]),
+            movement_form("x[-1, 2:4]", (4, 5), lambda x: x[-1, 2:4]),
             movement_form("x[::2, ::-1]", (4, 5), lambda x: x[::2, ::-1], torch="x[::2].flip(1)"),
-            movement_form("x[:, None, 1:]", (4, 5), lambda x: x[:, None, 1:], torch=SAME),
-            movement_form("x[..., -2]", (2, 3, 4), lambda x: x[..., -2], torch=SAME),
+            movement_form("x[:, None, 1:]", (4, 5), lambda x: x[:, None, 1:]),
+            movement_form("x[..., -2]", (2, 3, 4), lambda x: x[..., -2]),
             movement_form("x[3:1:-1]", (4, 5), lambda x: x[3:1:-1], torch="x[2:4].flip(0)"),
-            movement_form("x[2, 3]", (4, 5), lambda x: x[2, 3], torch=SAME),
+            movement_form("x[2, 3]", (4, 5), lambda x: x[2, 3]),
         ),
         ANYTHING,
     ),
@@ -369,7 +350,7 @@ Axes = tuple[int, ...]
 
 
 def _sum_form(
-    expression: str, shape: tuple[int, ...], axes: Axes, keepdims: bool = False, torch: str = SAME
+    expression: str, shape: tuple[int, ...], axes: Axes, keepdims: bool = False, torch: str = ""
 ) -> Form:
     return Form(
         expression,
@@ -391,12 +372,11 @@ def _mean_form(expression: str, shape: tuple[int, ...], axes: Axes) -> Form:
         lambda x: x.sum(axes) / count,
         backward=derived,
         is_wide=True,
-        torch=SAME,
     )
 
 
 def _extreme_form(
-    expression: str, shape: tuple[int, ...], axes: Axes, sign: int, torch: str
+    expression: str, shape: tuple[int, ...], axes: Axes, sign: int, torch: str = ""
 ) -> Form:
     def reference(x: Array) -> Array:
         return np.asarray(x.max(axis=axes) if sign > 0 else x.min(axis=axes))
@@ -433,7 +413,7 @@ REDUCTION = (
         "max",
         "The largest element; the gradient goes to it, evenly where there are several.",
         (
-            _extreme_form("x.max()", (4, 9), (0, 1), 1, SAME),
+            _extreme_form("x.max()", (4, 9), (0, 1), 1),
             _extreme_form("x.max(1)", (4, 9), (1,), 1, "x.amax(1)"),
         ),
         ANYTHING,
@@ -442,7 +422,7 @@ REDUCTION = (
         "min",
         "The smallest element; the gradient goes to it, evenly where there are several.",
         (
-            _extreme_form("x.min()", (4, 9), (0, 1), -1, SAME),
+            _extreme_form("x.min()", (4, 9), (0, 1), -1),
             _extreme_form("x.min(0)", (4, 9), (0,), -1, "x.amin(0)"),
         ),
         ANYTHING,
@@ -457,7 +437,6 @@ REDUCTION = (
                 lambda x: bounded.product(x, 1),
                 backward=derived,
                 is_wide=True,
-                torch=SAME,
             ),
         ),
     ),
@@ -476,7 +455,7 @@ def log_softmax(x: Value, axis: int = -1) -> Value:
     return shifted - bounded.log(bounded.exp(shifted).sum((axis,), keepdims=True))
 
 
-def _along(expression: str, shape: tuple[int, ...], forward: object, torch: str = SAME) -> Form:
+def _along(expression: str, shape: tuple[int, ...], forward: object, torch: str = "") -> Form:
     assert callable(forward)
     return Form(
         expression, (Input("x", shape),), forward, backward=derived, is_wide=True, torch=torch
@@ -533,7 +512,6 @@ COMPOSITE = (
                 lambda x, y: (x * y).sum(),
                 backward=derived,
                 is_wide=True,
-                torch=SAME,
             ),
             _product_form("x.dot(y)", (4, 7), (7, 5)),
         ),

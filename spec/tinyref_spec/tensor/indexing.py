@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
-from tinyref_spec.tensor.forms import SAME, Form, Function, Shape, movement_form
+from tinyref_spec.tensor.forms import Form, Function, Shape, movement_form
 from tinyref_spec.tensor.functions import ANYTHING
 from tinyref_spec.tensor.places import (
     NEGATIVE,
@@ -29,8 +29,7 @@ BACKWARD_STEPS = "torch takes no negative steps"
 def _read(key: str, *shape: int, no_torch: str = "") -> Form:
     """x[key] for a key of numbers alone, which numpy reads as torch does."""
     move = eval(f"lambda x: x[{key}]", {"np": np})
-    torch = "" if no_torch else SAME
-    return movement_form(f"x[{key}]", shape, move, torch=torch, no_torch=no_torch)
+    return movement_form(f"x[{key}]", shape, move, no_torch=no_torch)
 
 
 def _draw_shape(generator: np.random.Generator) -> tuple[int, ...]:
@@ -97,34 +96,22 @@ READ = Function(
         _read("1:, False", 3, 4),
         _read("range(2), [[1], [0]]", 3, 4, no_torch="torch takes no ranges"),
         _read("np.array([1, 3]), ::2", 4, 5),
-        choice_form("x[i % 4]", (x_of(4, 3), i_of(2, 5)), lambda x, i: x[i % 4], SAME),
-        choice_form("x[i % 4 - 4]", (x_of(4, 3), i_of(7)), lambda x, i: x[i % 4], SAME),
-        choice_form("x[:, i % 3]", (x_of(4, 3, 2), i_of(2, 2)), lambda x, i: x[:, i % 3], SAME),
+        choice_form("x[i % 4]", (x_of(4, 3), i_of(2, 5)), lambda x, i: x[i % 4]),
+        choice_form("x[i % 4 - 4]", (x_of(4, 3), i_of(7)), lambda x, i: x[i % 4]),
+        choice_form("x[:, i % 3]", (x_of(4, 3, 2), i_of(2, 2)), lambda x, i: x[:, i % 3]),
         choice_form(
-            "x[i % 4, 1:, i % 3]",
-            (x_of(4, 3, 3), i_of(6)),
-            lambda x, i: x[i % 4, 1:, i % 3],
-            SAME,
+            "x[i % 4, 1:, i % 3]", (x_of(4, 3, 3), i_of(6)), lambda x, i: x[i % 4, 1:, i % 3]
         ),
-        choice_form(
-            "x[1, :, i % 3]",
-            (x_of(4, 2, 3), i_of(6)),
-            lambda x, i: x[1][:, i % 3],
-            SAME,
-        ),
+        choice_form("x[1, :, i % 3]", (x_of(4, 2, 3), i_of(6)), lambda x, i: x[1][:, i % 3]),
         choice_form(
             "x[:, i % 3, j % 2, None]",
             (x_of(2, 3, 2), i_of(4, 1), i_of(5, name="j")),
             lambda x, i, j: x[:, i % 3, j % 2, None],
-            SAME,
         ),
-        choice_form("x[c]", (x_of(4, 3), c_of(4, 3)), lambda x, c: x[c], SAME),
-        choice_form("x[:, c]", (x_of(4, 7), c_of(7)), lambda x, c: x[:, c], SAME),
+        choice_form("x[c]", (x_of(4, 3), c_of(4, 3)), lambda x, c: x[c]),
+        choice_form("x[:, c]", (x_of(4, 7), c_of(7)), lambda x, c: x[:, c]),
         choice_form(
-            "x[c, i[0] % 2]",
-            (x_of(4, 2), c_of(4), i_of(1)),
-            lambda x, c, i: x[c, i[0] % 2],
-            SAME,
+            "x[c, i[0] % 2]", (x_of(4, 2), c_of(4), i_of(1)), lambda x, c, i: x[c, i[0] % 2]
         ),
         choice_form(
             "x[i]",

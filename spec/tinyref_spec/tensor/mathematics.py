@@ -13,7 +13,6 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
-    SAME,
     Form,
     Function,
     Input,
@@ -129,7 +128,7 @@ CIRCULAR = tuple(
     Function(
         name,
         sentence,
-        (unary(f"x.{name}()", reference, kind, is_wide=True, torch=SAME),),
+        (unary(f"x.{name}()", reference, kind, is_wide=True),),
     )
     for name, (reference, kind, sentence) in SMOOTH.items()
 )
@@ -290,7 +289,7 @@ ACTIVATIONS = (
     _activation(
         "clamp",
         "x from min_ to max_, where they are given.",
-        ("x.clamp(-1, 2)", lambda x: clamp(x, -1.0, 2.0), SAME),
+        ("x.clamp(-1, 2)", lambda x: clamp(x, -1.0, 2.0), ""),
         ("x.clamp(min_=0.5)", lambda x: clamp(x, 0.5, math.inf), "x.clamp(min=0.5)"),
         ("x.clip(max_=0.5)", lambda x: clamp(x, -math.inf, 0.5), "x.clip(max=0.5)"),
         covers=("clip",),
@@ -298,7 +297,7 @@ ACTIVATIONS = (
     Function(
         "rsqrt",
         "1 / sqrt(x).",
-        (unary("x.rsqrt()", _root, "positive", torch=SAME),),
+        (unary("x.rsqrt()", _root, "positive"),),
     ),
 )
 
@@ -311,7 +310,6 @@ def _steps(name: str, sentence: str, step: Callable[[Array], Array]) -> Function
         lambda x: bounded.stepwise(x, step(x.value)),
         exact=lambda x: step(x.astype(np.float64)).astype(x.dtype),
         backward=derived,
-        torch=SAME,
     )
     return Function(name, sentence, (form,), ANY)
 
@@ -328,7 +326,7 @@ ROUNDING = (
 def _predicate_form(
     expression: str, reference: Callable[..., Array], inputs: tuple[Input, ...]
 ) -> Form:
-    return Form(expression, inputs, exact=reference, output=always_bool, torch=SAME)
+    return Form(expression, inputs, exact=reference, output=always_bool)
 
 
 _X = (Input("x", (4, 6), "small"),)
@@ -379,8 +377,8 @@ QUESTIONS = (
         "any",
         "Whether some element is not zero.",
         (
-            Form("x.any()", _X, exact=lambda x: (x != 0).any(), output=always_bool, torch=SAME),
-            Form("x.any(1)", _X, exact=lambda x: (x != 0).any(1), output=always_bool, torch=SAME),
+            Form("x.any()", _X, exact=lambda x: (x != 0).any(), output=always_bool),
+            Form("x.any(1)", _X, exact=lambda x: (x != 0).any(1), output=always_bool),
         ),
         (*dtypes.floats, dtypes.int32, dtypes.bool),
     ),
@@ -388,13 +386,12 @@ QUESTIONS = (
         "all",
         "Whether no element is zero.",
         (
-            Form("x.all()", _X, exact=lambda x: (x != 0).all(), output=always_bool, torch=SAME),
+            Form("x.all()", _X, exact=lambda x: (x != 0).all(), output=always_bool),
             Form(
                 "x.all(0, keepdim=True)",
                 _X,
                 exact=lambda x: (x != 0).all(0, keepdims=True),
                 output=always_bool,
-                torch=SAME,
             ),
         ),
         (*dtypes.floats, dtypes.int32, dtypes.bool),
@@ -412,20 +409,20 @@ def _integers(name: str, sentence: str, *forms: tuple[str, Callable[..., Array],
 
 
 BITS = (
-    _integers("bitwise_not", "Every bit turned.", ("~x", np.invert, SAME)),
+    _integers("bitwise_not", "Every bit turned.", ("~x", np.invert, "")),
     _integers(
         "lshift",
         "Bits moved up.",
-        ("x << 2", lambda x: x << 2, SAME),
-        ("x << (y & 7)", lambda x, y: x << (y & 7), SAME),
-        ("2 << (y & 3)", lambda x, y: np.left_shift(2, y & 3, dtype=y.dtype), SAME),
+        ("x << 2", lambda x: x << 2, ""),
+        ("x << (y & 7)", lambda x, y: x << (y & 7), ""),
+        ("2 << (y & 3)", lambda x, y: np.left_shift(2, y & 3, dtype=y.dtype), ""),
     ),
     _integers(
         "rshift",
         "Bits moved down, the sign kept.",
-        ("x >> 1", lambda x: x >> 1, SAME),
-        ("x >> (y & 7)", lambda x, y: x >> (y & 7), SAME),
-        ("100 >> (y & 3)", lambda x, y: np.right_shift(100, y & 3, dtype=y.dtype), SAME),
+        ("x >> 1", lambda x: x >> 1, ""),
+        ("x >> (y & 7)", lambda x, y: x >> (y & 7), ""),
+        ("100 >> (y & 3)", lambda x, y: np.right_shift(100, y & 3, dtype=y.dtype), ""),
     ),
     _integers(
         "idiv",
@@ -435,11 +432,11 @@ BITS = (
             lambda x, y: np.trunc(x / y).astype(x.dtype),
             "torch.div(x, y, rounding_mode='trunc')",
         ),
-        ("x // y", np.floor_divide, SAME),
-        ("x.div(y, rounding_mode='trunc')", lambda x, y: np.trunc(x / y).astype(x.dtype), SAME),
+        ("x // y", np.floor_divide, ""),
+        ("x.div(y, rounding_mode='trunc')", lambda x, y: np.trunc(x / y).astype(x.dtype), ""),
     ),
     replace(
-        _integers("fmod", "", ("x.fmod(y)", np.fmod, SAME)),
+        _integers("fmod", "", ("x.fmod(y)", np.fmod, "")),
         name="fmod_integers",
         sentence="The remainder of integers with the sign of the dividend.",
         covers=("fmod",),
@@ -497,7 +494,7 @@ def _fmod_form(expression: str, inputs: tuple[Input, ...], divisor: float | None
         wide = [array.astype(np.float64) for array in (x, *y)]
         return np.asarray(np.fmod(*wide, *(() if y else (divisor,))))
 
-    return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=SAME)
+    return Form(expression, inputs, forward, exact=exactly, backward=derived)
 
 
 PAIRS = (
@@ -515,7 +512,7 @@ PAIRS = (
         "mod",
         "The remainder with the sign of the divisor.",
         (
-            Form("x % y", _floats("wide", "away"), _remainder, backward=derived, torch=SAME),
+            Form("x % y", _floats("wide", "away"), _remainder, backward=derived),
             Form(
                 "x.mod(2.5)",
                 _floats("wide"),
@@ -528,7 +525,6 @@ PAIRS = (
                 "(x * 2.0**60) % y",
                 _floats("wide", "away"),
                 exact=lambda x, y: np.mod(x * x.dtype.type(2.0**60), y),
-                torch=SAME,
             ),
         ),
         (dtypes.float32, dtypes.float64),
@@ -536,19 +532,18 @@ PAIRS = (
     Function(
         "copysign",
         "The magnitude of x with the sign of y.",
-        (Form("x.copysign(y)", _floats("away", "any"), copysign, backward=derived, torch=SAME),),
+        (Form("x.copysign(y)", _floats("away", "any"), copysign, backward=derived),),
     ),
     Function(
         "lerp",
         "x + (y - x) w.",
         (
-            Form("x.lerp(y, w)", _floats("any", "any", "any"), lerp, backward=derived, torch=SAME),
+            Form("x.lerp(y, w)", _floats("any", "any", "any"), lerp, backward=derived),
             Form(
                 "x.lerp(y, 0.25)",
                 _floats("any", "any"),
                 lambda x, y: x + (y - x) * 0.25,
                 backward=derived,
-                torch=SAME,
             ),
         ),
     ),
@@ -570,14 +565,14 @@ SPREAD = (
         "var",
         "Squared distances from the mean over the count less a correction.",
         (
-            _spread("x.var()", SAME, lambda x: _variance(x, (0, 1))),
-            _spread("x.var(1, correction=0)", SAME, lambda x: _variance(x, (1,), 0)),
+            _spread("x.var()", "", lambda x: _variance(x, (0, 1))),
+            _spread("x.var(1, correction=0)", "", lambda x: _variance(x, (1,), 0)),
         ),
     ),
     Function(
         "std",
         "The square root of the variance.",
-        (_spread("x.std(0)", SAME, lambda x: bounded.sqrt(_variance(x, (0,)))),),
+        (_spread("x.std(0)", "", lambda x: bounded.sqrt(_variance(x, (0,)))),),
     ),
     Function(
         "var_mean",

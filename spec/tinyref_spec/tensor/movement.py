@@ -12,7 +12,6 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
-    SAME,
     Form,
     Function,
     Input,
@@ -56,10 +55,7 @@ def _stack_form(expression: str, shape: Shape, count: int, axis: int, torch: str
 
 def _diagonal_form(shape: Shape, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Form:
     return movement_form(
-        f"x.diagonal({offset}, {dim1}, {dim2})",
-        shape,
-        lambda x: np.diagonal(x, offset, dim1, dim2),
-        torch=SAME,
+        f"x.diagonal({offset}, {dim1}, {dim2})", shape, lambda x: np.diagonal(x, offset, dim1, dim2)
     )
 
 
@@ -169,9 +165,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "split",
         "Parts of one size, or of given sizes.",
         (
-            movement_form("x.split(2)[2]", (5, 3), lambda x: x[4:], torch=SAME),
-            movement_form("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:], torch=SAME),
-            movement_form("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2], torch=SAME),
+            movement_form("x.split(2)[2]", (5, 3), lambda x: x[4:]),
+            movement_form("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:]),
+            movement_form("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2]),
         ),
         ANYTHING,
     ),
@@ -179,9 +175,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "chunk",
         "So many parts of equal size, the last maybe shorter.",
         (
-            movement_form("x.chunk(3)[1]", (5, 3), lambda x: x[2:4], torch=SAME),
-            movement_form("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:], torch=SAME),
-            movement_form("x.chunk(4)[2]", (5, 2), lambda x: x[4:], torch=SAME),
+            movement_form("x.chunk(3)[1]", (5, 3), lambda x: x[2:4]),
+            movement_form("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:]),
+            movement_form("x.chunk(4)[2]", (5, 2), lambda x: x[4:]),
         ),
         ANYTHING,
     ),
@@ -189,9 +185,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "squeeze",
         "Without axes of size 1.",
         (
-            movement_form("x.squeeze()", (1, 3, 1), lambda x: x.reshape(3), torch=SAME),
-            movement_form("x.squeeze(-1)", (1, 3, 1), lambda x: x.reshape(1, 3), torch=SAME),
-            movement_form("x.squeeze(1)", (1, 3, 1), lambda x: x, torch=SAME),
+            movement_form("x.squeeze()", (1, 3, 1), lambda x: x.reshape(3)),
+            movement_form("x.squeeze(-1)", (1, 3, 1), lambda x: x.reshape(1, 3)),
+            movement_form("x.squeeze(1)", (1, 3, 1), lambda x: x),
         ),
         ANYTHING,
     ),
@@ -199,9 +195,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "unsqueeze",
         "With a new axis of size 1.",
         (
-            movement_form("x.unsqueeze(0)", (2, 3), lambda x: x[None], torch=SAME),
-            movement_form("x.unsqueeze(-1)", (2, 3), lambda x: x[..., None], torch=SAME),
-            movement_form("x.unsqueeze(-2)", (2, 3), lambda x: x[:, None], torch=SAME),
+            movement_form("x.unsqueeze(0)", (2, 3), lambda x: x[None]),
+            movement_form("x.unsqueeze(-1)", (2, 3), lambda x: x[..., None]),
+            movement_form("x.unsqueeze(-2)", (2, 3), lambda x: x[:, None]),
         ),
         ANYTHING,
     ),
@@ -209,12 +205,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "unflatten",
         "One axis as several.",
         (
-            movement_form(
-                "x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3), torch=SAME
-            ),
-            movement_form(
-                "x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3), torch=SAME
-            ),
+            movement_form("x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3)),
+            movement_form("x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3)),
         ),
         ANYTHING,
     ),
@@ -222,9 +214,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "flatten",
         "Several axes as one.",
         (
-            movement_form("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6), torch=SAME),
-            movement_form("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2), torch=SAME),
-            movement_form("x.flatten()", (), lambda x: x.reshape(1), torch=SAME),
+            movement_form("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6)),
+            movement_form("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2)),
+            movement_form("x.flatten()", (), lambda x: x.reshape(1)),
         ),
         ANYTHING,
     ),
@@ -232,8 +224,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "view",
         "The same as reshape; what is changed later does not change the other.",
         (
-            movement_form("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4), torch=SAME),
-            movement_form("x.view((12,))", (2, 6), lambda x: x.reshape(12), torch=SAME),
+            movement_form("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4)),
+            movement_form("x.view((12,))", (2, 6), lambda x: x.reshape(12)),
         ),
         ANYTHING,
     ),
@@ -242,10 +234,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "Two axes exchanged.",
         (
             movement_form("x.transpose()", (2, 3), lambda x: x.T, torch="x.transpose(0, 1)"),
-            movement_form(
-                "x.transpose(-1, 0)", (2, 3, 4), lambda x: x.transpose(2, 1, 0), torch=SAME
-            ),
-            movement_form("x.T", (2, 3), lambda x: x.T, torch=SAME),
+            movement_form("x.transpose(-1, 0)", (2, 3, 4), lambda x: x.transpose(2, 1, 0)),
+            movement_form("x.T", (2, 3), lambda x: x.T),
         ),
         ANYTHING,
         covers=("T",),
@@ -254,11 +244,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "repeat",
         "Laid out several times along each axis.",
         (
-            movement_form("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3)), torch=SAME),
-            movement_form(
-                "x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2)), torch=SAME
-            ),
-            movement_form("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0)), torch=SAME),
+            movement_form("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3))),
+            movement_form("x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2))),
+            movement_form("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0))),
         ),
         ANYTHING,
     ),
@@ -300,9 +288,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "diag",
         "A row on a diagonal of zeros, or the diagonal of a matrix.",
         (
-            movement_form("x.diag()", (4,), np.diag, torch=SAME),
-            movement_form("x.diag(-2)", (3,), lambda x: np.diag(x, -2), torch=SAME),
-            movement_form("x.diag(1)", (3, 5), lambda x: np.diag(x, 1), torch=SAME),
+            movement_form("x.diag()", (4,), np.diag),
+            movement_form("x.diag(-2)", (3,), lambda x: np.diag(x, -2)),
+            movement_form("x.diag(1)", (3, 5), lambda x: np.diag(x, 1)),
         ),
         ANYTHING,
     ),

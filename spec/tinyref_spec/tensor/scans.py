@@ -13,7 +13,6 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
-    SAME,
     Form,
     Function,
     Input,
@@ -89,7 +88,7 @@ class Scan:
             backward=derived,
             is_wide=self.is_wide,
             output=dtype_of_sum if self.adds_up else same_dtype,
-            torch=f"{ours}.values" if self.name in ("cummax", "cummin") else SAME,
+            torch=f"{ours}.values" if self.name in ("cummax", "cummin") else "",
             torch_dtype=WIDENS if self.adds_up else "",
         )
 

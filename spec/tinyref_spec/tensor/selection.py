@@ -11,7 +11,6 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
-    SAME,
     Form,
     Function,
     derived,
@@ -31,15 +30,12 @@ def _place(x: Array, axis: int, is_largest: bool) -> Array:
 def _places(name: str, is_largest: bool) -> tuple[Form, ...]:
     ties = (x_of(4, 6, kind="small"),)
     return (
-        position_form(f"x.{name}()", ties, lambda x: _place(x.reshape(-1), 0, is_largest), SAME),
-        position_form(f"x.{name}(0)", ties, lambda x: _place(x, 0, is_largest), SAME),
+        position_form(f"x.{name}()", ties, lambda x: _place(x.reshape(-1), 0, is_largest)),
+        position_form(f"x.{name}(0)", ties, lambda x: _place(x, 0, is_largest)),
         position_form(
-            f"x.{name}(-1, keepdim=True)",
-            ties,
-            lambda x: _place(x, 1, is_largest)[:, None],
-            SAME,
+            f"x.{name}(-1, keepdim=True)", ties, lambda x: _place(x, 1, is_largest)[:, None]
         ),
-        position_form(f"x.{name}(1)", (x_of(3, 40),), lambda x: _place(x, 1, is_largest), SAME),
+        position_form(f"x.{name}(1)", (x_of(3, 40),), lambda x: _place(x, 1, is_largest)),
     )
 
 
@@ -51,7 +47,6 @@ def _draws_place(name: str, is_largest: bool) -> Callable[[np.random.Generator],
             f"x.{name}({axis})",
             (x_of(*shape, kind="small"),),
             lambda x: _place(x, axis, is_largest),
-            SAME,
         )
 
     return draw
@@ -90,20 +85,17 @@ MASKS = (
                 (x_of(4, 6), c_of(4, 6)),
                 lambda x, c: _fill_where(x, c, 2),
                 backward=derived,
-                torch=SAME,
             ),
             Form(
                 "x.masked_fill(c, True)",
                 (x_of(4, 6), c_of(6)),
                 lambda x, c: _fill_where(x, c, 1),
                 backward=derived,
-                torch=SAME,
             ),
             choice_form(
                 "x.masked_fill(c, v)",
                 (x_of(4, 6), c_of(4, 1), v_of()),
                 lambda x, c, v: select(c, v, x),
-                SAME,
             ),
         ),
         ANYTHING,
@@ -112,12 +104,11 @@ MASKS = (
         "masked_select",
         "The elements where a mask is true, in order.",
         (
-            choice_form("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c], SAME),
+            choice_form("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c]),
             choice_form(
                 "x.masked_select(c)",
                 (x_of(4, 1), c_of(6)),
                 lambda x, c: np.broadcast_to(x, (4, 6))[np.broadcast_to(c, (4, 6))],
-                SAME,
             ),
         ),
         ANYTHING,
@@ -130,13 +121,11 @@ MASKS = (
                 "x.nonzero()",
                 (x_of(4, 6, kind="small"),),
                 lambda x: np.argwhere(x != 0).astype(np.int32),
-                SAME,
             ),
             position_form(
                 "x.nonzero(as_tuple=True)[1]",
                 (x_of(2, 3, 4, kind="small"),),
                 lambda x: np.nonzero(x != 0)[1].astype(np.int32),
-                SAME,
             ),
         ),
         (*ANYTHING, dtypes.bool),
@@ -174,9 +163,7 @@ def _draw_roll(generator: np.random.Generator) -> Form:
     axes = generator.permutation(len(shape))[: generator.integers(1, len(shape) + 1)]
     dims = tuple(int(axis) - len(shape) * int(generator.integers(0, 2)) for axis in axes)
     shifts = tuple(int(shift) for shift in generator.integers(-9, 10, len(dims)))
-    return movement_form(
-        f"x.roll({shifts}, {dims})", shape, lambda x: np.roll(x, shifts, dims), torch=SAME
-    )
+    return movement_form(f"x.roll({shifts}, {dims})", shape, lambda x: np.roll(x, shifts, dims))
 
 
 def _draw_triangle(generator: np.random.Generator) -> Form:
@@ -184,7 +171,7 @@ def _draw_triangle(generator: np.random.Generator) -> Form:
     diagonal = int(generator.integers(-6, 7))
     name = ("tril", "triu")[int(generator.integers(0, 2))]
     part = np.tril if name == "tril" else np.triu
-    return movement_form(f"x.{name}({diagonal})", shape, lambda x: part(x, diagonal), torch=SAME)
+    return movement_form(f"x.{name}({diagonal})", shape, lambda x: part(x, diagonal))
 
 
 PATTERNS = (
@@ -192,9 +179,9 @@ PATTERNS = (
         "tril",
         "The last two axes with zeros above a diagonal.",
         (
-            movement_form("x.tril()", (4, 5), np.tril, torch=SAME),
-            movement_form("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2), torch=SAME),
-            movement_form("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1), torch=SAME),
+            movement_form("x.tril()", (4, 5), np.tril),
+            movement_form("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2)),
+            movement_form("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1)),
         ),
         ANYTHING,
         generate=_draw_triangle,
@@ -203,9 +190,9 @@ PATTERNS = (
         "triu",
         "The last two axes with zeros below a diagonal.",
         (
-            movement_form("x.triu()", (4, 5), np.triu, torch=SAME),
-            movement_form("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2), torch=SAME),
-            movement_form("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9), torch=SAME),
+            movement_form("x.triu()", (4, 5), np.triu),
+            movement_form("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2)),
+            movement_form("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9)),
         ),
         ANYTHING,
     ),
@@ -213,12 +200,10 @@ PATTERNS = (
         "roll",
         "Elements moved along axes, those at the end to the front.",
         (
-            movement_form("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0), torch=SAME),
-            movement_form("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1), torch=SAME),
-            movement_form(
-                "x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1)), torch=SAME
-            ),
-            movement_form("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5), torch=SAME),
+            movement_form("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0)),
+            movement_form("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1)),
+            movement_form("x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1))),
+            movement_form("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5)),
         ),
         ANYTHING,
         generate=_draw_roll,
@@ -227,13 +212,9 @@ PATTERNS = (
         "repeat_interleave",
         "Each element several times in a row.",
         (
-            movement_form(
-                "x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1), torch=SAME
-            ),
-            movement_form("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2), torch=SAME),
-            movement_form(
-                "x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0), torch=SAME
-            ),
+            movement_form("x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1)),
+            movement_form("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2)),
+            movement_form("x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0)),
         ),
         ANYTHING,
     ),

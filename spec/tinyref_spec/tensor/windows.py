@@ -14,7 +14,6 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
-    SAME,
     Form,
     Function,
     Input,
@@ -365,7 +364,7 @@ def _unfold_form(shape: Shape, axis: int, size: int, step: int) -> Form:
         windows = np.take(x, starts[:, None] + np.arange(size), axis)
         return np.moveaxis(windows, axis % len(shape) + 1, -1)
 
-    return movement_form(f"x.unfold({axis}, {size}, {step})", shape, move, torch=SAME)
+    return movement_form(f"x.unfold({axis}, {size}, {step})", shape, move)
 
 
 def _drawn_unfold(generator: np.random.Generator) -> Form:
