@@ -109,7 +109,7 @@ class TorchSubject:
         names = self._names(values, dtype)
         for item in form.inputs:
             # Some expressions are themselves about gradients.
-            if item.is_differentiable and form.backward is not None and dtype.is_float:
+            if item.is_differentiable and form.has_gradient and dtype.is_float:
                 names[item.name].requires_grad_()
         found = self._attempt(lambda: self._evaluate(self.expression(form), names))
         return _answer(form, dtype, found)

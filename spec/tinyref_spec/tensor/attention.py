@@ -10,7 +10,7 @@ import numpy as np
 from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Function, Input, Shape, derived
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape
 
 NAME = "scaled_dot_product_attention"
 
@@ -55,7 +55,6 @@ def _grouped_form(q: Shape, k: Shape, v: Shape) -> Form:
         f"Tensor.{NAME}({arguments})",
         (Input("q", q), Input("k", k), Input("v", v)),
         _grouped,
-        backward=derived,
         is_wide=True,
         torch=f"F.{NAME}({arguments})",
     )
@@ -74,7 +73,6 @@ def _form(q: Shape, k: Shape, v: Shape, mask: Shape | None = None, visible: str 
         f"q.{NAME}(k, v{arguments})",
         tuple(inputs),
         partial(attention, visible=visible),
-        backward=derived,
         is_wide=True,
         torch=f"F.{NAME}(q, k, v{arguments})",
     )

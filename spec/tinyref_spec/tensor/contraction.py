@@ -15,7 +15,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     Shape,
-    derived,
 )
 
 NAMES = "xyzw"
@@ -48,7 +47,6 @@ def _einsum(formula: str, *shapes: Shape, spelled: str = "") -> Form:
         f"Tensor.einsum({arguments})",
         tuple(Input(name, shape) for name, shape in zip(names, shapes, strict=True)),
         partial(contraction, terms=tuple(left.split(",")), output=output),
-        backward=derived,
         is_wide=True,
         torch=f"torch.einsum({arguments})",
     )
@@ -83,7 +81,6 @@ def _ranked_product(expression: str, first: Shape, second: Shape, spelled: str) 
         expression,
         (Input("x", first), Input("y", second)),
         partial(contraction, terms=tuple(left.split(",")), output=output),
-        backward=derived,
         is_wide=True,
         torch="torch.matmul(x, y)",
     )
@@ -122,7 +119,6 @@ FUNCTIONS: tuple[Function, ...] = (
                 "x.linear(y, b)",
                 (Input("x", (3, 5)), Input("y", (5, 4)), Input("b", (4,))),
                 _linear,
-                backward=derived,
                 is_wide=True,
                 torch="F.linear(x, y.T, b)",
             ),
@@ -130,7 +126,6 @@ FUNCTIONS: tuple[Function, ...] = (
                 "x.linear(y)",
                 (Input("x", (2, 3, 5)), Input("y", (5, 4))),
                 _batched,
-                backward=derived,
                 is_wide=True,
                 torch="F.linear(x, y.T)",
             ),
@@ -138,7 +133,6 @@ FUNCTIONS: tuple[Function, ...] = (
                 "x.linear(y)",
                 (Input("x", (3, 5)), Input("y", (5,))),
                 _scaled,
-                backward=derived,
                 torch="x * y",
             ),
         ),
@@ -158,7 +152,6 @@ FUNCTIONS: tuple[Function, ...] = (
                 "x @ y",
                 (Input("x", (2, 1, 3, 4)), Input("y", (5, 4, 2))),
                 _batched,
-                backward=derived,
                 is_wide=True,
                 torch="x @ y",
             ),

@@ -15,7 +15,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     always_bool,
-    derived,
     unary,
 )
 from tinyref_spec.tensor.functions import sigmoid
@@ -113,7 +112,6 @@ def _like(name: str, arguments: str, value: float) -> Function:
             Form(
                 f"x.{name}_like({arguments})",
                 _X,
-                lambda x: bounded.exact(np.full(x.shape, value), x.dtype),
                 exact=lambda x: np.full_like(x, value),
                 torch=f"torch.{name}_like(x{', ' if arguments else ''}{arguments})",
             ),
@@ -127,9 +125,7 @@ LIKE = (_like("zeros", "", 0), _like("ones", "", 1), _like("full", "3", 3))
 
 def _same(expression: str, torch: str = "") -> Form:
     """A form that gives x itself, and its gradient."""
-    return Form(
-        expression, _X, lambda x: x, exact=lambda x: x.copy(), backward=derived, torch=torch
-    )
+    return Form(expression, _X, lambda x: x, exact=lambda x: x.copy(), torch=torch)
 
 
 def _transposed(expression: str, torch: str = "") -> Form:
@@ -138,7 +134,6 @@ def _transposed(expression: str, torch: str = "") -> Form:
         _X,
         bounded.transposed,
         exact=lambda x: x.T.copy(),
-        backward=derived,
         torch=torch,
     )
 
@@ -214,7 +209,6 @@ CASTS = (
                 "x.cast('float64')",
                 _X,
                 lambda x: x,
-                backward=derived,
                 output=_is(dtypes.float64),
                 torch="x.double()",
             ),
@@ -378,8 +372,8 @@ GRADIENTS = (
         "backward",
         "The gradient is added to that of the leaves.",
         (
-            Form(_BACKWARD, _X, lambda x: x * 2.0),
-            Form(_BACKWARD.replace("x.detach()", "(x.detach() * 2)"), _X, lambda x: x * 4.0),
+            Form(_BACKWARD, _X, exact=lambda x: x * 2),
+            Form(_BACKWARD.replace("x.detach()", "(x.detach() * 2)"), _X, exact=lambda x: x * 4),
             Form(
                 "Tensor([y.requires_grad for y in "
                 "[x.detach(), x.detach().requires_grad_(), x.detach().requires_grad_(False)]], "
@@ -430,7 +424,6 @@ SUMS = (
                 "x.logaddexp(y)",
                 (Input("x", first), Input("y", second)),
                 _log_add_exp,
-                backward=derived,
                 is_wide=True,
             )
             for first, second in [((4, 9), (4, 9)), ((3, 1), (5,))]

@@ -68,14 +68,6 @@ def make_values(item: Input, dtype: DType, seed: int) -> Array:
 
 
 Forward = Callable[..., Value]
-Backward = Callable[..., "tuple[Value | None, ...]"]
-
-
-class Derived:
-    """Says that the gradient is that of the form's own `forward`."""
-
-
-derived = Derived()
 
 
 def same_dtype(dtype: DType) -> DType:
@@ -100,18 +92,16 @@ class Form:
     expression: over the inputs by name, `device` (its name) and `dtype` (that of the row).
     forward: the reference in bounded values (`Value`), of the inputs in order. exact: or the
     reference on the arrays themselves, for results without rounding; it goes before `forward`,
-    which then gives the gradient. backward: `derived` from `forward`; or the gradient of
-    sum(result * g) with respect to the inputs, of (g, *inputs). is_wide: 16-bit floats are
-    computed in float32 and rounded once. torch: the same computation over the same names for
-    torch (`torch`, `F`, `np`, `dtype`), by default the same text. no_torch: why there is none.
-    torch_dtype: why torch gives another result type.
+    which then gives the gradient. is_wide: 16-bit floats are computed in float32 and rounded once.
+    torch: the same computation over the same names for torch (`torch`, `F`, `np`, `dtype`), by
+    default the same text. no_torch: why there is none. torch_dtype: why torch gives another result
+    type.
     """
 
     expression: str
     inputs: tuple[Input, ...]
     forward: Forward | None = None
     exact: Callable[..., Array] | None = None
-    backward: Backward | Derived | None = None
     is_wide: bool = False
     output: Callable[[DType], DType] = same_dtype
     torch: str = ""
@@ -123,15 +113,16 @@ class Form:
         return sum_dtype(dtype) if self.is_wide and dtype.is_float else dtype
 
     @property
+    def has_gradient(self) -> bool:
+        return self.forward is not None and any(item.is_differentiable for item in self.inputs)
+
+    @property
     def torch_expression(self) -> str:
         """What torch is asked for; empty where it has no such function."""
         return "" if self.no_torch else self.torch or self.expression
 
     def gradients(self, g: Value, *inputs: Value) -> tuple[Value | None, ...]:
         """The gradient of sum(result * g) for each input, None where there is none."""
-        assert self.backward is not None, "the table gives a gradient"
-        if not isinstance(self.backward, Derived):
-            return self.backward(g, *inputs)
         assert self.forward is not None, "a gradient is derived from a forward reference"
         found = tape.gradients(self.forward(*inputs), g, inputs)
         pairs = zip(self.inputs, found, strict=True)
@@ -155,7 +146,7 @@ class Function:
 
     @property
     def has_gradient(self) -> bool:
-        return any(form.backward is not None for form in self.forms)
+        return any(form.has_gradient for form in self.forms)
 
 
 def movement_form(
@@ -175,7 +166,6 @@ def movement_form(
         (Input("x", shape, kind),),
         partial(bounded.move_elements, move=move),
         exact=partial(_apply_movement, move),
-        backward=derived,
         torch=torch,
         no_torch=no_torch,
     )
@@ -201,7 +191,6 @@ def unary(
         expression,
         (Input("x", shape, kind),),
         forward,
-        backward=derived,
         is_wide=is_wide,
         torch=torch,
         no_torch=no_torch,

@@ -16,7 +16,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     always_bool,
-    derived,
     dtype_of_sum,
     in_any_shape,
     movement_form,
@@ -45,7 +44,7 @@ def _broadcast(first: str = "any", second: str = "any") -> tuple[Input, Input]:
 
 def _binary(expression: str, forward: object, inputs: tuple[Input, ...], torch: str = "") -> Form:
     assert callable(forward)
-    return Form(expression, inputs, forward, backward=derived, torch=torch)
+    return Form(expression, inputs, forward, torch=torch)
 
 
 def _add(x: Value, y: Value) -> Value:
@@ -72,7 +71,6 @@ def _extreme_of_two(name: str, forward: object, reference: object) -> Form:
         (Input("x", (4, 9), "distinct"), Input("y", (4, 9), "any")),
         forward,
         exact=reference,
-        backward=derived,
     )
 
 
@@ -229,7 +227,6 @@ CHOICE = (
                 (Input("c", (4, 9), "bool", dtypes.bool), *_pair()),
                 lambda c, x, y: bounded.choose(c.value != 0, x, y),
                 exact=np.where,
-                backward=derived,
                 torch="torch.where(c, x, y)",
             ),
         ),
@@ -356,7 +353,6 @@ def _sum_form(
         expression,
         (Input("x", shape),),
         lambda x: x.sum(axes, keepdims),
-        backward=derived,
         is_wide=True,
         output=dtype_of_sum,
         torch=torch,
@@ -370,7 +366,6 @@ def _mean_form(expression: str, shape: tuple[int, ...], axes: Axes) -> Form:
         expression,
         (Input("x", shape),),
         lambda x: x.sum(axes) / count,
-        backward=derived,
         is_wide=True,
     )
 
@@ -386,7 +381,7 @@ def _extreme_form(
         return extreme(x, axes, keepdims=False)
 
     inputs = (Input("x", shape, "distinct"),)
-    return Form(expression, inputs, forward, exact=reference, backward=derived, torch=torch)
+    return Form(expression, inputs, forward, exact=reference, torch=torch)
 
 
 REDUCTION = (
@@ -435,7 +430,6 @@ REDUCTION = (
                 "x.prod(1)",
                 (Input("x", (4, 5), "away"),),
                 lambda x: bounded.product(x, 1),
-                backward=derived,
                 is_wide=True,
             ),
         ),
@@ -457,9 +451,7 @@ def log_softmax(x: Value, axis: int = -1) -> Value:
 
 def _along(expression: str, shape: tuple[int, ...], forward: object, torch: str = "") -> Form:
     assert callable(forward)
-    return Form(
-        expression, (Input("x", shape),), forward, backward=derived, is_wide=True, torch=torch
-    )
+    return Form(expression, (Input("x", shape),), forward, is_wide=True, torch=torch)
 
 
 def _product_form(expression: str, first: tuple[int, ...], second: tuple[int, ...]) -> Form:
@@ -467,7 +459,6 @@ def _product_form(expression: str, first: tuple[int, ...], second: tuple[int, ..
         expression,
         (Input("x", first), Input("y", second)),
         bounded.matmul,
-        backward=derived,
         is_wide=True,
         torch=expression.replace(".dot(", ".matmul("),
     )
@@ -510,7 +501,6 @@ COMPOSITE = (
                 "x.dot(y)",
                 (Input("x", (17,)), Input("y", (17,))),
                 lambda x, y: (x * y).sum(),
-                backward=derived,
                 is_wide=True,
             ),
             _product_form("x.dot(y)", (4, 7), (7, 5)),

@@ -16,7 +16,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     Shape,
-    derived,
 )
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -52,7 +51,6 @@ def _normalize_form(
         f"x.normalize({arguments})",
         (Input("x", x, "away"),),
         partial(_normalize, p=p, axis=axis, eps=eps),
-        backward=derived,
         is_wide=True,
         torch=f"F.normalize(x, {arguments})",
     )
@@ -158,7 +156,6 @@ def _weighted_form(weight: Shape, reduction: str) -> Form:
         f"x.binary_crossentropy_logits({arguments})",
         (Input("x", (4, 5), "away"), Input("y", (4, 5), "away"), Input("p", weight, "counts")),
         partial(_weighted_binary_logits, reduction=reduction),
-        backward=derived,
         torch=f"F.binary_cross_entropy_with_logits(x, {arguments})",
     )
 
@@ -184,7 +181,6 @@ def _class_loss_form(
         expression,
         (Input("x", x), labels, *more),
         forward,
-        backward=derived,
         is_wide=True,
         torch=torch,
     )
@@ -208,7 +204,6 @@ def _soft(x: Shape, reduction: str = "mean", smoothing: float = 0.0) -> Form:
         f"x.cross_entropy(y, {arguments})",
         (Input("x", x), Input("y", x, "positive")),
         partial(_soft_cross_entropy, reduction=reduction, smoothing=smoothing),
-        backward=derived,
         is_wide=True,
         torch=f"F.cross_entropy(x, y, {arguments})",
     )
@@ -228,7 +223,6 @@ def _sparse(
         partial(
             _cross_entropy, axis=last, reduction=reduction, smoothing=smoothing, ignored=ignored
         ),
-        backward=derived,
         is_wide=True,
         torch=f"F.cross_entropy({in_front}, c.long() % {x[-1]}, {arguments}{given})",
     )
@@ -268,7 +262,6 @@ def _layernorm_form(x: Shape, arguments: str, axes: Shape, torch: str, eps: floa
         f"x.layernorm({arguments})",
         (Input("x", x),),
         partial(layernorm, axes=axes, eps=eps),
-        backward=derived,
         is_wide=True,
         torch=torch,
     )
@@ -291,7 +284,6 @@ def _batchnorm_form(x: Shape, axis: int, affine: bool) -> Form:
         f"x.batchnorm({'w, b' if affine else 'None, None'}, m, s, {axis})",
         (Input("x", x), Input("m", size), Input("s", size, "positive"), *more),
         partial(_batchnorm, shape=shape),
-        backward=derived,
         is_wide=True,
         torch=f"{scaled} * {placed['w']} + {placed['b']}" if affine else scaled,
     )
@@ -314,7 +306,6 @@ def _pairs(name: str, torch: str, forward: Callable[..., Value], reduction: str)
         f'({elements}).{name}({probabilities}, reduction="{reduction}")',
         (Input("x", (4, 5), kind), Input("y", (4, 5), kind)),
         scaled,
-        backward=derived,
         torch=f'F.{torch}({elements}, {probabilities}, reduction="{reduction}")',
     )
 
@@ -325,7 +316,6 @@ def _dropout_form(expression: str, torch: str, kept: float) -> Form:
         (Input("x", (3, 4)),),
         lambda x: x * kept,
         exact=lambda x: x * x.dtype.type(kept),
-        backward=derived,
         torch=torch,
     )
 
@@ -402,7 +392,6 @@ FUNCTIONS: tuple[Function, ...] = (
                 "x.sequential([Tensor.relu, lambda t: t * 3.0])",
                 (Input("x", (4, 9), "away"),),
                 _sequence,
-                backward=derived,
                 torch="F.relu(x) * 3.0",
             ),
             _dropout_form("x.sequential([])", "x * 1.0", 1.0),

@@ -17,7 +17,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     always_bool,
-    derived,
     in_any_shape,
     unary,
 )
@@ -309,7 +308,6 @@ def _steps(name: str, sentence: str, step: Callable[[Array], Array]) -> Function
         (Input("x", (5, 7), "wide"),),
         lambda x: bounded.stepwise(x, step(x.value)),
         exact=lambda x: step(x.astype(np.float64)).astype(x.dtype),
-        backward=derived,
     )
     return Function(name, sentence, (form,), ANY)
 
@@ -494,7 +492,7 @@ def _fmod_form(expression: str, inputs: tuple[Input, ...], divisor: float | None
         wide = [array.astype(np.float64) for array in (x, *y)]
         return np.asarray(np.fmod(*wide, *(() if y else (divisor,))))
 
-    return Form(expression, inputs, forward, exact=exactly, backward=derived)
+    return Form(expression, inputs, forward, exact=exactly)
 
 
 PAIRS = (
@@ -512,12 +510,11 @@ PAIRS = (
         "mod",
         "The remainder with the sign of the divisor.",
         (
-            Form("x % y", _floats("wide", "away"), _remainder, backward=derived),
+            Form("x % y", _floats("wide", "away"), _remainder),
             Form(
                 "x.mod(2.5)",
                 _floats("wide"),
                 lambda x: _remainder(x, bounded.constant(2.5, x.dtype)),
-                backward=derived,
                 torch="torch.remainder(x, 2.5)",
             ),
             # The quotient has more bits than a float.
@@ -532,19 +529,14 @@ PAIRS = (
     Function(
         "copysign",
         "The magnitude of x with the sign of y.",
-        (Form("x.copysign(y)", _floats("away", "any"), copysign, backward=derived),),
+        (Form("x.copysign(y)", _floats("away", "any"), copysign),),
     ),
     Function(
         "lerp",
         "x + (y - x) w.",
         (
-            Form("x.lerp(y, w)", _floats("any", "any", "any"), lerp, backward=derived),
-            Form(
-                "x.lerp(y, 0.25)",
-                _floats("any", "any"),
-                lambda x, y: x + (y - x) * 0.25,
-                backward=derived,
-            ),
+            Form("x.lerp(y, w)", _floats("any", "any", "any"), lerp),
+            Form("x.lerp(y, 0.25)", _floats("any", "any"), lambda x, y: x + (y - x) * 0.25),
         ),
     ),
 )

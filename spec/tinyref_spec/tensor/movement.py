@@ -16,7 +16,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     Shape,
-    derived,
     movement_form,
 )
 
@@ -36,7 +35,7 @@ def _join_form(expression: str, shapes: Sequence[Shape], axis: int, torch: str) 
         return np.concatenate(arrays, axis)
 
     inputs = tuple(Input(name, shape) for name, shape in zip(names, shapes, strict=True))
-    return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=torch)
+    return Form(expression, inputs, forward, exact=exactly, torch=torch)
 
 
 def _stack_form(expression: str, shape: Shape, count: int, axis: int, torch: str) -> Form:
@@ -50,7 +49,7 @@ def _stack_form(expression: str, shape: Shape, count: int, axis: int, torch: str
         return np.stack(arrays, axis)
 
     inputs = tuple(Input(name, shape) for name in "xyzw"[:count])
-    return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=torch)
+    return Form(expression, inputs, forward, exact=exactly, torch=torch)
 
 
 def _diagonal_form(shape: Shape, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Form:
@@ -124,7 +123,6 @@ def _constant(
         (Input("x", shape),),
         forward,
         exact=partial(_pad_constant, bounds=bounds, value=value),
-        backward=derived,
         torch=torch,
     )
 

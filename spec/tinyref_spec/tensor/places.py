@@ -16,7 +16,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Input, Shape, derived
+from tinyref_spec.tensor.forms import Form, Input, Shape
 
 Choose = Callable[..., Array]
 INT32 = "indices and classes are int32, those of torch int64: a device need not have 64 bits"
@@ -95,7 +95,6 @@ def choice_form(
         inputs,
         partial(_forward, inputs, choose),
         exact=partial(_exact, inputs, choose),
-        backward=derived,
         torch=torch,
         no_torch=no_torch,
     )
@@ -174,7 +173,7 @@ def meets(
         places = bounded.exact(i.value % size, dtypes.int32)
         return scatter_reduce(x, places, v, axis=axis, reduce=reduce, include_self=include_self)
 
-    return Form(expression, inputs, forward, backward=derived, is_wide=True, torch=torch)
+    return Form(expression, inputs, forward, is_wide=True, torch=torch)
 
 
 def position_form(

@@ -115,7 +115,7 @@ def _in_quick_gradients(function: Function, dtype: DType, number: int) -> bool:
 
 
 def _backward(function: Function, dtype: DType) -> list[Check]:
-    forms = [form for form in function.forms if form.backward is not None]
+    forms = [form for form in function.forms if form.has_gradient]
     return [
         Check(
             f":{number + len(forms) * seed}",
@@ -127,7 +127,7 @@ def _backward(function: Function, dtype: DType) -> list[Check]:
     ] + [
         Check(f"generated:{seed}", functools.partial(run_backward, form, dtype, seed), True)
         for seed, form in _drawn_for(function, dtype)
-        if form.backward is not None
+        if form.has_gradient
     ]
 
 

@@ -122,7 +122,7 @@ def run_forward(
     expected, shape = reference(form, dtype, values)
     expression, rule = subject.expression(form), _rule(expected)
     # Some expressions are themselves about gradients.
-    has_gradient = form.backward is not None and dtype.is_float
+    has_gradient = form.has_gradient and dtype.is_float
     targets = [item.name for item in form.inputs if item.is_differentiable and has_gradient]
     question = Question(case_id, dtype, values, targets)
     device.announce(functools.partial(_failure, question, device, expression, expected, rule))
@@ -145,7 +145,7 @@ def run_backward(
     form: Form, dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """The gradient of sum(result * g) with respect to every input."""
-    assert form.backward is not None, "the table gives a gradient"
+    assert form.has_gradient, "the table gives a gradient"
     subject = subject_of(device)
     values = inputs_of(form, dtype, seed)
     _, shape = reference(form, dtype, values)

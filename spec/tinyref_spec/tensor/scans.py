@@ -17,7 +17,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     Shape,
-    derived,
     dtype_of_sum,
     same_dtype,
 )
@@ -85,7 +84,6 @@ class Scan:
             ours,
             (Input("x", shape, kind or self.kind),),
             lambda x: self.reference(x, axis % len(shape)),
-            backward=derived,
             is_wide=self.is_wide,
             output=dtype_of_sum if self.adds_up else same_dtype,
             torch=f"{ours}.values" if self.name in ("cummax", "cummin") else "",

@@ -13,7 +13,6 @@ from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
     Form,
     Function,
-    derived,
     movement_form,
 )
 from tinyref_spec.tensor.functions import ANYTHING, NUMBERS
@@ -81,16 +80,10 @@ MASKS = (
         "A value where a mask is true, else the element, whose type it takes.",
         (
             Form(
-                "x.masked_fill(c, 2)",
-                (x_of(4, 6), c_of(4, 6)),
-                lambda x, c: _fill_where(x, c, 2),
-                backward=derived,
+                "x.masked_fill(c, 2)", (x_of(4, 6), c_of(4, 6)), lambda x, c: _fill_where(x, c, 2)
             ),
             Form(
-                "x.masked_fill(c, True)",
-                (x_of(4, 6), c_of(6)),
-                lambda x, c: _fill_where(x, c, 1),
-                backward=derived,
+                "x.masked_fill(c, True)", (x_of(4, 6), c_of(6)), lambda x, c: _fill_where(x, c, 1)
             ),
             choice_form(
                 "x.masked_fill(c, v)",
@@ -226,14 +219,12 @@ PATTERNS = (
                 "x.meshgrid(v)[0] * x.meshgrid(v)[1]",
                 (x_of(4), v_of(3)),
                 lambda x, v: x.reshape(4, 1) * v,
-                backward=derived,
                 torch="torch.meshgrid(x, v, indexing='ij')[0] * v",
             ),
             Form(
                 "x.meshgrid(v, indexing='xy')[0] * x.meshgrid(v, indexing='xy')[1]",
                 (x_of(4), v_of(3)),
                 lambda x, v: v.reshape(3, 1) * x,
-                backward=derived,
                 torch="x * torch.meshgrid(x, v, indexing='xy')[1]",
             ),
         ),

@@ -18,7 +18,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     Shape,
-    derived,
     movement_form,
 )
 
@@ -128,7 +127,6 @@ def _resize(shape: Shape, size: Shape, mode: str, align_corners: bool = False) -
         (Input("x", shape),),
         partial(resized, size=size, mode=mode, align_corners=align_corners),
         exact=exactly if is_nearest else None,
-        backward=derived,
         is_wide=not is_nearest,
         torch=f'F.interpolate(x, {size}, mode="{torch_mode}"{aligned})',
     )

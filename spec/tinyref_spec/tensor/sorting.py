@@ -10,7 +10,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Function, Input, Shape, derived
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape
 from tinyref_spec.tensor.places import position_form
 
 ANY_ORDER = (
@@ -56,7 +56,6 @@ def _pair(
         inputs,
         partial(_sorted_value, axis=place, descending=descending, count=count),
         exact=partial(_sort_values, axis=place, descending=descending, count=count),
-        backward=derived,
         torch=f"{theirs}[0]",
     )
     indices = position_form(

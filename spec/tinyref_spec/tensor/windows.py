@@ -18,7 +18,6 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     Shape,
-    derived,
     movement_form,
 )
 
@@ -95,7 +94,11 @@ def _numbers(shape: Shape) -> Array:
 # Convolution
 
 
-def correlate(x: Value, y: Value, sliding: Sliding, groups: int = 1) -> Value:
+def _with_bias(found: Value, bias: tuple[Value, ...], sliding: Sliding) -> Value:
+    return found + bias[0].reshape(-1, *(1,) * sliding.count) if bias else found
+
+
+def correlate(x: Value, y: Value, *bias: Value, sliding: Sliding, groups: int = 1) -> Value:
     """x (n, c, ...) with y (o, c / groups, ...): products of every window, and their sum."""
     outputs, share = y.shape[:2]
     seen = sliding.look(_numbers(x.shape))
@@ -103,11 +106,8 @@ def correlate(x: Value, y: Value, sliding: Sliding, groups: int = 1) -> Value:
     numbers = seen.reshape(x.shape[0], groups, 1, share, *places, *sliding.kernel)
     factors = y.reshape(1, groups, outputs // groups, share, *(1,) * sliding.count, *sliding.kernel)
     axes = (3, *range(4 + sliding.count, 4 + 2 * sliding.count))
-    return (bounded.gather(x, numbers) * factors).sum(axes).reshape(-1, outputs, *places)
-
-
-def _with_bias(x: Value, y: Value, b: Value, sliding: Sliding, groups: int = 1) -> Value:
-    return correlate(x, y, sliding, groups) + b.reshape(-1, *(1,) * sliding.count)
+    found = (bounded.gather(x, numbers) * factors).sum(axes).reshape(-1, outputs, *places)
+    return _with_bias(found, bias, sliding)
 
 
 def _conv(
@@ -123,7 +123,6 @@ def _conv(
         f"x.conv2d(y{arguments})",
         (Input("x", x), Input("y", y)),
         partial(correlate, sliding=sliding, groups=groups),
-        backward=derived,
         is_wide=True,
         torch=torch or f"F.conv{sliding.count}d(x, y{arguments})",
     )
@@ -149,7 +148,9 @@ def _drawn_convolution(generator: np.random.Generator) -> Form:
     )
 
 
-def transposed(x: Value, y: Value, sliding: Sliding, groups: int, sizes: Shape) -> Value:
+def transposed(
+    x: Value, y: Value, *bias: Value, sliding: Sliding, groups: int, sizes: Shape
+) -> Value:
     """Every element puts its multiple of the kernel at its window of the result."""
     inputs, share = y.shape[:2]
     single = (1,) * sliding.count
@@ -158,7 +159,8 @@ def transposed(x: Value, y: Value, sliding: Sliding, groups: int, sizes: Shape) 
     factors = y.reshape(1, groups, inputs // groups, share, *single, *sliding.kernel)
     parts = (elements * factors).sum((2,))
     numbers = sliding.look(_numbers(whole)).reshape(parts.shape)
-    return bounded.scatter_add(parts, np.maximum(numbers, 0), whole)
+    found = bounded.scatter_add(parts, np.maximum(numbers, 0), whole)
+    return _with_bias(found, bias, sliding)
 
 
 def _transpose(
@@ -184,7 +186,6 @@ def _transpose(
         f"x.conv_transpose2d(y, {arguments})",
         (Input("x", x), Input("y", y)),
         partial(transposed, sliding=sliding, groups=groups, sizes=sizes),
-        backward=derived,
         is_wide=True,
         torch=f"F.conv_transpose{len(kernel)}d(x, y, {arguments})",
     )
@@ -267,7 +268,6 @@ def _max(x: Shape, sliding: Sliding, torch: str = "") -> Form:
         (Input("x", x, "distinct"),),
         partial(_largest, sliding=sliding),
         exact=partial(_largest_exactly, sliding=sliding),
-        backward=derived,
         torch=torch or f"F.max_pool{sliding.count}d(x, {arguments}{dilation})",
     )
 
@@ -279,7 +279,6 @@ def _average(x: Shape, sliding: Sliding, with_padding: bool = True, torch: str =
         f"x.avg_pool2d({arguments}{counting})",
         (Input("x", x),),
         partial(_mean, sliding=sliding, with_padding=with_padding),
-        backward=derived,
         is_wide=True,
         torch=torch or f"F.avg_pool{sliding.count}d(x, {arguments}{counting})",
     )
@@ -348,7 +347,6 @@ def _unpool(x: Shape, y: Shape, sliding: Sliding, output_size: Shape | None = No
         (Input("y", y), Input("x", x, "distinct", dtypes.float32)),
         partial(_unpool_values, sliding=sliding, sizes=sizes),
         exact=exactly,
-        backward=derived,
         torch=f"F.max_unpool{count}d(y, F.max_pool{count}d("
         f"x, {arguments}, return_indices=True)[1], {arguments}{sized})",
     )
@@ -402,8 +400,7 @@ FUNCTIONS: tuple[Function, ...] = (
             Form(
                 "x.conv2d(y, b)",
                 (Input("x", (1, 2, 4, 4)), Input("y", (3, 2, 2, 2)), Input("b", (3,))),
-                partial(_with_bias, sliding=Sliding.over((2, 2))),
-                backward=derived,
+                partial(correlate, sliding=Sliding.over((2, 2))),
                 is_wide=True,
                 torch="F.conv2d(x, y, b)",
             ),
