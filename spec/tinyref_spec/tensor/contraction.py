@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import partial
 
 import numpy as np
@@ -66,14 +67,6 @@ def _drawn_einsum(generator: np.random.Generator) -> Form:
     return _einsum(f"{','.join(terms)}->{''.join(kept)}", *shapes)
 
 
-def _linear(x: Value, y: Value, b: Value) -> Value:
-    return bounded.matmul(x, y) + b
-
-
-def _scaled(x: Value, y: Value) -> Value:
-    return x * y
-
-
 def _ranked_product(expression: str, first: Shape, second: Shape, spelled: str) -> Form:
     """A matrix product of any ranks, each operand's axes spelled as letters."""
     left, _, output = spelled.partition("->")
@@ -84,10 +77,6 @@ def _ranked_product(expression: str, first: Shape, second: Shape, spelled: str) 
         is_wide=True,
         torch="torch.matmul(x, y)",
     )
-
-
-def _batched(x: Value, y: Value) -> Value:
-    return bounded.matmul(x, y)
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -118,21 +107,21 @@ FUNCTIONS: tuple[Function, ...] = (
             Form(
                 "x.linear(y, b)",
                 (Input("x", (3, 5)), Input("y", (5, 4)), Input("b", (4,))),
-                _linear,
+                lambda x, y, b: bounded.matmul(x, y) + b,
                 is_wide=True,
                 torch="F.linear(x, y.T, b)",
             ),
             Form(
                 "x.linear(y)",
                 (Input("x", (2, 3, 5)), Input("y", (5, 4))),
-                _batched,
+                bounded.matmul,
                 is_wide=True,
                 torch="F.linear(x, y.T)",
             ),
             Form(
                 "x.linear(y)",
                 (Input("x", (3, 5)), Input("y", (5,))),
-                _scaled,
+                operator.mul,
                 torch="x * y",
             ),
         ),
@@ -151,7 +140,7 @@ FUNCTIONS: tuple[Function, ...] = (
             Form(
                 "x @ y",
                 (Input("x", (2, 1, 3, 4)), Input("y", (5, 4, 2))),
-                _batched,
+                bounded.matmul,
                 is_wide=True,
                 torch="x @ y",
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -195,23 +195,3 @@ def unary(
         torch=torch,
         no_torch=no_torch,
     )
-
-
-def in_any_shape(*forms: Form) -> Callable[[np.random.Generator], Form]:
-    """Draws one of `forms` of elementwise functions in a shape of up to three axes; inputs after
-    the first have size 1 along some of them.
-    """
-
-    def generate(generator: np.random.Generator) -> Form:
-        form = forms[int(generator.integers(len(forms)))]
-        shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(0, 4)))
-        inputs = [
-            replace(
-                item,
-                shape=tuple(1 if place and generator.integers(3) == 0 else size for size in shape),
-            )
-            for place, item in enumerate(form.inputs)
-        ]
-        return replace(form, inputs=tuple(inputs))
-
-    return generate

@@ -17,6 +17,7 @@ from tinyref_spec.tensor.forms import (
     Input,
     Shape,
 )
+from tinyref_spec.tensor.functions import log_softmax
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
@@ -73,11 +74,6 @@ def _reduce_losses(losses: Value, reduction: str, count: float | None = None) ->
     return total if reduction == "sum" else total / (count or float(losses.value.size))
 
 
-def _log_softmax(x: Value, axis: int) -> Value:
-    shifted = x - bounded.detached(bounded.largest(x, (axis,)))
-    return shifted - bounded.log(bounded.exp(shifted).sum((axis,), keepdims=True))
-
-
 def _labels(c: Value, x: Value, axis: int) -> Numbers:
     """The classes that the counts 0 to 7 name, in the shape of x without its classes."""
     return np.asarray(c.value, np.int64) % x.shape[axis]
@@ -99,7 +95,7 @@ def _cross_entropy(
 ) -> Value:
     """Of classes. Those that are ignored give 0, and are not counted by the mean."""
     labels = _labels(c, x, axis)
-    logarithms = _log_softmax(x, axis)
+    logarithms = log_softmax(x, axis)
     losses = -_of_class(logarithms, labels, axis)
     if smoothing:
         even = -logarithms.sum((axis,)) / float(x.shape[axis])
@@ -117,7 +113,7 @@ def _mean_of_counted(losses: Value, labels: Numbers, reduction: str, ignored: in
 
 def _soft_cross_entropy(x: Value, y: Value, reduction: str, smoothing: float) -> Value:
     wanted = y * (1 - smoothing) + smoothing / x.shape[1] if smoothing else y
-    return _reduce_losses(-(_log_softmax(x, 1) * wanted).sum((1,)), reduction)
+    return _reduce_losses(-(log_softmax(x, 1) * wanted).sum((1,)), reduction)
 
 
 def _nll(

@@ -17,18 +17,13 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     always_bool,
-    in_any_shape,
     unary,
 )
-from tinyref_spec.tensor.functions import sigmoid, tanh
+from tinyref_spec.tensor.functions import reciprocal, sigmoid, tanh
 
 INTEGERS = (dtypes.int32, dtypes.int64, dtypes.int8, dtypes.uint8)
 ANY = (*dtypes.floats, dtypes.int32, dtypes.uint8)
 Reference = Callable[[Value], Value]
-
-
-def _one(x: Value) -> Value:
-    return bounded.ones(x.shape, x.dtype)
 
 
 def _smooth(name: str, function: Callable[[Array], Array], slope: Reference) -> Reference:
@@ -43,11 +38,7 @@ def _smooth(name: str, function: Callable[[Array], Array], slope: Reference) -> 
 
 def _root(x: Value) -> Value:
     """1 / sqrt(x)."""
-    return _one(x) / bounded.sqrt(x)
-
-
-def _reciprocal(x: Value) -> Value:
-    return _one(x) / x
+    return reciprocal(bounded.sqrt(x))
 
 
 def sinh(x: Value) -> Value:
@@ -85,7 +76,7 @@ def _gauss_slope(x: Value) -> Value:
 SMOOTH: dict[str, tuple[Reference, str, str]] = {
     "cos": (bounded.cos, "wide", "The cosine of radians."),
     "tan": (
-        _smooth("tan", np.tan, lambda x: _one(x) / (bounded.cos(x) * bounded.cos(x))),
+        _smooth("tan", np.tan, lambda x: reciprocal(bounded.cos(x) * bounded.cos(x))),
         "any",
         "The tangent of radians.",
     ),
@@ -100,7 +91,7 @@ SMOOTH: dict[str, tuple[Reference, str, str]] = {
         "The angle from 0 to pi with this cosine.",
     ),
     "atan": (
-        _smooth("atan", np.arctan, lambda x: _reciprocal(x * x + 1.0)),
+        _smooth("atan", np.arctan, lambda x: reciprocal(x * x + 1.0)),
         "wide",
         "The angle from -pi/2 to pi/2 with this tangent.",
     ),
@@ -117,7 +108,7 @@ SMOOTH: dict[str, tuple[Reference, str, str]] = {
         "The inverse of cosh, from 0 on.",
     ),
     "atanh": (
-        _smooth("atanh", np.arctanh, lambda x: _reciprocal((-x + 1.0) * (x + 1.0))),
+        _smooth("atanh", np.arctanh, lambda x: reciprocal((-x + 1.0) * (x + 1.0))),
         "unit",
         "The inverse of tanh.",
     ),
@@ -548,8 +539,14 @@ def _variance(x: Value, axes: tuple[int, ...], correction: int = 1) -> Value:
     return (distance * distance).sum(axes) / (count - correction)
 
 
-def _spread(expression: str, torch: str, reference: Reference) -> Form:
-    return unary(expression, reference, shape=(4, 9), is_wide=True, torch=torch)
+def _spread(expression: str, reference: Reference) -> Form:
+    name = expression.removeprefix("x.").partition("(")[0]
+    torch = expression.replace(f"x.{name}(", f"torch.{name}(x, ") if "_mean" in name else ""
+    return unary(expression, reference, is_wide=True, torch=torch)
+
+
+def _deviation(x: Value, axes: tuple[int, ...]) -> Value:
+    return bounded.sqrt(_variance(x, axes))
 
 
 SPREAD = (
@@ -557,39 +554,39 @@ SPREAD = (
         "var",
         "Squared distances from the mean over the count less a correction.",
         (
-            _spread("x.var()", "", lambda x: _variance(x, (0, 1))),
-            _spread("x.var(1, correction=0)", "", lambda x: _variance(x, (1,), 0)),
+            _spread("x.var()", lambda x: _variance(x, (0, 1))),
+            _spread("x.var(1, correction=0)", lambda x: _variance(x, (1,), 0)),
         ),
     ),
     Function(
         "std",
         "The square root of the variance.",
-        (_spread("x.std(0)", "", lambda x: bounded.sqrt(_variance(x, (0,)))),),
+        (_spread("x.std(0)", lambda x: _deviation(x, (0,))),),
     ),
     Function(
         "var_mean",
         "The variance and the mean.",
         (
-            _spread("x.var_mean(1)[0]", "torch.var_mean(x, 1)[0]", lambda x: _variance(x, (1,))),
-            _spread("x.var_mean(1)[1]", "torch.var_mean(x, 1)[1]", lambda x: x.sum((1,)) / 9.0),
+            _spread("x.var_mean(1)[0]", lambda x: _variance(x, (1,))),
+            _spread("x.var_mean(1)[1]", lambda x: x.sum((1,)) / 9.0),
         ),
     ),
     Function(
         "std_mean",
         "The square root of the variance, and the mean.",
         (
-            _spread(
-                "x.std_mean(1)[0]",
-                "torch.std_mean(x, 1)[0]",
-                lambda x: bounded.sqrt(_variance(x, (1,))),
-            ),
-            _spread("x.std_mean(1)[1]", "torch.std_mean(x, 1)[1]", lambda x: x.sum((1,)) / 9.0),
+            _spread("x.std_mean(1)[0]", lambda x: _deviation(x, (1,))),
+            _spread("x.std_mean(1)[1]", lambda x: x.sum((1,)) / 9.0),
         ),
     ),
 )
 
-_ELEMENTWISE = tuple(
-    replace(function, generate=in_any_shape(*function.forms))
-    for function in (*CIRCULAR, *ACTIVATIONS, *ROUNDING)
+FUNCTIONS = (
+    *CIRCULAR,
+    *ACTIVATIONS,
+    *ROUNDING,
+    *QUESTIONS,
+    *BITS,
+    *PAIRS,
+    *SPREAD,
 )
-FUNCTIONS = (*_ELEMENTWISE, *QUESTIONS, *BITS, *PAIRS, *SPREAD)

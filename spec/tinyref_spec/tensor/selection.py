@@ -151,22 +151,6 @@ MASKS = (
 )
 
 
-def _draw_roll(generator: np.random.Generator) -> Form:
-    shape = tuple(int(size) for size in generator.integers(1, 7, generator.integers(1, 4)))
-    axes = generator.permutation(len(shape))[: generator.integers(1, len(shape) + 1)]
-    dims = tuple(int(axis) - len(shape) * int(generator.integers(0, 2)) for axis in axes)
-    shifts = tuple(int(shift) for shift in generator.integers(-9, 10, len(dims)))
-    return movement_form(f"x.roll({shifts}, {dims})", shape, lambda x: np.roll(x, shifts, dims))
-
-
-def _draw_triangle(generator: np.random.Generator) -> Form:
-    shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(2, 4)))
-    diagonal = int(generator.integers(-6, 7))
-    name = ("tril", "triu")[int(generator.integers(0, 2))]
-    part = np.tril if name == "tril" else np.triu
-    return movement_form(f"x.{name}({diagonal})", shape, lambda x: part(x, diagonal))
-
-
 PATTERNS = (
     Function(
         "tril",
@@ -177,7 +161,6 @@ PATTERNS = (
             movement_form("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1)),
         ),
         ANYTHING,
-        generate=_draw_triangle,
     ),
     Function(
         "triu",
@@ -199,7 +182,6 @@ PATTERNS = (
             movement_form("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5)),
         ),
         ANYTHING,
-        generate=_draw_roll,
     ),
     Function(
         "repeat_interleave",

@@ -141,29 +141,6 @@ def _drawn_size(generator: np.random.Generator) -> Form:
     return _resize((1, 2, *old), new, mode, aligned)
 
 
-def _drawn_formula(generator: np.random.Generator) -> Form:
-    """Axes split in two, reordered, and joined at random places."""
-    names = "abcd"[: int(generator.integers(1, 5))]
-    sizes = [int(size) for size in generator.integers(1, 4, len(names))]
-    order = [int(place) for place in generator.permutation(len(names))]
-    cut = int(generator.integers(1, len(names) + 1))
-    joined = int(generator.integers(1, len(names) + 1))
-    left = " ".join([f"({' '.join(names[:cut])})", *names[cut:]])
-    after = [names[place] for place in order]
-    right = " ".join([f"({' '.join(after[:joined])})", *after[joined:]])
-    given = "".join(f", {name}={size}" for name, size in zip(names, sizes, strict=True))
-    shape = (math.prod(sizes[:cut]), *sizes[cut:])
-    moved_sizes = [sizes[place] for place in order]
-    result = (math.prod(moved_sizes[:joined]), *moved_sizes[joined:])
-    return _rearrange_form(
-        f"{left} -> {right}",
-        shape,
-        lambda x: x.reshape(sizes).transpose(order).reshape(result),
-        f"x.reshape({tuple(sizes)}).permute({tuple(order)}).reshape({result})",
-        given,
-    )
-
-
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "rearrange",
@@ -197,7 +174,6 @@ FUNCTIONS: tuple[Function, ...] = (
             ),
         ),
         ANYTHING,
-        _drawn_formula,
     ),
     Function(
         "interpolate",

@@ -365,13 +365,6 @@ def _unfold_form(shape: Shape, axis: int, size: int, step: int) -> Form:
     return movement_form(f"x.unfold({axis}, {size}, {step})", shape, move)
 
 
-def _drawn_unfold(generator: np.random.Generator) -> Form:
-    shape = tuple(int(size) for size in generator.integers(1, 8, generator.integers(1, 4)))
-    axis = int(generator.integers(-len(shape), len(shape)))
-    size, step = int(generator.integers(1, shape[axis] + 1)), int(generator.integers(1, 5))
-    return _unfold_form(shape, axis, size, step)
-
-
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "conv2d",
@@ -488,6 +481,5 @@ FUNCTIONS: tuple[Function, ...] = (
             _unfold_form((2, 7, 3), 1, 4, 2),
         ),
         ANYTHING,
-        _drawn_unfold,
     ),
 )
