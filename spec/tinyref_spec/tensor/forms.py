@@ -149,6 +149,23 @@ class Function:
         return any(form.has_gradient for form in self.forms)
 
 
+def by_numpy(expression: str, inputs: tuple[Input, ...]) -> Callable[..., Array]:
+    """The expression as a function of arrays, where numpy takes the same text."""
+    names = ", ".join(item.name for item in inputs)
+    # The expressions are those of the tables, never text from outside.
+    function: Callable[..., Array] = eval(f"lambda {names}: {expression}", {"np": np})
+    return function
+
+
+def numpy_form(
+    expression: str,
+    inputs: tuple[Input, ...],
+    output: Callable[[DType], DType] = same_dtype,
+) -> Form:
+    """A form without a gradient, of which numpy takes the same text."""
+    return Form(expression, inputs, exact=by_numpy(expression, inputs), output=output)
+
+
 def movement_form(
     expression: str,
     shape: Shape,

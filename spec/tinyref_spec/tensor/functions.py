@@ -19,6 +19,7 @@ from tinyref_spec.tensor.forms import (
     always_bool,
     dtype_of_sum,
     movement_form,
+    numpy_form,
     unary,
 )
 
@@ -154,14 +155,7 @@ UNARY = (
 )
 
 
-def _comparison_form(expression: str, reference: Callable[..., Array]) -> Form:
-    return Form(expression, _pair("small", "small"), exact=reference, output=always_bool)
-
-
-def _bitwise(expression: str, reference: Callable[..., Array]) -> Form:
-    return Form(expression, _pair("small", "small"), exact=reference)
-
-
+_SMALL = _pair("small", "small")
 CHOICE = (
     Function(
         "where",
@@ -180,13 +174,9 @@ CHOICE = (
     Function(
         "compare",
         "Comparisons give bools.",
-        (
-            _comparison_form("x < y", np.less),
-            _comparison_form("x > y", np.greater),
-            _comparison_form("x <= y", np.less_equal),
-            _comparison_form("x >= y", np.greater_equal),
-            _comparison_form("x == y", np.equal),
-            _comparison_form("x != y", np.not_equal),
+        tuple(
+            numpy_form(f"x {sign} y", _SMALL, always_bool)
+            for sign in ("<", ">", "<=", ">=", "==", "!=")
         ),
         ANYTHING,
         covers=("eq", "ne"),
@@ -194,11 +184,7 @@ CHOICE = (
     Function(
         "bitwise",
         "Bitwise operations on integers.",
-        (
-            _bitwise("x & y", np.bitwise_and),
-            _bitwise("x | y", np.bitwise_or),
-            _bitwise("x ^ y", np.bitwise_xor),
-        ),
+        tuple(numpy_form(f"x {sign} y", _SMALL) for sign in "&|^"),
         (dtypes.int32, dtypes.uint8, dtypes.int64, dtypes.bool),
         covers=("bitwise_and", "bitwise_or", "bitwise_xor"),
     ),

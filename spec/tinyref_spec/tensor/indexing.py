@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
-from tinyref_spec.tensor.forms import Form, Function, Shape, movement_form
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape, by_numpy, movement_form
 from tinyref_spec.tensor.functions import ANYTHING
 from tinyref_spec.tensor.places import (
     NEGATIVE,
@@ -24,12 +24,28 @@ from tinyref_spec.tensor.places import (
 )
 
 BACKWARD_STEPS = "torch takes no negative steps"
+MANY_VALUES = "torch leaves open which of several values counts"
 
 
 def _read(key: str, *shape: int, no_torch: str = "") -> Form:
     """x[key] for a key of numbers alone, which numpy reads as torch does."""
-    move = eval(f"lambda x: x[{key}]", {"np": np})
+    move = by_numpy(f"x[{key}]", (x_of(*shape),))
     return movement_form(f"x[{key}]", shape, move, no_torch=no_torch)
+
+
+def _choose(expression: str, *inputs: Input) -> Form:
+    """x[key] for a key of tensors, which numpy reads in the same way."""
+    return choice_form(expression, inputs, by_numpy(expression, inputs))
+
+
+def _write(key: str, *inputs: Input, no_torch: str = "") -> Form:
+    """x[key] = v for a key that numpy takes."""
+    index = by_numpy(key, inputs)
+
+    def put(x: Array, v: Array, *rest: Array) -> Array:
+        return _put(x, index(x, v, *rest), v)
+
+    return setitem_form(key, inputs, put, no_torch)
 
 
 def _draw_shape(generator: np.random.Generator) -> tuple[int, ...]:
@@ -73,7 +89,7 @@ def _draw_write(generator: np.random.Generator) -> Form:
     taken = np.zeros(shape)[index].shape
     sizes = [size if generator.integers(0, 3) else 1 for size in taken]
     sizes = sizes[generator.integers(0, len(sizes) + 1) :]
-    return setitem_form(key, (x_of(*shape), v_of(*sizes)), lambda x, v: _put(x, index, v))
+    return _write(key, x_of(*shape), v_of(*sizes))
 
 
 READ = Function(
@@ -96,23 +112,15 @@ READ = Function(
         _read("1:, False", 3, 4),
         _read("range(2), [[1], [0]]", 3, 4, no_torch="torch takes no ranges"),
         _read("np.array([1, 3]), ::2", 4, 5),
-        choice_form("x[i % 4]", (x_of(4, 3), i_of(2, 5)), lambda x, i: x[i % 4]),
-        choice_form("x[i % 4 - 4]", (x_of(4, 3), i_of(7)), lambda x, i: x[i % 4]),
-        choice_form("x[:, i % 3]", (x_of(4, 3, 2), i_of(2, 2)), lambda x, i: x[:, i % 3]),
-        choice_form(
-            "x[i % 4, 1:, i % 3]", (x_of(4, 3, 3), i_of(6)), lambda x, i: x[i % 4, 1:, i % 3]
-        ),
+        _choose("x[i % 4]", x_of(4, 3), i_of(2, 5)),
+        _choose("x[i % 4 - 4]", x_of(4, 3), i_of(7)),
+        _choose("x[:, i % 3]", x_of(4, 3, 2), i_of(2, 2)),
+        _choose("x[i % 4, 1:, i % 3]", x_of(4, 3, 3), i_of(6)),
         choice_form("x[1, :, i % 3]", (x_of(4, 2, 3), i_of(6)), lambda x, i: x[1][:, i % 3]),
-        choice_form(
-            "x[:, i % 3, j % 2, None]",
-            (x_of(2, 3, 2), i_of(4, 1), i_of(5, name="j")),
-            lambda x, i, j: x[:, i % 3, j % 2, None],
-        ),
-        choice_form("x[c]", (x_of(4, 3), c_of(4, 3)), lambda x, c: x[c]),
-        choice_form("x[:, c]", (x_of(4, 7), c_of(7)), lambda x, c: x[:, c]),
-        choice_form(
-            "x[c, i[0] % 2]", (x_of(4, 2), c_of(4), i_of(1)), lambda x, c, i: x[c, i[0] % 2]
-        ),
+        _choose("x[:, i % 3, j % 2, None]", x_of(2, 3, 2), i_of(4, 1), i_of(5, name="j")),
+        _choose("x[c]", x_of(4, 3), c_of(4, 3)),
+        _choose("x[:, c]", x_of(4, 7), c_of(7)),
+        _choose("x[c, i[0] % 2]", x_of(4, 2), c_of(4), i_of(1)),
         choice_form(
             "x[i]",
             (x_of(4, 3), i_of(9)),
@@ -137,41 +145,15 @@ WRITTEN = Function(
     "The elements that an index takes are replaced by a value, which broadcasts to them; of "
     "several values for one place the last one counts.",
     (
-        setitem_form("1", (x_of(3, 4), v_of(4)), lambda x, v: _put(x, 1, v)),
-        setitem_form(
-            "(slice(1, None), slice(None, None, 2))",
-            (x_of(3, 4), v_of(2, 1)),
-            lambda x, v: _put(x, np.s_[1:, ::2], v),
-        ),
-        setitem_form(
-            "(slice(None, None, -1), 0)",
-            (x_of(3, 4), v_of(3)),
-            lambda x, v: _put(x, np.s_[::-1, 0], v),
-            no_torch=BACKWARD_STEPS,
-        ),
-        setitem_form("[2, 0]", (x_of(3, 4), v_of(2, 4)), lambda x, v: _put(x, [2, 0], v)),
-        setitem_form(
-            "([0, 2], slice(None), [1, 3])",
-            (x_of(3, 2, 4), v_of(2, 1)),
-            lambda x, v: _put(x, np.s_[[0, 2], :, [1, 3]], v),
-        ),
-        setitem_form(
-            "(slice(1, None), [[0], [2]])",
-            (x_of(3, 4), v_of(2, 1)),
-            lambda x, v: _put(x, np.s_[1:, [[0], [2]]], v),
-        ),
-        setitem_form("c", (x_of(4, 3), v_of(), c_of(4, 3)), lambda x, v, c: select(c, v, x)),
-        setitem_form(
-            "c",
-            (x_of(4, 3), v_of(3), c_of(4)),
-            lambda x, v, c: _put(x, c, v),
-        ),
-        setitem_form(
-            "i % 4",
-            (x_of(4, 3), v_of(9, 3), i_of(9)),
-            lambda x, v, i: _put(x, i % 4, v),
-            no_torch="torch leaves open which of several values counts",
-        ),
+        _write("1", x_of(3, 4), v_of(4)),
+        _write("(slice(1, None), slice(None, None, 2))", x_of(3, 4), v_of(2, 1)),
+        _write("(slice(None, None, -1), 0)", x_of(3, 4), v_of(3), no_torch=BACKWARD_STEPS),
+        _write("[2, 0]", x_of(3, 4), v_of(2, 4)),
+        _write("([0, 2], slice(None), [1, 3])", x_of(3, 2, 4), v_of(2, 1)),
+        _write("(slice(1, None), [[0], [2]])", x_of(3, 4), v_of(2, 1)),
+        _write("c", x_of(4, 3), v_of(), c_of(4, 3)),
+        _write("c", x_of(4, 3), v_of(3), c_of(4)),
+        _write("i % 4", x_of(4, 3), v_of(9, 3), i_of(9), no_torch=MANY_VALUES),
         setitem_form(
             "i",
             (x_of(4), v_of(), i_of(9)),
@@ -281,7 +263,7 @@ SCATTER = Function(
             "x.scatter(1, i, v)",
             (x_of(3, 4), v_of(3, 9), i_of(3, 9)),
             _last_wins,
-            no_torch="torch leaves open which of several values counts",
+            no_torch=MANY_VALUES,
         ),
     ),
     ANYTHING,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tinyref_spec.tensor.forms import (
     Function,
     Input,
     always_bool,
+    numpy_form,
     unary,
 )
 from tinyref_spec.tensor.functions import reciprocal, sigmoid, tanh
@@ -388,46 +388,53 @@ QUESTIONS = (
 )
 
 
-def _integers(name: str, sentence: str, *forms: tuple[str, Callable[..., Array], str]) -> Function:
-    inputs = (Input("x", (4, 6), "small"), Input("y", (4, 6), "nonzero"))
-    made = tuple(
-        Form(expression, inputs if "y" in expression else inputs[:1], exact=reference, torch=torch)
-        for expression, reference, torch in forms
-    )
-    return Function(name, sentence, made, INTEGERS)
+def _quotient(x: Array, y: Array) -> Array:
+    return np.trunc(x / y).astype(x.dtype)
 
 
+_DIVIDED = (*_X, Input("y", (4, 6), "nonzero"))
 BITS = (
-    _integers("bitwise_not", "Every bit turned.", ("~x", np.invert, "")),
-    _integers(
+    Function("bitwise_not", "Every bit turned.", (numpy_form("~x", _X),), INTEGERS),
+    Function(
         "lshift",
         "Bits moved up.",
-        ("x << 2", lambda x: x << 2, ""),
-        ("x << (y & 7)", lambda x, y: x << (y & 7), ""),
-        ("2 << (y & 3)", lambda x, y: np.left_shift(2, y & 3, dtype=y.dtype), ""),
+        (
+            numpy_form("x << 2", _X),
+            numpy_form("x << (y & 7)", _DIVIDED),
+            numpy_form("2 << (y & 3)", _DIVIDED),
+        ),
+        INTEGERS,
     ),
-    _integers(
+    Function(
         "rshift",
         "Bits moved down, the sign kept.",
-        ("x >> 1", lambda x: x >> 1, ""),
-        ("x >> (y & 7)", lambda x, y: x >> (y & 7), ""),
-        ("100 >> (y & 3)", lambda x, y: np.right_shift(100, y & 3, dtype=y.dtype), ""),
+        (
+            numpy_form("x >> 1", _X),
+            numpy_form("x >> (y & 7)", _DIVIDED),
+            numpy_form("100 >> (y & 3)", _DIVIDED),
+        ),
+        INTEGERS,
     ),
-    _integers(
+    Function(
         "idiv",
         "The quotient of integers towards zero; // rounds down.",
         (
-            "x.idiv(y)",
-            lambda x, y: np.trunc(x / y).astype(x.dtype),
-            "torch.div(x, y, rounding_mode='trunc')",
+            Form(
+                "x.idiv(y)",
+                _DIVIDED,
+                exact=_quotient,
+                torch="torch.div(x, y, rounding_mode='trunc')",
+            ),
+            numpy_form("x // y", _DIVIDED),
+            Form("x.div(y, rounding_mode='trunc')", _DIVIDED, exact=_quotient),
         ),
-        ("x // y", np.floor_divide, ""),
-        ("x.div(y, rounding_mode='trunc')", lambda x, y: np.trunc(x / y).astype(x.dtype), ""),
+        INTEGERS,
     ),
-    replace(
-        _integers("fmod", "", ("x.fmod(y)", np.fmod, "")),
-        name="fmod_integers",
-        sentence="The remainder of integers with the sign of the dividend.",
+    Function(
+        "fmod_integers",
+        "The remainder of integers with the sign of the dividend.",
+        (Form("x.fmod(y)", _DIVIDED, exact=np.fmod),),
+        INTEGERS,
         covers=("fmod",),
     ),
 )
