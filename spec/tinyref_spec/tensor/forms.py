@@ -14,6 +14,15 @@ from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 
 Shape = tuple[int, ...]
+Move = Callable[[Array], Array]
+ANYTHING = (
+    dtypes.float32,
+    dtypes.float16,
+    dtypes.bfloat16,
+    dtypes.float64,
+    dtypes.int32,
+    dtypes.uint8,
+)
 
 
 @dataclass(frozen=True)
@@ -169,7 +178,7 @@ def numpy_form(
 def movement_form(
     expression: str,
     shape: Shape,
-    move: Callable[[Array], Array],
+    move: Move,
     kind: str = "any",
     torch: str = "",
     no_torch: str = "",
@@ -188,7 +197,7 @@ def movement_form(
     )
 
 
-def _apply_movement(move: Callable[[Array], Array], x: Array) -> Array:
+def _apply_movement(move: Move, x: Array) -> Array:
     numbers = np.asarray(move(np.arange(1, x.size + 1).reshape(x.shape)))
     flat = np.concatenate([np.zeros(1, x.dtype), x.reshape(-1)])
     return np.asarray(flat[numbers])
@@ -212,3 +221,19 @@ def unary(
         torch=torch,
         no_torch=no_torch,
     )
+
+
+def moves(
+    name: str,
+    sentence: str,
+    *calls: tuple[str, Shape, Move] | tuple[str, Shape, Move, str],
+    covers: tuple[str, ...] = (),
+) -> Function:
+    """A function that only moves elements: for each call its text, the shape of x, what is moved,
+    and the text for torch where that is another one.
+    """
+    forms = tuple(
+        movement_form(expression, shape, move, torch="".join(torch))
+        for expression, shape, move, *torch in calls
+    )
+    return Function(name, sentence, forms, ANYTHING, covers=covers)

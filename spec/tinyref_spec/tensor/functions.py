@@ -13,26 +13,19 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
+    ANYTHING,
     Form,
     Function,
     Input,
     always_bool,
     dtype_of_sum,
-    movement_form,
+    moves,
     numpy_form,
     unary,
 )
 
 FLOATS = dtypes.floats
 NUMBERS = (*dtypes.floats, dtypes.int32, dtypes.int64, dtypes.uint8)
-ANYTHING = (
-    dtypes.float32,
-    dtypes.float16,
-    dtypes.bfloat16,
-    dtypes.float64,
-    dtypes.int32,
-    dtypes.uint8,
-)
 
 
 def _pair(first: str = "any", second: str = "any") -> tuple[Input, Input]:
@@ -192,66 +185,45 @@ CHOICE = (
 
 
 MOVEMENT = (
-    Function(
+    moves(
         "reshape",
         "The same elements in another shape; -1 is what is left.",
-        (
-            movement_form("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4)),
-            movement_form("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1)),
-        ),
-        ANYTHING,
+        ("x.reshape(6, 4)", (2, 3, 4), lambda x: x.reshape(6, 4)),
+        ("x.reshape((-1,))", (2, 3, 4), lambda x: x.reshape(-1)),
     ),
-    Function(
+    moves(
         "permute",
         "The axes in another order.",
-        (movement_form("x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1)),),
-        ANYTHING,
+        ("x.permute(2, 0, 1)", (2, 3, 4), lambda x: x.transpose(2, 0, 1)),
     ),
-    Function(
+    moves(
         "expand",
         "Axes of size 1 repeated; their gradient is a sum.",
-        (
-            movement_form("x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5))),
-            movement_form("x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5))),
-        ),
-        ANYTHING,
+        ("x.expand(4, 5)", (1, 5), lambda x: np.broadcast_to(x, (4, 5))),
+        ("x.expand(3, 4, 5)", (4, 1), lambda x: np.broadcast_to(x, (3, 4, 5))),
     ),
-    Function(
+    moves(
         "flip",
         "Axes in reverse order.",
-        (
-            movement_form("x.flip(0)", (4, 5), lambda x: x[::-1]),
-            movement_form("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1]),
-        ),
-        ANYTHING,
+        ("x.flip(0)", (4, 5), lambda x: x[::-1]),
+        ("x.flip((0, 1))", (4, 5), lambda x: x[::-1, ::-1]),
     ),
-    Function(
+    moves(
         "shrink",
         "A part of every axis.",
-        (
-            movement_form("x.shrink(((1, 3), (0, 5)))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
-            movement_form("x.shrink(((1, 3), None))", (4, 5), lambda x: x[1:3], torch="x[1:3]"),
-        ),
-        ANYTHING,
+        ("x.shrink(((1, 3), (0, 5)))", (4, 5), lambda x: x[1:3], "x[1:3]"),
+        ("x.shrink(((1, 3), None))", (4, 5), lambda x: x[1:3], "x[1:3]"),
     ),
-    Function(
+    moves(
         "pad",
         "Zeros around.",
         (
-            movement_form(
-                "x.pad(((1, 2), (0, 3)))",
-                (4, 5),
-                lambda x: np.pad(x, ((1, 2), (0, 3))),
-                torch="F.pad(x, (0, 3, 1, 2))",
-            ),
-            movement_form(
-                "x.pad((1, 2))",
-                (4, 5),
-                lambda x: np.pad(x, ((0, 0), (1, 2))),
-                torch="F.pad(x, (1, 2))",
-            ),
+            "x.pad(((1, 2), (0, 3)))",
+            (4, 5),
+            lambda x: np.pad(x, ((1, 2), (0, 3))),
+            "F.pad(x, (0, 3, 1, 2))",
         ),
-        ANYTHING,
+        ("x.pad((1, 2))", (4, 5), lambda x: np.pad(x, ((0, 0), (1, 2))), "F.pad(x, (1, 2))"),
     ),
 )
 

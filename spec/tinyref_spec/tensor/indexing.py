@@ -8,8 +8,15 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
-from tinyref_spec.tensor.forms import Form, Function, Input, Shape, by_numpy, movement_form
-from tinyref_spec.tensor.functions import ANYTHING
+from tinyref_spec.tensor.forms import (
+    ANYTHING,
+    Form,
+    Function,
+    Input,
+    Shape,
+    by_numpy,
+    movement_form,
+)
 from tinyref_spec.tensor.places import (
     NEGATIVE,
     READS_ZERO,

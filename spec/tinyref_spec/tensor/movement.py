@@ -12,14 +12,16 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
+    ANYTHING,
     Form,
     Function,
     Input,
     Shape,
     movement_form,
+    moves,
 )
 
-ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
+WITH_BOOL = (*ANYTHING, dtypes.bool)
 # How numpy calls what torch and we call by the same names.
 _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
@@ -100,7 +102,7 @@ FUNCTIONS: tuple[Function, ...] = (
                 "torch.cat([x, *[y] * 20], dim=1)[:, :5]",
             ),
         ),
-        ANYTHING,
+        WITH_BOOL,
     ),
     Function(
         "stack",
@@ -110,96 +112,69 @@ FUNCTIONS: tuple[Function, ...] = (
             _stack_form("x.stack(y, dim=-1)", (2, 3), 2, -1, "torch.stack([x, y], dim=-1)"),
             _stack_form("x.stack(y)", (), 2, 0, "torch.stack([x, y])"),
         ),
-        ANYTHING,
+        WITH_BOOL,
     ),
-    Function(
+    moves(
         "split",
         "Parts of one size, or of given sizes.",
-        (
-            movement_form("x.split(2)[2]", (5, 3), lambda x: x[4:]),
-            movement_form("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:]),
-            movement_form("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2]),
-        ),
-        ANYTHING,
+        ("x.split(2)[2]", (5, 3), lambda x: x[4:]),
+        ("x.split([1, 4], dim=1)[1]", (2, 5), lambda x: x[:, 1:]),
+        ("x.split((2, 0, 3), -1)[0]", (2, 5), lambda x: x[:, :2]),
     ),
-    Function(
+    moves(
         "chunk",
         "So many parts of equal size, the last maybe shorter.",
-        (
-            movement_form("x.chunk(3)[1]", (5, 3), lambda x: x[2:4]),
-            movement_form("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:]),
-            movement_form("x.chunk(4)[2]", (5, 2), lambda x: x[4:]),
-        ),
-        ANYTHING,
+        ("x.chunk(3)[1]", (5, 3), lambda x: x[2:4]),
+        ("x.chunk(2, dim=-1)[1]", (2, 5), lambda x: x[:, 3:]),
+        ("x.chunk(4)[2]", (5, 2), lambda x: x[4:]),
     ),
-    Function(
+    moves(
         "squeeze",
         "Without axes of size 1.",
-        (
-            movement_form("x.squeeze()", (1, 3, 1), lambda x: x.reshape(3)),
-            movement_form("x.squeeze(-1)", (1, 3, 1), lambda x: x.reshape(1, 3)),
-            movement_form("x.squeeze(1)", (1, 3, 1), lambda x: x),
-        ),
-        ANYTHING,
+        ("x.squeeze()", (1, 3, 1), lambda x: x.reshape(3)),
+        ("x.squeeze(-1)", (1, 3, 1), lambda x: x.reshape(1, 3)),
+        ("x.squeeze(1)", (1, 3, 1), lambda x: x),
     ),
-    Function(
+    moves(
         "unsqueeze",
         "With a new axis of size 1.",
-        (
-            movement_form("x.unsqueeze(0)", (2, 3), lambda x: x[None]),
-            movement_form("x.unsqueeze(-1)", (2, 3), lambda x: x[..., None]),
-            movement_form("x.unsqueeze(-2)", (2, 3), lambda x: x[:, None]),
-        ),
-        ANYTHING,
+        ("x.unsqueeze(0)", (2, 3), lambda x: x[None]),
+        ("x.unsqueeze(-1)", (2, 3), lambda x: x[..., None]),
+        ("x.unsqueeze(-2)", (2, 3), lambda x: x[:, None]),
     ),
-    Function(
+    moves(
         "unflatten",
         "One axis as several.",
-        (
-            movement_form("x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3)),
-            movement_form("x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3)),
-        ),
-        ANYTHING,
+        ("x.unflatten(1, (2, 3))", (2, 6), lambda x: x.reshape(2, 2, 3)),
+        ("x.unflatten(-2, (-1, 2))", (4, 3), lambda x: x.reshape(2, 2, 3)),
     ),
-    Function(
+    moves(
         "flatten",
         "Several axes as one.",
-        (
-            movement_form("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6)),
-            movement_form("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2)),
-            movement_form("x.flatten()", (), lambda x: x.reshape(1)),
-        ),
-        ANYTHING,
+        ("x.flatten(1)", (2, 3, 2), lambda x: x.reshape(2, 6)),
+        ("x.flatten(0, -2)", (2, 3, 2), lambda x: x.reshape(6, 2)),
+        ("x.flatten()", (), lambda x: x.reshape(1)),
     ),
-    Function(
+    moves(
         "view",
         "The same as reshape; what is changed later does not change the other.",
-        (
-            movement_form("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4)),
-            movement_form("x.view((12,))", (2, 6), lambda x: x.reshape(12)),
-        ),
-        ANYTHING,
+        ("x.view(3, -1)", (2, 6), lambda x: x.reshape(3, 4)),
+        ("x.view((12,))", (2, 6), lambda x: x.reshape(12)),
     ),
-    Function(
+    moves(
         "transpose",
         "Two axes exchanged.",
-        (
-            movement_form("x.transpose()", (2, 3), lambda x: x.T, torch="x.transpose(0, 1)"),
-            movement_form("x.transpose(-1, 0)", (2, 3, 4), lambda x: x.transpose(2, 1, 0)),
-            movement_form("x.T", (2, 3), lambda x: x.T),
-        ),
-        ANYTHING,
+        ("x.transpose()", (2, 3), lambda x: x.T, "x.transpose(0, 1)"),
+        ("x.transpose(-1, 0)", (2, 3, 4), lambda x: x.transpose(2, 1, 0)),
+        ("x.T", (2, 3), lambda x: x.T),
         covers=("T",),
     ),
-    Function(
+    moves(
         "repeat",
         "Laid out several times along each axis.",
-        (
-            movement_form("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3))),
-            movement_form("x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2))),
-            movement_form("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0))),
-        ),
-        ANYTHING,
+        ("x.repeat(2, 3)", (2, 2), lambda x: np.tile(x, (2, 3))),
+        ("x.repeat((2, 1, 2))", (2, 2), lambda x: np.tile(x, (2, 1, 2))),
+        ("x.repeat(2, 0)", (2, 2), lambda x: np.tile(x, (2, 0))),
     ),
     Function(
         "pad_modes",
@@ -232,16 +207,13 @@ FUNCTIONS: tuple[Function, ...] = (
             _diagonal_form((3, 2, 4), 1, -1, 0),
             _diagonal_form((3, 3), 7),
         ),
-        ANYTHING,
+        WITH_BOOL,
     ),
-    Function(
+    moves(
         "diag",
         "A row on a diagonal of zeros, or the diagonal of a matrix.",
-        (
-            movement_form("x.diag()", (4,), np.diag),
-            movement_form("x.diag(-2)", (3,), lambda x: np.diag(x, -2)),
-            movement_form("x.diag(1)", (3, 5), lambda x: np.diag(x, 1)),
-        ),
-        ANYTHING,
+        ("x.diag()", (4,), np.diag),
+        ("x.diag(-2)", (3,), lambda x: np.diag(x, -2)),
+        ("x.diag(1)", (3, 5), lambda x: np.diag(x, 1)),
     ),
 )

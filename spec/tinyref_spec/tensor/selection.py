@@ -10,12 +10,8 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    movement_form,
-)
-from tinyref_spec.tensor.functions import ANYTHING, NUMBERS
+from tinyref_spec.tensor.forms import ANYTHING, Form, Function, moves
+from tinyref_spec.tensor.functions import NUMBERS
 from tinyref_spec.tensor.places import c_of, choice_form, position_form, select, v_of, x_of
 
 
@@ -152,46 +148,34 @@ MASKS = (
 
 
 PATTERNS = (
-    Function(
+    moves(
         "tril",
         "The last two axes with zeros above a diagonal.",
-        (
-            movement_form("x.tril()", (4, 5), np.tril),
-            movement_form("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2)),
-            movement_form("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1)),
-        ),
-        ANYTHING,
+        ("x.tril()", (4, 5), np.tril),
+        ("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2)),
+        ("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1)),
     ),
-    Function(
+    moves(
         "triu",
         "The last two axes with zeros below a diagonal.",
-        (
-            movement_form("x.triu()", (4, 5), np.triu),
-            movement_form("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2)),
-            movement_form("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9)),
-        ),
-        ANYTHING,
+        ("x.triu()", (4, 5), np.triu),
+        ("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2)),
+        ("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9)),
     ),
-    Function(
+    moves(
         "roll",
         "Elements moved along axes, those at the end to the front.",
-        (
-            movement_form("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0)),
-            movement_form("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1)),
-            movement_form("x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1))),
-            movement_form("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5)),
-        ),
-        ANYTHING,
+        ("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0)),
+        ("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1)),
+        ("x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1))),
+        ("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5)),
     ),
-    Function(
+    moves(
         "repeat_interleave",
         "Each element several times in a row.",
-        (
-            movement_form("x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1)),
-            movement_form("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2)),
-            movement_form("x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0)),
-        ),
-        ANYTHING,
+        ("x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1)),
+        ("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2)),
+        ("x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0)),
     ),
     Function(
         "meshgrid",

@@ -14,14 +14,13 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
+    ANYTHING,
     Form,
     Function,
     Input,
     Shape,
     movement_form,
 )
-
-ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
 
 
 def _rearrange_form(

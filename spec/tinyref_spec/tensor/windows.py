@@ -14,6 +14,7 @@ from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 from tinyref_spec.tensor.forms import (
+    ANYTHING,
     Form,
     Function,
     Input,
@@ -352,7 +353,6 @@ def _unpool(x: Shape, y: Shape, sliding: Sliding, output_size: Shape | None = No
     )
 
 
-ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8)
 _UNEVEN = ((2, 0), (0, 1))
 
 
