@@ -38,17 +38,6 @@ def _made(name: str, arguments: str, values: Array) -> Form:
     )
 
 
-def _of_default_type(name: str, arguments: str, values: Array) -> Form:
-    """A form without inputs that names no type."""
-    return Form(
-        f"Tensor.{name}({arguments}, device=device)",
-        (),
-        exact=values.copy,
-        output=_is(dtypes.float32),
-        torch=f"torch.{name}({arguments})",
-    )
-
-
 _INT = _is(dtypes.int32)
 MADE = (
     Function(
@@ -83,20 +72,14 @@ MADE = (
     Function(
         "full",
         "Every element is one number.",
-        (
-            _made("full", "(2, 3), 7", np.full((2, 3), 7)),
-            _of_default_type("full", "(2,), 0.5", np.full(2, 0.5)),
-        ),
+        (_made("full", "(2, 3), 7", np.full((2, 3), 7)),),
         MANY,
     ),
     Function("zeros", "Zeros.", (_made("zeros", "2, 3", np.zeros((2, 3))),), MANY),
     Function(
         "ones",
         "Ones.",
-        (
-            _made("ones", "2, 3", np.ones((2, 3))),
-            _of_default_type("ones", "(2,)", np.ones(2)),
-        ),
+        (_made("ones", "2, 3", np.ones((2, 3))),),
         MANY,
     ),
 )

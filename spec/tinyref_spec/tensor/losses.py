@@ -245,14 +245,6 @@ def _negative(
     )
 
 
-def _drawn_cross_entropy(generator: np.random.Generator) -> Form:
-    ndim = int(generator.integers(1, 4))
-    shape = tuple(int(size) for size in generator.integers(1, 5, ndim))
-    reduction = str(generator.choice(["mean", "sum", "none"]))
-    smoothing = float(generator.choice([0.0, 0.25]))
-    return _cross(shape, reduction, smoothing)
-
-
 def _layernorm_form(x: Shape, arguments: str, axes: Shape, torch: str, eps: float = 1e-5) -> Form:
     return Form(
         f"x.layernorm({arguments})",
@@ -261,13 +253,6 @@ def _layernorm_form(x: Shape, arguments: str, axes: Shape, torch: str, eps: floa
         is_wide=True,
         torch=torch,
     )
-
-
-def _drawn_layernorm(generator: np.random.Generator) -> Form:
-    shape = tuple(int(size) for size in generator.integers(2, 6, int(generator.integers(1, 4))))
-    count = int(generator.integers(1, len(shape) + 1))
-    axes = tuple(range(-count, 0))
-    return _layernorm_form(shape, f"{axes}", axes, f"F.layer_norm(x, {shape[-count:]})")
 
 
 def _batchnorm_form(x: Shape, axis: int, affine: bool) -> Form:
@@ -334,7 +319,6 @@ FUNCTIONS: tuple[Function, ...] = (
             _layernorm_form((2, 6), "-1, eps=0.5", (-1,), "F.layer_norm(x, (6,), eps=0.5)", 0.5),
             _layernorm_form((3, 4), "0", (0,), "F.layer_norm(x.T, (3,)).T"),
         ),
-        generate=_drawn_layernorm,
     ),
     Function(
         "normalize",
@@ -433,7 +417,6 @@ FUNCTIONS: tuple[Function, ...] = (
             _soft((2, 5, 3), "sum", 0.25),
             _soft((3, 4), "none"),
         ),
-        generate=_drawn_cross_entropy,
     ),
     Function(
         "sparse_categorical_crossentropy",
