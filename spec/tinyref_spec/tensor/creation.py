@@ -10,13 +10,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    Input,
-    always_bool,
-    unary,
-)
+from tinyref_spec.tensor.forms import Form, Function, Input, always_bool, unary
 from tinyref_spec.tensor.functions import sigmoid
 
 MANY = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.int64)

@@ -11,12 +11,7 @@ import numpy as np
 from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    Input,
-    Shape,
-)
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape
 from tinyref_spec.tensor.functions import log_softmax
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]

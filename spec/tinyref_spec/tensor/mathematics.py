@@ -11,14 +11,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    Input,
-    always_bool,
-    numpy_form,
-    unary,
-)
+from tinyref_spec.tensor.forms import Form, Function, Input, always_bool, numpy_form, unary
 from tinyref_spec.tensor.functions import reciprocal, sigmoid, tanh
 
 INTEGERS = (dtypes.int32, dtypes.int64, dtypes.int8, dtypes.uint8)

@@ -11,15 +11,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    ANYTHING,
-    Form,
-    Function,
-    Input,
-    Shape,
-    movement_form,
-    moves,
-)
+from tinyref_spec.tensor.forms import ANYTHING, Form, Function, Input, Shape, movement_form, moves
 
 WITH_BOOL = (*ANYTHING, dtypes.bool)
 # How numpy calls what torch and we call by the same names.

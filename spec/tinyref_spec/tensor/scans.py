@@ -12,14 +12,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    Input,
-    Shape,
-    dtype_of_sum,
-    same_dtype,
-)
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape, dtype_of_sum, same_dtype
 from tinyref_spec.tensor.functions import NUMBERS
 
 WIDENS = "narrow integers add up in at least int32 or uint32, where torch takes int64"

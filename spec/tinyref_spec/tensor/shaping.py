@@ -13,14 +13,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    ANYTHING,
-    Form,
-    Function,
-    Input,
-    Shape,
-    movement_form,
-)
+from tinyref_spec.tensor.forms import ANYTHING, Form, Function, Input, Shape, movement_form
 
 
 def _rearrange_form(
