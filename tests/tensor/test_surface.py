@@ -98,7 +98,7 @@ def covered() -> set[str]:
 
 
 def refused() -> set[str]:
-    """Labels of the names of which the table has a refused call."""
+    """Return the labels of the names that have a refused call in the table."""
     listed = set(surface.refused_calls())
     for function in FUNCTIONS:
         if f"Tensor.{function.name}" in listed:
@@ -131,7 +131,7 @@ def test_a_name_without_rows_is_seen() -> None:
     [("nn", "model.layer.{}"), ("nn.optim", "model.optim.{}"), ("nn.state", "system.state.{}")],
 )
 def test_every_name_of_nn_has_quick_cases(where: str, row: str) -> None:
-    """What the tables name is in the catalogue too."""
+    """The catalogue has what the tables name."""
     for name in (name.name for name in surface.names() if name.where == where):
         assert catalogue.cases(Profile.QUICK, row.format(name.lower())), name
 

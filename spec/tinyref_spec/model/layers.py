@@ -26,7 +26,7 @@ from tinyref_spec.tensor.run import run_backward, run_forward
 from tinyref_spec.tensor.windows import Sliding, correlate, transposed
 
 TYPES = (dtypes.float32, dtypes.float64)
-# How the tensors of a layer are called in its form.
+# The name in a form: the name of the tensor in its layer.
 WEIGHTS = {
     "w": "weight",
     "b": "bias",
@@ -47,7 +47,7 @@ def _layer(
     call: str = "{}(x)",
     kept: str = "mv",
 ) -> Form:
-    """A layer with the tensors of these shapes.
+    """Return the form of a layer with tensors of these shapes.
 
     shapes: of the input x, or i for integers, and of the tensors by their names in `WEIGHTS`.
     kept: the names without a gradient.
@@ -64,7 +64,7 @@ def _layer(
 
 
 def _affine(x: Shape, size: int | Shape) -> dict[str, Shape]:
-    """The shapes of an input, a weight and a bias."""
+    """Return the shapes of an input, a weight and a bias."""
     shape = (size,) if isinstance(size, int) else size
     return {"x": x, "w": shape, "b": shape}
 
@@ -84,7 +84,7 @@ def _embedding(i: Value, w: Value) -> Value:
 
 
 def _along_channels(part: Value, x: Value) -> Value:
-    """One number for each channel, the second axis of x."""
+    """Return the part in a shape that broadcasts: a number for each channel, axis 1 of x."""
     return part.reshape(-1, *(1,) * (len(x.shape) - 2))
 
 
@@ -138,7 +138,10 @@ def _rms_norm(x: Value, w: Value) -> Value:
 
 
 def _lstm(x: Value, a: Value, h: Value, p: Value, q: Value) -> Value:
-    """Hidden and cell state after all steps, by gates that enter, forget, fill and leave."""
+    """Return the hidden and the cell state after all steps.
+
+    The gates are those of the input, forgetting, the content and the output.
+    """
     size = h.shape[1]
     hidden = cell = bounded.zeros((x.shape[1], size), x.dtype)
     for number in range(x.shape[0]):
@@ -160,7 +163,7 @@ def _batchnorm(name: str, x: Shape) -> Form:
 
 
 def _moving(name: str, reference: Callable[..., Value], torch: str) -> Form:
-    """A running statistic after a batch."""
+    """Return the form of a running statistic after a batch."""
     return _layer(
         "BatchNorm(3, affine=False, momentum=0.3)",
         {"x": (4, 3, 2), "m": (3,), "v": (3,)},
@@ -289,7 +292,7 @@ def _checks(function: Function, dtype: DType) -> list[Check]:
 
 
 def rows() -> Iterator[Row]:
-    """Every layer: its values and gradients in each type."""
+    """Yield the rows of every layer: its values and gradients in each type."""
     for function in FUNCTIONS:
         label = f"model.layer.{function.name.lower()}"
         for dtype in function.dtypes:

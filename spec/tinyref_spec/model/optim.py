@@ -134,7 +134,7 @@ def moments(
 
 
 def _both(expression: str, path: Path, torch: str = "") -> Descent:
-    """An optimiser that treats both parameters alike."""
+    """Return an optimiser that treats both parameters alike."""
     return Descent(expression, (path, path), torch)
 
 
@@ -285,7 +285,7 @@ NAMES = ("Optimizer", *DESCENTS)
 
 
 def rows() -> Iterator[Row]:
-    """Every optimiser: its steps."""
+    """Yield a row for every optimiser: its steps."""
     needs = kernel_needs(dtypes.float32, dtypes.int32, dtypes.bool)
     for name in NAMES:
         label = f"model.optim.{name.lower()}"

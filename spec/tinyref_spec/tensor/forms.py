@@ -159,7 +159,7 @@ class Function:
 
 
 def by_numpy(expression: str, inputs: tuple[Input, ...]) -> Callable[..., Array]:
-    """The expression as a function of arrays, where numpy takes the same text."""
+    """Return the expression as a function of arrays: numpy takes the same text."""
     names = ", ".join(item.name for item in inputs)
     # The expressions are those of the tables, never text from outside.
     function: Callable[..., Array] = eval(f"lambda {names}: {expression}", {"np": np})
@@ -171,7 +171,7 @@ def numpy_form(
     inputs: tuple[Input, ...],
     output: Callable[[DType], DType] = same_dtype,
 ) -> Form:
-    """A form without a gradient, of which numpy takes the same text."""
+    """Return a form without a gradient; its reference is the same text in numpy."""
     return Form(expression, inputs, exact=by_numpy(expression, inputs), output=output)
 
 
@@ -229,8 +229,9 @@ def moves(
     *calls: tuple[str, Shape, Move] | tuple[str, Shape, Move, str],
     covers: tuple[str, ...] = (),
 ) -> Function:
-    """A function that only moves elements: for each call its text, the shape of x, what is moved,
-    and the text for torch where that is another one.
+    """Return a function that only moves elements.
+
+    calls: for each its text, the shape of x, the move, and the text for torch if it differs.
     """
     forms = tuple(
         movement_form(expression, shape, move, torch="".join(torch))

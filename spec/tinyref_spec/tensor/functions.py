@@ -111,7 +111,7 @@ def relu(x: Value) -> Value:
 
 
 def reciprocal(x: Value) -> Value:
-    """1 / x."""
+    """Return 1 / x."""
     return bounded.ones(x.shape, x.dtype) / x
 
 

@@ -41,12 +41,12 @@ def _read(key: str, *shape: int, no_torch: str = "") -> Form:
 
 
 def _choose(expression: str, *inputs: Input) -> Form:
-    """x[key] for a key of tensors, which numpy reads in the same way."""
+    """Return the form of x[key] for a key of tensors: numpy reads it in the same way."""
     return choice_form(expression, inputs, by_numpy(expression, inputs))
 
 
 def _write(key: str, *inputs: Input, no_torch: str = "") -> Form:
-    """x[key] = v for a key that numpy takes."""
+    """Return the form of x[key] = v for a key that numpy takes."""
     index = by_numpy(key, inputs)
 
     def put(x: Array, v: Array, *rest: Array) -> Array:

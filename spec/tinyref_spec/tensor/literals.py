@@ -70,7 +70,7 @@ SPECIAL_VALUES: dict[str, tuple[str, object]] = {
     "constants_product": ("Tensor.full((3,), -1.5, device=device).prod().item()", -3.375),
     "constants_product_overflow": ("Tensor.full((400,), 10.0, device=device).prod().item()", INF),
 }
-# The case whose kernels compute in types beyond those of its row.
+# The kernels of this case compute in types beyond those of its row.
 _DRAWN = "multinomial_of_nothing"
 
 

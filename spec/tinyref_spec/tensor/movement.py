@@ -71,7 +71,7 @@ def _pad_form(shape: Shape, pads: tuple[int, ...], mode: str) -> Form:
 
 
 def _pad_last(x: Array, value: float = 0.0) -> Array:
-    """One element before and two behind, along the last axis."""
+    """Return x with one element before it and two behind, along the last axis."""
     return np.pad(x, ((0, 0), (1, 2)), constant_values=value)
 
 

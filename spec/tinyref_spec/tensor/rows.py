@@ -171,7 +171,7 @@ def _function_rows(function: Function) -> Iterator[Row]:
 
 
 def rows() -> Iterator[Row]:
-    """Tensor functions, forward and backward; literals and refusals."""
+    """Yield the rows of Tensor functions, forward and backward; of literals and refusals."""
     for function in FUNCTIONS:
         yield from _function_rows(function)
     yield from literals.rows()

@@ -2,7 +2,7 @@
 
 Lines of three fields: where (`Tensor`, `nn`, `nn.optim`, `nn.state`), the name, and its signature
 or `property`. The names are those of tinygrad 0.10.3, and some of torch. The line `operators` lists
-the methods that Python calls. The lines of `refused.tsv` name a call that is refused instead.
+the methods that Python calls. The lines of `refused.tsv` have a refused call in place of a signature.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def operators() -> tuple[str, ...]:
 
 @functools.cache
 def refused_calls() -> dict[str, list[str]]:
-    """The calls that are refused by the label of their name, over those of `run_refused`."""
+    """Return the calls that are refused, by the label of their name.
+
+    The calls name the inputs of `run_refused`.
+    """
     found: dict[str, list[str]] = {}
     for where, name, call in _lines("refused.tsv"):
         found.setdefault(f"{where}.{name}", []).append(call)
