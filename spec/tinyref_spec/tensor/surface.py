@@ -2,7 +2,7 @@
 
 Lines of three fields: where (`Tensor`, `nn`, `nn.optim`, `nn.state`), the name, and its signature
 or `property`. The names are those of tinygrad 0.10.3, and some of torch. The line `operators` lists
-the methods that Python calls. The lines of `refused.tsv` have a refused call in place of a signature.
+the methods that Python calls. `refused.tsv` has a refused call in place of a signature.
 """
 
 from __future__ import annotations
