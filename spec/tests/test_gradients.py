@@ -18,7 +18,7 @@ FORMS = [
     pytest.param(form, id=f"{function.name}-{number}")
     for function in (*FUNCTIONS, *layers.FUNCTIONS)
     for number, form in enumerate(function.forms)
-    if form.backward is not None and not form.torch
+    if form.has_gradient and form.no_torch
 ]
 
 

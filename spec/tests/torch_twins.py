@@ -18,7 +18,7 @@ def torch_names(form: Form, arrays: dict[str, Array], dtype: DType) -> dict[str,
     """The inputs of a form as tensors of torch, those that have gradients asking for them."""
     names: dict[str, Any] = {name: to_torch(array) for name, array in arrays.items()}
     for item in form.inputs:
-        if item.is_differentiable and form.backward is not None and dtype.is_float:
+        if item.is_differentiable and form.has_gradient and dtype.is_float:
             names[item.name].requires_grad_()
     return {**names, "dtype": TORCH_DTYPES[dtype], "device": "cpu"}
 

@@ -225,14 +225,11 @@ _TENSOR: dict[str, tuple[str, str]] = {
         "A gradient is that of the function; equal candidates of a maximum share evenly.",
         HARNESS,
     ),
-    "tensor.creation": ("Values go into a tensor and come out of it unchanged.", HARNESS),
-    "tensor.conversion": ("Casts follow CAST; mixed operands meet in the promotion lattice.", OPS),
     "tensor.special": ("Special values and empty tensors give what the parts of it give.", OPS),
     "tensor.refuse": (
         "A call that cannot be meant raises a UserError that names the argument and the value.",
         "architecture, errors",
     ),
-    "tensor.system": ("Long schedules and large buffers compute what short ones compute.", HARNESS),
     "tensor.buffer": ("A realised tensor owns memory on its device.", HARNESS),
     "tensor.assign": ("An assignment writes into the memory of its target.", HARNESS),
     "system.shard": (

@@ -133,7 +133,7 @@ DIFFERENTIABLE = [
     for function in FUNCTIONS
     if dtypes.float64 in function.dtypes
     for number, form in enumerate(function.forms)
-    if form.backward is not None and form.output(dtypes.float64) is dtypes.float64
+    if form.has_gradient and form.output(dtypes.float64) is dtypes.float64
     # Small integers are for ties, where there is no slope.
     if all(item.kind != "small" and 0 not in item.shape for item in form.inputs)
 ]

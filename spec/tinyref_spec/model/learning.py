@@ -12,7 +12,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.model import experiments
-from tinyref_spec.model.data import TRAINING_IMAGES, copies, digits, sums
+from tinyref_spec.model.data import TRAINING_IMAGES, digits, sums
 
 if TYPE_CHECKING:
     from tinyref import Tensor
@@ -56,19 +56,6 @@ _SEEN, _UNSEEN = slice(0, TRAINING_IMAGES), slice(TRAINING_IMAGES, None)
 
 TASKS = (
     Task(
-        "digits_mlp",
-        "A network of two layers reads digits that it has not seen: 97 % of them.",
-        "DigitsMlp",
-        (),
-        lambda: _digits(_SEEN),
-        lambda: _digits(_UNSEEN),
-        100,
-        0.005,
-        600,
-        0.97,
-        0.85,
-    ),
-    Task(
         "digits_conv",
         "A network of two convolutions reads digits that it has not seen: 97 % of them.",
         "DigitsConv",
@@ -80,19 +67,6 @@ TASKS = (
         300,
         0.97,
         0.6,
-    ),
-    Task(
-        "copy",
-        "A transformer of two blocks learns to write five tokens once more.",
-        "Transformer",
-        (10, 10, 32, 4, 2),
-        lambda: _answers(copies(1, 4096), 5),
-        lambda: _answers(copies(2, 200), 5),
-        64,
-        0.003,
-        300,
-        0.97,
-        0.1,
     ),
     Task(
         "add",

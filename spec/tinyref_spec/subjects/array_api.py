@@ -23,11 +23,11 @@ import numpy as np
 
 from tinyref.dtype import DType, dtype_from_name, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Measurement, NotOfferedError
+from tinyref_spec.case import NotOfferedError
 from tinyref_spec.reproducer import Wording
 from tinyref_spec.subjects.name import DEFAULT_PLACE, SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
-from tinyref_spec.tensor.forms import Form, Refused
+from tinyref_spec.tensor.forms import Form
 
 # Methods of a Tensor that are a function of the standard with the same arguments.
 SAME: Mapping[str, str] = {
@@ -498,9 +498,6 @@ class ArraySubject:
     def literal(self, expression: str, values: Arrays) -> object:
         with not_offered(self.module):
             return self._evaluate(expression, values, dtypes.float32)
-
-    def refusal(self, call: Refused, values: Arrays) -> Measurement:
-        raise NotOfferedError(f"{self.module}: the array API does not say which calls are refused")
 
     @property
     def wording(self) -> Wording:

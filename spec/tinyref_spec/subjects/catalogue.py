@@ -21,13 +21,8 @@ from tinyref_spec.subjects.name import parse_subject
 _TINYREF = "it is about how tinyref"
 _ORDER = "left open by IEEE 754 and the array API: the order and the start of a sum"
 NOT_ASKED: dict[str, str] = {
-    "tensor.creation.literal": f"{_TINYREF} makes tensors of Python values",
-    "tensor.conversion.literal": f"{_TINYREF} names types, and casts what does not fit",
-    "tensor.gradient.literal": f"{_TINYREF} shares a gradient between equal elements",
     "tensor.refuse.literal": f"{_TINYREF} words its errors",
-    "tensor.system.literal": f"{_TINYREF} schedules kernels",
     "tensor.special.literal.constants_sum_rounded": _ORDER,
-    "tensor.special.literal.constants_sum_of_zeros": _ORDER,
     "tensor.special.literal.sum_of_zeros": _ORDER,
     "tensor.special.literal.multinomial_of_nothing": f"{_TINYREF} draws from nothing",
     "tensor.special.literal.empty_max": "left open by the array API: the largest of no elements",

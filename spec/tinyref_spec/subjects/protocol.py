@@ -10,9 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import describe_error
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Measurement, NotOfferedError
+from tinyref_spec.case import NotOfferedError
 from tinyref_spec.reproducer import Wording
-from tinyref_spec.tensor.forms import Form, Refused
+from tinyref_spec.tensor.forms import Form
 
 Arrays = Mapping[str, Array]
 
@@ -107,8 +107,4 @@ class Subject(Protocol):
 
     def literal(self, expression: str, values: Arrays) -> object:
         """The Python value of an expression of tinyref."""
-        ...
-
-    def refusal(self, call: Refused, values: Arrays) -> Measurement:
-        """Whether a call that cannot be meant is refused."""
         ...

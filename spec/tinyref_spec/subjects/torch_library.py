@@ -14,11 +14,11 @@ import torch
 from tinyref.dtype import DType, dtype_from_name, dtypes, numpy_dtype
 from tinyref.errors import describe_error
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Measurement, NotOfferedError
+from tinyref_spec.case import NotOfferedError
 from tinyref_spec.reproducer import Wording
 from tinyref_spec.subjects.name import SubjectName
 from tinyref_spec.subjects.protocol import Answer, Arrays, integer_answer, not_offered
-from tinyref_spec.tensor.forms import Form, Refused
+from tinyref_spec.tensor.forms import Form
 
 TORCH_DTYPES: dict[DType, torch.dtype] = {
     dtypes.bool: torch.bool,
@@ -36,8 +36,6 @@ TORCH_DTYPES: dict[DType, torch.dtype] = {
     dtypes.float64: torch.float64,
 }
 OUR_DTYPES = {theirs: ours for ours, theirs in TORCH_DTYPES.items()}
-# What it raises for a call that cannot be meant.
-REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)
 # The places of the largest: integers of the tables have equal ones among them, floats have none.
 _TOPK = re.compile(r"x\.topk\(.*\)\[1\]")
 WORDING = Wording(
@@ -111,7 +109,7 @@ class TorchSubject:
         names = self._names(values, dtype)
         for item in form.inputs:
             # Some expressions are themselves about gradients.
-            if item.is_differentiable and form.backward is not None and dtype.is_float:
+            if item.is_differentiable and form.has_gradient and dtype.is_float:
                 names[item.name].requires_grad_()
         found = self._attempt(lambda: self._evaluate(self.expression(form), names))
         return _answer(form, dtype, found)
@@ -150,17 +148,6 @@ class TorchSubject:
     def literal(self, expression: str, values: Arrays) -> object:
         names = {"Tensor": _TensorMaker(), "device": self.place}
         return self._attempt(lambda: torch_value(expression, names))
-
-    def refusal(self, call: Refused, values: Arrays) -> Measurement:
-        """Passes for any of the errors that torch has for wrong arguments."""
-        if not call.torch:
-            raise NotOfferedError("torch: it accepts such a call, or has none like it")
-        names = {name: to_torch(array, self.place) for name, array in values.items()}
-        try:
-            found = torch_value(call.torch, names)
-        except REFUSALS as error:
-            return Measurement(True, compared=1, observed=describe_error(error).splitlines()[0])
-        return Measurement(False, f"was accepted, and gave {found!r}", compared=1)
 
     def _evaluate(self, expression: str, names: Mapping[str, Any]) -> Any:
         return torch_value(expression, names)

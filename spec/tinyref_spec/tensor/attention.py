@@ -10,7 +10,7 @@ import numpy as np
 from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Refused, Shape, derived
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape
 
 NAME = "scaled_dot_product_attention"
 
@@ -55,7 +55,6 @@ def _grouped_form(q: Shape, k: Shape, v: Shape) -> Form:
         f"Tensor.{NAME}({arguments})",
         (Input("q", q), Input("k", k), Input("v", v)),
         _grouped,
-        backward=derived,
         is_wide=True,
         torch=f"F.{NAME}({arguments})",
     )
@@ -74,7 +73,6 @@ def _form(q: Shape, k: Shape, v: Shape, mask: Shape | None = None, visible: str 
         f"q.{NAME}(k, v{arguments})",
         tuple(inputs),
         partial(attention, visible=visible),
-        backward=derived,
         is_wide=True,
         torch=f"F.{NAME}(q, k, v{arguments})",
     )
@@ -111,23 +109,3 @@ FUNCTIONS: tuple[Function, ...] = (
         generate=_draw_form,
     ),
 )
-
-REFUSED: Refusals = {
-    NAME: (
-        Refused(f"x.{NAME}(x[:, :2], x)", f"F.{NAME}(x, x[:, :2], x)"),
-        Refused(f"x.{NAME}(x, x[:2])", f"F.{NAME}(x, x, x[:2])"),
-        Refused(
-            f"x.{NAME}(x, x, c[:, :4], is_causal=True)",
-            f"F.{NAME}(x, x, x, c[:, :4], is_causal=True)",
-        ),
-        Refused(f"x.{NAME}(x, x, i[:, :4])", f"F.{NAME}(x, x, x, i[:, :4])"),
-        Refused(f"x.{NAME}(x, x, c)", f"F.{NAME}(x, x, x, c)"),
-        Refused(f"x.{NAME}(x, x, dropout_p=2.0)", f"F.{NAME}(x, x, x, dropout_p=2.0)"),
-        Refused(f"x.{NAME}(x, 3)", f"F.{NAME}(x, x, 3)"),
-        Refused(
-            f"x[:, None].{NAME}(x[:3, None], x[:3, None], enable_gqa=True)",
-            f"F.{NAME}(x[None, :, None], x[None, :3, None], x[None, :3, None], enable_gqa=True)",
-        ),
-        Refused(f"x.{NAME}(x, x, enable_gqa=True)", f"F.{NAME}(x, x, x, enable_gqa=True)"),
-    ),
-}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import partial
 
 import numpy as np
@@ -10,15 +11,7 @@ import numpy as np
 from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    Input,
-    Refusals,
-    Refused,
-    Shape,
-    derived,
-)
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape
 
 NAMES = "xyzw"
 
@@ -50,7 +43,6 @@ def _einsum(formula: str, *shapes: Shape, spelled: str = "") -> Form:
         f"Tensor.einsum({arguments})",
         tuple(Input(name, shape) for name, shape in zip(names, shapes, strict=True)),
         partial(contraction, terms=tuple(left.split(",")), output=output),
-        backward=derived,
         is_wide=True,
         torch=f"torch.einsum({arguments})",
     )
@@ -70,14 +62,6 @@ def _drawn_einsum(generator: np.random.Generator) -> Form:
     return _einsum(f"{','.join(terms)}->{''.join(kept)}", *shapes)
 
 
-def _linear(x: Value, y: Value, b: Value) -> Value:
-    return bounded.matmul(x, y) + b
-
-
-def _scaled(x: Value, y: Value) -> Value:
-    return x * y
-
-
 def _ranked_product(expression: str, first: Shape, second: Shape, spelled: str) -> Form:
     """A matrix product of any ranks, each operand's axes spelled as letters."""
     left, _, output = spelled.partition("->")
@@ -85,14 +69,9 @@ def _ranked_product(expression: str, first: Shape, second: Shape, spelled: str) 
         expression,
         (Input("x", first), Input("y", second)),
         partial(contraction, terms=tuple(left.split(",")), output=output),
-        backward=derived,
         is_wide=True,
         torch="torch.matmul(x, y)",
     )
-
-
-def _batched(x: Value, y: Value) -> Value:
-    return bounded.matmul(x, y)
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -123,24 +102,21 @@ FUNCTIONS: tuple[Function, ...] = (
             Form(
                 "x.linear(y, b)",
                 (Input("x", (3, 5)), Input("y", (5, 4)), Input("b", (4,))),
-                _linear,
-                backward=derived,
+                lambda x, y, b: bounded.matmul(x, y) + b,
                 is_wide=True,
                 torch="F.linear(x, y.T, b)",
             ),
             Form(
                 "x.linear(y)",
                 (Input("x", (2, 3, 5)), Input("y", (5, 4))),
-                _batched,
-                backward=derived,
+                bounded.matmul,
                 is_wide=True,
                 torch="F.linear(x, y.T)",
             ),
             Form(
                 "x.linear(y)",
                 (Input("x", (3, 5)), Input("y", (5,))),
-                _scaled,
-                backward=derived,
+                operator.mul,
                 torch="x * y",
             ),
         ),
@@ -159,8 +135,7 @@ FUNCTIONS: tuple[Function, ...] = (
             Form(
                 "x @ y",
                 (Input("x", (2, 1, 3, 4)), Input("y", (5, 4, 2))),
-                _batched,
-                backward=derived,
+                bounded.matmul,
                 is_wide=True,
                 torch="x @ y",
             ),
@@ -178,30 +153,3 @@ FUNCTIONS: tuple[Function, ...] = (
         covers=("dot",),
     ),
 )
-
-REFUSED: Refusals = {
-    "einsum": (
-        Refused('Tensor.einsum("ij,jk->ik", x)', 'torch.einsum("ij,jk->ik", x)'),
-        Refused('Tensor.einsum("ij,jk->ik", x, x)', 'torch.einsum("ij,jk->ik", x, x)'),
-        Refused('Tensor.einsum("ij->ik", x)', 'torch.einsum("ij->ik", x)'),
-        Refused('Tensor.einsum("ij->ii", x)', 'torch.einsum("ij->ii", x)'),
-        Refused('Tensor.einsum("ii->i", x)', 'torch.einsum("ii->i", x)'),
-        Refused('Tensor.einsum("i->i", x)', 'torch.einsum("i->i", x)'),
-        Refused('Tensor.einsum("i1->i", x)', 'torch.einsum("i1->i", x)'),
-        Refused('Tensor.einsum("i....->i", x)', 'torch.einsum("i....->i", x)'),
-        Refused('Tensor.einsum("ij->ij", 3)'),
-        Refused("Tensor.einsum(3, x)"),
-    ),
-    "linear": (
-        Refused("x.linear(x)", "F.linear(x, x.T)"),
-        Refused("x.linear(3)", "F.linear(x, 3)"),
-        Refused("x.linear(x.T, Tensor.zeros(3))", "F.linear(x, x, torch.zeros(3))"),
-    ),
-    "matmul": (
-        Refused("x @ x", "x @ x"),
-        Refused("x.matmul(x.reshape(2, 2, 6))", "x.matmul(x.reshape(2, 2, 6))"),
-        Refused("x.sum() @ x", "x.sum() @ x"),
-        Refused("x.reshape(2, 2, 6) @ x.reshape(4, 6, 1).expand(4, 6, 3)[:3]"),
-    ),
-    "dot": (Refused("x.dot(x)", "x.dot(x)"), Refused("x.dot(3)", "x.dot(3)")),
-}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,6 +14,15 @@ from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
 
 Shape = tuple[int, ...]
+Move = Callable[[Array], Array]
+ANYTHING = (
+    dtypes.float32,
+    dtypes.float16,
+    dtypes.bfloat16,
+    dtypes.float64,
+    dtypes.int32,
+    dtypes.uint8,
+)
 
 
 @dataclass(frozen=True)
@@ -68,16 +77,6 @@ def make_values(item: Input, dtype: DType, seed: int) -> Array:
 
 
 Forward = Callable[..., Value]
-Backward = Callable[..., "tuple[Value | None, ...]"]
-
-
-class Derived:
-    """Says that the gradient is that of the form's own `forward`."""
-
-
-derived = Derived()
-# `Form.torch` where torch takes the very same expression.
-SAME = "same"
 
 
 def same_dtype(dtype: DType) -> DType:
@@ -102,18 +101,16 @@ class Form:
     expression: over the inputs by name, `device` (its name) and `dtype` (that of the row).
     forward: the reference in bounded values (`Value`), of the inputs in order. exact: or the
     reference on the arrays themselves, for results without rounding; it goes before `forward`,
-    which then gives the gradient. backward: `derived` from `forward`; or the gradient of
-    sum(result * g) with respect to the inputs, of (g, *inputs). is_wide: 16-bit floats are
-    computed in float32 and rounded once. torch: the same computation over the same names for
-    torch (`torch`, `F`, `np`, `dtype`); `SAME` is the same text. no_torch: why there is none.
-    torch_dtype: why torch gives another result type.
+    which then gives the gradient. is_wide: 16-bit floats are computed in float32 and rounded once.
+    torch: the same computation over the same names for torch (`torch`, `F`, `np`, `dtype`), by
+    default the same text. no_torch: why there is none. torch_dtype: why torch gives another result
+    type.
     """
 
     expression: str
     inputs: tuple[Input, ...]
     forward: Forward | None = None
     exact: Callable[..., Array] | None = None
-    backward: Backward | Derived | None = None
     is_wide: bool = False
     output: Callable[[DType], DType] = same_dtype
     torch: str = ""
@@ -125,15 +122,16 @@ class Form:
         return sum_dtype(dtype) if self.is_wide and dtype.is_float else dtype
 
     @property
+    def has_gradient(self) -> bool:
+        return self.forward is not None and any(item.is_differentiable for item in self.inputs)
+
+    @property
     def torch_expression(self) -> str:
         """What torch is asked for; empty where it has no such function."""
-        return self.expression if self.torch == SAME else self.torch
+        return "" if self.no_torch else self.torch or self.expression
 
     def gradients(self, g: Value, *inputs: Value) -> tuple[Value | None, ...]:
         """The gradient of sum(result * g) for each input, None where there is none."""
-        assert self.backward is not None, "the table gives a gradient"
-        if not isinstance(self.backward, Derived):
-            return self.backward(g, *inputs)
         assert self.forward is not None, "a gradient is derived from a forward reference"
         found = tape.gradients(self.forward(*inputs), g, inputs)
         pairs = zip(self.inputs, found, strict=True)
@@ -157,41 +155,30 @@ class Function:
 
     @property
     def has_gradient(self) -> bool:
-        return any(form.backward is not None for form in self.forms)
+        return any(form.has_gradient for form in self.forms)
 
 
-@dataclass(frozen=True)
-class Refused:
-    """An expression that must raise a `UserError` of one line, over the names of `refusing_inputs`.
-
-    torch: the same mistake in torch, which raises too; empty where torch accepts it, or has no
-    such function.
-    """
-
-    expression: str
-    torch: str = ""
+def by_numpy(expression: str, inputs: tuple[Input, ...]) -> Callable[..., Array]:
+    """Return the expression as a function of arrays: numpy takes the same text."""
+    names = ", ".join(item.name for item in inputs)
+    # The expressions are those of the tables, never text from outside.
+    function: Callable[..., Array] = eval(f"lambda {names}: {expression}", {"np": np})
+    return function
 
 
-# For each function the calls that it refuses: one, or several.
-Refusals = Mapping[str, "str | Refused | tuple[str | Refused, ...]"]
-
-
-def refusals_of(found: str | Refused | tuple[str | Refused, ...]) -> tuple[Refused, ...]:
-    """An entry of `Refusals` in full."""
-    listed = found if isinstance(found, tuple) else (found,)
-    return tuple(Refused(item) if isinstance(item, str) else item for item in listed)
-
-
-def refusing_inputs() -> dict[str, Array]:
-    """What the expressions of `Refusals` are about: floats x, integers i, and the bools c."""
-    numbers = np.arange(24).reshape(4, 6)
-    return {"x": numbers.astype(np.float32), "i": numbers.astype(np.int32), "c": numbers % 2 == 0}
+def numpy_form(
+    expression: str,
+    inputs: tuple[Input, ...],
+    output: Callable[[DType], DType] = same_dtype,
+) -> Form:
+    """Return a form without a gradient; its reference is the same text in numpy."""
+    return Form(expression, inputs, exact=by_numpy(expression, inputs), output=output)
 
 
 def movement_form(
     expression: str,
     shape: Shape,
-    move: Callable[[Array], Array],
+    move: Move,
     kind: str = "any",
     torch: str = "",
     no_torch: str = "",
@@ -205,13 +192,12 @@ def movement_form(
         (Input("x", shape, kind),),
         partial(bounded.move_elements, move=move),
         exact=partial(_apply_movement, move),
-        backward=derived,
         torch=torch,
         no_torch=no_torch,
     )
 
 
-def _apply_movement(move: Callable[[Array], Array], x: Array) -> Array:
+def _apply_movement(move: Move, x: Array) -> Array:
     numbers = np.asarray(move(np.arange(1, x.size + 1).reshape(x.shape)))
     flat = np.concatenate([np.zeros(1, x.dtype), x.reshape(-1)])
     return np.asarray(flat[numbers])
@@ -231,28 +217,24 @@ def unary(
         expression,
         (Input("x", shape, kind),),
         forward,
-        backward=derived,
         is_wide=is_wide,
         torch=torch,
         no_torch=no_torch,
     )
 
 
-def in_any_shape(*forms: Form) -> Callable[[np.random.Generator], Form]:
-    """Draws one of `forms` of elementwise functions in a shape of up to three axes; inputs after
-    the first have size 1 along some of them.
+def moves(
+    name: str,
+    sentence: str,
+    *calls: tuple[str, Shape, Move] | tuple[str, Shape, Move, str],
+    covers: tuple[str, ...] = (),
+) -> Function:
+    """Return a function that only moves elements.
+
+    calls: for each its text, the shape of x, the move, and the text for torch if it differs.
     """
-
-    def generate(generator: np.random.Generator) -> Form:
-        form = forms[int(generator.integers(len(forms)))]
-        shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(0, 4)))
-        inputs = [
-            replace(
-                item,
-                shape=tuple(1 if place and generator.integers(3) == 0 else size for size in shape),
-            )
-            for place, item in enumerate(form.inputs)
-        ]
-        return replace(form, inputs=tuple(inputs))
-
-    return generate
+    forms = tuple(
+        movement_form(expression, shape, move, torch="".join(torch))
+        for expression, shape, move, *torch in calls
+    )
+    return Function(name, sentence, forms, ANYTHING, covers=covers)

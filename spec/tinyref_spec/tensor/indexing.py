@@ -8,8 +8,15 @@ import numpy as np
 
 from tinyref.dtype import dtypes
 from tinyref_spec.bits import Array
-from tinyref_spec.tensor.forms import SAME, Form, Function, Refusals, Refused, Shape, movement_form
-from tinyref_spec.tensor.functions import ANYTHING
+from tinyref_spec.tensor.forms import (
+    ANYTHING,
+    Form,
+    Function,
+    Input,
+    Shape,
+    by_numpy,
+    movement_form,
+)
 from tinyref_spec.tensor.places import (
     NEGATIVE,
     READS_ZERO,
@@ -24,13 +31,28 @@ from tinyref_spec.tensor.places import (
 )
 
 BACKWARD_STEPS = "torch takes no negative steps"
+MANY_VALUES = "torch leaves open which of several values counts"
 
 
 def _read(key: str, *shape: int, no_torch: str = "") -> Form:
     """x[key] for a key of numbers alone, which numpy reads as torch does."""
-    move = eval(f"lambda x: x[{key}]", {"np": np})
-    torch = "" if no_torch else SAME
-    return movement_form(f"x[{key}]", shape, move, torch=torch, no_torch=no_torch)
+    move = by_numpy(f"x[{key}]", (x_of(*shape),))
+    return movement_form(f"x[{key}]", shape, move, no_torch=no_torch)
+
+
+def _choose(expression: str, *inputs: Input) -> Form:
+    """Return the form of x[key] for a key of tensors: numpy reads it in the same way."""
+    return choice_form(expression, inputs, by_numpy(expression, inputs))
+
+
+def _write(key: str, *inputs: Input, no_torch: str = "") -> Form:
+    """Return the form of x[key] = v for a key that numpy takes."""
+    index = by_numpy(key, inputs)
+
+    def put(x: Array, v: Array, *rest: Array) -> Array:
+        return _put(x, index(x, v, *rest), v)
+
+    return setitem_form(key, inputs, put, no_torch)
 
 
 def _draw_shape(generator: np.random.Generator) -> tuple[int, ...]:
@@ -74,7 +96,7 @@ def _draw_write(generator: np.random.Generator) -> Form:
     taken = np.zeros(shape)[index].shape
     sizes = [size if generator.integers(0, 3) else 1 for size in taken]
     sizes = sizes[generator.integers(0, len(sizes) + 1) :]
-    return setitem_form(key, (x_of(*shape), v_of(*sizes)), lambda x, v: _put(x, index, v))
+    return _write(key, x_of(*shape), v_of(*sizes))
 
 
 READ = Function(
@@ -97,35 +119,15 @@ READ = Function(
         _read("1:, False", 3, 4),
         _read("range(2), [[1], [0]]", 3, 4, no_torch="torch takes no ranges"),
         _read("np.array([1, 3]), ::2", 4, 5),
-        choice_form("x[i % 4]", (x_of(4, 3), i_of(2, 5)), lambda x, i: x[i % 4], SAME),
-        choice_form("x[i % 4 - 4]", (x_of(4, 3), i_of(7)), lambda x, i: x[i % 4], SAME),
-        choice_form("x[:, i % 3]", (x_of(4, 3, 2), i_of(2, 2)), lambda x, i: x[:, i % 3], SAME),
-        choice_form(
-            "x[i % 4, 1:, i % 3]",
-            (x_of(4, 3, 3), i_of(6)),
-            lambda x, i: x[i % 4, 1:, i % 3],
-            SAME,
-        ),
-        choice_form(
-            "x[1, :, i % 3]",
-            (x_of(4, 2, 3), i_of(6)),
-            lambda x, i: x[1][:, i % 3],
-            SAME,
-        ),
-        choice_form(
-            "x[:, i % 3, j % 2, None]",
-            (x_of(2, 3, 2), i_of(4, 1), i_of(5, name="j")),
-            lambda x, i, j: x[:, i % 3, j % 2, None],
-            SAME,
-        ),
-        choice_form("x[c]", (x_of(4, 3), c_of(4, 3)), lambda x, c: x[c], SAME),
-        choice_form("x[:, c]", (x_of(4, 7), c_of(7)), lambda x, c: x[:, c], SAME),
-        choice_form(
-            "x[c, i[0] % 2]",
-            (x_of(4, 2), c_of(4), i_of(1)),
-            lambda x, c, i: x[c, i[0] % 2],
-            SAME,
-        ),
+        _choose("x[i % 4]", x_of(4, 3), i_of(2, 5)),
+        _choose("x[i % 4 - 4]", x_of(4, 3), i_of(7)),
+        _choose("x[:, i % 3]", x_of(4, 3, 2), i_of(2, 2)),
+        _choose("x[i % 4, 1:, i % 3]", x_of(4, 3, 3), i_of(6)),
+        choice_form("x[1, :, i % 3]", (x_of(4, 2, 3), i_of(6)), lambda x, i: x[1][:, i % 3]),
+        _choose("x[:, i % 3, j % 2, None]", x_of(2, 3, 2), i_of(4, 1), i_of(5, name="j")),
+        _choose("x[c]", x_of(4, 3), c_of(4, 3)),
+        _choose("x[:, c]", x_of(4, 7), c_of(7)),
+        _choose("x[c, i[0] % 2]", x_of(4, 2), c_of(4), i_of(1)),
         choice_form(
             "x[i]",
             (x_of(4, 3), i_of(9)),
@@ -150,41 +152,15 @@ WRITTEN = Function(
     "The elements that an index takes are replaced by a value, which broadcasts to them; of "
     "several values for one place the last one counts.",
     (
-        setitem_form("1", (x_of(3, 4), v_of(4)), lambda x, v: _put(x, 1, v)),
-        setitem_form(
-            "(slice(1, None), slice(None, None, 2))",
-            (x_of(3, 4), v_of(2, 1)),
-            lambda x, v: _put(x, np.s_[1:, ::2], v),
-        ),
-        setitem_form(
-            "(slice(None, None, -1), 0)",
-            (x_of(3, 4), v_of(3)),
-            lambda x, v: _put(x, np.s_[::-1, 0], v),
-            no_torch=BACKWARD_STEPS,
-        ),
-        setitem_form("[2, 0]", (x_of(3, 4), v_of(2, 4)), lambda x, v: _put(x, [2, 0], v)),
-        setitem_form(
-            "([0, 2], slice(None), [1, 3])",
-            (x_of(3, 2, 4), v_of(2, 1)),
-            lambda x, v: _put(x, np.s_[[0, 2], :, [1, 3]], v),
-        ),
-        setitem_form(
-            "(slice(1, None), [[0], [2]])",
-            (x_of(3, 4), v_of(2, 1)),
-            lambda x, v: _put(x, np.s_[1:, [[0], [2]]], v),
-        ),
-        setitem_form("c", (x_of(4, 3), v_of(), c_of(4, 3)), lambda x, v, c: select(c, v, x)),
-        setitem_form(
-            "c",
-            (x_of(4, 3), v_of(3), c_of(4)),
-            lambda x, v, c: _put(x, c, v),
-        ),
-        setitem_form(
-            "i % 4",
-            (x_of(4, 3), v_of(9, 3), i_of(9)),
-            lambda x, v, i: _put(x, i % 4, v),
-            no_torch="torch leaves open which of several values counts",
-        ),
+        _write("1", x_of(3, 4), v_of(4)),
+        _write("(slice(1, None), slice(None, None, 2))", x_of(3, 4), v_of(2, 1)),
+        _write("(slice(None, None, -1), 0)", x_of(3, 4), v_of(3), no_torch=BACKWARD_STEPS),
+        _write("[2, 0]", x_of(3, 4), v_of(2, 4)),
+        _write("([0, 2], slice(None), [1, 3])", x_of(3, 2, 4), v_of(2, 1)),
+        _write("(slice(1, None), [[0], [2]])", x_of(3, 4), v_of(2, 1)),
+        _write("c", x_of(4, 3), v_of(), c_of(4, 3)),
+        _write("c", x_of(4, 3), v_of(3), c_of(4)),
+        _write("i % 4", x_of(4, 3), v_of(9, 3), i_of(9), no_torch=MANY_VALUES),
         setitem_form(
             "i",
             (x_of(4), v_of(), i_of(9)),
@@ -294,7 +270,7 @@ SCATTER = Function(
             "x.scatter(1, i, v)",
             (x_of(3, 4), v_of(3, 9), i_of(3, 9)),
             _last_wins,
-            no_torch="torch leaves open which of several values counts",
+            no_torch=MANY_VALUES,
         ),
     ),
     ANYTHING,
@@ -362,49 +338,3 @@ SCATTER_REDUCE = Function(
 )
 
 FUNCTIONS = (READ, WRITTEN, GATHER, SCATTER, MEETING, SCATTER_REDUCE)
-REFUSED: Refusals = {
-    "getitem": (
-        Refused("x[4]", "x[4]"),
-        Refused("x[0, 0, 0]", "x[0, 0, 0]"),
-        Refused("x[[4]]", "x[[4]]"),
-        Refused("x[[0, -7], 0]", "x[[0, -7], 0]"),
-        Refused("x[[0.5]]", "x[torch.tensor([0.5])]"),
-        Refused("x[x]", "x[x]"),
-        Refused("x[[0, 1], [0, 1, 2]]", "x[[0, 1], [0, 1, 2]]"),
-        Refused("x[c[1:]]", "x[c[1:]]"),
-        Refused("x[:, c[:, 0]]", "x[:, c[:, 0]]"),
-        Refused("x[..., ...]"),
-        Refused("x[::0]", "x[::0]"),
-        Refused("x['first']", "x['first']"),
-        "x[[[0], [0, 1]]]",
-        "x[range(5)]",
-    ),
-    "setitem": (
-        Refused("x.__setitem__(4, 1.0)", "x.__setitem__(4, 1.0)"),
-        Refused("x.__setitem__([0, 1], x)", "x.__setitem__([0, 1], x)"),
-        Refused("x.__setitem__(c[0], 1.0)", "x.__setitem__(c[0], 1.0)"),
-        Refused(
-            "x.requires_grad_().__setitem__([0], 1.0)", "x.requires_grad_().__setitem__([0], 1.0)"
-        ),
-    ),
-    "gather": (
-        Refused("x.gather(2, i)", "x.gather(2, i.long())"),
-        Refused("x.gather(0, i[0])", "x.gather(0, i[0].long())"),
-        Refused("x[1:].gather(1, i)", "x[1:].gather(1, i.long())"),
-        Refused("x.gather(0, x)", "x.gather(0, x)"),
-        "x.gather(0, [[0]])",
-    ),
-    "scatter": (
-        Refused("x.scatter(0, i, x[1:])", "x.scatter(0, i.long(), x[1:])"),
-        Refused("x.scatter(0, i, i)", "x.scatter(0, i.long(), i)"),
-        Refused("x.scatter(0, i, x, reduce='mean')", "x.scatter(0, i.long(), x, reduce='mean')"),
-        Refused("x.scatter(0, c, x)", "x.scatter(0, c, x)"),
-        "i.scatter(0, i, 0.5)",
-        "x.scatter(0, i, 'one')",
-    ),
-    "scatter_reduce": (
-        Refused("x.scatter_reduce(0, i, x, 'max')", "x.scatter_reduce(0, i.long(), x, 'max')"),
-        Refused("x.scatter_reduce(0, i, 1.0, 'sum')", "x.scatter_reduce(0, i.long(), 1.0, 'sum')"),
-        Refused("x.scatter_reduce(-3, i, x, 'sum')", "x.scatter_reduce(-3, i.long(), x, 'sum')"),
-    ),
-}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,27 +11,12 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    SAME,
-    Form,
-    Function,
-    Input,
-    Refusals,
-    Refused,
-    always_bool,
-    derived,
-    in_any_shape,
-    unary,
-)
-from tinyref_spec.tensor.functions import sigmoid, tanh
+from tinyref_spec.tensor.forms import Form, Function, Input, always_bool, numpy_form, unary
+from tinyref_spec.tensor.functions import reciprocal, sigmoid, tanh
 
 INTEGERS = (dtypes.int32, dtypes.int64, dtypes.int8, dtypes.uint8)
 ANY = (*dtypes.floats, dtypes.int32, dtypes.uint8)
 Reference = Callable[[Value], Value]
-
-
-def _one(x: Value) -> Value:
-    return bounded.ones(x.shape, x.dtype)
 
 
 def _smooth(name: str, function: Callable[[Array], Array], slope: Reference) -> Reference:
@@ -47,11 +31,7 @@ def _smooth(name: str, function: Callable[[Array], Array], slope: Reference) -> 
 
 def _root(x: Value) -> Value:
     """1 / sqrt(x)."""
-    return _one(x) / bounded.sqrt(x)
-
-
-def _reciprocal(x: Value) -> Value:
-    return _one(x) / x
+    return reciprocal(bounded.sqrt(x))
 
 
 def sinh(x: Value) -> Value:
@@ -89,7 +69,7 @@ def _gauss_slope(x: Value) -> Value:
 SMOOTH: dict[str, tuple[Reference, str, str]] = {
     "cos": (bounded.cos, "wide", "The cosine of radians."),
     "tan": (
-        _smooth("tan", np.tan, lambda x: _one(x) / (bounded.cos(x) * bounded.cos(x))),
+        _smooth("tan", np.tan, lambda x: reciprocal(bounded.cos(x) * bounded.cos(x))),
         "any",
         "The tangent of radians.",
     ),
@@ -104,7 +84,7 @@ SMOOTH: dict[str, tuple[Reference, str, str]] = {
         "The angle from 0 to pi with this cosine.",
     ),
     "atan": (
-        _smooth("atan", np.arctan, lambda x: _reciprocal(x * x + 1.0)),
+        _smooth("atan", np.arctan, lambda x: reciprocal(x * x + 1.0)),
         "wide",
         "The angle from -pi/2 to pi/2 with this tangent.",
     ),
@@ -121,7 +101,7 @@ SMOOTH: dict[str, tuple[Reference, str, str]] = {
         "The inverse of cosh, from 0 on.",
     ),
     "atanh": (
-        _smooth("atanh", np.arctanh, lambda x: _reciprocal((-x + 1.0) * (x + 1.0))),
+        _smooth("atanh", np.arctanh, lambda x: reciprocal((-x + 1.0) * (x + 1.0))),
         "unit",
         "The inverse of tanh.",
     ),
@@ -131,7 +111,7 @@ CIRCULAR = tuple(
     Function(
         name,
         sentence,
-        (unary(f"x.{name}()", reference, kind, is_wide=True, torch=SAME),),
+        (unary(f"x.{name}()", reference, kind, is_wide=True),),
     )
     for name, (reference, kind, sentence) in SMOOTH.items()
 )
@@ -292,7 +272,7 @@ ACTIVATIONS = (
     _activation(
         "clamp",
         "x from min_ to max_, where they are given.",
-        ("x.clamp(-1, 2)", lambda x: clamp(x, -1.0, 2.0), SAME),
+        ("x.clamp(-1, 2)", lambda x: clamp(x, -1.0, 2.0), ""),
         ("x.clamp(min_=0.5)", lambda x: clamp(x, 0.5, math.inf), "x.clamp(min=0.5)"),
         ("x.clip(max_=0.5)", lambda x: clamp(x, -math.inf, 0.5), "x.clip(max=0.5)"),
         covers=("clip",),
@@ -300,7 +280,7 @@ ACTIVATIONS = (
     Function(
         "rsqrt",
         "1 / sqrt(x).",
-        (unary("x.rsqrt()", _root, "positive", torch=SAME),),
+        (unary("x.rsqrt()", _root, "positive"),),
     ),
 )
 
@@ -312,8 +292,6 @@ def _steps(name: str, sentence: str, step: Callable[[Array], Array]) -> Function
         (Input("x", (5, 7), "wide"),),
         lambda x: bounded.stepwise(x, step(x.value)),
         exact=lambda x: step(x.astype(np.float64)).astype(x.dtype),
-        backward=derived,
-        torch=SAME,
     )
     return Function(name, sentence, (form,), ANY)
 
@@ -330,7 +308,7 @@ ROUNDING = (
 def _predicate_form(
     expression: str, reference: Callable[..., Array], inputs: tuple[Input, ...]
 ) -> Form:
-    return Form(expression, inputs, exact=reference, output=always_bool, torch=SAME)
+    return Form(expression, inputs, exact=reference, output=always_bool)
 
 
 _X = (Input("x", (4, 6), "small"),)
@@ -381,8 +359,8 @@ QUESTIONS = (
         "any",
         "Whether some element is not zero.",
         (
-            Form("x.any()", _X, exact=lambda x: (x != 0).any(), output=always_bool, torch=SAME),
-            Form("x.any(1)", _X, exact=lambda x: (x != 0).any(1), output=always_bool, torch=SAME),
+            Form("x.any()", _X, exact=lambda x: (x != 0).any(), output=always_bool),
+            Form("x.any(1)", _X, exact=lambda x: (x != 0).any(1), output=always_bool),
         ),
         (*dtypes.floats, dtypes.int32, dtypes.bool),
     ),
@@ -390,13 +368,12 @@ QUESTIONS = (
         "all",
         "Whether no element is zero.",
         (
-            Form("x.all()", _X, exact=lambda x: (x != 0).all(), output=always_bool, torch=SAME),
+            Form("x.all()", _X, exact=lambda x: (x != 0).all(), output=always_bool),
             Form(
                 "x.all(0, keepdim=True)",
                 _X,
                 exact=lambda x: (x != 0).all(0, keepdims=True),
                 output=always_bool,
-                torch=SAME,
             ),
         ),
         (*dtypes.floats, dtypes.int32, dtypes.bool),
@@ -404,46 +381,53 @@ QUESTIONS = (
 )
 
 
-def _integers(name: str, sentence: str, *forms: tuple[str, Callable[..., Array], str]) -> Function:
-    inputs = (Input("x", (4, 6), "small"), Input("y", (4, 6), "nonzero"))
-    made = tuple(
-        Form(expression, inputs if "y" in expression else inputs[:1], exact=reference, torch=torch)
-        for expression, reference, torch in forms
-    )
-    return Function(name, sentence, made, INTEGERS)
+def _quotient(x: Array, y: Array) -> Array:
+    return np.trunc(x / y).astype(x.dtype)
 
 
+_DIVIDED = (*_X, Input("y", (4, 6), "nonzero"))
 BITS = (
-    _integers("bitwise_not", "Every bit turned.", ("~x", np.invert, SAME)),
-    _integers(
+    Function("bitwise_not", "Every bit turned.", (numpy_form("~x", _X),), INTEGERS),
+    Function(
         "lshift",
         "Bits moved up.",
-        ("x << 2", lambda x: x << 2, SAME),
-        ("x << (y & 7)", lambda x, y: x << (y & 7), SAME),
-        ("2 << (y & 3)", lambda x, y: np.left_shift(2, y & 3, dtype=y.dtype), SAME),
+        (
+            numpy_form("x << 2", _X),
+            numpy_form("x << (y & 7)", _DIVIDED),
+            numpy_form("2 << (y & 3)", _DIVIDED),
+        ),
+        INTEGERS,
     ),
-    _integers(
+    Function(
         "rshift",
         "Bits moved down, the sign kept.",
-        ("x >> 1", lambda x: x >> 1, SAME),
-        ("x >> (y & 7)", lambda x, y: x >> (y & 7), SAME),
-        ("100 >> (y & 3)", lambda x, y: np.right_shift(100, y & 3, dtype=y.dtype), SAME),
+        (
+            numpy_form("x >> 1", _X),
+            numpy_form("x >> (y & 7)", _DIVIDED),
+            numpy_form("100 >> (y & 3)", _DIVIDED),
+        ),
+        INTEGERS,
     ),
-    _integers(
+    Function(
         "idiv",
         "The quotient of integers towards zero; // rounds down.",
         (
-            "x.idiv(y)",
-            lambda x, y: np.trunc(x / y).astype(x.dtype),
-            "torch.div(x, y, rounding_mode='trunc')",
+            Form(
+                "x.idiv(y)",
+                _DIVIDED,
+                exact=_quotient,
+                torch="torch.div(x, y, rounding_mode='trunc')",
+            ),
+            numpy_form("x // y", _DIVIDED),
+            Form("x.div(y, rounding_mode='trunc')", _DIVIDED, exact=_quotient),
         ),
-        ("x // y", np.floor_divide, SAME),
-        ("x.div(y, rounding_mode='trunc')", lambda x, y: np.trunc(x / y).astype(x.dtype), SAME),
+        INTEGERS,
     ),
-    replace(
-        _integers("fmod", "", ("x.fmod(y)", np.fmod, SAME)),
-        name="fmod_integers",
-        sentence="The remainder of integers with the sign of the dividend.",
+    Function(
+        "fmod_integers",
+        "The remainder of integers with the sign of the dividend.",
+        (Form("x.fmod(y)", _DIVIDED, exact=np.fmod),),
+        INTEGERS,
         covers=("fmod",),
     ),
 )
@@ -499,7 +483,7 @@ def _fmod_form(expression: str, inputs: tuple[Input, ...], divisor: float | None
         wide = [array.astype(np.float64) for array in (x, *y)]
         return np.asarray(np.fmod(*wide, *(() if y else (divisor,))))
 
-    return Form(expression, inputs, forward, exact=exactly, backward=derived, torch=SAME)
+    return Form(expression, inputs, forward, exact=exactly)
 
 
 PAIRS = (
@@ -517,12 +501,11 @@ PAIRS = (
         "mod",
         "The remainder with the sign of the divisor.",
         (
-            Form("x % y", _floats("wide", "away"), _remainder, backward=derived, torch=SAME),
+            Form("x % y", _floats("wide", "away"), _remainder),
             Form(
                 "x.mod(2.5)",
                 _floats("wide"),
                 lambda x: _remainder(x, bounded.constant(2.5, x.dtype)),
-                backward=derived,
                 torch="torch.remainder(x, 2.5)",
             ),
             # The quotient has more bits than a float.
@@ -530,7 +513,6 @@ PAIRS = (
                 "(x * 2.0**60) % y",
                 _floats("wide", "away"),
                 exact=lambda x, y: np.mod(x * x.dtype.type(2.0**60), y),
-                torch=SAME,
             ),
         ),
         (dtypes.float32, dtypes.float64),
@@ -538,20 +520,14 @@ PAIRS = (
     Function(
         "copysign",
         "The magnitude of x with the sign of y.",
-        (Form("x.copysign(y)", _floats("away", "any"), copysign, backward=derived, torch=SAME),),
+        (Form("x.copysign(y)", _floats("away", "any"), copysign),),
     ),
     Function(
         "lerp",
         "x + (y - x) w.",
         (
-            Form("x.lerp(y, w)", _floats("any", "any", "any"), lerp, backward=derived, torch=SAME),
-            Form(
-                "x.lerp(y, 0.25)",
-                _floats("any", "any"),
-                lambda x, y: x + (y - x) * 0.25,
-                backward=derived,
-                torch=SAME,
-            ),
+            Form("x.lerp(y, w)", _floats("any", "any", "any"), lerp),
+            Form("x.lerp(y, 0.25)", _floats("any", "any"), lambda x, y: x + (y - x) * 0.25),
         ),
     ),
 )
@@ -563,8 +539,14 @@ def _variance(x: Value, axes: tuple[int, ...], correction: int = 1) -> Value:
     return (distance * distance).sum(axes) / (count - correction)
 
 
-def _spread(expression: str, torch: str, reference: Reference) -> Form:
-    return unary(expression, reference, shape=(4, 9), is_wide=True, torch=torch)
+def _spread(expression: str, reference: Reference) -> Form:
+    name = expression.removeprefix("x.").partition("(")[0]
+    torch = expression.replace(f"x.{name}(", f"torch.{name}(x, ") if "_mean" in name else ""
+    return unary(expression, reference, is_wide=True, torch=torch)
+
+
+def _deviation(x: Value, axes: tuple[int, ...]) -> Value:
+    return bounded.sqrt(_variance(x, axes))
 
 
 SPREAD = (
@@ -572,103 +554,39 @@ SPREAD = (
         "var",
         "Squared distances from the mean over the count less a correction.",
         (
-            _spread("x.var()", SAME, lambda x: _variance(x, (0, 1))),
-            _spread("x.var(1, correction=0)", SAME, lambda x: _variance(x, (1,), 0)),
+            _spread("x.var()", lambda x: _variance(x, (0, 1))),
+            _spread("x.var(1, correction=0)", lambda x: _variance(x, (1,), 0)),
         ),
     ),
     Function(
         "std",
         "The square root of the variance.",
-        (_spread("x.std(0)", SAME, lambda x: bounded.sqrt(_variance(x, (0,)))),),
+        (_spread("x.std(0)", lambda x: _deviation(x, (0,))),),
     ),
     Function(
         "var_mean",
         "The variance and the mean.",
         (
-            _spread("x.var_mean(1)[0]", "torch.var_mean(x, 1)[0]", lambda x: _variance(x, (1,))),
-            _spread("x.var_mean(1)[1]", "torch.var_mean(x, 1)[1]", lambda x: x.sum((1,)) / 9.0),
+            _spread("x.var_mean(1)[0]", lambda x: _variance(x, (1,))),
+            _spread("x.var_mean(1)[1]", lambda x: x.sum((1,)) / 9.0),
         ),
     ),
     Function(
         "std_mean",
         "The square root of the variance, and the mean.",
         (
-            _spread(
-                "x.std_mean(1)[0]",
-                "torch.std_mean(x, 1)[0]",
-                lambda x: bounded.sqrt(_variance(x, (1,))),
-            ),
-            _spread("x.std_mean(1)[1]", "torch.std_mean(x, 1)[1]", lambda x: x.sum((1,)) / 9.0),
+            _spread("x.std_mean(1)[0]", lambda x: _deviation(x, (1,))),
+            _spread("x.std_mean(1)[1]", lambda x: x.sum((1,)) / 9.0),
         ),
     ),
 )
 
-_ELEMENTWISE = tuple(
-    replace(function, generate=in_any_shape(*function.forms))
-    for function in (*CIRCULAR, *ACTIVATIONS, *ROUNDING)
+FUNCTIONS = (
+    *CIRCULAR,
+    *ACTIVATIONS,
+    *ROUNDING,
+    *QUESTIONS,
+    *BITS,
+    *PAIRS,
+    *SPREAD,
 )
-FUNCTIONS = (*_ELEMENTWISE, *QUESTIONS, *BITS, *PAIRS, *SPREAD)
-_NO_ARGUMENT = ("cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
-REFUSED: Refusals = {
-    **{
-        name: Refused(f"x.cast('fp8e5m2').{name}()")
-        for name in (*_NO_ARGUMENT, "erf", "quick_gelu", "silu", "mish", "softsign", "sin")
-    },
-    **{
-        name: Refused(f"x.cast('fp8e4m3').{name}()")
-        for name in ("exp", "log", "exp2", "log2", "sqrt", "rsqrt", "reciprocal", "sigmoid", "tanh")
-    },
-    **{
-        name: Refused(f"x.cast('fp8e5m2').{name}()")
-        for name in (
-            "hardswish",
-            "relu",
-            "relu6",
-            "abs",
-            "square",
-            "round",
-            "floor",
-            "ceil",
-            "trunc",
-        )
-    },
-    **{name: Refused(f"x.cast('fp8e5m2').{name}()") for name in ("sign", "isnan", "isinf")},
-    "gelu": (
-        Refused("x.cast('fp8e5m2').gelu()"),
-        Refused("x.gelu(approximate='erf')", "F.gelu(x, approximate='erf')"),
-    ),
-    "celu": ("x.celu(0)", Refused("x.celu('a')", "F.celu(x, 'a')")),
-    "elu": Refused("x.elu(None)", "F.elu(x, None)"),
-    "selu": "x.selu(gamma=x)",
-    "softplus": ("x.softplus(0)", Refused("x.softplus('a')", "F.softplus(x, 'a')")),
-    "hardsigmoid": "x.hardsigmoid(alpha='a')",
-    "hardtanh": Refused("x.hardtanh(2, 1)", "F.hardtanh(x, 2, 1)"),
-    "leaky_relu": Refused("x.leaky_relu('a')", "F.leaky_relu(x, 'a')"),
-    "clamp": Refused("x.clamp()", "x.clamp()"),
-    "lshift": (Refused("x << 1", "x << 1"), "i << 32", "i << -1"),
-    "rshift": (Refused("x >> 1", "x >> 1"), "i >> 32"),
-    "bitwise_not": Refused("~x", "~x"),
-    "idiv": ("x.idiv(2)", Refused("i.idiv(i.T)", "i // i.T")),
-    "logsigmoid": Refused("x.cast('fp8e5m2').logsigmoid()"),
-    "mod": (Refused("x % x.T", "x % x.T"), "c % c"),
-    "fmod": (
-        Refused("x.fmod(x.T)", "x.fmod(x.T)"),
-        Refused("c.fmod(c)", "c.fmod(c)"),
-        Refused("x.fmod('one')", "x.fmod('one')"),
-    ),
-    "copysign": Refused("x.copysign(x.T)", "x.copysign(x.T)"),
-    "lerp": (
-        Refused("x.lerp(x.T, 0.5)", "x.lerp(x.T, 0.5)"),
-        Refused("i.lerp(i, i)", "i.lerp(i, i)"),
-    ),
-    "isclose": (
-        Refused("x.isclose(x, rtol=-1.0)", "x.isclose(x, rtol=-1.0)"),
-        Refused("x.isclose(x.T)", "x.isclose(x.T)"),
-    ),
-    "any": Refused("x.any(2)", "x.any(2)"),
-    "all": Refused("x.all(-3)", "x.all(-3)"),
-    "var": Refused("x.var(2)", "x.var(2)"),
-    "std": Refused("x.std((0, 0))", "x.std((0, 0))"),
-    "var_mean": Refused("x.var_mean(3)", "torch.var_mean(x, 3)"),
-    "std_mean": Refused("x.std_mean(3)", "torch.std_mean(x, 3)"),
-}

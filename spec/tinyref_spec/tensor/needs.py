@@ -13,6 +13,7 @@ from tinyref_spec.tensor.forms import Form, Function
 # floats; positions between elements need float64.
 _FURTHER: Mapping[str, tuple[DType, ...]] = {
     **{function.name: (dtypes.uint32, dtypes.uint64) for function in random.FUNCTIONS},
+    "allclose": (dtypes.float32,),
     "isclose": (dtypes.float32,),
     "interpolate": (dtypes.float64,),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Shape, movement_form
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape, movement_form
 
 
 def _placement_form(expression: str, shape: Shape) -> Form:
@@ -36,18 +36,3 @@ FUNCTIONS = (
         covers=("shard_",),
     ),
 )
-REFUSED: Refusals = {
-    "to": ("x.to('NOSUCH')", "x.to(3)", "x.to(())", "x.to(('NOSUCH', 'CPU'))"),
-    "to_": ("x.to_('NOSUCH')", "x.to_(3)"),
-    "shard": (
-        "x.shard('CPU', 0)",
-        "x.shard((), 0)",
-        "x.shard(('NOSUCH',), 0)",
-        "x.shard((x.device, x.device), 0)",
-        "x.shard((x.device,), 2)",
-        "x.shard((x.device,), -3)",
-        "x.shard((x.device,), 'rows')",
-        "x.shard((x.device,), 0) + x",
-    ),
-    "shard_": ("x.shard_('CPU', 0)", "x.shard_((x.device,), 2)"),
-}

@@ -16,7 +16,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Input, Shape, derived, same_dtype
+from tinyref_spec.tensor.forms import Form, Input, Shape
 
 Choose = Callable[..., Array]
 INT32 = "indices and classes are int32, those of torch int64: a device need not have 64 bits"
@@ -95,17 +95,15 @@ def choice_form(
         inputs,
         partial(_forward, inputs, choose),
         exact=partial(_exact, inputs, choose),
-        backward=derived,
         torch=torch,
         no_torch=no_torch,
     )
 
 
-def setitem_form(key: str, inputs: tuple[Input, ...], choose: Choose, **torch: str) -> Form:
+def setitem_form(key: str, inputs: tuple[Input, ...], choose: Choose, no_torch: str = "") -> Form:
     """`x[key] = v` as an expression; `choose` writes into a copy of the numbers of x."""
     expression = f"(t := x.clone(), t.__setitem__({key}, v))[0]"
-    named = {"torch": expression, **torch} if "no_torch" not in torch else torch
-    return choice_form(expression, inputs, choose, **named)
+    return choice_form(expression, inputs, choose, no_torch=no_torch)
 
 
 def select(condition: Array, first: Array, second: Array | int) -> Array:
@@ -175,7 +173,7 @@ def meets(
         places = bounded.exact(i.value % size, dtypes.int32)
         return scatter_reduce(x, places, v, axis=axis, reduce=reduce, include_self=include_self)
 
-    return Form(expression, inputs, forward, backward=derived, is_wide=True, torch=torch)
+    return Form(expression, inputs, forward, is_wide=True, torch=torch)
 
 
 def position_form(
@@ -184,16 +182,14 @@ def position_form(
     find: Choose,
     torch: str = "",
     no_torch: str = "",
-    torch_dtype: str = INT32,
-    output: Callable[[DType], DType] = same_dtype,
 ) -> Form:
     """A form whose result are places or classes: int32, without a gradient."""
     return Form(
         expression,
         inputs,
         exact=find,
-        output=always_int32 if output is same_dtype else output,
+        output=always_int32,
         torch=torch,
         no_torch=no_torch,
-        torch_dtype=torch_dtype if torch else "",
+        torch_dtype="" if no_torch else INT32,
     )

@@ -15,7 +15,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Function, Refusals, Refused
+from tinyref_spec.tensor.forms import Form, Function
 
 MASK = 0xFFFFFFFF
 OTHER = "torch draws other numbers"
@@ -207,38 +207,3 @@ FUNCTIONS = (
         ),
     ),
 )
-REFUSED: Refusals = {
-    "manual_seed": (
-        "Tensor.manual_seed(-1)",
-        Refused("Tensor.manual_seed('a')", "torch.manual_seed('a')"),
-    ),
-    "rand": (
-        Refused("Tensor.rand(2, dtype=dtypes.int32)", "torch.rand(2, dtype=torch.int32)"),
-        Refused("Tensor.rand(-1)", "torch.rand(-1)"),
-    ),
-    "randn": Refused("Tensor.randn(2, dtype=dtypes.bool)", "torch.randn(2, dtype=torch.bool)"),
-    "rand_like": Refused("i.rand_like()", "torch.rand_like(i)"),
-    "randn_like": Refused("i.randn_like()", "torch.randn_like(i)"),
-    "randint": (
-        Refused("Tensor.randint(2, low=3, high=3)", "torch.randint(3, 3, (2,))"),
-        "Tensor.randint(2, dtype=dtypes.float32)",
-    ),
-    "randperm": Refused("Tensor.randperm(-1)", "torch.randperm(-1)"),
-    "normal": Refused("Tensor.normal(2, std=-1.0)", "torch.normal(0.0, -1.0, (2,))"),
-    "uniform": Refused("Tensor.uniform(2, low=2, high=1)", "torch.empty(2).uniform_(2, 1)"),
-    "scaled_uniform": "Tensor.scaled_uniform(2, low=1)",
-    "glorot_uniform": Refused(
-        "Tensor.glorot_uniform()", "torch.nn.init.xavier_uniform_(torch.empty(()))"
-    ),
-    "kaiming_uniform": Refused(
-        "Tensor.kaiming_uniform()", "torch.nn.init.kaiming_uniform_(torch.empty(()))"
-    ),
-    "kaiming_normal": Refused(
-        "Tensor.kaiming_normal()", "torch.nn.init.kaiming_normal_(torch.empty(()))"
-    ),
-    "multinomial": (
-        Refused("x.multinomial(7)", "x.multinomial(7)"),
-        Refused("x.reshape(2, 3, 4).multinomial()", "x.reshape(2, 3, 4).multinomial(1)"),
-        Refused("x.multinomial(0)", "x.multinomial(0)"),
-    ),
-}

@@ -31,52 +31,40 @@ from tinyref_spec.tensor import (
     sorting,
     windows,
 )
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    Refusals,
-    Refused,
-    refusals_of,
-    refusing_inputs,
-)
+from tinyref_spec.tensor.forms import Form, Function
 from tinyref_spec.tensor.needs import dtypes_needed
-from tinyref_spec.tensor.run import run_backward, run_forward, run_refused
+from tinyref_spec.tensor.run import run_backward, run_forward
 
 
 @dataclass(frozen=True)
 class Family:
-    """The functions of one module of the tables, and the calls that each of them refuses."""
+    """The functions of one module of the tables."""
 
     name: str
     functions: tuple[Function, ...]
-    refused: Refusals
 
 
 # One line for each module of the tables.
 FAMILIES: tuple[Family, ...] = (
-    Family("basic", functions.FUNCTIONS, functions.REFUSED),
-    Family("indexing", indexing.FUNCTIONS, indexing.REFUSED),
-    Family("mathematics", mathematics.FUNCTIONS, mathematics.REFUSED),
-    Family("creation", creation.FUNCTIONS, creation.REFUSED),
-    Family("random", random.FUNCTIONS, random.REFUSED),
-    Family("scans", scans.FUNCTIONS, scans.REFUSED),
-    Family("selection", selection.FUNCTIONS, selection.REFUSED),
-    Family("sorting", sorting.FUNCTIONS, sorting.REFUSED),
-    Family("windows", windows.FUNCTIONS, windows.REFUSED),
-    Family("attention", attention.FUNCTIONS, attention.REFUSED),
-    Family("losses", losses.FUNCTIONS, losses.REFUSED),
-    Family("shaping", shaping.FUNCTIONS, shaping.REFUSED),
-    Family("movement", movement.FUNCTIONS, movement.REFUSED),
-    Family("contraction", contraction.FUNCTIONS, contraction.REFUSED),
-    Family("placement", placement.FUNCTIONS, placement.REFUSED),
+    Family("basic", functions.FUNCTIONS),
+    Family("indexing", indexing.FUNCTIONS),
+    Family("mathematics", mathematics.FUNCTIONS),
+    Family("creation", creation.FUNCTIONS),
+    Family("random", random.FUNCTIONS),
+    Family("scans", scans.FUNCTIONS),
+    Family("selection", selection.FUNCTIONS),
+    Family("sorting", sorting.FUNCTIONS),
+    Family("windows", windows.FUNCTIONS),
+    Family("attention", attention.FUNCTIONS),
+    Family("losses", losses.FUNCTIONS),
+    Family("shaping", shaping.FUNCTIONS),
+    Family("movement", movement.FUNCTIONS),
+    Family("contraction", contraction.FUNCTIONS),
+    Family("placement", placement.FUNCTIONS),
 )
 FUNCTIONS: tuple[Function, ...] = tuple(
     function for family in FAMILIES for function in family.functions
 )
-REFUSED: dict[str, tuple[Refused, ...]] = {}
-for _family in FAMILIES:
-    for _name, _calls in _family.refused.items():
-        REFUSED[_name] = REFUSED.get(_name, ()) + refusals_of(_calls)
 # In the quick profile every form runs on this type. Other types run one form, and for gradients
 # only one of them does: they are made of the same operations, which have rows of their own.
 MAIN = dtypes.float32
@@ -127,7 +115,7 @@ def _in_quick_gradients(function: Function, dtype: DType, number: int) -> bool:
 
 
 def _backward(function: Function, dtype: DType) -> list[Check]:
-    forms = [form for form in function.forms if form.backward is not None]
+    forms = [form for form in function.forms if form.has_gradient]
     return [
         Check(
             f":{number + len(forms) * seed}",
@@ -139,7 +127,7 @@ def _backward(function: Function, dtype: DType) -> list[Check]:
     ] + [
         Check(f"generated:{seed}", functools.partial(run_backward, form, dtype, seed), True)
         for seed, form in _drawn_for(function, dtype)
-        if form.backward is not None
+        if form.has_gradient
     ]
 
 
@@ -182,42 +170,8 @@ def _function_rows(function: Function) -> Iterator[Row]:
             )
 
 
-def refused_row(
-    label: str,
-    name: str,
-    calls: tuple[Refused, ...],
-    clauses: tuple[str, ...],
-    rung: Rung = Rung.TENSOR,
-    op: str = "",
-) -> Row:
-    """Return the row of the calls that a function, layer or optimiser refuses.
-
-    Args:
-        label: the id of the row without its last word.
-        clauses: those of `name`, in addition to `tensor.refuse`.
-        op: by default `name`.
-    """
-    return make_row(
-        f"{label}.refused",
-        f"Calls of {name} that cannot be meant are refused with one clear line.",
-        clauses=(*clauses, "tensor.refuse"),
-        rung=rung,
-        op=op or name,
-        uses=(dtypes.float32, dtypes.int32, dtypes.bool),
-        error_rule="Refused with one clear line.",
-        checks=lambda: [
-            Check(f":{number}", functools.partial(run_refused, call, refusing_inputs()))
-            for number, call in enumerate(calls)
-        ],
-    )
-
-
 def rows() -> Iterator[Row]:
-    """Tensor functions, forward and backward; literals, refusals, long schedules."""
+    """Yield the rows of Tensor functions, forward and backward; of literals and refusals."""
     for function in FUNCTIONS:
         yield from _function_rows(function)
-    names = {function.name for function in FUNCTIONS}
-    for name, calls in REFUSED.items():
-        clauses = (f"tensor.{name}",) if name in names else ()
-        yield refused_row(f"tensor.{name}", name, calls, clauses)
     yield from literals.rows()

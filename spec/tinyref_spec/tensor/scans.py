@@ -12,18 +12,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    SAME,
-    Form,
-    Function,
-    Input,
-    Refusals,
-    Refused,
-    Shape,
-    derived,
-    dtype_of_sum,
-    same_dtype,
-)
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape, dtype_of_sum, same_dtype
 from tinyref_spec.tensor.functions import NUMBERS
 
 WIDENS = "narrow integers add up in at least int32 or uint32, where torch takes int64"
@@ -88,10 +77,9 @@ class Scan:
             ours,
             (Input("x", shape, kind or self.kind),),
             lambda x: self.reference(x, axis % len(shape)),
-            backward=derived,
             is_wide=self.is_wide,
             output=dtype_of_sum if self.adds_up else same_dtype,
-            torch=f"{ours}.values" if self.name in ("cummax", "cummin") else SAME,
+            torch=f"{ours}.values" if self.name in ("cummax", "cummin") else "",
             torch_dtype=WIDENS if self.adds_up else "",
         )
 
@@ -139,10 +127,3 @@ LOGCUMSUMEXP = Function(
 )
 
 FUNCTIONS = (CUMSUM, CUMPROD, CUMMAX, CUMMIN, LOGCUMSUMEXP)
-REFUSED: Refusals = {
-    "cumsum": (Refused("x.cumsum(2)", "x.cumsum(2)"), Refused("x.cumsum(0.5)", "x.cumsum(0.5)")),
-    "cumprod": Refused("x.cumprod(-3)", "x.cumprod(-3)"),
-    "cummax": Refused("x.cummax(2)", "x.cummax(2)"),
-    "cummin": Refused("x.cummin(-3)", "x.cummin(-3)"),
-    "logcumsumexp": Refused("x.logcumsumexp('rows')", "x.logcumsumexp('rows')"),
-}

@@ -10,16 +10,8 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    SAME,
-    Form,
-    Function,
-    Refusals,
-    Refused,
-    derived,
-    movement_form,
-)
-from tinyref_spec.tensor.functions import ANYTHING, NUMBERS
+from tinyref_spec.tensor.forms import ANYTHING, Form, Function, moves
+from tinyref_spec.tensor.functions import NUMBERS
 from tinyref_spec.tensor.places import c_of, choice_form, position_form, select, v_of, x_of
 
 
@@ -33,15 +25,12 @@ def _place(x: Array, axis: int, is_largest: bool) -> Array:
 def _places(name: str, is_largest: bool) -> tuple[Form, ...]:
     ties = (x_of(4, 6, kind="small"),)
     return (
-        position_form(f"x.{name}()", ties, lambda x: _place(x.reshape(-1), 0, is_largest), SAME),
-        position_form(f"x.{name}(0)", ties, lambda x: _place(x, 0, is_largest), SAME),
+        position_form(f"x.{name}()", ties, lambda x: _place(x.reshape(-1), 0, is_largest)),
+        position_form(f"x.{name}(0)", ties, lambda x: _place(x, 0, is_largest)),
         position_form(
-            f"x.{name}(-1, keepdim=True)",
-            ties,
-            lambda x: _place(x, 1, is_largest)[:, None],
-            SAME,
+            f"x.{name}(-1, keepdim=True)", ties, lambda x: _place(x, 1, is_largest)[:, None]
         ),
-        position_form(f"x.{name}(1)", (x_of(3, 40),), lambda x: _place(x, 1, is_largest), SAME),
+        position_form(f"x.{name}(1)", (x_of(3, 40),), lambda x: _place(x, 1, is_largest)),
     )
 
 
@@ -53,7 +42,6 @@ def _draws_place(name: str, is_largest: bool) -> Callable[[np.random.Generator],
             f"x.{name}({axis})",
             (x_of(*shape, kind="small"),),
             lambda x: _place(x, axis, is_largest),
-            SAME,
         )
 
     return draw
@@ -88,24 +76,15 @@ MASKS = (
         "A value where a mask is true, else the element, whose type it takes.",
         (
             Form(
-                "x.masked_fill(c, 2)",
-                (x_of(4, 6), c_of(4, 6)),
-                lambda x, c: _fill_where(x, c, 2),
-                backward=derived,
-                torch=SAME,
+                "x.masked_fill(c, 2)", (x_of(4, 6), c_of(4, 6)), lambda x, c: _fill_where(x, c, 2)
             ),
             Form(
-                "x.masked_fill(c, True)",
-                (x_of(4, 6), c_of(6)),
-                lambda x, c: _fill_where(x, c, 1),
-                backward=derived,
-                torch=SAME,
+                "x.masked_fill(c, True)", (x_of(4, 6), c_of(6)), lambda x, c: _fill_where(x, c, 1)
             ),
             choice_form(
                 "x.masked_fill(c, v)",
                 (x_of(4, 6), c_of(4, 1), v_of()),
                 lambda x, c, v: select(c, v, x),
-                SAME,
             ),
         ),
         ANYTHING,
@@ -114,12 +93,11 @@ MASKS = (
         "masked_select",
         "The elements where a mask is true, in order.",
         (
-            choice_form("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c], SAME),
+            choice_form("x.masked_select(c)", (x_of(4, 6), c_of(4, 6)), lambda x, c: x[c]),
             choice_form(
                 "x.masked_select(c)",
                 (x_of(4, 1), c_of(6)),
                 lambda x, c: np.broadcast_to(x, (4, 6))[np.broadcast_to(c, (4, 6))],
-                SAME,
             ),
         ),
         ANYTHING,
@@ -132,13 +110,11 @@ MASKS = (
                 "x.nonzero()",
                 (x_of(4, 6, kind="small"),),
                 lambda x: np.argwhere(x != 0).astype(np.int32),
-                SAME,
             ),
             position_form(
                 "x.nonzero(as_tuple=True)[1]",
                 (x_of(2, 3, 4, kind="small"),),
                 lambda x: np.nonzero(x != 0)[1].astype(np.int32),
-                SAME,
             ),
         ),
         (*ANYTHING, dtypes.bool),
@@ -171,73 +147,35 @@ MASKS = (
 )
 
 
-def _draw_roll(generator: np.random.Generator) -> Form:
-    shape = tuple(int(size) for size in generator.integers(1, 7, generator.integers(1, 4)))
-    axes = generator.permutation(len(shape))[: generator.integers(1, len(shape) + 1)]
-    dims = tuple(int(axis) - len(shape) * int(generator.integers(0, 2)) for axis in axes)
-    shifts = tuple(int(shift) for shift in generator.integers(-9, 10, len(dims)))
-    return movement_form(
-        f"x.roll({shifts}, {dims})", shape, lambda x: np.roll(x, shifts, dims), torch=SAME
-    )
-
-
-def _draw_triangle(generator: np.random.Generator) -> Form:
-    shape = tuple(int(size) for size in generator.integers(1, 6, generator.integers(2, 4)))
-    diagonal = int(generator.integers(-6, 7))
-    name = ("tril", "triu")[int(generator.integers(0, 2))]
-    part = np.tril if name == "tril" else np.triu
-    return movement_form(f"x.{name}({diagonal})", shape, lambda x: part(x, diagonal), torch=SAME)
-
-
 PATTERNS = (
-    Function(
+    moves(
         "tril",
         "The last two axes with zeros above a diagonal.",
-        (
-            movement_form("x.tril()", (4, 5), np.tril, torch=SAME),
-            movement_form("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2), torch=SAME),
-            movement_form("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1), torch=SAME),
-        ),
-        ANYTHING,
-        generate=_draw_triangle,
+        ("x.tril()", (4, 5), np.tril),
+        ("x.tril(-2)", (2, 5, 4), lambda x: np.tril(x, -2)),
+        ("x.tril(diagonal=1)", (3, 3), lambda x: np.tril(x, 1)),
     ),
-    Function(
+    moves(
         "triu",
         "The last two axes with zeros below a diagonal.",
-        (
-            movement_form("x.triu()", (4, 5), np.triu, torch=SAME),
-            movement_form("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2), torch=SAME),
-            movement_form("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9), torch=SAME),
-        ),
-        ANYTHING,
+        ("x.triu()", (4, 5), np.triu),
+        ("x.triu(2)", (2, 5, 4), lambda x: np.triu(x, 2)),
+        ("x.triu(-9)", (3, 3), lambda x: np.triu(x, -9)),
     ),
-    Function(
+    moves(
         "roll",
         "Elements moved along axes, those at the end to the front.",
-        (
-            movement_form("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0), torch=SAME),
-            movement_form("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1), torch=SAME),
-            movement_form(
-                "x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1)), torch=SAME
-            ),
-            movement_form("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5), torch=SAME),
-        ),
-        ANYTHING,
-        generate=_draw_roll,
+        ("x.roll(2, 0)", (5, 3), lambda x: np.roll(x, 2, 0)),
+        ("x.roll(-8, -1)", (2, 5), lambda x: np.roll(x, -8, -1)),
+        ("x.roll((1, 2), (0, 1))", (3, 4), lambda x: np.roll(x, (1, 2), (0, 1))),
+        ("x.roll(-5)", (3, 4), lambda x: np.roll(x, -5)),
     ),
-    Function(
+    moves(
         "repeat_interleave",
         "Each element several times in a row.",
-        (
-            movement_form(
-                "x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1), torch=SAME
-            ),
-            movement_form("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2), torch=SAME),
-            movement_form(
-                "x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0), torch=SAME
-            ),
-        ),
-        ANYTHING,
+        ("x.repeat_interleave(3, 1)", (2, 3), lambda x: np.repeat(x, 3, 1)),
+        ("x.repeat_interleave(2)", (2, 3), lambda x: np.repeat(x, 2)),
+        ("x.repeat_interleave(2, dim=-2)", (3, 2), lambda x: np.repeat(x, 2, 0)),
     ),
     Function(
         "meshgrid",
@@ -247,14 +185,12 @@ PATTERNS = (
                 "x.meshgrid(v)[0] * x.meshgrid(v)[1]",
                 (x_of(4), v_of(3)),
                 lambda x, v: x.reshape(4, 1) * v,
-                backward=derived,
                 torch="torch.meshgrid(x, v, indexing='ij')[0] * v",
             ),
             Form(
                 "x.meshgrid(v, indexing='xy')[0] * x.meshgrid(v, indexing='xy')[1]",
                 (x_of(4), v_of(3)),
                 lambda x, v: v.reshape(3, 1) * x,
-                backward=derived,
                 torch="x * torch.meshgrid(x, v, indexing='xy')[1]",
             ),
         ),
@@ -263,50 +199,3 @@ PATTERNS = (
 )
 
 FUNCTIONS = (*EXTREMES, *MASKS, *PATTERNS)
-REFUSED: Refusals = {
-    "argmax": (
-        Refused("x.argmax(2)", "x.argmax(2)"),
-        Refused("x[:0].argmax(0)", "x[:0].argmax(0)"),
-        Refused("x[:0].argmax()", "x[:0].argmax()"),
-    ),
-    "argmin": (
-        Refused("x.argmin(-3)", "x.argmin(-3)"),
-        Refused("x[:0].argmin(0)", "x[:0].argmin(0)"),
-    ),
-    "masked_fill": (
-        Refused("x.masked_fill(i, 1)", "x.masked_fill(i, 1)"),
-        Refused("x.masked_fill(c, x)", "x.masked_fill(c, x)"),
-        Refused("x.masked_fill(c[:2], 1)", "x.masked_fill(c[:2], 1)"),
-        Refused("x.masked_fill(c, 'one')", "x.masked_fill(c, 'one')"),
-        "i.masked_fill(c, 1.5)",
-    ),
-    "masked_select": (
-        Refused("x.masked_select(i)", "x.masked_select(i)"),
-        Refused("x.masked_select(c[:2])", "x.masked_select(c[:2])"),
-    ),
-    "nonzero": "x.nonzero(as_tuple=2)",
-    "one_hot": (
-        Refused("i.one_hot(0)", "F.one_hot(i.long(), 0)"),
-        Refused("i.one_hot(-2)", "F.one_hot(i.long(), -2)"),
-        Refused("x.one_hot(30)", "F.one_hot(x, 30)"),
-        Refused("i[:0].one_hot()", "F.one_hot(i[:0].long())"),
-    ),
-    "tril": (Refused("x[0].tril()", "x[0].tril()"), Refused("x.tril(0.5)", "x.tril(0.5)")),
-    "triu": Refused("x[0].triu()", "x[0].triu()"),
-    "roll": (
-        Refused("x.roll((1, 2), 0)", "x.roll((1, 2), 0)"),
-        Refused("x.roll(1, 2)", "x.roll(1, 2)"),
-        Refused("x.roll(0.5, 0)", "x.roll(0.5, 0)"),
-        Refused("x.roll((1, 2))", "x.roll((1, 2))"),
-    ),
-    "repeat_interleave": (
-        Refused("x.repeat_interleave(-1)", "x.repeat_interleave(-1)"),
-        Refused("x.repeat_interleave(2, 2)", "x.repeat_interleave(2, 2)"),
-        "x.repeat_interleave(i)",
-    ),
-    "meshgrid": (
-        Refused("x.meshgrid(x)", "torch.meshgrid(x, x, indexing='ij')"),
-        Refused("x[0].meshgrid(x[0], indexing='yx')", "torch.meshgrid(x[0], x[0], indexing='yx')"),
-        "x[0].meshgrid([1, 2])",
-    ),
-}

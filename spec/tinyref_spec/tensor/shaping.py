@@ -13,18 +13,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import (
-    Form,
-    Function,
-    Input,
-    Refusals,
-    Refused,
-    Shape,
-    derived,
-    movement_form,
-)
-
-ANYTHING = (*dtypes.floats, dtypes.int32, dtypes.uint8, dtypes.bool)
+from tinyref_spec.tensor.forms import ANYTHING, Form, Function, Input, Shape, movement_form
 
 
 def _rearrange_form(
@@ -130,7 +119,6 @@ def _resize(shape: Shape, size: Shape, mode: str, align_corners: bool = False) -
         (Input("x", shape),),
         partial(resized, size=size, mode=mode, align_corners=align_corners),
         exact=exactly if is_nearest else None,
-        backward=derived,
         is_wide=not is_nearest,
         torch=f'F.interpolate(x, {size}, mode="{torch_mode}"{aligned})',
     )
@@ -143,29 +131,6 @@ def _drawn_size(generator: np.random.Generator) -> Form:
     old, new = (tuple(int(size) for size in generator.integers(1, 6, count)) for _ in range(2))
     aligned = bool(generator.integers(2)) and not mode.startswith("nearest")
     return _resize((1, 2, *old), new, mode, aligned)
-
-
-def _drawn_formula(generator: np.random.Generator) -> Form:
-    """Axes split in two, reordered, and joined at random places."""
-    names = "abcd"[: int(generator.integers(1, 5))]
-    sizes = [int(size) for size in generator.integers(1, 4, len(names))]
-    order = [int(place) for place in generator.permutation(len(names))]
-    cut = int(generator.integers(1, len(names) + 1))
-    joined = int(generator.integers(1, len(names) + 1))
-    left = " ".join([f"({' '.join(names[:cut])})", *names[cut:]])
-    after = [names[place] for place in order]
-    right = " ".join([f"({' '.join(after[:joined])})", *after[joined:]])
-    given = "".join(f", {name}={size}" for name, size in zip(names, sizes, strict=True))
-    shape = (math.prod(sizes[:cut]), *sizes[cut:])
-    moved_sizes = [sizes[place] for place in order]
-    result = (math.prod(moved_sizes[:joined]), *moved_sizes[joined:])
-    return _rearrange_form(
-        f"{left} -> {right}",
-        shape,
-        lambda x: x.reshape(sizes).transpose(order).reshape(result),
-        f"x.reshape({tuple(sizes)}).permute({tuple(order)}).reshape({result})",
-        given,
-    )
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -201,7 +166,6 @@ FUNCTIONS: tuple[Function, ...] = (
             ),
         ),
         ANYTHING,
-        _drawn_formula,
     ),
     Function(
         "interpolate",
@@ -229,34 +193,3 @@ FUNCTIONS: tuple[Function, ...] = (
         covers=("interpolate",),
     ),
 )
-
-REFUSED: Refusals = {
-    "rearrange": (
-        Refused('x.rearrange("a b c -> c b a")'),
-        Refused('x.rearrange("a b -> a")'),
-        Refused('x.rearrange("a b -> a c")'),
-        Refused('x.rearrange("a b -> a b b")'),
-        Refused('x.rearrange("(a c) b -> a b c")'),
-        Refused('x.rearrange("(a c) b -> a b c", c=3)'),
-        Refused('x.rearrange("a b -> b a", c=3)'),
-        Refused('x.rearrange("a b")'),
-        Refused('x.rearrange("(a b -> a b")'),
-        Refused('x.rearrange("a) b -> a b")'),
-        Refused('x.rearrange("((a) b) c -> a b c")'),
-        Refused('x.rearrange("a 2 -> a 2")'),
-        Refused('x.rearrange("a b -> ... a b")'),
-        Refused('x.rearrange("(a ...) -> a ...", a=2)'),
-        Refused("x.rearrange(2)"),
-    ),
-    "interpolate": (
-        Refused('x[None].interpolate((3,), "area2")', 'F.interpolate(x[None], (3,), mode="area2")'),
-        Refused(
-            'x[None].interpolate((3,), "nearest", align_corners=True)',
-            'F.interpolate(x[None], (3,), mode="nearest", align_corners=True)',
-        ),
-        Refused("x[None].interpolate((0,))", 'F.interpolate(x[None], (0,), mode="linear")'),
-        Refused("x.interpolate((3, 3, 3))"),
-        Refused("x.interpolate(3.5)"),
-        Refused("i[None].interpolate((3,))", 'F.interpolate(i[None], (3,), mode="linear")'),
-    ),
-}

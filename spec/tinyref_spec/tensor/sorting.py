@@ -10,7 +10,7 @@ from tinyref.dtype import dtypes
 from tinyref_spec import bounded
 from tinyref_spec.bits import Array
 from tinyref_spec.bounded import Value
-from tinyref_spec.tensor.forms import Form, Function, Input, Refusals, Refused, Shape, derived
+from tinyref_spec.tensor.forms import Form, Function, Input, Shape
 from tinyref_spec.tensor.places import position_form
 
 ANY_ORDER = (
@@ -56,7 +56,6 @@ def _pair(
         inputs,
         partial(_sorted_value, axis=place, descending=descending, count=count),
         exact=partial(_sort_values, axis=place, descending=descending, count=count),
-        backward=derived,
         torch=f"{theirs}[0]",
     )
     indices = position_form(
@@ -137,16 +136,3 @@ TOPK = Function(
 )
 
 FUNCTIONS = (SORT, ARGSORT, TOPK)
-REFUSED: Refusals = {
-    "sort": (Refused("x.sort(2)", "x.sort(2)"), Refused("x.sort('rows')", "x.sort('rows')")),
-    "argsort": (
-        Refused("x.argsort(2)", "x.argsort(2)"),
-        Refused("x.argsort('rows')", "x.argsort('rows')"),
-    ),
-    "topk": (
-        Refused("x.topk(7)", "x.topk(7)"),
-        Refused("x.topk(-1)", "x.topk(-1)"),
-        Refused("x.topk(1, 2)", "x.topk(1, 2)"),
-        Refused("x.topk(1.5)", "x.topk(1.5)"),
-    ),
-}

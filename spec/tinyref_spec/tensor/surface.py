@@ -2,7 +2,7 @@
 
 Lines of three fields: where (`Tensor`, `nn`, `nn.optim`, `nn.state`), the name, and its signature
 or `property`. The names are those of tinygrad 0.10.3, and some of torch. The line `operators` lists
-the methods that Python calls.
+the methods that Python calls. `refused.tsv` has a refused call in place of a signature.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Name:
         return f"{self.where}.{self.name}"
 
 
-def _lines() -> list[tuple[str, str, str]]:
-    text = (Path(__file__).parent / "surface.tsv").read_text()
+def _lines(file: str = "surface.tsv") -> list[tuple[str, str, str]]:
+    text = (Path(__file__).parent / file).read_text()
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     return [(where, name, signature) for where, name, signature in rows]
 
@@ -51,6 +51,18 @@ def names() -> tuple[Name, ...]:
 def operators() -> tuple[str, ...]:
     """The methods of Tensor that Python's operators call."""
     return next(tuple(text.split()) for _, name, text in _lines() if name == OPERATORS)
+
+
+@functools.cache
+def refused_calls() -> dict[str, list[str]]:
+    """Return the calls that are refused, by the label of their name.
+
+    The calls name the inputs of `run_refused`.
+    """
+    found: dict[str, list[str]] = {}
+    for where, name, call in _lines("refused.tsv"):
+        found.setdefault(f"{where}.{name}", []).append(call)
+    return found
 
 
 def _parameters(signature: str) -> tuple[inspect.Parameter, ...]:
