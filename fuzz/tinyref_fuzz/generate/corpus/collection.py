@@ -24,7 +24,7 @@ from tinyref.errors import UserError, VerifyError
 from tinyref.formats.text import to_text
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
-from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
+from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.build import tracker_of
 from tinyref_spec.kernel_case.buffers import MAX_BYTES
@@ -157,7 +157,7 @@ def _kernel(value: object, source: str, where: str) -> CorpusKernel:
     except (UserError, VerifyError) as error:
         raise UserError(f"{where}.ast: {error}") from None
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return CorpusKernel(f"{source}-{digest}", tags_of(ast), ast, MappingProxyType(bindings))
+    return CorpusKernel(f"{source}-{digest}", frozenset(), ast, MappingProxyType(bindings))
 
 
 def check(ast: UOp, bindings: Mapping[str, int]) -> None:
@@ -176,47 +176,7 @@ def check(ast: UOp, bindings: Mapping[str, int]) -> None:
     check_work(ast, bindings)
 
 
-# --- what a kernel is there for -----------------------------------------------------------------
-
-_REDUCES = {Ops.ADD: "sum", Ops.MAX: "maximum", Ops.MUL: "product"}
-
-
-def tags_of(ast: UOp) -> frozenset[str]:
-    """The tags of a kernel that can be seen from its nodes."""
-    nodes = ast.toposort()
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node.arg, ReduceArg):
-            found.add(_REDUCES[node.arg.op])
-            found |= {"two-axes"} if len(node.arg.axes) > 1 else set()
-        if isinstance(node.arg, ViewArg):
-            found |= _tags_of_view(node.arg)
-        if node.op is Ops.CAST:
-            found.add("cast")
-        if node.dtype.is_float:
-            found.add("float")
-    reduces = [node for node in nodes if node.op is Ops.REDUCE]
-    if not reduces:
-        found.add("elementwise")
-    if any(node is not last and node in last.toposort() for last in reduces for node in reduces):
-        found.add("nested")
-    if len(ast.src) > 1:
-        found.add("outputs")
-    return frozenset(found)
-
-
-def _tags_of_view(arg: ViewArg) -> set[str]:
-    tracker = tracker_of(arg)
-    found = {"multi-view"} if len(tracker.views) > 1 else set[str]()
-    if tracker.is_masked:
-        found.add("mask")
-    if any(True for _ in tracker.variables()):
-        found.add("symbolic")
-    for view in tracker.views:
-        extents = zip(view.shape, view.strides, strict=True)
-        if any(stride == 0 and size != 1 for size, stride in extents):
-            found.add("broadcast")
-    return found
+# --- what kernels are like -----------------------------------------------------------------------
 
 
 def structure_of(ast: UOp) -> str:
