@@ -89,17 +89,13 @@ class Policy:
 def opening(policy: Policy, number: int) -> Policy:
     """Return the policy of case `number` of a campaign.
 
-    A mix begins with kernels of each of its parts, in the order of `OPENING`. They have few lists
-    of optimisations, and later kernels have more: another kernel reaches more of a compiler than
-    another list. Other policies, and late cases, stay as they are.
+    The first kernels of a mix have few lists of optimisations, and later ones have more: another
+    kernel reaches more of a compiler than another list. Other policies stay as they are.
     """
     most = OPENING_LISTS + number // CASES_OF_A_LIST
     if not policy.mixes or most >= policy.lists[1]:
         return policy
-    mixes = policy.mixes
-    if number < len(OPENING):
-        mixes = MappingProxyType({name: float(name == OPENING[number]) for name in mixes})
-    return replace(policy, mixes=mixes, lists=(most, most))
+    return replace(policy, lists=(most, most))
 
 
 def policy_named(name: str) -> Policy:
@@ -227,22 +223,6 @@ _SHARES = {
     "views": 6.0,
     "models": 1.0,
 }
-# The parts of the default in the order in which a campaign begins with them: first those whose
-# kernels reach most of a compiler that those before them do not reach.
-OPENING = (
-    "reduces",
-    "integers",
-    "views",
-    "small",
-    "matmul",
-    "integers",
-    "reduces",
-    "views",
-    "small",
-    "floats",
-    "integers",
-    "models",
-)
 # Lists of optimisations in the first kernels of a campaign, and the number of kernels after which
 # there is one more.
 OPENING_LISTS = 3
