@@ -78,7 +78,8 @@ class Content:
         """
         drawn, picks, shares = np.random.PCG64(self.seed).random_raw((3, self.size))
         if self.dtype.is_bool:
-            return (drawn >> np.uint64(32)) % np.uint64(2) == 1
+            flags: npt.NDArray[np.bool_] = (drawn >> np.uint64(32)) % np.uint64(2) == 1
+            return flags
         values = from_bits(drawn.astype(bits_dtype(self.dtype)), self.dtype)
         grid = edge_values(self.dtype)
         least = 0 if self.dtype.is_unsigned else -SMALL
