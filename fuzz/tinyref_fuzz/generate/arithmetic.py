@@ -130,14 +130,16 @@ def multiply_accumulate(draw: Draw, x: Value) -> Value | None:
 
 # --- integers -------------------------------------------------------------------------------------
 
-DIVISORS = (2, 3, 4, 5, 7, 8, 16, 13, 100, 64)
+DIVISORS = (2, 3, 4, 5, 1, 7, 8, 16, 13, 100, 64)
 
 
 def divide(draw: Draw, x: Value) -> Value | None:
     """The quotient or the remainder of x by a constant, or by a value that is not 0."""
     op = draw.tape.pick((Ops.IDIV, Ops.MOD))
     if draw.tape.chance(60):
-        divisor = draw.tape.pick(DIVISORS)
+        # Nobody says what MIN by -1 is.
+        least = 1 if x.low > x.dtype.minimum else 2
+        divisor = draw.tape.pick([divisor for divisor in DIVISORS if divisor >= least])
         if not x.dtype.is_unsigned and draw.tape.chance(30):
             divisor = -divisor
         return _of_bits(draw, build.binary(op, x.node, divisor), x)
