@@ -21,9 +21,9 @@ from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.generate import generate
+from tinyref_fuzz.generate.generate import FORMS, generate
 from tinyref_fuzz.generate.optimisations import on_fixed_machine
-from tinyref_fuzz.generate.policies import DTYPES, FORMS, POLICIES, Policy, policy_named
+from tinyref_fuzz.generate.policies import DTYPES, POLICIES, Policy, policy_named
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import exact_bound
 from tinyref_spec.kernel_case import Case, Mode

@@ -66,6 +66,10 @@ Tensor.ones(1000, 1000).contiguous().realize().sum().realize()
 """
 
 
+def has_reduce(ast: UOp) -> bool:
+    return any(node.op is Ops.REDUCE for node in ast.toposort())
+
+
 def written(tmp_path, text: str):
     path = tmp_path / "user.py"
     path.write_text(text)

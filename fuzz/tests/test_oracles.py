@@ -12,7 +12,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.generate.inputs import contents
+from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
 from tinyref_spec.kernel_case import Case, Mode
 from tinyref_spec.kernels.notation import load, shaped, store
@@ -149,6 +149,12 @@ def test_a_gather_at_an_unspecified_position():
     assert unknown(oracle) == [False, False, True]
     assert accepts(oracle, 10, 30, 99)
     assert not accepts(oracle, 10, 20, 99)
+
+
+def contents(mode: Mode, dtype: DType, size: int, seed: int) -> np.ndarray:
+    """Moderate floats of both signs, or integers from -3 to 3."""
+    largest = 3 if mode is Mode.EXACT else 16.0
+    return Content(dtype, size, -largest, largest, seed).array(mode)
 
 
 # What is exact

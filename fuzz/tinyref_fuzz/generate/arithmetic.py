@@ -50,7 +50,7 @@ class Draw(Protocol):
 Maker = Callable[[Draw, Value], Value | None]
 
 
-def is_unspecified(draw: Draw, *values: Value) -> bool:
+def is_unspecified(*values: Value) -> bool:
     """Whether a decision by these values could fall one way or the other."""
     return any(value.is_rough for value in values)
 
@@ -130,37 +130,33 @@ def multiply_accumulate(draw: Draw, x: Value) -> Value | None:
 
 # --- integers -------------------------------------------------------------------------------------
 
-DIVISORS = (2, 3, 4, 5, 7, 8, 16, 13, 100, 64)
+DIVISORS = (2, 3, 4, 5, 1, 7, 8, 16, 13, 100, 64)
 
 
 def divide(draw: Draw, x: Value) -> Value | None:
     """The quotient or the remainder of x by a constant, or by a value that is not 0."""
     op = draw.tape.pick((Ops.IDIV, Ops.MOD))
     if draw.tape.chance(60):
-        divisor = draw.tape.pick(DIVISORS)
+        # Nobody says what MIN by -1 is.
+        least = 1 if x.low > x.dtype.minimum else 2
+        divisor = draw.tape.pick([divisor for divisor in DIVISORS if divisor >= least])
         if not x.dtype.is_unsigned and draw.tape.chance(30):
             divisor = -divisor
-        node = build.binary(op, x.node, divisor)
-        return _quotient_value(draw, op, node, x, abs(divisor), x.shape, x.is_rough)
+        return _of_bits(draw, build.binary(op, x.node, divisor), x)
     y = draw.operand(x)
     if draw.kernel.mode is Mode.EDGE and draw.tape.chance(60):
         # By 0, and MIN by -1: nobody says what comes out, but it must not trap.
-        node = build.binary(op, x.node, y.node)
-        shape = broadcast(x.shape, y.shape)
-        return value_in_range(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=True)
+        return _of_bits(draw, build.binary(op, x.node, y.node), x, y, is_rough=True)
     mask = draw.tape.pick((7, 3, 15, 63))
     divisor_node = build.add(build.both(y.node, mask), 1)
-    node = build.binary(op, x.node, divisor_node)
-    rough = x.is_rough or y.is_rough
-    return _quotient_value(draw, op, node, x, mask + 1, broadcast(x.shape, y.shape), rough)
+    return _of_bits(draw, build.binary(op, x.node, divisor_node), x, y)
 
 
-def _quotient_value(
-    draw: Draw, op: Ops, node: UOp, x: Value, largest: int, shape: Shape, rough: bool
-) -> Value | None:
-    most = min(magnitude(x), largest - 1) if op is Ops.MOD else magnitude(x)
-    low = -most if x.low < 0 or (op is Ops.IDIV and not x.dtype.is_unsigned) else 0
-    return value_in_range(draw.kernel.mode, node, shape, low, most, is_rough=rough)
+def _of_bits(draw: Draw, node: UOp, *operands: Value, is_rough: bool = False) -> Value | None:
+    """An integer or a bool that is made of operands: any value of its type."""
+    shape = broadcast(*(operand.shape for operand in operands))
+    rough = is_rough or is_unspecified(*operands)
+    return value_in_range(draw.kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
 
 
 def shift(draw: Draw, x: Value) -> Value | None:
@@ -168,61 +164,24 @@ def shift(draw: Draw, x: Value) -> Value | None:
     op = draw.tape.pick((Ops.SHL, Ops.SHR))
     bits = x.dtype.bits
     if draw.tape.chance(50):
-        count = draw.tape.below(bits)
-        node, shape, rough = build.binary(op, x.node, count), x.shape, x.is_rough
-        least = most = count
-    else:
-        y = draw.operand(x)
-        rough = x.is_rough or y.is_rough
-        counts = y.node
-        if draw.kernel.mode is Mode.EDGE and draw.tape.chance(30):
-            rough = True
-        else:
-            counts = build.both(counts, bits - 1)
-        node, shape = build.binary(op, x.node, counts), broadcast(x.shape, y.shape)
-        least, most = 0, bits - 1
-    if op is Ops.SHL:
-        ends = [int(end) << count for end in (x.low, x.high) for count in (least, most)]
-    else:
-        ends = [int(end) >> count for end in (x.low, x.high) for count in (least, most)]
-    return value_in_range(draw.kernel.mode, node, shape, min(ends), max(ends), is_rough=rough)
+        return _of_bits(draw, build.binary(op, x.node, draw.tape.below(bits)), x)
+    y = draw.operand(x)
+    if draw.kernel.mode is Mode.EDGE and draw.tape.chance(30):
+        return _of_bits(draw, build.binary(op, x.node, y.node), x, y, is_rough=True)
+    return _of_bits(draw, build.binary(op, x.node, build.both(y.node, bits - 1)), x, y)
 
 
 def bitwise(draw: Draw, x: Value) -> Value | None:
     """AND, OR or XOR of two values."""
-    return bitwise_by(draw, draw.tape.pick((Ops.AND, Ops.OR, Ops.XOR)), x)
-
-
-def bitwise_by(draw: Draw, op: Ops, x: Value) -> Value | None:
-    """One of the bitwise ops."""
+    op = draw.tape.pick((Ops.AND, Ops.OR, Ops.XOR))
     y = draw.operand(x)
-    node = build.binary(op, x.node, y.node)
-    low, high = _bits_range(op, x, y)
-    rough = x.is_rough or y.is_rough
-    return value_in_range(
-        draw.kernel.mode, node, broadcast(x.shape, y.shape), low, high, is_rough=rough
-    )
-
-
-def _bits_range(op: Ops, x: Value, y: Value) -> tuple[int, int]:
-    if x.dtype.is_bool:
-        return 0, 1
-    if op is Ops.AND:
-        masks = [int(value.high) for value in (x, y) if value.low >= 0]
-        if masks:
-            return 0, min(masks)
-    ends = (x.low, x.high, y.low, y.high)
-    ones = (1 << max(int(end).bit_length() for end in ends)) - 1
-    return (0, ones) if min(ends) >= 0 else (-ones - 1, ones)
+    return _of_bits(draw, build.binary(op, x.node, y.node), x, y)
 
 
 def threefry(draw: Draw, x: Value) -> Value | None:
     """A random number of a counter and a key."""
     y = draw.operand(x)
-    node = build.binary(Ops.THREEFRY, x.node, y.node)
-    rough = x.is_rough or y.is_rough
-    shape = broadcast(x.shape, y.shape)
-    return value_in_range(draw.kernel.mode, node, shape, *full_range(x.dtype), is_rough=rough)
+    return _of_bits(draw, build.binary(Ops.THREEFRY, x.node, y.node), x, y)
 
 
 # --- choices --------------------------------------------------------------------------------------
@@ -231,7 +190,7 @@ def threefry(draw: Draw, x: Value) -> Value | None:
 def compare(draw: Draw, x: Value) -> Value | None:
     """A comparison as 0 or 1, or a choice by it."""
     y = draw.operand(x)
-    if is_unspecified(draw, x, y):
+    if is_unspecified(x, y):
         return None
     op = draw.tape.pick((Ops.CMPLT, Ops.CMPNE))
     left, right = (x, y) if draw.tape.below(2) else (y, x)
@@ -361,30 +320,25 @@ def _positive(draw: Draw, x: Value) -> Value:
     return Value(node, x.shape, LEAST_POSITIVE, high, max(x.bound, high), x.is_rough)
 
 
-def _function(draw: Draw, op: Ops, x: Value, function: Callable[[float], float]) -> Value | None:
-    """A function that rises; the last places of its result are not specified."""
-    node = build.unary(op, x.node)
-    if draw.kernel.mode is Mode.EDGE:
-        return value_in_range(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
-    low, high = function(x.low), function(x.high)
-    return value_in_range(draw.kernel.mode, node, x.shape, low, high, is_rough=True)
+def _function(
+    op: Ops, function: Callable[[float], float], is_tame: bool = False, largest: float = math.inf
+) -> Maker:
+    """Return the maker of a function that rises or falls; its last places are not specified.
 
+    `is_tame` keeps its operand positive, and `largest` is the largest one that it takes.
+    """
 
-def root(draw: Draw, x: Value) -> Value | None:
-    """The square root."""
-    return _function(draw, Ops.SQRT, _positive(draw, x), math.sqrt)
+    def make(draw: Draw, x: Value) -> Value | None:
+        x = _positive(draw, x) if is_tame else x
+        node, mode = build.unary(op, x.node), draw.kernel.mode
+        if mode is Mode.EDGE:
+            return value_in_range(mode, node, x.shape, 0, 0, is_rough=True)
+        if magnitude(x) > largest:
+            return None
+        ends = function(x.low), function(x.high)
+        return value_in_range(mode, node, x.shape, min(ends), max(ends), is_rough=True)
 
-
-def logarithm(draw: Draw, x: Value) -> Value | None:
-    """The logarithm to base 2."""
-    return _function(draw, Ops.LOG2, _positive(draw, x), math.log2)
-
-
-def exponential(draw: Draw, x: Value) -> Value | None:
-    """2 to the power x."""
-    if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 8:
-        return None
-    return _function(draw, Ops.EXP2, x, lambda end: 2.0**end)
+    return make
 
 
 def sine(draw: Draw, x: Value) -> Value | None:
@@ -393,15 +347,6 @@ def sine(draw: Draw, x: Value) -> Value | None:
         return None
     node = build.unary(Ops.SIN, x.node)
     return value_in_range(draw.kernel.mode, node, x.shape, -1.0, 1.0, is_rough=True)
-
-
-def reciprocal(draw: Draw, x: Value) -> Value | None:
-    """1 / x."""
-    x = _positive(draw, x)
-    node = build.unary(Ops.RECIP, x.node)
-    if draw.kernel.mode is Mode.EDGE:
-        return value_in_range(draw.kernel.mode, node, x.shape, 0, 0, is_rough=True)
-    return value_in_range(draw.kernel.mode, node, x.shape, 0.0, 1 / x.low, is_rough=True)
 
 
 def quotient(draw: Draw, x: Value) -> Value | None:
@@ -462,12 +407,12 @@ MAKERS: dict[Ops, Maker] = {
     Ops.BITCAST: reinterpret,
     Ops.THREEFRY: threefry,
     Ops.TRUNC: truncate,
-    Ops.SQRT: root,
-    Ops.EXP2: exponential,
-    Ops.LOG2: logarithm,
+    Ops.SQRT: _function(Ops.SQRT, math.sqrt, is_tame=True),
+    Ops.EXP2: _function(Ops.EXP2, lambda end: 2.0**end, largest=8),
+    Ops.LOG2: _function(Ops.LOG2, math.log2, is_tame=True),
     Ops.SIN: sine,
     Ops.POW: power,
-    Ops.RECIP: reciprocal,
+    Ops.RECIP: _function(Ops.RECIP, lambda end: 1 / end, is_tame=True),
     Ops.FDIV: quotient,
 }
 # Other names of a maker, by which a policy may weigh it too.

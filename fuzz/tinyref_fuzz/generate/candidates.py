@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tinyref.optimise.moves import open_axes
 from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, opts_text
-from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, changes, number_of
+from tinyref.optimise.plan import LANE_KINDS, Axis, Plan, number_of
 from tinyref.optimise.reused import reused_values
 from tinyref.optimise.tile import TileMode
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, SlotArg
 from tinyref.uops.tiles import Operand
@@ -44,7 +43,7 @@ THREADS = 4
 # Plans of more copies, or of more operations in all of them, are legal, but take seconds to
 # compile: a tenth of the lists would take half of the time. Every kernel may have a few copies.
 MAX_COPIES = 64
-MAX_OPERATIONS = 384
+MAX_OPERATIONS = 512
 FEW_COPIES = 4
 # What one operation becomes that the device lacks, or that is of a type that it lacks.
 EMULATION = 12
@@ -69,19 +68,9 @@ def copies(plan: Plan) -> int:
 
 
 def operations(plan: Plan) -> int:
-    """About how many operations the program of `plan` has: each as often as its operands change."""
-    lanes: dict[int, list[sint]] = {}
-    for axis in plan.axes:
-        if axis.kind in LANE_KINDS:
-            lanes.setdefault(axis.target, []).append(axis.extent)
-    total = 0
-    for node in plan.nodes:
-        if node.op in _OPERATIONS:
-            # A reduce has an operation for each of its terms.
-            targets = changes(node.src[0] if node.op is Ops.REDUCE else node)
-            times = math.prod(number_of(lanes.get(target, ())) for target in targets)
-            total += times * (EMULATION if _is_emulated(node, plan) else 1)
-    return total
+    """Return the number of operations of one copy of the value of a work-item."""
+    nodes = [node for node in plan.nodes if node.op in _OPERATIONS]
+    return sum(EMULATION if _is_emulated(node, plan) else 1 for node in nodes)
 
 
 def _is_emulated(node: UOp, plan: Plan) -> bool:
@@ -97,7 +86,7 @@ def is_small(plan: Plan) -> bool:
     number = copies(plan)
     if number <= FEW_COPIES:
         return True
-    return number <= MAX_COPIES and operations(plan) <= MAX_OPERATIONS
+    return number <= MAX_COPIES and number * operations(plan) <= MAX_OPERATIONS
 
 
 def legal_plan(plan: Plan, opt: Opt) -> Plan | None:

@@ -1,30 +1,31 @@
 """The contents of buffers: numbers of a range, of any size, or those at which types differ.
 
-As in `tinyref_fuzz.generate.inputs`, all of it is made of raw words by integer arithmetic and exact
-scaling.
+All of it is made of the raw words of PCG64 (O'Neill, 2014), whose stream numpy never changes, by
+integer arithmetic and exact scaling: no function that a platform may round otherwise.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.dtype import DType, numpy_dtype
-from tinyref_fuzz.generate.inputs import contents
+from tinyref.dtype import DType, Kind, numpy_dtype
 from tinyref_fuzz.generate.values import Number, full_range
 from tinyref_spec.bits import bits_dtype, from_bits
 from tinyref_spec.data_kinds import kinds_of
 from tinyref_spec.kernel_case import Array, Mode
+from tinyref_spec.samples import edges
 
 # One of so many buffers has data of one kind: all equal, cancelling, negative zeros and the like.
 KIND_SHARE = 8
-# Of integers of the whole range one of so many is at most this, and of both signs.
-SMALL_SHARE, SMALL = 3, 9
-# Of floats of EDGE data one of so many is a small multiple of a half, and one has any bits.
-KINDS_OF_FLOATS = 4
+# Of values of a whole type, one of so many is an edge, and one a small number; the rest is any.
+SHARES = 3
+# The largest of the small numbers.
+SMALL = 9
 
 Words = npt.NDArray[np.uint64]
 
@@ -42,16 +43,17 @@ class Content:
     def array(self, mode: Mode) -> Array:
         """The contents, the same on any machine.
 
-        Of the whole range of an integer type, and in EDGE mode, those of `inputs.contents`. One of
-        `KIND_SHARE` seeds gives data of one kind: of the table that rows have, where any value may
-        stand, else a pattern of values in the range.
+        Of the whole range of an integer type, and in EDGE mode, a third are edges and a third small
+        numbers. One of `KIND_SHARE` seeds gives data of one kind: of the table that rows have,
+        where any value may stand, else a pattern of values in the range.
         """
         is_whole = self.dtype.is_bool or (self.low, self.high) == full_range(self.dtype)
-        values = self._ordinary(mode, is_whole)
+        is_any = is_whole or mode is Mode.EDGE
+        values = self._of_the_type() if is_any else self._of_the_range(mode)
         turn, lot = divmod(self.seed, KIND_SHARE)
         if lot != KIND_SHARE - 1 or not self.size:
             return values
-        kinds = kinds_of(self.dtype) if mode is Mode.EDGE or is_whole else ()
+        kinds = kinds_of(self.dtype) if is_any else ()
         return (
             kinds[turn % len(kinds)].array(self.dtype, self.size)
             if kinds
@@ -69,34 +71,31 @@ class Content:
             return np.full(self.size, -0.0).astype(values.dtype)
         return np.full(self.size, first, values.dtype)
 
-    def _ordinary(self, mode: Mode, is_whole: bool) -> Array:
-        words = np.random.PCG64(self.seed).random_raw(self.size + 1)[: self.size]
-        if mode is Mode.EDGE or is_whole:
-            values = contents(mode, self.dtype, self.size, self.seed, wide=True)
-            if self.dtype.is_float:
-                return self._with_numbers_and_bits(values, words)
-            return self._with_small(values, words) if self.dtype.is_int else values
+    def _of_the_type(self) -> Array:
+        """Values with any bits; among them edges and, as most expressions change there, small ones.
+
+        Small floats are multiples of a half.
+        """
+        drawn, picks, shares = np.random.PCG64(self.seed).random_raw((3, self.size))
+        if self.dtype.is_bool:
+            flags: npt.NDArray[np.bool_] = (drawn >> np.uint64(32)) % np.uint64(2) == 1
+            return flags
+        values = from_bits(drawn.astype(bits_dtype(self.dtype)), self.dtype)
+        grid = edge_values(self.dtype)
+        least = 0 if self.dtype.is_unsigned else -SMALL
+        small = _from_low((picks >> np.uint64(8)) % np.uint64(SMALL - least + 1), least)
+        near = small / 2 if self.dtype.is_float else small
+        kind = (shares >> np.uint64(40)) % np.uint64(SHARES)
+        values = np.where(kind == 0, grid[(picks % np.uint64(grid.size)).astype(np.int64)], values)
+        return np.where(kind == 1, near.astype(values.dtype), values)
+
+    def _of_the_range(self, mode: Mode) -> Array:
+        words = np.random.PCG64(self.seed).random_raw(self.size)
         if self.dtype.is_int or mode is Mode.EXACT:
             low, count = int(self.low), int(self.high) - int(self.low) + 1
             drawn = (words >> np.uint64(1)) % np.uint64(min(count, 2**63 - 1))
             return _from_low(drawn, low).astype(numpy_dtype(self.dtype))
         return self._moderate(words)
-
-    def _with_small(self, values: Array, words: Words) -> Array:
-        """Integers of any size with some near 0 among them, at which most expressions change."""
-        least = 0 if self.dtype.is_unsigned else -SMALL
-        near = _from_low((words >> np.uint64(8)) % np.uint64(SMALL - least + 1), least)
-        is_small = (words >> np.uint64(40)) % np.uint64(SMALL_SHARE) == 0
-        return np.where(is_small, near.astype(values.dtype), values)
-
-    def _with_numbers_and_bits(self, values: Array, words: Words) -> Array:
-        """Floats with small integers and halves among them, and with any bits: every exponent."""
-        near = _from_low((words >> np.uint64(8)) % np.uint64(4 * SMALL + 1), -2 * SMALL) / 2
-        others = np.random.PCG64(self.seed + 1).random_raw(self.size)
-        kind = (words >> np.uint64(40)) % np.uint64(KINDS_OF_FLOATS)
-        bits = from_bits(others.astype(bits_dtype(self.dtype)), self.dtype)
-        found = np.where(kind == 0, near.astype(values.dtype), values)
-        return np.where(kind == 1, bits, found)
 
     def _moderate(self, words: Words) -> Array:
         """Floats of both signs or of the only one, their exponents spread evenly over the range."""
@@ -119,3 +118,18 @@ def _from_low(drawn: Words, low: int) -> npt.NDArray[np.int64]:
     """`drawn` numbers from 0 on, from `low` on: in the wrapping arithmetic of 64 bits."""
     moved: npt.NDArray[np.uint64] = drawn + np.uint64(low % 2**64)
     return moved.astype(np.int64)
+
+
+@functools.cache
+def edge_values(dtype: DType) -> Array:
+    """The values at which a type changes: limits, zeros, ones, powers of two, alternate bits.
+
+    Of floats also NaN, infinities, the ends of the subnormals, and the neighbours of 1.
+    """
+    grid = edges(dtype)
+    if not dtype.is_int:
+        return grid
+    alternate = [int("55" * dtype.itemsize, 16), int("AA" * dtype.itemsize, 16)]
+    powers = [1 << shift for shift in range(2, dtype.bits, 3)]
+    top = [1 << (dtype.bits - 1)] if dtype.kind is Kind.UNSIGNED else []
+    return np.unique(np.concatenate([grid, from_bits([*alternate, *powers, *top], dtype)]))

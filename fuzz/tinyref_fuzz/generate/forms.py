@@ -1,4 +1,4 @@
-"""What kernels are built around: for each of `FORMS` a builder that gives the value to store.
+"""What kernels are built around: for each form a builder that gives the value to store.
 
 Each form is there for what a stage of the compiler must get right: tiles and their padding,
 grouped reduces inside of loops, folds over positions, division and remainder of positions.
@@ -6,10 +6,9 @@ grouped reduces inside of loops, folds over positions, division and remainder of
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
-from tinyref.dtype import dtypes
+from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
@@ -17,21 +16,24 @@ from tinyref.views.view import View
 from tinyref_fuzz.generate.arithmetic import choose, convert, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.gathers import choose_by_count, gather
-from tinyref_fuzz.generate.structures import copies, empty, exchange, launch, texels
-from tinyref_fuzz.generate.values import Shape, Value, most, value_in_range
-from tinyref_spec.kernel_case import Mode
+from tinyref_fuzz.generate.values import Shape, Value, most
 
 Form = Callable[[Expressions], Value]
 shaped = ShapeTracker.from_shape
 
+# The number of terms of reduces that groups of work-items share out.
 LONG = (64, 128, 96, 256, 100, 512, 127, 192, 65)
-SHORT = (2, 3, 4, 5, 1, 8)
+# Percent of the reduces that have one such axis, and few others.
+LONG_SHARE = 30
 # Multiples of the sides of matrix tiles, and sizes next to them.
 TILE_SIDES = (16, 8, 32, 16, 8, 7, 9, 15, 17, 12, 24, 20, 5)
 # Of the sum mostly several tiles, one on top of the other.
 TILE_DEPTHS = (*TILE_SIDES, 32, 32, 32, 32, 32, 24, 48, 48, 64, 64, 64)
-# So many convolutions in 100 are transposed ones.
-RESIDUES = 25
+# Of a launch: axes that do not merge or do not fit, and totals that no small number divides.
+MANY = (2, 3, 4, 1, 5)
+LARGE = (143, 64, 100, 41, 61, 77, 121, 200)
+# Of rows that whole texels make.
+TEXELS = (8, 4, 12, 16, 20)
 # What a tile takes and gives, the type of the operands and of the sum, and how often it is drawn;
 # the last ones no tile takes.
 TILE_TYPES = {
@@ -58,35 +60,21 @@ def tree(draw: Expressions) -> Value:
 def reduce(draw: Expressions) -> Value:
     """A reduce over one axis or several, in the midst of or around the axes of the output."""
     kernel = draw.kernel
-    count = draw.tape.between(1, 4)
-    axes: list[int] = []
-    for _ in range(count):
-        is_inner = draw.tape.chance(50)
-        axes += kernel.add_axes([kernel.extent()], outer=not is_inner)
-    inner = [axis for axis in axes if axis not in kernel.outer]
-    if not inner:
-        inner = list(draw.kernel.add_inner(kernel.extent()))
+    is_long = draw.tape.chance(LONG_SHARE)
+    count = draw.tape.between(0 if is_long else 1, 2 if is_long else 4)
+    long_axis = draw.tape.below(count + 1) if is_long else -1
+    inner: list[int] = []
+    for number in range(count + is_long):
+        if number == long_axis:
+            inner += kernel.add_inner(draw.tape.pick(LONG))
+        elif draw.tape.chance(50):
+            inner += kernel.add_inner(kernel.extent())
+        else:
+            kernel.add_axes([kernel.extent()], outer=True)
+    inner = inner or list(kernel.add_inner(kernel.extent()))
     kernel.make_symbolic()
-    x = draw.tree(
-        (*kernel.outer, *inner), kernel.number() if draw.tape.chance(90) else kernel.dtype()
-    )
-    return draw.reduce(x, inner)
-
-
-def long(draw: Expressions) -> Value:
-    """A long reduce with few outputs: one that groups of work-items share out."""
-    kernel = draw.kernel
-    length = draw.tape.pick(LONG)
-    sizes = [draw.tape.pick(SHORT) for _ in range(draw.tape.below(3))]
-    if draw.tape.below(2):
-        inner = draw.kernel.add_inner(length)
-        kernel.add_axes(sizes, outer=True)
-    else:
-        kernel.add_axes(sizes, outer=True)
-        inner = draw.kernel.add_inner(length)
-    kernel.make_symbolic()
-    x = draw.tree((*kernel.outer, *inner), kernel.number(), min(1, draw.policy.depth))
-    return draw.reduce(x, inner)
+    dtype = kernel.number() if draw.tape.chance(90) else kernel.dtype()
+    return draw.reduce(draw.tree((*kernel.outer, *inner), dtype), inner)
 
 
 def matmul(draw: Expressions) -> Value:
@@ -205,63 +193,12 @@ def _triangle(size: int) -> ShapeTracker:
     return moved.shrink(((0, size), (0, size)))
 
 
-# --- movement -------------------------------------------------------------------------------------
-
-
-def movement(draw: Expressions) -> Value:
-    """Loads through several views: quotients and remainders of positions."""
-    kernel = draw.kernel
-    axes = draw.kernel.add_outer(1, 4)
-    moves = max(3, draw.policy.moves)
-    dtype = kernel.dtype()
-    x = kernel.load(kernel.shape(axes), dtype, moves)
-    if draw.tape.chance(60):
-        x = draw.join(x, kernel.load(kernel.shape(axes), dtype, moves))
-    if draw.tape.chance(30):
-        x = draw.reduce(x, [draw.tape.pick(axes)])
-    return x
-
-
-def concatenate(draw: Expressions) -> Value:
-    """Two or three buffers end to end: sums of loads that are masked, or choices by a mask."""
-    kernel = draw.kernel
-    axes = draw.kernel.add_outer(1, 3)
-    shape = kernel.shape(axes)
-    axis = draw.tape.pick(axes)
-    size = kernel.space[axis]
-    assert isinstance(size, int), "there is no variable yet"
-    if size < 2:
-        return draw.tree(axes, kernel.number())
-    ends = sorted({0, size, draw.tape.below(size), draw.tape.below(size)})
-    dtype = kernel.number()
-    found = None
-    for begin, end in itertools.pairwise(ends):
-        part = tuple(end - begin if a == axis else n for a, n in enumerate(shape))
-        edges = tuple((begin, size - end) if a == axis else (0, 0) for a in range(len(shape)))
-        tracker = shaped(part).pad(edges)
-        value = kernel.load_through(tracker, dtype)
-        if found is None:
-            found = value
-        elif draw.tape.below(2):
-            there = build.valid(tracker)
-            found = choose(draw, Value(there, shape, 0, 1, 1), value, found) or found
-        else:
-            node = build.add(found.node, value.node)
-            low, high = min(found.low, value.low), max(found.high, value.high)
-            rough = kernel.mode is Mode.FLOAT and dtype.is_float
-            bound = max(found.bound, value.bound)
-            found = (
-                value_in_range(kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
-                or found
-            )
-    return found if found is not None else draw.tree(axes, dtype)
+# --- windows --------------------------------------------------------------------------------------
 
 
 def convolution(draw: Expressions) -> Value:
     """Windows that overlap, times taps that are the same everywhere."""
     kernel = draw.kernel
-    if draw.tape.chance(RESIDUES):
-        return _residues(draw)
     places, taps, step = (
         draw.tape.pick((8, 5, 12, 16)),
         draw.tape.between(2, 5),
@@ -283,50 +220,70 @@ def convolution(draw: Expressions) -> Value:
     return draw.reduce(product(draw, x, weights) or x, (tap,), Ops.ADD)
 
 
-def _residues(draw: Expressions) -> Value:
-    """A transposed convolution with a stride: windows backward, taps by residues of the stride."""
-    kernel = draw.kernel
-    sizes = draw.tape.between(2, 3), draw.tape.pick((8, 5, 12, 16))
-    residue, place = kernel.add_axes(sizes, outer=True)
-    (tap,) = draw.kernel.add_inner(draw.tape.between(1, 3))
-    shape = kernel.shape((residue, place, tap))
-    places, taps, stride = (most(shape[axis]) for axis in (place, tap, residue))
-    row = View((places,), (1,)).pad(((taps - 1, 0),))
-    backward = _strides(shape, {place: 1, tap: -1})
-    dtype = kernel.number()
-    x = kernel.load_through(ShapeTracker((row, View(shape, backward, taps - 1))), dtype)
-    kernels = ShapeTracker((View(shape, _strides(shape, {residue: 1, tap: stride})),))
-    weights = kernel.load_through(kernels, dtype)
-    return draw.reduce(product(draw, x, weights) or x, (tap,), Ops.ADD)
-
-
 def _strides(shape: Shape, by_axis: dict[int, int]) -> tuple[int, ...]:
     """Those of the axes that move; the others repeat."""
     return tuple(by_axis.get(axis, 0) for axis in range(len(shape)))
 
 
-# --- others ---------------------------------------------------------------------------------------
+# --- axes that matter more than values ------------------------------------------------------------
 
 
-def random(draw: Expressions) -> Value:
-    """Random bits of a counter and a key, or 64-bit arithmetic where there are no such bits."""
+def launch(draw: Expressions) -> Value:
+    """Many axes that do not merge, or a few that are large: every position is written once."""
     kernel = draw.kernel
-    axes = draw.kernel.add_outer(1, 3)
-    if not kernel.has(dtypes.uint64):
-        return draw.tree(axes, kernel.integer())
+    if draw.tape.below(2):
+        axes = kernel.add_axes(
+            [draw.tape.pick(MANY) for _ in range(draw.tape.between(4, 6))], outer=True
+        )
+    else:
+        large = draw.tape.pick(LARGE)
+        others = [draw.tape.pick(MANY) for _ in range(draw.tape.below(3))]
+        axes = kernel.add_axes([large, *others], outer=True)
+    kernel.make_symbolic()
     shape = kernel.shape(axes)
-    counter = draw.grow(kernel.leaf(shape, dtypes.uint64))
-    key = kernel.load(shape, dtypes.uint64)
-    node = build.binary(Ops.THREEFRY, counter.node, key.node)
-    bits = Value(node, shape, 0, dtypes.uint64.maximum, dtypes.uint64.maximum, counter.is_rough)
-    word = convert(draw, bits, kernel.integer()) or bits
-    return draw.grow(word)
+    # The order of the elements is another one than that of the positions, so nothing merges.
+    order = tuple(reversed(range(len(shape))))
+    backward = shaped(tuple(shape[axis] for axis in order)).permute(order)
+    x = kernel.load_through(backward, kernel.number())
+    return draw.join(x, kernel.load(shape, x.dtype, 1))
+
+
+def texels(draw: Expressions) -> Value:
+    """Rows of whole texels: what a device with images reads four elements at a time."""
+    kernel = draw.kernel
+    types = [dtype for dtype in (dtypes.float32, dtypes.float16) if kernel.has(dtype)]
+    dtype = draw.tape.pick(types) if types else kernel.number()
+    row, column = kernel.add_axes([draw.tape.pick(MANY), draw.tape.pick(TEXELS)], outer=True)
+    shape = kernel.shape((row, column))
+    x = _texels(draw, shape, dtype)
+    if draw.tape.chance(40):
+        x = draw.apply(Ops.MUL, x, _texels(draw, shape, dtype)) or x
+    if draw.tape.chance(40):
+        x = draw.reduce(x, (draw.tape.pick((row, column)),), Ops.ADD)
+    return x
+
+
+def _texels(draw: Expressions, shape: Shape, dtype: DType) -> Value:
+    """A load of rows as they are, backward, turned, or with whole texels masked; as float32."""
+    backward = tuple(reversed(shape))
+    plain = shaped(shape)
+    fewer = tuple(size - 4 if size == max(map(most, shape)) else size for size in map(most, shape))
+    edges = tuple(
+        (0, 4) if size < most(n) else (0, 0) for size, n in zip(fewer, shape, strict=True)
+    )
+    trackers = (
+        *(plain, plain.flip((0,))),
+        shaped(backward).permute(tuple(reversed(range(len(shape))))),
+        shaped(fewer).pad(edges),
+    )
+    found = draw.kernel.load_through(draw.tape.pick(trackers, (4, 2, 2, 2)), dtype)
+    wide = convert(draw, found, dtypes.float32) if draw.kernel.has(dtypes.float32) else None
+    return wide or found
 
 
 BUILDERS: dict[str, Form] = {
     "tree": tree,
     "reduce": reduce,
-    "long": long,
     "matmul": matmul,
     "softmax": softmax,
     "siblings": siblings,
@@ -334,13 +291,7 @@ BUILDERS: dict[str, Form] = {
     "gather": gather,
     "choose": choose_by_count,
     "running": running,
-    "movement": movement,
-    "concatenate": concatenate,
     "convolution": convolution,
-    "random": random,
-    "empty": empty,
-    "copies": copies,
     "launch": launch,
     "texels": texels,
-    "exchange": exchange,
 }

@@ -17,11 +17,13 @@ from tinyref_fuzz.generate.kernel import Kernel
 from tinyref_fuzz.generate.mutate import real_kernel
 from tinyref_fuzz.generate.optimisations import draw_lists
 from tinyref_fuzz.generate.outputs import Outputs
-from tinyref_fuzz.generate.policies import FORMS, POLICIES, Policy
+from tinyref_fuzz.generate.policies import POLICIES, Policy
 from tinyref_fuzz.generate.several import SEVERAL
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Case, Equivalent, Mode
 
+# What a kernel is built around.
+FORMS = (*BUILDERS, *SEVERAL, "real")
 # Most transformations of an equivalent kernel.
 MAX_STEPS = 4
 # Percent of the equivalent kernels that get an image, on a device with images.
@@ -42,8 +44,10 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     choices of the tape are. The same tape, capabilities and policy give the same case.
     """
     policy = policy.draw_part(tape)
-    often = {"texels": IMAGE_ROWS if capabilities.images else 1.0}
-    form = tape.pick(FORMS, [policy.forms.get(form, 1) * often.get(form, 1) for form in FORMS])
+    weights = dict(policy.forms) or dict.fromkeys(FORMS, 1.0)
+    if capabilities.images and "texels" in weights:
+        weights["texels"] *= IMAGE_ROWS
+    form = tape.pick(list(weights), list(weights.values()))
     if form in SEVERAL:
         policy = replace(policy, lists=LISTS_OF_SEVERAL)
     case = _moderate(tape, capabilities, policy, form)

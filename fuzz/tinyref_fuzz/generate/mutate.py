@@ -10,21 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tinyref.algebra.kernel_shape import kernel_shape, positions_of
 from tinyref.capabilities import Capabilities
-from tinyref.dtype import DType, PtrDType, dtypes, pointer
+from tinyref.dtype import PtrDType, dtypes, pointer
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops import build
-from tinyref.uops.node import UOp, rebuild, sint, substitute
+from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, ViewArg
 from tinyref.verify import verify
 from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.corpus.collection import load_harvested
-from tinyref_fuzz.generate.inputs import contents
+from tinyref_fuzz.generate.data import Content
+from tinyref_fuzz.generate.equivalent.moving import along, cut_axis
+from tinyref_fuzz.generate.equivalent.transformation import rewrite_one
 from tinyref_fuzz.generate.iterations import is_moderate
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_fuzz.generate.values import is_one, positions
+from tinyref_fuzz.generate.values import full_range, is_one, positions
 from tinyref_spec.kernel_case import Array, Case, Mode
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
@@ -46,6 +48,8 @@ ALIKE = (
     (Ops.SHL, Ops.SHR),
 )
 REDUCING = (Ops.ADD, Ops.MAX, Ops.MUL)
+# The least and the largest float of the data, where those are moderate.
+FLOATS = (-16.0, 16.0)
 
 
 def mutate_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
@@ -117,10 +121,13 @@ def _contents(ast: UOp, mode: Mode, seed: int) -> tuple[Array, ...]:
     for node in ast.toposort():
         if isinstance(node.arg, SlotArg) and isinstance(node.dtype, PtrDType):
             memories[node.arg.slot] = node.dtype
-    return tuple(
-        contents(mode, memories[slot].base, memories[slot].size, seed + slot, wide=True)
-        for slot in sorted(memories)
-    )
+    buffers = []
+    for slot in sorted(memories):
+        dtype = memories[slot].base
+        span = FLOATS if dtype.is_float else full_range(dtype)
+        content = Content(dtype, memories[slot].size, *span, seed + slot)
+        buffers.append(content.array(mode))
+    return tuple(buffers)
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -134,98 +141,17 @@ def _values(ast: UOp) -> list[UOp]:
 
 def change_op(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
     """Another op of its kind, or another way to reduce."""
-    sites = [(node, group) for node in _values(ast) for group in ALIKE if node.op in group]
-    reduces = [(node, REDUCING) for node in _values(ast) if node.op is Ops.REDUCE]
-    if not sites and not reduces:
-        return None
-    node, group = tape.pick([*sites, *reduces])
-    op = tape.pick(group)
-    if isinstance(node.arg, ReduceArg):
-        return substitute(ast, {node: node.replace(arg=ReduceArg(op, node.arg.axes))})
-    return substitute(ast, {node: UOp(op, node.dtype, node.src)})
+
+    def change(node: UOp) -> UOp | None:
+        if isinstance(node.arg, ReduceArg):
+            return node.replace(arg=ReduceArg(tape.pick(REDUCING), node.arg.axes))
+        ops = next((ops for ops in ALIKE if node.op in ops), None)
+        return UOp(tape.pick(ops), node.dtype, node.src) if ops else None
+
+    return rewrite_one(ast, _values(ast), tape, change)
 
 
-def insert(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """An operation on a value: with a small constant, with another value, or a cast and back."""
-    sites = [node for node in _values(ast) if node.dtype not in dtypes.storage_only]
-    if not sites:
-        return None
-    node = tape.pick(sites)
-    dtype = node.dtype
-    partners = [other for other in sites if other.dtype is dtype and node not in other.toposort()]
-    partners = [other for other in partners if kernel_shape(other) == kernel_shape(node)]
-    number = build.const(dtype, tape.pick((1, 2, 3, 7)))
-    other = tape.pick(partners) if partners and tape.below(2) else number
-    if tape.below(3) == 0:
-        wider = [to for to in dtypes.all if _holds(to, dtype) and capabilities.supports(to)]
-        new = build.cast(build.cast(node, tape.pick(wider)), dtype) if wider else None
-    elif dtype.is_bool:
-        new = build.binary(tape.pick((Ops.AND, Ops.OR, Ops.XOR, Ops.CMPNE)), node, other)
-    else:
-        ops = [Ops.ADD, Ops.MUL, Ops.SUB, Ops.MAX]
-        if dtype.is_int:
-            ops += [Ops.XOR, Ops.AND]
-            ops += [Ops.IDIV, Ops.MOD] if other is number else []
-        new = build.binary(tape.pick(ops), node, other)
-    return None if new is None else substitute(ast, {node: new})
-
-
-def _holds(wide: DType, narrow: DType) -> bool:
-    if wide is narrow or not (wide.is_int and narrow.is_int):
-        return False
-    return wide.minimum <= narrow.minimum and wide.maximum >= narrow.maximum
-
-
-# --- views ----------------------------------------------------------------------------------------
-
-
-def change_view(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
-    """A view that runs backward, is moved along, has its axes exchanged, or repeats."""
-    written = {store.src[0].src[0] for store in ast.src}
-    sites = [
-        node
-        for node in ast.toposort()
-        if isinstance(node.arg, ViewArg)
-        and kernel_shape(node)
-        and not positions_of(node)
-        and not (node.src and node.src[0] in written)
-    ]
-    if not sites:
-        return None
-    node = tape.pick(sites)
-    tracker = tracker_of(node)
-    axis = tape.below(len(tracker.shape))
-    size = tracker.shape[axis]
-    move = tape.below(4)
-    if not isinstance(size, int) or is_one(size) or size == 0:
-        return None
-    if move == 0:
-        new = tracker.flip((axis,))
-    elif move == 1:
-        new = _along(_cut_axis(tracker, axis, 0, size - 1), axis, 1)
-    elif move == 2:
-        equal = [at for at, other in enumerate(tracker.shape) if other == size and at != axis]
-        if not equal:
-            return None
-        order = list(range(len(tracker.shape)))
-        other = tape.pick(equal)
-        order[axis], order[other] = other, axis
-        new = tracker.permute(tuple(order))
-    else:
-        new = _cut_axis(tracker, axis, 0, 1).expand(tracker.shape)
-    return substitute(ast, {node: node.replace(arg=ViewArg(new))})
-
-
-def _cut_axis(tracker: ShapeTracker, axis: int, begin: int, end: int) -> ShapeTracker:
-    ends: list[tuple[sint, sint]] = [(0, size) for size in tracker.shape]
-    ends[axis] = (begin, end)
-    return tracker.shrink(tuple(ends))
-
-
-def _along(tracker: ShapeTracker, axis: int, before: int, after: int = 0) -> ShapeTracker:
-    edges: list[tuple[sint, sint]] = [(0, 0)] * len(tracker.shape)
-    edges[axis] = (before, after)
-    return tracker.pad(tuple(edges))
+# --- sizes ----------------------------------------------------------------------------------------
 
 
 def change_extent(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None:
@@ -268,7 +194,9 @@ def _resize(tracker: ShapeTracker, axis: int, new: int) -> ShapeTracker:
         return ShapeTracker.from_shape((*shape[:axis], new, *shape[axis + 1 :]))
     size = shape[axis]
     assert isinstance(size, int), "the axis has a known size in every view"
-    return _cut_axis(tracker, axis, 0, new) if new < size else _along(tracker, axis, 0, new - size)
+    if new < size:
+        return cut_axis(tracker, axis, 0, new)
+    return tracker.pad(along(len(shape), axis, 0, new - size))
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -302,4 +230,4 @@ def change_dtype(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp | None
     return rebuild(ast, change)
 
 
-MUTATIONS: tuple[Mutation, ...] = (change_extent, change_op, insert, change_view, change_dtype)
+MUTATIONS: tuple[Mutation, ...] = (change_extent, change_op, change_dtype)

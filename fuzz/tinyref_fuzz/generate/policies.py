@@ -24,31 +24,6 @@ DTYPES = (
     *(dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.uint32),
     *(dtypes.int64, dtypes.uint64, dtypes.bool, dtypes.fp8e4m3, dtypes.fp8e5m2),
 )
-# What a kernel is built around; `tinyref_fuzz.generate.forms` has a builder for each.
-FORMS = (
-    "tree",
-    "reduce",
-    "long",
-    "matmul",
-    "softmax",
-    "siblings",
-    "nested",
-    "empty",
-    "copies",
-    "gather",
-    "choose",
-    "running",
-    "movement",
-    "concatenate",
-    "convolution",
-    "random",
-    "launch",
-    "texels",
-    "exchange",
-    "several",
-    "chains",
-    "real",
-)
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)
 
 
@@ -58,10 +33,10 @@ def _weights(**by_name: float) -> Weights[str]:
 
 @dataclass(frozen=True)
 class Policy:
-    """Weights of what is drawn; where a key is missing, it has the weight 1.
+    """Weights of what is drawn; where a key is missing, it has the weight 1, but for forms.
 
     Attributes:
-        forms: Weights of `FORMS`.
+        forms: Weights of the forms of `generate.py`, the simplest first; all if there are none.
         modes: Weights of the modes of data.
         dtypes: Weights of the types.
         ops: Weights of the operations of a kernel.
@@ -114,17 +89,13 @@ class Policy:
 def opening(policy: Policy, number: int) -> Policy:
     """Return the policy of case `number` of a campaign.
 
-    A mix begins with kernels of each of its parts, in the order of `OPENING`. They have few lists
-    of optimisations, and later kernels have more: another kernel reaches more of a compiler than
-    another list. Other policies, and late cases, stay as they are.
+    The first kernels of a mix have few lists of optimisations, and later ones have more: another
+    kernel reaches more of a compiler than another list. Other policies stay as they are.
     """
     most = OPENING_LISTS + number // CASES_OF_A_LIST
     if not policy.mixes or most >= policy.lists[1]:
         return policy
-    mixes = policy.mixes
-    if number < len(OPENING):
-        mixes = MappingProxyType({name: float(name == OPENING[number]) for name in mixes})
-    return replace(policy, mixes=mixes, lists=(most, most))
+    return replace(policy, lists=(most, most))
 
 
 def policy_named(name: str) -> Policy:
@@ -133,11 +104,6 @@ def policy_named(name: str) -> Policy:
     if found is None:
         raise UserError(f"policy: {name!r} is none: accepted are {', '.join(POLICIES)}")
     return found
-
-
-def _only(**forms: float) -> Weights[str]:
-    """These forms and no others."""
-    return MappingProxyType({form: forms.get(form, 0) for form in FORMS})
 
 
 _NARROW_TYPES = (dtypes.int32, dtypes.float32, dtypes.int8, dtypes.uint8, dtypes.bool)
@@ -152,7 +118,18 @@ def _modes(exact: float, floats: float, edge: float) -> Weights[Mode]:
 _PARTS = (
     Policy(
         "small",
-        forms=_weights(tree=4, reduce=4, matmul=0, convolution=0, several=0, chains=0, real=0),
+        forms=_weights(
+            tree=4,
+            reduce=4,
+            softmax=1,
+            siblings=1,
+            nested=1,
+            gather=1,
+            choose=1,
+            running=1,
+            launch=1,
+            texels=1,
+        ),
         modes=_modes(1, 0, 0),
         dtypes=MappingProxyType({dtype: 0.1 for dtype in DTYPES if dtype not in _NARROW_TYPES}),
         extents=(1, 2, 3, 4, 5),
@@ -164,7 +141,7 @@ _PARTS = (
     ),
     Policy(
         "integers",
-        forms=_only(several=20, tree=3, reduce=2, random=1, siblings=1),
+        forms=_weights(tree=4, several=20, reduce=2, siblings=1),
         modes=_modes(6, 1, 3),
         dtypes=MappingProxyType(
             {dtypes.int64: 2, dtypes.uint64: 2, dtypes.uint32: 2, dtypes.int8: 2, dtypes.float64: 2}
@@ -175,22 +152,20 @@ _PARTS = (
     ),
     Policy(
         "floats",
-        forms=_only(tree=5, reduce=3, softmax=3, long=1, matmul=1, nested=1, siblings=1),
+        forms=_weights(tree=5, reduce=4, softmax=3, matmul=1, nested=1, siblings=1),
         modes=_modes(0, 3, 2),
         dtypes=MappingProxyType(dict.fromkeys(dtypes.floats, 5.0)),
         ops=MappingProxyType(dict.fromkeys(_FUNCTIONS, 2.0)),
     ),
     Policy(
         "reduces",
-        forms=_only(
-            reduce=4,
-            long=3,
+        forms=_weights(
+            reduce=7,
             softmax=4,
             siblings=4,
-            nested=5,
-            copies=2,
+            nested=6,
+            matmul=2,
             choose=2,
-            empty=1,
             running=1,
             gather=0.5,
             launch=1,
@@ -209,7 +184,7 @@ _PARTS = (
     ),
     Policy(
         "matmul",
-        forms=_only(matmul=6, convolution=1),
+        forms=_weights(matmul=6, convolution=1),
         modes=_modes(1, 0, 0),
         opts=MappingProxyType({OptOp.TC: 3}),
         most=8192,
@@ -220,17 +195,14 @@ _PARTS = (
     ),
     Policy(
         "views",
-        forms=_only(
-            movement=5,
+        forms=_weights(
+            tree=9,
             chains=9,
-            tree=3,
             gather=3,
             choose=2,
-            concatenate=3,
-            reduce=2,
-            exchange=2,
+            reduce=3,
             running=1,
-            convolution=1,
+            convolution=2,
             texels=1,
         ),
         modes=_modes(8, 1, 1),
@@ -239,7 +211,7 @@ _PARTS = (
         moves=4,
         depth=1,
     ),
-    Policy("models", forms=_only(real=1)),
+    Policy("models", forms=_weights(real=1)),
 )
 # How often the default draws a kernel by each of them.
 _SHARES = {
@@ -251,22 +223,6 @@ _SHARES = {
     "views": 6.0,
     "models": 1.0,
 }
-# The parts of the default in the order in which a campaign begins with them: first those whose
-# kernels reach most of a compiler that those before them do not reach.
-OPENING = (
-    "reduces",
-    "integers",
-    "views",
-    "small",
-    "matmul",
-    "integers",
-    "reduces",
-    "views",
-    "small",
-    "floats",
-    "integers",
-    "models",
-)
 # Lists of optimisations in the first kernels of a campaign, and the number of kernels after which
 # there is one more.
 OPENING_LISTS = 3

@@ -141,15 +141,9 @@ def tile(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     if not isinstance(size, int) or size < 2:
         return rest(shape)
     period = tape.pick([n for n in range(1, size + 1) if size % n == 0])
-    return _tiled_shape(rest, shape, axis, period, size // period)
-
-
-def _tiled_shape(rest: Rest, shape: Shape, axis: int, period: int, times: int) -> ShapeTracker:
-    """`shape` but for an axis that is `period` elements so many times over."""
     before, after = shape[:axis], shape[axis + 1 :]
     once = rest((*before, period, *after)).reshape((*before, 1, period, *after))
-    rows = once.expand((*before, times, period, *after))
-    return rows.reshape((*before, times * period, *after))
+    return once.expand((*before, size // period, period, *after)).reshape(shape)
 
 
 def wrap_around(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
@@ -162,32 +156,6 @@ def wrap_around(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
     if tape.below(2):
         return row.shrink(((0, total - shift),)).pad(((shift, 0),)).reshape(shape)
     return row.pad(((0, shift),)).shrink(((shift, total + shift),)).reshape(shape)
-
-
-def blank_ends(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """Nothing at the ends of an axis: the other elements stay where they were."""
-    axis = tape.below(len(shape))
-    edges = tuple(_edges(tape, n) if other == axis else (0, 0) for other, n in enumerate(shape))
-    kept = tuple((low, n - high) for n, (low, high) in zip(shape, edges, strict=True))
-    return rest(shape).shrink(kept).pad(edges)
-
-
-def overlap(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
-    """An axis that begins anew after a few elements, not in whole periods; nothing at its ends."""
-    axis = tape.below(len(shape))
-    size = shape[axis]
-    if not isinstance(size, int) or size < 4:
-        return rest(shape)
-    edges = _edges(tape, size)
-    inside = size - sum(edges)
-    period = tape.pick((max(1, inside - 1), max(1, inside - 2), inside // 2 + 1, 3))
-    times = -(-inside // period)
-    row = _tiled_shape(rest, shape, axis, period, times)
-    kept: list[tuple[sint, sint]] = [(0, n) for n in shape]
-    kept[axis] = (0, inside)
-    around: list[tuple[sint, sint]] = [(0, 0) for _ in shape]
-    around[axis] = edges
-    return row.shrink(tuple(kept)).pad(tuple(around))
 
 
 def sample(tape: Tape, shape: Shape, rest: Rest) -> ShapeTracker:
@@ -216,7 +184,7 @@ def _count(shape: Shape) -> int:
 
 FIXED: tuple[Movement, ...] = (
     *(permute, repeat, flip, cut_out, pad, flatten),
-    *(every_other, tile, wrap_around, permute, sample, blank_ends, overlap),
+    *(every_other, tile, wrap_around, permute, sample),
 )
 # Movements alone, of which two chains meet most often where one view shows both.
 PLAIN: tuple[Movement, ...] = (permute, flip, flip, cut_out, pad, pad, repeat, flatten)
