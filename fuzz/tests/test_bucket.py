@@ -28,6 +28,7 @@ def failing(symptom: Symptom, detail: str = "", pair: Pair = Pair.PLAIN) -> Verd
 
 def test_keys_are_short_texts():
     assert key("optimise", "PADTO", "PADTO(0, 3)") == "optimise/PADTO"
+    assert key("lower", "PADTO", "PADTO(0, 3)") == "optimise/PADTO"
     assert key("simplify", "mod-of-mod") == "simplify/mod-of-mod"
     assert key("lower") == "lower value {reduce}"
     assert key("device") == "device value {ADD}"

@@ -20,9 +20,7 @@ from tinyref_spec.kernel_case import Blame, Case, Symptom, Verdict
 
 OPTIMISER = "optimise"
 # Stages that treat each operation on its own: two operations are two bugs.
-_BY_OPERATION = frozenset(
-    {"semantics", "evaluate", "simplify", "decompose", "narrow", "interpret", "device"}
-)
+_BY_OPERATION = frozenset({"semantics", "evaluate", "simplify", "decompose", "interpret", "device"})
 # The same loop, shared out among the work-items of a group from the outside or the inside.
 _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
 _ERRORS = frozenset({Symptom.ERROR})
@@ -49,12 +47,14 @@ def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> Bucket:
 
     `blame` and `verdict` are about this case, not the one that it was reduced from.
     """
-    what = _alike(blame.cause)
-    if not what and blame.stage == OPTIMISER:
+    if blame.cause in OptOp.__members__:
+        # Plan, lowering and expansion carry it out: which of them is wrong may vary.
+        return Bucket(f"{OPTIMISER}/{_alike(blame.cause)}")
+    if blame.cause:
+        return Bucket(f"{blame.stage}/{blame.cause}")
+    if blame.stage == OPTIMISER:
         names = {_alike(opt.op.value) for opts in case.opts for opt in opts}
-        what = "+".join(sorted(names))
-    if what:
-        return Bucket(f"{blame.stage}/{what}")
+        return Bucket(f"{OPTIMISER}/{'+'.join(sorted(names))}")
     essence = _essence(blame, case, verdict)
     return Bucket(f"{blame.stage} {_kind(verdict)}" + (f" {{{essence}}}" if essence else ""))
 

@@ -140,11 +140,6 @@ class Guarded:
         if self._base is not None:
             self.memory[:] = np.frombuffer(self._base.copy_out(), np.uint8)
 
-    def expect(self, slot: int, content: Array) -> None:
-        """From now on the buffer of a slot that is only read is to hold `content`."""
-        start = self.starts[slot]
-        self._before[start : start + content.nbytes] = content.view(np.uint8)
-
     def problem(self) -> str:
         """What changed that had to stay, in words; nothing where all is as it was."""
         changed = self.memory != self._before

@@ -27,8 +27,8 @@ from tinyref.uops.program import Program
 from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
 from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.judge.lacks import declared_lack
-from tinyref_fuzz.judge.oracles import STRICT, Oracle, oracle_for
-from tinyref_fuzz.judge.oracles.reference import evaluator_fault, semantics_fault
+from tinyref_fuzz.judge.oracles import STRICT, Oracle, evaluator_problem, oracle_for
+from tinyref_fuzz.judge.oracles.reference import semantics_fault
 from tinyref_fuzz.judge.runs import (
     Compiled,
     Replayed,
@@ -43,7 +43,6 @@ from tinyref_fuzz.judge.runs import (
     launch,
     load_kernel,
 )
-from tinyref_fuzz.judge.unwaited import Measured, Unwaited
 from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
 
 Results = Mapping[int, Array]
@@ -113,7 +112,6 @@ class Trial:
         self.is_quick = thorough is None and has_many_outputs(case) and not self.everything
         self.judged = 0
         self.may_reverse: bool | None = None
-        self.earlier: Measured | None = None
         # What the programs gave of which interpreter and device agree.
         self.known: dict[Program, Results] = {}
 
@@ -151,13 +149,13 @@ class Trial:
             self._equivalent(case.equivalent)
 
     def _check_evaluator(self) -> None:
-        """The semantics of the ops and, of some cases, the evaluator, by the spec's references."""
-        case = self.case
-        fault = semantics_fault(case.ast.toposort())
-        if fault is None and self.everything:
-            fault = evaluator_fault(case.ast, case.buffers, case.bindings)
-        if fault is not None:
-            raise TroubleError(Symptom.VALUE, f"evaluator: {fault.detail}")
+        """The semantics of the ops, by the spec's references; of some cases also the evaluator."""
+        fault = semantics_fault(self.case.ast.toposort())
+        problem = fault.detail if fault is not None else ""
+        if not problem and self.everything:
+            problem = evaluator_problem(self.case)
+        if problem:
+            raise TroubleError(Symptom.VALUE, f"evaluator: {problem}")
 
     def _is_right_optimised(self) -> bool:
         """Whether a case of many values is right in its only optimised program.
@@ -265,16 +263,10 @@ class Trial:
             if problem:
                 raise TroubleError(Symptom.VALUE, problem)
 
-    def _memory(
-        self,
-        pattern: int = 0,
-        shifted: bool = False,
-        reverses: bool = False,
-        outputs: Outputs | None = None,
-    ) -> Guarded:
+    def _memory(self, pattern: int = 0, shifted: bool = False, reverses: bool = False) -> Guarded:
         return Guarded(
             self._contents(reverses),
-            outputs or self.outputs,
+            self.outputs,
             PATTERNS[pattern],
             shifted,
             self.judge.capabilities.view_alignment,
@@ -301,19 +293,15 @@ class Trial:
         wanted: Results,
         symptom: Symptom,
         how: str = "",
-        judged_as: Mapping[int, int] | None = None,
     ) -> None:
-        """Two runs of one program gave the same. Raises `TroubleError`.
-
-        judged_as: which slot has the values of another one.
-        """
+        """Two runs of one program gave the same. Raises `TroubleError`."""
         if is_approximate(program) or not config.integer("STRICT_FLOAT"):
             # Only the evaluator decides, for which the caller's data need not be.
             return
         zeros_differ = not has_float_maximum(program)
         for slot, values in actual.items():
             differs = differing_bits(values, wanted[slot], zeros_differ)
-            allowed = self.oracle.allowed[(judged_as or {}).get(slot, slot)]
+            allowed = self.oracle.allowed[slot]
             numbers = np.flatnonzero(allowed.where_known(differs))
             if numbers.size:
                 raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))
@@ -367,7 +355,6 @@ class Trial:
             self._compare(measured, self._device_oracle(program).difference)
             if self.everything and level == self.levels[-1]:
                 self._check_replay(kernel, measured, reversed_results)
-                self._check_unwaited(Measured(kernel, measured, reversed_results))
 
     def _check_own_level(
         self,
@@ -400,24 +387,6 @@ class Trial:
             self._check_other_data(kernel, again, other)
         again = replayed.run(self._memory(1, shifts))
         self._check_same(program, again, measured, Symptom.UNSTABLE, "in another launch")
-
-    def _check_unwaited(self, measured: Measured) -> None:
-        """The same where the launch is not waited for, with launches of an earlier program between.
-
-        One act, which the case itself chooses; all of them where every check is made.
-        """
-        if self.judge.is_reference:
-            return
-        other, self.earlier = self.earlier or measured, measured
-        number = None
-        if self.thorough is None:
-            number = self.lot // THOROUGH_SHARE + self.number
-        launches = Unwaited(measured, other, self._memory, self.case.bindings)
-        for how, found in launches.acts(number):
-            how = f"in a launch without a wait, {how}"
-            actual, wanted = found.actual, found.wanted
-            program = measured.kernel.program
-            self._check_same(program, actual, wanted, Symptom.UNSTABLE, how, found.judged_as)
 
     def _reversed_results(self, pair: Pair, program: Program) -> Results | None:
         """What the interpreter gives where each input is reversed; None where that may not be.
