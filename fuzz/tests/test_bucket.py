@@ -19,7 +19,7 @@ def key(stage: str, cause: str = "", opts: str = "", verdict: Verdict = WRONG, n
     kernel = CORPUS[name]
     lists = (parse_opts(opts),) if opts else ()
     case = Case(kernel.ast, kernel.buffers(), opts=lists)
-    return bucket_of(Blame(stage, cause), case, verdict).key
+    return bucket_of(Blame(stage, cause), case, verdict)
 
 
 def failing(symptom: Symptom, detail: str = "", pair: Pair = Pair.PLAIN) -> Verdict:

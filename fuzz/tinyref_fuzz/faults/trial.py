@@ -100,7 +100,7 @@ def _processor_seconds() -> float:
 def _kernels(device: str, seed: int) -> Iterator[tuple[int, Verdict, Examine]]:
     def examined(case: Any, verdict: Verdict, seconds: float) -> tuple[Blame, str, int]:
         finding = examine(case, verdict, device, seconds)
-        return finding.blame, finding.bucket.key, finding.nodes
+        return finding.blame, finding.bucket, finding.nodes
 
     for number, case, verdict, _ in judge_cases(device, seed):
         yield number, verdict, partial(examined, case, verdict)

@@ -9,8 +9,6 @@ and what is special about its views. For the optimiser it is the minimal set of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
@@ -32,31 +30,21 @@ DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
 _EVERYWHERE = frozenset({Ops.CAST})
 
 
-@dataclass(frozen=True)
-class Bucket:
-    """One cause of findings. The key is a short text that is the same for all of them."""
-
-    key: str
-
-    def __str__(self) -> str:
-        return self.key
-
-
-def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> Bucket:
-    """The bucket of a reduced case.
+def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> str:
+    """The key of the bucket of a reduced case.
 
     `blame` and `verdict` are about this case, not the one that it was reduced from.
     """
     if blame.cause in OptOp.__members__:
         # Plan, lowering and expansion carry it out: which of them is wrong may vary.
-        return Bucket(f"{OPTIMISER}/{_alike(blame.cause)}")
+        return f"{OPTIMISER}/{_alike(blame.cause)}"
     if blame.cause:
-        return Bucket(f"{blame.stage}/{blame.cause}")
+        return f"{blame.stage}/{blame.cause}"
     if blame.stage == OPTIMISER:
         names = {_alike(opt.op.value) for opts in case.opts for opt in opts}
-        return Bucket(f"{OPTIMISER}/{'+'.join(sorted(names))}")
+        return f"{OPTIMISER}/{'+'.join(sorted(names))}"
     essence = _essence(blame, case, verdict)
-    return Bucket(f"{blame.stage} {_kind(verdict)}" + (f" {{{essence}}}" if essence else ""))
+    return f"{blame.stage} {_kind(verdict)}" + (f" {{{essence}}}" if essence else "")
 
 
 def _alike(name: str) -> str:

@@ -6,7 +6,7 @@ without reading it holds the pattern before, so that no result is right because 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -191,10 +191,3 @@ def _is_unaligned(slot: int, shifted: bool) -> bool:
 
 _BYTE = from_numpy_dtype(np.dtype(np.uint8))
 _allocator = HostAllocator("the judge")
-
-
-def reversed_contents(contents: Sequence[Array], slots: Collection[int]) -> tuple[Array, ...]:
-    """The same contents with those of `slots` from the end to the start: other data, as legal."""
-    return tuple(
-        content[::-1].copy() if slot in slots else content for slot, content in enumerate(contents)
-    )
