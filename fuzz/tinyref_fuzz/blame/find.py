@@ -21,7 +21,7 @@ from tinyref.codegen.compile import STAGES, plan_for
 from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.codegen.decompose.small_integers import SMALL_INTEGERS
 from tinyref.errors import TinyrefError
-from tinyref.interpret import Fault, run_program
+from tinyref.interpret import SanitizerError, run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
@@ -40,7 +40,6 @@ from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
 
 # The device that has the last word on the interpreter.
 REFEREE = "GPU_EMU"
-_OF_ITEMS = (Fault.RACE, Fault.DIVERGENCE)
 _STAGE_OF_PASS = {"constant_division": "decompose"}
 # What cuts an axis as well, and leaves nothing to the stage that expands lanes.
 _WITHOUT_LANES = {"UPCAST": OptOp.LOCAL, "UNROLL": OptOp.GROUP}
@@ -194,15 +193,18 @@ def _of_compile(compiled: Compile) -> Blame | None:
     opt = _opt_at_fault(compiled, wrong) if step is not None else ""
     if not is_of_program:
         return Blame(wrong.stage, opt, wrong.problem)
+    if opt in _WITHOUT_LANES and not _is_wrong_without_lanes(compiled, opt):
+        return Blame(OPTIMISE, opt, wrong.problem)
     if opt:
-        return Blame(_stage_of_opt(compiled, opt), opt, wrong.problem)
+        # Another cut of the axis is wrong too: then this one is not to blame.
+        return Blame("lower", "" if opt in _WITHOUT_LANES else opt, wrong.problem)
     return Blame(*_mandatory_stage(compiled), wrong.problem)
 
 
 def _is_right_on_referee(compiled: Compile, wrong: Wrong) -> bool:
     """Return True if a device runs the program right that is wrong on the interpreter."""
-    # A device that takes one work-item after the other shows no race.
-    if compiled.program is None or any(f": {kind.value}" in wrong.problem for kind in _OF_ITEMS):
+    # What the sanitizer refuses, a race or an access, may give the right value on a device.
+    if compiled.program is None or wrong.problem.startswith(SanitizerError.__name__):
         return False
     subject = compiled.subject
     try:
@@ -248,17 +250,14 @@ def _opt_at_fault(compiled: Compile, wrong: Wrong) -> str:
     return ""
 
 
-def _stage_of_opt(compiled: Compile, name: str) -> str:
-    """Return the stage that carries an optimisation out; `OPTIMISE` if several do."""
-    if name in _WITHOUT_LANES:
-        opts = [
-            replace(opt, op=_WITHOUT_LANES[name]) if opt.op.value == name else opt
-            for opt in compiled.opts
-        ]
-        other = Compile(compiled.subject, compiled.capabilities, opts)
-        if other.program is None or other.first_wrong() is None:
-            return OPTIMISE
-    return "lower"
+def _is_wrong_without_lanes(compiled: Compile, name: str) -> bool:
+    """Return True if the program is wrong, too, with another cut instead of this one."""
+    opts = [
+        replace(opt, op=_WITHOUT_LANES[name]) if opt.op.value == name else opt
+        for opt in compiled.opts
+    ]
+    other = Compile(compiled.subject, compiled.capabilities, opts)
+    return other.program is not None and other.first_wrong() is not None
 
 
 # Mandatory stages

@@ -72,7 +72,8 @@ def _is_error(verdict: Verdict) -> bool:
 
 def _essence(blame: Blame, case: Case, verdict: Verdict) -> str:
     if _is_error(verdict):
-        return error_words(verdict.detail)
+        # Rules of one family have numbers.
+        return error_words(verdict.detail).rstrip(".0123456789")
     return operations(case) if blame.stage in _BY_OPERATION else structure(case)
 
 
