@@ -19,7 +19,7 @@ def key(stage: str, cause: str = "", opts: str = "", verdict: Verdict = WRONG, n
     kernel = CORPUS[name]
     lists = (parse_opts(opts),) if opts else ()
     case = Case(kernel.ast, kernel.buffers(), opts=lists)
-    return bucket_of(Blame(stage, cause), case, verdict).key
+    return bucket_of(Blame(stage, cause), case, verdict)
 
 
 def failing(symptom: Symptom, detail: str = "", pair: Pair = Pair.PLAIN) -> Verdict:
@@ -28,6 +28,7 @@ def failing(symptom: Symptom, detail: str = "", pair: Pair = Pair.PLAIN) -> Verd
 
 def test_keys_are_short_texts():
     assert key("optimise", "PADTO", "PADTO(0, 3)") == "optimise/PADTO"
+    assert key("lower", "PADTO", "PADTO(0, 3)") == "optimise/PADTO"
     assert key("simplify", "mod-of-mod") == "simplify/mod-of-mod"
     assert key("lower") == "lower value {reduce}"
     assert key("device") == "device value {ADD}"

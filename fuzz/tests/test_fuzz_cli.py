@@ -188,11 +188,10 @@ def test_the_lane_counts_and_exits(
     assert lane.main([*SMALL, "--kernels", "3"]) == 0
     assert "3 kernels, 0 disagree" in capsys.readouterr().out
     monkeypatch.setattr(judging.Guarded, "stray", lambda memory: "injected")
-    assert lane.main([*SMALL, "--kernels", "2", "--examine", "0.5"]) == 1
+    assert lane.main([*SMALL, "--kernels", "2"]) == 1
     shown = capsys.readouterr().out
     assert "kernel 0:\n  fault   PLAIN " in shown
     assert "injected" in shown
-    assert "reduced to " in shown
     assert "--kernels 1 --seed 5 --start 1 --policy small" in shown
     assert "2 kernels, 2 disagree" in shown
 

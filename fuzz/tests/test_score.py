@@ -11,7 +11,7 @@ import pytest
 from tinyref.errors import UserError
 from tinyref_fuzz.faults import FAULTS, trial
 from tinyref_fuzz.faults.score import Goal, Row, Run, Scoring, Settings, goals
-from tinyref_fuzz.faults.trial import Request, run_trial
+from tinyref_fuzz.faults.trial import run_trial
 
 NAME = "max-of-lanes-as-sum"
 FOUND = Run(NAME, 0, True, 2.0, 5, stage="expand", nodes=4, buckets=("a", "b"))
@@ -45,7 +45,9 @@ def test_a_fault_that_one_seed_does_not_find_is_not_found() -> None:
 # --- what becomes of a process -------------------------------------------------------------------
 
 
-def test_what_breaks_the_generator_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_the_generator_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def broken(*given: object) -> None:
         raise ValueError("not a lane")
 
@@ -53,6 +55,7 @@ def test_what_breaks_the_generator_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(trial, "judge_cases", broken)
     monkeypatch.setattr(trial.os, "_exit", lambda code: None)
     monkeypatch.setattr(trial, "Channel", lambda: FakeChannel(sent))
+    monkeypatch.setenv("TINYREF_CACHE_DIR", str(tmp_path))
     trial.main()
     assert sent[-2]["found"] is True
     assert "ValueError: not a lane" in sent[-2]["detail"]
@@ -63,7 +66,7 @@ class FakeChannel:
     """Asks for one fault, and keeps what is sent."""
 
     def __init__(self, sent: list[dict]) -> None:
-        self.asked = iter([{"seconds": 5.0}, {"fault": NAME, "seed": 0}])
+        self.asked = iter([{"seconds": 5.0}, {"fault": NAME, "seed": 0, "folder": ""}])
         self.send = sent.append
 
     def receive(self) -> dict:
@@ -74,7 +77,7 @@ class FakeChannel:
 @pytest.mark.parametrize("name", [NAME, "flip-gradient-not-flipped"])
 def test_a_trial_finds_examines_and_takes_the_fault_back(name: str) -> None:
     known: dict = {}
-    run_trial(Request(name, 0, seconds=60.0, further=0.0, examine=5.0), known.update)
+    run_trial(name, 0, Settings(seconds=60.0, further=0.0, examine=5.0), known.update)
     run = Run(name, 0, **known)
     assert run.found
     assert run.is_blamed, (run.stage, run.cause)

@@ -18,7 +18,6 @@ from tinyref.errors import TinyrefError, UserError
 from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY
-from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_spec.kernel_case import Case, Verdict
 
@@ -37,22 +36,12 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         default=DEFAULT_POLICY,
         help=f"what they are like: {DEFAULT_POLICY} if not given",
     )
-    parser.add_argument(
-        "--examine", type=float, default=10.0, help="seconds to reduce each of the first findings"
-    )
     return parser.parse_args(words)
 
 
 def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdict) -> str:
-    """A finding as it is, and reduced where that succeeds, and how to see it again."""
+    """Return a finding, and how to see it again."""
     lines = terminal_lines(case, verdict, "").splitlines()[:4]
-    try:
-        found = examine(case, verdict, options.device, options.examine)
-    except Exception as error:  # the finding counts, whatever becomes of its reduction
-        lines.append(f"note    not reduced: {type(error).__name__}: {error}".partition("\n")[0])
-    else:
-        lines.append(f"reduced to {found.nodes} nodes, {found.opts} optimisations: {found.bucket}")
-        lines += terminal_lines(found.case, found.verdict, "").splitlines()[:4]
     words = ["python", "-m", "tinyref_fuzz", "--device", options.device, "--kernels", "1"]
     words += ["--seed", str(options.seed), "--start", str(number), "--policy", options.policy]
     again = reproduce.command(words, device_settings(options.device))

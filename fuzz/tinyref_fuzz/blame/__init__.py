@@ -2,9 +2,9 @@
 
 In: a reduced `Case` and its `Verdict`. Out: a `Blame`.
 
-`stages.py` computes the value after each stage of a compile; `graph.py` evaluates indexed kernels
-for it. `find.py` takes the first wrong stage and bisects the optional steps of the compile: the
-step at which the value of the stage changes is to blame.
+`stages.py` says what is wrong in a compile. `find.py` bisects its optional steps: the step at which
+the result changes is to blame, a rule by what `rules.py` computes of its sides. Where no step is
+needed, `find.py` tells the mandatory stages apart.
 """
 
 # In the order of the pipeline. `semantics` is what an op means, which all values share; `evaluate`

@@ -1,10 +1,10 @@
 """Names the stage to blame for a verdict, and inside of it the pass, rule or optimisation.
 
-First the values after each stage of the failing compile are compared (`stages`): the first wrong
-one names the stage. Then the number of optional steps is bisected, as LLVM's opt-bisect-limit does:
-the step at which the value of that stage changes is a rule, an optimisation or a pass. If the value
-is wrong without any step, the mandatory lowering of the stage is to blame. Semantics, evaluator and
-interpreter are judged by other means alone: the references of the spec, and a device.
+The number of optional steps of the failing compile is bisected, as LLVM's opt-bisect-limit does:
+the step at which its result changes is a rule, an optimisation or a pass. If the program is wrong
+without any step, a mandatory lowering is to blame: another order of its nodes, a device that needs
+less, or a kernel without loops tells which. Semantics, evaluator and interpreter are judged by
+other means alone: the references of the spec, a second evaluator, and a device.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from dataclasses import replace
 import numpy as np
 
 from tinyref import config
-from tinyref.algebra.bounds import value_range
 from tinyref.algebra.rewrite import Step
-from tinyref.codegen.compile import STAGES as COMPILE_STAGES
-from tinyref.codegen.compile import plan_for
-from tinyref.codegen.decompose import passes
+from tinyref.capabilities import OP_NAMES, Capabilities
+from tinyref.codegen.compile import STAGES, plan_for
+from tinyref.codegen.decompose import SMALL_FLOATS, WIDE_INTEGERS
+from tinyref.codegen.decompose.small_integers import SMALL_INTEGERS
 from tinyref.errors import TinyrefError
-from tinyref.interpret import Fault, run_program
+from tinyref.interpret import SanitizerError, run_program
 from tinyref.interpret.evaluate import evaluate
+from tinyref.optimise.opt import Opt, OptOp
+from tinyref.optimise.plan import Plan
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops.node import UOp
-from tinyref_fuzz.blame.graph import node_values
-from tinyref_fuzz.blame.stages import OPTIMISE, Compile, Subject, Wrong, graph_problem
+from tinyref.uops.payload import AxisKind
+from tinyref_fuzz.blame.rules import guilty_rule
+from tinyref_fuzz.blame.stages import OPTIMISE, Compile, Subject, Wrong
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, buffers_with
-from tinyref_fuzz.judge.oracles import Oracle, oracle_for
-from tinyref_fuzz.judge.oracles.reference import (
-    THOROUGHLY_SAMPLED,
-    evaluator_fault,
-    semantics_fault,
-)
+from tinyref_fuzz.judge.lacks import has_long_positions
+from tinyref_fuzz.judge.oracles import Oracle, evaluator_problem, oracle_for
+from tinyref_fuzz.judge.oracles.reference import semantics_fault
+from tinyref_fuzz.judge.runs import Compiled
 from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
 
 # The device that has the last word on the interpreter.
 REFEREE = "GPU_EMU"
-BOUNDS = "bounds"
-_OF_ITEMS = (Fault.RACE, Fault.DIVERGENCE)
-# No optional step changes the values of these.
-_MANDATORY = frozenset({"accumulate", "linearise"})
-# The stage of a fault that no compile shows again. Every graph of a plain program was right then,
-# and the order of its nodes is left: so this is not `pair.STAGE_OF`.
+_STAGE_OF_PASS = {"constant_division": "decompose"}
+# What cuts an axis as well, and leaves nothing to the stage that expands lanes.
+_WITHOUT_LANES = {"UPCAST": OptOp.LOCAL, "UNROLL": OptOp.GROUP}
+# The stage of a fault that no compile shows again. A plain program was right then in its own order,
+# and other orders of its nodes are left: so this is not `pair.STAGE_OF`.
 _OF_PAIR: dict[Pair | None, str] = {
     Pair.PLAIN: "linearise",
     Pair.OPTIMISED: OPTIMISE,
@@ -93,15 +93,16 @@ class _Search:
         return self._unknown()
 
     def _by_reference(self) -> Blame | None:
-        """Judge by the spec's references what all values may share, and the evaluator."""
+        """Judge what all values share by the spec's references, the evaluator by another one."""
         case = self.case
         try:
-            fault = semantics_fault(self._nodes()) or evaluator_fault(
-                case.ast, case.buffers, case.bindings, THOROUGHLY_SAMPLED
-            )
+            fault = semantics_fault(self._nodes())
+            problem = evaluator_problem(case)
         except Exception:  # an evaluator that raises is asked again below
             return None
-        return Blame(fault.stage, fault.cause, fault.detail) if fault else None
+        if fault is not None:
+            return Blame("semantics", fault.cause, fault.detail)
+        return Blame("evaluate", "", problem) if problem else None
 
     def _nodes(self) -> Iterator[UOp]:
         """The nodes of the kernel and of all graphs that its compiles make of it."""
@@ -178,30 +179,32 @@ def _of_compile(compiled: Compile) -> Blame | None:
         return None
     if wrong.stage == "ast":
         return Blame("evaluate", "", wrong.problem)
-    if wrong.stage == "linearise" and _is_right_on_referee(compiled, wrong):
+    is_of_program = wrong.stage == STAGES[-1] and not wrong.is_error
+    if is_of_program and _is_right_on_referee(compiled, wrong):
         return Blame("interpret", "", wrong.problem)
-    if wrong.stage in _MANDATORY and compiled.is_decided:
-        return Blame(wrong.stage, "", wrong.problem)
-    number = _first_wrong_step(compiled, wrong)
-    if number is None:
-        return Blame(wrong.stage, _mandatory_pass(compiled, wrong.stage), wrong.problem)
-    step = compiled.steps[number]
-    if step.kind == "pass":
-        return Blame(wrong.stage, step.name, wrong.problem)
-    if step.kind == "rule":
-        rule = _guilty_rule(compiled, wrong, number)
+    step = _first_wrong_step(compiled, wrong)
+    if step is not None and step.kind == "pass":
+        return Blame(_STAGE_OF_PASS.get(step.name, "normal"), step.name, wrong.problem)
+    if step is not None and step.kind == "rule":
+        rule = step.name if wrong.is_error else guilty_rule(step, compiled.subject.bindings)
         if rule:
-            detail = f"after {wrong.stage}: {wrong.problem}; {step}: {step.node} -> {step.result}"
+            detail = f"{wrong.problem}; {step}: {step.node} -> {step.result}"
             return Blame("simplify", rule, detail)
-    # A stage between the plan and the first value that could be computed may be wrong.
-    stage = wrong.stage if compiled.is_decided else OPTIMISE
-    return Blame(stage, _opt_at_fault(compiled, wrong), wrong.problem)
+    opt = _opt_at_fault(compiled, wrong) if step is not None else ""
+    if not is_of_program:
+        return Blame(wrong.stage, opt, wrong.problem)
+    if opt in _WITHOUT_LANES and not _is_wrong_without_lanes(compiled, opt):
+        return Blame(OPTIMISE, opt, wrong.problem)
+    if opt:
+        # Another cut of the axis is wrong too: then this one is not to blame.
+        return Blame("lower", "" if opt in _WITHOUT_LANES else opt, wrong.problem)
+    return Blame(*_mandatory_stage(compiled), wrong.problem)
 
 
 def _is_right_on_referee(compiled: Compile, wrong: Wrong) -> bool:
     """Return True if a device runs the program right that is wrong on the interpreter."""
-    # A device that takes one work-item after the other shows no race.
-    if compiled.program is None or any(f": {kind.value}" in wrong.problem for kind in _OF_ITEMS):
+    # What the sanitizer refuses, a race or an access, may give the right value on a device.
+    if compiled.program is None or wrong.problem.startswith(SanitizerError.__name__):
         return False
     subject = compiled.subject
     try:
@@ -217,95 +220,25 @@ def _is_right_on_referee(compiled: Compile, wrong: Wrong) -> bool:
     return not subject.difference(written)
 
 
-def _first_wrong_step(compiled: Compile, wrong: Wrong) -> int | None:
-    """Return the index of the step at which the stage goes wrong; None if no step is needed."""
-    if _is_wrong_after(compiled, wrong, 0):
+def _first_wrong_step(compiled: Compile, wrong: Wrong) -> Step | None:
+    """Return the step at which the stage goes wrong; None if no step is needed."""
+    if _is_as_wrong(compiled.again(0), wrong):
         return None
     right, failing = 0, len(compiled.steps)
     while failing - right > 1:
         middle = (right + failing) // 2
-        if _is_wrong_after(compiled, wrong, middle):
+        if _is_as_wrong(compiled.again(middle), wrong):
             failing = middle
         else:
             right = middle
-    return failing - 1 if failing else None
-
-
-def _is_wrong_after(compiled: Compile, wrong: Wrong, limit: int) -> bool:
-    return _is_as_wrong(compiled.again(limit), wrong)
+    return compiled.steps[failing - 1] if failing else None
 
 
 def _is_as_wrong(compiled: Compile, wrong: Wrong) -> bool:
     """Return True if the stage is wrong in this compile too, in the same manner."""
-    stage = wrong.stage if wrong.stage in COMPILE_STAGES else "normal"
+    stage = wrong.stage if wrong.stage in STAGES else "normal"
     again = compiled.first_wrong(stage)
     return again is not None and (again.stage, again.is_error) == (wrong.stage, wrong.is_error)
-
-
-def _mandatory_pass(compiled: Compile, stage: str) -> str:
-    """Return the name of the first wrong pass of a stage that consists of passes, or ""."""
-    root = compiled.graphs.get("accumulate")
-    if stage == "normal":
-        return "normal_form"
-    if stage != "decompose" or root is None:
-        return ""
-    for name, apply in passes(root, compiled.capabilities):
-        try:
-            root = apply(root)
-            if graph_problem(compiled.subject, root):
-                return name
-        except Exception:  # a pass that raises is wrong too
-            return name
-    return ""
-
-
-# Which rule
-
-
-def _guilty_rule(compiled: Compile, wrong: Wrong, number: int) -> str:
-    """Return the rule of a step, or the range that it believed; "" if it only enables the fault.
-
-    The values of earlier stages are right, so their rules are innocent.
-    """
-    before = COMPILE_STAGES.index(wrong.stage) - 1 if wrong.stage in COMPILE_STAGES else 0
-    if compiled.is_decided and number < compiled.counts.get(COMPILE_STAGES[before], 0):
-        return ""
-    step = compiled.steps[number]
-    if wrong.stage != "simplify" and not wrong.is_error and _has_equal_sides(compiled, step):
-        return ""
-    return BOUNDS if _has_wrong_range(compiled, step) else step.name
-
-
-def _has_equal_sides(compiled: Compile, step: Step) -> bool:
-    subject = compiled.subject
-    if step.node is None or step.result is None:
-        return False
-    try:
-        before, after = node_values((step.node, step.result), subject.slots, subject.bindings)
-    except Exception:  # a node without a value by itself
-        return False
-    with np.errstate(all="ignore"):
-        return bool(((before == after) | ((before != before) & (after != after))).all())
-
-
-def _has_wrong_range(compiled: Compile, step: Step) -> bool:
-    """Return True if the known range of a value below the rule's node does not hold the value."""
-    subject = compiled.subject
-    for node in step.node.toposort() if step.node is not None else ():
-        if not (node.dtype.is_int or node.dtype.is_bool):
-            continue
-        try:
-            span = value_range(node)
-            (value,) = node_values((node,), subject.slots, subject.bindings)
-        except Exception:  # a node without a value by itself
-            continue
-        exact = value.astype(object)
-        if span is not None and ((exact < span[0]) | (exact > span[1])).any():
-            return True
-    return False
-
-
-# Which optimisation
 
 
 def _opt_at_fault(compiled: Compile, wrong: Wrong) -> str:
@@ -315,3 +248,73 @@ def _opt_at_fault(compiled: Compile, wrong: Wrong) -> str:
         if _is_as_wrong(Compile(compiled.subject, compiled.capabilities, opts), wrong):
             return opts[-1].op.value if opts else ""
     return ""
+
+
+def _is_wrong_without_lanes(compiled: Compile, name: str) -> bool:
+    """Return True if the program is wrong, too, with another cut instead of this one."""
+    opts = [
+        replace(opt, op=_WITHOUT_LANES[name]) if opt.op.value == name else opt
+        for opt in compiled.opts
+    ]
+    other = Compile(compiled.subject, compiled.capabilities, opts)
+    return other.program is not None and other.first_wrong() is not None
+
+
+# Mandatory stages
+
+
+def _mandatory_stage(compiled: Compile) -> tuple[str, str]:
+    """Return the stage and the pass without which the program is right."""
+    if _is_right_in_another_order(compiled):
+        return "linearise", ""
+    for name, capabilities in _without_decompositions(compiled.capabilities):
+        if Compile(compiled.subject, capabilities, compiled.opts).first_wrong() is None:
+            return "decompose", name
+    if any(map(has_long_positions, compiled.subject.ast.toposort())):
+        return "narrow", ""
+    return ("accumulate" if _is_right_without_loops(compiled) else "lower"), ""
+
+
+def _is_right_in_another_order(compiled: Compile) -> bool:
+    graph = compiled.graphs.get("narrow")
+    if compiled.program is None or graph is None:
+        return False
+    buffers = [np.array(buffer) for buffer in compiled.subject.buffers]
+    try:
+        run_program(
+            Compiled(compiled.program, graph).shuffle(1), buffers, compiled.subject.bindings
+        )
+    except Exception:  # then it is wrong as well
+        return False
+    return not compiled.subject.difference(dict(enumerate(buffers)))
+
+
+def _without_decompositions(device: Capabilities) -> Iterator[tuple[str, Capabilities]]:
+    """Yield each decomposition by name, and a device that needs all but this one."""
+    for name, types in (
+        ("small_floats", SMALL_FLOATS),
+        ("wide_integers", WIDE_INTEGERS),
+        ("small_integers", SMALL_INTEGERS),
+    ):
+        if device.emulated.intersection(types):
+            yield name, replace(device, dtypes=device.dtypes.union(types))
+    if device.stored_in_words:
+        yield "word_storage", replace(device, stored_in_words=frozenset())
+    if device.slow_division:
+        yield "constant_division", replace(device, slow_division=False)
+    if device.division_traps:
+        yield "guards", replace(device, division_traps=False)
+    if not device.ops >= OP_NAMES:
+        yield "missing_ops", replace(device, ops=OP_NAMES)
+
+
+def _is_right_without_loops(compiled: Compile) -> bool:
+    """Return True if the kernel has reduces, and is right when they are unrolled."""
+    try:
+        plan = Plan.of(compiled.subject.ast, compiled.capabilities)
+        while reduced := [at for at, axis in enumerate(plan.axes) if axis.kind is AxisKind.REDUCE]:
+            plan = plan.apply(Opt(OptOp.UNROLL, reduced[0], 0))
+    except Exception:  # not every loop can be unrolled
+        return False
+    unrolled = Compile(compiled.subject, compiled.capabilities, plan.opts)
+    return bool(plan.opts) and unrolled.first_wrong() is None

@@ -1,6 +1,7 @@
-"""One compile of a kernel, and the value after each of its stages.
+"""One compile of a kernel: what is wrong after its stages, and at which optional step it begins.
 
-The evaluator computes a kernel AST, `graph` an indexed kernel, the interpreter the program.
+The evaluator computes a kernel AST, the interpreter the program. The graphs between the two have no
+values of their own: they are checked against the rules of their dialect.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tinyref import config
 from tinyref.algebra.rewrite import Steps, listening
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import STAGES, compile_kernel
-from tinyref.errors import UserError, VerifyError
+from tinyref.errors import VerifyError
 from tinyref.interpret import Interpreter
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt
@@ -22,7 +23,6 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect
 from tinyref.uops.program import Program
 from tinyref.verify import verify
-from tinyref_fuzz.blame.graph import evaluate_graph
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.oracles import Oracle
 from tinyref_spec.kernel_case import Array
@@ -63,7 +63,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Wrong:
-    """The first stage with a wrong value, and the problem. is_error: the compiler raised it."""
+    """The first stage with a wrong result, and the problem. is_error: the compiler raised it."""
 
     stage: str
     problem: str
@@ -73,9 +73,8 @@ class Wrong:
 class Compile:
     """One compile with the optimisations `opts`, up to `limit` optional steps.
 
-    graphs: the result of each stage. steps: the optional steps that were taken. counts: how many
-    there were at the end of each stage. error: the exception that ended the compile. is_decided:
-    False once a graph was met that `evaluate_graph` cannot compute.
+    graphs: the result of each stage. steps: the optional steps that were taken. error: the
+    exception that ended the compile.
     """
 
     def __init__(
@@ -89,15 +88,14 @@ class Compile:
         self.capabilities = capabilities
         self.opts = tuple(opts)
         self.graphs: dict[str, UOp] = {}
-        self.counts: dict[str, int] = {}
         self.error: Exception | None = None
-        self.is_decided = True
         self.program: Program | None = None
+        self.reached = ""
         counted = Steps(limit)
         self.steps = counted.taken
 
         def note(stage: str, before: UOp, after: UOp | tuple[UOp, ...]) -> None:
-            self.counts[stage] = len(self.steps)
+            self.reached = stage
             if isinstance(after, UOp):
                 self.graphs[stage] = after
 
@@ -126,16 +124,16 @@ class Compile:
         text = _words(self.error)
         if isinstance(self.error, KernelOptError):
             return Wrong(OPTIMISE, text, is_error=True)
-        reached = list(self.counts)[-1] if self.counts else ""
-        if isinstance(self.error, VerifyError) and reached in ("ast", "narrow", "linearise"):
-            return Wrong(reached, text, is_error=True)
-        number = STAGES.index(reached) + 1 if reached else 0
+        is_of_stage = isinstance(self.error, VerifyError)
+        if is_of_stage and self.reached in ("ast", "narrow", "linearise"):
+            return Wrong(self.reached, text, is_error=True)
+        number = STAGES.index(self.reached) + 1 if self.reached else 0
         return Wrong(STAGES[min(number, len(STAGES) - 1)], text, is_error=True)
 
     # One stage
 
     def problem(self, stage: str) -> str:
-        """Return the problem with the value after `stage`; "" also where none can be decided."""
+        """Return the problem with the result of `stage`; "" also where none can be decided."""
         if stage == "linearise":
             return self._run() or self._run(backward=True)
         root = self.graphs.get(stage)
@@ -143,11 +141,7 @@ class Compile:
             return ""
         if stage in ("ast", "normal"):
             return value_problem(self.subject, root)
-        try:
-            return self._invalid(stage, root) or graph_problem(self.subject, root)
-        except UserError:
-            self.is_decided = False
-            return ""
+        return self._invalid(stage, root)
 
     def _invalid(self, stage: str, root: UOp) -> str:
         """Return the broken rule of the dialect, if the compile ended by a broken rule."""
@@ -176,19 +170,6 @@ def value_problem(subject: Subject, ast: UOp) -> str:
     try:
         return subject.difference(evaluate(ast, subject.slots, subject.bindings))
     except Exception as error:  # a wrong AST may break the evaluator anywhere
-        return _words(error)
-
-
-def graph_problem(subject: Subject, root: UOp) -> str:
-    """Return the problem with an indexed kernel, or "".
-
-    Raises `UserError` for a kernel that `evaluate_graph` cannot compute.
-    """
-    try:
-        return subject.difference(evaluate_graph(root, subject.slots, subject.bindings))
-    except UserError:
-        raise
-    except Exception as error:  # a graph that is wrong need not have values
         return _words(error)
 
 

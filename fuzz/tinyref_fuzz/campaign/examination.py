@@ -66,7 +66,7 @@ def _examination_of(setup: Setup, number: int, found: Finding) -> Examination:
     record = CaseRecord(found.case, _note(setup, number), found.verdict, found.blame, setup.device)
     return Examination(
         number=number,
-        bucket=found.bucket.key,
+        bucket=found.bucket,
         blame=found.blame,
         detail=found.verdict.detail,
         case=record_to_json(record),

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tinyref.errors import UserError
-from tinyref.runtimes.kernel import forget_kernels
-from tinyref.uops.node import forget_facts
 from tinyref_fuzz.faults.seams import MakeSeam, Seam
 from tinyref_fuzz.judge.caches import forget
 
@@ -81,15 +79,9 @@ def _is_named(each: Fault, word: str) -> bool:
 @contextmanager
 def planted(name: str) -> Iterator[Fault]:
     """Plant the fault of that name for as long as the block; nothing is remembered afterwards."""
-    _forget()
+    forget()
     try:
         with FAULTS[name].seam.plant():
             yield FAULTS[name]
     finally:
-        _forget()
-
-
-def _forget() -> None:
-    forget()
-    forget_kernels()
-    forget_facts()
+        forget()

@@ -12,7 +12,6 @@ from typing import Any
 
 from tinyref.errors import UserError
 from tinyref.folders import prepare_folder, set_aside
-from tinyref.probe import probe
 from tinyref.workers.processes import Cause, Death, Limits, Pool, WorkerProcess
 from tinyref_fuzz.campaign.results import code_version
 from tinyref_fuzz.faults import FAULTS
@@ -236,7 +235,6 @@ class Scoring:
             prepare_folder(self.file.resolve().parent, "score")
             if self.file.exists() and not self.runs:
                 self.report(f"score: the old {self.file} is kept as {set_aside([self.file])[0]}")
-        self._leave_out_unavailable()
         waiting = self.waiting()
         with (
             tempfile.TemporaryDirectory(prefix="tinyref-score-") as scratch,
@@ -264,16 +262,6 @@ class Scoring:
         """Return all faults with the runs that are known now."""
         runs = sorted(self.runs.values(), key=lambda run: run.seed)
         return [Row(each, [run for run in runs if run.fault == each.name]) for each in self.faults]
-
-    def _leave_out_unavailable(self) -> None:
-        """Give the faults of devices that do not open here runs that say so."""
-        devices = list({fault.device: None for fault in self.faults})
-        found = dict(zip(devices, probe(devices), strict=True))
-        for name, seed in self.waiting():
-            device = FAULTS[name].device
-            if not found[device].works:
-                problem = f"{device} is not available here: {found[device].reason}"
-                self.runs[name, seed] = Run(name, seed, problem=problem)
 
     def _keep(self, run: Run, waiting: int) -> None:
         self.runs[run.fault, run.seed] = run

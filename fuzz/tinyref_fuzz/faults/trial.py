@@ -2,8 +2,7 @@
 
     python -m tinyref_fuzz.faults.trial
 
-It gets a `Request` from `score.py` and sends what is known of the fields of a `Run`, again whenever
-it knows more.
+It sends what is known of the fields of a `Run`, again whenever it knows more.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,6 +22,7 @@ from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.faults import FAULTS
 from tinyref_fuzz.faults.fault import Fault
+from tinyref_fuzz.faults.score import Settings
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.programs.examine import examine_program
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
@@ -39,54 +38,36 @@ Send = Callable[[Mapping[str, Any]], None]
 Examine = Callable[[float], tuple[Blame, str, int]]
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to do.
-
-    fault: its name. seconds: of the processor, how long it may stay unfound. further: seconds for
-    more findings after the first. examine: seconds to reduce each finding; 0 examines none.
-    folder: where the process keeps compiled programs; empty is the user's cache.
-    """
-
-    fault: str
-    seed: int
-    seconds: float = 60.0
-    further: float = 5.0
-    examine: float = 10.0
-    folder: str = ""
-
-
-def run_trial(request: Request, send: Send) -> None:
+def run_trial(name: str, seed: int, settings: Settings, send: Send) -> None:
     """Plant the fault, fuzz until it shows or the time is over, and examine what was found."""
-    fault = FAULTS[request.fault]
+    fault = FAULTS[name]
     with fault.seam.plant():
-        findings = _find(request, fault, send)
+        findings = _find(fault, seed, settings, send)
         buckets: list[str] = []
-        for examine_finding in findings if request.examine else ():
-            blame, bucket, nodes = examine_finding(request.examine)
+        for examine_finding in findings if settings.examine else ():
+            blame, bucket, nodes = examine_finding(settings.examine)
             if not buckets:
                 send({"stage": blame.stage, "cause": blame.cause, "nodes": nodes})
             buckets.append(bucket)
             send({"buckets": buckets})
 
 
-def _find(request: Request, fault: Fault, send: Send) -> list[Examine]:
+def _find(fault: Fault, seed: int, settings: Settings, send: Send) -> list[Examine]:
     """Judge cases, and return how to examine those that disagree."""
     cases = _programs if fault.is_of_programs else _kernels
-    start, until, heard = _processor_seconds(), request.seconds, 0.0
+    start, until, heard = _processor_seconds(), settings.seconds, 0.0
     findings: list[Examine] = []
-    for number, verdict, examine_finding in cases(fault.device, request.seed):
-        seconds = _processor_seconds() - start
+    for number, verdict, examine_finding in cases(fault.device, seed):
+        known = {"cases": number + 1, "seconds": _processor_seconds() - start}
         if not findings and time.monotonic() - heard > BEAT_SECONDS:
             heard = time.monotonic()
-            send({"cases": number + 1, "seconds": seconds})
+            send(known)
         if not verdict.agrees:
             if not findings:
-                until = seconds + request.further
-                about = {"cases": number + 1, "seconds": seconds, "detail": verdict.detail[:300]}
-                send({"found": True, **about})
+                until = known["seconds"] + settings.further
+                send({"found": True, **known, "detail": verdict.detail[:300]})
             findings.append(examine_finding)
-        if seconds >= until or len(findings) >= MAX_FINDINGS:
+        if known["seconds"] >= until or len(findings) >= MAX_FINDINGS:
             break
     return findings
 
@@ -100,7 +81,7 @@ def _processor_seconds() -> float:
 def _kernels(device: str, seed: int) -> Iterator[tuple[int, Verdict, Examine]]:
     def examined(case: Any, verdict: Verdict, seconds: float) -> tuple[Blame, str, int]:
         finding = examine(case, verdict, device, seconds)
-        return finding.blame, finding.bucket.key, finding.nodes
+        return finding.blame, finding.bucket, finding.nodes
 
     for number, case, verdict, _ in judge_cases(device, seed):
         yield number, verdict, partial(examined, case, verdict)
@@ -124,13 +105,12 @@ def _programs(device: str, seed: int) -> Iterator[tuple[int, Verdict, Examine]]:
 def main() -> None:
     """Do what the parent asks, and end."""
     channel = Channel()
-    request = Request(**{**channel.receive(), **channel.receive()})
-    if request.folder:
-        os.environ["TINYREF_CACHE_DIR"] = request.folder
-    assert Device[FAULTS[request.fault].device].capabilities.ops, "the device runs kernels"
+    settings, task = Settings(**channel.receive()), channel.receive()
+    os.environ["TINYREF_CACHE_DIR"] = task["folder"]
+    assert Device[FAULTS[task["fault"]].device].capabilities.ops, "the device runs kernels"
     channel.send({"cases": 0})
     try:
-        run_trial(request, channel.send)
+        run_trial(task["fault"], task["seed"], settings, channel.send)
     except Exception as error:  # what breaks generator or judge gives the fault away as well
         channel.send({"found": True, "detail": explain_error(error)[:300]})
     channel.send({"is_complete": True})

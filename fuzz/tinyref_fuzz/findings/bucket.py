@@ -9,8 +9,6 @@ and what is special about its views. For the optimiser it is the minimal set of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
@@ -20,9 +18,7 @@ from tinyref_spec.kernel_case import Blame, Case, Symptom, Verdict
 
 OPTIMISER = "optimise"
 # Stages that treat each operation on its own: two operations are two bugs.
-_BY_OPERATION = frozenset(
-    {"semantics", "evaluate", "simplify", "decompose", "narrow", "interpret", "device"}
-)
+_BY_OPERATION = frozenset({"semantics", "evaluate", "simplify", "decompose", "interpret", "device"})
 # The same loop, shared out among the work-items of a group from the outside or the inside.
 _ALIKE = {OptOp.GROUPTOP: OptOp.GROUP}
 _ERRORS = frozenset({Symptom.ERROR})
@@ -34,29 +30,21 @@ DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
 _EVERYWHERE = frozenset({Ops.CAST})
 
 
-@dataclass(frozen=True)
-class Bucket:
-    """One cause of findings. The key is a short text that is the same for all of them."""
-
-    key: str
-
-    def __str__(self) -> str:
-        return self.key
-
-
-def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> Bucket:
-    """The bucket of a reduced case.
+def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> str:
+    """The key of the bucket of a reduced case.
 
     `blame` and `verdict` are about this case, not the one that it was reduced from.
     """
-    what = _alike(blame.cause)
-    if not what and blame.stage == OPTIMISER:
+    if blame.cause in OptOp.__members__:
+        # Plan, lowering and expansion carry it out: which of them is wrong may vary.
+        return f"{OPTIMISER}/{_alike(blame.cause)}"
+    if blame.cause:
+        return f"{blame.stage}/{blame.cause}"
+    if blame.stage == OPTIMISER:
         names = {_alike(opt.op.value) for opts in case.opts for opt in opts}
-        what = "+".join(sorted(names))
-    if what:
-        return Bucket(f"{blame.stage}/{what}")
+        return f"{OPTIMISER}/{'+'.join(sorted(names))}"
     essence = _essence(blame, case, verdict)
-    return Bucket(f"{blame.stage} {_kind(verdict)}" + (f" {{{essence}}}" if essence else ""))
+    return f"{blame.stage} {_kind(verdict)}" + (f" {{{essence}}}" if essence else "")
 
 
 def _alike(name: str) -> str:
@@ -84,7 +72,8 @@ def _is_error(verdict: Verdict) -> bool:
 
 def _essence(blame: Blame, case: Case, verdict: Verdict) -> str:
     if _is_error(verdict):
-        return error_words(verdict.detail)
+        # Rules of one family have numbers.
+        return error_words(verdict.detail).rstrip(".0123456789")
     return operations(case) if blame.stage in _BY_OPERATION else structure(case)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinyref_fuzz.blame.find import find_blame
-from tinyref_fuzz.findings.bucket import Bucket, bucket_of
+from tinyref_fuzz.findings.bucket import bucket_of
 from tinyref_fuzz.findings.pair import blame_of_pair
 from tinyref_fuzz.reduce import node_count, opt_count, reduce_case
 from tinyref_fuzz.reduce.search import JudgeFunction
@@ -32,8 +32,8 @@ class Finding:
     problem: str = ""
 
     @property
-    def bucket(self) -> Bucket:
-        """The cause under which findings meet."""
+    def bucket(self) -> str:
+        """The key under which findings of one cause meet."""
         return bucket_of(self.blame, self.case, self.verdict)
 
     @property

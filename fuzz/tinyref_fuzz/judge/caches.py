@@ -30,18 +30,17 @@ def forget() -> None:
 
     Rewritten nodes keep their results while they live, and caches keep nodes alive.
     """
-    for cache in _caches(len(sys.modules)):
-        cache.cache_clear()
+    forget_case(keeps=())
     forget_translations()
 
 
-def forget_case() -> None:
+def forget_case(keeps: tuple[str, ...] = TABLES) -> None:
     """Empties what shows that another case was judged before: which rules fire, how often.
 
     `TABLES` stay: they cost more than a case. Nodes that they hold know nothing afterwards.
     """
     for cache in _caches(len(sys.modules)):
-        if not cache.__module__.startswith(TABLES):
+        if not cache.__module__.startswith(keeps):
             cache.cache_clear()
     forget_kernels()
     forget_facts()

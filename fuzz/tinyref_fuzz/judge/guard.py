@@ -6,7 +6,7 @@ without reading it holds the pattern before, so that no result is right because 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,11 +140,6 @@ class Guarded:
         if self._base is not None:
             self.memory[:] = np.frombuffer(self._base.copy_out(), np.uint8)
 
-    def expect(self, slot: int, content: Array) -> None:
-        """From now on the buffer of a slot that is only read is to hold `content`."""
-        start = self.starts[slot]
-        self._before[start : start + content.nbytes] = content.view(np.uint8)
-
     def problem(self) -> str:
         """What changed that had to stay, in words; nothing where all is as it was."""
         changed = self.memory != self._before
@@ -196,10 +191,3 @@ def _is_unaligned(slot: int, shifted: bool) -> bool:
 
 _BYTE = from_numpy_dtype(np.dtype(np.uint8))
 _allocator = HostAllocator("the judge")
-
-
-def reversed_contents(contents: Sequence[Array], slots: Collection[int]) -> tuple[Array, ...]:
-    """The same contents with those of `slots` from the end to the start: other data, as legal."""
-    return tuple(
-        content[::-1].copy() if slot in slots else content for slot, content in enumerate(contents)
-    )

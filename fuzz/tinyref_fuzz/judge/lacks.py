@@ -35,7 +35,7 @@ def declared_lack(ast: UOp, capabilities: Capabilities) -> str:
             return "a BITCAST of 64 bits"
     if len(slots) > capabilities.buffer_limit:
         return f"{len(slots)} buffers"
-    if dtypes.int64 not in capabilities.dtypes and any(map(_is_long, ast.toposort())):
+    if dtypes.int64 not in capabilities.dtypes and any(map(has_long_positions, ast.toposort())):
         return "positions beyond 32 bits"
     shape = output_shape(ast)
     most = math.prod(size if isinstance(size, int) else bounds(size)[1] for size in shape)
@@ -48,8 +48,8 @@ def _is_wide(node: UOp) -> bool:
     return any(each.dtype.itemsize == 8 for each in (node, node.src[0]))
 
 
-def _is_long(node: UOp) -> bool:
-    """Whether a view has positions or steps on its way that 32 bits do not count.
+def has_long_positions(node: UOp) -> bool:
+    """Return True if a view has positions or steps on its way that 32 bits do not count.
 
     Steps count where a mask hides them, too: an index is computed before it is not used.
     """

@@ -19,14 +19,11 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.contract import Backend, entry_point
-from tinyref.device import Buffer
 from tinyref.interpret import Fault, Interpreter, SanitizerError
 from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.runtimes.kernel import Kernel
-from tinyref.runtimes.launch import BoundKernel
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
 from tinyref.verify.index_bounds import check_index_bounds
 from tinyref_fuzz.judge.guard import Guarded
@@ -149,49 +146,6 @@ def launch(kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> dict
         kernel(chosen, bindings, wait=True)
         memory.fetch()
     return checked_results(memory)
-
-
-class Replayed:
-    """A launch of `kernel` that is prepared once, on the first memory, and then given others.
-
-    It is prepared with other values of the variables too, where they have others.
-    """
-
-    def __init__(self, kernel: Kernel, memory: Guarded, bindings: Mapping[str, int]) -> None:
-        self.kernel = kernel
-        self.bindings = bindings
-        self.bound: BoundKernel | None = None
-        with errors_from(lambda: "preparing a launch"):
-            others = {**bindings, **_other_values(kernel.program, bindings)}
-            self.bound = BoundKernel(kernel, self._chosen_buffers(memory), others)
-            self.launch = self.bound.prepare()
-
-    def _chosen_buffers(self, memory: Guarded) -> list[Buffer]:
-        buffers = memory.on_device(self.kernel.device)
-        return [buffers[parameter.slot] for parameter in self.kernel.program.parameters]
-
-    def run(self, memory: Guarded) -> dict[int, Array]:
-        """What each written slot of `memory` holds after a launch there. Raises `TroubleError`."""
-        with errors_from(lambda: "repeated launch"):
-            if self.bound is None:
-                raise TypeError("the launch was never prepared")
-            for place, buffer in enumerate(self._chosen_buffers(memory)):
-                self.bound.rebind(place, buffer)
-            self.bound.vary(self.bindings)
-            if not self.bound.is_empty:
-                self.launch()
-            memory.fetch()
-        return checked_results(memory)
-
-
-def _other_values(program: Program, bindings: Mapping[str, int]) -> dict[str, int]:
-    """For each variable another value than it has, where it may have one."""
-    found = {}
-    for node in program.variables:
-        if isinstance(node.arg, VarArg):
-            low, high = node.arg.minimum, node.arg.maximum
-            found[node.arg.name] = low if bindings.get(node.arg.name) != low else high
-    return found
 
 
 def checked_results(memory: Guarded) -> dict[int, Array]:

@@ -21,17 +21,15 @@ from tinyref import config
 from tinyref.dtype import ImageDType
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt
-from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
-from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs, reversed_contents
+from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs
 from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.judge.lacks import declared_lack
-from tinyref_fuzz.judge.oracles import STRICT, Oracle, oracle_for
-from tinyref_fuzz.judge.oracles.reference import evaluator_fault, semantics_fault
+from tinyref_fuzz.judge.oracles import STRICT, Oracle, evaluator_problem, oracle_for
+from tinyref_fuzz.judge.oracles.reference import semantics_fault
 from tinyref_fuzz.judge.runs import (
     Compiled,
-    Replayed,
     TroubleError,
     compile_checked,
     differing_bits,
@@ -43,8 +41,7 @@ from tinyref_fuzz.judge.runs import (
     launch,
     load_kernel,
 )
-from tinyref_fuzz.judge.unwaited import Measured, Unwaited
-from tinyref_spec.kernel_case import Array, Case, Equivalent, Mode, Opts, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Array, Case, Equivalent, Opts, Pair, Symptom, Verdict
 
 Results = Mapping[int, Array]
 # What ran gave, and what it owed.
@@ -56,7 +53,7 @@ THOROUGH_SHARE = 6
 # All programs of one case of so many if it has more outputs than these.
 SELDOM_SHARE = 16
 MANY_OUTPUTS = 4
-# How a verdict ends that shows at a level of LLVM which is not the flag's.
+# How a verdict of a device ends for which LLVM compiles at several levels.
 AT_LEVEL = "at CPU_LEVEL="
 # Of `linearise`: any number gives a legal order.
 SHUFFLE = 1
@@ -112,8 +109,6 @@ class Trial:
         self.number = -1
         self.is_quick = thorough is None and has_many_outputs(case) and not self.everything
         self.judged = 0
-        self.may_reverse: bool | None = None
-        self.earlier: Measured | None = None
         # What the programs gave of which interpreter and device agree.
         self.known: dict[Program, Results] = {}
 
@@ -151,13 +146,13 @@ class Trial:
             self._equivalent(case.equivalent)
 
     def _check_evaluator(self) -> None:
-        """The semantics of the ops and, of some cases, the evaluator, by the spec's references."""
-        case = self.case
-        fault = semantics_fault(case.ast.toposort())
-        if fault is None and self.everything:
-            fault = evaluator_fault(case.ast, case.buffers, case.bindings)
-        if fault is not None:
-            raise TroubleError(Symptom.VALUE, f"evaluator: {fault.detail}")
+        """The semantics of the ops, by the spec's references; of some cases also the evaluator."""
+        fault = semantics_fault(self.case.ast.toposort())
+        problem = fault.detail if fault is not None else ""
+        if not problem and self.everything:
+            problem = evaluator_problem(self.case)
+        if problem:
+            raise TroubleError(Symptom.VALUE, f"evaluator: {problem}")
 
     def _is_right_optimised(self) -> bool:
         """Whether a case of many values is right in its only optimised program.
@@ -256,7 +251,7 @@ class Trial:
             # The program is right, so that its text, or the reading of it, is not.
             raise DisagreementError(Pair.DEVICE, fault.symptom, fault.detail)
         if self.everything or not self.judge.is_reference:
-            self._check_device(pair, program.program, results)
+            self._check_device(program.program, results)
         return results
 
     def _compare(self, results: Results, differs: Callable[[int, Array], str]) -> None:
@@ -265,27 +260,9 @@ class Trial:
             if problem:
                 raise TroubleError(Symptom.VALUE, problem)
 
-    def _memory(
-        self,
-        pattern: int = 0,
-        shifted: bool = False,
-        reverses: bool = False,
-        outputs: Outputs | None = None,
-    ) -> Guarded:
-        return Guarded(
-            self._contents(reverses),
-            outputs or self.outputs,
-            PATTERNS[pattern],
-            shifted,
-            self.judge.capabilities.view_alignment,
-        )
-
-    def _contents(self, reverses: bool) -> tuple[Array, ...]:
-        contents = self.case.buffers
-        if not reverses:
-            return contents
-        read = set(range(len(contents))) - set(self.outputs.masks)
-        return reversed_contents(contents, read)
+    def _memory(self, pattern: int = 0, shifted: bool = False) -> Guarded:
+        alignment = self.judge.capabilities.view_alignment
+        return Guarded(self.case.buffers, self.outputs, PATTERNS[pattern], shifted, alignment)
 
     def _launch(self, program: Program) -> Results:
         """What the device gives, after a compile of its own."""
@@ -301,19 +278,15 @@ class Trial:
         wanted: Results,
         symptom: Symptom,
         how: str = "",
-        judged_as: Mapping[int, int] | None = None,
     ) -> None:
-        """Two runs of one program gave the same. Raises `TroubleError`.
-
-        judged_as: which slot has the values of another one.
-        """
+        """Two runs of one program gave the same. Raises `TroubleError`."""
         if is_approximate(program) or not config.integer("STRICT_FLOAT"):
             # Only the evaluator decides, for which the caller's data need not be.
             return
         zeros_differ = not has_float_maximum(program)
         for slot, values in actual.items():
             differs = differing_bits(values, wanted[slot], zeros_differ)
-            allowed = self.oracle.allowed[(judged_as or {}).get(slot, slot)]
+            allowed = self.oracle.allowed[slot]
             numbers = np.flatnonzero(allowed.where_known(differs))
             if numbers.size:
                 raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))
@@ -345,20 +318,19 @@ class Trial:
 
     # The device
 
-    def _check_device(self, pair: Pair, program: Program, results: Results) -> None:
-        """The device gives what the interpreter gave."""
-        reversed_results = self._reversed_results(pair, program)
+    def _check_device(self, program: Program, results: Results) -> None:
+        """The device gives what the interpreter gave, at each level of LLVM that it has."""
         with between(Pair.DEVICE):
             for level in self.levels:
                 try:
-                    self._check_at_level(level, program, results, reversed_results)
+                    self._check_at_level(level, program, results)
                 except TroubleError as trouble:
-                    self._check_own_level(level, program, results, reversed_results, trouble)
+                    if not self.judge.has_levels:
+                        raise
+                    detail = f"{trouble.detail}, {AT_LEVEL}{level}"
+                    raise TroubleError(trouble.symptom, detail) from trouble
 
-    def _check_at_level(
-        self, level: int, program: Program, results: Results, reversed_results: Results | None
-    ) -> None:
-        """The device gives what the interpreter gave, where LLVM optimises at `level`."""
+    def _check_at_level(self, level: int, program: Program, results: Results) -> None:
         with config.Context(CPU_LEVEL=level):
             kernel = load_kernel(self.judge.backend, self.judge.device, program)
             measured = launch(kernel, self._memory(), self.case.bindings)
@@ -366,97 +338,10 @@ class Trial:
                 self._check_same(program, measured, results, Symptom.VALUE)
             self._compare(measured, self._device_oracle(program).difference)
             if self.everything and level == self.levels[-1]:
-                self._check_replay(kernel, measured, reversed_results)
-                self._check_unwaited(Measured(kernel, measured, reversed_results))
-
-    def _check_own_level(
-        self,
-        level: int,
-        program: Program,
-        results: Results,
-        reversed_results: Results | None,
-        trouble: TroubleError,
-    ) -> None:
-        """Raises the trouble of `level`, which it names where the flag's own level has none.
-
-        Who repeats the finding with the flags as they are would not see it.
-        """
-        own = config.integer("CPU_LEVEL")
-        if level != own and self.judge.has_levels:
-            self._check_at_level(own, program, results, reversed_results)
-            raise TroubleError(trouble.symptom, f"{trouble.detail}, {AT_LEVEL}{level}")
-        raise trouble
-
-    def _check_replay(self, kernel: Kernel, measured: Results, other: Results | None) -> None:
-        """A launch that is prepared once is right on other data and with other poison.
-
-        The buffers lie elsewhere each time, and start at any element.
-        """
-        program = kernel.program
-        shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
-        replayed = Replayed(kernel, self._memory(), self.case.bindings)
-        if other is not None:
-            again = replayed.run(self._memory(1, shifts, reverses=True))
-            self._check_other_data(kernel, again, other)
-        again = replayed.run(self._memory(1, shifts))
-        self._check_same(program, again, measured, Symptom.UNSTABLE, "in another launch")
-
-    def _check_unwaited(self, measured: Measured) -> None:
-        """The same where the launch is not waited for, with launches of an earlier program between.
-
-        One act, which the case itself chooses; all of them where every check is made.
-        """
-        if self.judge.is_reference:
-            return
-        other, self.earlier = self.earlier or measured, measured
-        number = None
-        if self.thorough is None:
-            number = self.lot // THOROUGH_SHARE + self.number
-        launches = Unwaited(measured, other, self._memory, self.case.bindings)
-        for how, found in launches.acts(number):
-            how = f"in a launch without a wait, {how}"
-            actual, wanted = found.actual, found.wanted
-            program = measured.kernel.program
-            self._check_same(program, actual, wanted, Symptom.UNSTABLE, how, found.judged_as)
-
-    def _reversed_results(self, pair: Pair, program: Program) -> Results | None:
-        """What the interpreter gives where each input is reversed; None where that may not be.
-
-        Other data may meet what has no value, or be written to one place; small integers that are
-        written to places of their own, and have a value everywhere, do not.
-        """
-        if not self.everything or self.judge.arithmetic != STRICT or not self._may_reverse():
-            return None
-        with between(pair):
-            return interpret(program, self._memory(reverses=True), self.case.bindings)
-        raise AssertionError("unreachable")
-
-    def _may_reverse(self) -> bool:
-        """Whether every element is specified where each input is reversed; decided once a case."""
-        if self.may_reverse is None:
-            self.may_reverse = (
-                self.case.mode is Mode.EXACT
-                and not self.outputs.is_scattered
-                and _all_known(self.oracle)
-                and _all_known(self._reversed_oracle())
-            )
-        return self.may_reverse
-
-    def _reversed_oracle(self) -> Oracle:
-        with between(Pair.PLAIN), errors_from(lambda: "evaluator, inputs reversed"):
-            return oracle_for(replace(self.case, buffers=self._contents(reverses=True)))
-        raise AssertionError("unreachable")
-
-    def _check_other_data(self, kernel: Kernel, again: Results, wanted: Results) -> None:
-        """Right on other data; where it is wrong, a kernel that never ran before may be right."""
-        program = kernel.program
-        try:
-            self._check_same(program, again, wanted, Symptom.UNSTABLE, "with inputs reversed")
-        except TroubleError as trouble:
-            fresh = load_kernel(self.judge.backend, self.judge.device, program)
-            alone = launch(fresh, self._memory(reverses=True), self.case.bindings)
-            self._check_same(program, alone, wanted, Symptom.VALUE, "with inputs reversed")
-            raise trouble
+                # The buffers lie elsewhere, and start at any element.
+                shifts = not any(isinstance(node.dtype, ImageDType) for node in program.uops)
+                again = launch(kernel, self._memory(1, shifts), self.case.bindings)
+                self._check_same(program, again, measured, Symptom.UNSTABLE, "in another launch")
 
     # Kernels that compute the same
 
@@ -498,10 +383,6 @@ class Trial:
             program = self._compile(ast, None).program
             return self._launch(program), self._device_oracle(program)
         raise AssertionError("unreachable")
-
-
-def _all_known(oracle: Oracle) -> bool:
-    return all(allowed.unknown is None for allowed in oracle.allowed.values())
 
 
 def _sentence(

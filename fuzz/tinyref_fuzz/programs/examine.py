@@ -66,15 +66,18 @@ def blame_of_pair(verdict: Verdict) -> Blame:
 
 
 def bucket_of(program: Program, verdict: Verdict, found: Blame) -> str:
-    """What findings of one cause share: stage, cause, and how they show.
+    """What findings of one cause share: stage and cause, or the stage and how they show.
 
-    For an error its words; for a wrong value the operations that are left, views as one.
+    For an error its words; for a wrong value in a graph the operations that are left, views as one.
     """
-    cause = f"{found.stage}/{found.cause}" if found.cause else found.stage
+    if found.cause:
+        return f"{found.stage}/{found.cause}"
     if verdict.symptom is Symptom.ERROR:
-        return f"{cause} error {{{error_words(verdict.detail)}}}"
+        return f"{found.stage} error {{{error_words(verdict.detail)}}}"
+    if found.stage != "graph":
+        return found.stage
     ops = {"view" if step.op in VIEWS else step.op for step in program.all_steps()}
-    return f"{cause} {{{' '.join(sorted(ops - _SILENT))}}}"
+    return f"{found.stage} {{{' '.join(sorted(ops - _SILENT))}}}"
 
 
 def script_of(program: Program, device: str) -> str:

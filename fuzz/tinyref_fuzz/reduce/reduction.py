@@ -16,10 +16,9 @@ from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
 
 Step = Callable[[Search], None]
 
-# What makes a judgement cheap comes first: one list of optimisations, one output, small axes. Data
+# What makes a judgement cheap comes first: few optimisations, one output, small axes. Data
 # come last: every change of the kernel before would undo them.
 STEPS: tuple[Step, ...] = (
-    steps_opts.only_the_failing_list,
     steps_opts.fewer_opts,
     steps_opts.without_equivalent,
     steps_nodes.fewer_outputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from tinyref.uops.ops import Ops
 from tinyref_fuzz.reduce.kernel import Fresh, loads_of_written, values_of
 from tinyref_fuzz.reduce.measure import read_slots
 from tinyref_fuzz.reduce.search import Search
+from tinyref_spec.delta_debugging import ddmin
 from tinyref_spec.kernel_case import Array, Case
 
 # Counting goes up to this, so that sums stay small.
@@ -52,17 +54,14 @@ def _with(case: Case, slot: int, content: Array) -> Case:
 
 
 def _sparser(search: Search, slot: int) -> None:
-    """Zeros in halves, quarters, ... of the elements that are not zero, as in delta debugging."""
-    size = len(_places(search.case.buffers[slot]))
-    while size >= 1:
-        start = 0
-        while start < len(_places(search.case.buffers[slot])):
-            places = _places(search.case.buffers[slot])[start : start + size]
-            content = search.case.buffers[slot].copy()
-            content[places] = np.zeros((), content.dtype)
-            if not search.offer(_with, slot, content):
-                start += size
-        size //= 2
+    """Zeros for all elements that are not needed, by delta debugging."""
+
+    def attempt(places: Sequence[int]) -> list[int] | None:
+        content = np.zeros_like(search.case.buffers[slot])
+        content[list(places)] = search.case.buffers[slot][list(places)]
+        return list(places) if search.offer(_with, slot, content) else None
+
+    ddmin(_places(search.case.buffers[slot]), attempt)
 
 
 def _places(buffer: Array) -> list[int]:

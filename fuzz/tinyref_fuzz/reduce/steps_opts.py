@@ -8,7 +8,7 @@ from dataclasses import replace
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.delta_debugging import ddmin
-from tinyref_spec.kernel_case import Equivalent, Opts, Pair
+from tinyref_spec.kernel_case import Equivalent, Opts
 
 # Simpler optimisations of its kind that one is tried as.
 _SIMPLER = {
@@ -17,19 +17,6 @@ _SIMPLER = {
     OptOp.LOCAL: (OptOp.UPCAST,),
     OptOp.THREAD: (OptOp.UPCAST, OptOp.LOCAL),
 }
-
-
-def only_the_failing_list(search: Search) -> None:
-    """Of the lists of optimisations, the one that fails; none where the plain kernel does."""
-    case, trial = search.case, search.verdict.trial
-    if search.verdict.pair in (Pair.PLAIN, Pair.EQUIVALENT) or trial < 0:
-        search.offer(replace, opts=())
-    if 0 <= trial < len(case.opts):
-        search.offer(replace, opts=(case.opts[trial],))
-    # Where the judge does not say which: each of them alone.
-    for opts in case.opts if len(search.case.opts) > 1 else ():
-        if search.offer(replace, opts=(opts,)):
-            break
 
 
 def without_equivalent(search: Search) -> None:
@@ -46,10 +33,14 @@ def without_equivalent(search: Search) -> None:
 
 
 def fewer_opts(search: Search) -> None:
-    """Delta debugging of the list of optimisations.
+    """One list of optimisations, made shorter by delta debugging.
 
     A complement whose later optimisations no longer fit is tried with those that do.
     """
+    case = search.case
+    for opts in case.opts if len(case.opts) > 1 else ():
+        if search.offer(replace, opts=(opts,)):
+            break
 
     def attempt(opts: Sequence[Opt]) -> Opts | None:
         taken = search.offer(replace, opts=(tuple(opts),))

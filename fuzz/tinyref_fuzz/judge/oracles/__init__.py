@@ -1,7 +1,7 @@
 """What a kernel must give: expected values, derived bounds, and where nothing is specified."""
 
 from tinyref_fuzz.judge.oracles.analysis import STRICT, Arithmetic
-from tinyref_fuzz.judge.oracles.expected import oracle_for
+from tinyref_fuzz.judge.oracles.expected import evaluator_problem, oracle_for
 from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
 
-__all__ = ["STRICT", "Allowed", "Arithmetic", "Oracle", "oracle_for"]
+__all__ = ["STRICT", "Allowed", "Arithmetic", "Oracle", "evaluator_problem", "oracle_for"]

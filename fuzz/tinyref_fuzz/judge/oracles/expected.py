@@ -39,6 +39,17 @@ def oracle_for(case: Case, arithmetic: Arithmetic = STRICT) -> Oracle:
     return Oracle(analysis.allowed)
 
 
+def evaluator_problem(case: Case) -> str:
+    """Return how the values of the evaluator differ from those of the analysis, or "".
+
+    Errors as of `evaluate` and of `Analysis`.
+    """
+    analysed = Oracle(Analysis(case.ast, case.buffers, case.bindings).allowed)
+    written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
+    problems = (analysed.difference(slot, value) for slot, value in written.items())
+    return next(filter(None, problems), "")
+
+
 def is_exact(node: UOp) -> bool:
     """Whether a node of an EXACT kernel has one value, whatever the kernel."""
     if node.op is Ops.CAST:
