@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from choices import TOGETHER
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kernel_cases import GRID, LOOPS, same
@@ -285,8 +286,8 @@ LINES = (
     ),
     Line(
         Condition.PLAIN_POSITIONS,
-        named("gathered_product"),
-        "PACK(1, 1)",
+        TOGETHER["multiplied"]().kernel,
+        "PACK(1, 2)",
         "positions that the kernel computes",
         "PACK(0, 3)",
         device=HOST,
