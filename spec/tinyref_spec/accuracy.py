@@ -125,8 +125,8 @@ class Accuracy:
         if operand and not dtype_from_name(operand).is_float:
             raise ValueError(f"operand: {operand} is no float type")
         return Accuracy(
-            {_bin(place, LAST_BIN): int(count) for place, count in _items(data, "histogram")},
-            {_bin(place, 2 * SIDE): float(most) for place, most in _items(data, "by_operand")},
+            {_bin(place, LAST_BIN): int(count) for place, count in items_of(data, "histogram")},
+            {_bin(place, 2 * SIDE): float(most) for place, most in items_of(data, "by_operand")},
             operand,
             None if share is None else float(share),
         )
@@ -144,7 +144,8 @@ def _plain(value: float) -> float | int | str:
     return round(value, 4)
 
 
-def _items(data: Mapping[str, Any], name: str) -> Any:
+def items_of(data: Mapping[str, Any], name: str) -> Any:
+    """Return the pairs of a member that is an object. Raises `ValueError` for another member."""
     members = data.get(name, {})
     if not isinstance(members, Mapping):
         raise ValueError(f"{name}: a {type(members).__name__}, expected is an object")

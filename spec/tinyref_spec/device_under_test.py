@@ -240,10 +240,10 @@ class DeviceUnderTest:
         made.append((inputs, bindings or {}))
         return loaded.launch(inputs, bindings or {}, poison)
 
-    def run_kernel(self, kernel: Kernel, inputs: Inputs, poison: int = POISONS[0]) -> list[Array]:
+    def run_kernel(self, kernel: Kernel, inputs: Inputs) -> list[Array]:
         """Runs a kernel that is loaded already; as `run`."""
         loaded = _Loaded(self.name, kernel.program, kernel, self.all_unaligned)
-        return loaded.launch(inputs, {}, poison)
+        return loaded.launch(inputs, {}, POISONS[0])
 
     def launches(self, kernel: Runnable) -> Sequence[MadeLaunch]:
         """Return the last launches of a kernel in this case, oldest first."""

@@ -20,6 +20,7 @@ import numpy as np
 from tinyref.dtype import DType, dtypes, from_numpy_dtype
 from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
+from tinyref_spec.accuracy import items_of
 from tinyref_spec.bits import Array, BoolArray, to_bits
 from tinyref_spec.conditions import BY_NAME, SMALL_POWERS, UNALIGNED_SLOTS, Kind
 from tinyref_spec.error_rules import is_nan_bits, ulp_distance
@@ -133,9 +134,9 @@ class Evidence:
             raise ValueError("evidence is an object")
         return Evidence(
             _pair(data.get("elements", (0, 0))),
-            {str(name): _pair(counts) for name, counts in _items(data, "conditions")},
+            {str(name): _pair(counts) for name, counts in items_of(data, "conditions")},
             _pair(data.get("cases", (0, 0))),
-            {str(name): _pair(counts) for name, counts in _items(data, "forms")},
+            {str(name): _pair(counts) for name, counts in items_of(data, "forms")},
             _launches(data.get("launches", _UNKNOWN)),
         )
 
@@ -150,13 +151,6 @@ def _plus(first: Counts, second: Counts) -> Counts:
 def _of_those_known(choose: Callable[[Sequence[int]], int], values: Sequence[int | None]) -> Any:
     known = [value for value in values if value is not None]
     return choose(known) if known else None
-
-
-def _items(data: Mapping[str, Any], name: str) -> Any:
-    members = data.get(name, {})
-    if not isinstance(members, Mapping):
-        raise ValueError(f"{name}: a {type(members).__name__}, expected is an object")
-    return members.items()
 
 
 def _pair(value: Any) -> Counts:

@@ -179,11 +179,6 @@ def _limits(target: DType) -> set[float]:
     return set(filter(math.isfinite, around))
 
 
-def pairs(left: Array, right: Array) -> tuple[Array, Array]:
-    """Every element of `left` with every element of `right`, as two equally long arrays."""
-    return np.repeat(left, len(right)), np.tile(right, len(left))
-
-
 def random_bits(dtype: DType, count: int, seed: int) -> Array:
     """`count` values with independent uniform bits; NaNs are made quiet and bools are 0 or 1."""
     generator = np.random.default_rng([seed, dtype.bits, dtype.priority])

@@ -54,6 +54,23 @@ Key = int | slice | EllipsisType | None
 BEYOND_THE_STANDARD = frozenset({dtypes.float16, dtypes.bfloat16})
 
 
+def _converting(name: str) -> Callable[[ArrayTensor], ArrayTensor]:
+    """Return the method that casts to the type of this name."""
+    return lambda self: self.cast(name)
+
+
+def _reducing(function: str, note: str = "", **settings: Any) -> Callable[..., ArrayTensor]:
+    """Return the method that is a function over an axis; settings: its further arguments."""
+
+    def reduce(
+        self: ArrayTensor, axis: Any = None, keepdim: Any = False, **given: Any
+    ) -> ArrayTensor:
+        named = {**settings, **given}
+        return self._call(function, self, axis=axis, keepdims=keepdim, note=note, **named)
+
+    return reduce
+
+
 class ArrayTensor:
     """An array that answers as a Tensor does, as far as the standard has the function.
 
@@ -108,26 +125,13 @@ class ArrayTensor:
     def cast(self, dtype: DType | str) -> ArrayTensor:
         return self._call("astype", self, self.library.dtype(dtype))
 
-    def half(self) -> ArrayTensor:
-        return self.cast(dtypes.float16)
-
-    def float(self) -> ArrayTensor:
-        return self.cast(dtypes.float32)
-
-    def double(self) -> ArrayTensor:
-        return self.cast(dtypes.float64)
-
-    def long(self) -> ArrayTensor:
-        return self.cast(dtypes.int64)
-
-    def short(self) -> ArrayTensor:
-        return self.cast(dtypes.int16)
-
-    def int(self) -> ArrayTensor:
-        return self.cast(dtypes.int32)
-
-    def bool(self) -> ArrayTensor:
-        return self.cast(dtypes.bool)
+    half = _converting("float16")
+    float = _converting("float32")
+    double = _converting("float64")
+    long = _converting("int64")
+    short = _converting("int16")
+    int = _converting("int32")
+    bool = _converting("bool")
 
     # Where the arguments differ
 
@@ -159,19 +163,15 @@ class ArrayTensor:
 
     # Reductions
 
-    def _reduce(
-        self, name: str, axis: Any, keepdim: Any, note: str = "", **more: Any
-    ) -> ArrayTensor:
-        return self._call(name, self, axis=axis, keepdims=keepdim, note=note, **more)
-
-    def sum(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("sum", axis, keepdim, WIDE_SUMS)
-
-    def prod(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("prod", axis, keepdim, WIDE_SUMS)
-
-    def mean(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("mean", axis, keepdim)
+    sum = _reducing("sum", WIDE_SUMS)
+    prod = _reducing("prod", WIDE_SUMS)
+    mean = _reducing("mean")
+    any = _reducing("any")
+    all = _reducing("all")
+    var = _reducing("var", correction=1)
+    std = _reducing("std", correction=1)
+    argmax = _reducing("argmax", PLACES)
+    argmin = _reducing("argmin", PLACES)
 
     def max(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
         return self._extreme("max", axis, keepdim)
@@ -182,25 +182,7 @@ class ArrayTensor:
     def _extreme(self, name: str, axis: Any, keepdim: Any) -> ArrayTensor:
         if 0 in self.shape:
             raise NotOfferedError(f"{self.library.module}: the {name} of no elements is left open")
-        return self._reduce(name, axis, keepdim)
-
-    def any(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("any", axis, keepdim)
-
-    def all(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("all", axis, keepdim)
-
-    def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> ArrayTensor:
-        return self._reduce("var", axis, keepdim, correction=correction)
-
-    def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> ArrayTensor:
-        return self._reduce("std", axis, keepdim, correction=correction)
-
-    def argmax(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("argmax", axis, keepdim, PLACES)
-
-    def argmin(self, axis: Any = None, keepdim: Any = False) -> ArrayTensor:
-        return self._reduce("argmin", axis, keepdim, PLACES)
+        return self._call(name, self, axis=axis, keepdims=keepdim)
 
     def cumsum(self, axis: Any = 0) -> ArrayTensor:
         return self._call("cumulative_sum", self, axis=axis, note=WIDE_SUMS)
@@ -355,32 +337,30 @@ class _Maker:
         named = own if dtype is None else dtype
         return self._make("asarray", _readable(found.copy()), dtype=named)
 
-    def _make(self, function: str, *given: Any, dtype: Any) -> ArrayTensor:
+    def _make(
+        self, function: str, *given: Any, dtype: Any = dtypes.float32, device: Any = None
+    ) -> ArrayTensor:
         where = {} if self.library.device is None else {"device": self.library.device}
         made = self.library.function(function)(*given, dtype=self.library.dtype(dtype), **where)
         return self.library.tensor_class(self.library, made)
 
-    def zeros(self, *shape: Any, device: Any = None, dtype: Any = dtypes.float32) -> ArrayTensor:
-        return self._make("zeros", _tuple(shape), dtype=dtype)
+    def zeros(self, *shape: Any, **named: Any) -> ArrayTensor:
+        return self._make("zeros", _tuple(shape), **named)
 
-    def ones(self, *shape: Any, device: Any = None, dtype: Any = dtypes.float32) -> ArrayTensor:
-        return self._make("ones", _tuple(shape), dtype=dtype)
+    def ones(self, *shape: Any, **named: Any) -> ArrayTensor:
+        return self._make("ones", _tuple(shape), **named)
 
-    def full(self, shape: Any, value: Any, device: Any = None, dtype: Any = None) -> ArrayTensor:
-        return self._make("full", shape, value, dtype=dtype or _type_of_number(value))
+    def full(self, shape: Any, value: Any, dtype: Any = None, **named: Any) -> ArrayTensor:
+        return self._make("full", shape, value, dtype=dtype or _type_of_number(value), **named)
 
-    def eye(
-        self, rows: Any, columns: Any = None, device: Any = None, dtype: Any = dtypes.float32
-    ) -> ArrayTensor:
-        return self._make("eye", rows, columns, dtype=dtype)
+    def eye(self, *sizes: Any, **named: Any) -> ArrayTensor:
+        return self._make("eye", *sizes, **named)
 
-    def arange(self, *ends: Any, device: Any = None, dtype: Any = dtypes.int32) -> ArrayTensor:
-        return self._make("arange", *ends, dtype=dtype)
+    def arange(self, *ends: Any, dtype: Any = dtypes.int32, **named: Any) -> ArrayTensor:
+        return self._make("arange", *ends, dtype=dtype, **named)
 
-    def linspace(
-        self, start: Any, stop: Any, steps: Any, device: Any = None, dtype: Any = dtypes.float32
-    ) -> ArrayTensor:
-        return self._make("linspace", start, stop, steps, dtype=dtype)
+    def linspace(self, start: Any, stop: Any, steps: Any, **named: Any) -> ArrayTensor:
+        return self._make("linspace", start, stop, steps, **named)
 
     def __getattr__(self, name: str) -> Any:
         raise NotOfferedError(f"{self.library.module}: the array API has no {name}")
@@ -552,10 +532,10 @@ class NumpyTensor(ArrayTensor):
 
     def __getitem__(self, key: Any) -> ArrayTensor:
         """By arrays and lists too."""
-        return type(self)(self.library, self.array[_plain_key(key)])
+        return type(self)(self.library, self.array[_plain(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.array[_plain_key(key)] = _plain(value)
+        self.array[_plain(key)] = _plain(value)
 
 
 class NumpySubject(ArraySubject):
@@ -609,10 +589,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(_plain, value))
     return value.array if isinstance(value, ArrayTensor) else value
-
-
-def _plain_key(key: Any) -> Any:
-    return _plain(key)
 
 
 def _tuple(given: tuple[Any, ...]) -> tuple[Any, ...]:
