@@ -274,12 +274,6 @@ def test_a_seed_gives_the_same_choices_on_any_machine():
     assert draws(Tape(seed=8)) != draws(Tape(seed=7))
 
 
-def test_a_record_replays():
-    first = Tape(seed=3)
-    values = draws(first)
-    assert draws(Tape(choices=first.choices)) == values
-
-
 def test_a_cut_or_edited_tape_still_builds():
     assert draws(Tape(choices=[])) == [0, -2, "a", False, 0]
     assert draws(Tape(choices=[13, 7, 4, 99, 5])) == [3, 0, "b", True, 0]

@@ -64,16 +64,12 @@ def gather(draw: Expressions) -> Value:
     if draw.tape.chance(40):
         tracker = tracker.flip((draw.tape.below(len(table)),))
     if draw.tape.chance(30):
-        tracker = _padded_last(tracker)
+        tracker = tracker.pad((*((0, 0) for _ in table[:-1]), (1, 1)))
     dtype = kernel.dtype()
     buffer = kernel.buffer(dtype, max(1, tracker.real_size()), kernel.content_range(dtype))
     address = build.view(buffer, tracker, *(place.node for _, place in places))
     found = kernel.value_of_load(address, shape, True)
     return draw.reduce(draw.grow(found), inner)
-
-
-def _padded_last(tracker: ShapeTracker) -> ShapeTracker:
-    return tracker.pad((*((0, 0) for _ in tracker.shape[:-1]), (1, 1)))
 
 
 # --- reduces that choose --------------------------------------------------------------------------

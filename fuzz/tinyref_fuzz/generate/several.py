@@ -236,6 +236,8 @@ class _Expression:
         if self.flags and self.tape.below(8) == 7:
             return build.logical_not(self.flags[-1])
         x = self.values[0] if self.tape.below(3) == 2 else self._operand()
+        if self.tape.below(3) == 2:
+            x = build.binary(self.tape.pick((Ops.IDIV, Ops.MOD)), x, self._divisor())
         limit = self._operand()
         if self.tape.below(3):
             number = self.tape.pick(LIMITS) if self.tape.below(3) else self.last
