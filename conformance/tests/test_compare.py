@@ -138,6 +138,16 @@ def test_a_cause_that_devices_share_is_one_line() -> None:
     assert "| 6 | 1 | . |" in table
 
 
+def test_the_errors_of_rows_have_a_column_for_each_device() -> None:
+    rough = CaseResult("isa.a.0", "isa.a", Status.PASS, compared=1, max_ulp=2.5, p99_ulp=1.0)
+    reports = [report_of(rough), report_of(("isa.b.0", Status.PASS), device="TWO")]
+    (line,) = Matrix(reports).errors()
+    assert line == ["isa.a", "Within 2 ULP of the right value.", "2.5 (1)", "-"]
+    exact = report_of(measured(0.0))
+    exact.rows[1].error_rule = "Exact: the bits."
+    assert Matrix([exact]).errors() == []
+
+
 def test_the_commands_write_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, report in (("before", BEFORE), ("after", AFTER)):
         (tmp_path / f"{name}.json").write_text(as_json(report), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Many reports side by side: their ladders, and which causes of failures they share."""
+"""Many reports side by side: their ladders, the causes of failures, and the errors of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref_conformance.diagnosis import common_name
 from tinyref_conformance.ladder import RungReport, RungState
-from tinyref_conformance.report import NOT_A_RUN, Report
+from tinyref_conformance.report import NOT_A_RUN, Report, RowResult
 from tinyref_conformance.reports.tables import Page, Table
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status
 from tinyref_spec.case import Rung
@@ -75,6 +75,23 @@ class Matrix:
                 cause.counts[place] = cause.counts.get(place, 0) + len(group.cases)
         return sorted(found.values(), key=lambda cause: cause.rung)
 
+    def errors(self) -> list[list[str]]:
+        """A line for each row that a device is not exact in, or may be inexact in.
+
+        A cell has the largest error and, in parentheses, the 99th percentile.
+        """
+        measured = [
+            {row.id: row for row in report.rows if row.max_ulp is not None}
+            for report in self.reports
+        ]
+        rules = {name: row.error_rule for rows in measured for name, row in rows.items()}
+        lines = []
+        for name, rule in rules.items():
+            rows = [rows.get(name) for rows in measured]
+            if not rule.startswith("Exact") or any(row and row.max_ulp for row in rows):
+                lines.append([name, rule, *map(_error, rows)])
+        return lines
+
     def text(self) -> str:
         """For a terminal: the ladder, and what is broken."""
         lines = _aligned([["", *self.heads], *self.ladder()])
@@ -103,6 +120,7 @@ class Matrix:
                 ("rung", "where", "cause", *self.heads, "what to do"),
                 failures,
             ),
+            Table("Largest errors in ULP", ("row", "rule", *self.heads), self.errors()),
         ]
         return Page(f"{len(self.reports)} devices side by side", self.notes, tables)
 
@@ -139,6 +157,10 @@ def _facts(report: Report) -> dict[str, Any]:
             for rung in report.rungs
         },
     }
+
+
+def _error(row: RowResult | None) -> str:
+    return "-" if row is None else f"{row.max_ulp:.3g} ({row.p99_ulp or 0:.3g})"
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
