@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import headline
@@ -25,34 +25,15 @@ from tinyref_spec.case import Rung
 from tinyref_spec.conditions import BY_NAME, CONDITIONS, Condition, Kind
 from tinyref_spec.evidence import Evidence, Explained, may_be_chance
 
+if TYPE_CHECKING:
+    from tinyref_conformance.report import CaseResult, RowResult
+
 # Fewer launches than these may be those of a case itself.
 LEAST_LAUNCHES = 20
 # Of fewer cases that fail, or pass, it says nothing that they are of one form, or of others.
 LEAST_CASES = 3
 # Of the kernels of a form that is wrong, this share of those that fail may pass.
 MOST_PASSING = 0.1
-
-
-@dataclass(frozen=True)
-class Failing:
-    """One failing case, as `diagnose` needs it."""
-
-    id: str
-    row: str
-    status: Status
-    phase: str
-    message: str
-    fault: str = ""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One row of the run with what its cases counted; advice: by the names of conditions."""
-
-    id: str
-    rung: Rung
-    evidence: Evidence
-    advice: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -96,8 +77,8 @@ class _Unit:
     shape: of what was said, where they are not of wrong values.
     """
 
-    row: Measured
-    cases: list[Failing]
+    row: RowResult
+    cases: list[CaseResult]
     shape: str
 
     @property
@@ -117,7 +98,7 @@ class _Unit:
         return self.row.advice.get(name) or general or self.row.advice.get("", "")
 
 
-def diagnose(rows: Iterable[Measured], failing: Iterable[Failing]) -> list[Group]:
+def diagnose(rows: Iterable[RowResult], failing: Iterable[CaseResult]) -> list[Group]:
     """The groups of the failing cases, each case in one; the lowest rung comes first."""
     measured = {row.id: row for row in rows}
     units = _units(measured, failing)
@@ -133,7 +114,7 @@ def diagnose(rows: Iterable[Measured], failing: Iterable[Failing]) -> list[Group
     return sorted(groups, key=lambda group: (group.rung, -len(group.cases)))
 
 
-def _units(rows: Mapping[str, Measured], failing: Iterable[Failing]) -> list[_Unit]:
+def _units(rows: Mapping[str, RowResult], failing: Iterable[CaseResult]) -> list[_Unit]:
     found: dict[tuple[str, str, bool], _Unit] = {}
     for case in failing:
         row = rows[case.row]

@@ -17,7 +17,7 @@ from tinyref import reproduce
 from tinyref.errors import UserError, describe_error
 from tinyref.foreign import dataclass_from, json_value, text_of_file
 from tinyref_conformance import ladder
-from tinyref_conformance.diagnosis import Failing, Group, Measured, diagnose
+from tinyref_conformance.diagnosis import Group, diagnose
 from tinyref_conformance.records import (
     Record,
     members_to_json,
@@ -185,13 +185,7 @@ class Report:
     @functools.cached_property
     def groups(self) -> list[Group]:
         """What is broken, by its cause; the lowest rung comes first."""
-        rows = [Measured(row.id, row.rung, row.evidence, row.advice) for row in self.rows]
-        failing = [
-            Failing(case.id, case.row, case.status, case.phase, case.message, case.fault)
-            for case in self.cases
-            if case.status.is_broken
-        ]
-        return diagnose(rows, failing)
+        return diagnose(self.rows, [case for case in self.cases if case.status.is_broken])
 
     @property
     def missing(self) -> str:
