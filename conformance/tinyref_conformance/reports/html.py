@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from tinyref.dtype import dtypes
+from tinyref_conformance.certificate import capabilities_of, facts_of
 from tinyref_conformance.ladder import RungReport
 from tinyref_conformance.records import number_to_json
 from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
@@ -83,7 +84,7 @@ def html(report: Report) -> str:
         chips=list(_chips(report.counts)),
         legend=[_chip(status, 0) for status in _RANKED],
         rungs=[_rung(rung, report.first_broken) for rung in report.rungs],
-        facts=list(_facts(report.certificate)),
+        facts=[*facts_of(report.certificate), *capabilities_of(report.certificate)],
         open_failure=_open_failure(report),
     )
 
@@ -274,48 +275,3 @@ def _open_failure(report: Report) -> str:
         if case.id == OPEN_CASE and case.status is Status.FAIL:
             return case.message
     return ""
-
-
-def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    git = certificate["git"]
-    commit = "commit unknown"
-    if git:
-        commit = git["commit"] + (", with uncommitted changes" if git["dirty"] else "")
-    planned, whole = certificate["cases_planned"], certificate["cases_in_profile"]
-    yield "Device", _with_versions(certificate["device"], certificate["device_versions"])
-    if certificate.get("second"):
-        yield "With", _with_versions(certificate["second"], certificate["second_versions"])
-    yield "Profile", f"{certificate['profile']}: {planned:,} of its {whole:,} cases"
-    yield "Flags", _settings(certificate.get("flags", {}), "TINYREF_") or "all at their default"
-    if certificate.get("environment"):
-        yield "Environment", _settings(certificate["environment"])
-    if certificate.get("compiler"):
-        yield "Compiler", certificate["compiler"]
-    if certificate.get("backend_sources"):
-        yield "Backend", f"sources with hash {certificate['backend_sources']}"
-    yield "Suite", f"{certificate['suite']}, hash {certificate['suite_hash']}"
-    yield "Seed", str(certificate["seed"])
-    yield "tinyref", f"{certificate['tinyref']}, {commit}"
-    yield "Python", f"{certificate['python']} on {certificate['platform']}"
-    yield "Libraries", ", ".join(f"{k} {v}" for k, v in certificate["libraries"].items())
-    yield "Time", f"{certificate['seconds']:.1f} s from {certificate['started']}"
-    if certificate.get("shards"):
-        yield "Shards", f"{len(certificate['shards'])}, each with its own hash in report.json"
-    if certificate["resumed_cases"]:
-        yield "Resumed", f"{certificate['resumed_cases']:,} cases were measured before"
-    for name, value in sorted((certificate["capabilities"] or {}).items()):
-        yield f"Declares {name}", _plain(value)
-
-
-def _settings(values: Mapping[str, Any], prefix: str = "") -> str:
-    return " ".join(f"{prefix}{name}={value}" for name, value in values.items())
-
-
-def _with_versions(device: str, versions: Mapping[str, str]) -> str:
-    return ", ".join([device, *(f"{name} {value}" for name, value in versions.items())])
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value) or "none"
-    return {True: "yes", False: "no"}.get(value, str(value)) if type(value) is bool else str(value)
