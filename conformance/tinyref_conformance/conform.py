@@ -111,10 +111,7 @@ def _run(
                     plan, settings, journal, reporter, assembler.is_expected, assembler.skipped
                 ).run()
         finally:
-            try:
-                journal.restore()
-            finally:
-                journal.close()
+            journal.close()
     finally:
         held.release()
 
