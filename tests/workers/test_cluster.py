@@ -231,13 +231,10 @@ def test_a_run_ends_only_its_own_processes(monkeypatch: pytest.MonkeyPatch) -> N
 class FakeFuture:
     """Of a cluster on which item 5 ends every machine, item 1 the first that it is alone on."""
 
-    def __init__(self, client: FakeClient, function: Any, given: Any, workers: Any) -> None:
+    def __init__(self, client: FakeClient, given: Any) -> None:
         self.status = "finished"
-        self.is_over = True
         self.error: Exception | None = None
         self.answer: Answer | None = None
-        if function is not cluster.run_task:
-            return
         self.task = given[2]
         if self.task is None:
             self.answer = Answer({"identity": {}})
@@ -245,17 +242,12 @@ class FakeFuture:
         results = [Result(self.task, item, {"did": item}) for item in self.task.items]
         self.answer = Answer({"identity": {}}, tuple(results))
         client.sent.append(tuple(self.task.items))
-        is_first = client.sent.count((1,)) <= 1
-        if 5 in self.task.items or (1 in self.task.items and (not workers or is_first)):
-            if workers and len(client.sent) % 2:
-                # Seen first as a machine that is not there any more.
-                self.is_over = False
-                client.machines = {f"{workers[0]}+": 2}
-            else:
-                self.error = distributed.KilledWorker("t", SimpleNamespace(address="m"), 3)
+        is_bad_luck = 1 in self.task.items and client.sent.count((1,)) <= 1
+        if 5 in self.task.items or is_bad_luck:
+            self.error = distributed.KilledWorker("t", SimpleNamespace(address="m"), 3)
 
     def done(self) -> bool:
-        return self.is_over
+        return True
 
     def result(self, timeout: float) -> Any:
         if self.error is not None:
@@ -268,16 +260,12 @@ class FakeClient:
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.sent: list[tuple[Item, ...]] = []
-        self.machines = {"a": 2}
 
     def nthreads(self) -> dict[str, int]:
-        return self.machines
+        return {"a": 2}
 
     def submit(self, function: Any, *given: Any, **named: Any) -> FakeFuture:
-        return FakeFuture(self, function, given, named.get("workers"))
-
-    def cancel(self, futures: list[FakeFuture], force: bool) -> None:
-        return
+        return FakeFuture(self, given)
 
     def as_current(self) -> Any:
         return contextlib.nullcontext()
@@ -328,7 +316,7 @@ def test_an_item_is_pinned_if_it_alone_ends_machines(fake: ClusterExecutor) -> N
     assert list(dead(events)) == [5]
     assert "it ends machines of the cluster" in dead(events)[5]
     assert (fake.capacity, fake.busy) == (4, 0)
-    alone = [0, 1, 1, 2, 3, 4, 5, 5, 5, 6]
+    alone = [0, 1, 1, 2, 3, 4, 5, 5, 6]
     whole = [(0, 1, 2), (3, 4, 5, 6), (7, 8)]
     assert fake._client.sent == [*whole, *((number,) for number in alone)]
 

@@ -3,8 +3,7 @@
 So an item that crashes or hangs costs that process and one item, as on one machine, and the cluster
 sees nothing of it. A machine that dies loses only what it had under way: the scheduler gives that
 to another one. What was with machines that died again and again is done item by item, with nothing
-beside it: an item is pinned only if it alone ends a machine that had just answered and had no
-process of ours left, twice.
+beside it: an item is pinned if the scheduler gives it up twice while nothing else of ours runs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -47,9 +46,8 @@ DESERTED_SECONDS = 120.0
 # How long a machine may take to say that it is there, or to hand over a result.
 ANSWER_SECONDS = 10.0
 TASKS_PER_THREAD = 2
-# Machines that an item must end, alone and one after the other, before it is its own fault: the
-# first may have had an old process of ours, the others have none.
-DEATHS_TO_PIN = 3
+# How often the scheduler must give up an item that runs alone before it is its own fault.
+DEATHS_TO_PIN = 2
 # How often the cluster may lose what it was given before the run ends.
 MAX_LOSSES = 3
 TICK_SECONDS = 0.2
@@ -109,10 +107,6 @@ def job_here(job: Job) -> Job:
     return replace(job, memory=share_of_memory(job.memory, worker.state.nthreads, most))
 
 
-def answer() -> None:
-    """Do what a machine can do that is there."""
-
-
 def release(run: str = "") -> None:
     """End the worker processes that this machine has for a run, or for all of them."""
     with _lock:
@@ -135,13 +129,12 @@ def portable(identity: Mapping[str, str]) -> dict[str, str]:
 class _Pending:
     """A task that a future works on.
 
-    is_suspect: it was with machines that died, and has one item. machine: where it is alone.
-    deaths: of machines on which it was alone. losses: how often the cluster forgot it.
+    is_suspect: it was with machines that died, and has one item. deaths: how often the scheduler
+    gave it up although it was alone. losses: how often the cluster forgot it.
     """
 
     task: Task
     is_suspect: bool = False
-    machine: str = ""
     deaths: int = 0
     losses: int = 0
 
@@ -218,18 +211,13 @@ class ClusterExecutor(Executor):
 
     def events(self, seconds: float) -> list[Event]:
         if self._suspects and not self._pending:
-            self._begin_alone()
+            self._send(self._suspects.popleft())
         self._wait(seconds)
-        machines = self._machines()
-        self._check_that_there_are_some(machines)
+        self._check_that_there_are_some(self._machines())
         events: list[Event] = []
         for future, pending in list(self._pending.items()):
             if future.done():
                 events += self._outcome(future, pending)
-            elif pending.machine and pending.machine not in machines:
-                self._client.cancel([future], force=True)
-                del self._pending[future]
-                events += self._events_of_death(pending, f"{pending.machine} died")
         return events
 
     def wind_down(self) -> None:
@@ -275,42 +263,8 @@ class ClusterExecutor(Executor):
             )
 
     def _send(self, pending: _Pending) -> None:
-        # One that is to be alone stays where it was sent: who died with it is then known.
-        where = {"workers": [pending.machine], "allow_other_workers": False}
-        future = self._client.submit(
-            run_task,
-            self._run,
-            self.job,
-            pending.task,
-            pure=False,
-            **(where if pending.machine else {}),
-        )
+        future = self._client.submit(run_task, self._run, self.job, pending.task, pure=False)
         self._pending[future] = pending
-
-    def _begin_alone(self) -> None:
-        """Give the next suspect to a machine that answers.
-
-        One may have died without the scheduler having noticed; then the item would be blamed.
-        """
-        pending = self._suspects[0]
-        for machine in self._machines():
-            # A new process for each takes long: only for one that has ended a machine before.
-            if self._does(machine, *((release, self._run) if pending.deaths else (answer,))):
-                self._suspects.popleft()
-                pending.machine = machine
-                self._send(pending)
-                return
-
-    def _does(self, machine: str, function: Callable[..., None], *arguments: str) -> bool:
-        """Return True if the machine carries that out."""
-        where = {"workers": [machine], "allow_other_workers": False}
-        future = self._client.submit(function, *arguments, pure=False, **where)
-        try:
-            future.result(timeout=ANSWER_SECONDS)
-        except Exception:  # whatever it is, this machine is not one to rely on
-            self._client.cancel([future], force=True)
-            return False
-        return True
 
     def _outcome(self, future: Future, pending: _Pending) -> list[Event]:
         """Return what a future gave; nothing if it is not there yet, or is to be done again."""
@@ -354,10 +308,7 @@ class ClusterExecutor(Executor):
         return []
 
     def _events_of_death(self, pending: _Pending, words: str) -> list[Event]:
-        """Machines died with it: its own fault only if it was alone, and not for the first time.
-
-        So it is done again one by one, and then once and once more; nothing comes of it yet.
-        """
+        """Machines died with it: its own fault only if it was alone, and not for the first time."""
         task = pending.task
         if not pending.is_suspect:
             alone = [replace(task, items=(item,), attempt=task.attempt + 1) for item in task.items]
