@@ -106,8 +106,7 @@ class Runner(harness.Plan):
         try:
             if self._open():
                 self._work()
-                if not self.settings.cluster:
-                    self._look_again()
+                self._look_again()
                 self._say_crashes()
         except HarnessError as error:
             self.journal.check()
@@ -380,7 +379,8 @@ class Runner(harness.Plan):
         """Run failures again, each alone, and describe the launches that workers died of."""
         config = worker_configuration(self.settings, self.plan)
         self._rerun_failures(config)
-        describe_deaths(self.outcome, self._cases, config, self.settings.timeout)
+        if not self.settings.cluster:
+            describe_deaths(self.outcome, self._cases, config, self.settings.timeout)
 
     def _rerun_failures(self, config: dict[str, str]) -> None:
         """Runs failures again, each alone, and finds what those depend on that then pass."""
@@ -388,11 +388,11 @@ class Runner(harness.Plan):
         failing = self._failures_to_rerun()
         if self._is_stopped or not seconds or not failing:
             return
-        self._executor.close()
+        self._executor.end_workers()
         limits = Limits(self.settings.timeout, self.settings.memory_bytes)
         end = min(time.monotonic() + IDLE_SHARE * seconds, self._deadline)
         # The sequences have the other half.
-        trials = history.Trials(config, self._cases, limits, seconds / 2, end)
+        trials = history.Trials(self._executor, config, self._cases, limits, seconds / 2, end)
         passing = []
         self._show_again(ALONE, 0, len(failing))
         for number, record in enumerate(trials.alone(failing, self._jobs), start=1):

@@ -318,9 +318,7 @@ def _print_summary(finished: Finished, request: Request) -> None:
         print(line)
     failures = [case for case in report.failures if case.id != OPEN_CASE]
     again = sum(case.status.is_broken and case.attempts == 1 for case in failures)
-    if again and request.settings.cluster:
-        print(f"failures not run again alone, as they are of a cluster: {again:,}")
-    elif again and request.settings.rerun_seconds and not request.settings.fail_fast:
+    if again and request.settings.rerun_seconds and not request.settings.fail_fast:
         print(f"failures not run again alone: {again:,}; --rerun-failures takes all the time")
     if report.missing:
         print(report.missing)

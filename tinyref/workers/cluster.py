@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from tinyref.workers.tasks import (
     HarnessError,
     ItemDeath,
     Job,
+    R,
     Result,
     Task,
 )
@@ -223,6 +224,17 @@ class ClusterExecutor(Executor):
     def wind_down(self) -> None:
         # What a machine has begun only the machine knows: tasks are short.
         return
+
+    def end_workers(self) -> None:
+        self._client.run(release, self._run)
+
+    def call(self, function: Callable[..., R], *arguments: object) -> R | None:
+        future = self._client.submit(function, *arguments, pure=False)
+        try:
+            result: R = future.result()
+        except Exception:  # of the cluster, as when the machine dies
+            return None
+        return result
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
