@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
@@ -23,16 +23,13 @@ from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status
 from tinyref_spec.case import Rung
 
-# What of the failures the page holds: an example of each row, and more and longer ones as long as
-# there is room. All of it is in report.json.
+# What of the failures the page holds: an example of each row, more of them as long as there is
+# room, and the details of the first. All of it is in report.json.
 FAILURES_A_ROW = 12
 FAILURES_IN_ALL = 1500
 TEXT_LENGTH = 12_000
 MAX_TEXT = 1_500_000
-# Values of an example for which there is no room.
-FEW_VALUES = 4
 GROUPS = 60
-_VALUES = ("expected", "expected_bits", "actual", "actual_bits")
 _LONG = ("source", "ir", "script", "log")
 
 _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ULP")
@@ -195,10 +192,8 @@ def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[s
 
 
 def _failure(case: CaseResult, is_whole: bool) -> dict[str, Any]:
-    known = case.details or {}
+    known = (case.details or {}) if is_whole else {}
     details = {key: _clip_value(value) for key, value in known.items()}
-    if not is_whole:
-        details = _shortened(details)
     return {
         "id": case.id,
         "status": case.status.value,
@@ -210,17 +205,6 @@ def _failure(case: CaseResult, is_whole: bool) -> dict[str, Any]:
         "repro": case.repro,
         "details": details,
     }
-
-
-def _shortened(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Without sources and scripts, and a few values only."""
-    found = {key: value for key, value in details.items() if key not in _LONG}
-    found |= {key: found[key][:FEW_VALUES] for key in _VALUES if key in found}
-    inputs = [
-        {**each, "values": each["values"][:FEW_VALUES], "bits": each["bits"][:FEW_VALUES]}
-        for each in found.get("inputs", ())
-    ]
-    return {**found, "inputs": inputs}
 
 
 def _clip_value(value: Any) -> Any:
