@@ -184,7 +184,6 @@ ROWS = {
     "FirstGridAgain": "kernel.program.grids,memory.launch.float32",
     "EarlyReads": "memory.launch.float32,kernel.one_alu.add.float32,kernel.program.loop",
     "StaleOutput": "memory.launch,kernel.program.grids,kernel.one_alu.add.int32",
-    "UndersizedArrays": "kernel.program.arrays,kernel.program.group",
     # Its launches of large groups write so far beyond a buffer that they end the process.
     "SwappedItemIndices": "kernel.program.[!l]*,tensor.add.float32,tensor.sum.float32",
     # Tensor functions, whose scripts have other memory than kernels have.
