@@ -86,9 +86,9 @@ def test_a_foreign_report_is_refused_or_can_be_compared(tmp_path: Path) -> None:
         except UserError:
             refused += 1
             continue
-        compare(good, found).text()
-        compare(found, good).text()
-        Matrix([good, found]).text()
+        compare(good, found).page().text()
+        compare(found, good).page().text()
+        Matrix([good, found]).page().text()
     assert refused > count // 4
     path = tmp_path / "report.json"
     for text in damaged(as_json(REPORT), 100):

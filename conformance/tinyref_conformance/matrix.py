@@ -92,22 +92,12 @@ class Matrix:
                 lines.append([name, rule, *map(_error, rows)])
         return lines
 
-    def text(self) -> str:
-        """For a terminal: the ladder, and what is broken."""
-        lines = _aligned([["", *self.heads], *self.ladder()])
-        if causes := self.causes():
-            lines += ["", *_aligned([["", *self.heads], *map(self._cause_line, causes)])]
-        return "".join(f"{line}\n" for line in (*lines, *self.notes))
-
-    def _cause_line(self, cause: Cause) -> list[str]:
-        return [f"{cause.where}: {cause.cause}", *self._counts(cause)]
-
     def _counts(self, cause: Cause) -> list[str]:
         places = range(len(self.reports))
         return [f"{cause.counts[place]:,}" if place in cause.counts else "." for place in places]
 
     def page(self) -> Page:
-        """The same as tables."""
+        """Return it as tables."""
         causes = self.causes()
         failures = [
             (cause.rung.title, cause.where, cause.cause, *self._counts(cause), cause.advice or "-")
@@ -161,14 +151,6 @@ def _facts(report: Report) -> dict[str, Any]:
 
 def _error(row: RowResult | None) -> str:
     return "-" if row is None else f"{row.max_ulp:.3g} ({row.p99_ulp or 0:.3g})"
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
 
 
 def _owed(rung: RungReport) -> int:

@@ -446,11 +446,14 @@ def _check_format(form: str, accepted: Sequence[str]) -> None:
 
 def _show_comparison(found: Comparison | Matrix, form: str, output: Path | None) -> None:
     """Prints it in that form, or writes it to a file."""
-    if form in ("text", "json"):
-        text = found.text() if form == "text" else found.json()
-    else:
-        page = found.page()
-        text = page.html() if form == "html" else page.markdown()
+    page = found.page()
+    texts = {
+        "text": page.text,
+        "markdown": page.markdown,
+        "html": page.html,
+        "json": found.json,
+    }
+    text = texts[form]()
     if output is None:
         print(text, end="")
         return
