@@ -49,8 +49,6 @@ ANSWER_SECONDS = 10.0
 TASKS_PER_THREAD = 2
 # How often the scheduler must give up an item that runs alone before it is its own fault.
 DEATHS_TO_PIN = 2
-# How often the cluster may lose what it was given before the run ends.
-MAX_LOSSES = 3
 TICK_SECONDS = 0.2
 
 # On a machine of the cluster: the worker process of each run and thread.
@@ -131,13 +129,12 @@ class _Pending:
     """A task that a future works on.
 
     is_suspect: it was with machines that died, and has one item. deaths: how often the scheduler
-    gave it up although it was alone. losses: how often the cluster forgot it.
+    gave it up although it was alone.
     """
 
     task: Task
     is_suspect: bool = False
     deaths: int = 0
-    losses: int = 0
 
 
 class ClusterExecutor(Executor):
@@ -279,11 +276,14 @@ class ClusterExecutor(Executor):
         self._pending[future] = pending
 
     def _outcome(self, future: Future, pending: _Pending) -> list[Event]:
-        """Return what a future gave; nothing if it is not there yet, or is to be done again."""
+        """Return what a future gave; nothing if it is not there yet."""
         from distributed import KilledWorker
 
         if future.status == "cancelled":
-            return self._submit_again(future, pending)
+            raise HarnessError(
+                f"the cluster at {self.address} forgot what it was given: did its scheduler "
+                "restart?"
+            )
         try:
             found = future.result(timeout=ANSWER_SECONDS)
         except TimeoutError:
@@ -293,8 +293,6 @@ class ClusterExecutor(Executor):
             del self._pending[future]
             return self._events_of_death(pending, str(error))
         except Exception as error:  # of the cluster: what tasks raise comes as an answer
-            if future.status == "cancelled":
-                return self._submit_again(future, pending)
             words = f"the cluster failed: {type(error).__name__}: {error}"
             raise HarnessError(words) from error
         del self._pending[future]
@@ -306,18 +304,6 @@ class ClusterExecutor(Executor):
         if changes := differences(self.identity, portable(found.opened["identity"])):
             raise HarnessError(f"machines of the cluster are not alike: {'; '.join(changes)}")
         return list(found.events)
-
-    def _submit_again(self, future: Future, pending: _Pending) -> list[Event]:
-        """Send again what the cluster has forgotten, as after a scheduler that began afresh."""
-        del self._pending[future]
-        pending.losses += 1
-        if pending.losses > MAX_LOSSES:
-            raise HarnessError(f"the cluster at {self.address} forgot what it was given")
-        if pending.is_suspect:
-            self._suspects.appendleft(pending)
-        else:
-            self._send(pending)
-        return []
 
     def _events_of_death(self, pending: _Pending, words: str) -> list[Event]:
         """Machines died with it: its own fault only if it was alone, and not for the first time."""

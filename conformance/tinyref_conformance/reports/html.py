@@ -19,7 +19,7 @@ from tinyref.dtype import dtypes
 from tinyref_conformance.certificate import capabilities_of, facts_of
 from tinyref_conformance.ladder import RungReport
 from tinyref_conformance.records import number_to_json
-from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
+from tinyref_conformance.report import CaseResult, Report, RowResult
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status
 from tinyref_spec.case import Rung
 
@@ -82,7 +82,6 @@ def html(report: Report) -> str:
         legend=[_chip(status, 0) for status in _RANKED],
         rungs=[_rung(rung, report.first_broken) for rung in report.rungs],
         facts=[*facts_of(report.certificate), *capabilities_of(report.certificate)],
-        open_failure=_open_failure(report),
     )
 
 
@@ -252,10 +251,3 @@ def _rung(report: RungReport, first_broken: Rung | None) -> dict[str, Any]:
         "good": sum(n for status, n in asked.items() if status in _GOOD and status in MEASURED),
         "is_first_broken": report.rung is first_broken,
     }
-
-
-def _open_failure(report: Report) -> str:
-    for case in report.cases:
-        if case.id == OPEN_CASE and case.status is Status.FAIL:
-            return case.message
-    return ""
