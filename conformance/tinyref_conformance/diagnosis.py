@@ -93,6 +93,9 @@ class _Unit:
     def fault(self) -> str:
         return self.cases[0].fault
 
+    def explained(self, condition: Condition) -> Explained:
+        return self.evidence.explains(condition.name)
+
     def advice(self, name: str, general: str) -> str:
         """Return what the row says to a condition or fault, else what is said in general."""
         return self.row.advice.get(name) or general or self.row.advice.get("", "")
@@ -147,24 +150,23 @@ def _by_launches(units: Sequence[_Unit]) -> Explanations:
     known = [unit for unit in units if unit.is_history and unit.evidence.launches[0] is not None]
     if not known:
         return
-    first = min(unit.evidence.launches[0] or 0 for unit in known)
+    first = min(map(_launches, known))
     last = max(unit.evidence.launches[1] or 0 for unit in known)
     if first >= LEAST_LAUNCHES and last < first:
         # Not each failure was run again alone; those that say the same are of the same cause.
         said = {unit.shape for unit in known}
-        late = [unit for unit in units if unit.shape in said and _starts_at(unit, first)]
+        late = [unit for unit in units if unit.shape in said and _launches(unit) >= first]
         cause = f"all fail after about {_rounded(first):,} launches of a process, and pass alone"
         yield late, _group(late, cause, _LEAK)
+
+
+def _launches(unit: _Unit) -> int:
+    return unit.evidence.launches[0] or 0
 
 
 def _rounded(count: int) -> int:
     """Return a number with one digit that is not 0: the others depend on which cases came first."""
     return round(count, 1 - len(str(count)))
-
-
-def _starts_at(unit: _Unit, first: int) -> bool:
-    fewest = unit.evidence.launches[0]
-    return fewest is not None and fewest >= first
 
 
 _LEAK = "something is used up: free what a launch takes (memory, events, handles), and when it ends"
@@ -175,7 +177,7 @@ def _by_values(total: Evidence, units: Sequence[_Unit]) -> Explanations:
     left = [unit for unit in units if not unit.shape]
     while left:
         explained = {
-            condition: [unit for unit in left if _explains(unit, condition) is not Explained.NOT]
+            condition: [unit for unit in left if unit.explained(condition) is not Explained.NOT]
             for condition in CONDITIONS
             if condition.kind in _ELEMENTS
         }
@@ -194,20 +196,13 @@ def _advice(units: Sequence[_Unit], condition: Condition) -> str:
     return said.most_common(1)[0][0]
 
 
-def _explains(unit: _Unit, condition: Condition) -> Explained:
-    return unit.evidence.explains(condition.name)
-
-
 def _weight(
     total: Evidence, units: Sequence[_Unit], condition: Condition
 ) -> tuple[int, int, float]:
-    return len(units), -_right_too(units, condition), -_met_by(total, condition)
-
-
-def _met_by(total: Evidence, condition: Condition) -> float:
-    """Return how many right values of the run meet a condition; only operands compare so."""
+    # Of how many right values of the run meet a condition, only those of operands compare.
     is_of_values = condition.kind is Kind.VALUE
-    return total.conditions.get(condition.name, (0, 0))[1] if is_of_values else math.inf
+    met = total.conditions.get(condition.name, (0, 0))[1] if is_of_values else math.inf
+    return len(units), -_right_too(units, condition), -met
 
 
 def _right_too(units: Sequence[_Unit], condition: Condition) -> int:
@@ -220,7 +215,7 @@ def _cause(units: Sequence[_Unit], best: Condition) -> str:
     named = [best]
     for condition in CONDITIONS:
         is_new = condition.kind not in {each.kind for each in named} and condition.kind in _ELEMENTS
-        if is_new and all(_explains(unit, condition) is Explained.FULLY for unit in units):
+        if is_new and all(unit.explained(condition) is Explained.FULLY for unit in units):
             named.append(condition)
     wrong = sum(unit.evidence.elements[0] for unit in units)
     how_many = "all wrong values" if wrong > 1 else "the wrong value"
