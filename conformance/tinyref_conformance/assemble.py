@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tinyref import config, reproduce
@@ -32,7 +31,7 @@ _SHOWN_AS_FAILURE = frozenset(
 
 
 class Assembler:
-    """Makes the report of one run; `report_file` is where its JSON will be."""
+    """Makes the report of one run."""
 
     def __init__(
         self,
@@ -42,9 +41,7 @@ class Assembler:
         outcome: Outcome,
         expectations: Expectations,
         second: str = "",
-        report_file: Path | None = None,
     ) -> None:
-        self.report_file = report_file
         self.plan = plan
         self.suite = suite
         self.device = device
@@ -179,9 +176,7 @@ class Assembler:
         result.details = details
         result.repro = repro_command(*about, result.id, self.settings, self.second)
         if sequence:
-            result.repro = sequence_command(
-                *about, sequence, self.settings, self.second, self.report_file
-            )
+            result.repro = sequence_command(*about, sequence, self.settings, self.second)
 
     def _status_without_record(self, case: Case) -> tuple[Status, str]:
         if case.id in self.outcome.derived:
