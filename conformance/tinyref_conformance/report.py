@@ -168,7 +168,9 @@ class Report:
 
     @property
     def first_broken(self) -> Rung | None:
-        return ladder.first_broken(self.rungs)
+        """The lowest broken rung: where a person who brings up a device looks first."""
+        states = ((report.rung, report.state) for report in self.rungs)
+        return next((rung for rung, state in states if state is ladder.RungState.BROKEN), None)
 
     @property
     def failures(self) -> list[CaseResult]:
