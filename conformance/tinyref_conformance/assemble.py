@@ -20,14 +20,12 @@ from tinyref_conformance.report import (
     repro_command,
     sequence_command,
 )
-from tinyref_conformance.statuses import Status
+from tinyref_conformance.statuses import BROKEN, Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Row, Rung
 from tinyref_spec.reproducer import case_script, open_script
 
-_SHOWN_AS_FAILURE = frozenset(
-    {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
-)
+_SHOWN_AS_FAILURE = BROKEN | {Status.EXPECTED_FAIL}
 
 
 class Assembler:

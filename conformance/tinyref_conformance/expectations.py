@@ -65,7 +65,7 @@ class Expectations:
     ) -> tuple[Status, str]:
         """The status with the expectations applied, and the sentence that explains a change."""
         entries = [entry for entry in self.entries if queries.matches(entry.query, case_id)]
-        if status in (Status.FAIL, Status.CRASH, Status.TIMEOUT):
+        if status.is_broken:
             return _final_of_failure(status, phase, entries, today)
         live = [entry for entry in entries if not entry.is_expired(today)]
         if status in (Status.PASS, Status.UNSUPPORTED) and live:
@@ -108,10 +108,6 @@ class Observed:
     status: Status
     phase: str
 
-    @property
-    def fails(self) -> bool:
-        return self.status in (Status.FAIL, Status.CRASH, Status.TIMEOUT)
-
 
 @dataclass(frozen=True)
 class Update:
@@ -146,14 +142,16 @@ def updated_expectations(
     covered: set[str] = set()
     for entry in old.entries:
         named = [case for case in observed if queries.matches(entry.query, case.case_id)]
-        failing = [case for case in named if case.fails and case.phase == entry.phase.value]
+        failing = [
+            case for case in named if case.status.is_broken and case.phase == entry.phase.value
+        ]
         decided = [case for case in named if case.status not in _UNDECIDED]
         if len(failing) == len(decided):
             kept.append(entry)
         else:
             new += [replace(entry, query=query) for query, _ in _queries(failing, observed)]
         covered |= {case.case_id for case in failing}
-    uncovered = [case for case in observed if case.fails and case.case_id not in covered]
+    uncovered = [case for case in observed if case.status.is_broken and case.case_id not in covered]
     for query, phase in _queries(uncovered, observed):
         new.append(Expectation(query, reason, link, phase=Phase(phase)))
     return Update(old, tuple(kept), tuple(new))

@@ -249,7 +249,7 @@ class Runner(harness.Plan):
             found or case.id in self.outcome.derived
             for case, found in zip(cases, attempts, strict=True)
         )
-        return decided and not any(_fails(each) for found in attempts for each in found)
+        return decided and not any(each.status.is_broken for found in attempts for each in found)
 
     def _is_ready(self, part: Part) -> bool:
         return self._below[part.row].isdisjoint(self._unsettled)
@@ -332,7 +332,7 @@ class Runner(harness.Plan):
             self._time_left.note(rung, result.seconds)
 
     def _judge(self, record: Record) -> None:
-        if record.attempt > 1 or not _fails(record) or self.is_expected(record):
+        if record.attempt > 1 or not record.status.is_broken or self.is_expected(record):
             return
         case = self._cases.get(record.case)
         if case is not None:
@@ -397,7 +397,7 @@ class Runner(harness.Plan):
         self._show_again(ALONE, 0, len(failing))
         for number, record in enumerate(trials.alone(failing, self._jobs), start=1):
             self._show_again(ALONE, number, len(failing))
-            if _fails(record):
+            if record.status.is_broken:
                 self._keep_again(record)
             else:
                 passing.append(record)
@@ -422,7 +422,7 @@ class Runner(harness.Plan):
             case
             for case in self._cases.values()
             for record in self.outcome.attempts(case.id)[:1]
-            if _fails(record)
+            if record.status.is_broken
             and not self.is_expected(record)
             and not self.outcome.has(case.id, 2)
             and case.id not in self.outcome.derived
@@ -456,7 +456,3 @@ def record_of(result: Result) -> Record:
 
 def _is_batch(task: Task) -> bool:
     return bool(task.request.get("compiles_together")) and task.attempt == 1
-
-
-def _fails(record: Record) -> bool:
-    return record.status in (Status.FAIL, Status.CRASH, Status.TIMEOUT)

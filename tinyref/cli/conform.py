@@ -470,13 +470,12 @@ def faulty(
     Each device runs a subset of the quick profile in which its fault can show, and so does the
     healthy device that it is made from, which must pass. Exit code 1 when one escapes.
     """
-    from tinyref_conformance.faulty.registry import ALL_FAULTY
     from tinyref_conformance.faulty.score import score
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    results = score(report, only, devices=ALL_FAULTY, say=say)
+    results = score(report, only, say=say)
     print(results.text(), end="")
     raise typer.Exit(0 if results.is_perfect else 1)
 

@@ -20,7 +20,7 @@ from tinyref_conformance.certificate import capabilities_of, facts_of
 from tinyref_conformance.ladder import RungReport
 from tinyref_conformance.records import number_to_json
 from tinyref_conformance.report import CaseResult, Report, RowResult
-from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status
+from tinyref_conformance.statuses import BROKEN, EXIT_AS_EXPECTED, MEASURED, Status
 from tinyref_spec.case import Rung
 
 # What of the failures the page holds: an example of each row, more of them as long as there is
@@ -51,10 +51,7 @@ _TONES = {
     Status.NOT_RUN: "warn",
     Status.SKIP: "none",
 }
-_DETAILED = frozenset(
-    {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
-    | {Status.UNEXPECTED_PASS}
-)
+_DETAILED = BROKEN | {Status.EXPECTED_FAIL, Status.UNEXPECTED_PASS}
 _GOOD = frozenset({Status.PASS, Status.UNSUPPORTED, Status.EXPECTED_FAIL, Status.SKIP})
 
 
