@@ -1,9 +1,8 @@
-"""kill -9 of the main process and of workers: nothing measured is lost or run twice."""
+"""kill -9 of the main process, and runs that go on: nothing measured is lost or run twice."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -89,23 +88,6 @@ def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) 
     # Only the cases in which the kill fell were begun twice, one a worker at most.
     assert sum(count > 1 for count in runs.values()) <= 2
     assert max(runs.values()) <= 2
-
-
-@pytest.mark.slow
-def test_kill_of_workers_loses_nothing(fake: Any) -> None:
-    fake.scenario("long")
-    process = start(fake)
-    for count in (10, 25, 45):
-        wait_for(fake, count)
-        for worker in workers_of(process.pid)[:1]:
-            os.kill(worker, signal.SIGKILL)
-    assert process.wait(120) == 0
-    names = journalled(fake)
-    assert len(names) == len(set(names)) == 80
-    report = json.loads((fake.folder / "report.json").read_text())
-    assert report["exit_code"] == 0
-    runs = Counter(fake.ran())
-    assert sum(count > 1 for count in runs.values()) <= 3
 
 
 class Mover(Quiet):
@@ -211,18 +193,6 @@ def test_a_resume_of_nothing_is_refused(fake: Any) -> None:
             fake.run(resume=resume)
 
 
-@pytest.mark.slow
-def test_a_new_run_keeps_the_old_journal(fake: Any) -> None:
-    fake.scenario("good").run()
-    fake.run()
-    (fake.folder / "report.previous.json").write_text("mine")
-    fake.run()
-    names = {path.name for path in fake.folder.iterdir()}
-    assert {"journal.previous.sqlite", "journal.previous1.sqlite", "report.previous1.html"} <= names
-    assert (fake.folder / "report.previous.json").read_text() == "mine"
-    assert len(fake.ran()) == 21
-
-
 def test_two_runs_do_not_share_a_folder(fake: Any) -> None:
     fake.folder.mkdir()
     held = CaseJournal.lock(fake.folder)
@@ -231,23 +201,3 @@ def test_two_runs_do_not_share_a_folder(fake: Any) -> None:
     ):
         fake.scenario("good").run()
     held.release()
-
-
-@pytest.mark.slow
-def test_a_full_disk_in_mid_run_is_named_and_keeps_what_was_measured(fake: Any) -> None:
-    fake.scenario("long")
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", limited + SCRIPT, str(fake.folder)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode != 0
-    assert f"cannot write {fake.folder / CaseJournal.NAME}" in done.stderr
-    measured = set(journalled(fake))
-    assert measured
-    assert fake.run(resume=True, jobs=2).report.exit_code == 0
-    runs = Counter(fake.ran())
-    assert all(runs[name] == 1 for name in measured)
