@@ -97,10 +97,6 @@ def raising(error: Exception) -> Behaviour:
     return behave
 
 
-def aborts(case_id: str) -> Measurement:
-    os.abort()
-
-
 def segfaults(case_id: str) -> Measurement:
     faulthandler.disable()
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -138,10 +134,6 @@ def leaves_a_state(case_id: str) -> Measurement:
 
 def needs_no_state(case_id: str) -> Measurement:
     return fails(case_id) if _left else passes(case_id)
-
-
-def dies_after_a_state(case_id: str) -> Measurement:
-    return aborts(case_id) if _left else passes(case_id)
 
 
 def prints(case_id: str) -> Measurement:
@@ -222,10 +214,6 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
         "state": lambda: [
             row("isa.before.int32", passes, leaves_a_state, passes),
             row("isa.after.int32", needs_no_state, fails),
-        ],
-        "dies_after": lambda: [
-            row("isa.before.int32", passes, leaves_a_state, passes),
-            row("isa.after.int32", dies_after_a_state, passes),
         ],
         "slow_start": lambda: [row("isa.slow.int32", hangs, hangs, hangs, passes)],
         "twice": lambda: [row("isa.twice.int32", fails, fails, fails)],

@@ -51,15 +51,6 @@ def test_a_sequence_runs_in_its_order_in_one_worker(fake: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_may_depend_on_what_ran_before(fake: Any) -> None:
-    found = case_of(
-        fake.scenario("dies_after").run(rerun_seconds=60.0), "isa.after.int32.special:0"
-    )
-    assert found.status is Status.FLAKE
-    assert (found.details or {})["sequence"] == ["isa.before.int32.special:1", found.id]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "query", "before", "case"),
     [

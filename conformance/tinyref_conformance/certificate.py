@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tinyref import __version__
 from tinyref.capabilities import Capabilities
 from tinyref.commit import commit
 from tinyref.device import Device
@@ -64,19 +64,11 @@ def device_versions(name: str, device: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in sorted(found.items())}
 
 
-def tinyref_version() -> str:
-    """The version of the installed distribution."""
-    try:
-        return importlib.metadata.version("tinyref")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def surroundings() -> dict[str, Any]:
     """The part of the certificate that says where the run took place, and by which tinyref."""
     found = commit()
     return {
-        "tinyref": tinyref_version(),
+        "tinyref": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
