@@ -41,12 +41,12 @@ def prepare_folder(folder: Path, name: str) -> None:
 
 
 class RemovedError(UserError):
-    """The file that a run writes to was removed or moved; the run puts back what it has."""
+    """The file that a run writes to was removed or moved, which ends the run."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(
-            f"{name}: {path} was removed or moved during the run. What was done is put back "
-            "there: go on with --resume"
+            f"{name}: {path} was removed or moved during the run, which ends: what was done is in "
+            "it, if it was moved"
         )
 
 
@@ -56,15 +56,6 @@ def is_removed(path: Path, before: os.stat_result) -> bool:
         return not os.path.samestat(os.stat(path), before)
     except OSError:
         return True
-
-
-def free_path(path: Path) -> Path:
-    """Return `path`, with its folder made again; a name beside it where something has that name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    names = itertools.chain(
-        [path], (path.with_name(f"{path.stem}.{n}{path.suffix}") for n in itertools.count(1))
-    )
-    return next(name for name in names if not os.path.lexists(name))
 
 
 def set_aside(files: Sequence[Path]) -> list[Path]:

@@ -53,14 +53,6 @@ class CrashingTogetherCompiler(ManyCompiler):
         return super().compile_many(sources)
 
 
-class TooFewCompiler(ManyCompiler):
-    """Gives a result too few of many sources."""
-
-    def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
-        results = super().compile_many(sources)
-        return results[1:] if len(sources) > 9 else results
-
-
 class HangingCompiler(ManyCompiler):
     """Hangs over many sources."""
 

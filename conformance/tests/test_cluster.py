@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from reports_of import case_of
 
 from tinyref.cli.entry import run
 from tinyref_conformance.statuses import Status
@@ -42,6 +43,19 @@ def test_a_cluster_measures_what_one_machine_does(fake: Any, address: str) -> No
     again = fake.run(cluster=address, resume=True).report
     assert again.counts == there.counts
     assert again.certificate["resumed_cases"] == len(ran)
+
+
+@pytest.mark.long
+def test_a_failure_is_run_again_alone_on_the_cluster(fake: Any) -> None:
+    fake.scenario("state")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as machines:
+        done = fake.run(cluster=machines.scheduler_address, rerun_seconds=60.0)
+    first = case_of(done, "isa.after.int32.special:0")
+    assert first.status is Status.FLAKE
+    assert "it passes alone, and fails after isa.before.int32.special:1" in first.message
+    assert case_of(done, "isa.after.int32.special:1").status is Status.FAIL
 
 
 def test_a_cluster_has_its_own_workers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,8 @@ def test_a_missing_case_is_a_regression_of_a_whole_run_only() -> None:
     part = report_of(("isa.a.0", Status.PASS), reductions=["a part"])
     found = compare(before, part)
     assert not found.is_worse
-    assert found.lines("missing") == ["isa.b.0: was Pass, is not in the newer report"]
+    (change,) = found.changes["missing"]
+    assert (change.case, change.words) == ("isa.b.0", "was Pass, is not in the newer report")
 
 
 def measured(ulp: float) -> CaseResult:
@@ -50,25 +51,27 @@ def measured(ulp: float) -> CaseResult:
     ("before", "after", "says"),
     [
         (0.5, 0.5, []),
-        (0.5, 2.0, ["isa.a: 0.5 -> 2 ULP (worse)"]),
-        (2.0, 0.5, ["isa.a: 2 -> 0.5 ULP (better)"]),
+        (0.5, 2.0, ["worse"]),
+        (2.0, 0.5, ["better"]),
         (float("inf"), float("inf"), []),
     ],
 )
 def test_changes_of_accuracy(before: float, after: float, says: list[str]) -> None:
     found = compare(report_of(measured(before)), report_of(measured(after)))
-    assert [change.line for change in found.accuracy] == says
+    assert [change.word for change in found.accuracy] == says
 
 
 def test_the_text_says_what_is_not_comparable() -> None:
-    text = compare(
+    found = compare(
         report_of(("isa.a.0", Status.PASS)),
-        report_of(("isa.a.0", Status.FAIL), device="OTHER", suite_hash="x", profile="full"),
-    ).text()
+        report_of(failing("isa.a.0", "no card"), device="OTHER", suite_hash="x", profile="full"),
+    )
+    text = found.page().text()
     assert "different devices" in text
     assert "the tables changed" in text
     assert "different profiles" in text
-    assert "1 regressions\n  isa.a.0: Pass -> Fail" in text
+    assert "\n1 regressions\ncases  where  change        cause    such as\n" in text
+    assert "\n1      isa.a  Pass -> Fail  no card  isa.a.0\n" in text
 
 
 # Two causes: what is said differs in more than numbers.
@@ -83,9 +86,9 @@ def test_changes_that_are_alike_are_one_group() -> None:
     assert [change.case for change in wrong.changes] == [case.id for case in WRONG]
     assert [change.case for change in hung.changes] == [case.id for case in HUNG]
     assert wrong.where.endswith(".*.float32")
-    text = compare(BEFORE, AFTER).text()
-    assert "8 regressions\n  6 cases of isa.{a,b,c,d,…}.*.float32: Pass -> Fail: " in text
-    assert "    isa.c.float32.0\n    ... and 3 more\n  2 cases of " in text
+    text = compare(BEFORE, AFTER).page().text()
+    assert "\n6      isa.{a,b,c,d,…}.*.float32  Pass -> Fail  " in text
+    assert text.startswith("8 regressions\n")
 
 
 def test_the_data_of_a_comparison_have_every_change() -> None:
@@ -115,7 +118,7 @@ PART = report_of(("isa.a.float32.0", Status.PASS), device="PART", reductions=["a
 
 
 def test_the_ladders_of_devices_side_by_side() -> None:
-    text = Matrix([ONE, TWO, PART]).text()
+    text = Matrix([ONE, TWO, PART]).page().text()
     lines = {line[:20].strip(): line[20:].split() for line in text.splitlines()}
     assert lines["every operation"] == ["BROKEN", "1/7", "BROKEN", "0/3", "holds", "1/1"]
     assert lines["as expected"] == ["NO", "NO", "yes"]
@@ -136,6 +139,16 @@ def test_a_cause_that_devices_share_is_one_line() -> None:
     table = Matrix([ONE, TWO, PART]).page().markdown()
     assert "| every operation | BROKEN 1/7 | BROKEN 0/3 | holds 1/1 |" in table
     assert "| 6 | 1 | . |" in table
+
+
+def test_the_errors_of_rows_have_a_column_for_each_device() -> None:
+    rough = CaseResult("isa.a.0", "isa.a", Status.PASS, compared=1, max_ulp=2.5, p99_ulp=1.0)
+    reports = [report_of(rough), report_of(("isa.b.0", Status.PASS), device="TWO")]
+    (line,) = Matrix(reports).errors()
+    assert line == ["isa.a", "Within 2 ULP of the right value.", "2.5 (1)", "-"]
+    exact = report_of(measured(0.0))
+    exact.rows[1].error_rule = "Exact: the bits."
+    assert Matrix([exact]).errors() == []
 
 
 def test_the_commands_write_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref_conformance import records
 from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.diagnosis import Failing, Group, Measured, diagnose
+from tinyref_conformance.diagnosis import Group, diagnose
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.records import Record
 from tinyref_conformance.report import CaseResult, Report, RowResult
@@ -32,9 +32,17 @@ def group_of(
     fault: str = "",
     advice: Mapping[str, str] | None = None,
 ) -> list[Group]:
-    measured = [Measured(name, Rung.ALU, evidence, advice or {}) for name, evidence in rows]
-    failing = [Failing(f"{name}.0", name, status, "accuracy", message, fault) for name, _ in rows]
+    measured = [row_of(name, Rung.ALU, evidence, advice) for name, evidence in rows]
+    said = {"message": message, "phase": "accuracy", "fault": fault}
+    failing = [CaseResult(f"{name}.0", name, status, **said) for name, _ in rows]
     return diagnose(measured, failing)
+
+
+def row_of(
+    name: str, rung: Rung, evidence: Evidence, advice: Mapping[str, str] | None = None
+) -> RowResult:
+    words = ("", (), (), rung, "", "", "", "")
+    return RowResult(name, *words, evidence=evidence, advice=advice or {})
 
 
 def evidence(wrong: int, right: int, **conditions: tuple[int, int]) -> Evidence:
@@ -89,9 +97,9 @@ def test_what_nothing_explains_is_grouped_by_family_and_by_what_it_says() -> Non
 def test_failures_of_one_form_are_one_group_where_none_of_it_passes() -> None:
     failing = Evidence((3, 3), {}, (3, 0), {"barrier": (3, 0), "loop": (3, 0)})
     passing = Evidence((0, 3), {}, (0, 3), {"loop": (0, 1)})
-    rows = [Measured("kernel.a", Rung.GROUP, failing), Measured("kernel.b", Rung.LOOP, passing)]
+    rows = [row_of("kernel.a", Rung.GROUP, failing), row_of("kernel.b", Rung.LOOP, passing)]
     cases = [
-        Failing(f"kernel.a.{place}", "kernel.a", Status.FAIL, "accuracy", WRONG)
+        CaseResult(f"kernel.a.{place}", "kernel.a", Status.FAIL, WRONG, "accuracy")
         for place in range(3)
     ]
     (group,) = diagnose(rows, cases)

@@ -145,7 +145,8 @@ def test_each_faulty_device_is_caught_on_its_rung(part: int) -> None:
 def test_each_device_is_named_before_it_runs_and_an_escape_is_no_perfect_score() -> None:
     # Copies alone cannot show what is wrong with multiplication.
     lines: list[str] = []
-    result = score(only="Tf32Rounding", query="memory.copy.uint8", jobs=1, say=lines.append)
+    faulty = replace(FAULTY_DEVICES["Tf32Rounding"], query="memory.copy.uint8")
+    result = score(jobs=1, devices={faulty.name: faulty}, say=lines.append)
     assert lines == ["PYTHON, the healthy device of 1 faulty ones", "1 of 1: Tf32Rounding"]
     assert not result.is_perfect
     assert "ESCAPES" in result.text()

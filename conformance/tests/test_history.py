@@ -39,24 +39,15 @@ def test_a_case_that_fails_after_another_says_so_and_how(fake: Any) -> None:
 @pytest.mark.long
 def test_a_sequence_runs_in_its_order_in_one_worker(fake: Any) -> None:
     request = as_sequence(
-        fake.scenario("states").request(jobs=2),
-        "isa.before.int32.special:3,isa.before.int32.special:1,isa.after.int32.special:0",
+        fake.scenario("state").request(jobs=2),
+        "isa.before.int32.special:2,isa.before.int32.special:1,isa.after.int32.special:0",
     )
     done = conform(request)
     assert fake.ran() == [
-        *("isa.before.int32.special:3", "isa.before.int32.special:1", "isa.after.int32.special:0")
+        *("isa.before.int32.special:2", "isa.before.int32.special:1", "isa.after.int32.special:0")
     ]
     assert case_of(done, "isa.after.int32.special:0").status is Status.FAIL
     assert "not a conformance run" in done.report.verdict
-
-
-@pytest.mark.slow
-def test_a_crash_may_depend_on_what_ran_before(fake: Any) -> None:
-    found = case_of(
-        fake.scenario("dies_after").run(rerun_seconds=60.0), "isa.after.int32.special:0"
-    )
-    assert found.status is Status.FLAKE
-    assert (found.details or {})["sequence"] == ["isa.before.int32.special:1", found.id]
 
 
 @pytest.mark.slow

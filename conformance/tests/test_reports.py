@@ -161,7 +161,7 @@ def test_markdown_escapes_and_names_failures() -> None:
     text = markdown(mixed())
     assert "<script" not in text
     assert "* `isa.mul.float32.0` **Fail**" in text
-    assert "c0ffee with changes" in text
+    assert "c0ffee, with uncommitted changes" in text
     assert cell("a|b\n`c`<d>") == "a\\|b \\`c\\`&lt;d&gt;"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tinyref import config, reproduce
@@ -21,18 +20,16 @@ from tinyref_conformance.report import (
     repro_command,
     sequence_command,
 )
-from tinyref_conformance.statuses import Status
+from tinyref_conformance.statuses import BROKEN, Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Case, Row, Rung
 from tinyref_spec.reproducer import case_script, open_script
 
-_SHOWN_AS_FAILURE = frozenset(
-    {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
-)
+_SHOWN_AS_FAILURE = BROKEN | {Status.EXPECTED_FAIL}
 
 
 class Assembler:
-    """Makes the report of one run; `report_file` is where its JSON will be."""
+    """Makes the report of one run."""
 
     def __init__(
         self,
@@ -42,9 +39,7 @@ class Assembler:
         outcome: Outcome,
         expectations: Expectations,
         second: str = "",
-        report_file: Path | None = None,
     ) -> None:
-        self.report_file = report_file
         self.plan = plan
         self.suite = suite
         self.device = device
@@ -179,9 +174,7 @@ class Assembler:
         result.details = details
         result.repro = repro_command(*about, result.id, self.settings, self.second)
         if sequence:
-            result.repro = sequence_command(
-                *about, sequence, self.settings, self.second, self.report_file
-            )
+            result.repro = sequence_command(*about, sequence, self.settings, self.second)
 
     def _status_without_record(self, case: Case) -> tuple[Status, str]:
         if case.id in self.outcome.derived:

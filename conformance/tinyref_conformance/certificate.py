@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tinyref import __version__
 from tinyref.capabilities import Capabilities
 from tinyref.commit import commit
 from tinyref.device import Device
@@ -64,22 +64,64 @@ def device_versions(name: str, device: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in sorted(found.items())}
 
 
-def tinyref_version() -> str:
-    """The version of the installed distribution."""
-    try:
-        return importlib.metadata.version("tinyref")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def surroundings() -> dict[str, Any]:
     """The part of the certificate that says where the run took place, and by which tinyref."""
     found = commit()
     return {
-        "tinyref": tinyref_version(),
+        "tinyref": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "libraries": library_versions(),
         "git": None if found is None else found.to_json(),
     }
+
+
+def facts_of(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a certificate says, in words; its capabilities are `capabilities_of` it."""
+    git = certificate["git"]
+    commit = "commit unknown"
+    if git:
+        commit = git["commit"] + (", with uncommitted changes" if git["dirty"] else "")
+    planned, whole = certificate["cases_planned"], certificate["cases_in_profile"]
+    yield "Device", _with_versions(certificate["device"], certificate["device_versions"])
+    if certificate.get("second"):
+        yield "With", _with_versions(certificate["second"], certificate["second_versions"])
+    yield "Profile", f"{certificate['profile']}: {planned:,} of its {whole:,} cases"
+    yield "Flags", _settings(certificate.get("flags", {}), "TINYREF_") or "all at their default"
+    if certificate.get("environment"):
+        yield "Environment", _settings(certificate["environment"])
+    if certificate.get("compiler"):
+        yield "Compiler", certificate["compiler"]
+    if certificate.get("backend_sources"):
+        yield "Backend", f"sources with hash {certificate['backend_sources']}"
+    yield "Suite", f"{certificate['suite']}, hash {certificate['suite_hash']}"
+    yield "Seed", str(certificate["seed"])
+    yield "tinyref", f"{certificate['tinyref']}, {commit}"
+    yield "Python", f"{certificate['python']} on {certificate['platform']}"
+    yield "Libraries", ", ".join(f"{k} {v}" for k, v in certificate["libraries"].items())
+    yield "Time", f"{certificate['seconds']:.1f} s from {certificate['started']}"
+    if certificate.get("shards"):
+        yield "Shards", f"{len(certificate['shards'])}, each with its own hash in report.json"
+    if certificate["resumed_cases"]:
+        yield "Resumed", f"{certificate['resumed_cases']:,} cases were measured before"
+
+
+def capabilities_of(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what the device of a certificate declares, in words."""
+    for name, value in sorted((certificate["capabilities"] or {}).items()):
+        yield f"Declares {name}", _plain(value)
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> str:
+    return " ".join(f"{prefix}{name}={value}" for name, value in values.items())
+
+
+def _with_versions(device: str, versions: Mapping[str, str]) -> str:
+    return ", ".join([device, *(f"{name} {value}" for name, value in versions.items())])
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value) or "none"
+    return {True: "yes", False: "no"}.get(value, str(value)) if type(value) is bool else str(value)

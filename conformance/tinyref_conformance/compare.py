@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,7 @@ SCHEMA = "tinyref.conformance.diff"
 VERSION = 1
 # A worse ULP below this is noise of another seed or library, not a change worth a line.
 ACCURACY_STEP = 0.05
-# Groups that are printed of each kind, and cases that are named of each group.
-_LISTED = 40
+# Cases that are named of each group.
 _NAMED = 3
 # The kinds of changes, the worst first, in words.
 KINDS = {
@@ -50,12 +49,6 @@ class Change:
             return f"was {self.before}, is not in the newer report"
         return f"{self.before} -> {self.after}" if self.before else f"new, {self.after}"
 
-    @property
-    def line(self) -> str:
-        """What is printed of one that is alone."""
-        first = headline(self.message)
-        return f"{self.case}: {self.words}{f': {first}' if first else ''}"
-
 
 @dataclass(frozen=True)
 class ChangeGroup:
@@ -72,18 +65,6 @@ class ChangeGroup:
     def examples(self) -> list[str]:
         """The first of them."""
         return [change.case for change in self.changes[:_NAMED]]
-
-    def lines(self) -> Iterator[str]:
-        """As they are printed."""
-        first = self.changes[0]
-        if len(self.changes) == 1:
-            yield f"  {first.line}"
-            return
-        cause = f": {first.cause}" if first.cause else ""
-        yield f"  {len(self.changes):,} cases of {self.where}: {first.words}{cause}"
-        yield from (f"    {name}" for name in self.examples)
-        if len(self.changes) > _NAMED:
-            yield f"    ... and {len(self.changes) - _NAMED:,} more"
 
     def to_json(self) -> dict[str, Any]:
         first = self.changes[0]
@@ -108,10 +89,6 @@ class AccuracyChange:
     def word(self) -> str:
         return "better" if self.after < self.before else "worse"
 
-    @property
-    def line(self) -> str:
-        return f"{self.row}: {self.before:.4g} -> {self.after:.4g} ULP ({self.word})"
-
 
 @dataclass
 class Comparison:
@@ -125,10 +102,6 @@ class Comparison:
     def is_worse(self) -> bool:
         return bool(self.changes["regressions"])
 
-    def lines(self, kind: str) -> list[str]:
-        """The changes of a kind, a line each."""
-        return [change.line for change in self.changes[kind]]
-
     def groups(self, kind: str) -> list[ChangeGroup]:
         """The changes of a kind that are alike together, most first."""
         found: dict[tuple[str, str], list[Change]] = {}
@@ -137,24 +110,8 @@ class Comparison:
         groups = [ChangeGroup(tuple(changes)) for changes in found.values()]
         return sorted(groups, key=lambda group: -len(group.changes))
 
-    def text(self) -> str:
-        """All of it, the worst first."""
-        lines = list(self.notes)
-        for kind, words in KINDS.items():
-            lines.append(f"{len(self.changes[kind]):,} {words}")
-            groups = self.groups(kind)
-            for group in groups[:_LISTED]:
-                lines += group.lines()
-            if len(groups) > _LISTED:
-                lines.append(f"  ... and {len(groups) - _LISTED:,} more groups")
-        lines.append(f"{len(self.accuracy):,} changes of accuracy")
-        lines += [f"  {change.line}" for change in self.accuracy[:_LISTED]]
-        if len(self.accuracy) > _LISTED:
-            lines.append(f"  ... and {len(self.accuracy) - _LISTED:,} more")
-        return "\n".join(lines) + "\n"
-
     def page(self) -> Page:
-        """The same as tables; none is cut."""
+        """Return it as tables, the worst first."""
         tables = [
             Table(
                 f"{len(self.changes[kind]):,} {words}",
@@ -193,7 +150,8 @@ def _cells(group: ChangeGroup) -> Sequence[str]:
     first = group.changes[0]
     named = ", ".join(group.examples)
     count = len(group.changes)
-    return (f"{count:,}", group.where, first.words, first.cause or "-", named)
+    cause = headline(first.message) if count == 1 else first.cause
+    return (f"{count:,}", group.where, first.words, cause or "-", named)
 
 
 def _is_bad(status: Status) -> bool:

@@ -11,8 +11,8 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,7 +76,6 @@ def compile_suite(
     query: str = EVERYTHING,
     sample: int = 0,
     jobs: int = 1,
-    on_progress: Callable[[CompileReport], None] = lambda report: None,
 ) -> CompileReport:
     """Compiles the kernels of the quick profile for `target`.
 
@@ -88,25 +87,20 @@ def compile_suite(
     forget_kernels()
     report = CompileReport(target.name)
     started = time.perf_counter()
-    waiting: list[tuple[list[_Text], Future[list[str]]]] = []
 
-    def take_first() -> None:
-        texts, future = waiting.pop(0)
-        for text, problem in zip(texts, future.result(), strict=True):
-            report.kernels += 1
-            if problem:
-                report.refused.append(RefusedKernel(text.case, problem, text.source))
-        report.seconds = time.perf_counter() - started
-        on_progress(report)
+    def compiled(batch: Sequence[_Text]) -> list[tuple[_Text, str]]:
+        return list(zip(batch, _problems_of(target, batch), strict=True))
 
     texts = _texts(target, query, sample, report)
     with ThreadPoolExecutor(jobs) as pool:
-        while batch := list(itertools.islice(texts, BATCH)):
-            waiting.append((batch, pool.submit(_problems_of, target, batch)))
-            if len(waiting) > 2 * jobs:
-                take_first()
-        while waiting:
-            take_first()
+        # Not more at a time: all kernels of the profile are hundreds of MB of text.
+        while group := list(itertools.islice(texts, BATCH * jobs)):
+            batches = [group[start : start + BATCH] for start in range(0, len(group), BATCH)]
+            for text, problem in itertools.chain.from_iterable(pool.map(compiled, batches)):
+                report.kernels += 1
+                if problem:
+                    report.refused.append(RefusedKernel(text.case, problem, text.source))
+    report.seconds = time.perf_counter() - started
     return report
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +30,17 @@ from tinyref_spec.case import Profile
 class Request:
     """All that a caller may ask of a run.
 
-    timings: an earlier JSON report, whose seconds weigh the shards. update: new failures go to the
-    expectations file with `reason` and `link`.
+    update: new failures go to the expectations file with `reason` and `link`.
     """
 
     settings: Settings
     profile: Profile = Profile.QUICK
     query: str = queries.EVERYTHING
     shard: Shard | None = None
-    timings: Path | None = None
     expectations: Path | None = None
     update: bool = False
     reason: str = ""
     link: str = ""
-    extra_binding: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,14 +65,10 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     settings = request.settings
     suite = Suite(settings.catalogue)
     expectations = _expectations(request, suite)
-    timings = _timings(request.timings)
-    plan = make_plan(suite, request.profile, request.query, request.shard, timings)
+    plan = make_plan(suite, request.profile, request.query, request.shard)
     prepare_folder(settings.folder, "report")
     started = report_files.now()
-    assembler = Assembler(
-        *(plan, suite, settings.device, Outcome(), expectations, settings.second),
-        settings.folder / reports.JSON_NAME,
-    )
+    assembler = Assembler(plan, suite, settings.device, Outcome(), expectations, settings.second)
     try:
         assembler.outcome = _run(request, plan, suite, assembler, reporter or Quiet())
     except ChangedError as error:
@@ -111,10 +103,7 @@ def _run(
                     plan, settings, journal, reporter, assembler.is_expected, assembler.skipped
                 ).run()
         finally:
-            try:
-                journal.restore()
-            finally:
-                journal.close()
+            journal.close()
     finally:
         held.release()
 
@@ -131,7 +120,6 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
         "number of cases": plan.count,
         **({"order": "that of the query"} if request.settings.sequence else {}),
         **({"second device": request.settings.second} if request.settings.second else {}),
-        **request.extra_binding,
     }
 
 
@@ -168,27 +156,14 @@ def _with_differences(own: known.Expectations, suite: Suite) -> known.Expectatio
 def as_sequence(request: Request, text: str) -> Request:
     """The request for cases in an order, all in one worker: that is the query of the run.
 
-    text: ids that commas separate, or a report.json, which has a sequence for the case of the
-    query. Raises `UserError` where it has none, or an id is named twice.
+    text: ids that commas separate. Raises `UserError` where an id is named twice.
     """
-    path = Path(text)
-    if _is_file(path):
-        ids = report_files.sequence_of(report_files.load(path), request.query)
-    else:
-        ids = queries.parts(text)
+    ids = queries.parts(text)
     if len(set(ids)) < len(ids):
         raise UserError("sequence: each case may be in it once")
     # What fails there may not alone: that is what it is to show.
     settings = replace(request.settings, sequence=ids, rerun_seconds=0.0)
     return replace(request, query=",".join(ids), settings=settings)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        # A list of ids is longer than any name of a file.
-        return False
 
 
 def _all_ids(suite: Suite) -> list[str]:
@@ -209,12 +184,6 @@ def _update(request: Request, assembler: Assembler, suite: Suite) -> known.Expec
     return update.expectations
 
 
-def _timings(path: Path | None) -> dict[str, float]:
-    if path is None:
-        return {}
-    return {case.id: case.seconds for case in report_files.load(path).cases}
-
-
 def resume_command(request: Request) -> str:
     """The command that goes on with an interrupted run."""
     settings = request.settings
@@ -228,8 +197,6 @@ def resume_command(request: Request) -> str:
         parts += ["--query", request.query]
     if request.shard is not None:
         parts += ["--shard", str(request.shard)]
-    if request.timings is not None:
-        parts += ["--timings", str(request.timings)]
     if request.expectations is not None:
         parts += ["--expectations", str(request.expectations)]
     parts += ["--report", str(settings.folder), "--resume"]

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import headline
@@ -25,34 +25,15 @@ from tinyref_spec.case import Rung
 from tinyref_spec.conditions import BY_NAME, CONDITIONS, Condition, Kind
 from tinyref_spec.evidence import Evidence, Explained, may_be_chance
 
+if TYPE_CHECKING:
+    from tinyref_conformance.report import CaseResult, RowResult
+
 # Fewer launches than these may be those of a case itself.
 LEAST_LAUNCHES = 20
 # Of fewer cases that fail, or pass, it says nothing that they are of one form, or of others.
 LEAST_CASES = 3
 # Of the kernels of a form that is wrong, this share of those that fail may pass.
 MOST_PASSING = 0.1
-
-
-@dataclass(frozen=True)
-class Failing:
-    """One failing case, as `diagnose` needs it."""
-
-    id: str
-    row: str
-    status: Status
-    phase: str
-    message: str
-    fault: str = ""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One row of the run with what its cases counted; advice: by the names of conditions."""
-
-    id: str
-    rung: Rung
-    evidence: Evidence
-    advice: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -96,8 +77,8 @@ class _Unit:
     shape: of what was said, where they are not of wrong values.
     """
 
-    row: Measured
-    cases: list[Failing]
+    row: RowResult
+    cases: list[CaseResult]
     shape: str
 
     @property
@@ -112,12 +93,15 @@ class _Unit:
     def fault(self) -> str:
         return self.cases[0].fault
 
+    def explained(self, condition: Condition) -> Explained:
+        return self.evidence.explains(condition.name)
+
     def advice(self, name: str, general: str) -> str:
         """Return what the row says to a condition or fault, else what is said in general."""
         return self.row.advice.get(name) or general or self.row.advice.get("", "")
 
 
-def diagnose(rows: Iterable[Measured], failing: Iterable[Failing]) -> list[Group]:
+def diagnose(rows: Iterable[RowResult], failing: Iterable[CaseResult]) -> list[Group]:
     """The groups of the failing cases, each case in one; the lowest rung comes first."""
     measured = {row.id: row for row in rows}
     units = _units(measured, failing)
@@ -133,7 +117,7 @@ def diagnose(rows: Iterable[Measured], failing: Iterable[Failing]) -> list[Group
     return sorted(groups, key=lambda group: (group.rung, -len(group.cases)))
 
 
-def _units(rows: Mapping[str, Measured], failing: Iterable[Failing]) -> list[_Unit]:
+def _units(rows: Mapping[str, RowResult], failing: Iterable[CaseResult]) -> list[_Unit]:
     found: dict[tuple[str, str, bool], _Unit] = {}
     for case in failing:
         row = rows[case.row]
@@ -166,24 +150,23 @@ def _by_launches(units: Sequence[_Unit]) -> Explanations:
     known = [unit for unit in units if unit.is_history and unit.evidence.launches[0] is not None]
     if not known:
         return
-    first = min(unit.evidence.launches[0] or 0 for unit in known)
+    first = min(map(_launches, known))
     last = max(unit.evidence.launches[1] or 0 for unit in known)
     if first >= LEAST_LAUNCHES and last < first:
         # Not each failure was run again alone; those that say the same are of the same cause.
         said = {unit.shape for unit in known}
-        late = [unit for unit in units if unit.shape in said and _starts_at(unit, first)]
+        late = [unit for unit in units if unit.shape in said and _launches(unit) >= first]
         cause = f"all fail after about {_rounded(first):,} launches of a process, and pass alone"
         yield late, _group(late, cause, _LEAK)
+
+
+def _launches(unit: _Unit) -> int:
+    return unit.evidence.launches[0] or 0
 
 
 def _rounded(count: int) -> int:
     """Return a number with one digit that is not 0: the others depend on which cases came first."""
     return round(count, 1 - len(str(count)))
-
-
-def _starts_at(unit: _Unit, first: int) -> bool:
-    fewest = unit.evidence.launches[0]
-    return fewest is not None and fewest >= first
 
 
 _LEAK = "something is used up: free what a launch takes (memory, events, handles), and when it ends"
@@ -194,7 +177,7 @@ def _by_values(total: Evidence, units: Sequence[_Unit]) -> Explanations:
     left = [unit for unit in units if not unit.shape]
     while left:
         explained = {
-            condition: [unit for unit in left if _explains(unit, condition) is not Explained.NOT]
+            condition: [unit for unit in left if unit.explained(condition) is not Explained.NOT]
             for condition in CONDITIONS
             if condition.kind in _ELEMENTS
         }
@@ -213,20 +196,13 @@ def _advice(units: Sequence[_Unit], condition: Condition) -> str:
     return said.most_common(1)[0][0]
 
 
-def _explains(unit: _Unit, condition: Condition) -> Explained:
-    return unit.evidence.explains(condition.name)
-
-
 def _weight(
     total: Evidence, units: Sequence[_Unit], condition: Condition
 ) -> tuple[int, int, float]:
-    return len(units), -_right_too(units, condition), -_met_by(total, condition)
-
-
-def _met_by(total: Evidence, condition: Condition) -> float:
-    """Return how many right values of the run meet a condition; only operands compare so."""
+    # Of how many right values of the run meet a condition, only those of operands compare.
     is_of_values = condition.kind is Kind.VALUE
-    return total.conditions.get(condition.name, (0, 0))[1] if is_of_values else math.inf
+    met = total.conditions.get(condition.name, (0, 0))[1] if is_of_values else math.inf
+    return len(units), -_right_too(units, condition), -met
 
 
 def _right_too(units: Sequence[_Unit], condition: Condition) -> int:
@@ -239,7 +215,7 @@ def _cause(units: Sequence[_Unit], best: Condition) -> str:
     named = [best]
     for condition in CONDITIONS:
         is_new = condition.kind not in {each.kind for each in named} and condition.kind in _ELEMENTS
-        if is_new and all(_explains(unit, condition) is Explained.FULLY for unit in units):
+        if is_new and all(unit.explained(condition) is Explained.FULLY for unit in units):
             named.append(condition)
     wrong = sum(unit.evidence.elements[0] for unit in units)
     how_many = "all wrong values" if wrong > 1 else "the wrong value"

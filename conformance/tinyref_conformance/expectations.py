@@ -65,7 +65,7 @@ class Expectations:
     ) -> tuple[Status, str]:
         """The status with the expectations applied, and the sentence that explains a change."""
         entries = [entry for entry in self.entries if queries.matches(entry.query, case_id)]
-        if status in (Status.FAIL, Status.CRASH, Status.TIMEOUT):
+        if status.is_broken:
             return _final_of_failure(status, phase, entries, today)
         live = [entry for entry in entries if not entry.is_expired(today)]
         if status in (Status.PASS, Status.UNSUPPORTED) and live:
@@ -108,31 +108,23 @@ class Observed:
     status: Status
     phase: str
 
-    @property
-    def fails(self) -> bool:
-        return self.status in (Status.FAIL, Status.CRASH, Status.TIMEOUT)
-
 
 @dataclass(frozen=True)
 class Update:
-    """What becomes of each entry of `old`, which may be nothing, and the entries that are new."""
+    """The entries of `old` that stay as they are, and the new ones that come behind them."""
 
     old: Expectations
-    kept: tuple[tuple[Expectation, ...], ...]
+    kept: tuple[Expectation, ...]
     new: tuple[Expectation, ...]
 
     @property
     def expectations(self) -> Expectations:
         """The expectations after it."""
-        kept = tuple(entry for entries in self.kept for entry in entries)
-        return replace(self.old, entries=(*kept, *self.new))
+        return replace(self.old, entries=(*self.kept, *self.new))
 
     def without(self, parts: Sequence[str]) -> Update:
         """The update that drops the entries with one of these parts of queries too."""
-        kept = tuple(
-            tuple(entry for entry in entries if not set(queries.parts(entry.query)) & set(parts))
-            for entries in self.kept
-        )
+        kept = tuple(each for each in self.kept if not set(queries.parts(each.query)) & set(parts))
         return replace(self, kept=kept)
 
 
@@ -141,28 +133,28 @@ def updated_expectations(
 ) -> Update:
     """What makes this run come out as expected, in one pass.
 
-    Entries whose cases all still fail stay as they are; others are narrowed to the cases that
-    fail, or dropped; entries whose cases were not part of the run stay. New failures get `reason`
-    and `link`, one entry for a whole row where all of it fails in the same phase.
+    Entries whose cases all still fail stay as they are, and so do those of cases that were not part
+    of the run. Others are replaced by entries for their cases that fail, if there are any. New
+    failures get `reason` and `link`, one entry for a row of which all fails in the same phase.
     """
-    kept: list[tuple[Expectation, ...]] = []
+    kept: list[Expectation] = []
+    new: list[Expectation] = []
     covered: set[str] = set()
     for entry in old.entries:
         named = [case for case in observed if queries.matches(entry.query, case.case_id)]
-        failing = [case for case in named if case.fails and case.phase == entry.phase.value]
+        failing = [
+            case for case in named if case.status.is_broken and case.phase == entry.phase.value
+        ]
         decided = [case for case in named if case.status not in _UNDECIDED]
         if len(failing) == len(decided):
-            kept.append((entry,))
+            kept.append(entry)
         else:
-            narrowed = _queries(failing, observed)
-            kept.append(tuple(replace(entry, query=query) for query, _ in narrowed))
+            new += [replace(entry, query=query) for query, _ in _queries(failing, observed)]
         covered |= {case.case_id for case in failing}
-    new = [case for case in observed if case.fails and case.case_id not in covered]
-    added = tuple(
-        Expectation(query, reason, link, phase=Phase(phase))
-        for query, phase in _queries(new, observed)
-    )
-    return Update(old, tuple(kept), added)
+    uncovered = [case for case in observed if case.status.is_broken and case.case_id not in covered]
+    for query, phase in _queries(uncovered, observed):
+        new.append(Expectation(query, reason, link, phase=Phase(phase)))
+    return Update(old, tuple(kept), tuple(new))
 
 
 def _queries(failing: Sequence[Observed], observed: Sequence[Observed]) -> list[tuple[str, str]]:

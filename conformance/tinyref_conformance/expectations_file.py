@@ -19,7 +19,6 @@ from tinyref_spec.kernel_case.files import write_text
 SCHEMA = 1
 _HEADER = re.compile(r"\s*\[")
 _EXPECTED = re.compile(r"\s*\[\[\s*expected\s*\]\]")
-_QUERY = re.compile(r"(\s*query\s*=\s*)(\"[^\"\\]*\"|'[^']*')(.*)", re.DOTALL)
 
 
 def load(path: Path, device: str) -> Expectations:
@@ -145,14 +144,12 @@ def _updated_text(text: str, update: Update) -> str:
         return ""
     found: list[str] = []
     place = 0
-    for (start, stop), entry, kept in zip(blocks, update.old.entries, update.kept, strict=True):
+    for (start, stop), entry in zip(blocks, update.old.entries, strict=True):
+        if entry in update.kept:
+            continue
         found += lines[place:start]
-        if kept:
-            found += _with_query(lines[start:stop], entry.query, kept[0].query)
-        for more in kept[1:]:
-            found += ["\n", *_entry_lines(more)]
-        # Of an entry that goes, the blank line after it goes too.
-        place = stop if kept or stop == len(lines) or lines[stop].strip() else stop + 1
+        # The blank line after the entry goes too.
+        place = stop if stop == len(lines) or lines[stop].strip() else stop + 1
     found += lines[place:]
     for new in update.new:
         found += ["\n", *_entry_lines(new)]
@@ -177,16 +174,6 @@ def _blocks(lines: list[str]) -> list[tuple[int, int]]:
 
 def _is_comment_or_blank(line: str) -> bool:
     return not line.strip() or line.lstrip().startswith("#")
-
-
-def _with_query(lines: list[str], old: str, new: str) -> list[str]:
-    if old == new:
-        return lines
-    changed = []
-    for line in lines:
-        match = _QUERY.fullmatch(line)
-        changed.append(f"{match[1]}{_quote(new)}{match[3]}" if match else line)
-    return changed
 
 
 def _text(expectations: Expectations) -> str:

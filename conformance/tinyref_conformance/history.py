@@ -15,6 +15,7 @@ from typing import Any
 from tinyref.workers.machine import seconds_of_children
 from tinyref.workers.processes import Cause, Death, Limits
 from tinyref.workers.service import OpeningError, Service
+from tinyref.workers.tasks import Executor
 from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import Outcome, Record
 from tinyref_conformance.statuses import Status
@@ -28,18 +29,21 @@ MAX_NAMED = 3
 class Trials:
     """Sequences of cases, each in a worker of its own.
 
-    config: of the worker. limits: of each case. seconds: of the processor that all may take, so
-    that what else the machine does makes no difference. end: no trial begins after it.
+    executor: where they run. config: of the worker. limits: of each case. seconds: of the processor
+    of this machine that all may take, so that other work makes no difference. end: no trial begins
+    after it.
     """
 
     def __init__(
         self,
+        executor: Executor,
         config: Mapping[str, Any],
         cases: Mapping[str, Case],
         limits: Limits,
         seconds: float,
         end: float,
     ) -> None:
+        self.executor = executor
         self.config = config
         self.cases = cases
         self.limits = limits
@@ -58,18 +62,8 @@ class Trials:
         """What the last case of a sequence comes to; None where the worker did not come to it."""
         if self.is_late:
             return None
-        with Service("tinyref_conformance.worker", self.config) as service:
-            for place, name in enumerate(sequence):
-                request = {"measure": name, "row": self.cases[name].row}
-                try:
-                    answer = service.ask(request, self.limits)
-                except OpeningError:
-                    return None
-                if place == len(sequence) - 1:
-                    return record_of(name, answer)
-                if isinstance(answer, Death):
-                    return None
-        return None
+        cases = [(name, self.cases[name].row) for name in sequence]
+        return self.executor.call(run_sequence, self.config, cases, self.limits)
 
     def alone(self, names: Sequence[str], jobs: int) -> Iterator[Record]:
         """What each case comes to alone, of as many as there is time for; so many at once."""
@@ -99,6 +93,26 @@ class Trials:
     def _fails(self, before: Sequence[str], name: str) -> bool:
         record = self.run([*before, name])
         return record is not None and record.status.is_broken
+
+
+def run_sequence(
+    config: Mapping[str, Any], cases: Sequence[tuple[str, str]], limits: Limits
+) -> Record | None:
+    """Run cases with their rows in a worker; return what the last one comes to, if it is reached.
+
+    The worker is a new process of the machine that this is called on.
+    """
+    with Service("tinyref_conformance.worker", config) as service:
+        for place, (name, row) in enumerate(cases):
+            try:
+                answer = service.ask({"measure": name, "row": row}, limits)
+            except OpeningError:
+                return None
+            if place == len(cases) - 1:
+                return record_of(name, answer)
+            if isinstance(answer, Death):
+                return None
+    return None
 
 
 def record_of(name: str, answer: Mapping[str, Any] | Death) -> Record:

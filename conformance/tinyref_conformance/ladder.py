@@ -67,14 +67,6 @@ def climb(results: Iterable[tuple[Rung, Status]]) -> list[RungReport]:
     return list(reports.values())
 
 
-def first_broken(reports: Iterable[RungReport]) -> Rung | None:
-    """The lowest broken rung: where a person who brings up a device looks first."""
-    for report in reports:
-        if report.state is RungState.BROKEN:
-            return report.rung
-    return None
-
-
 class Suppression:
     """Decides, while results come in, what is not worth running any more.
 

@@ -1,4 +1,4 @@
-"""Many reports side by side: their ladders, and which causes of failures they share."""
+"""Many reports side by side: their ladders, the causes of failures, and the errors of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tinyref.errors import UserError
 from tinyref_conformance.diagnosis import common_name
 from tinyref_conformance.ladder import RungReport, RungState
-from tinyref_conformance.report import NOT_A_RUN, Report
+from tinyref_conformance.report import NOT_A_RUN, Report, RowResult
 from tinyref_conformance.reports.tables import Page, Table
 from tinyref_conformance.statuses import EXIT_AS_EXPECTED, Status
 from tinyref_spec.case import Rung
@@ -75,22 +75,29 @@ class Matrix:
                 cause.counts[place] = cause.counts.get(place, 0) + len(group.cases)
         return sorted(found.values(), key=lambda cause: cause.rung)
 
-    def text(self) -> str:
-        """For a terminal: the ladder, and what is broken."""
-        lines = _aligned([["", *self.heads], *self.ladder()])
-        if causes := self.causes():
-            lines += ["", *_aligned([["", *self.heads], *map(self._cause_line, causes)])]
-        return "".join(f"{line}\n" for line in (*lines, *self.notes))
+    def errors(self) -> list[list[str]]:
+        """A line for each row that a device is not exact in, or may be inexact in.
 
-    def _cause_line(self, cause: Cause) -> list[str]:
-        return [f"{cause.where}: {cause.cause}", *self._counts(cause)]
+        A cell has the largest error and, in parentheses, the 99th percentile.
+        """
+        measured = [
+            {row.id: row for row in report.rows if row.max_ulp is not None}
+            for report in self.reports
+        ]
+        rules = {name: row.error_rule for rows in measured for name, row in rows.items()}
+        lines = []
+        for name, rule in rules.items():
+            rows = [rows.get(name) for rows in measured]
+            if not rule.startswith("Exact") or any(row and row.max_ulp for row in rows):
+                lines.append([name, rule, *map(_error, rows)])
+        return lines
 
     def _counts(self, cause: Cause) -> list[str]:
         places = range(len(self.reports))
         return [f"{cause.counts[place]:,}" if place in cause.counts else "." for place in places]
 
     def page(self) -> Page:
-        """The same as tables."""
+        """Return it as tables."""
         causes = self.causes()
         failures = [
             (cause.rung.title, cause.where, cause.cause, *self._counts(cause), cause.advice or "-")
@@ -103,6 +110,7 @@ class Matrix:
                 ("rung", "where", "cause", *self.heads, "what to do"),
                 failures,
             ),
+            Table("Largest errors in ULP", ("row", "rule", *self.heads), self.errors()),
         ]
         return Page(f"{len(self.reports)} devices side by side", self.notes, tables)
 
@@ -141,12 +149,8 @@ def _facts(report: Report) -> dict[str, Any]:
     }
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+def _error(row: RowResult | None) -> str:
+    return "-" if row is None else f"{row.max_ulp:.3g} ({row.p99_ulp or 0:.3g})"
 
 
 def _owed(rung: RungReport) -> int:

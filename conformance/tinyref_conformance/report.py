@@ -17,7 +17,7 @@ from tinyref import reproduce
 from tinyref.errors import UserError, describe_error
 from tinyref.foreign import dataclass_from, json_value, text_of_file
 from tinyref_conformance import ladder
-from tinyref_conformance.diagnosis import Failing, Group, Measured, diagnose
+from tinyref_conformance.diagnosis import Group, diagnose
 from tinyref_conformance.records import (
     Record,
     members_to_json,
@@ -39,8 +39,6 @@ NOT_A_RUN = "not a conformance run"
 OPEN_CASE = "device.open"
 # Why the others did not run, if that one failed.
 NOT_OPEN = "the device does not open"
-# Of a sequence of more cases a command names the report that has it.
-MAX_INLINE = 8
 # A report of every case of the full profile has a tenth of that.
 MAX_BYTES = 1 << 29
 
@@ -170,7 +168,9 @@ class Report:
 
     @property
     def first_broken(self) -> Rung | None:
-        return ladder.first_broken(self.rungs)
+        """The lowest broken rung: where a person who brings up a device looks first."""
+        states = ((report.rung, report.state) for report in self.rungs)
+        return next((rung for rung, state in states if state is ladder.RungState.BROKEN), None)
 
     @property
     def failures(self) -> list[CaseResult]:
@@ -185,13 +185,7 @@ class Report:
     @functools.cached_property
     def groups(self) -> list[Group]:
         """What is broken, by its cause; the lowest rung comes first."""
-        rows = [Measured(row.id, row.rung, row.evidence, row.advice) for row in self.rows]
-        failing = [
-            Failing(case.id, case.row, case.status, case.phase, case.message, case.fault)
-            for case in self.cases
-            if case.status.is_broken
-        ]
-        return diagnose(rows, failing)
+        return diagnose(self.rows, [case for case in self.cases if case.status.is_broken])
 
     @property
     def missing(self) -> str:
@@ -420,13 +414,9 @@ def sequence_command(
     sequence: Sequence[str],
     settings: Mapping[str, str] | None = None,
     second: str = "",
-    file: Path | None = None,
 ) -> str:
-    """One command that runs these cases in one worker; `file` is the report that has them."""
-    options = ["--sequence", ",".join(sequence)]
-    if file is not None and len(sequence) > MAX_INLINE:
-        options = ["--sequence", str(file), "--query", sequence[-1]]
-    return _command(device, profile, options, settings, second)
+    """One command that runs these cases in one worker."""
+    return _command(device, profile, ["--sequence", ",".join(sequence)], settings, second)
 
 
 def _command(
@@ -438,14 +428,6 @@ def _command(
 ) -> str:
     words = ["tinyref", "conform", *device_options(device, second), "--profile", profile]
     return reproduce.command([*words, *options], settings or {})
-
-
-def sequence_of(report: Report, case_id: str) -> tuple[str, ...]:
-    """The sequence that a report has for a case. Raises `UserError` where it has none."""
-    for case in report.cases:
-        if case.id == case_id and (case.details or {}).get("sequence"):
-            return tuple(_text(name) for name in (case.details or {})["sequence"])
-    raise UserError(f"sequence: the report has none for {case_id!r}: name a case by --query")
 
 
 def now() -> str:

@@ -106,8 +106,7 @@ class Runner(harness.Plan):
         try:
             if self._open():
                 self._work()
-                if not self.settings.cluster:
-                    self._look_again()
+                self._look_again()
                 self._say_crashes()
         except HarnessError as error:
             self.journal.check()
@@ -250,7 +249,7 @@ class Runner(harness.Plan):
             found or case.id in self.outcome.derived
             for case, found in zip(cases, attempts, strict=True)
         )
-        return decided and not any(_fails(each) for found in attempts for each in found)
+        return decided and not any(each.status.is_broken for found in attempts for each in found)
 
     def _is_ready(self, part: Part) -> bool:
         return self._below[part.row].isdisjoint(self._unsettled)
@@ -333,7 +332,7 @@ class Runner(harness.Plan):
             self._time_left.note(rung, result.seconds)
 
     def _judge(self, record: Record) -> None:
-        if record.attempt > 1 or not _fails(record) or self.is_expected(record):
+        if record.attempt > 1 or not record.status.is_broken or self.is_expected(record):
             return
         case = self._cases.get(record.case)
         if case is not None:
@@ -380,7 +379,8 @@ class Runner(harness.Plan):
         """Run failures again, each alone, and describe the launches that workers died of."""
         config = worker_configuration(self.settings, self.plan)
         self._rerun_failures(config)
-        describe_deaths(self.outcome, self._cases, config, self.settings.timeout)
+        if not self.settings.cluster:
+            describe_deaths(self.outcome, self._cases, config, self.settings.timeout)
 
     def _rerun_failures(self, config: dict[str, str]) -> None:
         """Runs failures again, each alone, and finds what those depend on that then pass."""
@@ -388,16 +388,16 @@ class Runner(harness.Plan):
         failing = self._failures_to_rerun()
         if self._is_stopped or not seconds or not failing:
             return
-        self._executor.close()
+        self._executor.end_workers()
         limits = Limits(self.settings.timeout, self.settings.memory_bytes)
         end = min(time.monotonic() + IDLE_SHARE * seconds, self._deadline)
         # The sequences have the other half.
-        trials = history.Trials(config, self._cases, limits, seconds / 2, end)
+        trials = history.Trials(self._executor, config, self._cases, limits, seconds / 2, end)
         passing = []
         self._show_again(ALONE, 0, len(failing))
         for number, record in enumerate(trials.alone(failing, self._jobs), start=1):
             self._show_again(ALONE, number, len(failing))
-            if _fails(record):
+            if record.status.is_broken:
                 self._keep_again(record)
             else:
                 passing.append(record)
@@ -422,7 +422,7 @@ class Runner(harness.Plan):
             case
             for case in self._cases.values()
             for record in self.outcome.attempts(case.id)[:1]
-            if _fails(record)
+            if record.status.is_broken
             and not self.is_expected(record)
             and not self.outcome.has(case.id, 2)
             and case.id not in self.outcome.derived
@@ -456,7 +456,3 @@ def record_of(result: Result) -> Record:
 
 def _is_batch(task: Task) -> bool:
     return bool(task.request.get("compiles_together")) and task.attempt == 1
-
-
-def _fails(record: Record) -> bool:
-    return record.status in (Status.FAIL, Status.CRASH, Status.TIMEOUT)

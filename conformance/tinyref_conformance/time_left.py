@@ -1,53 +1,39 @@
 """How long a run will still take, from what its cases took and from how costly others are.
 
 The rungs differ by a hundredfold, and come one after the other: an average over what is done says
-nothing about what is left. A case takes the time of the host (which builds and lowers graphs), that
-of its kernels (which are compiled and launched the first time) and a time of its own.
+nothing about what is left.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from dataclasses import dataclass
 
 from tinyref_conformance.records import Record
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
 
-
-@dataclass(frozen=True)
-class Cost:
-    """What a case of a rung takes on average: milliseconds of the host, and new kernels."""
-
-    host: float
-    kernels: float
-
-
-# Of the quick profile on the CPU device, on one core of 2026; only their proportions count.
-COSTS: dict[Rung, Cost] = {
-    Rung.OPEN: Cost(0.5, 0.0),
-    Rung.MEMORY: Cost(0.6, 0.0),
-    Rung.STORE: Cost(3.0, 0.83),
-    Rung.ONE_ALU: Cost(4.0, 0.84),
-    Rung.INDEX: Cost(4.5, 0.83),
-    Rung.ALU: Cost(0.9, 0.05),
-    Rung.CAST: Cost(0.7, 0.08),
-    Rung.GATE: Cost(2.1, 0.97),
-    Rung.VECTOR: Cost(2.8, 0.95),
-    Rung.LOOP: Cost(1.9, 0.83),
-    Rung.GROUP: Cost(2.0, 1.0),
-    Rung.OPTIMISED: Cost(2.9, 0.52),
-    Rung.MATMUL: Cost(7.3, 0.72),
-    Rung.TENSOR: Cost(7.2, 0.65),
-    Rung.AUTOGRAD: Cost(15.5, 1.31),
-    Rung.JIT: Cost(19.4, 2.4),
-    Rung.MODEL: Cost(69.0, 3.85),
+# Milliseconds of a quick case and its kernels on the CPU device; only the proportions count.
+COSTS: dict[Rung, float] = {
+    Rung.OPEN: 0.5,
+    Rung.MEMORY: 0.6,
+    Rung.STORE: 7.1,
+    Rung.ONE_ALU: 8.2,
+    Rung.INDEX: 8.6,
+    Rung.ALU: 1.1,
+    Rung.CAST: 1.1,
+    Rung.GATE: 6.9,
+    Rung.VECTOR: 7.5,
+    Rung.LOOP: 6.0,
+    Rung.GROUP: 7.0,
+    Rung.OPTIMISED: 5.5,
+    Rung.MATMUL: 10.9,
+    Rung.TENSOR: 10.4,
+    Rung.AUTOGRAD: 22.1,
+    Rung.JIT: 31.4,
+    Rung.MODEL: 88.2,
 }
-# What is known beforehand of a rung weighs as much as so many cases of it.
+# The cost of a rung in this table weighs as much as this many measured cases.
 PRIOR_CASES = 15
-# A machine is at most so much slower than that of the costs, as far as its first cases tell.
-SLOWEST_HOST = 16.0
 # Before so many cases and seconds there is nothing to go by.
 LEAST_CASES = 50
 LEAST_SECONDS = 1.0
@@ -77,37 +63,6 @@ class SlowStart:
         )
 
 
-@dataclass(frozen=True)
-class _Model:
-    """host: how much slower it is than that of the costs; case, kernel: seconds of each."""
-
-    host: float
-    case: float
-    kernel: float
-
-    def seconds(self, cost: Cost) -> float:
-        return self.host * cost.host / 1000 + self.case + self.kernel * cost.kernels
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """What cases took, how many there were, and what host and kernels count for by their costs."""
-
-    seconds: float
-    cases: int
-    host: float
-    kernels: float
-
-    @property
-    def slowness(self) -> float:
-        """How much slower than that of the costs the host is at most."""
-        return self.seconds / self.host if self.host else math.inf
-
-    def beyond(self, host: float) -> float:
-        """The seconds that a host so slow does not explain."""
-        return max(self.seconds - host * self.host, 0.0)
-
-
 class TimeLeft:
     """Learns what cases take and says how long the others will; `jobs` run at a time.
 
@@ -134,38 +89,18 @@ class TimeLeft:
         seconds = sum(self._seconds.values())
         if sum(self._done.values()) < LEAST_CASES or seconds < LEAST_SECONDS:
             return None
-        model = self._fit()
+        costs = sum(count * COSTS[rung] for rung, count in self._done.items())
         todo = sum(
-            count * self._expected(rung, model) for rung, count in self._left.items() if count > 0
+            count * self._expected(rung, seconds / costs)
+            for rung, count in self._left.items()
+            if count > 0
         )
         return todo / self._jobs
 
-    def _expected(self, rung: Rung, model: _Model) -> float:
-        """Seconds of a case: what those of its rung took, and until then what is to be expected."""
-        seconds = self._seconds.get(rung, 0.0) + PRIOR_CASES * model.seconds(COSTS[rung])
+    def _expected(self, rung: Rung, scale: float) -> float:
+        """Return the seconds of a case: those of its rung and, while there are few, of its cost."""
+        seconds = self._seconds.get(rung, 0.0) + PRIOR_CASES * scale * COSTS[rung]
         return seconds / (self._done[rung] + PRIOR_CASES)
-
-    def _fit(self) -> _Model:
-        """What the rungs without kernels and those with kernels say of host, cases and kernels."""
-        plain = self._sums(has_kernels=False)
-        with_kernels = self._sums(has_kernels=True)
-        # What is over may be of a slow host or of slow kernels, which nobody can tell apart by it:
-        # the middle is never far off.
-        slowness = min(SLOWEST_HOST, *(each.slowness for each in (plain, with_kernels)))
-        host = math.sqrt(max(slowness, 1.0))
-        case = plain.beyond(host) / plain.cases if plain.cases else 0.0
-        kernel = with_kernels.beyond(host) - with_kernels.cases * case
-        return _Model(host, case, kernel / with_kernels.kernels if kernel > 0 else 0.0)
-
-    def _sums(self, has_kernels: bool) -> _Sums:
-        """Over the rungs that are begun and have kernels, or have none."""
-        rungs = [rung for rung in self._done if bool(COSTS[rung].kernels) is has_kernels]
-        return _Sums(
-            sum(self._seconds[rung] for rung in rungs),
-            sum(self._done[rung] for rung in rungs),
-            sum(self._done[rung] * COSTS[rung].host for rung in rungs) / 1000,
-            sum(self._done[rung] * COSTS[rung].kernels for rung in rungs),
-        )
 
 
 def left_text(left: float | None) -> str:

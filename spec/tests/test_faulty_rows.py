@@ -43,7 +43,6 @@ def test_the_rows_of_programs_are_passed_by_the_interpreter_and_by_a_gpu_of_the_
         ("RoundedTransferSize", {"bytes.uint8", "view.uint8"}),
         # What was copied for a kernel alone is memory of the plan, which others use next.
         ("LateTransfer", {"order", "float32"}),
-        ("NeighbourTransfer", set(TRANSFERS)),
     ],
 )
 def test_a_fault_of_copies_is_seen_by_these_rows(name: str, rows: set[str]) -> None:

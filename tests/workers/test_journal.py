@@ -247,26 +247,16 @@ def test_one_that_is_being_read_is_not_moved_away(
     assert read(tmp_path)[1] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_journal_that_is_taken_away_is_written_again(tmp_path: Path, is_replaced: bool) -> None:
+def test_a_journal_that_is_taken_away_ends_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     notes = filled(folder)
     notes.check()
-    shutil.rmtree(folder)
-    if is_replaced:
-        folder.mkdir()
-        (folder / Notes.NAME).write_text("of somebody else")
-    with pytest.raises(RemovedError, match=r"was removed or moved during the run.*--resume"):
+    folder.rename(tmp_path / "moved")
+    with pytest.raises(RemovedError, match="was removed or moved during the run, which ends"):
         notes.check()
-    if is_replaced:
-        with pytest.raises(UserError, match=r"was replaced .*: what was done is in .*notes\.1\.s"):
-            notes.restore()
-        (folder / "notes.1.sqlite").replace(folder / Notes.NAME)
-    else:
-        notes.restore()
     notes.close()
-    assert read(folder)[1] == ["a", "b"]
+    assert read(tmp_path / "moved")[1] == ["a", "b"]
 
 
 def test_the_device_of_a_run_stays_the_same(tmp_path: Path) -> None:
@@ -323,12 +313,6 @@ class Walks(RuleBasedStateMachine):
         self.journal = Notes.open(self.folder)
 
     @rule()
-    def take_away(self) -> None:
-        (self.folder / Notes.NAME).unlink()
-        self.journal.restore()
-        self.open_again(is_killed=False)
-
-    @rule()
     def begin_another(self) -> None:
         before = len(list(self.folder.glob("notes.previous*.sqlite")))
         self.journal.close()
@@ -364,13 +348,12 @@ def _lose(files: list[Path]) -> None:
     [
         (journals, "_remember", _forget_settings),
         (journals, "set_aside", _lose),
-        (Notes, "restore", lambda journal: None),
     ],
 )
 def test_an_injected_fault_is_found(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: object
 ) -> None:
-    """A setting is lost; the earlier run is lost; what was taken away is lost."""
+    """A setting is lost; the earlier run is lost."""
     monkeypatch.setattr(owner, name, fault)
     with pytest.raises((AssertionError, UserError)):
         run_machine(Walks, 60, 12, Phase.generate)

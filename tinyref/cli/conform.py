@@ -52,7 +52,7 @@ Examples:
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
-report.sarif, summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
+summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
 """
 
 FORMATS = ("text", "github")
@@ -139,10 +139,6 @@ def conform(
         ),
     ] = False,
     shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/4.")] = "",
-    timings: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="An earlier report.json, to make shards equally long."),
-    ] = None,
     rerun_failures: Annotated[
         bool | None,
         typer.Option(
@@ -155,10 +151,7 @@ def conform(
     ] = None,
     sequence: Annotated[
         str,
-        typer.Option(
-            help="These cases in this order, in one worker: ids; or the report.json that has a "
-            "sequence for the case of --query."
-        ),
+        typer.Option(help="These cases in this order, in one worker: ids that commas separate."),
     ] = "",
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first failure.")
@@ -238,7 +231,6 @@ def conform(
         profile=parse_profile(profile),
         query=query,
         shard=Shard.parse(shard) if shard else None,
-        timings=timings,
         expectations=expectations,
         update=update_expectations,
         reason=reason,
@@ -318,9 +310,7 @@ def _print_summary(finished: Finished, request: Request) -> None:
         print(line)
     failures = [case for case in report.failures if case.id != OPEN_CASE]
     again = sum(case.status.is_broken and case.attempts == 1 for case in failures)
-    if again and request.settings.cluster:
-        print(f"failures not run again alone, as they are of a cluster: {again:,}")
-    elif again and request.settings.rerun_seconds and not request.settings.fail_fast:
+    if again and request.settings.rerun_seconds and not request.settings.fail_fast:
         print(f"failures not run again alone: {again:,}; --rerun-failures takes all the time")
     if report.missing:
         print(report.missing)
@@ -453,11 +443,14 @@ def _check_format(form: str, accepted: Sequence[str]) -> None:
 
 def _show_comparison(found: Comparison | Matrix, form: str, output: Path | None) -> None:
     """Prints it in that form, or writes it to a file."""
-    if form in ("text", "json"):
-        text = found.text() if form == "text" else found.json()
-    else:
-        page = found.page()
-        text = page.html() if form == "html" else page.markdown()
+    page = found.page()
+    texts = {
+        "text": page.text,
+        "markdown": page.markdown,
+        "html": page.html,
+        "json": found.json,
+    }
+    text = texts[form]()
     if output is None:
         print(text, end="")
         return
@@ -477,13 +470,12 @@ def faulty(
     Each device runs a subset of the quick profile in which its fault can show, and so does the
     healthy device that it is made from, which must pass. Exit code 1 when one escapes.
     """
-    from tinyref_conformance.faulty.registry import ALL_FAULTY
     from tinyref_conformance.faulty.score import score
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    results = score(report, only, devices=ALL_FAULTY, say=say)
+    results = score(report, only, say=say)
     print(results.text(), end="")
     raise typer.Exit(0 if results.is_perfect else 1)
 

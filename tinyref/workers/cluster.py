@@ -3,8 +3,7 @@
 So an item that crashes or hangs costs that process and one item, as on one machine, and the cluster
 sees nothing of it. A machine that dies loses only what it had under way: the scheduler gives that
 to another one. What was with machines that died again and again is done item by item, with nothing
-beside it: an item is pinned only if it alone ends a machine that had just answered and had no
-process of ours left, twice.
+beside it: an item is pinned if the scheduler gives it up twice while nothing else of ours runs.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from tinyref.workers.tasks import (
     HarnessError,
     ItemDeath,
     Job,
+    R,
     Result,
     Task,
 )
@@ -47,11 +47,8 @@ DESERTED_SECONDS = 120.0
 # How long a machine may take to say that it is there, or to hand over a result.
 ANSWER_SECONDS = 10.0
 TASKS_PER_THREAD = 2
-# Machines that an item must end, alone and one after the other, before it is its own fault: the
-# first may have had an old process of ours, the others have none.
-DEATHS_TO_PIN = 3
-# How often the cluster may lose what it was given before the run ends.
-MAX_LOSSES = 3
+# How often the scheduler must give up an item that runs alone before it is its own fault.
+DEATHS_TO_PIN = 2
 TICK_SECONDS = 0.2
 
 # On a machine of the cluster: the worker process of each run and thread.
@@ -109,10 +106,6 @@ def job_here(job: Job) -> Job:
     return replace(job, memory=share_of_memory(job.memory, worker.state.nthreads, most))
 
 
-def answer() -> None:
-    """Do what a machine can do that is there."""
-
-
 def release(run: str = "") -> None:
     """End the worker processes that this machine has for a run, or for all of them."""
     with _lock:
@@ -135,15 +128,13 @@ def portable(identity: Mapping[str, str]) -> dict[str, str]:
 class _Pending:
     """A task that a future works on.
 
-    is_suspect: it was with machines that died, and has one item. machine: where it is alone.
-    deaths: of machines on which it was alone. losses: how often the cluster forgot it.
+    is_suspect: it was with machines that died, and has one item. deaths: how often the scheduler
+    gave it up although it was alone.
     """
 
     task: Task
     is_suspect: bool = False
-    machine: str = ""
     deaths: int = 0
-    losses: int = 0
 
 
 class ClusterExecutor(Executor):
@@ -218,23 +209,29 @@ class ClusterExecutor(Executor):
 
     def events(self, seconds: float) -> list[Event]:
         if self._suspects and not self._pending:
-            self._begin_alone()
+            self._send(self._suspects.popleft())
         self._wait(seconds)
-        machines = self._machines()
-        self._check_that_there_are_some(machines)
+        self._check_that_there_are_some(self._machines())
         events: list[Event] = []
         for future, pending in list(self._pending.items()):
             if future.done():
                 events += self._outcome(future, pending)
-            elif pending.machine and pending.machine not in machines:
-                self._client.cancel([future], force=True)
-                del self._pending[future]
-                events += self._events_of_death(pending, f"{pending.machine} died")
         return events
 
     def wind_down(self) -> None:
         # What a machine has begun only the machine knows: tasks are short.
         return
+
+    def end_workers(self) -> None:
+        self._client.run(release, self._run)
+
+    def call(self, function: Callable[..., R], *arguments: object) -> R | None:
+        future = self._client.submit(function, *arguments, pure=False)
+        try:
+            result: R = future.result()
+        except Exception:  # of the cluster, as when the machine dies
+            return None
+        return result
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -275,49 +272,18 @@ class ClusterExecutor(Executor):
             )
 
     def _send(self, pending: _Pending) -> None:
-        # One that is to be alone stays where it was sent: who died with it is then known.
-        where = {"workers": [pending.machine], "allow_other_workers": False}
-        future = self._client.submit(
-            run_task,
-            self._run,
-            self.job,
-            pending.task,
-            pure=False,
-            **(where if pending.machine else {}),
-        )
+        future = self._client.submit(run_task, self._run, self.job, pending.task, pure=False)
         self._pending[future] = pending
 
-    def _begin_alone(self) -> None:
-        """Give the next suspect to a machine that answers.
-
-        One may have died without the scheduler having noticed; then the item would be blamed.
-        """
-        pending = self._suspects[0]
-        for machine in self._machines():
-            # A new process for each takes long: only for one that has ended a machine before.
-            if self._does(machine, *((release, self._run) if pending.deaths else (answer,))):
-                self._suspects.popleft()
-                pending.machine = machine
-                self._send(pending)
-                return
-
-    def _does(self, machine: str, function: Callable[..., None], *arguments: str) -> bool:
-        """Return True if the machine carries that out."""
-        where = {"workers": [machine], "allow_other_workers": False}
-        future = self._client.submit(function, *arguments, pure=False, **where)
-        try:
-            future.result(timeout=ANSWER_SECONDS)
-        except Exception:  # whatever it is, this machine is not one to rely on
-            self._client.cancel([future], force=True)
-            return False
-        return True
-
     def _outcome(self, future: Future, pending: _Pending) -> list[Event]:
-        """Return what a future gave; nothing if it is not there yet, or is to be done again."""
+        """Return what a future gave; nothing if it is not there yet."""
         from distributed import KilledWorker
 
         if future.status == "cancelled":
-            return self._submit_again(future, pending)
+            raise HarnessError(
+                f"the cluster at {self.address} forgot what it was given: did its scheduler "
+                "restart?"
+            )
         try:
             found = future.result(timeout=ANSWER_SECONDS)
         except TimeoutError:
@@ -327,8 +293,6 @@ class ClusterExecutor(Executor):
             del self._pending[future]
             return self._events_of_death(pending, str(error))
         except Exception as error:  # of the cluster: what tasks raise comes as an answer
-            if future.status == "cancelled":
-                return self._submit_again(future, pending)
             words = f"the cluster failed: {type(error).__name__}: {error}"
             raise HarnessError(words) from error
         del self._pending[future]
@@ -341,23 +305,8 @@ class ClusterExecutor(Executor):
             raise HarnessError(f"machines of the cluster are not alike: {'; '.join(changes)}")
         return list(found.events)
 
-    def _submit_again(self, future: Future, pending: _Pending) -> list[Event]:
-        """Send again what the cluster has forgotten, as after a scheduler that began afresh."""
-        del self._pending[future]
-        pending.losses += 1
-        if pending.losses > MAX_LOSSES:
-            raise HarnessError(f"the cluster at {self.address} forgot what it was given")
-        if pending.is_suspect:
-            self._suspects.appendleft(pending)
-        else:
-            self._send(pending)
-        return []
-
     def _events_of_death(self, pending: _Pending, words: str) -> list[Event]:
-        """Machines died with it: its own fault only if it was alone, and not for the first time.
-
-        So it is done again one by one, and then once and once more; nothing comes of it yet.
-        """
+        """Machines died with it: its own fault only if it was alone, and not for the first time."""
         task = pending.task
         if not pending.is_suspect:
             alone = [replace(task, items=(item,), attempt=task.attempt + 1) for item in task.items]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tinyref.errors import UserError, printable
-from tinyref.folders import RemovedError, free_path, is_removed, set_aside
+from tinyref.folders import RemovedError, is_removed, set_aside
 from tinyref.foreign import json_value
 from tinyref.workers.changes import ChangedError, differences
 from tinyref.workers.tasks import HarnessError
@@ -182,28 +182,6 @@ class Journal:
         """Raise `RemovedError` if the file is not where it was."""
         if is_removed(self.path, self._file):
             raise RemovedError(self.OPTION, self.path)
-
-    def restore(self) -> None:
-        """Write all of it to the path again, if the file was removed or moved.
-
-        Raises `UserError` if it cannot be written.
-        """
-        if not is_removed(self.path, self._file):
-            return
-        try:
-            path = free_path(self.path)
-            with contextlib.closing(connect(path)) as target:
-                self._connection.backup(target)
-        except (sqlite3.Error, OSError) as error:
-            raise UserError(
-                f"{self.OPTION}: {self.path} was removed or moved during the run, and cannot be "
-                f"written again: {error}"
-            ) from error
-        if path != self.path:
-            raise UserError(
-                f"{self.OPTION}: {self.path} was replaced during the run: what was done is in "
-                f"{path}"
-            )
 
     def close(self) -> None:
         """Fold the log into the one file; nothing is lost without."""

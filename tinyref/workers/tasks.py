@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tinyref.workers.processes import Death
 
 # An item whose worker dies of what may be no fault of its own is tried this many times.
 MAX_TRIES = 3
 
+R = TypeVar("R")
 # The name or the number of a case.
 Item = str | int
 
@@ -180,6 +181,14 @@ class Executor(ABC):
     @abstractmethod
     def wind_down(self) -> None:
         """Drop all tasks but those that are last, as soon as their items under way have ended."""
+
+    def end_workers(self) -> None:
+        """End the workers, none of which has a task; only `call` may follow."""
+        self.close()
+
+    def call(self, function: Callable[..., R], *arguments: object) -> R | None:
+        """Return the result of a function that runs where workers do; None if it was lost."""
+        return function(*arguments)
 
     @abstractmethod
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyref.dtype import ImageDType, PtrDType, pointer
+from tinyref.dtype import ImageDType, PtrDType
 from tinyref.errors import DeviceError
 from tinyref.interpret import Access, Hooks
 from tinyref.interpret.run import Interpreter
@@ -158,14 +158,6 @@ def _overlapping_arrays(program: Program) -> Change:
     return lambda node: (largest[_array_dtype(node).base] if node in arrays else node,)
 
 
-def _half_arrays(node: UOp) -> tuple[UOp, ...]:
-    if node.op is not Ops.DEFINE_LOCAL:
-        return (node,)
-    kind = _array_dtype(node)
-    half = pointer(kind.base, kind.size // 2, kind.space)
-    return (UOp(node.op, half, node.src, node.arg),)
-
-
 def _swapped_items(node: UOp) -> tuple[UOp, ...]:
     special = node.arg
     if not isinstance(special, SpecialArg) or special.scope != "item" or special.dim > 1:
@@ -279,15 +271,6 @@ FAULTS = (
         base=GpuEmuBackend,
         healthy="GPU_EMU",
         program=each(_swapped_items),
-    ),
-    FaultyDevice(
-        name="UndersizedArrays",
-        sentence="Gives shared arrays half of the elements that they need.",
-        clause="kernel.local",
-        rung=Rung.GROUP,
-        base=GpuEmuBackend,
-        healthy="GPU_EMU",
-        program=each(_half_arrays),
     ),
     FaultyDevice(
         name="PrivateArrays",

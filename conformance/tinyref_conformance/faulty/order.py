@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
-from typing import Any
 
 from tinyref.runtimes.checks import check_copy_in
 from tinyref.runtimes.host.memory import HostHandle, address_of
@@ -17,8 +15,6 @@ from tinyref_conformance.faulty.device import (
     SimulatedKernel,
 )
 from tinyref_spec.case import Rung
-
-_START = 0.05
 
 
 def _late_copy_in(device: Simulated) -> dict[str, Call]:
@@ -75,17 +71,6 @@ def _reports(seconds: float) -> Callable[[SimulatedKernel], Call]:
     return edit
 
 
-def _slow_start(kernel: SimulatedKernel) -> Call:
-    healthy = kernel.run
-
-    def run(*arguments: Any) -> float | None:
-        time.sleep(_START)
-        seconds = healthy(*arguments)
-        return None if seconds is None else seconds + _START
-
-    return run
-
-
 _queued = functools.partial(
     FaultyDevice,
     clause="device.order",
@@ -104,11 +89,6 @@ HEALTHY = (
         name="Threaded",
         sentence="Launches in a thread of its own, and is right.",
         queue=queues.InThread,
-    ),
-    FaultyDevice(
-        name="Starting",
-        sentence="Needs a twentieth of a second for each launch, as simulators do, and is right.",
-        launch=_slow_start,
     ),
 )
 

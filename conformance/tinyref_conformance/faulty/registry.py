@@ -1,4 +1,4 @@
-"""The table of faulty devices, and the healthy ones that are as late or as slow."""
+"""The table of faulty devices, and the healthy ones that are as late."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tinyref.device import Device
 from tinyref.errors import UserError
 from tinyref_conformance.conform import Request, conform
 from tinyref_conformance.faulty.device import FaultyDevice
-from tinyref_conformance.faulty.registry import FAULTY_DEVICES
+from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.report import Report
 from tinyref_conformance.settings import Settings
 from tinyref_spec.case import Rung
@@ -80,16 +80,14 @@ def _verdict(found: Caught) -> str:
 def score(
     folder: Path | None = None,
     only: str = "",
-    query: str = "",
     jobs: int = 0,
-    devices: Mapping[str, FaultyDevice] = FAULTY_DEVICES,
+    devices: Mapping[str, FaultyDevice] = ALL_FAULTY,
     say: Callable[[str], None] = lambda line: None,
 ) -> Score:
     """Runs the suite on each of `devices`, or on the one named, and on what it is made of.
 
-    Each runs the cases of `query`, or else those that are enough for it. Reports stay in `folder`
-    if one is given. `say` is called with a line before each device runs. Raises `UserError` for an
-    unknown name.
+    Reports stay in `folder` if one is given. `say` is called with a line before each device runs.
+    Raises `UserError` for an unknown name.
     """
     if only and only not in devices:
         raise UserError(f"faulty: unknown device {only!r}: accepted are {', '.join(devices)}")
@@ -106,11 +104,11 @@ def score(
             name = healthy.rpartition(":")[2]
             say(f"{name}, the healthy device of {len(same)} faulty ones")
             longest = max((faulty.query for faulty in same), key=len)
-            report = _run(healthy, root / name, query or longest, jobs)
+            report = _run(healthy, root / name, longest, jobs)
             found.healthy[name] = _problems(report)
             for faulty in same:
                 say(f"{len(found.caught) + 1} of {len(chosen)}: {faulty.name}")
-                report = _run(faulty.device, root / faulty.name, query or faulty.query, jobs)
+                report = _run(faulty.device, root / faulty.name, faulty.query, jobs)
                 found.caught.append(_judge(faulty, report))
     return found
 

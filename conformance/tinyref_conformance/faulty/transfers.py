@@ -25,14 +25,9 @@ def _copied(transfer: Callable[[HostHandle, HostHandle], None]) -> Edit:
     return lambda device: {"transfer": lambda target, source, origin: transfer(target, source)}
 
 
-def _from(begin: Callable[[int], int]) -> Edit:
-    """Return the edit that copies from another place, given the offset of the right one."""
-
-    def transfer(target: HostHandle, source: HostHandle) -> None:
-        whole, offset = _whole(source)
-        target[:] = whole[begin(offset) :][: source.size]
-
-    return _copied(transfer)
+def _copy_from_words(target: HostHandle, source: HostHandle) -> None:
+    whole, offset = _whole(source)
+    target[:] = whole[offset - offset % 4 :][: source.size]
 
 
 def _copy_too_much(target: HostHandle, source: HostHandle) -> None:
@@ -85,12 +80,7 @@ FAULTS = (
     _faulty(
         name="RoundedTransferOffset",
         sentence="Copies to another device from a multiple of four bytes.",
-        memory=_from(lambda offset: offset - offset % 4),
-    ),
-    _faulty(
-        name="NeighbourTransfer",
-        sentence="Copies to another device the bytes that begin one further.",
-        memory=_from(lambda offset: offset + 1),
+        memory=_copied(_copy_from_words),
     ),
     _faulty(
         name="RoundedTransferSize",

@@ -6,8 +6,9 @@ import base64
 import gzip
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
@@ -15,32 +16,23 @@ import jinja2
 from markupsafe import Markup
 
 from tinyref.dtype import dtypes
+from tinyref_conformance.certificate import capabilities_of, facts_of
 from tinyref_conformance.ladder import RungReport
 from tinyref_conformance.records import number_to_json
-from tinyref_conformance.report import OPEN_CASE, CaseResult, Report, RowResult
-from tinyref_conformance.reports.pictures import (
-    clause_families,
-    drawn_rows,
-    time_bars,
-    ulp_limit,
-)
-from tinyref_conformance.statuses import EXIT_AS_EXPECTED, MEASURED, Status
+from tinyref_conformance.report import CaseResult, Report, RowResult
+from tinyref_conformance.statuses import BROKEN, EXIT_AS_EXPECTED, MEASURED, Status
 from tinyref_spec.case import Rung
 
-# What of the failures the page holds: an example of each row, and more and longer ones as long as
-# there is room. All of it is in report.json.
+# What of the failures the page holds: an example of each row, more of them as long as there is
+# room, and the details of the first. All of it is in report.json.
 FAILURES_A_ROW = 12
 FAILURES_IN_ALL = 1500
 TEXT_LENGTH = 12_000
 MAX_TEXT = 1_500_000
-# Values of an example for which there is no room.
-FEW_VALUES = 4
 GROUPS = 60
-_VALUES = ("expected", "expected_bits", "actual", "actual_bits")
 _LONG = ("source", "ir", "script", "log")
 
-# What the columns of a histogram count.
-DISTANCES = ("0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "∞")
+_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ULP")
 _PACKAGE = "tinyref_conformance.reports.page"
 # Worst first: the order in which rows are listed and cells choose their symbol.
 _RANKED = (
@@ -59,10 +51,7 @@ _TONES = {
     Status.NOT_RUN: "warn",
     Status.SKIP: "none",
 }
-_DETAILED = frozenset(
-    {Status.FAIL, Status.CRASH, Status.TIMEOUT, Status.FLAKE, Status.EXPECTED_FAIL}
-    | {Status.UNEXPECTED_PASS}
-)
+_DETAILED = BROKEN | {Status.EXPECTED_FAIL, Status.UNEXPECTED_PASS}
 _GOOD = frozenset({Status.PASS, Status.UNSUPPORTED, Status.EXPECTED_FAIL, Status.SKIP})
 
 
@@ -85,16 +74,11 @@ def html(report: Report) -> str:
         data=Markup(packed(page_data(report))),
         groups=_groups(report),
         more_groups=max(len(report.groups) - GROUPS, 0),
-        drawn=drawn_rows(report),
-        times=time_bars(report),
-        families=clause_families(report),
-        columns=DISTANCES,
         seal=_seal(report),
         chips=list(_chips(report.counts)),
         legend=[_chip(status, 0) for status in _RANKED],
         rungs=[_rung(rung, report.first_broken) for rung in report.rungs],
-        facts=list(_facts(report.certificate)),
-        open_failure=_open_failure(report),
+        facts=[*facts_of(report.certificate), *capabilities_of(report.certificate)],
     )
 
 
@@ -171,6 +155,14 @@ def page_data(report: Report) -> dict[str, Any]:
     }
 
 
+def ulp_limit(rule: str) -> float | None:
+    """Return the limit in ULP that an error rule states; None if it holds results to a bound."""
+    found = _LIMIT.search(rule)
+    if found:
+        return float(found[1])
+    return 0.0 if rule.startswith("Exact") and "bound" not in rule else None
+
+
 def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[str, Any]:
     return {
         "id": row.id,
@@ -196,10 +188,8 @@ def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[s
 
 
 def _failure(case: CaseResult, is_whole: bool) -> dict[str, Any]:
-    known = case.details or {}
+    known = (case.details or {}) if is_whole else {}
     details = {key: _clip_value(value) for key, value in known.items()}
-    if not is_whole:
-        details = _shortened(details)
     return {
         "id": case.id,
         "status": case.status.value,
@@ -211,17 +201,6 @@ def _failure(case: CaseResult, is_whole: bool) -> dict[str, Any]:
         "repro": case.repro,
         "details": details,
     }
-
-
-def _shortened(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Without sources and scripts, and a few values only."""
-    found = {key: value for key, value in details.items() if key not in _LONG}
-    found |= {key: found[key][:FEW_VALUES] for key in _VALUES if key in found}
-    inputs = [
-        {**each, "values": each["values"][:FEW_VALUES], "bits": each["bits"][:FEW_VALUES]}
-        for each in found.get("inputs", ())
-    ]
-    return {**found, "inputs": inputs}
 
 
 def _clip_value(value: Any) -> Any:
@@ -269,55 +248,3 @@ def _rung(report: RungReport, first_broken: Rung | None) -> dict[str, Any]:
         "good": sum(n for status, n in asked.items() if status in _GOOD and status in MEASURED),
         "is_first_broken": report.rung is first_broken,
     }
-
-
-def _open_failure(report: Report) -> str:
-    for case in report.cases:
-        if case.id == OPEN_CASE and case.status is Status.FAIL:
-            return case.message
-    return ""
-
-
-def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    git = certificate["git"]
-    commit = "commit unknown"
-    if git:
-        commit = git["commit"] + (", with uncommitted changes" if git["dirty"] else "")
-    planned, whole = certificate["cases_planned"], certificate["cases_in_profile"]
-    yield "Device", _with_versions(certificate["device"], certificate["device_versions"])
-    if certificate.get("second"):
-        yield "With", _with_versions(certificate["second"], certificate["second_versions"])
-    yield "Profile", f"{certificate['profile']}: {planned:,} of its {whole:,} cases"
-    yield "Flags", _settings(certificate.get("flags", {}), "TINYREF_") or "all at their default"
-    if certificate.get("environment"):
-        yield "Environment", _settings(certificate["environment"])
-    if certificate.get("compiler"):
-        yield "Compiler", certificate["compiler"]
-    if certificate.get("backend_sources"):
-        yield "Backend", f"sources with hash {certificate['backend_sources']}"
-    yield "Suite", f"{certificate['suite']}, hash {certificate['suite_hash']}"
-    yield "Seed", str(certificate["seed"])
-    yield "tinyref", f"{certificate['tinyref']}, {commit}"
-    yield "Python", f"{certificate['python']} on {certificate['platform']}"
-    yield "Libraries", ", ".join(f"{k} {v}" for k, v in certificate["libraries"].items())
-    yield "Time", f"{certificate['seconds']:.1f} s from {certificate['started']}"
-    if certificate.get("shards"):
-        yield "Shards", f"{len(certificate['shards'])}, each with its own hash in report.json"
-    if certificate["resumed_cases"]:
-        yield "Resumed", f"{certificate['resumed_cases']:,} cases were measured before"
-    for name, value in sorted((certificate["capabilities"] or {}).items()):
-        yield f"Declares {name}", _plain(value)
-
-
-def _settings(values: Mapping[str, Any], prefix: str = "") -> str:
-    return " ".join(f"{prefix}{name}={value}" for name, value in values.items())
-
-
-def _with_versions(device: str, versions: Mapping[str, str]) -> str:
-    return ", ".join([device, *(f"{name} {value}" for name, value in versions.items())])
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value) or "none"
-    return {True: "yes", False: "no"}.get(value, str(value)) if type(value) is bool else str(value)

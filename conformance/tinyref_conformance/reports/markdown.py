@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinyref_conformance.certificate import facts_of
 from tinyref_conformance.records import headline
 from tinyref_conformance.report import CaseResult, Report
 from tinyref_conformance.statuses import Status
@@ -77,24 +78,9 @@ def _failure(case: CaseResult) -> list[str]:
 
 
 def _certificate(report: Report) -> list[str]:
-    found = report.certificate
-    git = found.get("git")
-    commit = "commit unknown"
-    if git:
-        commit = git["commit"] + (" with changes" if git["dirty"] else "")
-    facts = {
-        "device": found["device"],
-        "profile": found["profile"],
-        "suite": f"{found['suite_hash']}, seed {found['seed']}",
-        "versions": ", ".join(f"{k} {v}" for k, v in found["device_versions"].items()) or "-",
-        "flags": " ".join(f"{name}={value}" for name, value in report.settings.items()) or "-",
-        "compiler": found.get("compiler") or "-",
-        "tinyref": f"{found['tinyref']}, {commit}",
-        "python": f"{found['python']} on {found['platform']}",
-        "run": f"{found['started']}, {found['seconds']:.1f} s",
-    }
+    facts = facts_of(report.certificate)
     lines = ["## Certificate", "", "| | |", "|---|---|"]
-    return lines + [f"| {name} | {cell(str(value))} |" for name, value in facts.items()]
+    return lines + [f"| {name} | {cell(value)} |" for name, value in facts]
 
 
 def cell(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A page of notes and tables, as Markdown and as one self-contained HTML file."""
+"""A page of notes and tables: for a terminal, as Markdown, and as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from markupsafe import Markup
 
 from tinyref_conformance.reports.markdown import cell
 
+# Lines that a terminal shows of each table.
+MAX_LINES = 40
 PAGE = "tinyref_conformance.reports.page"
 
 
@@ -31,6 +33,17 @@ class Page:
     notes: Sequence[str] = ()
     tables: Sequence[Table] = field(default_factory=tuple)
 
+    def text(self) -> str:
+        """Tables in columns, the first lines of each."""
+        parts = [self.title, *self.notes]
+        for table in self.tables:
+            parts += ["", table.title]
+            if table.lines:
+                parts += _aligned([table.head, *table.lines[:MAX_LINES]])
+            if len(table.lines) > MAX_LINES:
+                parts.append(f"... and {len(table.lines) - MAX_LINES:,} more")
+        return "".join(f"{line}\n" for line in parts)
+
     def markdown(self) -> str:
         """Tables as GitHub and GitLab show them."""
         parts = [f"# {cell(self.title)}", "", *(f"* {cell(note)}" for note in self.notes), ""]
@@ -49,6 +62,14 @@ class Page:
         template = environment.from_string((files / "tables.html.j2").read_text("utf-8"))
         css = Markup((files / "report.css").read_text("utf-8"))
         return template.render(page=self, css=css) + "\n"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -167,10 +167,7 @@ def _run(request: Request, reporter: Reporter, started: Callable[[Request], None
         database.check()
         return summary
     finally:
-        try:
-            database.restore()
-        finally:
-            database.close()
+        database.close()
 
 
 def _anew(request: Request) -> Request:
