@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tinyref import config, reproduce
@@ -29,7 +30,7 @@ _SHOWN_AS_FAILURE = BROKEN | {Status.EXPECTED_FAIL}
 
 
 class Assembler:
-    """Makes the report of one run."""
+    """Makes the report of one run; `report_file` is where its JSON will be."""
 
     def __init__(
         self,
@@ -39,7 +40,9 @@ class Assembler:
         outcome: Outcome,
         expectations: Expectations,
         second: str = "",
+        report_file: Path | None = None,
     ) -> None:
+        self.report_file = report_file
         self.plan = plan
         self.suite = suite
         self.device = device
@@ -174,7 +177,9 @@ class Assembler:
         result.details = details
         result.repro = repro_command(*about, result.id, self.settings, self.second)
         if sequence:
-            result.repro = sequence_command(*about, sequence, self.settings, self.second)
+            result.repro = sequence_command(
+                *about, sequence, self.settings, self.second, self.report_file
+            )
 
     def _status_without_record(self, case: Case) -> tuple[Status, str]:
         if case.id in self.outcome.derived:

@@ -68,7 +68,10 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     plan = make_plan(suite, request.profile, request.query, request.shard)
     prepare_folder(settings.folder, "report")
     started = report_files.now()
-    assembler = Assembler(plan, suite, settings.device, Outcome(), expectations, settings.second)
+    assembler = Assembler(
+        *(plan, suite, settings.device, Outcome(), expectations, settings.second),
+        settings.folder / reports.JSON_NAME,
+    )
     try:
         assembler.outcome = _run(request, plan, suite, assembler, reporter or Quiet())
     except ChangedError as error:
@@ -156,14 +159,27 @@ def _with_differences(own: known.Expectations, suite: Suite) -> known.Expectatio
 def as_sequence(request: Request, text: str) -> Request:
     """The request for cases in an order, all in one worker: that is the query of the run.
 
-    text: ids that commas separate. Raises `UserError` where an id is named twice.
+    text: ids that commas separate, or a report.json, which has a sequence for the case of the
+    query. Raises `UserError` where it has none, or an id is named twice.
     """
-    ids = queries.parts(text)
+    path = Path(text)
+    if _is_file(path):
+        ids = report_files.sequence_of(report_files.load(path), request.query)
+    else:
+        ids = queries.parts(text)
     if len(set(ids)) < len(ids):
         raise UserError("sequence: each case may be in it once")
     # What fails there may not alone: that is what it is to show.
     settings = replace(request.settings, sequence=ids, rerun_seconds=0.0)
     return replace(request, query=",".join(ids), settings=settings)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A list of ids is longer than any name of a file.
+        return False
 
 
 def _all_ids(suite: Suite) -> list[str]:

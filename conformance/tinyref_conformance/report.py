@@ -39,6 +39,8 @@ NOT_A_RUN = "not a conformance run"
 OPEN_CASE = "device.open"
 # Why the others did not run, if that one failed.
 NOT_OPEN = "the device does not open"
+# Of a sequence of more cases a command names the report that has it.
+MAX_INLINE = 8
 # A report of every case of the full profile has a tenth of that.
 MAX_BYTES = 1 << 29
 
@@ -414,9 +416,13 @@ def sequence_command(
     sequence: Sequence[str],
     settings: Mapping[str, str] | None = None,
     second: str = "",
+    file: Path | None = None,
 ) -> str:
-    """One command that runs these cases in one worker."""
-    return _command(device, profile, ["--sequence", ",".join(sequence)], settings, second)
+    """One command that runs these cases in one worker; `file` is the report that has them."""
+    options = ["--sequence", ",".join(sequence)]
+    if file is not None and len(sequence) > MAX_INLINE:
+        options = ["--sequence", str(file), "--query", sequence[-1]]
+    return _command(device, profile, options, settings, second)
 
 
 def _command(
@@ -428,6 +434,14 @@ def _command(
 ) -> str:
     words = ["tinyref", "conform", *device_options(device, second), "--profile", profile]
     return reproduce.command([*words, *options], settings or {})
+
+
+def sequence_of(report: Report, case_id: str) -> tuple[str, ...]:
+    """The sequence that a report has for a case. Raises `UserError` where it has none."""
+    for case in report.cases:
+        if case.id == case_id and (case.details or {}).get("sequence"):
+            return tuple(_text(name) for name in (case.details or {})["sequence"])
+    raise UserError(f"sequence: the report has none for {case_id!r}: name a case by --query")
 
 
 def now() -> str:

@@ -151,7 +151,10 @@ def conform(
     ] = None,
     sequence: Annotated[
         str,
-        typer.Option(help="These cases in this order, in one worker: ids that commas separate."),
+        typer.Option(
+            help="These cases in this order, in one worker: ids; or the report.json that has a "
+            "sequence for the case of --query."
+        ),
     ] = "",
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first failure.")
