@@ -52,7 +52,7 @@ Examples:
 
 A device is a name of `tinyref devices`, or package.module:ClassName before it is installed.
 The reports: report.html (open it in any browser, no server needed), report.json, junit.xml,
-summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
+report.sarif, summary.md, badge.svg. Exit code 0: all as expected. 1: failures. 2: wrong usage.
 """
 
 FORMATS = ("text", "github")

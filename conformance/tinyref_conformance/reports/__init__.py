@@ -1,4 +1,4 @@
-"""The forms of a report: JSON, JUnit, Markdown, a badge, one self-contained HTML page."""
+"""The forms of a report: JSON, JUnit, SARIF, Markdown, a badge, one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tinyref_conformance.reports.badge import badge
 from tinyref_conformance.reports.html import html
 from tinyref_conformance.reports.junit import junit
 from tinyref_conformance.reports.markdown import markdown
+from tinyref_conformance.reports.sarif import is_shown, sarif
 
 JSON_NAME = "report.json"
 HTML_NAME = "report.html"
@@ -34,10 +35,19 @@ def _lines(items: list[object]) -> str:
     )
 
 
+def as_sarif(report: Report) -> str:
+    """The SARIF log, of which each result is at its line of the JSON file."""
+    if not any(map(is_shown, report.cases)):
+        return sarif(report, 1)
+    head, _, _ = as_json(report).partition('\n "cases": [\n')
+    return sarif(report, head.count("\n") + 3)
+
+
 FORMS: dict[str, Callable[[Report], str]] = {
     JSON_NAME: as_json,
     HTML_NAME: html,
     "junit.xml": junit,
+    "report.sarif": as_sarif,
     "summary.md": markdown,
     "badge.svg": badge,
 }
