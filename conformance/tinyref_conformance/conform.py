@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,20 @@ from tinyref_spec.case import Profile
 class Request:
     """All that a caller may ask of a run.
 
-    update: new failures go to the expectations file with `reason` and `link`.
+    timings: an earlier JSON report, whose seconds weigh the shards. update: new failures go to the
+    expectations file with `reason` and `link`.
     """
 
     settings: Settings
     profile: Profile = Profile.QUICK
     query: str = queries.EVERYTHING
     shard: Shard | None = None
+    timings: Path | None = None
     expectations: Path | None = None
     update: bool = False
     reason: str = ""
     link: str = ""
+    extra_binding: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     settings = request.settings
     suite = Suite(settings.catalogue)
     expectations = _expectations(request, suite)
-    plan = make_plan(suite, request.profile, request.query, request.shard)
+    timings = _timings(request.timings)
+    plan = make_plan(suite, request.profile, request.query, request.shard, timings)
     prepare_folder(settings.folder, "report")
     started = report_files.now()
     assembler = Assembler(
@@ -123,6 +128,7 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
         "number of cases": plan.count,
         **({"order": "that of the query"} if request.settings.sequence else {}),
         **({"second device": request.settings.second} if request.settings.second else {}),
+        **request.extra_binding,
     }
 
 
@@ -200,6 +206,12 @@ def _update(request: Request, assembler: Assembler, suite: Suite) -> known.Expec
     return update.expectations
 
 
+def _timings(path: Path | None) -> dict[str, float]:
+    if path is None:
+        return {}
+    return {case.id: case.seconds for case in report_files.load(path).cases}
+
+
 def resume_command(request: Request) -> str:
     """The command that goes on with an interrupted run."""
     settings = request.settings
@@ -213,6 +225,8 @@ def resume_command(request: Request) -> str:
         parts += ["--query", request.query]
     if request.shard is not None:
         parts += ["--shard", str(request.shard)]
+    if request.timings is not None:
+        parts += ["--timings", str(request.timings)]
     if request.expectations is not None:
         parts += ["--expectations", str(request.expectations)]
     parts += ["--report", str(settings.folder), "--resume"]

@@ -110,18 +110,20 @@ def _shard_of(name: str, report: Report) -> Shard:
 
 
 def _check_cases(shards: Sequence[tuple[str, Report]]) -> None:
-    """Shards of other divisions of the run overlap, or leave cases out."""
+    """Shards that were weighed by other timings overlap, or leave cases out."""
     homes: dict[str, str] = {}
     for name, report in shards:
         for case in report.cases:
             if case.id != OPEN_CASE and (other := homes.setdefault(case.id, name)) != name:
                 raise UserError(
-                    f"merge: {case.id} is in {other} and in {name}: they are not shards of one run"
+                    f"merge: {case.id} is in {other} and in {name}: shards of one run have the "
+                    "same --timings"
                 )
     asked = shards[0][1].certificate["cases_asked"]
     if len(homes) != asked:
         raise UserError(
-            f"merge: the shards have {len(homes):,} of the {asked:,} cases: they are not of one run"
+            f"merge: the shards have {len(homes):,} of the {asked:,} cases: shards of one run have "
+            "the same --timings"
         )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinyref.errors import UserError
 from tinyref.garbage import collection_paused
 from tinyref_conformance import queries
 from tinyref_conformance.suite import Suite
-from tinyref_conformance.time_left import COSTS
 from tinyref_spec.case import Case, Profile, Row, Rung
+
+# A case that was never timed counts as this many seconds when shards are weighed.
+UNTIMED_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,9 @@ def make_plan(
     profile: Profile,
     query: str = queries.EVERYTHING,
     shard: Shard | None = None,
+    timings: Mapping[str, float] | None = None,
 ) -> Plan:
-    """Return the plan of a run.
+    """The plan of a run; `timings` are seconds by case id, of an earlier run.
 
     Raises `UserError` for a query, or a part of one, that names no case, and for tables that break
     the contract.
@@ -134,7 +137,7 @@ def make_plan(
     rows.sort(key=lambda planned: planned.rung)
     asked = sum(len(planned.cases) for planned in rows)
     if shard is not None:
-        rows = shard_of(rows, shard)
+        rows = shard_of(rows, shard, timings or {})
     return Plan(profile, query, shard, tuple(rows), asked, total, suite_hash)
 
 
@@ -149,13 +152,18 @@ def _check_row(row: Row, cases: Sequence[Case], seen: set[str]) -> None:
         seen.add(case.id)
 
 
-def shard_of(rows: Iterable[PlannedRow], shard: Shard) -> list[PlannedRow]:
+def shard_of(
+    rows: Iterable[PlannedRow], shard: Shard, timings: Mapping[str, float]
+) -> list[PlannedRow]:
     """The rows of one shard: the heaviest rows go first to the lightest shard.
 
-    The same rows give the same shards everywhere; every row is in exactly one.
+    The same rows and timings give the same shards everywhere; every row is in exactly one.
     """
     rows = list(rows)
-    weights = {planned.id: COSTS[planned.rung] * len(planned.cases) for planned in rows}
+    weights = {
+        planned.id: sum(timings.get(case.id, UNTIMED_SECONDS) for case in planned.cases)
+        for planned in rows
+    }
     loads = [0.0] * shard.count
     mine: set[str] = set()
     for planned in sorted(rows, key=lambda planned: (-weights[planned.id], planned.id)):

@@ -36,6 +36,7 @@ COMMAND = [sys.executable, "-m", "tinyref.cli"]
         (["conform", "--report", "/dev/null/x"], "report: cannot write to /dev/null/x"),
         (["conform", "--expectations", "/no/file"], "cannot read /no/file"),
         (["conform", "--update-expectations"], "say which file with --expectations"),
+        (["conform", "--timings", "/no/file"], "cannot read /no/file"),
         (["conform", "diff", "/no/a", "/no/b"], "cannot read /no/a"),
         (["conform", "matrix", "/no/a"], "cannot read /no/a"),
         (["conform", "faulty", "--only", "Unicorn"], "unknown device 'Unicorn'"),
@@ -105,6 +106,7 @@ def test_a_switch_that_is_given_twice_is_on(capsys: pytest.CaptureFixture[str]) 
     [
         ["conform", "--report", ""],
         ["conform", "--expectations="],
+        ["conform", "--timings", ""],
         ["conform", "diff", "", "a.json"],
         ["conform", "matrix", "a.json", ""],
         ["conform", "faulty", "--report", ""],

@@ -139,6 +139,10 @@ def conform(
         ),
     ] = False,
     shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/4.")] = "",
+    timings: Annotated[
+        Path | None,
+        typer.Option(parser=path, help="An earlier report.json, to make shards equally long."),
+    ] = None,
     rerun_failures: Annotated[
         bool | None,
         typer.Option(
@@ -234,6 +238,7 @@ def conform(
         profile=parse_profile(profile),
         query=query,
         shard=Shard.parse(shard) if shard else None,
+        timings=timings,
         expectations=expectations,
         update=update_expectations,
         reason=reason,
