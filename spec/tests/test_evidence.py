@@ -91,8 +91,10 @@ def test_accuracy_adds_up_and_reads_back() -> None:
     first = accuracy_of(np.array([0.0, 1, 2, math.inf]), np.array([0.0, 0.5, 1, 9]), None)
     first.add(accuracy_of(np.zeros(96), np.zeros(96), f32(*range(96))))
     assert first.histogram == {0: 97, 1: 1, 2: 1, 66: 1}
+    assert (first.quantile(0.5), first.quantile(0.99), first.quantile(1)) == (0.0, 2.0, math.inf)
     assert first.share == 9
     assert Accuracy.from_json(first.to_json()) == first
+    assert Accuracy().quantile(0.5) is None
     for damaged in ([], {"histogram": {"67": 1}}, {"operand": "int32"}, {"by_operand": 3}):
         with pytest.raises(ValueError, match=r"object|bin|float"):
             Accuracy.from_json(damaged)

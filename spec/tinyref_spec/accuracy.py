@@ -1,4 +1,4 @@
-"""How far results are from the right ones, in few numbers.
+"""How far results are from the right ones, in few numbers: what pictures of accuracy are made of.
 
 Distances are counted in bins that double; over the range of the first operand the largest one of
 each bin is known. Both have an end, however many values are compared.
@@ -32,6 +32,13 @@ def bin_of(distance: Array) -> Array:
     return np.where(np.isfinite(distance), np.minimum(bins, LAST_BIN - 1), LAST_BIN).astype(int)
 
 
+def largest_of_bin(place: int) -> float:
+    """The largest distance that a bin counts."""
+    if place == LAST_BIN:
+        return math.inf
+    return 2.0 ** (place - 1) if place else 0.0
+
+
 def exponents(dtype: DType) -> tuple[int, int]:
     """The exponents of the smallest and the largest number of a float type."""
     bias = (1 << (dtype.exponent_bits - 1)) - 1
@@ -50,6 +57,15 @@ def place_of(values: Array, dtype: DType) -> Array:
     _, exponent = np.frexp(np.abs(wide))
     steps = 1 + (exponent - 1 - exponents(dtype)[0]) // _octaves(dtype)
     return np.asarray(MIDDLE + np.sign(wide) * np.clip(steps, 1, SIDE)).astype(int)
+
+
+def range_of_place(place: int, dtype: DType) -> tuple[float, float]:
+    """The numbers between which the magnitudes of a bin lie."""
+    steps = abs(place - MIDDLE)
+    if not steps:
+        return 0.0, 0.0
+    low = exponents(dtype)[0] + (steps - 1) * _octaves(dtype)
+    return 2.0**low, math.ldexp(1.0, min(low + _octaves(dtype), 1023))
 
 
 @dataclass
@@ -77,6 +93,15 @@ class Accuracy:
                 self.by_operand[place] = max(distance, self.by_operand.get(place, 0.0))
         if other.share is not None:
             self.share = max(other.share, self.share or 0.0)
+
+    def quantile(self, part: float) -> float | None:
+        """The largest distance of the bin below which `part` of all lie; None without any."""
+        left = math.ceil(part * sum(self.histogram.values()))
+        for place, count in sorted(self.histogram.items()):
+            left -= count
+            if left <= 0:
+                return largest_of_bin(place)
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """Members that say nothing are left out; infinity is text, as in all our JSON."""

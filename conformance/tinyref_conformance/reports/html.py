@@ -6,7 +6,6 @@ import base64
 import gzip
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
@@ -20,6 +19,12 @@ from tinyref_conformance.certificate import capabilities_of, facts_of
 from tinyref_conformance.ladder import RungReport
 from tinyref_conformance.records import number_to_json
 from tinyref_conformance.report import CaseResult, Report, RowResult
+from tinyref_conformance.reports.pictures import (
+    clause_families,
+    drawn_rows,
+    time_bars,
+    ulp_limit,
+)
 from tinyref_conformance.statuses import BROKEN, EXIT_AS_EXPECTED, MEASURED, Status
 from tinyref_spec.case import Rung
 
@@ -32,7 +37,8 @@ MAX_TEXT = 1_500_000
 GROUPS = 60
 _LONG = ("source", "ir", "script", "log")
 
-_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ULP")
+# What the columns of a histogram count.
+DISTANCES = ("0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "∞")
 _PACKAGE = "tinyref_conformance.reports.page"
 # Worst first: the order in which rows are listed and cells choose their symbol.
 _RANKED = (
@@ -74,6 +80,10 @@ def html(report: Report) -> str:
         data=Markup(packed(page_data(report))),
         groups=_groups(report),
         more_groups=max(len(report.groups) - GROUPS, 0),
+        drawn=drawn_rows(report),
+        times=time_bars(report),
+        families=clause_families(report),
+        columns=DISTANCES,
         seal=_seal(report),
         chips=list(_chips(report.counts)),
         legend=[_chip(status, 0) for status in _RANKED],
@@ -153,14 +163,6 @@ def page_data(report: Report) -> dict[str, Any]:
         "rows": rows,
         "failures": failures,
     }
-
-
-def ulp_limit(rule: str) -> float | None:
-    """Return the limit in ULP that an error rule states; None if it holds results to a bound."""
-    found = _LIMIT.search(rule)
-    if found:
-        return float(found[1])
-    return 0.0 if rule.startswith("Exact") and "bound" not in rule else None
 
 
 def _row(row: RowResult, place: int, failures: list[int], hidden: int) -> dict[str, Any]:
