@@ -100,7 +100,7 @@ def move(op: str, x: Elements, values: Sequence[Value]) -> Elements:
 # --- arithmetic ----------------------------------------------------------------------------------
 
 
-def _cast(x: Elements, name: str) -> Elements:
+def _check_cast(x: Elements, name: str) -> None:
     target = np.dtype(name)
     if target == x.dtype:
         raise UndefinedError("a cast that casts nothing: it gives the tensor itself")
@@ -109,52 +109,48 @@ def _cast(x: Elements, name: str) -> Elements:
         limits = np.iinfo(target)
         if x.min() <= limits.min - 1 or x.max() >= limits.max + 1:
             raise InexactError("a float outside of the integers")
-    return x.astype(target)
+
+
+def _check_quotient(x: Elements, by: int) -> None:
+    if x.dtype.kind == "i" and by == -1 and np.any(x == np.iinfo(x.dtype).min):
+        raise InexactError("the smallest integer by -1, which has no specified value")
+
+
+def _check_product(x: Elements, axes: tuple[int, ...]) -> None:
+    if x.dtype.kind == "f":
+        # Of the largest part of the factors, so that no order of them rounds.
+        check_exact(np.asarray(np.maximum(np.abs(x.astype(np.float64)), 1).prod(axis=axes)))
+        if np.any(x != np.trunc(x)):
+            raise InexactError("a product of fractions")
 
 
 def _truncated(x: Elements, by: int) -> Elements:
     """The quotient rounded towards zero, by Python's integers."""
     found = [abs(v) // abs(by) * (1 if (v < 0) == (by < 0) else -1) for v in x.reshape(-1).tolist()]
-    limits = np.iinfo(x.dtype)
-    if any(not limits.min <= each <= limits.max for each in found):
-        raise InexactError("the smallest integer by -1, which has no specified value")
     return np.array(found, x.dtype).reshape(x.shape)
 
 
-def _summed(x: Elements, values: Sequence[Value]) -> Elements:
-    check_sum(x, values[0])
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    return np.asarray(x.astype(wide).sum(axis=values[0], keepdims=values[1], dtype=wide))
-
-
-def _product(x: Elements, values: Sequence[Value]) -> Elements:
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    if x.dtype.kind == "f":
-        # Of the largest part of the factors, so that no order of them rounds.
-        check_exact(np.asarray(np.maximum(np.abs(x.astype(np.float64)), 1).prod(axis=values[0])))
-        if np.any(x != np.trunc(x)):
-            raise InexactError("a product of fractions")
-    return np.asarray(x.astype(wide).prod(axis=values[0], keepdims=values[1], dtype=wide))
-
-
-def _scanned(x: Elements, axis: int) -> Elements:
-    check_sum(x, (axis,))
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    return x.astype(wide).cumsum(axis=axis, dtype=wide)
-
-
-def multiply(x: Elements, y: Elements) -> Elements:
-    """A product of matrices, in the type of its factors."""
-    return _summed(x[..., :, :, None] * y[..., None, :, :], ((-2,), False)).astype(x.dtype)
+def _wide(x: Elements) -> str:
+    """The type in which the sum of elements of a type is taken."""
+    return SUMS.get(x.dtype.name, x.dtype.name)
 
 
 Operands = Sequence[Elements]
+# What an operation needs so that its result is exact, and specified.
+CHECKS: Mapping[str, Callable[[Operands, Sequence[Value]], None]] = {
+    "cast": lambda x, v: _check_cast(x[0], v[0]),
+    "idiv_number": lambda x, v: _check_quotient(x[0], v[0]),
+    "sum": lambda x, v: check_sum(x[0], v[0]),
+    "prod": lambda x, v: _check_product(x[0], v[0]),
+    "cumsum": lambda x, v: check_sum(x[0], (v[0],)),
+    "matmul": lambda x, v: check_sum(x[0][..., None] * x[1], (-2,)),
+}
 COMPUTE: Mapping[str, Callable[[Operands, Sequence[Value]], Elements]] = {
     "neg": lambda x, v: -x[0],
     "relu": lambda x, v: np.maximum(x[0], 0),
     "square": lambda x, v: x[0] * x[0],
     "not": lambda x, v: np.logical_not(x[0]),
-    "cast": lambda x, v: _cast(x[0], v[0]),
+    "cast": lambda x, v: x[0].astype(v[0]),
     "add_number": lambda x, v: x[0] + x[0].dtype.type(v[0]),
     "mul_number": lambda x, v: x[0] * x[0].dtype.type(v[0]),
     "max_number": lambda x, v: np.maximum(x[0], x[0].dtype.type(v[0])),
@@ -171,11 +167,11 @@ COMPUTE: Mapping[str, Callable[[Operands, Sequence[Value]], Elements]] = {
     "and": lambda x, v: x[0] & x[1],
     "xor": lambda x, v: x[0] ^ x[1],
     "where": lambda x, v: np.where(x[0], x[1], x[2]),
-    "sum": lambda x, v: _summed(x[0], v),
-    "max": lambda x, v: np.asarray(x[0].max(axis=v[0], keepdims=v[1])),
-    "prod": lambda x, v: _product(x[0], v),
-    "cumsum": lambda x, v: _scanned(x[0], v[0]),
-    "matmul": lambda x, v: multiply(x[0], x[1]),
+    "sum": lambda x, v: x[0].sum(axis=v[0], keepdims=v[1], dtype=_wide(x[0])),
+    "max": lambda x, v: x[0].max(axis=v[0], keepdims=v[1]),
+    "prod": lambda x, v: x[0].prod(axis=v[0], keepdims=v[1], dtype=_wide(x[0])),
+    "cumsum": lambda x, v: x[0].cumsum(axis=v[0], dtype=_wide(x[0])),
+    "matmul": lambda x, v: x[0] @ x[1],
     "cat": lambda x, v: np.concatenate(x, axis=v[0]),
     "stack": lambda x, v: np.stack(x, axis=v[0]),
     "pad": lambda x, v: np.pad(x[0], v[0]),
@@ -188,6 +184,8 @@ COMPUTE: Mapping[str, Callable[[Operands, Sequence[Value]], Elements]] = {
 
 def compute(op: str, operands: Operands, values: Sequence[Value]) -> Elements:
     """What `op` gives. Raises `InexactError` where float16 rounds."""
+    if op in CHECKS:
+        CHECKS[op](operands, values)
     found = np.asarray(COMPUTE[op](operands, values))
     if op != "cast" and any(each.dtype == np.float16 for each in operands):
         # A rounded product may be a small multiple too.

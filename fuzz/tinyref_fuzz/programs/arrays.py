@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tinyref_fuzz.programs.arithmetic import Elements, UndefinedError, check_exact
-from tinyref_fuzz.programs.reverse import Record, scatter, unspread
+from tinyref_fuzz.programs.reverse import Record, one_hot
 
 Size = int | str
 
@@ -155,17 +156,15 @@ class Array:
 def _merged(store: Store, places: Elements, value: Record | None) -> Record:
     """All elements of a store of which those at `places` are now those of `value`."""
     whole = store.whole
-
-    def back(g: Elements) -> Sequence[Elements]:
-        rest = g.reshape(-1).copy()
-        rest[places] = 0
-        kept = rest.reshape(whole.shape)
-        if value is None:
-            return (kept,)
-        return kept, unspread(g.reshape(-1)[places], value.shape, value.dtype)
-
-    sources = (whole,) if value is None else (whole, value)
-    return Record(whole.shape, whole.dtype, sources, back)
+    remaining = np.ones(store.elements.size)
+    remaining[places] = 0
+    if value is None:
+        return Record(whole.shape, whole.dtype, (whole,), lambda: [np.diag(remaining)])
+    numbers = np.arange(math.prod(value.shape)).reshape(value.shape)
+    written = np.zeros((store.elements.size, numbers.size))
+    written[places, np.broadcast_to(numbers, places.shape)] = 1
+    slopes = [np.diag(remaining), written]
+    return Record(whole.shape, whole.dtype, (whole, value), lambda: slopes)
 
 
 def _seen(array: Array) -> Record:
@@ -175,12 +174,8 @@ def _seen(array: Array) -> Record:
         return store.whole
     if array.is_detached:
         return Record(array.shape, array.dtype)
-    return Record(
-        array.shape,
-        array.dtype,
-        (store.whole,),
-        lambda g: (scatter(g, array.places, store.whole.shape),),
-    )
+    slope = one_hot(array.places, store.elements.size)
+    return Record(array.shape, array.dtype, (store.whole,), lambda: [slope])
 
 
 def is_overwritten(basis: Basis) -> Callable[[], bool]:

@@ -27,7 +27,7 @@ from tinyref_fuzz.programs.arithmetic import (
     part_key,
 )
 from tinyref_fuzz.programs.arrays import Array, Size, is_overwritten
-from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter
+from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, one_hot, slopes_of
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.oracles import threefry
 from tinyref_spec.system.fuzzed import Read
@@ -85,7 +85,7 @@ class Environment:
         if found.dtype.kind == "f":
             made = Record(
                 *(found.shape, found.dtype.name, tuple(each.record for each in sources)),
-                rule_of(step.op, operands, step.values),
+                slopes_of(step.op, operands, step.values),
             )
         sizes = _sizes_after(step, sources, found.shape)
         array = self.arrays[step.target] = Array.of(found, place, sizes, made)
@@ -114,10 +114,8 @@ class Environment:
         dtype = step.values[0] if step.op == "bitcast" else source.dtype
         made = Record(shown.shape, dtype)
         if not is_cut:
-            shape = source.shape
-            made = Record(
-                shown.shape, dtype, (source.record,), lambda g: (scatter(g, shown, shape),)
-            )
+            size = source.places.size
+            made = Record(shown.shape, dtype, (source.record,), lambda: [one_hot(shown, size)])
         repeats = step.op == "expand" and shown.size != source.places.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(
@@ -198,7 +196,7 @@ class Environment:
         total = compute("add", operands, ())
         check_exact(total)
         sources = (array.record, value.record)
-        made = Record(total.shape, array.dtype, sources, rule_of("add", operands, ()))
+        made = Record(total.shape, array.dtype, sources, slopes_of("add", operands, ()))
         array.write(array.places, total, made, value.basis | array.basis)
 
     def do_setitem(self, step: Step) -> None:
