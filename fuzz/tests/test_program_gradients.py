@@ -45,6 +45,12 @@ def test_each_operand_gets_its_part_of_a_weighted_result(op, operands, values, w
     assert parts == wanted
 
 
+@pytest.mark.parametrize("x", [np.float64(3), np.array([[1.0, 2.0], [3.0, 4.0]]).T])
+def test_elements_move_whatever_the_layout_of_their_memory_is(x):
+    (slope,) = slopes_of("neg", [x], ())()
+    assert slope.tolist() == (-np.eye(x.size)).tolist()
+
+
 def test_a_share_that_rounds_is_refused():
     three = Step("data", (), (1,), ("float32", (3,), (5, 5, 5), 0, True))
     largest = Step("max", (1,), (2,), ((0,), False))

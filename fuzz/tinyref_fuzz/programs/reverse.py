@@ -158,7 +158,7 @@ def _slope(op: str, operands: Operands, at: int, values: Sequence[Value]) -> Ele
     columns = [
         _moved(op, operands, at, place, values, STEP)
         - _moved(op, operands, at, place, values, -STEP)
-        for place in range(x.size)
+        for place in np.ndindex(x.shape)
     ]
     size = COMPUTE[op](operands, values).size
     slope = np.array(columns).reshape(x.size, size).T / (2 * STEP)
@@ -167,10 +167,15 @@ def _slope(op: str, operands: Operands, at: int, values: Sequence[Value]) -> Ele
 
 
 def _moved(
-    op: str, operands: Operands, at: int, place: int, values: Sequence[Value], by: float
+    op: str,
+    operands: Operands,
+    at: int,
+    place: tuple[int, ...],
+    values: Sequence[Value],
+    by: float,
 ) -> Elements:
     """Return all results if one element of one operand is another."""
-    moved = operands[at].copy()
-    moved.reshape(-1)[place] += by
+    moved = np.array(operands[at])
+    moved[place] += by
     changed = [*operands[:at], moved, *operands[at + 1 :]]
     return COMPUTE[op](changed, values).astype(np.float64).reshape(-1)
