@@ -21,7 +21,7 @@ class Store:
     base: the array that they were made with. whole: how all of them were computed. leaves: what
     that was where `backward` ended. arrays: what shows them, or did. overwritten: how often old
     elements were lost. is_repeated: one is shown several times. is_lost: a tensor that showed them
-    is gone.
+    is gone. number: of the first tensor of a program that shows them.
     """
 
     elements: Elements
@@ -32,6 +32,7 @@ class Store:
     overwritten: int = 0
     is_repeated: bool = False
     is_lost: bool = False
+    number: int = 0
 
     def computed_by(self, record: Record) -> None:
         """From now on all elements are what `record` says."""

@@ -74,6 +74,10 @@ class Environment:
                 self._compute(step)
             else:
                 self._view(step)
+        for number in step.targets:
+            if number in self.arrays:
+                store = self.arrays[number].store
+                store.number = store.number or number
 
     def _compute(self, step: Step) -> None:
         sources = [self.arrays[number] for number in step.args]
@@ -238,24 +242,19 @@ class Environment:
 
     def do_gradient(self, step: Step) -> None:
         loss, *targets = (self.arrays[number] for number in step.args)
-        self._give_gradients(step, loss, self._weights(loss), targets)
-
-    def do_gradient_weighted(self, step: Step) -> None:
-        loss, weights, *targets = (self.arrays[number] for number in step.args)
-        self._give_gradients(step, loss, self._weights(loss, weights), targets)
-
-    def _give_gradients(
-        self, step: Step, loss: Array, weights: Elements, targets: Sequence[Array]
-    ) -> None:
+        weights = [targets.pop(0)] if step.op == "gradient_weighted" else []
         if not all(target.is_known and target.record.is_certain for target in targets):
             raise UndefinedError("gradient: a target that may have no part in it")
-        found = gradients(loss.record, weights, [target.record for target in targets])
+        records = [target.record for target in targets]
+        found = gradients(loss.record, self._weights(loss, *weights), records)
         for number, target, elements in zip(step.targets, targets, found, strict=True):
             if elements is None:
                 raise UndefinedError("gradient: a target that is no part of the computation")
             # They have gradients too, of which the oracle knows nothing.
             blocked = Record(target.shape, target.dtype, (target.record, loss.record))
             self.arrays[number] = Array.of(elements, target.place, target.sizes, blocked)
+
+    do_gradient_weighted = do_gradient
 
     def _weights(self, loss: Array, weights: Array | None = None) -> Elements:
         """What the elements of the loss count. Raises `UndefinedError` for what does not fit."""
@@ -288,9 +287,6 @@ class Environment:
             total = elements if leaf.grad is None else leaf.grad.elements + elements
             leaf.grad = Array.of(total, leaf.place)
 
-    def _leaves(self) -> list[Array]:
-        return [array for array in self.arrays.values() if array.record.is_leaf]
-
     def do_grad(self, step: Step) -> None:
         leaf = self.arrays[step.args[0]]
         if leaf.grad is None or leaf.has_open_grad:
@@ -306,23 +302,30 @@ class Environment:
     def do_function(self, step: Step) -> None:
         self.functions[step.target] = step
 
-    def do_call(self, step: Step) -> None:
-        function = self.functions[step.args[0]]
+    def inside(self, parameters: Sequence[int], args: Sequence[int]) -> Environment:
+        """Return what a function sees: of its arguments the elements, but not their past."""
         inside = Environment(self)
-        for parameter, number in zip(function.args, step.args[1:], strict=True):
+        for parameter, number in zip(parameters, args, strict=True):
             if number in self.sizes:
                 inside.sizes[parameter] = self.sizes[number]
             else:
                 array = self.arrays[number]
                 inside.arrays[parameter] = replace(array, record=Record(array.shape, array.dtype))
-        grads = {array: (array.grad, array.has_open_grad) for array in self._leaves()}
-        for array in grads:
+        for array in inside.arrays.values():
             array.has_open_grad = True
+        return inside
+
+    def do_call(self, step: Step) -> None:
+        function = self.functions[step.args[0]]
+        arrays = list(self.arrays.values())
+        before = [(array.grad, array.has_open_grad) for array in arrays]
+        inside = self.inside(function.args, step.args[1:])
         for each in function.body:
             inside.run(each)
-        for array, before in grads.items():
+        for array, (grad, has_open_grad) in zip(arrays, before, strict=True):
             # What a function leaves there depends on whether it is a replay.
-            array.grad, array.has_open_grad = before if array.has_open_grad else (None, True)
+            is_left = array.has_open_grad
+            array.grad, array.has_open_grad = (grad, has_open_grad) if is_left else (None, True)
         for target, number in zip(step.targets, function.values[0], strict=True):
             result = inside.arrays[number]
             # Whether gradients go through depends on whether it is a replay.
