@@ -1,4 +1,4 @@
-"""Makes a failing program small: fewer steps, inputs in the place of results, smaller shapes.
+"""Makes a failing program small: fewer steps, inputs in the place of results.
 
 A candidate is a program that is smaller, that the oracle still defines, and that fails by
 the same fault.
@@ -7,12 +7,9 @@ the same fault.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-
-import numpy as np
 
 from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.oracle import Environment
@@ -22,14 +19,11 @@ from tinyref_spec.kernel_case import Verdict
 
 JudgeFunction = Callable[[Program], Verdict]
 Steps = tuple[Step, ...]
-Size = tuple[int, int, int]
 
 
-def measure(program: Program) -> Size:
-    """How large a program is: steps, elements of data, letters."""
-    elements = sum(len(step.values[2]) for step in program.all_steps() if step.op == "data")
-    text = json.dumps([step_to_json(step) for step in program.steps])
-    return program.size, elements, len(text)
+def measure(program: Program) -> tuple[int, int]:
+    """How large a program is: steps, letters."""
+    return program.size, len(json.dumps([step_to_json(step) for step in program.steps]))
 
 
 def reduce_program(
@@ -182,99 +176,10 @@ def _other_operands(steps: Steps) -> Iterator[Steps]:
                 yield _without(rest, lost)
 
 
-# --- smaller shapes and plainer values -----------------------------------------------------------
-
-
-def _smaller_shapes(steps: Steps) -> Iterator[Steps]:
-    """All data with the same size of an axis get a smaller one, whatever else has that size too."""
-    sizes = {size for step in steps if step.op in _SHAPED for size in _shape(step)}
-    for size in sorted(sizes, reverse=True):
-        for smaller in dict.fromkeys((1, 2, size - 1)):
-            if smaller >= size:
-                continue
-            yield tuple(_resized(step, size, smaller) for step in steps)
-    for place, step in enumerate(steps):
-        if step.op in _SHAPED and _shape(step):
-            yield (*steps[:place], _with_shape(step, ()), *steps[place + 1 :])
-
-
-_SHAPED = {"data": 1, "full": 1, "rand": 0, "randint": 0}
-
-
-def _shape(step: Step) -> tuple[int, ...]:
-    shape: tuple[int, ...] = step.values[_SHAPED[step.op]]
-    return shape
-
-
-def _with_shape(step: Step, shape: tuple[int, ...]) -> Step:
-    place = _SHAPED[step.op]
-    values = (*step.values[:place], shape, *step.values[place + 1 :])
-    if step.op == "data":
-        elements = step.values[2][: math.prod(shape)]
-        if len(elements) < math.prod(shape):
-            return step
-        values = (*values[:2], elements, *values[3:])
-    return replace(step, values=values)
-
-
-def _resized(step: Step, size: int, smaller: int) -> Step:
-    """The step with another number wherever a size is `size`."""
-    body = tuple(_resized(each, size, smaller) for each in step.body)
-    if step.op in _SHAPED:
-        shape = tuple(smaller if each == size else each for each in _shape(step))
-        return _with_shape(step, shape)
-    if step.op in ("reshape", "expand", "shrink", "index", "setitem", "setitem_number", "bind"):
-        values = (_renumbered(step.values[0], size, smaller), *step.values[1:])
-        if step.op == "bind":
-            name, low, high, value = step.values
-            values = (name, low, smaller if high == size else high, min(value, smaller))
-        return replace(step, values=values)
-    return replace(step, body=body)
-
-
-def _renumbered(value: Value, size: int, smaller: int) -> Value:
-    if isinstance(value, tuple):
-        return tuple(_renumbered(item, size, smaller) for item in value)
-    return smaller if value == size and not isinstance(value, bool | str) else value
-
-
-def _plainer_values(steps: Steps) -> Iterator[Steps]:
-    """Data of 1, 2, 3 ..., of int32, on the first device; whole slices; the number 1."""
-    for place, step in enumerate(steps):
-        for values in _plainer(step):
-            yield (*steps[:place], replace(step, values=values), *steps[place + 1 :])
-
-
-def _plainer(step: Step) -> Iterator[tuple[Value, ...]]:
-    if step.op == "data":
-        dtype, shape, elements, place, requires_grad = step.values
-        if dtype != "bool":
-            yield dtype, shape, tuple(range(1, len(elements) + 1)), place, requires_grad
-            yield dtype, shape, (1,) * len(elements), place, requires_grad
-        yield dtype, shape, elements, 0, False
-        yield (
-            "int32",
-            shape,
-            tuple(int(np.clip(each, -128, 127)) for each in elements),
-            place,
-            False,
-        )
-    elif step.op in ("index", "setitem", "setitem_number"):
-        for at, item in enumerate(step.values[0]):
-            if isinstance(item, tuple):
-                key = (*step.values[0][:at], (None, None, None), *step.values[0][at + 1 :])
-                yield (key, *step.values[1:])
-    elif step.op in ("assign_number", "add_number", "mul_number", "seed"):
-        yield (1,)
-
-
 _CHANGES: tuple[Callable[[Steps], Iterator[Steps]], ...] = (
     _fewer_steps,
     _inlined,
     _fewer_in_functions,
     _inputs_for_results,
     _other_operands,
-    _fewer_steps,
-    _smaller_shapes,
-    _plainer_values,
 )
