@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.errors import explain_error
+from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
 from tinyref_fuzz.programs.reduce import reduce_program
-from tinyref_fuzz.programs.script import VIEWS, Places, script_lines
+from tinyref_fuzz.programs.script import Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.reduce.fault import error_words
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import (
     FLOATS,
@@ -23,7 +24,6 @@ from tinyref_fuzz.programs.draft import (
 )
 from tinyref_fuzz.programs.operations import Operations
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.script import VIEWS
 from tinyref_fuzz.programs.steps import Program, Step
 
 # How many steps a program has, at least and at most: some come to several, some to none.

@@ -23,11 +23,10 @@ from tinyref_fuzz.programs.arithmetic import (
     check_exact,
     compute,
     key_of,
-    move,
     part_key,
 )
-from tinyref_fuzz.programs.arrays import Array, Size, is_overwritten
-from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, one_hot, slopes_of
+from tinyref_fuzz.programs.arrays import Array, Size, joined
+from tinyref_fuzz.programs.reverse import Record, gradients, one_hot, slopes_of
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.oracles import threefry
 from tinyref_spec.system.fuzzed import Read
@@ -84,7 +83,6 @@ class Environment:
         operands = [source.elements for source in sources]
         found = compute(step.op, operands, step.values)
         place = step.values[0] if step.op == "to" else sources[0].place
-        basis = frozenset().union(*(each.basis for each in sources))
         made = Record(found.shape, found.dtype.name)
         if found.dtype.kind == "f":
             made = Record(
@@ -93,14 +91,12 @@ class Environment:
             )
         sizes = _sizes_after(step, sources, found.shape)
         array = self.arrays[step.target] = Array.of(found, place, sizes, made)
-        array.basis |= basis
-        if step.op not in LINEAR:
-            made.is_lost = is_overwritten(array.basis)
+        array.basis |= joined(source.basis for source in sources)
 
     def _view(self, step: Step) -> None:
         source = self.arrays[step.args[0]]
         local = np.arange(source.places.size).reshape(source.shape)
-        shown = np.asarray(move(step.op, local, step.values))
+        shown = np.asarray(MOVEMENTS[step.op][1]([local], step.values))
         self._show(step, source, shown, _sizes_after(step, [source], shown.shape))
 
     def do_part(self, step: Step) -> None:
@@ -201,7 +197,7 @@ class Environment:
         check_exact(total)
         sources = (array.record, value.record)
         made = Record(total.shape, array.dtype, sources, slopes_of("add", operands, ()))
-        array.write(array.places, total, made, value.basis | array.basis)
+        array.write(array.places, total, made, joined([value.basis, array.basis]))
 
     def do_setitem(self, step: Step) -> None:
         value = self._value(step.args[1])
@@ -258,6 +254,8 @@ class Environment:
 
     def _weights(self, loss: Array, weights: Array | None = None) -> Elements:
         """What the elements of the loss count. Raises `UndefinedError` for what does not fit."""
+        if loss.is_lost:
+            raise UndefinedError("a gradient through elements that are overwritten by now")
         if not loss.dtype.startswith("float"):
             raise UndefinedError("a gradient of what is no float")
         if weights is None:

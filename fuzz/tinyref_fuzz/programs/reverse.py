@@ -28,10 +28,6 @@ from tinyref_fuzz.programs.steps import Value
 Slopes = Callable[[], Sequence[Elements | None]]
 # Half of a difference: elements are multiples of it, so that no step crosses a kink.
 STEP = 1 / 256
-# Those that read no elements: they are right whatever was written since.
-LINEAR = frozenset(
-    {"neg", "cast", "add_number", "add", "sub", "sum", "pad", "contiguous", "clone", "to"}
-)
 # Those whose partial results may be larger than float16 holds.
 _WIDE = frozenset({"prod", "cumsum", "matmul"})
 _WITHOUT_RULE = frozenset({"idiv_number", "mod_number"})
@@ -43,8 +39,7 @@ class Record:
 
     sources: what from; none of a leaf. slopes: how it changes with each source, None for one
     without gradient; None where the oracle has no rule. is_marked: a leaf that gradients are asked
-    for. is_lost: whether elements that the rule reads are gone. requires_grad: gradients may flow
-    to such a leaf; is_certain: they do.
+    for. requires_grad: gradients may flow to such a leaf; is_certain: they do.
     """
 
     shape: tuple[int, ...]
@@ -52,7 +47,6 @@ class Record:
     sources: tuple[Record, ...] = ()
     slopes: Slopes | None = None
     is_marked: bool = False
-    is_lost: Callable[[], bool] = bool
 
     def __post_init__(self) -> None:
         self.requires_grad: bool = self.is_marked or any(
@@ -118,8 +112,6 @@ def _passed_back(record: Record, gradient: Elements) -> Iterator[Elements | None
     """Yield the part of each source, None for one without."""
     if record.slopes is None:
         raise UndefinedError("gradient: the oracle has no rule for an operation")
-    if record.is_lost():
-        raise UndefinedError("gradient: what was written has other elements by now")
     for source, slope in zip(record.sources, record.slopes(), strict=True):
         if slope is None:
             yield None
@@ -160,7 +152,7 @@ def _slope(op: str, operands: Operands, at: int, values: Sequence[Value]) -> Ele
         - _moved(op, operands, at, place, values, -STEP)
         for place in np.ndindex(x.shape)
     ]
-    size = COMPUTE[op](operands, values).size
+    size = COMPUTE[op][1](operands, values).size
     slope = np.array(columns).reshape(x.size, size).T / (2 * STEP)
     # Moved upwards, each of several equal maxima is the only one.
     return slope / slope.sum(axis=1, keepdims=True) if op == "max" else slope
@@ -178,4 +170,4 @@ def _moved(
     moved = np.array(operands[at])
     moved[place] += by
     changed = [*operands[:at], moved, *operands[at + 1 :]]
-    return COMPUTE[op](changed, values).astype(np.float64).reshape(-1)
+    return COMPUTE[op][1](changed, values).astype(np.float64).reshape(-1)

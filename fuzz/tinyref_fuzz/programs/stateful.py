@@ -45,7 +45,7 @@ class _Stateful(Generator):
         for _ in range(tape.pick((1, 2), (2, 1))):
             self._source()
         for _ in range(tape.below(4)):
-            self._grow(_SHOWING)
+            self._grow(_SHARING)
         self.pieces = self._stores(self.arrays)
         if tape.chance(60):
             self._realize()
@@ -86,7 +86,7 @@ class _Stateful(Generator):
         self._unary()
 
 
-_SHOWING: Makers = {"view": 5, "memory": 3, "unary": 2, "drop": 1}
+_SHARING: Makers = {"view": 5, "memory": 3, "unary": 2, "drop": 1}
 _INSIDE: Makers = {"write": 12, "binary": 3, "unary": 3, "reduce": 2, "view": 2, "realize": 2}
 _BETWEEN: Makers = {
     "write": 16, "view": 3, "memory": 4, "unary": 4, "binary": 3, "reduce": 2, "drop": 2,
