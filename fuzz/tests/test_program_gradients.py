@@ -26,7 +26,6 @@ from tinyref_fuzz.programs.steps import Program, Step
             (),
             [[36.0, 56.0], [4.0, 6.0, 8.0, 12.0]],
         ),
-        ("take", ([1.0, 2.0], [1, 1]), (), [[0.0, 10.0], None]),
         ("prod", ([[2.0, 3.0], [5.0, 7.0]],), ((1,), False), [[12.0, 8.0, 42.0, 30.0]]),
         # Where there is no slope the convention holds.
         ("relu", ([0.0, 1.0],), (), [[0.0, 6.0]]),

@@ -158,7 +158,6 @@ COMPUTE: Mapping[str, tuple[str, Compute]] = {
     "cat": ("{a}.cat({b}, dim={v[0]!r})", lambda x, v: np.concatenate(x, axis=v[0])),
     "stack": ("{a}.stack({b}, dim={v[0]!r})", lambda x, v: np.stack(x, axis=v[0])),
     "pad": ("{a}.pad({v[0]!r})", lambda x, v: np.pad(x[0], v[0])),
-    "take": ("{a}[{b}]", lambda x, v: x[0][x[1]]),
     # the same elements elsewhere
     "contiguous": ("{a}.contiguous()", lambda x, v: x[0]),
     "clone": ("{a}.clone()", lambda x, v: x[0]),
@@ -180,8 +179,7 @@ VIEWS = frozenset({*MOVEMENTS, "part"})
 
 def compute(op: str, operands: Operands, values: Sequence[Value]) -> Elements:
     """What `op` gives. Raises `InexactError` where float16 rounds."""
-    alike = {"where": operands[1:], "take": operands[:1]}.get(op, operands)
-    if len({each.dtype for each in alike}) > 1:
+    if len({each.dtype for each in operands[op == "where" :]}) > 1:
         raise UndefinedError("operands of several types")
     if op in _CHECKS:
         _CHECKS[op](operands, values)

@@ -231,14 +231,6 @@ def may_be_written(value: Array, array: Array) -> bool:
     return is_alike(array, value) and not value.requires_grad and fits_into(value, array)
 
 
-def is_index_of(places: Array, array: Array) -> bool:
-    """Whether the elements are places of the first axis of `array`."""
-    if places.dtype != "int32" or places.place != array.place or places.is_symbolic:
-        return False
-    elements = places.elements
-    return bool(elements.size) and elements.min() >= 0 and elements.max() < array.shape[0]
-
-
 def may_be_argument(array: Array) -> bool:
     """Whether captured functions take it at all."""
     return not (array.is_symbolic or array.is_repeated or array.requires_grad)

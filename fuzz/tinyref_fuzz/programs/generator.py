@@ -66,8 +66,6 @@ class Generator(Operations):
         for function in self.functions.values():
             while function.calls < 3 and self._call(function):
                 pass
-        if self.tape.chance(35):
-            self._overtaken()
         self._read_all()
         return self.without_needless_seed()
 
@@ -107,19 +105,9 @@ class Generator(Operations):
             self._grow(_WAYS)
             last = max(self.arrays)
             if last != self.focus and has_history(self.arrays[last]):
-                self._forget(self.focus)
                 self.focus = last
         self._gradient()
         self.focus = None
-
-    def _forget(self, number: int) -> None:
-        """Perhaps computes what was on the way, and drops it: what it was made of is elsewhere."""
-        if self.scope.is_function:
-            return
-        if self.tape.chance(20):
-            self._try(Step("realize", (number,)))
-        if number not in self.kept and self.tape.chance(20):
-            self._try(Step("drop", (number,)))
 
     def _gradient(self) -> None:
         """The gradients of a sum of floats, or of weighted ones, to what it is computed from."""
@@ -209,7 +197,7 @@ class Generator(Operations):
         return [first, second]
 
     def _writable_state(self, args: Sequence[int]) -> set[int]:
-        """Perhaps one tensor that the function may write: it has memory by then."""
+        """Perhaps one tensor that the function may write."""
         if not self.tape.chance(50):
             return set()
         used = self._stores(args)
@@ -220,9 +208,7 @@ class Generator(Operations):
                 and not (array.is_symbolic or array.store.whole.requires_grad)
             )
         )
-        if found is None or not self._try(Step("realize", (found,))):
-            return set()
-        return {self.arrays[found].store.number}
+        return set() if found is None else {self.arrays[found].store.number}
 
     def _stores(self, numbers: Iterable[int]) -> set[int]:
         return {self.arrays[number].store.number for number in numbers if number in self.arrays}
@@ -310,16 +296,16 @@ Makers = Mapping[str, int]
 
 
 _WHOLE: Makers = {
-    "source": 4, "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 4, "compare": 4,
-    "combine": 3, "memory": 3, "write": 10, "realize": 2, "read": 2, "drop": 1, "symbolic": 2,
+    "source": 4, "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 6,
+    "combine": 3, "memory": 3, "write": 10, "realize": 3, "read": 2, "drop": 5, "symbolic": 2,
     "gradient": 3, "differentiate": 6, "function": 2, "call_some": 5,
 }  # fmt: skip
 # Steps through which gradients flow: views above all.
 _WAYS: Makers = {
-    "view": 16, "unary": 5, "binary": 8, "where": 3, "reduce": 6, "compare": 3, "combine": 8,
+    "view": 16, "unary": 5, "binary": 8, "where": 3, "reduce": 8, "combine": 8,
     "memory": 3, "write": 5,
 }  # fmt: skip
 _INSIDE: Makers = {
-    "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 4, "compare": 4, "combine": 3,
+    "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 6, "combine": 3,
     "memory": 3, "write": 10, "gradient": 3, "differentiate": 6,
 }  # fmt: skip

@@ -71,7 +71,7 @@ class IsolatedProgramJudge(JudgeService):
         answer = self._call(self.seconds, any_script, program, device)
         if isinstance(answer, Death):
             raise UserError(f"script: what the program reads cannot be computed: {answer.words}")
-        return answer
+        return str(answer)
 
     def _call(self, within: float, function: Callable[..., Any], *args: object) -> Any:
         """The result of a function of the judge over there; a `Death` where it ends the process."""

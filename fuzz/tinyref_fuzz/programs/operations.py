@@ -12,7 +12,6 @@ from tinyref_fuzz.programs.draft import (
     Draft,
     are_operands,
     is_alike,
-    is_index_of,
     may_be_written,
     may_cut,
 )
@@ -73,7 +72,8 @@ class Operations(Draft):
 
     def _key(self, shape: tuple[int, ...], lists: bool = False) -> tuple[Value, ...]:
         """A key for brackets: numbers, slices with steps of both signs, and perhaps places."""
-        tape, key = self.tape, []
+        tape = self.tape
+        key: list[Value] = []
         for size in shape[: tape.between(1, len(shape))]:
             kinds = ("slice", "number", "step", "all", "places")
             kind = tape.pick(kinds, (3, 2, 4, 2, 1 if lists and not key else 0))
@@ -103,17 +103,12 @@ class Operations(Draft):
         bound = self._bind(self._size(most))
         if bound is None:
             return
-        part = self._part(number, axis, bound)
+        self._part(number, axis, bound)
         if self.tape.chance(40):
             # The same size cuts off a part of another tensor too.
             other = self._pick(lambda each: each.sizes[:1] == (most,))
             if other is not None:
                 self._part(other, 0, bound)
-        if part is not None and self.tape.chance(40):
-            # A shape that is right for the number that is bound now.
-            values = self._view_values("reshape", self.arrays[part])
-            if values is not None:
-                self._make("reshape", (part,), *values)
 
     def _part(self, number: int, axis: int, bound: int) -> int | None:
         form = self.tape.pick(("head", "tail", "window"))
@@ -176,19 +171,7 @@ class Operations(Draft):
         rank = array.places.ndim
         axes = tuple(axis for axis in range(rank) if self.tape.chance(60)) or (rank - 1,)
         op = "sum" if array.dtype == "bool" else self.tape.pick(("sum", "max", "prod"), (6, 2, 1))
-        return self._make(op, (number,), axes, self.tape.chance(30))
-
-    def _compare(self) -> None:
-        """Elements beside their sum or maximum, as in a softmax: the reduce is a kernel before."""
-        number = self._pick(lambda array: array.places.ndim > 0 and array.dtype != "bool")
-        if number is None:
-            return
-        op, axis = self.tape.pick(("sum", "max")), self.tape.below(self.arrays[number].places.ndim)
-        whole = self._make(op, (number,), (axis,), True)
-        if whole is not None and are_operands(self.arrays[number], self.arrays[whole]):
-            both = self._make(self.tape.pick(("sub", "add", "mul", "lt")), (number, whole))
-            if both is not None and not self.scope.is_function and self.tape.chance(50):
-                self._try(Step("drop", (whole,)))
+        return self._make(op, (number,), axes, self.tape.chance(50))
 
     def _combine(self) -> int | None:
         number = self._pick(lambda array: array.places.ndim > 0 and not array.is_symbolic)
@@ -196,7 +179,7 @@ class Operations(Draft):
             return None
         array = self.arrays[number]
         axis = self.tape.below(array.places.ndim)
-        op = self.tape.pick(("cat", "stack", "pad", "matmul", "cumsum", "take"))
+        op = self.tape.pick(("cat", "stack", "pad", "matmul", "cumsum"))
         if op == "pad":
             pairs = tuple((self.tape.below(3), self.tape.below(3)) for _ in array.shape)
             return self._make(op, (number,), pairs)
@@ -209,8 +192,6 @@ class Operations(Draft):
 
     @staticmethod
     def _may_combine(op: str, array: Array, other: Array, axis: int) -> bool:
-        if op == "take":
-            return is_index_of(other, array)
         if other.is_symbolic or not is_alike(array, other):
             return False
         if op == "matmul":
@@ -333,41 +314,6 @@ class Operations(Draft):
             )
             if bound is not None and other is not None:
                 self._try(Step("set_part", (number, bound, other), (), (axis, "window")))
-
-    # What waits until it is read
-
-    def _overtaken(self) -> None:
-        """What was reduced of elements is used in a kernel that may run once they are overwritten.
-
-        That kernel reads nothing of them, so only an intermediate result has what it needs.
-        """
-        number = self._pick(self._may_be_overtaken)
-        if number is None:
-            return
-        # What has no memory is not overwritten.
-        self._try(Step("realize", (number,)))
-        array = self.arrays[number]
-        rank = array.places.ndim
-        # Two kinds of reduces are two kernels.
-        whole = self._make("max", (number,), (rank - 1,), False)
-        between = [whole]
-        if whole is not None and rank > 1:
-            whole = self._make("sum", (whole,), tuple(range(rank - 1)), False)
-            between.append(whole)
-        other = self._data_of(array.dtype, (3,), array.place)
-        if whole is not None and other is not None:
-            self._make(self.tape.pick(("sub", "add", "mul")), (other, whole))
-        # What lies in between is held by nobody.
-        for each in between:
-            if each is not None:
-                self._try(Step("drop", (each,)))
-        self._try(Step("assign_number", (number,), (), (self._number_for(array),)))
-        # With that all that needs the old elements is computed.
-        self._try(Step("read", (number,)))
-
-    def _may_be_overtaken(self, array: Array) -> bool:
-        is_computed = array.places.ndim > 0 and array.dtype != "bool"
-        return is_computed and array.is_writable and not (array.is_symbolic or array.requires_grad)
 
     # What computes and forgets
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from tinyref_fuzz.programs.arithmetic import (
     COMPUTE,
     MOVEMENTS,
+    VIEWS,
     Elements,
     UndefinedError,
     check_exact,
@@ -66,13 +66,12 @@ class Environment:
         What it read and wrote before it raised stays read and written.
         """
         with np.errstate(all="ignore"):
-            special = _SPECIAL.get(step.op)
-            if special is not None:
-                special(self, step)
-            elif step.op in COMPUTE:
+            if step.op in COMPUTE:
                 self._compute(step)
-            else:
+            elif step.op in VIEWS:
                 self._view(step)
+            else:
+                _OTHERS[step.op](self, step)
         for number in step.targets:
             if number in self.arrays:
                 store = self.arrays[number].store
@@ -96,27 +95,27 @@ class Environment:
     def _view(self, step: Step) -> None:
         source = self.arrays[step.args[0]]
         local = np.arange(source.places.size).reshape(source.shape)
-        shown = np.asarray(MOVEMENTS[step.op][1]([local], step.values))
-        self._show(step, source, shown, _sizes_after(step, [source], shown.shape))
-
-    def do_part(self, step: Step) -> None:
-        source, (name, size) = self.arrays[step.args[0]], self.sizes[step.args[1]]
-        axis, form = step.values
-        local = np.arange(source.places.size).reshape(source.shape)
-        whole = source.sizes[axis]
-        symbols: dict[str, Size] = {"head": name, "tail": f"{whole} - {name}", "window": 1}
-        sizes = (*source.sizes[:axis], symbols[form], *source.sizes[axis + 1 :])
-        self._show(step, source, local[part_key(step.values, size)], sizes)
-
-    def _show(self, step: Step, source: Array, shown: Elements, sizes: tuple[Size, ...]) -> None:
-        """shown: which elements of the source the view has, by their number there."""
+        # The number in the source of each element that the view has.
+        if step.op == "part":
+            name, size = self.sizes[step.args[1]]
+            axis, form = step.values
+            shown = local[part_key(step.values, size)]
+            symbols: dict[str, Size] = {
+                "head": name,
+                "tail": f"{source.sizes[axis]} - {name}",
+                "window": 1,
+            }
+            sizes = (*source.sizes[:axis], symbols[form], *source.sizes[axis + 1 :])
+        else:
+            shown = np.asarray(MOVEMENTS[step.op][1]([local], step.values))
+            sizes = _sizes_after(step, [source], shown.shape)
         is_cut = step.op in ("detach", "bitcast")
         dtype = step.values[0] if step.op == "bitcast" else source.dtype
         made = Record(shown.shape, dtype)
         if not is_cut:
-            size = source.places.size
-            made = Record(shown.shape, dtype, (source.record,), lambda: [one_hot(shown, size)])
-        repeats = step.op == "expand" and shown.size != source.places.size
+            slopes = [one_hot(shown, local.size)]
+            made = Record(shown.shape, dtype, (source.record,), lambda: slopes)
+        repeats = step.op == "expand" and shown.size != local.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(
             *(source.store, source.places.reshape(-1)[shown], dtype, source.place, sizes, made),
@@ -143,16 +142,18 @@ class Environment:
 
     def do_rand(self, step: Step) -> None:
         shape, place = step.values
-        words = self.streams.words(math.prod(shape), place)
         # Of a fraction of 24 bits the first eight.
-        found = [(word & 0xFFFFFFFF) >> 24 for word in words]
-        self.arrays[step.target] = Array.of(np.array(found, "int32").reshape(shape), place)
+        self._draw(step.target, shape, place, lambda word: (word & 0xFFFFFFFF) >> 24)
 
     def do_randint(self, step: Step) -> None:
         shape, low, high, place = step.values
-        words = self.streams.words(math.prod(shape), place)
-        found = [word % (high - low) + low for word in words]
-        self.arrays[step.target] = Array.of(np.array(found, "int32").reshape(shape), place)
+        self._draw(step.target, shape, place, lambda word: word % (high - low) + low)
+
+    def _draw(
+        self, target: int, shape: tuple[int, ...], place: int, number_of: Callable[[int], int]
+    ) -> None:
+        numbers = [number_of(word) for word in self.streams.words(math.prod(shape), place)]
+        self.arrays[target] = Array.of(np.array(numbers, "int32").reshape(shape), place)
 
     def do_seed(self, step: Step) -> None:
         self.streams.seed = step.values[0]
@@ -164,62 +165,48 @@ class Environment:
 
     # Writes
 
-    def _value(self, number: int, target: Array | None = None) -> Array:
-        """What is written, to all of `target` or to fixed places.
-
-        Raises `UndefinedError` where a symbolic size fits only by the number that is bound now, or
-        where a function would keep how it was computed.
-        """
-        value = self.arrays[number]
-        if value.requires_grad and self.is_function:
-            raise UndefinedError("a write of what has gradients of a function")
-        is_symbolic = value.is_symbolic or (target is not None and target.is_symbolic)
-        if is_symbolic and (target is None or value.sizes != target.sizes):
-            raise UndefinedError("a write of a symbolic size to another")
-        return value
-
     def do_assign(self, step: Step) -> None:
+        """Raises `UndefinedError` where tinyref refuses it, or gradients would be lost.
+
+        A symbolic size may fit only by the number that is bound now; a function would keep how it
+        was computed.
+        """
         array = self.arrays[step.args[0]]
-        value = self._value(step.args[1], array)
-        if value.requires_grad:
-            raise UndefinedError("an assignment of what has gradients")
-        array.write(array.places, value.elements, None, value.basis, keeps_leaf=True)
+        is_whole = step.op in ("assign", "iadd")
+        places = array.places
+        if step.op == "set_part":
+            places = places[part_key(step.values, self.sizes[step.args[1]][1])]
+        elif not is_whole:
+            places = np.asarray(places[key_of(step.values[0])])
+        value = self.arrays[step.args[-1]]
+        if value.requires_grad and (self.is_function or step.op == "assign"):
+            raise UndefinedError("a write of what has gradients")
+        is_symbolic = value.is_symbolic or (is_whole and array.is_symbolic)
+        if is_symbolic and not (is_whole and value.sizes == array.sizes):
+            raise UndefinedError("a write of a symbolic size to another")
+        if step.op == "assign":
+            array.write(places, value.elements, None, value.basis, keeps_leaf=True)
+            return
+        elements, made, basis = value.elements, value.record, value.basis
+        if step.op == "iadd":
+            operands = (array.elements, elements)
+            elements = compute("add", operands, ())
+            check_exact(elements)
+            slopes = slopes_of("add", operands, ())
+            made = Record(elements.shape, array.dtype, (array.record, made), slopes)
+            basis = joined([basis, array.basis])
+        array.write(places, elements, made, basis)
+
+    do_iadd = do_setitem = do_set_part = do_assign
 
     def do_assign_number(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
         array.write(array.places, np.array(step.values[0], array.dtype), keeps_leaf=True)
 
-    def do_iadd(self, step: Step) -> None:
-        array = self.arrays[step.args[0]]
-        value = self._value(step.args[1], array)
-        operands = (array.elements, value.elements)
-        total = compute("add", operands, ())
-        check_exact(total)
-        sources = (array.record, value.record)
-        made = Record(total.shape, array.dtype, sources, slopes_of("add", operands, ()))
-        array.write(array.places, total, made, joined([value.basis, array.basis]))
-
-    def do_setitem(self, step: Step) -> None:
-        value = self._value(step.args[1])
-        self._write_at(step, key_of(step.values[0]), value.elements, value)
-
     def do_setitem_number(self, step: Step) -> None:
-        self._write_at(step, key_of(step.values[0]), np.array(step.values[1]))
-
-    def do_set_part(self, step: Step) -> None:
-        key = part_key(step.values, self.sizes[step.args[1]][1])
-        value = self._value(step.args[2])
-        self._write_at(step, key, value.elements, value)
-
-    def _write_at(
-        self, step: Step, key: tuple[Any, ...], elements: Elements, value: Array | None = None
-    ) -> None:
         array = self.arrays[step.args[0]]
-        places = np.asarray(array.places[key])
-        if value is None:
-            array.write(places, elements)
-            return
-        array.write(places, elements, value.record, value.basis)
+        places = np.asarray(array.places[key_of(step.values[0])])
+        array.write(places, np.array(step.values[1]))
 
     # What changes no element
 
@@ -331,12 +318,12 @@ class Environment:
             self.arrays[target] = Array.of(result.elements, result.place, result.sizes, blocked)
 
 
-_SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
+_OTHERS: Mapping[str, Callable[[Environment, Step], None]] = {
     name.removeprefix("do_"): function
     for name, function in vars(Environment).items()
     if name.startswith("do_")
 }
-OPERATIONS = frozenset({*COMPUTE, *_SPECIAL, *MOVEMENTS})
+OPERATIONS = frozenset({*COMPUTE, *_OTHERS, *VIEWS})
 
 
 def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -> tuple[Size, ...]:
