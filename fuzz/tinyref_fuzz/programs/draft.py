@@ -162,7 +162,11 @@ class Draft:
 
     def _source(self) -> int | None:
         shape, place = self.tape.pick(SHAPES), self._place()
-        match self.tape.pick(("data", "full", "arange", "randint", "rand")):
+        kind = self.tape.pick(("data", "full", "arange", "randint", "rand"))
+        is_seeded = self.scope.environment.streams.seed is not None
+        if kind.startswith("rand") and not (is_seeded and self.tape.chance(70)):
+            self._try(Step("seed", values=(self.tape.below(1000),)))
+        match kind:
             case "full":
                 dtype = self.tape.pick(("int32", "float32"))
                 return self._make("full", (), dtype, shape, self.tape.between(-2, 3), place)

@@ -37,7 +37,6 @@ MAX_CALLS = 5
 MAX_READS = 6
 # Operations on the way from what has gradients to a sum of it.
 MAX_WAY = 4
-_SOURCES = frozenset({"rand", "randint"})
 
 
 def opening_steps(number: int) -> tuple[int, int]:
@@ -58,22 +57,14 @@ class Generator(Operations):
 
     def program(self, least_and_most: tuple[int, int]) -> list[Step]:
         """Its steps."""
-        self._try(Step("seed", values=(self.tape.below(1000),)))
-        count = self.tape.between(*least_and_most)
         self._data()
-        for _ in range(count):
+        for _ in range(self.tape.between(*least_and_most)):
             self._grow(_WHOLE)
         for function in self.functions.values():
             while function.calls < 3 and self._call(function):
                 pass
         self._read_all()
-        return self.without_needless_seed()
-
-    def without_needless_seed(self) -> list[Step]:
-        """The steps; where nothing is drawn, without the seed."""
-        steps = self.scope.steps
-        draws = any(each.op in _SOURCES for step in steps for each in step.all_steps())
-        return steps if draws else [step for step in steps if step.op != "seed"]
+        return self.scope.steps
 
     def _grow(self, makers: Makers) -> None:
         getattr(self, f"_{self.tape.pick(list(makers), list(makers.values()))}")()
@@ -163,7 +154,7 @@ class Generator(Operations):
     # Functions
 
     def _function(self) -> None:
-        """A captured function of one or two tensors, and perhaps of a size; it is called once."""
+        """A captured function of one or two tensors, and perhaps of a size, and a call of it."""
         if self.scope.is_function or len(self.functions) >= self.max_functions:
             return
         args = self._parameters()
@@ -181,7 +172,7 @@ class Generator(Operations):
         self._try(found)
         examples = tuple(self.arrays.get(number) for number in args)
         function = self.functions[found.target] = Captured(found, examples, size)
-        self._call_with(function, tuple(args))
+        self._call(function)
 
     def _parameters(self) -> list[int]:
         """The arguments of its first call, and perhaps a weight, as of a model, beside them."""
@@ -272,7 +263,9 @@ class Generator(Operations):
             if found is None:
                 return False
             args.append(found)
-        return self._call_with(function, tuple(args))
+        function.calls += 1
+        made = tuple(self._new() for _ in function.step.values[0])
+        return self._try(Step("call", (function.step.target, *args), made))
 
     def _argument(self, example: Array, taken: Sequence[int]) -> int | None:
         stores = self._stores(taken) | self.state
@@ -284,11 +277,6 @@ class Generator(Operations):
         if self.tape.chance(50):
             return self._pick_or_data(fits, example, example.shape)
         return self._data_of(example.dtype, example.shape, example.place)
-
-    def _call_with(self, function: Captured, args: tuple[int, ...]) -> bool:
-        function.calls += 1
-        made = tuple(self._new() for _ in function.step.values[0])
-        return self._try(Step("call", (function.step.target, *args), made))
 
 
 # Kinds of steps, each a method of the generator, and how often it is drawn among others.

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.steps import Program, Step, Value, numbers_read, rename, step_to_json
+from tinyref_fuzz.programs.steps import Program, Step, numbers_read, program_to_json
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_spec.kernel_case import Verdict
 
@@ -23,7 +22,7 @@ Steps = tuple[Step, ...]
 
 def measure(program: Program) -> tuple[int, int]:
     """How large a program is: steps, letters."""
-    return program.size, len(json.dumps([step_to_json(step) for step in program.steps]))
+    return program.size, len(json.dumps(program_to_json(program)["steps"]))
 
 
 def reduce_program(
@@ -60,21 +59,15 @@ def _without(steps: Steps, dropped: set[int]) -> Steps:
     gone: set[int] = set()
     kept = []
     for place, step in enumerate(steps):
-        if place in dropped or (numbers_read(step) & gone and not _survives(step, gone)):
+        is_gone = place in dropped
+        if step.op == "realize":
+            step = replace(step, args=tuple(number for number in step.args if number not in gone))
+            is_gone |= not step.args
+        if is_gone or numbers_read(step) & gone:
             gone.update(step.targets)
-            continue
-        kept.append(_thinned(step, gone))
+        else:
+            kept.append(step)
     return tuple(kept)
-
-
-def _survives(step: Step, gone: set[int]) -> bool:
-    return step.op == "realize" and not gone.issuperset(step.args)
-
-
-def _thinned(step: Step, gone: set[int]) -> Step:
-    if step.op != "realize":
-        return step
-    return replace(step, args=tuple(number for number in step.args if number not in gone))
 
 
 def _fewer_steps(steps: Steps) -> Iterator[Steps]:
@@ -124,42 +117,27 @@ def _inlined(steps: Steps) -> Iterator[Steps]:
                 for number in each.targets:
                     names[number] = results.get(number, fresh)
                     fresh += 1
-                inner = rename(each, names)
-                found.append(replace(inner, targets=tuple(names[n] for n in each.targets)))
+                args = tuple(names.get(number, number) for number in each.args)
+                targets = tuple(names[number] for number in each.targets)
+                found.append(replace(each, args=args, targets=targets))
         yield tuple(found)
 
 
 # --- inputs in the place of results --------------------------------------------------------------
 
 
-def _arrays_after(steps: Steps) -> list[dict[int, tuple[Array, list[Value]]]]:
-    """After each step what was made, with its elements then."""
-    environment = Environment()
-    found = []
-    for step in steps:
-        environment.run(step)
-        made = {}
-        for number in step.targets:
-            array = environment.arrays.get(number)
-            if array is not None:
-                made[number] = (array, array.elements.reshape(-1).tolist())
-        found.append(made)
-    return found
-
-
 def _inputs_for_results(steps: Steps) -> Iterator[Steps]:
     """A result given as data, so that what it was computed from may go."""
-    try:
-        made = _arrays_after(steps)
-    except Exception:  # there is nothing to take the elements from
-        return
-    for place in range(len(steps) - 1, -1, -1):
-        step = steps[place]
-        if step.op == "data" or len(step.targets) != 1 or step.target not in made[place]:
-            continue
-        array, elements = made[place][step.target]
-        values = (array.dtype, array.shape, tuple(elements), array.place, array.requires_grad)
-        data = Step("data", (), step.targets, values)
+    environment = Environment()
+    made: dict[int, Step] = {}
+    for place, step in enumerate(steps):
+        environment.run(step)
+        array = environment.arrays.get(step.target) if len(step.targets) == 1 else None
+        if array is not None and step.op != "data":
+            elements = tuple(array.elements.reshape(-1).tolist())
+            values = (array.dtype, array.shape, elements, array.place, array.requires_grad)
+            made[place] = Step("data", (), step.targets, values)
+    for place, data in reversed(made.items()):
         yield (*steps[:place], data, *steps[place + 1 :])
 
 

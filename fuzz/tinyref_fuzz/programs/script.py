@@ -14,14 +14,14 @@ from tinyref.errors import TinyrefError, UserError
 from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS
 from tinyref_fuzz.programs.steps import FUNCTION, Program, Step, Value
 
-# Each operation as an expression, as in `COMPUTE`: {all} is all that it reads, {rest} and {targets}
-# are the last of it, {part} is what is in brackets.
-EXPRESSIONS: Mapping[str, str] = {
+# Each operation as a statement, or as the expression of what it makes, as in `COMPUTE`: {all} is
+# all that it reads, {rest} and {targets} are the last of it, {part} is what is in brackets.
+TEMPLATES: Mapping[str, str] = {
     **{op: text for op, (text, _) in {**COMPUTE, **MOVEMENTS}.items()},
     # sources
     "data": "Tensor(np.array({elements!r}, {v[0]!r}).reshape({v[1]!r}), device={place!r}{marked})",
     "full": "Tensor.full({v[1]!r}, {v[2]!r}, dtype={v[0]!r}, device={place!r})",
-    "arange": "Tensor.arange({v[0]!r}, {end!r}, device={place!r})",
+    "arange": "Tensor.arange({v[0]!r}, {v[0]!r} + {v[1]!r}, device={place!r})",
     # Of a fraction of 24 bits the first eight: an integer, so that nothing rounds.
     "rand": "(Tensor.rand({v[0]!r}, device={place!r}) * 256).cast('int32')",
     "randint": "Tensor.randint({v[0]!r}, low={v[1]!r}, high={v[2]!r}, device={place!r})",
@@ -32,9 +32,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "gradient": "{a}.gradient({rest})",
     "gradient_weighted": "{a}.gradient({targets}, gradient={b})",
     "call": "{a}({rest})",
-}
-# Each operation that makes nothing.
-STATEMENTS: Mapping[str, str] = {
+    # what makes nothing
     "assign": "{a}.assign({b})",
     "assign_number": "{a}.assign({v[0]!r})",
     "iadd": "{a} += {b}",
@@ -48,7 +46,7 @@ STATEMENTS: Mapping[str, str] = {
     "zero_grad": "{a}.grad = None",
     "read": "check({a})",
 }
-OPERATIONS = frozenset({*EXPRESSIONS, *STATEMENTS, FUNCTION})
+OPERATIONS = frozenset({*TEMPLATES, FUNCTION})
 # Where the values of an operation have its device.
 _PLACE_AT = {"data": 3, "full": 3, "arange": 2, "rand": 1, "randint": 3, "to": 0}
 # What gives a list of tensors.
@@ -102,13 +100,12 @@ def _opens(name: str) -> bool:
 
 
 def name_of(number: int) -> str:
-    """The variable of the script that stands for what has this number.
-
-    Raises `UserError` for what is no number: whatever else a name has, would run.
-    """
-    if type(number) is not int:
-        raise UserError(f"step: expected the number of a tensor, got {str(number)[:80]!r}")
+    """The variable of the script that stands for what has this number."""
     return f"t{number}"
+
+
+def _names(numbers: Sequence[int]) -> str:
+    return ", ".join(map(name_of, numbers))
 
 
 def script_lines(program: Program, places: Places, at_once: bool = False) -> list[Line]:
@@ -140,42 +137,36 @@ class _Printer:
     def lines(self, step: Step) -> Iterator[str]:
         """A step as lines, with what computes it at once."""
         if step.op == FUNCTION:
-            yield from self._function(step)
+            yield "@TinyJit"
+            yield f"def {name_of(step.target)}({_names(step.args)}):"
+            for each in step.body:
+                for text in self.lines(each):
+                    yield f"    {text}"
+            yield f"    return ({_names(step.values[0])},)"
             return
         text = self._text(step)
         if step.targets:
             comma = "," if step.op in _LISTS else ""
-            text = f"{', '.join(map(name_of, step.targets))}{comma} = {text}"
+            text = f"{_names(step.targets)}{comma} = {text}"
         yield text
         if self.at_once and step.op not in _COMPUTED:
             changed = step.targets or step.args[:1]
-            yield f"Tensor.realize({', '.join(map(name_of, changed))})"
-
-    def _function(self, step: Step) -> Iterator[str]:
-        parameters = ", ".join(map(name_of, step.args))
-        yield "@TinyJit"
-        yield f"def {name_of(step.target)}({parameters}):"
-        for each in step.body:
-            for text in self.lines(each):
-                yield f"    {text}"
-        results = ", ".join(map(name_of, step.values[0]))
-        yield f"    return ({results},)"
+            yield f"Tensor.realize({_names(changed)})"
 
     def _text(self, step: Step) -> str:
-        template = EXPRESSIONS.get(step.op) or STATEMENTS.get(step.op)
+        template = TEMPLATES.get(step.op)
         if template is None:
             raise UserError(f"step: unknown operation {step.op!r}")
-        names = [name_of(number) for number in step.args]
         words = {
-            **dict(zip("abc", names, strict=False)),
-            "all": ", ".join(names),
-            "rest": ", ".join(names[1:]),
-            "targets": ", ".join(names[2:]),
-            **self._values(step, names),
+            **dict(zip("abc", map(name_of, step.args), strict=False)),
+            "all": _names(step.args),
+            "rest": _names(step.args[1:]),
+            "targets": _names(step.args[2:]),
+            **self._values(step),
         }
         return template.format(**words, v=step.values)
 
-    def _values(self, step: Step, names: Sequence[str]) -> dict[str, Value]:
+    def _values(self, step: Step) -> dict[str, Value]:
         """What templates name beside the arguments and the values as they are."""
         words: dict[str, Value] = {}
         if step.op in _PLACE_AT:
@@ -185,12 +176,10 @@ class _Printer:
                 _, _, elements, _, requires_grad = step.values
                 words["elements"] = list(elements)
                 words["marked"] = ", requires_grad=True" if requires_grad else ""
-            case "arange":
-                words["end"] = step.values[0] + step.values[1]
             case "index" | "setitem" | "setitem_number":
                 words["key"] = key_text(step.values[0])
             case "part" | "set_part":
-                words["part"] = part_text(step.values, names[1])
+                words["part"] = part_text(step.values, name_of(step.args[1]))
         return words
 
 

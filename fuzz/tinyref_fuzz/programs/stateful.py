@@ -41,7 +41,6 @@ class _Stateful(Generator):
     def stateful_program(self) -> list[Step]:
         """Return its steps."""
         tape = self.tape
-        self._try(Step("seed", values=(tape.below(1000),)))
         for _ in range(tape.pick((1, 2), (2, 1))):
             self._source()
         for _ in range(tape.below(4)):
@@ -57,7 +56,7 @@ class _Stateful(Generator):
             for _ in range(tape.pick((0, 1, 2, 3), (1, 3, 4, 3))):
                 self._grow(_BETWEEN)
         self._read_all()
-        return self.without_needless_seed()
+        return self.scope.steps
 
     def _pick(self, fits: Callable[[Array], bool] = lambda array: True) -> int | None:
         """A piece of the state for the most part."""
