@@ -172,6 +172,11 @@ SYMBOLIC_ROW = (
     Step("bind", (), (2,), ("n1", 1, 2, 1)),
     Step("part", (1, 2), (3,), (0, "head")),
 )
+# The same variable with another value, as in the results of two calls.
+OTHER_ROWS = (
+    Step("bind", (), (4,), ("n1", 1, 2, 2)),
+    Step("part", (1, 4), (5,), (0, "head")),
+)
 
 
 @pytest.mark.parametrize(
@@ -186,8 +191,19 @@ SYMBOLIC_ROW = (
         (Step("randint", (), (1,), ((2,), 0, 5, 0)),),
         (WITH_GRADIENT, Step("maximum", (1, 1), (2,)), Step("gradient", (2, 1), (3,))),
         (*SYMBOLIC_ROW, Step("clone", (1,), (4,)), Step("assign", (4, 3))),
+        (*SYMBOLIC_ROW, *OTHER_ROWS, Step("clone", (5,), (6,)), Step("assign", (6, 3))),
+        (*SYMBOLIC_ROW, *OTHER_ROWS, Step("add", (5, 3), (6,))),
     ],
-    ids=["to-gradients", "of-gradients", "no-cast", "no-seed", "no-rule", "symbolic-assign"],
+    ids=[
+        "to-gradients",
+        "of-gradients",
+        "no-cast",
+        "no-seed",
+        "no-rule",
+        "symbolic-assign",
+        "assign-of-another-value",
+        "add-of-another-value",
+    ],
 )
 def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps):
     with pytest.raises(UndefinedError):

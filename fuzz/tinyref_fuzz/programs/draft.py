@@ -212,18 +212,14 @@ def is_alike(array: Array, other: Array) -> bool:
 
 def are_operands(array: Array, other: Array) -> bool:
     """Whether both are elementwise operands: of one shape, or one of a single element."""
-    if not is_alike(array, other):
-        return False
-    if array.is_symbolic or other.is_symbolic:
-        # A function's results of two calls may have one variable, bound to other values.
-        return (array.sizes, array.shape) == (other.sizes, other.shape)
-    return fits_into(other, array) or fits_into(array, other)
+    return is_alike(array, other) and (fits_into(other, array) or fits_into(array, other))
 
 
 def fits_into(value: Array, array: Array) -> bool:
     """Whether `value` broadcasts to the shape of `array`."""
     if value.is_symbolic or array.is_symbolic:
-        return value.sizes == array.sizes
+        # A function's results of two calls may have one variable, bound to other values.
+        return (array.sizes, array.shape) == (value.sizes, value.shape)
     try:
         return np.broadcast_shapes(value.shape, array.shape) == array.shape
     except ValueError:

@@ -182,7 +182,8 @@ class Environment:
         if value.requires_grad and (self.is_function or step.op == "assign"):
             raise UndefinedError("a write of what has gradients")
         is_symbolic = value.is_symbolic or (is_whole and array.is_symbolic)
-        if is_symbolic and not (is_whole and value.sizes == array.sizes):
+        is_alike = (value.sizes, value.shape) == (array.sizes, array.shape)
+        if is_symbolic and not (is_whole and is_alike):
             raise UndefinedError("a write of a symbolic size to another")
         if step.op == "assign":
             array.write(places, value.elements, None, value.basis, keeps_leaf=True)
@@ -331,6 +332,8 @@ def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -
     first = sources[-1] if step.op == "where" else sources[0]
     if not any(source.is_symbolic for source in sources):
         return shape
+    if len({source.shape for source in sources if source.is_symbolic}) > 1:
+        raise UndefinedError("one variable with two values")
     match step.op:
         case "permute":
             return tuple(first.sizes[axis] for axis in step.values[0])

@@ -138,7 +138,19 @@ def _inputs_for_results(steps: Steps) -> Iterator[Steps]:
             values = (array.dtype, array.shape, elements, array.place, array.requires_grad)
             made[place] = Step("data", (), step.targets, values)
     for place, data in reversed(made.items()):
-        yield (*steps[:place], data, *steps[place + 1 :])
+        yield _used((*steps[:place], data, *steps[place + 1 :]))
+
+
+def _used(steps: Steps) -> Steps:
+    """The steps without those that only make what no other one computes with."""
+    needed: set[int] = set()
+    unused = set()
+    for place, step in reversed(list(enumerate(steps))):
+        if step.targets and needed.isdisjoint(step.targets):
+            unused.add(place)
+        elif step.op not in ("realize", "drop"):
+            needed |= numbers_read(step)
+    return _without(steps, unused)
 
 
 def _other_operands(steps: Steps) -> Iterator[Steps]:
