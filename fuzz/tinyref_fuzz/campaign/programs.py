@@ -29,7 +29,6 @@ from tinyref_fuzz.programs.generator import generate, opening_steps
 from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_any
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
-from tinyref_fuzz.programs.stateful import generate_stateful, is_stateful
 from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel_case import Verdict
 
@@ -37,8 +36,6 @@ from tinyref_spec.kernel_case import Verdict
 def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
     """Program `number`, for the devices of the judge."""
     tape = Tape(seed=tape_seed(seed, number))
-    if is_stateful(number):
-        return generate_stateful(tape, len(judge.places.names))
     return generate(tape, len(judge.places.names), opening_steps(number))
 
 

@@ -74,7 +74,6 @@ class Draft:
         self.state: set[int] = set()
         self.kept: set[int] = set()
         self.variables = 0
-        self.max_functions = 1
         # What the next steps are likely to read.
         self.focus: int | None = None
 

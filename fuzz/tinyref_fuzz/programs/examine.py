@@ -32,8 +32,15 @@ class ProgramFinding:
 
     @property
     def bucket(self) -> str:
-        """The key under which findings of one cause meet."""
-        return bucket_of(self.program, self.verdict, self.blame)
+        """The key under which findings of one cause meet: stage, cause, and how they show.
+
+        For an error its words; for a wrong value the operations that are left, views as one.
+        """
+        cause = f"{self.blame.stage}/{self.blame.cause}" if self.blame.cause else self.blame.stage
+        if self.verdict.symptom is Symptom.ERROR:
+            return f"{cause} error {{{error_words(self.verdict.detail)}}}"
+        ops = {"view" if step.op in VIEWS else step.op for step in self.program.all_steps()}
+        return f"{cause} {{{' '.join(sorted(ops - _SILENT))}}}"
 
 
 def examine_program(
@@ -41,15 +48,9 @@ def examine_program(
 ) -> ProgramFinding:
     """The finding that a program with its verdict is. Whatever fails is said as its problem."""
     problem = ""
-    # A fault of graph, schedule or replay shows with evaluated kernels too, and sooner. Where these
-    # only say that a kernel writes over what it reads, the value is to stay wrong.
-    evaluated = judge.verdict(program, evaluates=True)
-    evaluates = not evaluated.agrees and evaluated.symptom is verdict.symptom
-    # One that only the plain way shows is looked for there.
-    is_thorough = not evaluates and judge.verdict(program).agrees
     try:
         reduced = reduce_program(
-            program, verdict, lambda each: judge.verdict(each, is_thorough, evaluates), seconds
+            program, verdict, lambda each: judge.verdict(each, thorough=True), seconds
         )
     except Exception as error:  # a bug of the reducer must not hide the finding
         reduced, problem = (program, verdict), f"not reduced: {explain_error(error)}"
@@ -64,18 +65,6 @@ def examine_program(
 def blame_of_pair(verdict: Verdict) -> Blame:
     """The stage that the pair of values is about, without a look at the program."""
     return Blame(STAGE_OF.get(verdict.pair, "") if verdict.pair is not None else "")
-
-
-def bucket_of(program: Program, verdict: Verdict, found: Blame) -> str:
-    """What findings of one cause share: stage, cause, and how they show.
-
-    For an error its words; for a wrong value the operations that are left, views as one.
-    """
-    cause = f"{found.stage}/{found.cause}" if found.cause else found.stage
-    if verdict.symptom is Symptom.ERROR:
-        return f"{cause} error {{{error_words(verdict.detail)}}}"
-    ops = {"view" if step.op in VIEWS else step.op for step in program.all_steps()}
-    return f"{cause} {{{' '.join(sorted(ops - _SILENT))}}}"
 
 
 def script_of(program: Program, device: str) -> str:

@@ -32,6 +32,7 @@ STEPS = (5, 14)
 # by the first one then, and by no more seconds of them.
 OPENING = 6
 OPENING_STEPS = (20, 28)
+MAX_FUNCTIONS = 2
 MAX_BODY = 5
 MAX_CALLS = 5
 MAX_READS = 6
@@ -63,6 +64,8 @@ class Generator(Operations):
         for function in self.functions.values():
             while function.calls < 3 and self._call(function):
                 pass
+        if self.functions and self.state and self.tape.chance(60):
+            self._use_state()
         self._read_all()
         return self.scope.steps
 
@@ -80,6 +83,16 @@ class Generator(Operations):
             self._try(Step("realize", tuple(chosen)))
         for number in chosen:
             self._try(Step("read", (number,)))
+
+    def _use_state(self) -> None:
+        """Calls functions, and writes, shows, copies and drops what they write in between."""
+        for _ in range(self.tape.between(3, 5)):
+            self._call(self.tape.pick(list(self.functions.values())))
+            for _ in range(self.tape.below(4)):
+                state = [n for n, array in self.arrays.items() if array.store.number in self.state]
+                self.focus = self.tape.pick(state) if state else None
+                self._grow(_BETWEEN)
+        self.focus = None
 
     # Gradients
 
@@ -155,7 +168,7 @@ class Generator(Operations):
 
     def _function(self) -> None:
         """A captured function of one or two tensors, and perhaps of a size, and a call of it."""
-        if self.scope.is_function or len(self.functions) >= self.max_functions:
+        if self.scope.is_function or len(self.functions) >= MAX_FUNCTIONS:
             return
         args = self._parameters()
         if not args:
@@ -188,8 +201,10 @@ class Generator(Operations):
         return [first, second]
 
     def _writable_state(self, args: Sequence[int]) -> set[int]:
-        """Perhaps one tensor that the function may write."""
-        if not self.tape.chance(50):
+        """Perhaps one tensor that the function may write, or those that another one writes."""
+        if self.state and self.tape.chance(60):
+            return set(self.state)
+        if self.tape.chance(30):
             return set()
         used = self._stores(args)
         found = self._pick(
@@ -199,6 +214,8 @@ class Generator(Operations):
                 and not (array.is_symbolic or array.store.whole.requires_grad)
             )
         )
+        if found is not None and self.tape.chance(60):
+            self._try(Step("realize", (found,)))
         return set() if found is None else {self.arrays[found].store.number}
 
     def _stores(self, numbers: Iterable[int]) -> set[int]:
@@ -286,7 +303,7 @@ Makers = Mapping[str, int]
 _WHOLE: Makers = {
     "source": 4, "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 6,
     "combine": 3, "memory": 3, "write": 10, "realize": 3, "read": 2, "drop": 5, "symbolic": 2,
-    "gradient": 3, "differentiate": 6, "function": 2, "call_some": 5,
+    "gradient": 3, "differentiate": 6, "function": 5, "call_some": 4,
 }  # fmt: skip
 # Steps through which gradients flow: views above all.
 _WAYS: Makers = {
@@ -296,4 +313,8 @@ _WAYS: Makers = {
 _INSIDE: Makers = {
     "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 6, "combine": 3,
     "memory": 3, "write": 10, "gradient": 3, "differentiate": 6,
+}  # fmt: skip
+_BETWEEN: Makers = {
+    "write": 16, "view": 3, "memory": 4, "unary": 3, "binary": 3, "reduce": 2, "drop": 2,
+    "realize": 1, "read": 3,
 }  # fmt: skip
