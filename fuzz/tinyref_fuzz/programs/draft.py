@@ -161,11 +161,7 @@ class Draft:
 
     def _source(self) -> int | None:
         shape, place = self.tape.pick(SHAPES), self._place()
-        kind = self.tape.pick(("data", "full", "arange", "randint", "rand"))
-        is_seeded = self.scope.environment.streams.seed is not None
-        if kind.startswith("rand") and not (is_seeded and self.tape.chance(70)):
-            self._try(Step("seed", values=(self.tape.below(1000),)))
-        match kind:
+        match self.tape.pick(("data", "full", "arange", "randint"), (1, 1, 1, 2)):
             case "full":
                 dtype = self.tape.pick(("int32", "float32"))
                 return self._make("full", (), dtype, shape, self.tape.between(-2, 3), place)
@@ -173,10 +169,11 @@ class Draft:
                 count = self.tape.between(1, 8)
                 return self._make("arange", (), self.tape.between(-2, 3), count, place)
             case "randint":
+                is_seeded = self.scope.environment.streams.seed is not None
+                if not (is_seeded and self.tape.chance(70)):
+                    self._try(Step("seed", values=(self.tape.below(1000),)))
                 low = self.tape.between(-4, 2)
                 return self._make("randint", (), shape, low, low + self.tape.between(1, 9), place)
-            case "rand":
-                return self._make("rand", (), shape, place)
         return self._data()
 
     def _size(self, most: int) -> Bounds:

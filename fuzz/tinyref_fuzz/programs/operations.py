@@ -245,16 +245,9 @@ class Operations(Draft):
     def _assign_own(self, number: int) -> None:
         """Assigns what is computed from the tensor itself, which nobody holds afterwards."""
         before = set(self.arrays)
-        array = self.arrays[number]
-        if array.sizes and may_cut(array.sizes[0]) and self.tape.chance(20):
-            # Elements move to the places beside them.
-            value = self._make("index", (number,), ((0, array.shape[0] - 1, None),))
-            step = Step("setitem", (number, value or 0), (), (((1, array.shape[0], None),),))
-        else:
-            value = self._own_value(number)
-            step = Step("assign", (number, value or 0))
+        value = self._own_value(number)
         if value is not None:
-            self._try(step)
+            self._try(Step("assign", (number, value)))
         for made in [each for each in self.arrays if each not in before]:
             if self.tape.chance(85):
                 self._try(Step("drop", (made,)))

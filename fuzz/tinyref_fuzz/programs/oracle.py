@@ -140,20 +140,11 @@ class Environment:
         start, count, place = step.values
         self.arrays[step.target] = Array.of(np.arange(start, start + count, dtype="int32"), place)
 
-    def do_rand(self, step: Step) -> None:
-        shape, place = step.values
-        # Of a fraction of 24 bits the first eight.
-        self._draw(step.target, shape, place, lambda word: (word & 0xFFFFFFFF) >> 24)
-
     def do_randint(self, step: Step) -> None:
         shape, low, high, place = step.values
-        self._draw(step.target, shape, place, lambda word: word % (high - low) + low)
-
-    def _draw(
-        self, target: int, shape: tuple[int, ...], place: int, number_of: Callable[[int], int]
-    ) -> None:
-        numbers = [number_of(word) for word in self.streams.words(math.prod(shape), place)]
-        self.arrays[target] = Array.of(np.array(numbers, "int32").reshape(shape), place)
+        words = self.streams.words(math.prod(shape), place)
+        numbers = np.array([word % (high - low) + low for word in words], "int32")
+        self.arrays[step.target] = Array.of(numbers.reshape(shape), place)
 
     def do_seed(self, step: Step) -> None:
         self.streams.seed = step.values[0]

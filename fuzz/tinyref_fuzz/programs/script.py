@@ -22,8 +22,6 @@ TEMPLATES: Mapping[str, str] = {
     "data": "Tensor(np.array({elements!r}, {v[0]!r}).reshape({v[1]!r}), device={place!r}{marked})",
     "full": "Tensor.full({v[1]!r}, {v[2]!r}, dtype={v[0]!r}, device={place!r})",
     "arange": "Tensor.arange({v[0]!r}, {v[0]!r} + {v[1]!r}, device={place!r})",
-    # Of a fraction of 24 bits the first eight: an integer, so that nothing rounds.
-    "rand": "(Tensor.rand({v[0]!r}, device={place!r}) * 256).cast('int32')",
     "randint": "Tensor.randint({v[0]!r}, low={v[1]!r}, high={v[2]!r}, device={place!r})",
     "bind": "Variable({v[0]!r}, {v[1]!r}, {v[2]!r}).bind({v[3]!r})",
     "part": "{a}[{part}]",
@@ -48,7 +46,7 @@ TEMPLATES: Mapping[str, str] = {
 }
 OPERATIONS = frozenset({*TEMPLATES, FUNCTION})
 # Where the values of an operation have its device.
-_PLACE_AT = {"data": 3, "full": 3, "arange": 2, "rand": 1, "randint": 3, "to": 0}
+_PLACE_AT = {"data": 3, "full": 3, "arange": 2, "randint": 3, "to": 0}
 # What gives a list of tensors.
 _LISTS = frozenset({"gradient", "gradient_weighted", "call"})
 # After which there is nothing to compute at once.
