@@ -114,11 +114,9 @@ class Draft:
         late = self.tape.chance(50)
         return found[-1 - self.tape.below(min(3, len(found)))] if late else self.tape.pick(found)
 
-    def _pick_or_data(
-        self, fits: Callable[[Array], bool], like: Array, shape: tuple[int, ...]
-    ) -> int | None:
-        """A tensor that fits, or fresh data of the type and place of another."""
-        found = self._pick(fits)
+    def _pick_or_data(self, like: Array, shape: tuple[int, ...]) -> int | None:
+        """A tensor of this shape, of the type and in the place of another, or fresh data."""
+        found = self._pick(lambda each: is_alike(like, each) and each.sizes == shape)
         return self._data_of(like.dtype, shape, like.place) if found is None else found
 
     # Sources

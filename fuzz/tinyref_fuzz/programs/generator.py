@@ -122,11 +122,7 @@ class Generator(Operations):
         weights: list[int] = []
         if self.tape.chance(60) and not array.is_symbolic:
             # What each element counts: of the same shape in the same place.
-            found = self._pick_or_data(
-                lambda other: is_alike(other, array) and other.sizes == array.sizes,
-                array,
-                array.shape,
-            )
+            found = self._pick_or_data(array, array.shape)
             weights = [] if found is None else [found]
         if array.places.ndim and not weights:
             total = self._make("sum", (loss,), tuple(range(array.places.ndim)), False)
@@ -291,9 +287,10 @@ class Generator(Operations):
             is_like = is_alike(example, array) and array.sizes == example.sizes
             return array.store.number not in stores and is_like and may_be_argument(array)
 
-        if self.tape.chance(50):
-            return self._pick_or_data(fits, example, example.shape)
-        return self._data_of(example.dtype, example.shape, example.place)
+        found = self._pick(fits) if self.tape.chance(50) else None
+        if found is None:
+            found = self._data_of(example.dtype, example.shape, example.place)
+        return found
 
 
 # Kinds of steps, each a method of the generator, and how often it is drawn among others.

@@ -6,7 +6,7 @@ A method adds nothing where no tensor fits; some add several steps.
 from __future__ import annotations
 
 from tinyref_fuzz.programs.arithmetic import key_of
-from tinyref_fuzz.programs.arrays import Array, Size
+from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import (
     FLOATS,
     Draft,
@@ -224,13 +224,13 @@ class Operations(Draft):
         array = self.arrays[number]
         is_fixed = array.places.ndim > 0 and not array.is_symbolic
         kinds = ("setitem", "setitem_number", "assign", "own", "iadd", "assign_number", "part")
-        kind = self.tape.pick(kinds)
+        kind = self.tape.pick(kinds, (3, 1, 1, 1, 1, 1, 1))
         if kind.startswith("setitem") and is_fixed:
             self._set_item(number, array, kind)
         elif kind == "part" and is_fixed and not self.scope.is_function:
             self._set_part(number, array)
         elif kind == "iadd" and not self.scope.is_function and array.dtype != "bool":
-            other = self._pick(lambda each: self._may_go_on(each, array, array.sizes))
+            other = self._pick(lambda each: is_alike(array, each) and each.sizes == array.sizes)
             if other is not None:
                 self._try(Step("iadd", (number, other)))
         elif kind == "assign_number":
@@ -268,15 +268,6 @@ class Operations(Draft):
     def _number_for(self, array: Array) -> Value:
         return bool(self.tape.below(2)) if array.dtype == "bool" else self.tape.between(0, 9)
 
-    def _may_go_on(self, value: Array, array: Array, sizes: tuple[Size, ...]) -> bool:
-        """Whether `value` may be written to so much of `array`, with its gradients."""
-        is_kept = self.scope.is_function or array.dtype not in FLOATS
-        return (
-            is_alike(value, array)
-            and value.sizes == sizes
-            and not (is_kept and value.requires_grad)
-        )
-
     def _may_write(self, array: Array) -> bool:
         is_reached = not self.scope.is_function or array.store.number in self.scope.writable
         return is_reached and array.is_writable
@@ -288,8 +279,7 @@ class Operations(Draft):
             values = (key, self._number_for(array))
             self._try(Step("setitem_number", (number,), (), values))
             return
-        shape = places.shape
-        other = self._pick_or_data(lambda each: self._may_go_on(each, array, shape), array, shape)
+        other = self._pick_or_data(array, places.shape)
         if other is not None:
             self._try(Step("setitem", (number, other), (), (key,)))
 
@@ -302,9 +292,7 @@ class Operations(Draft):
         # One variable may have several values before anybody reads what was written.
         for _ in range(self.tape.pick((1, 2, 3), (4, 1, 1))):
             bound = self._bind(size)
-            other = self._pick_or_data(
-                lambda each: self._may_go_on(each, array, shape), array, shape
-            )
+            other = self._pick_or_data(array, shape)
             if bound is not None and other is not None:
                 self._try(Step("set_part", (number, bound, other), (), (axis, "window")))
 
