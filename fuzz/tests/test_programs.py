@@ -295,7 +295,7 @@ def test_state_is_changed_shown_and_given_up_between_calls():
     between: set[str] = set()
     functions: set[int] = set()
     replays = 0
-    for seed in range(100):
+    for seed in range(120):
         steps = generate(Tape(seed=seed), 3).steps
         places = [place for place, step in enumerate(steps) if step.op == "call"]
         functions.add(sum(step.op == "function" for step in steps))

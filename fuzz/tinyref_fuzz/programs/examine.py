@@ -48,9 +48,11 @@ def examine_program(
 ) -> ProgramFinding:
     """The finding that a program with its verdict is. Whatever fails is said as its problem."""
     problem = ""
+    # One that only the plain way shows is looked for there.
+    is_plain = verdict.judged > 1
     try:
         reduced = reduce_program(
-            program, verdict, lambda each: judge.verdict(each, thorough=True), seconds
+            program, verdict, lambda each: judge.verdict(each, is_plain), seconds
         )
     except Exception as error:  # a bug of the reducer must not hide the finding
         reduced, problem = (program, verdict), f"not reduced: {explain_error(error)}"
