@@ -23,23 +23,19 @@ from tinyref_fuzz.judge.judge import guarded_verdict
 from tinyref_fuzz.programs.examine import (
     ProgramFinding,
     blame_of_pair,
-    examine_program,
     finding_lines,
 )
 from tinyref_fuzz.programs.generator import generate, opening_steps
-from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_crash
+from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_any
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
-from tinyref_fuzz.programs.stateful import generate_stateful, is_stateful
 from tinyref_fuzz.programs.steps import Program
-from tinyref_spec.kernel_case import Symptom, Verdict
+from tinyref_spec.kernel_case import Verdict
 
 
 def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
     """Program `number`, for the devices of the judge."""
     tape = Tape(seed=tape_seed(seed, number))
-    if is_stateful(number):
-        return generate_stateful(tape, len(judge.places.names))
     return generate(tape, len(judge.places.names), opening_steps(number))
 
 
@@ -74,10 +70,9 @@ def examine_program_case(
     if attempt > 1 or verdict.symptom in HOPELESS:
         problem = "its examination ended the process" if attempt > 1 else ""
         found = ProgramFinding(program, verdict, blame_of_pair(verdict), problem)
-    elif verdict.symptom is Symptom.CRASH:
-        found = examine_crash(judge, program, verdict, setup.examine_seconds, setup.timeout)
     else:
-        found = examine_program(judge, program, verdict, setup.examine_seconds)
+        found = examine_any(judge, program, verdict, setup.examine_seconds, setup.timeout)
+    if attempt == 1 and verdict.symptom not in DEATHS:
         alone = dependence(
             found.program,
             number,

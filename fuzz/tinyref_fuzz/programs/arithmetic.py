@@ -1,4 +1,4 @@
-"""What each operation computes from elements, with numpy, and which floats are exact.
+"""Each operation as a Tensor call and as what numpy computes, and which floats are exact.
 
 Floats stay multiples so small that no sum of them rounds in any order.
 """
@@ -49,9 +49,6 @@ def check_sum(terms: Elements, axes: tuple[int, ...], dtype: str = "") -> None:
         check_exact(total, dtype or terms.dtype.name)
 
 
-# --- movement: of elements and of places alike ---------------------------------------------------
-
-
 def key_of(key: Value) -> tuple[Any, ...]:
     """The key of numpy that a step names."""
     found: list[Any] = []
@@ -72,35 +69,7 @@ def part_key(values: Sequence[Value], size: int) -> tuple[slice, ...]:
     return (*[slice(None)] * axis, slice(*ends))
 
 
-MOVEMENTS = frozenset(
-    {"reshape", "permute", "expand", "shrink", "flip", "index", "detach", "bitcast"}
-)
-
-
-def move(op: str, x: Elements, values: Sequence[Value]) -> Elements:
-    """The elements, or places, that a view shows."""
-    match op:
-        case "reshape":
-            return x.reshape(values[0])
-        case "permute":
-            return x.transpose(values[0])
-        case "expand":
-            return np.broadcast_to(x, values[0])
-        case "shrink":
-            return x[tuple(slice(low, high) for low, high in values[0])]
-        case "flip":
-            return np.asarray(np.flip(x, values[0]))
-        case "index":
-            return np.asarray(x[key_of(values[0])])
-        case "detach" | "bitcast":
-            return x
-    raise UndefinedError(op)
-
-
-# --- arithmetic ----------------------------------------------------------------------------------
-
-
-def _cast(x: Elements, name: str) -> Elements:
+def _check_cast(x: Elements, name: str) -> None:
     target = np.dtype(name)
     if target == x.dtype:
         raise UndefinedError("a cast that casts nothing: it gives the tensor itself")
@@ -109,89 +78,116 @@ def _cast(x: Elements, name: str) -> Elements:
         limits = np.iinfo(target)
         if x.min() <= limits.min - 1 or x.max() >= limits.max + 1:
             raise InexactError("a float outside of the integers")
-    return x.astype(target)
+
+
+def _check_quotient(x: Elements, by: int) -> None:
+    if x.dtype.kind == "i" and by == -1 and np.any(x == np.iinfo(x.dtype).min):
+        raise InexactError("the smallest integer by -1, which has no specified value")
+
+
+def _check_product(x: Elements, axes: tuple[int, ...]) -> None:
+    if x.dtype.kind == "f":
+        # Of the largest part of the factors, so that no order of them rounds.
+        check_exact(np.asarray(np.maximum(np.abs(x.astype(np.float64)), 1).prod(axis=axes)))
+        if np.any(x != np.trunc(x)):
+            raise InexactError("a product of fractions")
 
 
 def _truncated(x: Elements, by: int) -> Elements:
     """The quotient rounded towards zero, by Python's integers."""
     found = [abs(v) // abs(by) * (1 if (v < 0) == (by < 0) else -1) for v in x.reshape(-1).tolist()]
-    limits = np.iinfo(x.dtype)
-    if any(not limits.min <= each <= limits.max for each in found):
-        raise InexactError("the smallest integer by -1, which has no specified value")
     return np.array(found, x.dtype).reshape(x.shape)
 
 
-def _summed(x: Elements, values: Sequence[Value]) -> Elements:
-    check_sum(x, values[0])
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    return np.asarray(x.astype(wide).sum(axis=values[0], keepdims=values[1], dtype=wide))
-
-
-def _product(x: Elements, values: Sequence[Value]) -> Elements:
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    if x.dtype.kind == "f":
-        # Of the largest part of the factors, so that no order of them rounds.
-        check_exact(np.asarray(np.maximum(np.abs(x.astype(np.float64)), 1).prod(axis=values[0])))
-        if np.any(x != np.trunc(x)):
-            raise InexactError("a product of fractions")
-    return np.asarray(x.astype(wide).prod(axis=values[0], keepdims=values[1], dtype=wide))
-
-
-def _scanned(x: Elements, axis: int) -> Elements:
-    check_sum(x, (axis,))
-    wide = SUMS.get(x.dtype.name, x.dtype.name)
-    return x.astype(wide).cumsum(axis=axis, dtype=wide)
-
-
-def multiply(x: Elements, y: Elements) -> Elements:
-    """A product of matrices, in the type of its factors."""
-    return _summed(x[..., :, :, None] * y[..., None, :, :], ((-2,), False)).astype(x.dtype)
+def _wide(x: Elements) -> str:
+    """The type in which the sum of elements of a type is taken."""
+    return SUMS.get(x.dtype.name, x.dtype.name)
 
 
 Operands = Sequence[Elements]
-COMPUTE: Mapping[str, Callable[[Operands, Sequence[Value]], Elements]] = {
-    "neg": lambda x, v: -x[0],
-    "relu": lambda x, v: np.maximum(x[0], 0),
-    "square": lambda x, v: x[0] * x[0],
-    "not": lambda x, v: np.logical_not(x[0]),
-    "cast": lambda x, v: _cast(x[0], v[0]),
-    "add_number": lambda x, v: x[0] + x[0].dtype.type(v[0]),
-    "mul_number": lambda x, v: x[0] * x[0].dtype.type(v[0]),
-    "max_number": lambda x, v: np.maximum(x[0], x[0].dtype.type(v[0])),
-    "idiv_number": lambda x, v: _truncated(x[0], v[0]),
-    "mod_number": lambda x, v: np.remainder(x[0], x[0].dtype.type(v[0])),
-    "lt_number": lambda x, v: x[0] < x[0].dtype.type(v[0]),
-    "add": lambda x, v: x[0] + x[1],
-    "sub": lambda x, v: x[0] - x[1],
-    "mul": lambda x, v: x[0] * x[1],
-    "maximum": lambda x, v: np.maximum(x[0], x[1]),
-    "minimum": lambda x, v: np.minimum(x[0], x[1]),
-    "lt": lambda x, v: x[0] < x[1],
-    "ne": lambda x, v: x[0] != x[1],
-    "and": lambda x, v: x[0] & x[1],
-    "xor": lambda x, v: x[0] ^ x[1],
-    "where": lambda x, v: np.where(x[0], x[1], x[2]),
-    "sum": lambda x, v: _summed(x[0], v),
-    "max": lambda x, v: np.asarray(x[0].max(axis=v[0], keepdims=v[1])),
-    "prod": lambda x, v: _product(x[0], v),
-    "cumsum": lambda x, v: _scanned(x[0], v[0]),
-    "matmul": lambda x, v: multiply(x[0], x[1]),
-    "cat": lambda x, v: np.concatenate(x, axis=v[0]),
-    "stack": lambda x, v: np.stack(x, axis=v[0]),
-    "pad": lambda x, v: np.pad(x[0], v[0]),
-    "take": lambda x, v: x[0][x[1]],
-    "contiguous": lambda x, v: x[0],
-    "clone": lambda x, v: x[0],
-    "to": lambda x, v: x[0],
+# What an operation needs so that its result is exact, and specified.
+_CHECKS: Mapping[str, Callable[[Operands, Sequence[Value]], None]] = {
+    "cast": lambda x, v: _check_cast(x[0], v[0]),
+    "idiv_number": lambda x, v: _check_quotient(x[0], v[0]),
+    "sum": lambda x, v: check_sum(x[0], v[0]),
+    "prod": lambda x, v: _check_product(x[0], v[0]),
+    "cumsum": lambda x, v: check_sum(x[0], (v[0],)),
+    "matmul": lambda x, v: check_sum(x[0][..., None] * x[1], (-2,)),
 }
+Compute = Callable[[Operands, Sequence[Value]], Elements]
+# The text is that of a script: {a} to {c} are what it reads, {v[0]!r} is its first value, {place!r}
+# its device, {key} is what is in brackets.
+COMPUTE: Mapping[str, tuple[str, Compute]] = {
+    # one element from one element of each
+    "neg": ("-{a}", lambda x, v: -x[0]),
+    "relu": ("{a}.relu()", lambda x, v: np.maximum(x[0], 0)),
+    "square": ("{a} * {a}", lambda x, v: x[0] * x[0]),
+    "not": ("{a}.logical_not()", lambda x, v: np.logical_not(x[0])),
+    "cast": ("{a}.cast({v[0]!r})", lambda x, v: x[0].astype(v[0])),
+    "add_number": ("{a} + {v[0]!r}", lambda x, v: x[0] + v[0]),
+    "mul_number": ("{a} * {v[0]!r}", lambda x, v: x[0] * v[0]),
+    "max_number": ("{a}.maximum({v[0]!r})", lambda x, v: np.maximum(x[0], v[0])),
+    "idiv_number": ("{a}.idiv({v[0]!r})", lambda x, v: _truncated(x[0], v[0])),
+    "mod_number": ("{a} % {v[0]!r}", lambda x, v: np.remainder(x[0], v[0])),
+    "lt_number": ("{a} < {v[0]!r}", lambda x, v: x[0] < v[0]),
+    "add": ("{a} + {b}", lambda x, v: x[0] + x[1]),
+    "sub": ("{a} - {b}", lambda x, v: x[0] - x[1]),
+    "mul": ("{a} * {b}", lambda x, v: x[0] * x[1]),
+    "maximum": ("{a}.maximum({b})", lambda x, v: np.maximum(x[0], x[1])),
+    "minimum": ("{a}.minimum({b})", lambda x, v: np.minimum(x[0], x[1])),
+    "lt": ("{a} < {b}", lambda x, v: x[0] < x[1]),
+    "ne": ("{a} != {b}", lambda x, v: x[0] != x[1]),
+    "and": ("{a} & {b}", lambda x, v: x[0] & x[1]),
+    "xor": ("{a} ^ {b}", lambda x, v: x[0] ^ x[1]),
+    "where": ("{a}.where({b}, {c})", lambda x, v: np.where(x[0], x[1], x[2])),
+    # many elements
+    "sum": (
+        "{a}.sum({v[0]!r}, keepdim={v[1]!r})",
+        lambda x, v: x[0].sum(axis=v[0], keepdims=v[1], dtype=_wide(x[0])),
+    ),
+    "max": (
+        "{a}.max({v[0]!r}, keepdim={v[1]!r})",
+        lambda x, v: x[0].max(axis=v[0], keepdims=v[1]),
+    ),
+    "prod": (
+        "{a}.prod({v[0]!r}, keepdim={v[1]!r})",
+        lambda x, v: x[0].prod(axis=v[0], keepdims=v[1], dtype=_wide(x[0])),
+    ),
+    "cumsum": ("{a}.cumsum({v[0]!r})", lambda x, v: x[0].cumsum(axis=v[0], dtype=_wide(x[0]))),
+    "matmul": ("{a} @ {b}", lambda x, v: x[0] @ x[1]),
+    "cat": ("{a}.cat({b}, dim={v[0]!r})", lambda x, v: np.concatenate(x, axis=v[0])),
+    "stack": ("{a}.stack({b}, dim={v[0]!r})", lambda x, v: np.stack(x, axis=v[0])),
+    "pad": ("{a}.pad({v[0]!r})", lambda x, v: np.pad(x[0], v[0])),
+    # the same elements elsewhere
+    "contiguous": ("{a}.contiguous()", lambda x, v: x[0]),
+    "clone": ("{a}.clone()", lambda x, v: x[0]),
+    "to": ("{a}.to({place!r})", lambda x, v: x[0]),
+}
+# The same of views, which show places of what they are of.
+MOVEMENTS: Mapping[str, tuple[str, Compute]] = {
+    "reshape": ("{a}.reshape({v[0]!r})", lambda x, v: x[0].reshape(v[0])),
+    "permute": ("{a}.permute({v[0]!r})", lambda x, v: x[0].transpose(v[0])),
+    "expand": ("{a}.expand({v[0]!r})", lambda x, v: np.broadcast_to(x[0], v[0])),
+    "shrink": ("{a}.shrink({v[0]!r})", lambda x, v: x[0][tuple(slice(*ends) for ends in v[0])]),
+    "flip": ("{a}.flip({v[0]!r})", lambda x, v: np.flip(x[0], v[0])),
+    "bitcast": ("{a}.bitcast({v[0]!r})", lambda x, v: x[0]),
+    "detach": ("{a}.detach()", lambda x, v: x[0]),
+    "index": ("{a}[{key}]", lambda x, v: x[0][key_of(v[0])]),
+}
+VIEWS = frozenset({*MOVEMENTS, "part"})
 
 
 def compute(op: str, operands: Operands, values: Sequence[Value]) -> Elements:
     """What `op` gives. Raises `InexactError` where float16 rounds."""
-    found = np.asarray(COMPUTE[op](operands, values))
+    if len({each.dtype for each in operands[op == "where" :]}) > 1:
+        raise UndefinedError("operands of several types")
+    if op in _CHECKS:
+        _CHECKS[op](operands, values)
+    function = COMPUTE[op][1]
+    found = np.asarray(function(operands, values))
     if op != "cast" and any(each.dtype == np.float16 for each in operands):
         # A rounded product may be a small multiple too.
         wide = [each.astype(np.float64) if each.dtype == np.float16 else each for each in operands]
-        if np.any(np.asarray(COMPUTE[op](wide, values)) != found):
+        if np.any(np.asarray(function(wide, values)) != found):
             raise InexactError("float16 that rounds")
     return found

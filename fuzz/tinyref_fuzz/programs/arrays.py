@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tinyref_fuzz.programs.arithmetic import Elements, UndefinedError, check_exact
-from tinyref_fuzz.programs.reverse import Record, scatter, unspread
+from tinyref_fuzz.programs.reverse import Record, one_hot
 
 Size = int | str
 
@@ -20,7 +21,7 @@ class Store:
     base: the array that they were made with. whole: how all of them were computed. leaves: what
     that was where `backward` ended. arrays: what shows them, or did. overwritten: how often old
     elements were lost. is_repeated: one is shown several times. is_lost: a tensor that showed them
-    is gone.
+    is gone. number: of the first tensor of a program that shows them.
     """
 
     elements: Elements
@@ -31,6 +32,7 @@ class Store:
     overwritten: int = 0
     is_repeated: bool = False
     is_lost: bool = False
+    number: int = 0
 
     def computed_by(self, record: Record) -> None:
         """From now on all elements are what `record` says."""
@@ -39,7 +41,7 @@ class Store:
             self.leaves.append(record)
 
 
-Basis = frozenset[tuple[Store, int]]
+Basis = dict[Store, int]
 
 
 @dataclass(eq=False)
@@ -48,8 +50,8 @@ class Array:
 
     record: how it was computed. is_repeated: shows an element several times. is_detached: a view
     through which no gradient flows. basis: the stores that it was computed from, and how often each
-    had been overwritten. is_known: gradients
-    may be asked for it; after a write it may show elements of a tensor that only tinyref knows.
+    had been overwritten. is_known: gradients may be asked for it; after a write it may show
+    elements of a tensor that only tinyref knows.
     grad: what `backward` added up here; has_open_grad: it depends on whether a call was a replay.
     """
 
@@ -61,14 +63,14 @@ class Array:
     record: Record
     is_repeated: bool = False
     is_detached: bool = False
-    basis: Basis = frozenset()
+    basis: Basis = field(default_factory=dict)
     is_known: bool = True
     grad: Array | None = None
     has_open_grad: bool = False
 
     def __post_init__(self) -> None:
         self.store.arrays.append(self)
-        self.basis |= {(self.store, self.store.overwritten)}
+        self.basis = {**self.basis, self.store: self.store.overwritten}
 
     @classmethod
     def of(
@@ -99,6 +101,11 @@ class Array:
         return self.record.requires_grad
 
     @property
+    def is_lost(self) -> bool:
+        """Whether elements that it was computed from are overwritten by now."""
+        return any(store.overwritten != before for store, before in self.basis.items())
+
+    @property
     def is_symbolic(self) -> bool:
         return any(isinstance(size, str) for size in self.sizes)
 
@@ -117,7 +124,7 @@ class Array:
         places: Elements,
         elements: Elements,
         value: Record | None = None,
-        basis: Basis = frozenset(),
+        basis: Basis | None = None,
         keeps_leaf: bool = False,
     ) -> None:
         """Gives places of the store other elements, computed as `value` says from `basis`.
@@ -142,30 +149,28 @@ class Array:
         store.elements[places] = wide.view(store.elements.dtype)
         if is_merged:
             store.computed_by(_merged(store, places, value))
-            store.whole.is_lost = is_overwritten(basis)
         else:
             store.overwritten += 1
             store.computed_by(Record(whole.shape, whole.dtype, is_marked=whole.requires_grad))
         for array in store.arrays:
             array.record = _seen(array)
             array.is_known = array.record.is_leaf
-            array.basis |= {*basis, (store, store.overwritten)}
+            array.basis = joined([array.basis, basis or {}])
+            array.basis[store] = store.overwritten
 
 
 def _merged(store: Store, places: Elements, value: Record | None) -> Record:
     """All elements of a store of which those at `places` are now those of `value`."""
     whole = store.whole
-
-    def back(g: Elements) -> Sequence[Elements]:
-        rest = g.reshape(-1).copy()
-        rest[places] = 0
-        kept = rest.reshape(whole.shape)
-        if value is None:
-            return (kept,)
-        return kept, unspread(g.reshape(-1)[places], value.shape, value.dtype)
-
-    sources = (whole,) if value is None else (whole, value)
-    return Record(whole.shape, whole.dtype, sources, back)
+    remaining = np.ones(store.elements.size)
+    remaining[places] = 0
+    if value is None:
+        return Record(whole.shape, whole.dtype, (whole,), lambda: [np.diag(remaining)])
+    numbers = np.arange(math.prod(value.shape)).reshape(value.shape)
+    written = np.zeros((store.elements.size, numbers.size))
+    written[places, np.broadcast_to(numbers, places.shape)] = 1
+    slopes = [np.diag(remaining), written]
+    return Record(whole.shape, whole.dtype, (whole, value), lambda: slopes)
 
 
 def _seen(array: Array) -> Record:
@@ -175,14 +180,14 @@ def _seen(array: Array) -> Record:
         return store.whole
     if array.is_detached:
         return Record(array.shape, array.dtype)
-    return Record(
-        array.shape,
-        array.dtype,
-        (store.whole,),
-        lambda g: (scatter(g, array.places, store.whole.shape),),
-    )
+    slope = one_hot(array.places, store.elements.size)
+    return Record(array.shape, array.dtype, (store.whole,), lambda: [slope])
 
 
-def is_overwritten(basis: Basis) -> Callable[[], bool]:
-    """Whether elements that something was computed from are lost by now."""
-    return lambda: any(store.overwritten != before for store, before in basis)
+def joined(bases: Iterable[Basis]) -> Basis:
+    """Return what is computed from all of them, of each store as it was first."""
+    made: Basis = {}
+    for basis in bases:
+        for store, version in basis.items():
+            made[store] = min(made.get(store, version), version)
+    return made

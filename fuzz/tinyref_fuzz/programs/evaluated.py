@@ -7,7 +7,6 @@ is right with them alone is wrong below: in codegen, a renderer, a device.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -16,14 +15,14 @@ import numpy.typing as npt
 
 from tinyref.codegen.compile import launch_order, parameters_of
 from tinyref.device import Device
-from tinyref.dtype import DType, PtrDType, numpy_dtype
+from tinyref.dtype import numpy_dtype
 from tinyref.interpret.evaluate import evaluate
 from tinyref.runtimes.host.memory import HostHandle
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
 from tinyref.uops.program import Program
-from tinyref_fuzz.reduce.measure import variables
+from tinyref_fuzz.reduce.measure import variables as variables_of
 
 Array: TypeAlias = npt.NDArray[Any]
 Extents = tuple[int, int, int]
@@ -33,32 +32,30 @@ class SharedMemoryError(Exception):
     """A kernel is to write where it reads another buffer, or writes one."""
 
 
-class EvaluatedKernel:
-    """A kernel AST over arrays of the host."""
+def evaluated_kernel(device: str, ast: UOp) -> Kernel:
+    """The kernel of an AST on a device whose memory is the host's."""
+    parameters = parameters_of(ast, ast.toposort(), lambda memory: (memory.base, 1))
+    program = Program("evaluated", (), parameters, launch_order(variables_of(ast)))
+    names = [node.arg.name for node in program.variables if isinstance(node.arg, VarArg)]
 
-    def __init__(self, ast: UOp, program: Program) -> None:
-        self.ast = ast
-        self.parameters = program.parameters
-        self.names = [node.arg.name for node in program.variables if isinstance(node.arg, VarArg)]
-
-    def __call__(
-        self,
+    def launch(
         buffers: Sequence[HostHandle],
         grid: Extents = (1, 1, 1),
         group: Extents = (1, 1, 1),
         variables: Sequence[int] = (),
         wait: bool = False,
     ) -> float | None:
-        start = time.perf_counter()
         arrays = {}
-        for parameter, handle in zip(self.parameters, buffers, strict=True):
+        for parameter, handle in zip(parameters, buffers, strict=True):
             nbytes = parameter.size * parameter.dtype.itemsize
             arrays[parameter.slot] = handle[:nbytes].view(numpy_dtype(parameter.dtype))
-        _check_apart(arrays, len(self.ast.src))
-        bindings = dict(zip(self.names, variables, strict=True))
-        for slot, elements in evaluate(self.ast, arrays, bindings).items():
+        _check_apart(arrays, len(ast.src))
+        bindings = dict(zip(names, variables, strict=True))
+        for slot, elements in evaluate(ast, arrays, bindings).items():
             arrays[slot][:] = elements
-        return time.perf_counter() - start if wait else None
+        return 0.0 if wait else None
+
+    return Kernel(Device.canonical(device), program, "", launch)
 
 
 def _check_apart(arrays: Mapping[int, Array], outputs: int) -> None:
@@ -69,14 +66,3 @@ def _check_apart(arrays: Mapping[int, Array], outputs: int) -> None:
     for written, other in itertools.product(range(outputs), arrays):
         if written != other and np.may_share_memory(arrays[written], arrays[other]):
             raise SharedMemoryError(f"buffer {written} is written and shares memory with {other}")
-
-
-def evaluated_kernel(device: str, ast: UOp) -> Kernel:
-    """The kernel of an AST on a device whose memory is the host's."""
-    parameters = parameters_of(ast, ast.toposort(), _as_it_is)
-    program = Program("evaluated", (), parameters, launch_order(variables(ast)))
-    return Kernel(Device.canonical(device), program, "", EvaluatedKernel(ast, program))
-
-
-def _as_it_is(memory: PtrDType) -> tuple[DType, int]:
-    return memory.base, 1

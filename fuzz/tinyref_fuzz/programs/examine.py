@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyref.errors import explain_error
+from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
 from tinyref_fuzz.programs.reduce import reduce_program
-from tinyref_fuzz.programs.script import VIEWS, Places, script_lines
+from tinyref_fuzz.programs.script import Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 from tinyref_fuzz.reduce.fault import error_words
 from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
@@ -31,8 +32,19 @@ class ProgramFinding:
 
     @property
     def bucket(self) -> str:
-        """The key under which findings of one cause meet."""
-        return bucket_of(self.program, self.verdict, self.blame)
+        """The key under which findings of one cause meet: stage and cause, or how they show.
+
+        For an error its words; for a wrong value in a graph the operations that are left.
+        """
+        stage = self.blame.stage
+        if self.blame.cause:
+            return f"{stage}/{self.blame.cause}"
+        if self.verdict.symptom is Symptom.ERROR:
+            return f"{stage} error {{{error_words(self.verdict.detail)}}}"
+        if stage != "graph":
+            return stage
+        ops = {"view" if step.op in VIEWS else step.op for step in self.program.all_steps()}
+        return f"{stage} {{{' '.join(sorted(ops - _SILENT))}}}"
 
 
 def examine_program(
@@ -40,15 +52,11 @@ def examine_program(
 ) -> ProgramFinding:
     """The finding that a program with its verdict is. Whatever fails is said as its problem."""
     problem = ""
-    # A fault of graph, schedule or replay shows with evaluated kernels too, and sooner. Where these
-    # only say that a kernel writes over what it reads, the value is to stay wrong.
-    evaluated = judge.verdict(program, evaluates=True)
-    evaluates = not evaluated.agrees and evaluated.symptom is verdict.symptom
     # One that only the plain way shows is looked for there.
-    is_thorough = not evaluates and judge.verdict(program).agrees
+    is_plain = verdict.judged > 1
     try:
         reduced = reduce_program(
-            program, verdict, lambda each: judge.verdict(each, is_thorough, evaluates), seconds
+            program, verdict, lambda each: judge.verdict(each, is_plain), seconds
         )
     except Exception as error:  # a bug of the reducer must not hide the finding
         reduced, problem = (program, verdict), f"not reduced: {explain_error(error)}"
@@ -63,21 +71,6 @@ def examine_program(
 def blame_of_pair(verdict: Verdict) -> Blame:
     """The stage that the pair of values is about, without a look at the program."""
     return Blame(STAGE_OF.get(verdict.pair, "") if verdict.pair is not None else "")
-
-
-def bucket_of(program: Program, verdict: Verdict, found: Blame) -> str:
-    """What findings of one cause share: stage and cause, or the stage and how they show.
-
-    For an error its words; for a wrong value in a graph the operations that are left, views as one.
-    """
-    if found.cause:
-        return f"{found.stage}/{found.cause}"
-    if verdict.symptom is Symptom.ERROR:
-        return f"{found.stage} error {{{error_words(verdict.detail)}}}"
-    if found.stage != "graph":
-        return found.stage
-    ops = {"view" if step.op in VIEWS else step.op for step in program.all_steps()}
-    return f"{found.stage} {{{' '.join(sorted(ops - _SILENT))}}}"
 
 
 def script_of(program: Program, device: str) -> str:

@@ -6,17 +6,17 @@ program has exact values. Numbers of the tape that are cut or changed still give
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tinyref_fuzz.generate.tape import Tape
+from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import (
     FLOATS,
     SHAPES,
+    Bounds,
     Captured,
-    Saved,
     Scope,
-    as_parameter,
     has_history,
     is_alike,
     may_be_argument,
@@ -24,7 +24,6 @@ from tinyref_fuzz.programs.draft import (
 )
 from tinyref_fuzz.programs.operations import Operations
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.script import VIEWS
 from tinyref_fuzz.programs.steps import Program, Step
 
 # How many steps a program has, at least and at most: some come to several, some to none.
@@ -33,12 +32,12 @@ STEPS = (5, 14)
 # by the first one then, and by no more seconds of them.
 OPENING = 6
 OPENING_STEPS = (20, 28)
+MAX_FUNCTIONS = 2
 MAX_BODY = 5
 MAX_CALLS = 5
 MAX_READS = 6
 # Operations on the way from what has gradients to a sum of it.
 MAX_WAY = 4
-_SOURCES = frozenset({"rand", "randint"})
 
 
 def opening_steps(number: int) -> tuple[int, int]:
@@ -59,24 +58,16 @@ class Generator(Operations):
 
     def program(self, least_and_most: tuple[int, int]) -> list[Step]:
         """Its steps."""
-        self._try(Step("seed", values=(self.tape.below(1000),)))
-        count = self.tape.between(*least_and_most)
         self._data()
-        for _ in range(count):
+        for _ in range(self.tape.between(*least_and_most)):
             self._grow(_WHOLE)
         for function in self.functions.values():
             while function.calls < 3 and self._call(function):
                 pass
-        if self.tape.chance(35):
-            self._overtaken()
+        if self.functions and self.state and self.tape.chance(60):
+            self._use_state()
         self._read_all()
-        return self.without_needless_seed()
-
-    def without_needless_seed(self) -> list[Step]:
-        """The steps; where nothing is drawn, without the seed."""
-        steps = self.scope.steps
-        draws = any(each.op in _SOURCES for step in steps for each in step.all_steps())
-        return steps if draws else [step for step in steps if step.op != "seed"]
+        return self.scope.steps
 
     def _grow(self, makers: Makers) -> None:
         getattr(self, f"_{self.tape.pick(list(makers), list(makers.values()))}")()
@@ -93,6 +84,16 @@ class Generator(Operations):
         for number in chosen:
             self._try(Step("read", (number,)))
 
+    def _use_state(self) -> None:
+        """Calls functions, and writes, shows, copies and drops what they write in between."""
+        for _ in range(self.tape.between(3, 5)):
+            self._call(self.tape.pick(list(self.functions.values())))
+            for _ in range(self.tape.below(4)):
+                state = [n for n, array in self.arrays.items() if array.store.number in self.state]
+                self.focus = self.tape.pick(state) if state else None
+                self._grow(_BETWEEN)
+        self.focus = None
+
     # Gradients
 
     def _differentiate(self) -> None:
@@ -108,79 +109,48 @@ class Generator(Operations):
             self._grow(_WAYS)
             last = max(self.arrays)
             if last != self.focus and has_history(self.arrays[last]):
-                self._forget(self.focus)
                 self.focus = last
         self._gradient()
         self.focus = None
-
-    def _forget(self, number: int) -> None:
-        """Perhaps computes what was on the way, and drops it: what it was made of is elsewhere."""
-        if self.scope.is_function:
-            return
-        if self.tape.chance(20):
-            self._try(Step("realize", (number,)))
-        if number not in self.kept and self.tape.chance(20):
-            self._try(Step("drop", (number,)))
 
     def _gradient(self) -> None:
         """The gradients of a sum of floats, or of weighted ones, to what it is computed from."""
         loss = self._pick(has_history)
         if loss is None:
             return
-        weights: list[int] = []
         array = self.arrays[loss]
-        if self.tape.chance(60):
-            found = self._weights(array)
-            if found is None:
-                return
-            weights.append(found)
-        elif array.places.ndim:
+        weights: list[int] = []
+        if self.tape.chance(60) and not array.is_symbolic:
+            # What each element counts: of the same shape in the same place.
+            found = self._pick_or_data(array, array.shape)
+            weights = [] if found is None else [found]
+        if array.places.ndim and not weights:
             total = self._make("sum", (loss,), tuple(range(array.places.ndim)), False)
             if total is None:
                 return
             loss = total
-        if self.tape.chance(50):
-            self._backward(loss, weights)
-        else:
-            self._targets(loss, weights)
-
-    def _weights(self, array: Array) -> int | None:
-        """What each element counts: of the same shape in the same place."""
-
-        def fits(other: Array) -> bool:
-            is_there = other.sizes == array.sizes and other.place == array.place
-            return is_there and other.dtype in (array.dtype, "int32")
-
-        found = self._pick(fits)
-        if found is None and not array.is_symbolic:
-            found = self._data_of(array.dtype, array.shape, array.place)
-        return found
-
-    def _targets(self, loss: int, weights: Sequence[int]) -> None:
-        """`gradient` to a few tensors on the way."""
         behind = {id(record) for record in self.arrays[loss].record.history()}
-        targets = [
-            number
-            for number, array in self.arrays.items()
-            if id(array.record) in behind and array.is_known and array.record.is_certain
-        ]
+        sources = [n for n, each in self.arrays.items() if id(each.record) in behind]
+        if self.tape.chance(50):
+            self._backward(loss, weights, sources)
+        else:
+            self._targets(loss, weights, sources)
+
+    def _targets(self, loss: int, weights: Sequence[int], sources: Sequence[int]) -> None:
+        """`gradient` to a few tensors on the way."""
+        arrays = self.arrays
+        targets = [n for n in sources if arrays[n].is_known and arrays[n].record.is_certain]
         chosen = [each for each in targets if self.tape.chance(60)][:3] or targets[:1]
         if chosen:
             made = tuple(self._new() for _ in chosen)
             op = "gradient_weighted" if weights else "gradient"
             self._try(Step(op, (loss, *weights, *chosen), made))
 
-    def _backward(self, loss: int, weights: Sequence[int]) -> None:
+    def _backward(self, loss: int, weights: Sequence[int], sources: Sequence[int]) -> None:
         """`backward`, perhaps twice, and what it left in the leaves."""
-        is_function = self.scope.is_function
-        behind = {id(record) for record in self.arrays[loss].record.history()}
-        leaves = [
-            number
-            for number, array in self.arrays.items()
-            if id(array.record) in behind and array.record.is_leaf
-        ]
+        leaves = [number for number in sources if self.arrays[number].record.is_leaf]
         for number in leaves:
-            if is_function or self.tape.chance(20):
+            if self.scope.is_function or self.tape.chance(20):
                 self._try(Step("zero_grad", (number,)))
         for _ in range(self.tape.pick((1, 2, 3), (6, 2, 1))):
             self._try(Step("backward", (loss, *weights)))
@@ -193,26 +163,25 @@ class Generator(Operations):
     # Functions
 
     def _function(self) -> None:
-        """A captured function of one or two tensors, and perhaps of a size; it is called once."""
-        if self.scope.is_function or len(self.functions) >= self.max_functions:
+        """A captured function of one or two tensors, and perhaps of a size, and a call of it."""
+        if self.scope.is_function or len(self.functions) >= MAX_FUNCTIONS:
             return
         args = self._parameters()
         if not args:
             return
         first = self.arrays[args[0]]
-        size = self._size_of_function(first)
-        if size is not None:
+        size: Bounds | None = None
+        if first.sizes and may_cut(first.sizes[0]) and self.tape.chance(35):
+            size = self._size(first.shape[0])
             bound = self._bind(size)
-            if bound is not None:
-                args.append(bound)
-        found = self._body(args, size, self._writable_state(args))
+            args += [] if bound is None else [bound]
+        found = self._body(args, size, frozenset(self._writable_state(args)))
         if found is None:
             return
         self._try(found)
         examples = tuple(self.arrays.get(number) for number in args)
-        function = Captured(found, examples, size)
-        self.functions[found.target] = function
-        self._call_with(function, tuple(args))
+        function = self.functions[found.target] = Captured(found, examples, size)
+        self._call(function)
 
     def _parameters(self) -> list[int]:
         """The arguments of its first call, and perhaps a weight, as of a model, beside them."""
@@ -223,54 +192,49 @@ class Generator(Operations):
         if like.dtype in FLOATS and self.tape.chance(50):
             self._data_of(like.dtype, like.shape, like.place, requires_grad=True)
         second = self._pick(may_be_argument) if self.tape.chance(40) else None
-        if second is None or self.arrays[second].store is like.store:
+        if second is None or self.arrays[second].store.number == like.store.number:
             return [first]
         return [first, second]
 
-    def _size_of_function(self, array: Array) -> tuple[str, int, int] | None:
-        if not (array.places.ndim and may_cut(array.sizes[0]) and self.tape.chance(35)):
-            return None
-        self.variables += 1
-        return f"n{self.variables}", 1, array.shape[0]
-
     def _writable_state(self, args: Sequence[int]) -> set[int]:
-        """Perhaps one tensor that the function may write: it has memory by then."""
-        if not self.tape.chance(50):
+        """Perhaps one tensor that the function may write, or those that another one writes."""
+        if self.state and self.tape.chance(60):
+            return set(self.state)
+        if self.tape.chance(30):
             return set()
-        used = {id(self.arrays[number].store) for number in args if number in self.arrays}
+        used = self._stores(args)
         found = self._pick(
             lambda array: (
-                id(array.store) not in used
+                array.store.number not in used
                 and self._may_write(array)
                 and not (array.is_symbolic or array.store.whole.requires_grad)
             )
         )
-        if found is None or not self._try(Step("realize", (found,))):
-            return set()
-        return {id(self.arrays[found].store)}
+        if found is not None and self.tape.chance(60):
+            self._try(Step("realize", (found,)))
+        return set() if found is None else {self.arrays[found].store.number}
+
+    def _stores(self, numbers: Iterable[int]) -> set[int]:
+        return {self.arrays[number].store.number for number in numbers if number in self.arrays}
 
     def _body(
-        self, args: Sequence[int], size: tuple[str, int, int] | None, writable: set[int]
+        self, args: Sequence[int], size: Bounds | None, writable: frozenset[int]
     ) -> Step | None:
         """The function, made with the arguments of its first call."""
-        outer, before = self.scope, dict(self.arrays)
-        saved = Saved(outer.environment)
-        inside = Environment(outer.environment)
+        outer, before = self.scope, set(self.arrays)
         parameters = tuple(self._new() for _ in args)
-        for parameter, number in zip(parameters, args, strict=True):
-            if number in inside.sizes:
-                inside.sizes[parameter] = inside.sizes[number]
-            else:
-                inside.arrays[parameter] = as_parameter(inside.arrays[number])
-        for array in inside.arrays.values():
-            array.has_open_grad = True
-        self.scope = Scope(inside, is_function=True, writable=writable)
+
+        def begin() -> Environment:
+            outer.evaluate_again()
+            return outer.environment.inside(parameters, args)
+
+        self.scope = Scope(begin, is_function=True, writable=writable)
         if size is not None:
             self._part(parameters[0], 0, parameters[-1])
         self._grow_body()
         body, made = self.scope.steps, self._results(before)
         self.scope = outer
-        saved.restore(outer.environment)
+        outer.evaluate_again()
         if not made:
             return None
         target = self._new()
@@ -282,7 +246,7 @@ class Generator(Operations):
         if self.tape.chance(40):
             self._differentiate()
 
-    def _results(self, before: dict[int, Array]) -> list[int]:
+    def _results(self, before: set[int]) -> list[int]:
         """What the function returns: the last things that it computed, no views."""
         made = [
             target
@@ -301,41 +265,32 @@ class Generator(Operations):
                 self._call(function)
 
     def _call(self, function: Captured) -> bool:
-        """Calls it with other tensors that fit, and another value for its size."""
-        args = self._arguments(function)
-        return args is not None and self._call_with(function, args)
-
-    def _arguments(self, function: Captured) -> tuple[int, ...] | None:
-        """What fits each example, in memory of its own; another value for a size."""
+        """Calls it with other tensors that fit, in memory of their own, and another size."""
         args: list[int] = []
         for example in function.examples:
-            if example is None:
-                assert function.size is not None, "what is no tensor is a size"
-                found = self._bind(function.size)
-            else:
+            found = None
+            if example is not None:
                 found = self._argument(example, args)
+            elif function.size is not None:
+                found = self._bind(function.size)
             if found is None:
-                return None
+                return False
             args.append(found)
-        return tuple(args)
+        function.calls += 1
+        made = tuple(self._new() for _ in function.step.values[0])
+        return self._try(Step("call", (function.step.target, *args), made))
 
     def _argument(self, example: Array, taken: Sequence[int]) -> int | None:
-        stores = {id(self.arrays[number].store) for number in taken if number in self.arrays}
+        stores = self._stores(taken) | self.state
 
         def fits(array: Array) -> bool:
-            is_free = id(array.store) not in stores | self.state
             is_like = is_alike(example, array) and array.sizes == example.sizes
-            return is_free and is_like and may_be_argument(array)
+            return array.store.number not in stores and is_like and may_be_argument(array)
 
         found = self._pick(fits) if self.tape.chance(50) else None
         if found is None:
             found = self._data_of(example.dtype, example.shape, example.place)
         return found
-
-    def _call_with(self, function: Captured, args: tuple[int, ...]) -> bool:
-        function.calls += 1
-        made = tuple(self._new() for _ in function.step.values[0])
-        return self._try(Step("call", (function.step.target, *args), made))
 
 
 # Kinds of steps, each a method of the generator, and how often it is drawn among others.
@@ -343,16 +298,20 @@ Makers = Mapping[str, int]
 
 
 _WHOLE: Makers = {
-    "source": 4, "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 4, "compare": 4,
-    "combine": 3, "memory": 3, "write": 10, "realize": 2, "read": 2, "drop": 1, "symbolic": 2,
-    "gradient": 3, "differentiate": 6, "function": 2, "call_some": 5, "together": 1,
+    "source": 4, "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 6,
+    "combine": 3, "memory": 3, "write": 10, "realize": 3, "read": 2, "drop": 5, "symbolic": 2,
+    "gradient": 3, "differentiate": 6, "function": 5, "call_some": 4,
 }  # fmt: skip
 # Steps through which gradients flow: views above all.
 _WAYS: Makers = {
-    "view": 16, "unary": 5, "binary": 8, "where": 3, "reduce": 6, "compare": 3, "combine": 8,
+    "view": 16, "unary": 5, "binary": 8, "where": 3, "reduce": 8, "combine": 8,
     "memory": 3, "write": 5,
 }  # fmt: skip
 _INSIDE: Makers = {
-    "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 4, "compare": 4, "combine": 3,
+    "view": 9, "unary": 5, "binary": 9, "where": 2, "reduce": 6, "combine": 3,
     "memory": 3, "write": 10, "gradient": 3, "differentiate": 6,
+}  # fmt: skip
+_BETWEEN: Makers = {
+    "write": 16, "view": 3, "memory": 4, "unary": 3, "binary": 3, "reduce": 2, "drop": 2,
+    "realize": 1, "read": 3,
 }  # fmt: skip

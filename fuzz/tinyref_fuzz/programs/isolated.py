@@ -7,7 +7,8 @@ The commands on files of programs ask it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,18 +19,12 @@ from tinyref_fuzz.findings.isolated import HOPELESS
 from tinyref_fuzz.findings.service import JudgeService, judge_in_fork, serve_judge
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 from tinyref_fuzz.judge.judge import guarded_verdict
-from tinyref_fuzz.programs.examine import (
-    ProgramFinding,
-    blame_of_pair,
-    examine_program,
-    script_of,
-)
+from tinyref_fuzz.programs.examine import ProgramFinding, blame_of_pair, examine_program, script_of
 from tinyref_fuzz.programs.judge import ProgramJudge
-from tinyref_fuzz.programs.record import ProgramRecord, record_from_json, record_to_json
+from tinyref_fuzz.programs.record import ProgramRecord
 from tinyref_fuzz.programs.reduce import reduce_program
-from tinyref_fuzz.programs.steps import Program, program_from_json, program_to_json
+from tinyref_fuzz.programs.steps import Program
 from tinyref_spec.kernel_case import Symptom, Verdict
-from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 
 def judge_isolated(
@@ -59,97 +54,76 @@ class IsolatedProgramJudge(JudgeService):
 
     def verdict(self, program: Program) -> Verdict:
         """The verdict of all ways to run it, or on how the process ended."""
-        answer = self._ask("judge", program, self.seconds)
-        if isinstance(answer, Death):
-            return verdict_of_death(answer)
-        return verdict_from_json(answer["verdict"])
+        answer = self._call(self.seconds, thorough_verdict, program)
+        return verdict_of_death(answer) if isinstance(answer, Death) else answer
 
     def finding(self, program: Program, verdict: Verdict, seconds: float) -> ProgramFinding:
         """As `examine_program`, also of what ends a process; where it ends, unreduced."""
+        unreduced = ProgramFinding(program, verdict, blame_of_pair(verdict))
         if verdict.symptom in HOPELESS:
-            return ProgramFinding(program, verdict, blame_of_pair(verdict))
+            return unreduced
         within = self.seconds + seconds + EXAMINATION_GRACE
-        given = {"verdict": verdict_to_json(verdict), "seconds": seconds, "limit": self.seconds}
-        answer = self._ask("examine", program, within, **given)
-        if isinstance(answer, Death):
-            return ProgramFinding(program, verdict, blame_of_pair(verdict), answer.words)
-        found = record_from_json(answer["reduced"])
-        assert found.verdict is not None, "what is examined is written with its verdict"
-        assert found.blame is not None, "what is examined is written with its blame"
-        return ProgramFinding(found.program, found.verdict, found.blame, answer["problem"])
+        answer = self._call(within, examine_any, program, verdict, seconds, self.seconds)
+        return replace(unreduced, problem=answer.words) if isinstance(answer, Death) else answer
 
     def script(self, program: Program, device: str) -> str:
         """The text of `script_of` for any device. Raises `UserError` where the process ends."""
-        answer = self._ask("script", program, self.seconds, device=device)
+        answer = self._call(self.seconds, any_script, program, device)
         if isinstance(answer, Death):
             raise UserError(f"script: what the program reads cannot be computed: {answer.words}")
-        text: str = answer["text"]
-        return text
+        return str(answer)
 
-    def _ask(self, task: str, program: Program, within: float, **more: object) -> Message | Death:
-        return self.ask({"task": task, "program": program_to_json(program), **more}, within)
-
-
-def examine_crash(
-    judge: ProgramJudge, program: Program, verdict: Verdict, seconds: float, limit: float
-) -> ProgramFinding:
-    """As `examine_program` of one that ends the process: each candidate is judged in another one.
-
-    limit: seconds that judging one may take. They are forks of this process where all devices of
-    the judge survive that.
-    """
-    blamed = blame_of_pair(verdict)
-    if all(Device.backend_class(name).survives_fork for name in judge.places.names):
-        small = reduce_program(program, verdict, _forked(judge, verdict, limit), seconds)
-    else:
-        with IsolatedProgramJudge(judge.device, limit) as fresh:
-            small = reduce_program(program, verdict, fresh.verdict, seconds)
-    return ProgramFinding(*small, blamed)
-
-
-def _forked(judge: ProgramJudge, verdict: Verdict, limit: float) -> Callable[[Program], Verdict]:
-    def judged(candidate: Program) -> Verdict:
-        return judge_in_fork(lambda: judge.verdict(candidate, thorough=True), verdict, limit)
-
-    return judged
+    def _call(self, within: float, function: Callable[..., Any], *args: object) -> Any:
+        """The result of a function of the judge over there; a `Death` where it ends the process."""
+        answer = self.ask({"call": pickle.dumps((function, args)).hex()}, within)
+        if isinstance(answer, Death):
+            return answer
+        return pickle.loads(bytes.fromhex(answer["result"]))
 
 
 # --- in the process -------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Receives a device, then what to do with one program after another, and answers each."""
+    """Receives a device, then one call after another, and answers each."""
     serve_judge(ProgramJudge, _reply)
 
 
 def _reply(judge: ProgramJudge, request: Message) -> Message:
-    return TASKS[request["task"]](judge, program_from_json(request["program"]), request)
+    function, args = pickle.loads(bytes.fromhex(request["call"]))
+    return {"result": pickle.dumps(function(judge, *args)).hex()}
 
 
-def _judge(judge: ProgramJudge, program: Program, message: Mapping[str, Any]) -> Message:
-    found = guarded_verdict(lambda: judge.verdict(program, thorough=True))
-    return {"verdict": verdict_to_json(found)}
+def thorough_verdict(judge: ProgramJudge, program: Program) -> Verdict:
+    """Return the verdict of all ways to run a program."""
+    return guarded_verdict(lambda: judge.verdict(program, thorough=True))
 
 
-def _examine(judge: ProgramJudge, program: Program, message: Mapping[str, Any]) -> Message:
-    verdict = verdict_from_json(message["verdict"])
-    if verdict.symptom is Symptom.CRASH:
-        found = examine_crash(judge, program, verdict, message["seconds"], message["limit"])
+def examine_any(
+    judge: ProgramJudge, program: Program, verdict: Verdict, seconds: float, limit: float
+) -> ProgramFinding:
+    """As `examine_program`; if it ends the process, each candidate is judged in another one.
+
+    limit: seconds that judging one may take. They are forks of this process where all devices of
+    the judge survive that.
+    """
+    if verdict.symptom is not Symptom.CRASH:
+        return examine_program(judge, program, verdict, seconds)
+    if all(Device.backend_class(name).survives_fork for name in judge.places.names):
+
+        def judged(candidate: Program) -> Verdict:
+            return judge_in_fork(lambda: judge.verdict(candidate, thorough=True), verdict, limit)
+
+        small = reduce_program(program, verdict, judged, seconds)
     else:
-        found = examine_program(judge, program, verdict, message["seconds"])
-    reduced = ProgramRecord(found.program, "", found.verdict, found.blame)
-    return {"reduced": record_to_json(reduced), "problem": found.problem}
+        with IsolatedProgramJudge(judge.device, limit) as fresh:
+            small = reduce_program(program, verdict, fresh.verdict, seconds)
+    return ProgramFinding(*small, blame_of_pair(verdict))
 
 
-def _script(judge: ProgramJudge, program: Program, message: Mapping[str, Any]) -> Message:
-    return {"text": script_of(program, message["device"])}
-
-
-TASKS: dict[str, Callable[[ProgramJudge, Program, Mapping[str, Any]], Message]] = {
-    "judge": _judge,
-    "examine": _examine,
-    "script": _script,
-}
+def any_script(judge: ProgramJudge, program: Program, device: str) -> str:
+    """Return the script for a device, which need not be here."""
+    return script_of(program, device)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ everybody has it (by evaluated kernels), and the device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tinyref.device import Device
 from tinyref.runtimes.host.memory import HostAllocator
@@ -51,37 +50,30 @@ class ProgramJudge:
         wanted = wanted_reads(program)
         if wanted is None:
             return Verdict()
-        places, way = (self.host, EVALUATED) if evaluates else (self.places, NORMAL)
-        found = run(program, places, way)
-        problem = difference(program, wanted, found)
-        if not problem and found.error:
-            return Verdict()
-        if not problem:
-            return self._plain(program, wanted) if thorough else Verdict(judged=1)
-        verdict = Verdict(self._pair(program, wanted), _symptom(found), problem, judged=1)
-        if self._is_unstable(program, wanted, problem):
-            verdict = replace(verdict, symptom=Symptom.UNSTABLE)
-        return verdict
+        ways = [EVALUATED if evaluates else NORMAL, *([PLAIN] if thorough else [])]
+        for judged, way in enumerate(ways, 1):
+            outcome = run(program, self._places(way), way)
+            problem = difference(program, wanted, outcome)
+            if problem:
+                symptom = Symptom.ERROR if outcome.error else Symptom.VALUE
+                if not self.fails(program, wanted, way):
+                    symptom = Symptom.UNSTABLE
+                return Verdict(self._pair(program, wanted), symptom, problem, judged=judged)
+            if outcome.error:
+                return Verdict(judged=judged - 1)
+        return Verdict(judged=len(ways))
 
     def fails(self, program: Program, wanted: Sequence[Array], way: Way) -> str:
         """How a program, run in another way, differs from what is wanted; empty if it does not."""
-        found = run(program, self.host if way.evaluates else self.places, way)
-        return difference(program, wanted, found)
+        return difference(program, wanted, run(program, self._places(way), way))
 
-    def _plain(self, program: Program, wanted: Sequence[Array]) -> Verdict:
-        found = run(program, self.host, PLAIN)
-        problem = difference(program, wanted, found)
-        if not problem:
-            return Verdict(judged=2)
-        return Verdict(Pair.PLAIN, _symptom(found), problem, judged=2)
+    def _places(self, way: Way) -> Places:
+        return self.host if way.evaluates else self.places
 
     def _pair(self, program: Program, wanted: Sequence[Array]) -> Pair:
         if self.fails(program, wanted, PLAIN):
             return Pair.PLAIN
         return Pair.OPTIMISED if self.fails(program, wanted, EVALUATED) else Pair.DEVICE
-
-    def _is_unstable(self, program: Program, wanted: Sequence[Array], problem: str) -> bool:
-        return not problem or not self.fails(program, wanted, NORMAL)
 
 
 def default_compiled_every(device: str) -> int:
@@ -91,10 +83,6 @@ def default_compiled_every(device: str) -> int:
 
 def _is_host(name: str) -> bool:
     return isinstance(Device[name].allocator, HostAllocator)
-
-
-def _symptom(found: Outcome) -> Symptom:
-    return Symptom.ERROR if found.error else Symptom.VALUE
 
 
 def wanted_reads(program: Program) -> list[Array] | None:

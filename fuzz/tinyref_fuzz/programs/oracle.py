@@ -11,23 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from tinyref_fuzz.programs.arithmetic import (
     COMPUTE,
     MOVEMENTS,
+    VIEWS,
     Elements,
     UndefinedError,
     check_exact,
     compute,
     key_of,
-    move,
     part_key,
 )
-from tinyref_fuzz.programs.arrays import Array, Size, is_overwritten
-from tinyref_fuzz.programs.reverse import LINEAR, Record, gradients, rule_of, scatter
+from tinyref_fuzz.programs.arrays import Array, Size, joined
+from tinyref_fuzz.programs.reverse import Record, gradients, one_hot, slopes_of
 from tinyref_fuzz.programs.steps import Program, Step
 from tinyref_spec.oracles import threefry
 
@@ -66,58 +65,56 @@ class Environment:
         What it read and wrote before it raised stays read and written.
         """
         with np.errstate(all="ignore"):
-            special = _SPECIAL.get(step.op)
-            if special is not None:
-                special(self, step)
-            elif step.op in COMPUTE:
+            if step.op in COMPUTE:
                 self._compute(step)
-            else:
+            elif step.op in VIEWS:
                 self._view(step)
+            else:
+                _OTHERS[step.op](self, step)
+        for number in step.targets:
+            if number in self.arrays:
+                store = self.arrays[number].store
+                store.number = store.number or number
 
     def _compute(self, step: Step) -> None:
         sources = [self.arrays[number] for number in step.args]
         operands = [source.elements for source in sources]
         found = compute(step.op, operands, step.values)
         place = step.values[0] if step.op == "to" else sources[0].place
-        basis = frozenset().union(*(each.basis for each in sources))
         made = Record(found.shape, found.dtype.name)
         if found.dtype.kind == "f":
             made = Record(
                 *(found.shape, found.dtype.name, tuple(each.record for each in sources)),
-                rule_of(step.op, operands, step.values),
+                slopes_of(step.op, operands, step.values),
             )
         sizes = _sizes_after(step, sources, found.shape)
         array = self.arrays[step.target] = Array.of(found, place, sizes, made)
-        array.basis |= basis
-        if step.op not in LINEAR:
-            made.is_lost = is_overwritten(array.basis)
+        array.basis |= joined(source.basis for source in sources)
 
     def _view(self, step: Step) -> None:
         source = self.arrays[step.args[0]]
         local = np.arange(source.places.size).reshape(source.shape)
-        shown = np.asarray(move(step.op, local, step.values))
-        self._show(step, source, shown, _sizes_after(step, [source], shown.shape))
-
-    def do_part(self, step: Step) -> None:
-        source, (name, size) = self.arrays[step.args[0]], self.sizes[step.args[1]]
-        axis, form = step.values
-        local = np.arange(source.places.size).reshape(source.shape)
-        whole = source.sizes[axis]
-        symbols: dict[str, Size] = {"head": name, "tail": f"{whole} - {name}", "window": 1}
-        sizes = (*source.sizes[:axis], symbols[form], *source.sizes[axis + 1 :])
-        self._show(step, source, local[part_key(step.values, size)], sizes)
-
-    def _show(self, step: Step, source: Array, shown: Elements, sizes: tuple[Size, ...]) -> None:
-        """shown: which elements of the source the view has, by their number there."""
+        # The number in the source of each element that the view has.
+        if step.op == "part":
+            name, size = self.sizes[step.args[1]]
+            axis, form = step.values
+            shown = local[part_key(step.values, size)]
+            symbols: dict[str, Size] = {
+                "head": name,
+                "tail": f"{source.sizes[axis]} - {name}",
+                "window": 1,
+            }
+            sizes = (*source.sizes[:axis], symbols[form], *source.sizes[axis + 1 :])
+        else:
+            shown = np.asarray(MOVEMENTS[step.op][1]([local], step.values))
+            sizes = _sizes_after(step, [source], shown.shape)
         is_cut = step.op in ("detach", "bitcast")
         dtype = step.values[0] if step.op == "bitcast" else source.dtype
         made = Record(shown.shape, dtype)
         if not is_cut:
-            shape = source.shape
-            made = Record(
-                shown.shape, dtype, (source.record,), lambda g: (scatter(g, shown, shape),)
-            )
-        repeats = step.op == "expand" and shown.size != source.places.size
+            slopes = [one_hot(shown, local.size)]
+            made = Record(shown.shape, dtype, (source.record,), lambda: slopes)
+        repeats = step.op == "expand" and shown.size != local.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(
             *(source.store, source.places.reshape(-1)[shown], dtype, source.place, sizes, made),
@@ -142,18 +139,11 @@ class Environment:
         start, count, place = step.values
         self.arrays[step.target] = Array.of(np.arange(start, start + count, dtype="int32"), place)
 
-    def do_rand(self, step: Step) -> None:
-        shape, place = step.values
-        words = self.streams.words(math.prod(shape), place)
-        # Of a fraction of 24 bits the first eight.
-        found = [(word & 0xFFFFFFFF) >> 24 for word in words]
-        self.arrays[step.target] = Array.of(np.array(found, "int32").reshape(shape), place)
-
     def do_randint(self, step: Step) -> None:
         shape, low, high, place = step.values
         words = self.streams.words(math.prod(shape), place)
-        found = [word % (high - low) + low for word in words]
-        self.arrays[step.target] = Array.of(np.array(found, "int32").reshape(shape), place)
+        numbers = np.array([word % (high - low) + low for word in words], "int32")
+        self.arrays[step.target] = Array.of(numbers.reshape(shape), place)
 
     def do_seed(self, step: Step) -> None:
         self.streams.seed = step.values[0]
@@ -165,62 +155,49 @@ class Environment:
 
     # Writes
 
-    def _value(self, number: int, target: Array | None = None) -> Array:
-        """What is written, to all of `target` or to fixed places.
-
-        Raises `UndefinedError` where a symbolic size fits only by the number that is bound now, or
-        where a function would keep how it was computed.
-        """
-        value = self.arrays[number]
-        if value.requires_grad and self.is_function:
-            raise UndefinedError("a write of what has gradients of a function")
-        is_symbolic = value.is_symbolic or (target is not None and target.is_symbolic)
-        if is_symbolic and (target is None or value.sizes != target.sizes):
-            raise UndefinedError("a write of a symbolic size to another")
-        return value
-
     def do_assign(self, step: Step) -> None:
+        """Raises `UndefinedError` where tinyref refuses it, or gradients would be lost.
+
+        A symbolic size may fit only by the number that is bound now; a function would keep how it
+        was computed.
+        """
         array = self.arrays[step.args[0]]
-        value = self._value(step.args[1], array)
-        if value.requires_grad:
-            raise UndefinedError("an assignment of what has gradients")
-        array.write(array.places, value.elements, None, value.basis, keeps_leaf=True)
+        is_whole = step.op in ("assign", "iadd")
+        places = array.places
+        if step.op == "set_part":
+            places = places[part_key(step.values, self.sizes[step.args[1]][1])]
+        elif not is_whole:
+            places = np.asarray(places[key_of(step.values[0])])
+        value = self.arrays[step.args[-1]]
+        if value.requires_grad and (self.is_function or step.op == "assign"):
+            raise UndefinedError("a write of what has gradients")
+        is_symbolic = value.is_symbolic or (is_whole and array.is_symbolic)
+        is_alike = (value.sizes, value.shape) == (array.sizes, array.shape)
+        if is_symbolic and not (is_whole and is_alike):
+            raise UndefinedError("a write of a symbolic size to another")
+        if step.op == "assign":
+            array.write(places, value.elements, None, value.basis, keeps_leaf=True)
+            return
+        elements, made, basis = value.elements, value.record, value.basis
+        if step.op == "iadd":
+            operands = (array.elements, elements)
+            elements = compute("add", operands, ())
+            check_exact(elements)
+            slopes = slopes_of("add", operands, ())
+            made = Record(elements.shape, array.dtype, (array.record, made), slopes)
+            basis = joined([basis, array.basis])
+        array.write(places, elements, made, basis)
+
+    do_iadd = do_setitem = do_set_part = do_assign
 
     def do_assign_number(self, step: Step) -> None:
         array = self.arrays[step.args[0]]
         array.write(array.places, np.array(step.values[0], array.dtype), keeps_leaf=True)
 
-    def do_iadd(self, step: Step) -> None:
-        array = self.arrays[step.args[0]]
-        value = self._value(step.args[1], array)
-        operands = (array.elements, value.elements)
-        total = compute("add", operands, ())
-        check_exact(total)
-        sources = (array.record, value.record)
-        made = Record(total.shape, array.dtype, sources, rule_of("add", operands, ()))
-        array.write(array.places, total, made, value.basis | array.basis)
-
-    def do_setitem(self, step: Step) -> None:
-        value = self._value(step.args[1])
-        self._write_at(step, key_of(step.values[0]), value.elements, value)
-
     def do_setitem_number(self, step: Step) -> None:
-        self._write_at(step, key_of(step.values[0]), np.array(step.values[1]))
-
-    def do_set_part(self, step: Step) -> None:
-        key = part_key(step.values, self.sizes[step.args[1]][1])
-        value = self._value(step.args[2])
-        self._write_at(step, key, value.elements, value)
-
-    def _write_at(
-        self, step: Step, key: tuple[Any, ...], elements: Elements, value: Array | None = None
-    ) -> None:
         array = self.arrays[step.args[0]]
-        places = np.asarray(array.places[key])
-        if value is None:
-            array.write(places, elements)
-            return
-        array.write(places, elements, value.record, value.basis)
+        places = np.asarray(array.places[key_of(step.values[0])])
+        array.write(places, np.array(step.values[1]))
 
     # What changes no element
 
@@ -239,18 +216,11 @@ class Environment:
 
     def do_gradient(self, step: Step) -> None:
         loss, *targets = (self.arrays[number] for number in step.args)
-        self._give_gradients(step, loss, self._weights(loss), targets)
-
-    def do_gradient_weighted(self, step: Step) -> None:
-        loss, weights, *targets = (self.arrays[number] for number in step.args)
-        self._give_gradients(step, loss, self._weights(loss, weights), targets)
-
-    def _give_gradients(
-        self, step: Step, loss: Array, weights: Elements, targets: Sequence[Array]
-    ) -> None:
+        weights = [targets.pop(0)] if step.op == "gradient_weighted" else []
         if not all(target.is_known and target.record.is_certain for target in targets):
             raise UndefinedError("gradient: a target that may have no part in it")
-        found = gradients(loss.record, weights, [target.record for target in targets])
+        records = [target.record for target in targets]
+        found = gradients(loss.record, self._weights(loss, *weights), records)
         for number, target, elements in zip(step.targets, targets, found, strict=True):
             if elements is None:
                 raise UndefinedError("gradient: a target that is no part of the computation")
@@ -258,8 +228,12 @@ class Environment:
             blocked = Record(target.shape, target.dtype, (target.record, loss.record))
             self.arrays[number] = Array.of(elements, target.place, target.sizes, blocked)
 
+    do_gradient_weighted = do_gradient
+
     def _weights(self, loss: Array, weights: Array | None = None) -> Elements:
         """What the elements of the loss count. Raises `UndefinedError` for what does not fit."""
+        if loss.is_lost:
+            raise UndefinedError("a gradient through elements that are overwritten by now")
         if not loss.dtype.startswith("float"):
             raise UndefinedError("a gradient of what is no float")
         if weights is None:
@@ -289,9 +263,6 @@ class Environment:
             total = elements if leaf.grad is None else leaf.grad.elements + elements
             leaf.grad = Array.of(total, leaf.place)
 
-    def _leaves(self) -> list[Array]:
-        return [array for array in self.arrays.values() if array.record.is_leaf]
-
     def do_grad(self, step: Step) -> None:
         leaf = self.arrays[step.args[0]]
         if leaf.grad is None or leaf.has_open_grad:
@@ -307,23 +278,30 @@ class Environment:
     def do_function(self, step: Step) -> None:
         self.functions[step.target] = step
 
-    def do_call(self, step: Step) -> None:
-        function = self.functions[step.args[0]]
+    def inside(self, parameters: Sequence[int], args: Sequence[int]) -> Environment:
+        """Return what a function sees: of its arguments the elements, but not their past."""
         inside = Environment(self)
-        for parameter, number in zip(function.args, step.args[1:], strict=True):
+        for parameter, number in zip(parameters, args, strict=True):
             if number in self.sizes:
                 inside.sizes[parameter] = self.sizes[number]
             else:
                 array = self.arrays[number]
                 inside.arrays[parameter] = replace(array, record=Record(array.shape, array.dtype))
-        grads = {array: (array.grad, array.has_open_grad) for array in self._leaves()}
-        for array in grads:
+        for array in inside.arrays.values():
             array.has_open_grad = True
+        return inside
+
+    def do_call(self, step: Step) -> None:
+        function = self.functions[step.args[0]]
+        arrays = list(self.arrays.values())
+        before = [(array.grad, array.has_open_grad) for array in arrays]
+        inside = self.inside(function.args, step.args[1:])
         for each in function.body:
             inside.run(each)
-        for array, before in grads.items():
+        for array, (grad, has_open_grad) in zip(arrays, before, strict=True):
             # What a function leaves there depends on whether it is a replay.
-            array.grad, array.has_open_grad = before if array.has_open_grad else (None, True)
+            is_left = array.has_open_grad
+            array.grad, array.has_open_grad = (grad, has_open_grad) if is_left else (None, True)
         for target, number in zip(step.targets, function.values[0], strict=True):
             result = inside.arrays[number]
             # Whether gradients go through depends on whether it is a replay.
@@ -331,12 +309,12 @@ class Environment:
             self.arrays[target] = Array.of(result.elements, result.place, result.sizes, blocked)
 
 
-_SPECIAL: Mapping[str, Callable[[Environment, Step], None]] = {
+_OTHERS: Mapping[str, Callable[[Environment, Step], None]] = {
     name.removeprefix("do_"): function
     for name, function in vars(Environment).items()
     if name.startswith("do_")
 }
-OPERATIONS = frozenset({*COMPUTE, *_SPECIAL, *MOVEMENTS})
+OPERATIONS = frozenset({*COMPUTE, *_OTHERS, *VIEWS})
 
 
 def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -> tuple[Size, ...]:
@@ -344,6 +322,8 @@ def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -
     first = sources[-1] if step.op == "where" else sources[0]
     if not any(source.is_symbolic for source in sources):
         return shape
+    if len({source.shape for source in sources if source.is_symbolic}) > 1:
+        raise UndefinedError("one variable with two values")
     match step.op:
         case "permute":
             return tuple(first.sizes[axis] for axis in step.values[0])

@@ -1,4 +1,4 @@
-"""Makes a failing program small: fewer steps, inputs in the place of results, smaller shapes.
+"""Makes a failing program small: fewer steps, inputs in the place of results.
 
 A candidate is a program that is smaller, that the oracle still defines, and that fails by
 the same fault.
@@ -7,29 +7,22 @@ the same fault.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
-
-from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.steps import Program, Step, Value, numbers_read, rename, step_to_json
+from tinyref_fuzz.programs.steps import Program, Step, numbers_read, program_to_json
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_spec.kernel_case import Verdict
 
 JudgeFunction = Callable[[Program], Verdict]
 Steps = tuple[Step, ...]
-Size = tuple[int, int, int]
 
 
-def measure(program: Program) -> Size:
-    """How large a program is: steps, elements of data, letters."""
-    elements = sum(len(step.values[2]) for step in program.all_steps() if step.op == "data")
-    text = json.dumps([step_to_json(step) for step in program.steps])
-    return program.size, elements, len(text)
+def measure(program: Program) -> tuple[int, int]:
+    """How large a program is: steps, letters."""
+    return program.size, len(json.dumps(program_to_json(program)["steps"]))
 
 
 def reduce_program(
@@ -66,21 +59,15 @@ def _without(steps: Steps, dropped: set[int]) -> Steps:
     gone: set[int] = set()
     kept = []
     for place, step in enumerate(steps):
-        if place in dropped or (numbers_read(step) & gone and not _survives(step, gone)):
+        is_gone = place in dropped
+        if step.op == "realize":
+            step = replace(step, args=tuple(number for number in step.args if number not in gone))
+            is_gone |= not step.args
+        if is_gone or numbers_read(step) & gone:
             gone.update(step.targets)
-            continue
-        kept.append(_thinned(step, gone))
+        else:
+            kept.append(step)
     return tuple(kept)
-
-
-def _survives(step: Step, gone: set[int]) -> bool:
-    return step.op == "realize" and not gone.issuperset(step.args)
-
-
-def _thinned(step: Step, gone: set[int]) -> Step:
-    if step.op != "realize":
-        return step
-    return replace(step, args=tuple(number for number in step.args if number not in gone))
 
 
 def _fewer_steps(steps: Steps) -> Iterator[Steps]:
@@ -130,43 +117,40 @@ def _inlined(steps: Steps) -> Iterator[Steps]:
                 for number in each.targets:
                     names[number] = results.get(number, fresh)
                     fresh += 1
-                inner = rename(each, names)
-                found.append(replace(inner, targets=tuple(names[n] for n in each.targets)))
+                args = tuple(names.get(number, number) for number in each.args)
+                targets = tuple(names[number] for number in each.targets)
+                found.append(replace(each, args=args, targets=targets))
         yield tuple(found)
 
 
 # --- inputs in the place of results --------------------------------------------------------------
 
 
-def _arrays_after(steps: Steps) -> list[dict[int, tuple[Array, list[Value]]]]:
-    """After each step what was made, with its elements then."""
-    environment = Environment()
-    found = []
-    for step in steps:
-        environment.run(step)
-        made = {}
-        for number in step.targets:
-            array = environment.arrays.get(number)
-            if array is not None:
-                made[number] = (array, array.elements.reshape(-1).tolist())
-        found.append(made)
-    return found
-
-
 def _inputs_for_results(steps: Steps) -> Iterator[Steps]:
     """A result given as data, so that what it was computed from may go."""
-    try:
-        made = _arrays_after(steps)
-    except Exception:  # there is nothing to take the elements from
-        return
-    for place in range(len(steps) - 1, -1, -1):
-        step = steps[place]
-        if step.op == "data" or len(step.targets) != 1 or step.target not in made[place]:
-            continue
-        array, elements = made[place][step.target]
-        values = (array.dtype, array.shape, tuple(elements), array.place, array.requires_grad)
-        data = Step("data", (), step.targets, values)
-        yield (*steps[:place], data, *steps[place + 1 :])
+    environment = Environment()
+    made: dict[int, Step] = {}
+    for place, step in enumerate(steps):
+        environment.run(step)
+        array = environment.arrays.get(step.target) if len(step.targets) == 1 else None
+        if array is not None and step.op != "data":
+            elements = tuple(array.elements.reshape(-1).tolist())
+            values = (array.dtype, array.shape, elements, array.place, array.requires_grad)
+            made[place] = Step("data", (), step.targets, values)
+    for place, data in reversed(made.items()):
+        yield _used((*steps[:place], data, *steps[place + 1 :]))
+
+
+def _used(steps: Steps) -> Steps:
+    """The steps without those that only make what no other one computes with."""
+    needed: set[int] = set()
+    unused = set()
+    for place, step in reversed(list(enumerate(steps))):
+        if step.targets and needed.isdisjoint(step.targets):
+            unused.add(place)
+        elif step.op not in ("realize", "drop"):
+            needed |= numbers_read(step)
+    return _without(steps, unused)
 
 
 def _other_operands(steps: Steps) -> Iterator[Steps]:
@@ -182,99 +166,10 @@ def _other_operands(steps: Steps) -> Iterator[Steps]:
                 yield _without(rest, lost)
 
 
-# --- smaller shapes and plainer values -----------------------------------------------------------
-
-
-def _smaller_shapes(steps: Steps) -> Iterator[Steps]:
-    """All data with the same size of an axis get a smaller one, whatever else has that size too."""
-    sizes = {size for step in steps if step.op in _SHAPED for size in _shape(step)}
-    for size in sorted(sizes, reverse=True):
-        for smaller in dict.fromkeys((1, 2, size - 1)):
-            if smaller >= size:
-                continue
-            yield tuple(_resized(step, size, smaller) for step in steps)
-    for place, step in enumerate(steps):
-        if step.op in _SHAPED and _shape(step):
-            yield (*steps[:place], _with_shape(step, ()), *steps[place + 1 :])
-
-
-_SHAPED = {"data": 1, "full": 1, "rand": 0, "randint": 0}
-
-
-def _shape(step: Step) -> tuple[int, ...]:
-    shape: tuple[int, ...] = step.values[_SHAPED[step.op]]
-    return shape
-
-
-def _with_shape(step: Step, shape: tuple[int, ...]) -> Step:
-    place = _SHAPED[step.op]
-    values = (*step.values[:place], shape, *step.values[place + 1 :])
-    if step.op == "data":
-        elements = step.values[2][: math.prod(shape)]
-        if len(elements) < math.prod(shape):
-            return step
-        values = (*values[:2], elements, *values[3:])
-    return replace(step, values=values)
-
-
-def _resized(step: Step, size: int, smaller: int) -> Step:
-    """The step with another number wherever a size is `size`."""
-    body = tuple(_resized(each, size, smaller) for each in step.body)
-    if step.op in _SHAPED:
-        shape = tuple(smaller if each == size else each for each in _shape(step))
-        return _with_shape(step, shape)
-    if step.op in ("reshape", "expand", "shrink", "index", "setitem", "setitem_number", "bind"):
-        values = (_renumbered(step.values[0], size, smaller), *step.values[1:])
-        if step.op == "bind":
-            name, low, high, value = step.values
-            values = (name, low, smaller if high == size else high, min(value, smaller))
-        return replace(step, values=values)
-    return replace(step, body=body)
-
-
-def _renumbered(value: Value, size: int, smaller: int) -> Value:
-    if isinstance(value, tuple):
-        return tuple(_renumbered(item, size, smaller) for item in value)
-    return smaller if value == size and not isinstance(value, bool | str) else value
-
-
-def _plainer_values(steps: Steps) -> Iterator[Steps]:
-    """Data of 1, 2, 3 ..., of int32, on the first device; whole slices; the number 1."""
-    for place, step in enumerate(steps):
-        for values in _plainer(step):
-            yield (*steps[:place], replace(step, values=values), *steps[place + 1 :])
-
-
-def _plainer(step: Step) -> Iterator[tuple[Value, ...]]:
-    if step.op == "data":
-        dtype, shape, elements, place, requires_grad = step.values
-        if dtype != "bool":
-            yield dtype, shape, tuple(range(1, len(elements) + 1)), place, requires_grad
-            yield dtype, shape, (1,) * len(elements), place, requires_grad
-        yield dtype, shape, elements, 0, False
-        yield (
-            "int32",
-            shape,
-            tuple(int(np.clip(each, -128, 127)) for each in elements),
-            place,
-            False,
-        )
-    elif step.op in ("index", "setitem", "setitem_number"):
-        for at, item in enumerate(step.values[0]):
-            if isinstance(item, tuple):
-                key = (*step.values[0][:at], (None, None, None), *step.values[0][at + 1 :])
-                yield (key, *step.values[1:])
-    elif step.op in ("assign_number", "add_number", "mul_number", "seed"):
-        yield (1,)
-
-
 _CHANGES: tuple[Callable[[Steps], Iterator[Steps]], ...] = (
     _fewer_steps,
     _inlined,
     _fewer_in_functions,
     _inputs_for_results,
     _other_operands,
-    _fewer_steps,
-    _smaller_shapes,
-    _plainer_values,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyref_fuzz.programs.script import VIEWS
+from tinyref_fuzz.programs.arithmetic import VIEWS
 from tinyref_fuzz.programs.steps import WRITES, Program
 
 # After which several tensors may be in one memory, so that a write moves one of them.

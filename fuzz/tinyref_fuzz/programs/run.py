@@ -25,7 +25,7 @@ from tinyref.runtimes.kernel import making_kernels
 from tinyref_fuzz.programs.arithmetic import Elements
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
 from tinyref_fuzz.programs.refusals import REASONS
-from tinyref_fuzz.programs.script import Computing, Line, Places, script_lines
+from tinyref_fuzz.programs.script import Line, Places, script_lines
 from tinyref_fuzz.programs.steps import Program
 
 _FILE = "<program>"
@@ -36,17 +36,18 @@ _POISON = 0x5B
 class Way:
     """How a program is run: `NORMAL` is what everybody does, `PLAIN` has everything switched off.
 
-    evaluates: kernels are evaluated with numpy, as the schedule has them; nothing is compiled.
+    at_once: each result is computed before the next is built. evaluates: kernels are evaluated with
+    numpy, as the schedule has them; nothing is compiled.
     """
 
-    computing: Computing = Computing.LAZY
+    at_once: bool = False
     evaluates: bool = False
     plans_memory: bool = True
     replays: bool = True
 
 
 NORMAL = Way()
-PLAIN = Way(Computing.AT_ONCE, evaluates=True, plans_memory=False, replays=False)
+PLAIN = Way(at_once=True, evaluates=True, plans_memory=False, replays=False)
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,9 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
 
     Raises `UserError` for steps that cannot be printed.
     """
-    lines = script_lines(program, places, way.computing)
+    lines = script_lines(program, places, way.at_once)
     code = compile("\n".join(line.text for line in lines), _FILE, "exec", dont_inherit=True)
     reads: list[Elements] = []
-
-    def check(tensor: Tensor) -> None:
-        reads.append(np.array(tensor.numpy()))
 
     names: dict[str, Any] = {
         "np": np,

@@ -8,77 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
+from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS
 from tinyref_fuzz.programs.steps import FUNCTION, Program, Step, Value
 
-# Each operation as an expression: {a} to {c} are what it reads, {all} too, {v[0]!r} its first
-# value, {place!r} its device, {key} and {part} what is in brackets.
-EXPRESSIONS: Mapping[str, str] = {
+# Each operation as a statement, or as the expression of what it makes, as in `COMPUTE`: {all} is
+# all that it reads, {rest} and {targets} are the last of it, {part} is what is in brackets.
+TEMPLATES: Mapping[str, str] = {
+    **{op: text for op, (text, _) in {**COMPUTE, **MOVEMENTS}.items()},
     # sources
     "data": "Tensor(np.array({elements!r}, {v[0]!r}).reshape({v[1]!r}), device={place!r}{marked})",
     "full": "Tensor.full({v[1]!r}, {v[2]!r}, dtype={v[0]!r}, device={place!r})",
-    "arange": "Tensor.arange({v[0]!r}, {end!r}, device={place!r})",
-    # Of a fraction of 24 bits the first eight: an integer, so that nothing rounds.
-    "rand": "(Tensor.rand({v[0]!r}, device={place!r}) * 256).cast('int32')",
+    "arange": "Tensor.arange({v[0]!r}, {v[0]!r} + {v[1]!r}, device={place!r})",
     "randint": "Tensor.randint({v[0]!r}, low={v[1]!r}, high={v[2]!r}, device={place!r})",
     "bind": "Variable({v[0]!r}, {v[1]!r}, {v[2]!r}).bind({v[3]!r})",
-    # views
-    "reshape": "{a}.reshape({v[0]!r})",
-    "permute": "{a}.permute({v[0]!r})",
-    "expand": "{a}.expand({v[0]!r})",
-    "shrink": "{a}.shrink({v[0]!r})",
-    "flip": "{a}.flip({v[0]!r})",
-    "bitcast": "{a}.bitcast({v[0]!r})",
-    "detach": "{a}.detach()",
-    "index": "{a}[{key}]",
     "part": "{a}[{part}]",
-    # one element from one element of each
-    "neg": "-{a}",
-    "relu": "{a}.relu()",
-    "square": "{a} * {a}",
-    "not": "{a}.logical_not()",
-    "cast": "{a}.cast({v[0]!r})",
-    "add_number": "{a} + {v[0]!r}",
-    "mul_number": "{a} * {v[0]!r}",
-    "max_number": "{a}.maximum({v[0]!r})",
-    "idiv_number": "{a}.idiv({v[0]!r})",
-    "mod_number": "{a} % {v[0]!r}",
-    "lt_number": "{a} < {v[0]!r}",
-    "add": "{a} + {b}",
-    "sub": "{a} - {b}",
-    "mul": "{a} * {b}",
-    "maximum": "{a}.maximum({b})",
-    "minimum": "{a}.minimum({b})",
-    "lt": "{a} < {b}",
-    "ne": "{a} != {b}",
-    "and": "{a} & {b}",
-    "xor": "{a} ^ {b}",
-    "where": "{a}.where({b}, {c})",
-    # many elements
-    "sum": "{a}.sum({v[0]!r}, keepdim={v[1]!r})",
-    "max": "{a}.max({v[0]!r}, keepdim={v[1]!r})",
-    "prod": "{a}.prod({v[0]!r}, keepdim={v[1]!r})",
-    "cumsum": "{a}.cumsum({v[0]!r})",
-    "matmul": "{a} @ {b}",
-    "cat": "{a}.cat({b}, dim={v[0]!r})",
-    "stack": "{a}.stack({b}, dim={v[0]!r})",
-    "pad": "{a}.pad({v[0]!r})",
-    "take": "{a}[{b}]",
     # gradients
     "grad": "{a}.grad",
     "gradient": "{a}.gradient({rest})",
     "gradient_weighted": "{a}.gradient({targets}, gradient={b})",
-    # memory and functions
-    "contiguous": "{a}.contiguous()",
-    "clone": "{a}.clone()",
-    "to": "{a}.to({place!r})",
     "call": "{a}({rest})",
-}
-# Each operation that makes nothing.
-STATEMENTS: Mapping[str, str] = {
+    # what makes nothing
     "assign": "{a}.assign({b})",
     "assign_number": "{a}.assign({v[0]!r})",
     "iadd": "{a} += {b}",
@@ -92,30 +44,16 @@ STATEMENTS: Mapping[str, str] = {
     "zero_grad": "{a}.grad = None",
     "read": "check({a})",
 }
-OPERATIONS = frozenset({*EXPRESSIONS, *STATEMENTS, FUNCTION})
+OPERATIONS = frozenset({*TEMPLATES, FUNCTION})
 # Where the values of an operation have its device.
-_PLACE_AT = {"data": 3, "full": 3, "arange": 2, "rand": 1, "randint": 3, "to": 0}
-# Views as their own elements: they show memory of what they are of.
-VIEWS = frozenset(
-    {"reshape", "permute", "expand", "shrink", "flip", "bitcast", "detach", "index", "part"}
-)
+_PLACE_AT = {"data": 3, "full": 3, "arange": 2, "randint": 3, "to": 0}
 # What gives a list of tensors.
 _LISTS = frozenset({"gradient", "gradient_weighted", "call"})
-# What stays the tensor that it is: it is no tensor, a list of them, or one that others have too.
-_KEPT = frozenset({"bind", "grad", *_LISTS})
 # After which there is nothing to compute at once.
 _COMPUTED = frozenset({"bind", "drop", "read", "seed", "realize", "zero_grad"})
 
 # Numpy has no arrays of more.
 MAX_AXES = 64
-
-
-class Computing(Enum):
-    """When a program computes what it builds."""
-
-    LAZY = "when it is read: what one does"
-    STORED = "when it is read, each result in memory of its own: nothing fuses"
-    AT_ONCE = "each result before the next is built: nothing fuses, nothing waits"
 
 
 @dataclass(frozen=True)
@@ -160,26 +98,22 @@ def _opens(name: str) -> bool:
 
 
 def name_of(number: int) -> str:
-    """The variable of the script that stands for what has this number.
-
-    Raises `UserError` for what is no number: whatever else a name has, would run.
-    """
-    if type(number) is not int:
-        raise UserError(f"step: expected the number of a tensor, got {str(number)[:80]!r}")
+    """The variable of the script that stands for what has this number."""
     return f"t{number}"
 
 
-def script_lines(
-    program: Program,
-    places: Places,
-    computing: Computing = Computing.LAZY,
-) -> list[Line]:
+def _names(numbers: Sequence[int]) -> str:
+    return ", ".join(map(name_of, numbers))
+
+
+def script_lines(program: Program, places: Places, at_once: bool = False) -> list[Line]:
     """The lines of the calls, with a `check` of each tensor that is read.
 
+    at_once: each result is computed before the next is built: nothing fuses, nothing waits.
     Raises `UserError` for a step that no table has, or whose arguments or values are not those of
     its operation.
     """
-    printer = _Printer(places, computing)
+    printer = _Printer(places, at_once)
     found: list[Line] = []
     for number, step in enumerate(program.steps):
         try:
@@ -194,53 +128,43 @@ def script_lines(
 
 
 class _Printer:
-    def __init__(self, places: Places, computing: Computing) -> None:
+    def __init__(self, places: Places, at_once: bool) -> None:
         self.places = places
-        self.computing = computing
+        self.at_once = at_once
 
     def lines(self, step: Step) -> Iterator[str]:
-        """A step as lines, with what `computing` adds."""
+        """A step as lines, with what computes it at once."""
         if step.op == FUNCTION:
-            yield from self._function(step)
+            yield "@TinyJit"
+            yield f"def {name_of(step.target)}({_names(step.args)}):"
+            for each in step.body:
+                for text in self.lines(each):
+                    yield f"    {text}"
+            yield f"    return ({_names(step.values[0])},)"
             return
         text = self._text(step)
-        stores = self.computing is Computing.STORED and step.op not in VIEWS | _KEPT
-        if len(step.targets) == 1 and stores:
-            text = f"({text}).contiguous()"
         if step.targets:
             comma = "," if step.op in _LISTS else ""
-            text = f"{', '.join(map(name_of, step.targets))}{comma} = {text}"
+            text = f"{_names(step.targets)}{comma} = {text}"
         yield text
-        if self.computing is Computing.AT_ONCE:
+        if self.at_once and step.op not in _COMPUTED:
             changed = step.targets or step.args[:1]
-            if step.op not in _COMPUTED:
-                yield f"Tensor.realize({', '.join(map(name_of, changed))})"
-
-    def _function(self, step: Step) -> Iterator[str]:
-        parameters = ", ".join(map(name_of, step.args))
-        yield "@TinyJit"
-        yield f"def {name_of(step.target)}({parameters}):"
-        for each in step.body:
-            for text in self.lines(each):
-                yield f"    {text}"
-        results = ", ".join(map(name_of, step.values[0]))
-        yield f"    return ({results},)"
+            yield f"Tensor.realize({_names(changed)})"
 
     def _text(self, step: Step) -> str:
-        template = EXPRESSIONS.get(step.op) or STATEMENTS.get(step.op)
+        template = TEMPLATES.get(step.op)
         if template is None:
             raise UserError(f"step: unknown operation {step.op!r}")
-        names = [name_of(number) for number in step.args]
         words = {
-            **dict(zip("abc", names, strict=False)),
-            "all": ", ".join(names),
-            "rest": ", ".join(names[1:]),
-            "targets": ", ".join(names[2:]),
-            **self._values(step, names),
+            **dict(zip("abc", map(name_of, step.args), strict=False)),
+            "all": _names(step.args),
+            "rest": _names(step.args[1:]),
+            "targets": _names(step.args[2:]),
+            **self._values(step),
         }
         return template.format(**words, v=step.values)
 
-    def _values(self, step: Step, names: Sequence[str]) -> dict[str, Value]:
+    def _values(self, step: Step) -> dict[str, Value]:
         """What templates name beside the arguments and the values as they are."""
         words: dict[str, Value] = {}
         if step.op in _PLACE_AT:
@@ -250,12 +174,10 @@ class _Printer:
                 _, _, elements, _, requires_grad = step.values
                 words["elements"] = list(elements)
                 words["marked"] = ", requires_grad=True" if requires_grad else ""
-            case "arange":
-                words["end"] = step.values[0] + step.values[1]
             case "index" | "setitem" | "setitem_number":
                 words["key"] = key_text(step.values[0])
             case "part" | "set_part":
-                words["part"] = part_text(step.values, names[1])
+                words["part"] = part_text(step.values, name_of(step.args[1]))
         return words
 
 

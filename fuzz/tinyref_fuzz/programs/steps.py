@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tinyref.errors import UserError
@@ -78,27 +78,13 @@ class Program:
     @property
     def content_hash(self) -> str:
         """Twelve hexadecimal digits over its steps."""
-        text = json.dumps([step_to_json(step) for step in self.steps], sort_keys=True)
+        text = json.dumps([asdict(step) for step in self.steps], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def step_to_json(step: Step) -> dict[str, Any]:
-    """The step as a dict for `json.dumps`."""
-    return {
-        "op": step.op,
-        "args": list(step.args),
-        "targets": list(step.targets),
-        "values": _as_lists(step.values),
-        "body": [step_to_json(each) for each in step.body],
-    }
 
 
 def program_to_json(program: Program) -> dict[str, Any]:
     """The program as a dict for `json.dumps`."""
-    return {
-        "choices": list(program.choices),
-        "steps": [step_to_json(step) for step in program.steps],
-    }
+    return asdict(program)
 
 
 def program_from_json(data: object) -> Program:
@@ -148,10 +134,6 @@ def _read_value(value: object, where: str, depth: int) -> Value:
     raise UserError(f"{where}.values: expected numbers, texts and lists of them, got {value!r}")
 
 
-def _as_lists(value: Value) -> Value:
-    return [_as_lists(item) for item in value] if isinstance(value, tuple) else value
-
-
 def numbers_read(step: Step) -> set[int]:
     """What the step needs from outside of itself, by number."""
     if not step.body:
@@ -159,14 +141,3 @@ def numbers_read(step: Step) -> set[int]:
     made = {*step.args, *(target for each in step.body for target in each.targets)}
     needed = {number for each in step.body for number in numbers_read(each)}
     return {number for number in (*needed, *step.values[0]) if number not in made}
-
-
-def rename(step: Step, names: Mapping[int, int]) -> Step:
-    """The step that reads other numbers in the places of those in `names`."""
-    args = step.args
-    if not step.body:
-        return replace(step, args=tuple(names.get(number, number) for number in args))
-    outside = {number: to for number, to in names.items() if number in numbers_read(step)}
-    returned = tuple(outside.get(number, number) for number in step.values[0])
-    body = tuple(rename(each, outside) for each in step.body)
-    return replace(step, body=body, values=(returned, *step.values[1:]))
