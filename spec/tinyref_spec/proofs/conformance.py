@@ -12,7 +12,6 @@ from random import Random
 from typing import TypeAlias
 
 import numpy as np
-import z3
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.evaluate import evaluate_expression, value_of
@@ -25,6 +24,7 @@ from tinyref.uops.node import UOp, substitute, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind
 from tinyref_spec.proofs.law import Law
+from tinyref_spec.proofs.patterns import ranges
 from tinyref_spec.proofs.prover import Answer, claim
 from tinyref_spec.proofs.semantics import Bits, Integers, Semantics
 
@@ -120,7 +120,7 @@ def same_value(left: UOp, right: UOp) -> tuple[Answer, str]:
         count *= high - low + 1
     is_expression = all(node in leaves or node.op in ALU | {Ops.CONST} for node in nodes)
     if count > MAX_VALUES or not is_expression:
-        return _by_solver(left, right, leaves)
+        return _by_solver(left, right)
     spans = [np.arange(low, high + 1) for low, high in map(bounds, leaves)]
     grids = np.meshgrid(*spans, indexing="ij")
     values = {
@@ -130,22 +130,13 @@ def same_value(left: UOp, right: UOp) -> tuple[Answer, str]:
     return (Answer.PROVED if np.all(sides[0] == sides[1]) else Answer.REFUTED), "by its values"
 
 
-def _by_solver(left: UOp, right: UOp, leaves: list[UOp]) -> tuple[Answer, str]:
+def _by_solver(left: UOp, right: UOp) -> tuple[Answer, str]:
     nodes = toposort((left, right))
     divides = any(node.op in (Ops.IDIV, Ops.MOD) for node in nodes)
     is_index = any(node.dtype is dtypes.index for node in nodes)
     has_bits = any(node.op in BITWISE and node.dtype.is_int for node in nodes)
     by_integers = (divides or is_index) and not has_bits
     terms: Semantics = Integers(wraps=True) if by_integers else Bits()
+    known = [terms.term(node) for node in ranges(left, right)]
     goal = terms.term(left) == terms.term(right)
-    known = []
-    for leaf in leaves:
-        if leaf.dtype.is_bool:
-            continue
-        low, high = bounds(leaf)
-        term = terms.term(leaf)
-        if by_integers or not leaf.dtype.is_unsigned:
-            known += [low <= term, term <= high]
-        else:
-            known += [z3.UGE(term, low), z3.ULE(term, high)]
     return claim([*known, *terms.definitions], goal, EFFORT)

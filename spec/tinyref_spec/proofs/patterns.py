@@ -154,7 +154,7 @@ def filled_equations(rule: Rule, root: DType, filler: Filler) -> Iterator[Equati
     for node, captures in filler.fill(rule.pattern, root, {}):
         result = replacement(rule, node, captures)
         if result is not None:
-            yield Equation(node, result, tuple(_ranges(node)))
+            yield Equation(node, result, tuple(ranges(node)))
 
 
 def replacement(rule: Rule, node: UOp, captures: Captures) -> UOp | None:
@@ -173,10 +173,12 @@ def _constants_of(pattern: Pattern) -> set[str]:
     return names | {pattern.name} if pattern.ops == CONST and pattern.name else names
 
 
-def _ranges(node: UOp) -> Iterator[UOp]:
-    """Yield that each variable is in its range, where that is not the range of its type."""
-    for leaf in toposort((node,)):
-        low, high = bounds(leaf) if leaf.op is Ops.DEFINE_VAR else (0, 0)
-        if leaf.op is Ops.DEFINE_VAR and (low, high) != (leaf.dtype.minimum, leaf.dtype.maximum):
+def ranges(*roots: UOp) -> Iterator[UOp]:
+    """Yield that each leaf is in its range, where that is not the range of its type."""
+    for leaf in toposort(roots):
+        if leaf.op not in (Ops.DEFINE_VAR, Ops.RANGE):
+            continue
+        low, high = bounds(leaf)
+        if (low, high) != (leaf.dtype.minimum, leaf.dtype.maximum):
             yield build.at_least(leaf, low)
             yield build.at_least(build.const(leaf.dtype, high), leaf)
