@@ -159,7 +159,7 @@ def filled_equations(rule: Rule, root: DType, filler: Filler) -> Iterator[Equati
 
 def replacement(rule: Rule, node: UOp, captures: Captures) -> UOp | None:
     """Return what the rule makes of a node, also where a variable stands for a constant of it."""
-    constants = _constants_of(rule.pattern)
+    constants = constants_of(rule.pattern)
     if all(captures[name].op is Ops.CONST for name in constants):
         return rule(node)
     known = {"node": node, **captures}
@@ -167,18 +167,16 @@ def replacement(rule: Rule, node: UOp, captures: Captures) -> UOp | None:
     return None if result is node else result
 
 
-def _constants_of(pattern: Pattern) -> set[str]:
+def constants_of(pattern: Pattern) -> set[str]:
     """Return the names of the captures that must be constants."""
-    names = {name for source in pattern.sources or () for name in _constants_of(source)}
+    names = {name for source in pattern.sources or () for name in constants_of(source)}
     return names | {pattern.name} if pattern.ops == CONST and pattern.name else names
 
 
 def ranges(*roots: UOp) -> Iterator[UOp]:
-    """Yield that each leaf is in its range, where that is not the range of its type."""
+    """Yield that each integer leaf is in its range."""
     for leaf in toposort(roots):
-        if leaf.op not in (Ops.DEFINE_VAR, Ops.RANGE):
-            continue
-        low, high = bounds(leaf)
-        if (low, high) != (leaf.dtype.minimum, leaf.dtype.maximum):
+        if leaf.op in (Ops.DEFINE_VAR, Ops.RANGE) and leaf.dtype.is_int:
+            low, high = bounds(leaf)
             yield build.at_least(leaf, low)
             yield build.at_least(build.const(leaf.dtype, high), leaf)
