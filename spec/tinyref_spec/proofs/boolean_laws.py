@@ -92,8 +92,9 @@ def gep_vectorize(a: UOp, b: UOp, c: UOp, d: UOp) -> Equation:
 
 @law("gep-const", over=VALUES)
 def gep_const(x: UOp) -> Equation:
-    """GEP(VECTORIZE(x, x), 1) == x: a constant vector repeats one constant."""
-    return Equation(build.gep(build.vectorize(x, x), 1), x)
+    """GEP(c, 1) == c for a constant vector c of the type of x: its lanes are equal."""
+    pair = build.const(x.dtype.vec(2), 1)
+    return Equation(build.gep(pair, 1), build.const(x.dtype, 1))
 
 
 @law("gep-all", over=VALUES)

@@ -15,6 +15,7 @@ from tinyref.uops.build import (
     less,
     logical_not,
     maximum,
+    mod,
     mul,
     not_equal,
     sub,
@@ -101,10 +102,11 @@ def lt_div_negative(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
     return Equation(less(idiv(x, c), d), less(x, e), given, reads=reads)
 
 
-@law("lt-first")
-def lt_first(x: UOp) -> Equation:
-    """(x < 1) == not (x != 0) where 0 <= x."""
-    return Equation(less(x, 1), logical_not(not_equal(x, 0)), given=(natural(x),))
+@law("lt-first", Proof.INTEGERS, constants="c")
+def lt_first(x: UOp, y: UOp, c: UOp) -> Equation:
+    """(x < 1) == not (x != 0) where 0 <= x, for an x that is y % c."""
+    right = logical_not(not_equal(x, 0))
+    return Equation(less(x, 1), right, given=(natural(x),), reads=((x, mod(y, c)),))
 
 
 @law("ne-sum", Proof.INTEGERS, constants="c d")

@@ -144,13 +144,16 @@ def mod_factor(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, c: UOp) -> Equation:
 
 
 @law("mod-inner-mod", Proof.INTEGERS, over=INDEX, constants="a m n c")
-def mod_inner_multiple(u: UOp, a: UOp, m: UOp, n: UOp, c: UOp) -> Equation:
-    """a * (u % m) == a * u - c * (n * (u // m)) where a * m == c * n: they differ by some c * k."""
-    given = (not_equal(m, 0), equal(mul(a, m), mul(c, n)))
+def mod_inner_mod(x: UOp, y: UOp, u: UOp, r: UOp, a: UOp, m: UOp, n: UOp, c: UOp) -> Equation:
+    """(a * (u % m) + r) % c == (a * u + r) % c where a * m == c * n and no side is negative."""
+    given = (positive(c), not_equal(m, 0), equal(mul(a, m), mul(c, n)), natural(x), natural(y))
     whole = idiv(u, m)
-    steps = (equal(mul(a, u), add(mul(mul(a, m), whole), mul(a, mod(u, m)))),)
-    right = sub(mul(a, u), mul(c, mul(n, whole)))
-    return Equation(mul(a, mod(u, m)), right, given, steps, wraps=True)
+    steps = (
+        equal(mul(a, u), add(mul(mul(a, m), whole), mul(a, mod(u, m)))),
+        equal(y, add(x, mul(c, mul(n, whole)))),
+    )
+    reads = ((x, add(mul(mod(u, m), a), r)), (y, add(mul(u, a), r)))
+    return Equation(mod(x, c), mod(y, c), given, steps, reads)
 
 
 @law("div-mod-sum", Proof.INTEGERS, constants="c t")

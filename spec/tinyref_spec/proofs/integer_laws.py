@@ -30,6 +30,12 @@ def range_of_one(x: UOp, c: UOp) -> Equation:
     return Equation(x, c, given=(equal(x, c),))
 
 
+@law("fold-range", constants="c")
+def range_of_maximum(x: UOp, c: UOp) -> Equation:
+    """max(x, c) == c where x <= c, an x whose range is c alone."""
+    return Equation(maximum(x, c), c, given=(at_least(c, x),))
+
+
 @law("int-sum")
 def sum_grouping(x: UOp, y: UOp, z: UOp) -> Equation:
     """(x + y) + z == x + (y + z): with the order, any order and grouping of any sum."""
