@@ -14,7 +14,7 @@ from tinyref_spec.case import Profile, Row, Rung
 from tinyref_spec.clauses import clauses
 from tinyref_spec.error_rules import LIMITS, STRICT_LIMITS
 from tinyref_spec.level_pages import LEVELS, NOTE, families, page, table
-from tinyref_spec.proofs import listing, record
+from tinyref_spec.proofs import record
 
 
 def index_page() -> str:
@@ -92,31 +92,27 @@ def _limit(loose: float, strict: float) -> str:
 def rules_page() -> str:
     """Every rewrite rule with its equation, domain and proof, and how many are proved how."""
     lines = ["# Rewrite rules", NOTE, ""]
-    lines.append("Every rule stands for laws, equations for all values of their leaves and of the")
-    lines.append(
-        "constants that the rule takes (`tinyref_spec.proofs`). Laws on integers and bools"
-    )
-    lines.append(
-        "are proved by z3: over bit-vectors, or over integers in the range of each type of"
-    )
-    lines.append(
-        "32 and 64 bits, where nothing may leave it, and unbounded ones for `index`. Rules"
-    )
-    lines.append(
-        "are fired on instances of their laws and must give what these say. Float rules are"
-    )
-    lines.append("computed for every float16. `tinyref spec rules` adds how often each rule fires.")
+    lines += [
+        "Every rule stands for laws, equations for all values of their leaves and of the",
+        "constants that the rule takes (`tinyref_spec.proofs`). The law of a rule that looks at",
+        "no range and at no constant is its pattern and what its function makes of it. Laws on",
+        "integers and bools are proved by z3: over bit-vectors, or over integers in the range",
+        "of each type of 32 and 64 bits, where nothing may leave it, and unbounded ones for",
+        "`index`. Rules are fired on instances of their written laws and must keep the value.",
+        "Float rules are computed for every float16. `tinyref spec rules` adds how often each",
+        "rule fires.",
+    ]
     lines += ["", "## Counts", ""]
     proofs = record.committed_proofs()
     counts = record.counts(proofs.values())
     lines += table(("what", "rules"), ((name, str(count)) for name, count in counts.items()))
-    for family in listing.families():
+    for family in record.families():
         lines += ["", f"## {family}", ""]
         lines += table(
             ("rule", "equation", "domain", "proof", "laws"),
             (
                 (f"`{facts.name}`", facts.equation, facts.domain, facts.proof, str(facts.laws))
-                for facts in listing.all_facts(family)
+                for facts in record.all_facts(family)
             ),
         )
     return "\n".join([*lines, ""])

@@ -6,48 +6,30 @@ the negative ones, k the constant. All of them stand for sums of any number of t
 
 from __future__ import annotations
 
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.build import (
     add,
     at_least,
-    cast,
     idiv,
     less,
     logical_not,
     maximum,
+    mod,
     mul,
     not_equal,
     sub,
 )
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_spec.proofs.boolean_laws import FALSE, TRUE
+from tinyref_spec.proofs.boolean_laws import TRUE
 from tinyref_spec.proofs.division_laws import natural, positive
-from tinyref_spec.proofs.law import BOOL, INTEGERS, INTS, VALUES, Equation, Proof, law
+from tinyref_spec.proofs.law import Equation, Proof, law
 
 
 def unequal(x: UOp, y: UOp) -> UOp:
     """x != y with its sides in this order."""
     return UOp(Ops.CMPNE, dtypes.bool, (x, y))
-
-
-@law("lt-same", over=VALUES)
-def lt_same(x: UOp) -> Equation:
-    """(x < x) == False."""
-    return Equation(less(x, x), FALSE)
-
-
-@law("ne-same", over=VALUES)
-def ne_same(x: UOp) -> Equation:
-    """(x != x) == False."""
-    return Equation(not_equal(x, x), FALSE)
-
-
-@law("ne-order", over=VALUES)
-def ne_order(x: UOp, y: UOp) -> Equation:
-    """(x != y) == (y != x)."""
-    return Equation(unequal(x, y), unequal(y, x))
 
 
 @law("lt-sum", Proof.INTEGERS, constants="c d")
@@ -120,10 +102,11 @@ def lt_div_negative(x: UOp, c: UOp, d: UOp, e: UOp) -> Equation:
     return Equation(less(idiv(x, c), d), less(x, e), given, reads=reads)
 
 
-@law("lt-first")
-def lt_first(x: UOp) -> Equation:
-    """(x < 1) == not (x != 0) where 0 <= x."""
-    return Equation(less(x, 1), logical_not(not_equal(x, 0)), given=(natural(x),))
+@law("lt-first", Proof.INTEGERS, constants="c")
+def lt_first(x: UOp, y: UOp, c: UOp) -> Equation:
+    """(x < 1) == not (x != 0) where 0 <= x, for an x that is y % c."""
+    right = logical_not(not_equal(x, 0))
+    return Equation(less(x, 1), right, given=(natural(x),), reads=((x, mod(y, c)),))
 
 
 @law("ne-sum", Proof.INTEGERS, constants="c d")
@@ -159,7 +142,7 @@ def ne_sum(x: UOp, y: UOp, left: UOp, s: UOp, right: UOp, g: UOp, f: UOp) -> Equ
     return Equation(unequal(x, y), unequal(left, right), (positive(g),), reads=reads)
 
 
-@law("ne-add", over=INTS, constants="c d")
+@law("ne-add", constants="c d")
 def ne_add(x: UOp, c: UOp, d: UOp) -> Equation:
     """(x + c != d) == (x != d - c)."""
     return Equation(unequal(add(x, c), d), unequal(x, sub(d, c)))
@@ -171,26 +154,3 @@ def ne_div(x: UOp, c: UOp) -> Equation:
     given = (natural(x), positive(c))
     zero = build.const(x.dtype, 0)
     return Equation(unequal(idiv(x, c), zero), logical_not(less(x, c)), given)
-
-
-def _casts_of_bools(target: DType) -> None:
-    """Bools that are compared as numbers of one type."""
-
-    @law("ne-cast-bool", over=BOOL)
-    def against_zero(x: UOp) -> Equation:
-        """(CAST(b) != 0) == b, for each integer type."""
-        return Equation(not_equal(cast(x, target), 0), x)
-
-    @law("ne-cast-bool-one", over=BOOL)
-    def against_one(x: UOp) -> Equation:
-        """(CAST(b) != 1) == not b, for each integer type."""
-        return Equation(not_equal(cast(x, target), 1), logical_not(x))
-
-    @law("lt-cast-bool", over=BOOL)
-    def below_one(x: UOp) -> Equation:
-        """(CAST(b) < 1) == not b, for each integer type."""
-        return Equation(less(cast(x, target), 1), logical_not(x))
-
-
-for _target in INTEGERS:
-    _casts_of_bools(_target)

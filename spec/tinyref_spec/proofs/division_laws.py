@@ -6,13 +6,10 @@ number of terms, so each law holds for all of them.
 
 from __future__ import annotations
 
-from tinyref.dtype import dtypes
 from tinyref.uops.build import add, at_least, equal, idiv, less, mod, mul, not_equal, sub
 from tinyref.uops.node import UOp
 from tinyref_spec.proofs.integer_laws import constant, within
-from tinyref_spec.proofs.law import INDEX, SIGNED, Equation, Proof, law
-
-SIGNED_OR_INDEX = (*SIGNED, dtypes.index)
+from tinyref_spec.proofs.law import INDEX, Equation, Proof, law
 
 
 def positive(x: UOp) -> UOp:
@@ -23,24 +20,6 @@ def positive(x: UOp) -> UOp:
 def natural(x: UOp) -> UOp:
     """0 <= x."""
     return at_least(x, 0)
-
-
-@law("div-one")
-def div_one(x: UOp) -> Equation:
-    """x // 1 == x."""
-    return Equation(idiv(x, 1), x)
-
-
-@law("mod-one")
-def mod_one(x: UOp) -> Equation:
-    """x % 1 == 0."""
-    return Equation(mod(x, 1), constant(x, 0))
-
-
-@law("div-minus-one", over=SIGNED_OR_INDEX)
-def div_minus_one(x: UOp) -> Equation:
-    """x // -1 == x * -1, also for MIN, where both wrap."""
-    return Equation(idiv(x, -1), mul(x, -1))
 
 
 @law("div-same", Proof.INTEGERS)
@@ -126,6 +105,7 @@ def div_factor(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, c: UOp) -> Equation:
 
 
 @law("div-factor", Proof.INTEGERS, constants="c")
+@law("div-reduce", Proof.INTEGERS, constants="c")
 def div_whole_factor(x: UOp, q: UOp, r: UOp, c: UOp) -> Equation:
     """(c * q + r) // c == q where 0 <= r < c and the dividend is natural."""
     given = (positive(c), natural(x), natural(r), less(r, c))
@@ -139,14 +119,8 @@ def div_split(x: UOp, q: UOp, r: UOp, c: UOp) -> Equation:
     return Equation(idiv(x, c), add(q, idiv(r, c)), given, reads=((x, add(mul(q, c), r)),))
 
 
-@law("div-reduce", Proof.INTEGERS, constants="c")
-def div_reduce(x: UOp, q: UOp, r: UOp, c: UOp) -> Equation:
-    """(c * q + r) // c == q where 0 <= r < c, q of the quotients of all coefficients."""
-    given = (positive(c), natural(x), natural(r), less(r, c))
-    return Equation(idiv(x, c), q, given, reads=((x, add(mul(q, c), r)),))
-
-
 @law("mod-terms", Proof.INTEGERS, constants="c")
+@law("mod-inner-mod", Proof.INTEGERS, constants="c")
 def mod_terms(x: UOp, y: UOp, k: UOp, c: UOp) -> Equation:
     """(y + c * k) % c == y % c where neither dividend is negative; k need not fit the type."""
     given = (positive(c), natural(x), natural(y))
@@ -170,20 +144,16 @@ def mod_factor(x: UOp, q: UOp, r: UOp, f: UOp, k: UOp, c: UOp) -> Equation:
 
 
 @law("mod-inner-mod", Proof.INTEGERS, over=INDEX, constants="a m n c")
-def mod_inner_multiple(u: UOp, a: UOp, m: UOp, n: UOp, c: UOp) -> Equation:
-    """a * (u % m) == a * u - c * (n * (u // m)) where a * m == c * n: they differ by some c * k."""
-    given = (not_equal(m, 0), equal(mul(a, m), mul(c, n)))
+def mod_inner_mod(x: UOp, y: UOp, u: UOp, r: UOp, a: UOp, m: UOp, n: UOp, c: UOp) -> Equation:
+    """(a * (u % m) + r) % c == (a * u + r) % c where a * m == c * n and no side is negative."""
+    given = (positive(c), not_equal(m, 0), equal(mul(a, m), mul(c, n)), natural(x), natural(y))
     whole = idiv(u, m)
-    steps = (equal(mul(a, u), add(mul(mul(a, m), whole), mul(a, mod(u, m)))),)
-    right = sub(mul(a, u), mul(c, mul(n, whole)))
-    return Equation(mul(a, mod(u, m)), right, given, steps, wraps=True)
-
-
-@law("mod-inner-mod", Proof.INTEGERS, constants="c")
-def mod_inner_mod(x: UOp, y: UOp, k: UOp, c: UOp) -> Equation:
-    """(y - c * k) % c == y % c where neither dividend is negative."""
-    given = (positive(c), natural(x), natural(y))
-    return Equation(mod(x, c), mod(y, c), given, reads=((x, sub(y, mul(k, c))),))
+    steps = (
+        equal(mul(a, u), add(mul(mul(a, m), whole), mul(a, mod(u, m)))),
+        equal(y, add(x, mul(c, mul(n, whole)))),
+    )
+    reads = ((x, add(mul(mod(u, m), a), r)), (y, add(mul(u, a), r)))
+    return Equation(mod(x, c), mod(y, c), given, steps, reads)
 
 
 @law("div-mod-sum", Proof.INTEGERS, constants="c t")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,8 +18,6 @@ from tinyref.errors import UserError
 from tinyref.sources import docstring
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import BufferArg
 
 
 class Proof(Enum):
@@ -33,13 +31,11 @@ class Proof(Enum):
     FLOAT16 = "float16"
 
 
-SIGNED = (dtypes.int32, dtypes.int64)
-MACHINE = (dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64)
-INTS = (*MACHINE, dtypes.index)
+INTS = (dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.index)
 INDEX = (dtypes.index,)
 BOOL = (dtypes.bool,)
 VALUES = (*INTS, dtypes.bool)
-# Every integer type, for laws about casts.
+# Every integer type, for casts.
 INTEGERS = (*(dtype for dtype in dtypes.all if dtype.is_int), dtypes.index)
 
 
@@ -68,95 +64,51 @@ class Law:
 
     proof: how it is proved: BITS, at the width of each type, or INTEGERS, with all leaves within
     the range of each type and nothing that leaves it (`index` has no range). over: the types for
-    which it is proved. flags: the leaves that are bools. constants: the leaves that are CONSTs
-    in the rule. choices: constants that are proved one value at a time.
+    which it is proved. constants: the leaves that are CONSTs in the rule.
     """
 
     rule: str
-    number: int
     function: Callable[..., Equation]
-    proof: Proof
-    over: tuple[DType, ...]
-    flags: frozenset[str]
-    constants: frozenset[str]
-    choices: tuple[tuple[str, tuple[int, ...]], ...]
+    proof: Proof = Proof.BITS
+    over: tuple[DType, ...] = INTS
+    constants: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
-        return f"{self.rule}.{self.number}"
+        return f"{self.rule} {self.function.__name__}"
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """The leaves, in the order of the function's parameters."""
         return tuple(inspect.signature(self.function).parameters)
 
-    @functools.cached_property
-    def sums(self) -> frozenset[str]:
-        """The leaves that stand for sums."""
-        dtype = dtypes.index if self.proof is Proof.INTEGERS else self.over[0]
-        leaves = {name: self.leaf(name, dtype) for name in self.names}
-        read = {leaf for leaf, _ in self.equation(leaves).reads}
-        return frozenset(name for name, leaf in leaves.items() if leaf in read)
+    def leaves(self, dtype: DType) -> list[UOp]:
+        """Return variables of `dtype` with its whole range."""
+        low, high = int(dtype.minimum), int(dtype.maximum)
+        return [build.variable(name, low, high, dtype) for name in self.names]
 
-    @property
-    def sentence(self) -> str:
-        """The law in words."""
-        return " ".join(docstring(self.function).split())
-
-    def leaf(self, name: str, dtype: DType) -> UOp:
-        """The variable `name`: a bool for a flag, else of `dtype` with its whole range."""
-        if name in self.flags:
-            return build.variable(name, 0, 1, dtypes.bool)
-        if dtype.is_float:
-            return UOp(Ops.BUFFER, dtype, (), BufferArg("CPU", 1, self.names.index(name)))
-        return build.variable(name, int(dtype.minimum), int(dtype.maximum), dtype)
-
-    def equation(self, leaves: dict[str, UOp]) -> Equation:
-        """Both sides over these leaves."""
-        return self.function(**{name: leaves[name] for name in self.names})
-
-    def general(self, dtype: DType) -> Equation:
-        """Both sides over variables of `dtype`."""
-        return self.equation({name: self.leaf(name, dtype) for name in self.names})
+    def equation(self, dtype: DType) -> Equation:
+        """Return both sides over these variables."""
+        return self.function(*self.leaves(dtype))
 
 
 LAWS: dict[str, list[Law]] = {}
 
 
 def law(
-    rule: str,
-    proof: Proof = Proof.BITS,
-    over: Sequence[DType] = INTS,
-    *,
-    flags: str = "",
-    constants: str = "",
-    choices: dict[str, Iterable[int]] | None = None,
-    table: dict[str, list[Law]] | None = None,
+    rule: str, proof: Proof = Proof.BITS, over: Sequence[DType] = INTS, *, constants: str = ""
 ) -> Callable[[Callable[..., Equation]], Callable[..., Equation]]:
-    """Adds a law of `rule` to the table (or to another one); names are words of one text.
+    """Add a law of `rule` to the table; `constants` are names of leaves in one text.
 
-    Raises `UserError` for a law without a docstring, or with a name that is no parameter.
+    Raises `UserError` for a law without a docstring, or with a constant that is no parameter.
     """
 
     def decorate(function: Callable[..., Equation]) -> Callable[..., Equation]:
-        laws = (LAWS if table is None else table).setdefault(rule, [])
-        options = tuple((name, tuple(values)) for name, values in (choices or {}).items())
-        made = Law(
-            rule,
-            len(laws),
-            function,
-            proof,
-            tuple(over),
-            frozenset(flags.split()),
-            frozenset(constants.split()) | {name for name, _ in options},
-            options,
-        )
-        stated = made.flags | made.constants
-        # To read the parameters of all of them is a good part of an import.
-        unknown = stated - set(made.names) if stated else stated
-        if unknown or not made.sentence:
+        made = Law(rule, function, proof, tuple(over), frozenset(constants.split()))
+        unknown = made.constants - set(made.names)
+        if unknown or not docstring(function):
             raise UserError(f"law {made.label}: needs a docstring and has no leaf {unknown or ''}")
-        laws.append(made)
+        LAWS.setdefault(rule, []).append(made)
         return function
 
     return decorate

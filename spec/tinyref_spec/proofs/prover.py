@@ -1,17 +1,15 @@
-"""Proofs of laws by the SMT solver z3, and of laws that it cannot decide at small widths."""
+"""Proofs of laws by the SMT solver z3."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import z3
 
 from tinyref.algebra.linear import constant_of
 from tinyref.dtype import DType, dtypes
-from tinyref.uops import build
+from tinyref.errors import UserError
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
 from tinyref_spec.proofs.law import Equation, Law, Proof
@@ -20,8 +18,6 @@ from tinyref_spec.proofs.semantics import Bits, Integers, Term, sizes_of_divisio
 # The solver's own count of its steps, the same on a slow machine as on a fast one.
 EFFORT = 30_000_000
 _QUICK = 500_000
-# At these widths the solver tries every value, so to say: it always decides.
-SMALL_WIDTHS = (4, 5, 6)
 
 
 class Answer(Enum):
@@ -32,17 +28,6 @@ class Answer(Enum):
     PROVED = "proved"
     REFUTED = "refuted"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The answer to one law at one type; `detail` is the counterexample, or what is unknown."""
-
-    law: str
-    dtype: DType
-    proof: Proof
-    answer: Answer
-    detail: str = ""
 
 
 def claim(given: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[Answer, str]:
@@ -60,53 +45,28 @@ def claim(given: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[Answ
     return Answer.REFUTED, ", ".join(sorted(f"{each} = {model[each]}" for each in model.decls()))
 
 
-def prove(law: Law, dtype: DType, effort: int = EFFORT) -> Verdict:
-    """The verdict on `law` for `dtype`: at its width, or as integers within its range.
-
-    What z3 leaves open is tried at `SMALL_WIDTHS`, and is then proved exhaustively there.
-    """
-    for equation in equations(law, dtype):
-        if law.proof is Proof.INTEGERS:
-            answer, detail = _by_integers(law, equation, dtype, effort)
-        else:
-            answer, detail = _by_bits(equation, Bits(), effort)
-        if answer is not Answer.PROVED:
-            break
-    else:
-        return Verdict(law.label, dtype, law.proof, Answer.PROVED)
-    if answer is Answer.UNKNOWN and law.proof is Proof.BITS:
-        return _exhaustively(law, dtype, effort)
-    return Verdict(law.label, dtype, law.proof, answer, detail)
+def require(law: Law, dtype: DType) -> None:
+    """Raise `UserError` for a law that is not proved, or is given what never holds."""
+    answer, detail = prove(law, dtype)
+    if answer is not Answer.PROVED:
+        raise UserError(f"law {law.label} at {dtype.name}: {answer.value}: {detail}")
+    if not can_hold(law, dtype):
+        raise UserError(f"law {law.label} at {dtype.name}: what it is given never holds")
 
 
-def equations(law: Law, dtype: DType) -> Iterator[Equation]:
-    """The general equation, once for every choice of the constants that are taken one by one."""
-    typed = dtypes.index if law.proof is Proof.INTEGERS else dtype
-    for values in itertools.product(*(values for _, values in law.choices)):
-        leaves = {name: law.leaf(name, typed) for name in law.names}
-        for (name, _), value in zip(law.choices, values, strict=True):
-            leaves[name] = build.const(typed, value)
-        yield law.equation(leaves)
+def prove(law: Law, dtype: DType, effort: int = EFFORT) -> tuple[Answer, str]:
+    """Return the answer to `law` for `dtype`: at its width, or as integers within its range."""
+    if law.proof is Proof.INTEGERS:
+        return _by_integers(law, law.equation(dtypes.index), dtype, effort)
+    return by_bits(law.equation(dtype), effort)
 
 
-def _exhaustively(law: Law, dtype: DType, effort: int) -> Verdict:
-    for width in SMALL_WIDTHS:
-        for equation in equations(law, dtype):
-            answer, detail = _by_bits(equation, Bits(widths={dtype: width}), effort)
-            if answer is not Answer.PROVED:
-                return Verdict(law.label, dtype, Proof.EXHAUSTIVE, answer, detail)
-    return Verdict(law.label, dtype, Proof.EXHAUSTIVE, Answer.PROVED)
-
-
-def _by_bits(equation: Equation, bits: Bits, effort: int) -> tuple[Answer, str]:
+def by_bits(equation: Equation, effort: int = EFFORT) -> tuple[Answer, str]:
+    """Return whether both sides have the same bits at the width of each type."""
+    bits = Bits()
     given = [bits.term(node) for node in equation.given]
-    for step in equation.steps:
-        answer, detail = claim(given, bits.term(step), effort)
-        if answer is not Answer.PROVED:
-            return answer, f"a step: {detail}"
-        given.append(bits.term(step))
     goal = bits.term(equation.left) == bits.term(equation.right)
-    return claim([*given, *bits.definitions], goal, effort)
+    return claim(given, goal, effort)
 
 
 class _IntegerProof:
@@ -190,41 +150,12 @@ def lemmas() -> Iterator[tuple[str, Answer]]:
         yield f"division.{number}", claim(terms.definitions, lemma)[0]
 
 
-FLOAT_SORTS = {
-    dtypes.float16: z3.FPSort(5, 11),
-    dtypes.bfloat16: z3.FPSort(8, 8),
-    dtypes.float32: z3.Float32(),
-    dtypes.float64: z3.Float64(),
-}
-
-
-def holds_every_value(source: DType, target: DType) -> Answer:
-    """Whether the float type `target` has every value of an integer or float type `source`.
-
-    That is whether a cast there and back gives the same; for a NaN it must be a NaN on the way.
-    """
-    rounding, wide = z3.RNE(), FLOAT_SORTS[target]
-    if source.is_float:
-        value = z3.FP("x", FLOAT_SORTS[source])
-        there = z3.fpToFP(rounding, value, wide)
-        back = z3.fpToFP(rounding, there, FLOAT_SORTS[source])
-        same = z3.If(z3.fpIsNaN(value), z3.fpIsNaN(there), back == value)
-        return claim([], same)[0]
-    bits = z3.BitVec("x", source.bits)
-    if source.is_unsigned:
-        there = z3.fpUnsignedToFP(rounding, bits, wide)
-        back = z3.fpToUBV(z3.RTZ(), there, bits.sort())
-    else:
-        there = z3.fpSignedToFP(rounding, bits, wide)
-        back = z3.fpToSBV(z3.RTZ(), there, bits.sort())
-    return claim([], back == bits)[0]
-
-
-def can_hold(law: Law, equation: Equation) -> bool:
-    """False where what the law is given contradicts itself, which would prove anything."""
+def can_hold(law: Law, dtype: DType) -> bool:
+    """Return False where what the law is given contradicts itself, which would prove anything."""
     solver = z3.Solver()
     solver.set("rlimit", EFFORT)
     if law.proof is Proof.INTEGERS:
+        equation = law.equation(dtypes.index)
         proof = _IntegerProof(dtypes.index, EFFORT)
         proof.begin(equation)
         proof.terms.term(equation.left)
@@ -232,7 +163,7 @@ def can_hold(law: Law, equation: Equation) -> bool:
         solver.add(*proof.known, *proof.terms.definitions)
     else:
         bits = Bits()
-        solver.add(*(bits.term(node) for node in (*equation.given, *equation.steps)))
+        solver.add(*map(bits.term, law.equation(dtype).given))
     return bool(solver.check() == z3.sat)
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinyref.algebra.rewrite import Rule
+from tinyref.algebra.rewrite import Keeps, Rule
+from tinyref.algebra.rewrite.rule import KEEPS_ALL
 from tinyref.algebra.simplify import ALL_RULES
 from tinyref.errors import UserError
-from tinyref_spec.proofs import float_laws
 from tinyref_spec.proofs.law import Proof
 from tinyref_spec.proofs.laws import laws_of
 
@@ -28,115 +28,159 @@ KINDS = {
     Proof.EXHAUSTIVE: "exhaustively at small widths",
     Proof.FLOAT16: "every float16",
 }
+TYPES = {
+    "integer": "integers and index",
+    "index": "index",
+    "boolean": "bool",
+    "integer_or_bool": "integers, index and bool",
+    "floating": "floats",
+    "anything": "every type",
+}
 
 
 @dataclass(frozen=True)
 class RuleProof:
-    """How one rule was proved: the kinds of proof, the number of laws, the types they hold for."""
+    """How one rule was proved: the kinds of proof, the number of laws, the types they hold for.
 
-    rule: str
+    The pattern of a rule counts as one law, for z3 and for floats.
+    """
+
     proofs: tuple[Proof, ...]
     laws: int
     types: tuple[str, ...]
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            "proofs": [proof.name for proof in self.proofs],
-            "laws": self.laws,
-            "types": list(self.types),
-        }
-
-
-def proofs_of(rule: Rule, answers: Mapping[str, Proof]) -> RuleProof:
-    """The proofs of `rule`; `answers` has how each law of it, by label and type, was proved."""
-    kinds: set[Proof] = set()
-    types: set[str] = set()
-    laws = laws_of(rule.name)
-    for law in laws:
-        for dtype in law.over:
-            kinds.add(answers[f"{law.label} {dtype.name}"])
-            types.add(dtype.name)
-    halves = float_laws.laws_of(rule.name)
-    count = len(laws) + len(halves)
-    if halves or rule.name in float_laws.CAST_RULES:
-        kinds.add(Proof.FLOAT16)
-        types.add("float16")
-    if rule.name == FOLDING:
-        kinds.add(Proof.EXHAUSTIVE)
-        types |= {"int8", "uint8"}
-        count += 1
-    ordered = tuple(proof for proof in Proof if proof in kinds)
-    return RuleProof(rule.name, ordered, count, tuple(sorted(types)))
+    @property
+    def main_kind(self) -> Proof:
+        """The kind under which a rule counts: that of floats only where it has no other."""
+        kinds = (Proof.EXHAUSTIVE, Proof.INTEGERS, Proof.BITS, Proof.FLOAT16)
+        return next(kind for kind in kinds if kind in self.proofs)
 
 
 def committed_proofs() -> dict[str, RuleProof]:
-    """The committed record, by rule."""
-    found = json.loads(PATH.read_text(encoding="utf-8"))
+    """Return the committed record, by rule."""
+    rules = json.loads(PATH.read_text(encoding="utf-8"))["rules"]
     return {
         name: RuleProof(
-            name,
-            tuple(Proof[kind] for kind in entry["proofs"]),
-            entry["laws"],
-            tuple(entry["types"]),
+            tuple(Proof[kind] for kind in entry["proofs"]), entry["laws"], tuple(entry["types"])
         )
-        for name, entry in found["rules"].items()
+        for name, entry in rules.items()
     }
 
 
 def counts(proofs: Iterable[RuleProof]) -> dict[str, int]:
-    """How many rules there are, and how many by the kind of their proof; a rule has one.
+    """Return how many rules there are, and how many by the kind of their proof."""
+    kinds = Counter(proof.main_kind for proof in proofs)
+    names = {kind: kind.value for kind in Proof} | {Proof.FLOAT16: "float"}
+    return {"rules": sum(kinds.values())} | {name: kinds[kind] for kind, name in names.items()}
 
-    A rule counts as exhaustive where one of its laws was, else by its laws on integers and bools,
-    else as a float rule.
+
+def prove(rule: Rule) -> RuleProof:
+    """Prove every law of a rule, which takes z3.
+
+    Raises `UserError` for a rule without a law, or a law that is refuted, unknown or vacuous.
     """
-    kinds = Counter(main_kind(proof) for proof in proofs)
-    return {
-        "rules": sum(kinds.values()),
-        "bit-vectors": kinds[Proof.BITS],
-        "bounded integers": kinds[Proof.INTEGERS],
-        "exhaustively": kinds[Proof.EXHAUSTIVE],
-        "float": kinds[Proof.FLOAT16],
+    from tinyref_spec.proofs import floats, patterns, prover
+
+    if rule.name == FOLDING:
+        return RuleProof((Proof.EXHAUSTIVE,), 1, ("int8", "uint8"))
+    kinds: set[Proof] = set()
+    types: set[str] = set()
+    laws = laws_of(rule.name)
+    for law in laws:
+        kinds.add(law.proof)
+        types |= {dtype.name for dtype in law.over}
+        for dtype in law.over:
+            prover.require(law, dtype)
+    stated = set(patterns.equations(rule))
+    for equation in stated:
+        kinds.add(Proof.BITS)
+        types |= {leaf.dtype.name for leaf in equation.left.toposort() if not leaf.src}
+        answer, detail = prover.by_bits(equation)
+        if answer is not prover.Answer.PROVED:
+            raise UserError(f"rule {rule.name}: {equation}: {answer.value}: {detail}")
+    is_float = floats.check(rule)
+    if is_float:
+        kinds.add(Proof.FLOAT16)
+        types.add("float16")
+    count = len(laws) + bool(stated) + is_float
+    if not count:
+        raise UserError(f"rule {rule.name}: has no law in tinyref_spec.proofs")
+    return RuleProof(tuple(proof for proof in Proof if proof in kinds), count, tuple(sorted(types)))
+
+
+def write() -> dict[str, int]:
+    """Prove every rule, which takes minutes, write `record.json`, and return the counts."""
+    proofs = {rule.name: prove(rule) for rule in ALL_RULES.rules}
+    rules = {
+        name: {
+            "proofs": [kind.name for kind in proofs[name].proofs],
+            "laws": proofs[name].laws,
+            "types": list(proofs[name].types),
+        }
+        for name in sorted(proofs)
     }
-
-
-def main_kind(proof: RuleProof) -> Proof:
-    """The one kind under which a rule is counted."""
-    for kind in (Proof.EXHAUSTIVE, Proof.INTEGERS, Proof.BITS):
-        if kind in proof.proofs:
-            return kind
-    return Proof.FLOAT16
-
-
-def prove_all() -> dict[str, RuleProof]:
-    """Proves every law of every rule, which takes z3 and a minute or two.
-
-    Raises `UserError` for a rule without a law, or a law that is refuted or unknown.
-    """
-    from tinyref_spec.proofs.prover import Answer, prove
-
-    found = {}
-    for rule in ALL_RULES.rules:
-        answers = {}
-        for law in laws_of(rule.name):
-            for dtype in law.over:
-                verdict = prove(law, dtype)
-                if verdict.answer is not Answer.PROVED:
-                    what = f"{verdict.answer.value}: {verdict.detail}"
-                    raise UserError(f"law {law.label} at {dtype.name}: {what}")
-                answers[f"{law.label} {dtype.name}"] = verdict.proof
-        found[rule.name] = proofs_of(rule, answers)
-        if not found[rule.name].laws:
-            raise UserError(f"rule {rule.name}: has no law in tinyref_spec.proofs")
-    return found
-
-
-def write(proofs: Mapping[str, RuleProof]) -> None:
-    """Writes `record.json`."""
-    rules = {name: proofs[name].to_json() for name in sorted(proofs)}
-    document = {
-        "schema": "tinyref.proofs",
-        "version": 1,
-        "counts": counts(proofs.values()),
-        "rules": rules,
-    }
+    totals = counts(proofs.values())
+    document = {"schema": "tinyref.proofs", "version": 1, "counts": totals, "rules": rules}
     PATH.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return totals
+
+
+@dataclass(frozen=True)
+class RuleFacts:
+    """One rule as a person reads it, for the page and the command.
+
+    types: of its root. keeps: what it leaves as it was in floats, none for others. proof: the
+    kinds of its proofs in words. types_proved: for which types they hold.
+    """
+
+    name: str
+    family: str
+    equation: str
+    types: str
+    keeps: tuple[str, ...]
+    needs_bounds: bool
+    proof: str
+    types_proved: tuple[str, ...]
+    laws: int
+
+    @property
+    def domain(self) -> str:
+        """Types, value ranges and what is kept, in words."""
+        parts = [self.types]
+        if self.needs_bounds:
+            parts.append("where value ranges show it")
+        if self.keeps:
+            parts.append(f"keeps: {', '.join(self.keeps)}")
+        return "; ".join(parts)
+
+
+def _facts_of(rule: Rule, proof: RuleProof) -> RuleFacts:
+    keeps: tuple[str, ...] = ()
+    if Proof.FLOAT16 in proof.proofs:
+        keeps = tuple(kept.value for kept in Keeps if kept in rule.domain.keeps)
+        if rule.domain.keeps == KEEPS_ALL:
+            keeps = ("NaN, infinities, the sign of zero, roundings",)
+    return RuleFacts(
+        rule.name,
+        rule.domain.family,
+        " ".join(rule.equation.split()),
+        TYPES[rule.domain.dtypes.__name__],
+        keeps,
+        rule.domain.needs_bounds,
+        "; ".join(KINDS[kind] for kind in proof.proofs),
+        proof.types,
+        proof.laws,
+    )
+
+
+def all_facts(family: str | None = None) -> list[RuleFacts]:
+    """Return every rule, or those of one family, by family and name."""
+    proofs = committed_proofs()
+    facts = [_facts_of(rule, proofs[rule.name]) for rule in ALL_RULES.rules]
+    chosen = [fact for fact in facts if family is None or fact.family == family]
+    return sorted(chosen, key=lambda fact: (fact.family, fact.name))
+
+
+def families() -> list[str]:
+    """Return the families of rules, which are the files that they stand in."""
+    return sorted({rule.domain.family for rule in ALL_RULES.rules})

@@ -10,7 +10,7 @@ the value that the semantics define, so that a law which is proved holds for con
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import z3
@@ -25,10 +25,6 @@ from tinyref.uops.payload import ConstArg, GepArg
 Term: TypeAlias = z3.ExprRef
 
 
-class InexpressibleError(UserError):
-    """The solver has no term for a node: a float, or an op outside of the table."""
-
-
 def logical(op: Ops, x: Term, y: Term) -> Term:
     """A binary op on bools."""
     arms: dict[Ops, Callable[[], Term]] = {
@@ -40,15 +36,15 @@ def logical(op: Ops, x: Term, y: Term) -> Term:
         Ops.XOR: lambda: z3.Xor(x, y),
     }
     if op not in arms:
-        raise InexpressibleError(f"{op.name} of bools has no term")
+        raise UserError(f"{op.name} of bools has no term")
     return arms[op]()
 
 
 class Semantics(ABC):
     """Terms of the nodes of a graph, sources first; the arms that both tables share."""
 
-    def __init__(self, leaves: Mapping[UOp, Term] | None = None) -> None:
-        self.terms: dict[UOp, Term] = dict(leaves or {})
+    def __init__(self) -> None:
+        self.terms: dict[UOp, Term] = {}
         # Vectors are lists of terms: one per lane.
         self.lanes: dict[UOp, list[Term]] = {}
         # What holds for the terms made so far: the definitions of quotients and the like.
@@ -64,9 +60,6 @@ class Semantics(ABC):
     def binary(self, op: Ops, dtype: DType, x: Term, y: Term) -> Term: ...
 
     @abstractmethod
-    def negate(self, dtype: DType, x: Term) -> Term: ...
-
-    @abstractmethod
     def convert(self, source: DType, target: DType, x: Term) -> Term: ...
 
     def settle(self, node: UOp, raw: Term) -> Term:
@@ -76,7 +69,7 @@ class Semantics(ABC):
     def term(self, root: UOp) -> Term:
         """The term of `root`; leaves that were not given become variables of their type.
 
-        Raises `InexpressibleError` for a graph that holds what the solver has no term for.
+        Raises `UserError` for a graph that holds what the solver has no term for.
         """
         for node in toposort((root,)):
             if node in self.terms or node in self.lanes:
@@ -119,7 +112,7 @@ class Semantics(ABC):
         elif node.op is Ops.INDEX:
             self.terms[node] = self.terms[node.src[1]]
         else:
-            raise InexpressibleError(f"{node.op.name} of a pointer has no term")
+            raise UserError(f"{node.op.name} of a pointer has no term")
 
     def _memory(self, address: UOp) -> Term:
         return self.terms[address.src[0]]
@@ -137,14 +130,14 @@ class Semantics(ABC):
 
     def _constant(self, node: UOp) -> Term:
         if not isinstance(node.arg, ConstArg) or node.dtype.is_float:
-            raise InexpressibleError(f"a constant of {node.dtype.name} has no term")
+            raise UserError(f"a constant of {node.dtype.name} has no term")
         if node.dtype.is_bool:
             return z3.BoolVal(bool(node.arg.value))
         return self.constant(node.dtype.scalar, int(node.arg.value))
 
     def _node(self, node: UOp) -> Term:
         if node.dtype.lanes > 1:
-            raise InexpressibleError(f"{node.op.name} of {node.dtype.name} has no term")
+            raise UserError(f"{node.op.name} of {node.dtype.name} has no term")
         if node.op is Ops.CONST:
             return self._constant(node)
         if node.op in (Ops.LOAD, Ops.STORE):
@@ -153,7 +146,7 @@ class Semantics(ABC):
             name = f"{node.arg} of {node.dtype.name}"
             return z3.Bool(name) if node.dtype.is_bool else self.variable(node.dtype, name)
         if any(source.dtype.is_float for source in node.src) and node.op is not Ops.WHERE:
-            raise InexpressibleError(f"{node.op.name} of floats has no term")
+            raise UserError(f"{node.op.name} of floats has no term")
         return self._alu(node, [self.terms[source] for source in node.src])
 
     def _alu(self, node: UOp, src: list[Term]) -> Term:
@@ -169,54 +162,40 @@ class Semantics(ABC):
             raw = self.binary(node.op, source, *src)
             return raw if dtype.is_bool else self.settle(node, raw)
         if node.op is Ops.NEG:
-            return self.settle(node, self.negate(dtype, src[0]))
+            return self.settle(node, -src[0])
         if node.op is Ops.MULACC:
             product = self.binary(Ops.MUL, dtype, src[0], src[1])
             return self.settle(node, self.binary(Ops.ADD, dtype, product, src[2]))
-        raise InexpressibleError(f"{node.op.name} has no term")
+        raise UserError(f"{node.op.name} has no term")
 
     def _converted(self, node: UOp, x: Term) -> Term:
         source, target = node.src[0].dtype, node.dtype
         if source is target:
             return x
         if target.is_float:
-            raise InexpressibleError("a cast to a float has no term")
+            raise UserError("a cast to a float has no term")
         if source.is_bool:
             return z3.If(x, self.constant(target, 1), self.constant(target, 0))
         if target.is_bool:
             return x != self.constant(source, 0)
         if node.op is Ops.BITCAST and not isinstance(self, Bits):
-            raise InexpressibleError("BITCAST of integers has no term")
+            raise UserError("BITCAST of integers has no term")
         return self.settle(node, self.convert(source, target, x))
 
 
 class Bits(Semantics):
-    """Machine words as bit-vectors. `widths` gives some types fewer bits, for exhaustive proofs."""
-
-    def __init__(
-        self,
-        leaves: Mapping[UOp, Term] | None = None,
-        widths: Mapping[DType, int] | None = None,
-    ) -> None:
-        super().__init__(leaves)
-        self.widths = dict(widths or {})
-
-    def width(self, dtype: DType) -> int:
-        return self.widths.get(dtype, dtype.bits)
+    """Machine words as bit-vectors."""
 
     def constant(self, dtype: DType, value: int) -> Term:
-        return z3.BitVecVal(value, self.width(dtype))
+        return z3.BitVecVal(value, dtype.bits)
 
     def variable(self, dtype: DType, name: str) -> Term:
-        return z3.BitVec(name, self.width(dtype))
-
-    def negate(self, dtype: DType, x: Term) -> Term:
-        return -x
+        return z3.BitVec(name, dtype.bits)
 
     def convert(self, source: DType, target: DType, x: Term) -> Term:
-        grow = self.width(target) - self.width(source)
+        grow = target.bits - source.bits
         if grow <= 0:
-            return z3.Extract(self.width(target) - 1, 0, x)
+            return z3.Extract(target.bits - 1, 0, x)
         return z3.ZeroExt(grow, x) if source.is_unsigned else z3.SignExt(grow, x)
 
     def binary(self, op: Ops, dtype: DType, x: Term, y: Term) -> Term:
@@ -241,7 +220,7 @@ class Bits(Semantics):
             Ops.SHR: lambda: z3.LShR(x, y) if is_unsigned else x >> y,
         }
         if op not in arms:
-            raise InexpressibleError(f"{op.name} has no term")
+            raise UserError(f"{op.name} has no term")
         return arms[op]()
 
 
@@ -275,11 +254,10 @@ class Integers(Semantics):
 
     def __init__(
         self,
-        leaves: Mapping[UOp, Term] | None = None,
         is_positive: Callable[[Term], bool] = lambda term: False,
         wraps: bool = False,
     ) -> None:
-        super().__init__(leaves)
+        super().__init__()
         self.is_positive = is_positive
         self.wraps = wraps
         self._divisions: dict[tuple[int, int], tuple[Term, Term]] = {}
@@ -291,9 +269,6 @@ class Integers(Semantics):
 
     def variable(self, dtype: DType, name: str) -> Term:
         return z3.Int(name)
-
-    def negate(self, dtype: DType, x: Term) -> Term:
-        return -x
 
     def convert(self, source: DType, target: DType, x: Term) -> Term:
         return x
@@ -336,18 +311,6 @@ class Integers(Semantics):
             Ops.CMPLT: lambda: x < y,
             Ops.CMPNE: lambda: x != y,
         }
-        if op in arms:
-            return arms[op]()
-        return self._by_constant(op, x, y)
-
-    def _by_constant(self, op: Ops, x: Term, y: Term) -> Term:
-        """Shifts by a constant, and the AND with 2**n - 1 that keeps the low n bits."""
-        count = y.as_long() if z3.is_int_value(y) else -1
-        if op is Ops.SHL and count >= 0:
-            return x * 2**count
-        if op is Ops.SHR and count >= 0:
-            # z3's division rounds down for a divisor above 0, as the shift of a negative does.
-            return x / z3.IntVal(2**count)
-        if op is Ops.AND and count >= 0 and count & (count + 1) == 0:
-            return x % z3.IntVal(count + 1)
-        raise InexpressibleError(f"{op.name} of integers has no term")
+        if op not in arms:
+            raise UserError(f"{op.name} of integers has no term")
+        return arms[op]()
