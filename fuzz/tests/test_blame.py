@@ -79,7 +79,7 @@ def test_a_wrong_order_is_blamed_on_linearising(monkeypatch):
 
 def test_a_wrong_start_of_a_reduce_is_blamed_on_accumulating(monkeypatch):
     monkeypatch.setattr(accumulate, "reduce_identity", lambda op, dtype: 1)
-    assert str(blamed("sum-middle")) == "accumulate"
+    assert str(blamed("sum-two-axes")) == "accumulate"
 
 
 def test_a_wrong_emulation_is_blamed_on_decomposing(monkeypatch):

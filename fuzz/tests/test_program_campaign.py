@@ -104,7 +104,7 @@ def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "programs"),
-    [("OffByOneTail", 1), ("SwappedItemIndices", 2), ("WrongGroupIndex", 6), ("StaleOutput", 21)],
+    [("OffByOneTail", 1), ("SwappedItemIndices", 3), ("WrongGroupIndex", 1), ("StaleOutput", 6)],
 )
 def test_a_wrong_device_is_found_by_its_first_programs(name, programs):
     """Interpreters, and a GPU: SwappedItemIndices."""
@@ -158,7 +158,7 @@ def test_replay_of_a_program_that_fails_names_the_fault(tmp_path, capsys):
     assert shown.out.splitlines() == [
         "note: a note",
         f"{WRONG}: between the interpreter and the device: another value",
-        "  step 2: t2: element 0 of 2 is 5 instead of 4",
+        "  step 2: t2: element 0: expected 4 (0x00000004), got 5 (0x00000005)",
         "  blame: kernel",
     ]
 

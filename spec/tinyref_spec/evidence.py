@@ -343,10 +343,15 @@ def _narrow_values(elements: Elements, dtype: DType) -> Found:
     has_digits = (magnitude != 0) & (magnitude < inf_bits(dtype)) & (given != owed)
     # Zeros and infinities are values of every type, as are small integers: they tell nothing.
     telling = elements.bad & has_digits
+    # A result that lost digits has about the size of the right one; a conversion has another size.
+    exponents = ((bits & inf_bits(dtype)) >> dtype.mantissa_bits for bits in (given, owed))
+    first, second = (exponent.astype(np.int64) for exponent in exponents)
+    is_near = abs(first - second) <= 1
     for narrow in (dtypes.bfloat16, dtypes.float16, dtypes.float32):
         if narrow.mantissa_bits < dtype.mantissa_bits:
             low = np.array((1 << (dtype.mantissa_bits - narrow.mantissa_bits)) - 1, given.dtype)
-            if 2 * np.count_nonzero(telling & (owed & low != 0)) >= np.count_nonzero(telling):
+            has_lost = telling & is_near & (owed & low != 0)
+            if 2 * np.count_nonzero(has_lost) >= np.count_nonzero(telling):
                 yield f"as-{narrow.name}", elements.bad & (given & low == 0)
 
 

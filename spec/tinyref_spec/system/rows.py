@@ -92,7 +92,7 @@ def rows() -> Iterator[Row]:
     yield make_row(
         "system.kernels.int32",
         "Many kernels in a row, and buffers of many megabytes.",
-        clauses=("system.kernels",),
+        clauses=("system.kernels", "tensor.buffer"),
         rung=Rung.JIT,
         op="kernels",
         dtype=dtypes.int32,
