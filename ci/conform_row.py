@@ -66,7 +66,10 @@ def conform(
         reason = _installed(session, row, environment, command_failed)
     if not reason:
         described = session.run(
-            *("tinyref", "devices", "--json", *row.devices),
+            "tinyref",
+            "devices",
+            "--json",
+            *row.devices,
             env=environment,
             success_codes=[0, 1],
             silent=True,

@@ -22,7 +22,8 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
     ):
         request = Request(
-            *("PYTHON", Path(folder)),
+            "PYTHON",
+            Path(folder),
             seed=5,
             policy="small",
             kernels=20,

@@ -25,8 +25,13 @@ def modules_below(package: ModuleType) -> list[str]:
 
 
 MODULES = [
-    *("tinyref.config", "tinyref.device", "tinyref.dtype", "tinyref.engine.counters"),
-    *("tinyref.tensor.jit.calls", "tinyref.tensor.tensor", "tinyref.tensor.values.core"),
+    "tinyref.config",
+    "tinyref.device",
+    "tinyref.dtype",
+    "tinyref.engine.counters",
+    "tinyref.tensor.jit.calls",
+    "tinyref.tensor.tensor",
+    "tinyref.tensor.values.core",
     "tinyref.tensor.variable",
     *modules_below(tinyref.tensor.methods),
     *modules_below(tinyref.nn),

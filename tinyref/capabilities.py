@@ -16,8 +16,23 @@ from tinyref.uops.words import STORABLE_IN_WORDS
 CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
 CORE_OPS = frozenset(
     (
-        *("ADD", "MUL", "IDIV", "MOD", "MAX", "CMPLT", "CMPNE", "AND", "OR", "XOR", "SHL", "SHR"),
-        *("WHERE", "CAST", "BITCAST", "LOAD", "STORE"),
+        "ADD",
+        "MUL",
+        "IDIV",
+        "MOD",
+        "MAX",
+        "CMPLT",
+        "CMPNE",
+        "AND",
+        "OR",
+        "XOR",
+        "SHL",
+        "SHR",
+        "WHERE",
+        "CAST",
+        "BITCAST",
+        "LOAD",
+        "STORE",
     )
 )
 # What a renderer may print.
@@ -34,8 +49,17 @@ _MADE_OF = {
     **dict.fromkeys((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16), _WORDS),
 }
 _SWITCHES = (
-    *("has_grid", "has_groups", "images", "tiles_pay", "keeps_subnormals", "division_traps"),
-    *("contracts_floats", "reassociates_floats", "slow_division", "is_interpreted", "is_single"),
+    "has_grid",
+    "has_groups",
+    "images",
+    "tiles_pay",
+    "keeps_subnormals",
+    "division_traps",
+    "contracts_floats",
+    "reassociates_floats",
+    "slow_division",
+    "is_interpreted",
+    "is_single",
     "keeps_values",
 )
 # The smallest value of each number.

@@ -18,8 +18,17 @@ FlagValue = int | str
 PREFIX = "TINYREF_"
 # What DUMP can print the IR after, in order.
 DUMP_STAGES = (
-    *("graph", "schedule", "ast", "normal", "lower", "simplify", "expand"),
-    *("accumulate", "decompose", "narrow", "linearise"),
+    "graph",
+    "schedule",
+    "ast",
+    "normal",
+    "lower",
+    "simplify",
+    "expand",
+    "accumulate",
+    "decompose",
+    "narrow",
+    "linearise",
 )
 # What files and commands of earlier versions call a stage.
 FORMER_STAGES = {"linearize": "linearise"}
@@ -137,7 +146,9 @@ FLAGS: dict[str, Flag] = {
             6,
         ),
         Flag(
-            *("DUMP", "", "print IR that parses back: after:STAGE, or after:* for every stage"),
+            "DUMP",
+            "",
+            "print IR that parses back: after:STAGE, or after:* for every stage",
             check=dumped_stages,
         ),
         Flag(
@@ -170,7 +181,9 @@ FLAGS: dict[str, Flag] = {
         Flag("CACHE_DIR", "", "where compiled programs are kept; empty is the user's cache folder"),
         Flag("CPU_LEVEL", 1, "how hard LLVM optimises for CPU and GPU_EMU: 1 is quick", 0, 3),
         Flag(
-            *("EMU_ORDER", "both", "work-items of emulated GPUs: forward, reverse, or both"),
+            "EMU_ORDER",
+            "both",
+            "work-items of emulated GPUs: forward, reverse, or both",
             check=work_item_order,
         ),
         Flag("EMU_CHECK", 0, "emulated GPUs look for races and out-of-bounds accesses", 0, 1),

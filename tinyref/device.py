@@ -239,7 +239,9 @@ def _open_backend(backend_class: type[Backend], canonical: str, suffix: str) -> 
     if is_ours(backend_class.__module__):
         return backend_class.opened(suffix)
     found = Guard(canonical, backend_class).ask(
-        *("opened", backend_class.opened, suffix),
+        "opened",
+        backend_class.opened,
+        suffix,
         accepted="a Backend",
         is_right=lambda found: isinstance(found, Backend),
     )

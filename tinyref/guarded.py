@@ -117,7 +117,10 @@ class GuardedBackend(Proxy):
 
     def load(self, entry: str, binary: bytes) -> Any:
         found = self._guard.ask(
-            *("load", self._inner.load, entry, binary),
+            "load",
+            self._inner.load,
+            entry,
+            binary,
             accepted="a kernel to call",
             is_right=callable,
             kernel=entry,
@@ -126,7 +129,9 @@ class GuardedBackend(Proxy):
 
     def interpret(self, program: Any) -> Any:
         found = self._guard.ask(
-            *("interpret", self._inner.interpret, program),
+            "interpret",
+            self._inner.interpret,
+            program,
             accepted="a kernel to call, or None",
             is_right=lambda found: found is None or callable(found),
             kernel=program.name,
@@ -141,7 +146,9 @@ class GuardedBackend(Proxy):
         # The vendor gets its own kernels, of which it knows more than a guard does.
         own = [dataclasses.replace(each, kernel=_unguarded(each.kernel)) for each in launches]
         found = self._guard.ask(
-            *("record", self._inner.record, own),
+            "record",
+            self._inner.record,
+            own,
             accepted="a command list to call, or None",
             is_right=lambda found: found is None or callable(found),
         )
@@ -152,7 +159,8 @@ class GuardedBackend(Proxy):
 
     def versions(self) -> dict[str, str]:
         found: dict[str, str] = self._guard.ask(
-            *("versions", self._inner.versions),
+            "versions",
+            self._inner.versions,
             accepted="a dict of texts",
             is_right=_are_texts,
         )
@@ -169,7 +177,8 @@ class GuardedRenderer(Proxy):
 
     def render(self, program: Any) -> str:
         found: str = self._guard.ask(
-            *("renderer.render", lambda: self._inner.render(program)),
+            "renderer.render",
+            lambda: self._inner.render(program),
             accepted=_TEXT,
             is_right=_is_writable_text,
             kernel=program.name,
@@ -181,7 +190,8 @@ class GuardedRenderer(Proxy):
         if not hasattr(self._inner, "entry_name"):
             return str(program.name)
         found: str = self._guard.ask(
-            *("renderer.entry_name", lambda: self._inner.entry_name(program)),
+            "renderer.entry_name",
+            lambda: self._inner.entry_name(program),
             accepted=_TEXT,
             is_right=_is_writable_text,
             kernel=program.name,
@@ -195,13 +205,14 @@ class GuardedCompiler(Proxy):
     @property
     def key(self) -> str:
         found: str = self._guard.ask(
-            *("compiler.key", lambda: self._inner.key), accepted=_TEXT, is_right=_is_writable_text
+            "compiler.key", lambda: self._inner.key, accepted=_TEXT, is_right=_is_writable_text
         )
         return found
 
     def compile(self, source: str) -> bytes:
         found: bytes = self._guard.ask(
-            *("compiler.compile", lambda: self._inner.compile(source)),
+            "compiler.compile",
+            lambda: self._inner.compile(source),
             accepted="bytes",
             is_right=lambda found: isinstance(found, bytes),
             source=source,
@@ -214,7 +225,8 @@ class GuardedBatchCompiler(GuardedCompiler):
 
     def compile_many(self, sources: Sequence[str]) -> Sequence[bytes | DeviceError]:
         found: Sequence[bytes | DeviceError] = self._guard.ask(
-            *("compiler.compile_many", lambda: self._inner.compile_many(sources)),
+            "compiler.compile_many",
+            lambda: self._inner.compile_many(sources),
             accepted=f"{len(sources)} results, each bytes or a DeviceError",
             is_right=lambda found: _are_compiled(found, len(sources)),
         )
@@ -260,7 +272,8 @@ class GuardedKernel(Proxy):
 
     def __call__(self, *arguments: Any, **named: Any) -> float | None:
         found: float | None = self._guard.ask(
-            *("launch", lambda: self._inner(*arguments, **named)),
+            "launch",
+            lambda: self._inner(*arguments, **named),
             accepted="seconds, or None",
             is_right=_are_seconds,
             kernel=self._kernel,
@@ -273,7 +286,8 @@ class GuardedPreparable(GuardedKernel):
 
     def prepare(self, *arguments: Any) -> GuardedLaunch:
         found = self._guard.ask(
-            *("prepare", lambda: self._inner.prepare(*arguments)),
+            "prepare",
+            lambda: self._inner.prepare(*arguments),
             accepted="a launch to call",
             is_right=callable,
             kernel=self._kernel,

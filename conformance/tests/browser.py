@@ -36,8 +36,14 @@ def dumped(page: Path, fragment: str = "", dark: bool = False) -> str:
     # A page may remember which scheme it was opened in.
     profile = page.parent / ("chromium-dark" if dark else "chromium-light")
     command = [
-        *(str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"),
-        *(f"--user-data-dir={profile}", "--window-size=1280,1000", "--virtual-time-budget=60000"),
+        str(CHROMIUM),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+        f"--user-data-dir={profile}",
+        "--window-size=1280,1000",
+        "--virtual-time-budget=60000",
         *(_DARK if dark else ()),
         f"{page.as_uri()}{fragment}",
     ]

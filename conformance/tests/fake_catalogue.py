@@ -164,7 +164,14 @@ def row(
         ids = [f"{name}.special:{i}" for i in range(len(behaviours))]
         return [
             Case(
-                *(case_id, name, name.partition(".")[0], rung, op, dtype, ("fake.clause",), needs),
+                case_id,
+                name,
+                name.partition(".")[0],
+                rung,
+                op,
+                dtype,
+                ("fake.clause",),
+                needs,
                 depends_on,
                 run_of(case_id, behaviour),
                 expects_refusal,
@@ -174,7 +181,7 @@ def row(
 
     level = name.partition(".")[0]
     return Row(
-        *(name, f"The row {name}.", ("fake.clause",), rung, level, op, dtype, "exact", needs, make)
+        name, f"The row {name}.", ("fake.clause",), rung, level, op, dtype, "exact", needs, make
     )
 
 
@@ -231,7 +238,8 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
             row("isa.on_plain.int32", passes, depends_on=("memory.low.special:1",)),
             row("isa.on_edge.int32", passes, depends_on=("memory.low.special:0",)),
             row(
-                *("tensor.above.int32", passes),
+                "tensor.above.int32",
+                passes,
                 rung=Rung.TENSOR,
                 depends_on=("isa.on_edge.int32",),
             ),

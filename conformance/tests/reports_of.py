@@ -54,8 +54,15 @@ def report_of(
         if isinstance(case, tuple):
             case = CaseResult(case[0], case[0].rpartition(".")[0], case[1], compared=1)
         row = RowResult(
-            *(case.row, f"The row {case.row}.", ("a.b",), ("The clause.",), rung, "isa"),
-            *("ADD", case.row.rpartition(".")[2], "Within 2 ULP of the right value."),
+            case.row,
+            f"The row {case.row}.",
+            ("a.b",),
+            ("The clause.",),
+            rung,
+            "isa",
+            "ADD",
+            case.row.rpartition(".")[2],
+            "Within 2 ULP of the right value.",
             advice={"": "look at rounding"},
         )
         rows.setdefault(case.row, row)

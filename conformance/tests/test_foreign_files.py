@@ -26,7 +26,19 @@ from tinyref_conformance.reports import as_json
 from tinyref_conformance.statuses import Status
 
 FOREIGN: tuple[Any, ...] = (
-    *(None, True, -1, 10**30, 1.5, "", "\x1b[2J", "\ud800", [], {}, [None], {"a": 1}, [[[]]]),
+    None,
+    True,
+    -1,
+    10**30,
+    1.5,
+    "",
+    "\x1b[2J",
+    "\ud800",
+    [],
+    {},
+    [None],
+    {"a": 1},
+    [[[]]],
     json.loads("[" * 60 + "]" * 60),
 )
 REPORT = report_of(

@@ -44,7 +44,9 @@ def test_a_sequence_runs_in_its_order_in_one_worker(fake: Any) -> None:
     )
     done = conform(request)
     assert fake.ran() == [
-        *("isa.before.int32.special:2", "isa.before.int32.special:1", "isa.after.int32.special:0")
+        "isa.before.int32.special:2",
+        "isa.before.int32.special:1",
+        "isa.after.int32.special:0",
     ]
     assert case_of(done, "isa.after.int32.special:0").status is Status.FAIL
     assert "not a conformance run" in done.report.verdict

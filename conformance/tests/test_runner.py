@@ -26,7 +26,12 @@ def test_a_good_device_conforms(fake: Any) -> None:
     assert done.report.verdict == "FAKE conforms to the quick profile"
     assert done.report.counts == {Status.PASS: 7}
     assert sorted(path.name for path in done.files) == [
-        *("badge.svg", "junit.xml", "report.html", "report.json", "report.sarif", "summary.md"),
+        "badge.svg",
+        "junit.xml",
+        "report.html",
+        "report.json",
+        "report.sarif",
+        "summary.md",
     ]
 
 

@@ -48,7 +48,10 @@ def test_each_failing_case_is_a_result_of_the_rule_of_its_row() -> None:
         for result in run["results"]
     }
     assert list(results) == [
-        *("isa.add.int32.1", "isa.mul.float32.0", "isa.mul.float32.1", "isa.sub.int32.0"),
+        "isa.add.int32.1",
+        "isa.mul.float32.0",
+        "isa.mul.float32.1",
+        "isa.sub.int32.0",
         "isa.neg.int32.0",
     ]
     assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in results.values())

@@ -74,7 +74,12 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
     prepare_folder(settings.folder, "report")
     started = report_files.now()
     assembler = Assembler(
-        *(plan, suite, settings.device, Outcome(), expectations, settings.second),
+        plan,
+        suite,
+        settings.device,
+        Outcome(),
+        expectations,
+        settings.second,
         settings.folder / reports.JSON_NAME,
     )
     try:

@@ -123,8 +123,18 @@ class RowResult:
         found = {
             name: number_to_json(getattr(self, name))
             for name in (
-                *("id", "sentence", "level", "op", "dtype", "error_rule", "compared", "seconds"),
-                *("max_ulp", "p99_ulp", "worst_input", "observed"),
+                "id",
+                "sentence",
+                "level",
+                "op",
+                "dtype",
+                "error_rule",
+                "compared",
+                "seconds",
+                "max_ulp",
+                "p99_ulp",
+                "worst_input",
+                "observed",
             )
         }
         found["clauses"] = list(self.clauses)

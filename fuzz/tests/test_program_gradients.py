@@ -74,10 +74,16 @@ FIRST = ((0, 1, None),)
 
 def test_gradients_add_up_until_they_are_cleared():
     found = reads(
-        *(LEAF, Step("square", (1,), (3,))),
-        *(Step("backward", (3, 1)), Step("grad", (1,), (4,)), Step("backward", (3, 3))),
-        *(Step("grad", (1,), (5,)), Step("zero_grad", (1,)), Step("backward", (3, 1))),
-        *(Step("grad", (1,), (6,)), *(Step("read", (number,)) for number in (4, 5, 6))),
+        LEAF,
+        Step("square", (1,), (3,)),
+        Step("backward", (3, 1)),
+        Step("grad", (1,), (4,)),
+        Step("backward", (3, 3)),
+        Step("grad", (1,), (5,)),
+        Step("zero_grad", (1,)),
+        Step("backward", (3, 1)),
+        Step("grad", (1,), (6,)),
+        *(Step("read", (number,)) for number in (4, 5, 6)),
     )
     assert found == [[2.0, 8.0, 18.0], [4.0, 24.0, 72.0], [2.0, 8.0, 18.0]]
 
@@ -85,17 +91,25 @@ def test_gradients_add_up_until_they_are_cleared():
 def test_a_write_takes_the_gradient_of_what_it_overwrites():
     # The sum of w x with w = x as it is then: of x = [7, 4, 6] the first is no part of 2 leaf.
     found = reads(
-        *(LEAF, data(2, 7), Step("mul_number", (1,), (3,), (2,))),
-        *(Step("setitem", (3, 2), (), (FIRST,)), Step("backward", (3, 3))),
-        *(Step("grad", (1,), (4,)), Step("read", (4,))),
+        LEAF,
+        data(2, 7),
+        Step("mul_number", (1,), (3,), (2,)),
+        Step("setitem", (3, 2), (), (FIRST,)),
+        Step("backward", (3, 3)),
+        Step("grad", (1,), (4,)),
+        Step("read", (4,)),
     )
     assert found == [[0.0, 8.0, 12.0]]
 
 
 def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
     found = reads(
-        *(LEAF, Step("assign_number", (1,), (), (9,)), Step("square", (1,), (2,))),
-        *(Step("backward", (2, 2)), Step("grad", (1,), (3,)), Step("read", (3,))),
+        LEAF,
+        Step("assign_number", (1,), (), (9,)),
+        Step("square", (1,), (2,)),
+        Step("backward", (2, 2)),
+        Step("grad", (1,), (3,)),
+        Step("read", (3,)),
     )
     assert found == [[1458.0, 1458.0, 1458.0]]
 

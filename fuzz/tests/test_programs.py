@@ -180,7 +180,9 @@ OTHER_ROWS = (
     "steps",
     [
         (
-            *(WITH_GRADIENT, Step("neg", (1,), (2,)), Step("detach", (2,), (3,))),
+            WITH_GRADIENT,
+            Step("neg", (1,), (2,)),
+            Step("detach", (2,), (3,)),
             Step("assign_number", (3,), (), (1,)),
         ),
         (WITH_GRADIENT, data(2, 3, 4, dtype="float32"), Step("assign", (2, 1))),

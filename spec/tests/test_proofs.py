@@ -89,8 +89,19 @@ def test_rules_do_with_constants_what_they_do_with_all(name: str) -> None:
 
 
 FOLDED = (
-    *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.MAX, Ops.CMPLT, Ops.CMPNE),
-    *(Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR),
+    Ops.ADD,
+    Ops.SUB,
+    Ops.MUL,
+    Ops.IDIV,
+    Ops.MOD,
+    Ops.MAX,
+    Ops.CMPLT,
+    Ops.CMPNE,
+    Ops.AND,
+    Ops.OR,
+    Ops.XOR,
+    Ops.SHL,
+    Ops.SHR,
 )
 
 

@@ -23,8 +23,15 @@ from tinyref_spec.subjects.name import SubjectName, parse_subject
 WRAPPED = "array_module_of_a_test"
 # All rows of these are few, and have a case for each fault below.
 ASKED = (
-    *("tensor.special.literal", "tensor.argmax", "tensor.max", "tensor.sqrt", "tensor.exp"),
-    *("tensor.sum", "tensor.cumsum", "tensor.flip", "tensor.round"),
+    "tensor.special.literal",
+    "tensor.argmax",
+    "tensor.max",
+    "tensor.sqrt",
+    "tensor.exp",
+    "tensor.sum",
+    "tensor.cumsum",
+    "tensor.flip",
+    "tensor.round",
 )
 
 
@@ -256,7 +263,14 @@ def test_names_read_back_as_they_were() -> None:
     assert {text: parse_subject(text) for text in names} == names
     assert [str(name) for name in names.values()] == list(names)
     assert names["torch on privateuseone:1 with mine,other"].options == [
-        *("--subject", "torch", "--on", "privateuseone:1", "--import", "mine", "--import", "other")
+        "--subject",
+        "torch",
+        "--on",
+        "privateuseone:1",
+        "--import",
+        "mine",
+        "--import",
+        "other",
     ]
 
 

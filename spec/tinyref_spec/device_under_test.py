@@ -73,7 +73,10 @@ def slots_of(kernel: Runnable) -> list[Slot]:
         if node.op is Ops.DEFINE_GLOBAL and isinstance(node.arg, SlotArg):
             assert isinstance(node.dtype, PtrDType)
             found[node.arg.slot] = Slot(
-                *(node.arg.slot, node.dtype.base, node.dtype.size, node in written),
+                node.arg.slot,
+                node.dtype.base,
+                node.dtype.size,
+                node in written,
                 isinstance(node.dtype, ImageDType),
             )
     return [found[number] for number in sorted(found)]

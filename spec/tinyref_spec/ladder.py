@@ -48,11 +48,13 @@ FOUNDATIONS: dict[Rung, tuple[str, ...]] = {
     Rung.MEMORY: ("memory.copy.uint8.size:16",),
     Rung.STORE: ("kernel.store.constant.int32.size:7", "kernel.store.constant.float32.size:7"),
     Rung.ONE_ALU: (
-        *("kernel.one_alu.add.int32.size:7", "kernel.one_alu.add.float32.size:7"),
+        "kernel.one_alu.add.int32.size:7",
+        "kernel.one_alu.add.float32.size:7",
         "memory.launch.float32.again",
     ),
     Rung.INDEX: (
-        *("kernel.elements.float32.copy:33", "kernel.view.permute.float32.read.5x7"),
+        "kernel.elements.float32.copy:33",
+        "kernel.view.permute.float32.read.5x7",
         "kernel.view.flip.float32.read.9",
     ),
     Rung.VECTOR: tuple(f"kernel.program.vector{lanes}.float32.add" for lanes in (2, 4)),

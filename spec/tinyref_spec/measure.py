@@ -115,7 +115,8 @@ def measure(device: DeviceUnderTest, experiment: Experiment) -> Measurement:
             found = _run(device, experiment, POISONS[1])
     except MemoryDamageError as error:
         return Measurement(
-            *(False, str(error)),
+            False,
+            str(error),
             details=_failure(device, experiment, None),
             fault=error.fault,
         )

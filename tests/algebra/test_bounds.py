@@ -136,8 +136,19 @@ ENDS = {
     index: (-9, -2, -1, 0, 1, 3, 8),
 }
 OPERATIONS = (
-    *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.MAX, Ops.CMPLT, Ops.CMPNE),
-    *(Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR),
+    Ops.ADD,
+    Ops.SUB,
+    Ops.MUL,
+    Ops.IDIV,
+    Ops.MOD,
+    Ops.MAX,
+    Ops.CMPLT,
+    Ops.CMPNE,
+    Ops.AND,
+    Ops.OR,
+    Ops.XOR,
+    Ops.SHL,
+    Ops.SHR,
 )
 
 

@@ -73,8 +73,19 @@ def test_integers_of_a_type_wrap(expression: UOp, value: int) -> None:
 
 
 INTEGER_BINARY = [
-    *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.MAX, Ops.CMPLT, Ops.CMPNE),
-    *(Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR),
+    Ops.ADD,
+    Ops.SUB,
+    Ops.MUL,
+    Ops.IDIV,
+    Ops.MOD,
+    Ops.MAX,
+    Ops.CMPLT,
+    Ops.CMPNE,
+    Ops.AND,
+    Ops.OR,
+    Ops.XOR,
+    Ops.SHL,
+    Ops.SHR,
 ]
 
 

@@ -33,7 +33,15 @@ SPANS = ((0, 1), (0, 5), (0, 11), (-4, 4), (0, 20), (1, 6), (-12, -1))
 ARITHMETIC = (
     *(Ops.ADD,) * 5,
     *(Ops.MUL, Ops.IDIV, Ops.MOD) * 4,
-    *(Ops.SUB, Ops.SUB, Ops.MAX, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.NEG),
+    Ops.SUB,
+    Ops.SUB,
+    Ops.MAX,
+    Ops.AND,
+    Ops.OR,
+    Ops.XOR,
+    Ops.SHL,
+    Ops.SHR,
+    Ops.NEG,
 )
 CONSTANTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 100, 127, -1, -2, -3, -7, -128)
 
@@ -144,8 +152,22 @@ def check_laws(choose):
 
 # The ops that every device has; rules may bring them in, and no others.
 CORE = (
-    *(Ops.ADD, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.MAX, Ops.CMPLT, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR),
-    *(Ops.SHL, Ops.SHR, Ops.WHERE, Ops.CAST, Ops.BITCAST, Ops.CONST),
+    Ops.ADD,
+    Ops.MUL,
+    Ops.IDIV,
+    Ops.MOD,
+    Ops.MAX,
+    Ops.CMPLT,
+    Ops.CMPNE,
+    Ops.AND,
+    Ops.OR,
+    Ops.XOR,
+    Ops.SHL,
+    Ops.SHR,
+    Ops.WHERE,
+    Ops.CAST,
+    Ops.BITCAST,
+    Ops.CONST,
 )
 
 

@@ -21,8 +21,12 @@ PACKAGES = {
     "tinyref_conformance": "conformance",
 }
 FILES = (
-    *("pyproject.toml", "ci/devices.toml", "ci/conform_row.py", "ci/packages.py"),
-    *("tests/algebra/test_rules.py", "tests/optimise/test_legality.py"),
+    "pyproject.toml",
+    "ci/devices.toml",
+    "ci/conform_row.py",
+    "ci/packages.py",
+    "tests/algebra/test_rules.py",
+    "tests/optimise/test_legality.py",
 )
 MAX_PLACES = 4
 

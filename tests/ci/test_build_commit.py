@@ -70,7 +70,7 @@ def hooked(root: Path, version: str = "standard") -> dict[str, Any]:
     """What the hook puts into an archive: the commit, by its path there."""
     pytest.importorskip("hatchling")
     hook = ci_module("ci/build_commit.py").CommitHook(
-        *(str(root), {}, None, None, str(root / "dist"), "wheel")
+        str(root), {}, None, None, str(root / "dist"), "wheel"
     )
     build_data: dict[str, Any] = {"force_include": {}}
     hook.initialize(version, build_data)

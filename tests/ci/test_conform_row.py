@@ -115,8 +115,14 @@ def test_a_row_runs_what_it_says_in_its_environment(
         ("card-load", "--quiet", "unit 1"),
         ("tinyref", "devices", "--json", "MINE"),
         (
-            *("tinyref", "conform", "--device", "MINE", "--report", str(tmp_path)),
-            *("--profile", "quick"),
+            "tinyref",
+            "conform",
+            "--device",
+            "MINE",
+            "--report",
+            str(tmp_path),
+            "--profile",
+            "quick",
         ),
     ]
     for environment in session.environments:
@@ -353,8 +359,17 @@ def test_a_row_of_two_runs_what_two_devices_are_for(
     assert session.calls[-2:] == [
         ("tinyref", "devices", "--json", "MINE", "OTHER:1"),
         (
-            *("tinyref", "conform", "--device", "MINE", "--report", str(tmp_path)),
-            *("--profile", "quick", *query, "--second", "OTHER:1"),
+            "tinyref",
+            "conform",
+            "--device",
+            "MINE",
+            "--report",
+            str(tmp_path),
+            "--profile",
+            "quick",
+            *query,
+            "--second",
+            "OTHER:1",
         ),
     ]
 

@@ -75,8 +75,8 @@ def test_the_search_works_without_a_server(built: Path) -> None:
     for words in ("argmax", "qqqqzzzz"):
         done = subprocess.run(
             [
-                *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
-                *("--virtual-time-budget=15000", f"file://{built}/guide.html?q={words}"),
+                browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+                "--virtual-time-budget=15000", f"file://{built}/guide.html?q={words}",
             ],
             capture_output=True, text=True, check=True,
         )  # fmt: skip

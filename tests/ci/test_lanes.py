@@ -47,19 +47,47 @@ def test_slow():
     pass
 """
 THOROUGH = [
-    *("slow", "coverage", "random", "shuffled", "compiled", "sdist"),
+    "slow",
+    "coverage",
+    "random",
+    "shuffled",
+    "compiled",
+    "sdist",
     *(
         f"conform_full({device})"
         for device in (
-            *("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"),
-            *("webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl"),
-            *("cuda-emu", "hip-emu", "metal-emu", "cuda", "ptx", "hip", "metal"),
+            "cpu",
+            "python",
+            "gpu-emu",
+            "cpu-python",
+            "cpu-gpu-emu",
+            "clang-gcc",
+            "clang-tcc",
+            "webgpu",
+            "opencl",
+            "oclgrind",
+            "opencl-two",
+            "cpu-opencl",
+            "cuda-emu",
+            "hip-emu",
+            "metal-emu",
+            "cuda",
+            "ptx",
+            "hip",
+            "metal",
         )
     ),
     *(
         f"subjects({library})"
         for library in (
-            *("torch", "numpy", "array-api-strict", "jax", "mlx", "dask", "sparse", "ndonnx"),
+            "torch",
+            "numpy",
+            "array-api-strict",
+            "jax",
+            "mlx",
+            "dask",
+            "sparse",
+            "ndonnx",
         )
     ),
 ]
@@ -199,7 +227,8 @@ def test_every_test_is_in_one_of_the_two_lanes(chosen: Callable[[str], set[str]]
     assert default & thorough == set()
     sampled = {f"tests/test_small.py::test_sampled[{case}]" for case in (1, 2, 4, 5, 7, 8)}
     assert thorough == {
-        *("tests/test_small.py::test_slow", "tests/test_small.py::test_first_is_slow[0]"),
+        "tests/test_small.py::test_slow",
+        "tests/test_small.py::test_first_is_slow[0]",
         *sampled,
     }
 

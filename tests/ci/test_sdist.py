@@ -57,15 +57,16 @@ def test_what_is_not_named_is_not_included() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "ci/devices.toml",
-            "ci/conform_row.py",
-            ".ci/run",
-            "noxfile.py",
-            "conftest.py",
-            "README.md",
-        ),
-        *("docs/guide.md", "examples", "pyproject.toml", "LICENSE"),
+        "ci/devices.toml",
+        "ci/conform_row.py",
+        ".ci/run",
+        "noxfile.py",
+        "conftest.py",
+        "README.md",
+        "docs/guide.md",
+        "examples",
+        "pyproject.toml",
+        "LICENSE",
     ],
 )
 def test_what_commands_and_tests_need_is_there(name: str) -> None:

@@ -77,8 +77,10 @@ def test_what_is_needed_comes_first_and_together(system: ModuleType, rows: Any) 
     machine = Machine()
     assert system.install(["chromium"], rows, machine) == []
     assert machine.asked == [
-        *("update", "install -y chromium gcc libc6-dev"),
-        *("install -y libcard1", "install -y libcloud"),
+        "update",
+        "install -y chromium gcc libc6-dev",
+        "install -y libcard1",
+        "install -y libcloud",
     ]
 
 

@@ -54,7 +54,16 @@ def test_a_first_call_is_compared_with_an_earlier_version(
 
 def test_a_row_without_peers_has_no_verdict() -> None:
     assert Line("op.gelu", "", ours=2.0, cold=50.0).cells() == (
-        *("op.gelu", "2", "-", "-", "-", "50", "-", "-", "-", "-"),
+        "op.gelu",
+        "2",
+        "-",
+        "-",
+        "-",
+        "50",
+        "-",
+        "-",
+        "-",
+        "-",
     )
 
 

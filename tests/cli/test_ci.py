@@ -129,8 +129,14 @@ def test_words_of_a_row_reach_the_shell_as_they_are(provider: str, tmp_path: Pat
     assert lines[2] == "card-load --quiet 'unit 1' # now"
     words = shlex.split(lines[3].replace("${{ matrix.shard }}", "1"))
     assert words[:8] == [
-        *("tinyref", "conform", "--device", "MINE", "--profile", "quick"),
-        *("--query", "isa.*,it's"),
+        "tinyref",
+        "conform",
+        "--device",
+        "MINE",
+        "--profile",
+        "quick",
+        "--query",
+        "isa.*,it's",
     ]
     assert words[8:12] == ["--expectations", known.as_posix(), "--shard", "1/1"]
     variables = job["env" if provider == "github" else "variables"]

@@ -344,10 +344,18 @@ def test_changes_are_found_without_the_numbers_of_nodes() -> None:
 
 def test_times_and_rates_have_units() -> None:
     assert [seconds_text(x) for x in (0.0, 2e-9, 1.5e-6, 0.0123, 1.5, 2345.0)] == [
-        *("0", "2 ns", "1.5 µs", "12.3 ms", "1.5 s", "2,345 s"),
+        "0",
+        "2 ns",
+        "1.5 µs",
+        "12.3 ms",
+        "1.5 s",
+        "2,345 s",
     ]
     assert [rate_text(x) for x in (1.5e12, 2e9, 3.25e6, 4e3)] == [
-        *("1.5 TFLOPS", "2 GFLOPS", "3.25 MFLOPS", "4 kFLOPS"),
+        "1.5 TFLOPS",
+        "2 GFLOPS",
+        "3.25 MFLOPS",
+        "4 kFLOPS",
     ]
 
 
@@ -360,8 +368,12 @@ def test_the_page_works_in_a_browser_from_a_file(tmp_path: Path, page: str) -> N
     def dumped(fragment: str) -> str:
         return subprocess.run(
             [
-                *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
-                *(f"--user-data-dir={tmp_path / 'profile'}",),
+                str(CHROMIUM),
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--dump-dom",
+                f"--user-data-dir={tmp_path / 'profile'}",
                 f"{(tmp_path / 'out.html').as_uri()}{fragment}",
             ],
             check=True,

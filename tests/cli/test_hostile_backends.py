@@ -19,7 +19,15 @@ CASE = "isa.binary.add.int32.special:0"
 COMMANDS = {
     "devices": ["devices", DEVICE, "PYTHON"],
     "conform": [
-        *("conform", "--device", DEVICE, "--query", CASE, "--jobs", "1", "--timeout", "2"),
+        "conform",
+        "--device",
+        DEVICE,
+        "--query",
+        CASE,
+        "--jobs",
+        "1",
+        "--timeout",
+        "2",
         "--no-rerun-failures",
     ],
     "fuzz": ["fuzz", "--device", DEVICE, "--kernels", "1", "--jobs", "1", "--timeout", "2"],

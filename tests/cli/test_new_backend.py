@@ -166,7 +166,13 @@ def test_a_broken_table_fails_the_rung_that_it_breaks(tmp_path: Path) -> None:
     runtime.write_text(text.replace(right, "Piece(handle.memory, handle.offset)"))
     report = str(folder / "report")
     run = tinyref(
-        *("conform", "--device", "SAMPLE", "--report", report, "--query", "memory.view"),
+        "conform",
+        "--device",
+        "SAMPLE",
+        "--report",
+        report,
+        "--query",
+        "memory.view",
         "--no-rerun-failures",
         path=folder,
     )

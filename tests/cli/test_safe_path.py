@@ -11,9 +11,26 @@ import pytest
 
 # Twenty names of Python's own library and of what we depend on, each of which some command imports.
 NAMES = (
-    *("typing", "__future__", "random", "queue", "json", "selectors", "subprocess", "tempfile"),
-    *("logging", "inspect", "sqlite3", "fractions", "secrets", "platform", "shlex", "statistics"),
-    *("numpy", "ml_dtypes", "typer", "platformdirs"),
+    "typing",
+    "__future__",
+    "random",
+    "queue",
+    "json",
+    "selectors",
+    "subprocess",
+    "tempfile",
+    "logging",
+    "inspect",
+    "sqlite3",
+    "fractions",
+    "secrets",
+    "platform",
+    "shlex",
+    "statistics",
+    "numpy",
+    "ml_dtypes",
+    "typer",
+    "platformdirs",
 )
 SHADOW = """
 import pathlib

@@ -68,8 +68,18 @@ REDUCES = (
     (Ops.MAX, lambda x, axes: np.maximum.reduce(x, axes, keepdims=True, initial=-(2**31))),
 )
 KINDS = (
-    *("unary", "binary", "binary", "where", "reduce", "reduce", "back", "move", "move", "move"),
-    *("gather", "number"),
+    "unary",
+    "binary",
+    "binary",
+    "where",
+    "reduce",
+    "reduce",
+    "back",
+    "move",
+    "move",
+    "move",
+    "gather",
+    "number",
 )
 MAX_PLACES = 5
 

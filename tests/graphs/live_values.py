@@ -11,8 +11,17 @@ from tinyref.uops.ops import ALU, Ops
 # What takes no register of its own.
 _UNCOUNTED = frozenset(
     {
-        *(Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST, Ops.SPECIAL, Ops.INDEX),
-        *(Ops.RANGE, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER, Ops.END),
+        Ops.DEFINE_GLOBAL,
+        Ops.DEFINE_LOCAL,
+        Ops.DEFINE_VAR,
+        Ops.CONST,
+        Ops.SPECIAL,
+        Ops.INDEX,
+        Ops.RANGE,
+        Ops.STORE,
+        Ops.UPDATE_ACC,
+        Ops.BARRIER,
+        Ops.END,
     }
 )
 

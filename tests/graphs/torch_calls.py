@@ -306,8 +306,16 @@ def layer(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
 
 
 FORMULAS = (
-    *("ij,jk->ik", "ij,kj", "ij,ij->", "ij,ij->j", "ij,k->kji", "ij,jk->i", "ij,ij->ij"),
-    *("ij,jj->i", "ij,j->ij", "ab,cb->ac"),
+    "ij,jk->ik",
+    "ij,kj",
+    "ij,ij->",
+    "ij,ij->j",
+    "ij,k->kji",
+    "ij,jk->i",
+    "ij,ij->ij",
+    "ij,jj->i",
+    "ij,j->ij",
+    "ab,cb->ac",
 )
 
 

@@ -175,7 +175,9 @@ ARITHMETIC = [
     *exact(
         inputs("x", low=NUMBER, high=NUMBER),
         (*FLOATS, *SIGNED),
-        *("x.clamp({low}, {high})", "x.clip({low}, {high})", "x.clamp(None, {high})"),
+        "x.clamp({low}, {high})",
+        "x.clip({low}, {high})",
+        "x.clamp(None, {high})",
         signed=False,
     ),
     *exact(inputs("x", "m", k=NUMBER), NUMBERS, "x.masked_fill(m, {k})"),
@@ -327,7 +329,8 @@ SELECTION = [
     *close(
         ANY,
         NUMBERS,
-        *("x.scatter_reduce({dim}, i, v, 'amax')", "x.scatter_reduce({dim}, i, v, 'amin')"),
+        "x.scatter_reduce({dim}, i, v, 'amax')",
+        "x.scatter_reduce({dim}, i, v, 'amin')",
     ),
     # Torch gives a part of these gradients to elements that are not included.
     *exact(
@@ -362,7 +365,8 @@ SELECTION = [
     *exact(
         inputs("x", shape=filled_shape, axis=any_axis, flag=FLAG),
         NUMBERS,
-        *("x.topk(x.shape[-1], -1, {flag})[0]", "x.topk(1, {axis}, {flag})[0]"),
+        "x.topk(x.shape[-1], -1, {flag})[0]",
+        "x.topk(1, {axis}, {flag})[0]",
         signed=False,
         has_gradient=False,
     ),

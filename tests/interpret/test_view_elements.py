@@ -62,8 +62,13 @@ def test_sizes_are_exact_and_truncate() -> None:
     assert size_value(build.idiv(build.sub(N, seven), 2), {"n": 4}) == -1
     assert size_value(build.mod(build.sub(N, seven), 2), {"n": 4}) == -1
     for x, y, quotient, rest in (
-        *((-1, 1, -1, 0), (0, -3, 0, 0), (1, -1, -1, 0), (-7, -2, 3, -1), (7, -2, -3, 1)),
-        *((5, 0, 0, 0), (-7, 7, -1, 0)),
+        (-1, 1, -1, 0),
+        (0, -3, 0, 0),
+        (1, -1, -1, 0),
+        (-7, -2, 3, -1),
+        (7, -2, -3, 1),
+        (5, 0, 0, 0),
+        (-7, 7, -1, 0),
     ):
         sides = (build.add(N, x), build.add(N, y))
         given = tuple(build.sub(side, N) for side in sides)

@@ -45,9 +45,17 @@ class Model:
 
 
 NAMES = [
-    *("first.weight", "first.bias", "layers.0.weight", "layers.0.bias"),
-    *("layers.1.0.weight", "layers.1.0.bias", "layers.1.1.deep.weight", "layers.1.1.deep.bias"),
-    *("layers.1.1.4.weight", "layers.1.1.4.bias", "scale"),
+    "first.weight",
+    "first.bias",
+    "layers.0.weight",
+    "layers.0.bias",
+    "layers.1.0.weight",
+    "layers.1.0.bias",
+    "layers.1.1.deep.weight",
+    "layers.1.1.deep.bias",
+    "layers.1.1.4.weight",
+    "layers.1.1.4.bias",
+    "scale",
 ]
 
 

@@ -173,7 +173,13 @@ def test_every_position_is_covered_once_in_the_order_of_kinds(data: st.DataObjec
 
 def test_the_order_of_kinds_is_that_of_the_document() -> None:
     assert [kind.value for kind in KIND_ORDER] == [
-        *("thread", "global", "local", "group_reduce", "reduce", "unroll", "upcast"),
+        "thread",
+        "global",
+        "local",
+        "group_reduce",
+        "reduce",
+        "unroll",
+        "upcast",
     ]
 
 
@@ -349,11 +355,28 @@ def test_text_of_optimisations() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("UPCAST", "UPCAST(0)", "UPCAST(0, 4", "upcast(0, 4)", "UPCAST(0, 4),", "FOO(0, 4)"),
-        *("UPCAST(0, 4) x", "UPCAST(0x1, 4)", "UPCAST(0, 4.0)", "UPCAST(--1, 4)", "(0, 4)"),
-        *("UPCAST(0, \u0664)", "UPCAST(0, 4)\0", "UPCAST(0, 1e3)", "UPCAST(0, +4)", ";"),
-        *("UPCAST(0, 4, level 0, mode 1)", "TC(0, 0, level 0)", "TC(0, 0, mode 1, level 0)"),
-        *("UPCAST(0, 1234567890123456789012)", "__class__(0, 0)", "UPCAST(,)"),
+        "UPCAST",
+        "UPCAST(0)",
+        "UPCAST(0, 4",
+        "upcast(0, 4)",
+        "UPCAST(0, 4),",
+        "FOO(0, 4)",
+        "UPCAST(0, 4) x",
+        "UPCAST(0x1, 4)",
+        "UPCAST(0, 4.0)",
+        "UPCAST(--1, 4)",
+        "(0, 4)",
+        "UPCAST(0, \u0664)",
+        "UPCAST(0, 4)\0",
+        "UPCAST(0, 1e3)",
+        "UPCAST(0, +4)",
+        ";",
+        "UPCAST(0, 4, level 0, mode 1)",
+        "TC(0, 0, level 0)",
+        "TC(0, 0, mode 1, level 0)",
+        "UPCAST(0, 1234567890123456789012)",
+        "__class__(0, 0)",
+        "UPCAST(,)",
     ],
 )
 def test_other_text_is_refused(text: str) -> None:

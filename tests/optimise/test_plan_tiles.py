@@ -157,9 +157,13 @@ def test_the_axes_of_a_plan_on_a_tile() -> None:
         Plan.of(product(NVIDIA, (32, 24, 64)), with_tiles(NVIDIA)), "TC(0, 0, level 0, mode 1)"
     )
     assert [str(axis) for axis in plan.axes] == [
-        *("global 2", "global 3"),
+        "global 2",
+        "global 3",
         *("local 2",) * 5,
-        *("reduce 4", "unroll 16", "upcast 2", "upcast 2"),
+        "reduce 4",
+        "unroll 16",
+        "upcast 2",
+        "upcast 2",
     ]
     # The bits of C are n2 n4 m1 m2 m4 of the thread and n1 m8 of the register, lowest first;
     # the last axis counts fastest.

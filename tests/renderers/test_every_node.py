@@ -28,8 +28,12 @@ from tinyref_spec.kernel.programs import at
 # Of each width one, signed or unsigned.
 TYPES = {
     1: (
-        *(dtypes.bool, dtypes.uint8, dtypes.int16, dtypes.int64),
-        *(dtypes.float16, dtypes.float32),
+        dtypes.bool,
+        dtypes.uint8,
+        dtypes.int16,
+        dtypes.int64,
+        dtypes.float16,
+        dtypes.float32,
     ),
     4: (dtypes.bool, dtypes.uint8, dtypes.int64, dtypes.float32),
 }
@@ -78,12 +82,44 @@ def nodes(lanes: int) -> Iterator[tuple[str, UOp]]:
 
 # What begins a line that declares, and what is in one that loads or stores.
 DECLARES = (
-    *("}", "{", ")", "void", "#", "extern", "kernel", "define", "declare", "entry", ".", "ret"),
-    *("target", "source", "attributes", "!", "//", "const", "__", "using", "@group", "fn ", "var<"),
-    *("@compute", "enable", "br ", "start:"),
+    "}",
+    "{",
+    ")",
+    "void",
+    "#",
+    "extern",
+    "kernel",
+    "define",
+    "declare",
+    "entry",
+    ".",
+    "ret",
+    "target",
+    "source",
+    "attributes",
+    "!",
+    "//",
+    "const",
+    "__",
+    "using",
+    "@group",
+    "fn ",
+    "var<",
+    "@compute",
+    "enable",
+    "br ",
+    "start:",
 )
 ACCESSES = (
-    *("data", "buffers", "getelementptr", " load ", "store ", "ld.", "cvta", "mad.wide", "st."),
+    "data",
+    "buffers",
+    "getelementptr",
+    " load ",
+    "store ",
+    "ld.",
+    "cvta",
+    "mad.wide",
+    "st.",
     "mov.b",
 )
 

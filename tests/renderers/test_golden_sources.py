@@ -321,7 +321,11 @@ def test_sums_of_indices_are_known_not_to_wrap() -> None:
     texts = [line.split(" = ")[1] for line in lines.splitlines() if " = " in line]
     sums = [text for text in texts if text.startswith(("add", "mul")) and "nuw" not in text]
     assert sorted(text.split()[0] + " " + text.split()[1] for text in sums) == [
-        *("add i32", "add i32", "add nsw", "mul i32", "mul nsw"),
+        "add i32",
+        "add i32",
+        "add nsw",
+        "mul i32",
+        "mul nsw",
     ]
 
 

@@ -21,8 +21,12 @@ from tinyref_spec.kernel import programs
 from tinyref_spec.kernel.programs import at
 
 I8, I32, U32, I64, F32, F64 = (
-    *(dtypes.int8, dtypes.int32, dtypes.uint32, dtypes.int64),
-    *(dtypes.float32, dtypes.float64),
+    dtypes.int8,
+    dtypes.int32,
+    dtypes.uint32,
+    dtypes.int64,
+    dtypes.float32,
+    dtypes.float64,
 )
 
 

@@ -130,7 +130,12 @@ def group() -> Program:
     first = build.branch(build.less(item, 1))
     out = build.store(at(build.define_global(0, FLOAT, 64), programs.group_index(4)), loaded(2))
     return programs.program(
-        *("group", put, build.barrier(), first, out, UOp(Ops.ENDIF, dtypes.void, (first,))),
+        "group",
+        put,
+        build.barrier(),
+        first,
+        out,
+        UOp(Ops.ENDIF, dtypes.void, (first,)),
         grid=(4, 1, 1),
         group=(8, 1, 1),
     )

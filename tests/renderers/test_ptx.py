@@ -415,8 +415,16 @@ def gated(dtype: DType, lanes: int = 1) -> Program:
 @pytest.mark.parametrize(
     ("dtype", "word"),
     [
-        *((I8, "s8"), (U8, "u8"), (I16, "b16"), (U16, "b16"), (F16, "b16"), (BF16, "b16")),
-        *((INT, "b32"), (FLOAT, "b32"), (I64, "b64"), (F64, "b64")),
+        (I8, "s8"),
+        (U8, "u8"),
+        (I16, "b16"),
+        (U16, "b16"),
+        (F16, "b16"),
+        (BF16, "b16"),
+        (INT, "b32"),
+        (FLOAT, "b32"),
+        (I64, "b64"),
+        (F64, "b64"),
     ],
     ids=str,
 )

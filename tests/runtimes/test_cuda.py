@@ -250,7 +250,10 @@ def test_where_memory_is_short_what_is_kept_is_given_back(fake: Any) -> None:
     driver.fails["cuMemAlloc"] = "OUT_OF_MEMORY"
     allocator.allocate(200)
     assert [name for name in driver.names() if "Mem" in name] == [
-        *("cuMemAlloc", "cuMemAlloc", "cuMemFree", "cuMemAlloc")
+        "cuMemAlloc",
+        "cuMemAlloc",
+        "cuMemFree",
+        "cuMemAlloc",
     ]
 
 
@@ -494,8 +497,11 @@ def test_a_lost_device_is_found_out_so_that_another_process_opens_it(
 
 
 ROWS = (
-    *("memory.order", "system.transfer.order", "system.transfer.view.float32"),
-    *("system.jit.float32", "kernel.offset.int32"),
+    "memory.order",
+    "system.transfer.order",
+    "system.transfer.view.float32",
+    "system.jit.float32",
+    "kernel.offset.int32",
 )
 
 

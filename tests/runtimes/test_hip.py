@@ -196,7 +196,9 @@ def test_the_newest_clang_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Of those that make code for AMD and have a linker."""
     script = "#!/bin/sh\ncase $1 in --print-targets) echo {};; *) echo {};; esac\n"
     for number, target, linker in (
-        *((9, "amdgcn", "/bin/sh"), (15, "amdgcn", "/bin/sh"), (20, "x86", "/bin/sh")),
+        (9, "amdgcn", "/bin/sh"),
+        (15, "amdgcn", "/bin/sh"),
+        (20, "x86", "/bin/sh"),
         (21, "amdgcn", "lld-that-is-not-there"),
     ):
         path = tmp_path / f"clang-{number}"
@@ -294,9 +296,15 @@ def test_a_copy_between_devices_waits_for_both(fake: FakeHip) -> None:
     second.allocator.transfer(target, source, first.allocator)
     ordered = [call for call in fake.calls if "Event" in call or "Peer" in call]
     assert ordered == [
-        *("hipEventCreate", "hipEventRecord", "hipStreamWaitEvent", "hipEventDestroy"),
+        "hipEventCreate",
+        "hipEventRecord",
+        "hipStreamWaitEvent",
+        "hipEventDestroy",
         "hipMemcpyPeerAsync",
-        *("hipEventCreate", "hipEventRecord", "hipStreamWaitEvent", "hipEventDestroy"),
+        "hipEventCreate",
+        "hipEventRecord",
+        "hipStreamWaitEvent",
+        "hipEventDestroy",
     ]
     assert get(second.allocator, target, np.float32) == [1.5, 2.5]
 

@@ -98,8 +98,11 @@ def difference_of_sum(form: str, size: int, dtype: str) -> int:
 @pytest.mark.parametrize(
     ("form", "dtype"),
     [
-        *(("mixed_bytes", "int8"), ("mixed_bytes", "uint8"), ("rectified_bytes", "int8")),
-        *(("distance_of_bytes", "int8"), ("distance_of_bytes", "uint8")),
+        ("mixed_bytes", "int8"),
+        ("mixed_bytes", "uint8"),
+        ("rectified_bytes", "int8"),
+        ("distance_of_bytes", "int8"),
+        ("distance_of_bytes", "uint8"),
     ],
 )
 def test_sums_of_bytes_have_all_lanes(form: str, dtype: str, size: int, level: int) -> None:

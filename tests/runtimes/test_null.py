@@ -130,7 +130,14 @@ def test_a_captured_function_is_replayed_and_counted() -> None:
         lambda x: x.shard(("NULL", "NULL:1"), axis=0).numpy(),
     ],
     ids=[
-        *("numpy", "tolist", "item", "bool", "data", "to", "to_and_read", "masked_select"),
+        "numpy",
+        "tolist",
+        "item",
+        "bool",
+        "data",
+        "to",
+        "to_and_read",
+        "masked_select",
         "several",
     ],
 )

@@ -146,7 +146,7 @@ print("well")
 def run(script: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
     done = subprocess.run(
-        *([sys.executable, "-c", script],),
+        [sys.executable, "-c", script],
         check=False,
         capture_output=True,
         text=True,

@@ -118,8 +118,22 @@ __kernel void reverse(__global int *a, ulong start) {
     memory = put(backend.allocator, np.arange(16, dtype=np.int32))
     load(backend, "reverse", source)([memory], (2, 1, 1), (8, 1, 1))
     assert get(backend.allocator, memory, np.int32) == [
-        *(7, 6, 5, 4, 3, 2, 1, 0),
-        *(15, 14, 13, 12, 11, 10, 9, 8),
+        7,
+        6,
+        5,
+        4,
+        3,
+        2,
+        1,
+        0,
+        15,
+        14,
+        13,
+        12,
+        11,
+        10,
+        9,
+        8,
     ]
 
 
@@ -223,8 +237,16 @@ __kernel void copy(__write_only image2d_t to, __read_only image2d_t from) {
     kernel = load(backend, "copy", source)
     kernel([allocator.view(written, 2, 16), allocator.view(read, 12, 32)], (2, 1, 1), (1, 1, 1))
     assert get(allocator, written, np.float16) == [
-        *(0, 1, 1, 1 + 2**-9, math.inf),
-        *(0.5, 0.5, 0.5 + 2**-10, 35008, 0),
+        0,
+        1,
+        1,
+        1 + 2**-9,
+        math.inf,
+        0.5,
+        0.5,
+        0.5 + 2**-10,
+        35008,
+        0,
     ]
 
 

@@ -158,7 +158,10 @@ def test_types_are_those_of_the_features_that_the_adapter_has(backend: WebgpuBac
     assert {dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.int8} <= core.emulated
     more = webgpu._capabilities(("shader-f16", "shader-int64", "shader-f64"), limits)
     assert more.dtypes - core.dtypes == {
-        *(dtypes.float16, dtypes.float64, dtypes.int64, dtypes.uint64)
+        dtypes.float16,
+        dtypes.float64,
+        dtypes.int64,
+        dtypes.uint64,
     }
     assert not more.dtypes & more.emulated
 

@@ -51,8 +51,16 @@ def test_tensors_of_each_type_keep_their_elements(again, dtype):
         (lambda: Tensor([float("inf"), -0.0]).realize(), [float("inf"), -0.0]),
     ],
     ids=[
-        *("memory", "pending", "part", "flipped", "expanded", "constant", "empty"),
-        *("no axes", "range", "special"),
+        "memory",
+        "pending",
+        "part",
+        "flipped",
+        "expanded",
+        "constant",
+        "empty",
+        "no axes",
+        "range",
+        "special",
     ],
 )
 def test_tensors_keep_their_elements_in_memory_of_their_own(again, make, wanted):

@@ -38,8 +38,15 @@ SHORTAGES = {
 }
 # A file or folder that somebody removed, or that this user may not touch, in the meantime.
 PATH_ERRORS = (
-    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS),
-    *(errno.ELOOP, errno.ENAMETOOLONG, errno.ESTALE),
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ESTALE,
 )
 
 

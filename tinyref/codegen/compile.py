@@ -36,8 +36,15 @@ from tinyref.verify import verify
 
 # What each stage is called in DUMP and for listeners, in order.
 STAGES = (
-    *("ast", "normal", "lower", "simplify", "expand"),
-    *("accumulate", "decompose", "narrow", "linearise"),
+    "ast",
+    "normal",
+    "lower",
+    "simplify",
+    "expand",
+    "accumulate",
+    "decompose",
+    "narrow",
+    "linearise",
 )
 
 

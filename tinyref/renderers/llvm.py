@@ -202,8 +202,14 @@ class LlvmFunction:
         """The function `entry` around the nodes that were printed."""
         return [
             f'define void @"{entry}"(ptr %buffers, ptr %variables) nounwind {{',
-            *("entry:", *self.allocations, *self.entry, "  br label %start"),
-            *("start:", *self.lines, "  ret void", "}"),
+            "entry:",
+            *self.allocations,
+            *self.entry,
+            "  br label %start",
+            "start:",
+            *self.lines,
+            "  ret void",
+            "}",
         ]
 
     # Small pieces

@@ -42,9 +42,18 @@ DISTANCES = ("0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "10
 _PACKAGE = "tinyref_conformance.reports.page"
 # Worst first: the order in which rows are listed and cells choose their symbol.
 _RANKED = (
-    *(Status.CRASH, Status.TIMEOUT, Status.FAIL, Status.FLAKE, Status.UNEXPECTED_PASS),
-    *(Status.MISSING, Status.EXPECTED_FAIL, Status.NOT_RUN, Status.SUPPRESSED, Status.PASS),
-    *(Status.UNSUPPORTED, Status.SKIP),
+    Status.CRASH,
+    Status.TIMEOUT,
+    Status.FAIL,
+    Status.FLAKE,
+    Status.UNEXPECTED_PASS,
+    Status.MISSING,
+    Status.EXPECTED_FAIL,
+    Status.NOT_RUN,
+    Status.SUPPRESSED,
+    Status.PASS,
+    Status.UNSUPPORTED,
+    Status.SKIP,
 )
 _TONES = {
     Status.PASS: "pass",

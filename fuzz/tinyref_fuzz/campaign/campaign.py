@@ -258,7 +258,13 @@ def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
 def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
     """What the request leaves open, as it is stored: older databases know nothing of some of it."""
     settings = (
-        *("seed", "policy", "kernels", "seconds", "timeout", "memory", "harvested"),
+        "seed",
+        "policy",
+        "kernels",
+        "seconds",
+        "timeout",
+        "memory",
+        "harvested",
         "compiled_every",
     )
     found = {key: config.get(key) for key in settings if getattr(request, key) is None}

@@ -272,7 +272,8 @@ def _texels(draw: Expressions, shape: Shape, dtype: DType) -> Value:
         (0, 4) if size < most(n) else (0, 0) for size, n in zip(fewer, shape, strict=True)
     )
     trackers = (
-        *(plain, plain.flip((0,))),
+        plain,
+        plain.flip((0,)),
         shaped(backward).permute(tuple(reversed(range(len(shape))))),
         shaped(fewer).pad(edges),
     )

@@ -20,9 +20,21 @@ Weights = Mapping[K, float]
 
 # Every type that a buffer can hold; the first is what reducers move towards.
 DTYPES = (
-    *(dtypes.float32, dtypes.int32, dtypes.float16, dtypes.bfloat16, dtypes.float64),
-    *(dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.uint32),
-    *(dtypes.int64, dtypes.uint64, dtypes.bool, dtypes.fp8e4m3, dtypes.fp8e5m2),
+    dtypes.float32,
+    dtypes.int32,
+    dtypes.float16,
+    dtypes.bfloat16,
+    dtypes.float64,
+    dtypes.int8,
+    dtypes.uint8,
+    dtypes.int16,
+    dtypes.uint16,
+    dtypes.uint32,
+    dtypes.int64,
+    dtypes.uint64,
+    dtypes.bool,
+    dtypes.fp8e4m3,
+    dtypes.fp8e5m2,
 )
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16)
 

@@ -183,8 +183,17 @@ def _count(shape: Shape) -> int:
 
 
 FIXED: tuple[Movement, ...] = (
-    *(permute, repeat, flip, cut_out, pad, flatten),
-    *(every_other, tile, wrap_around, permute, sample),
+    permute,
+    repeat,
+    flip,
+    cut_out,
+    pad,
+    flatten,
+    every_other,
+    tile,
+    wrap_around,
+    permute,
+    sample,
 )
 # Movements alone, of which two chains meet most often where one view shows both.
 PLAIN: tuple[Movement, ...] = (permute, flip, flip, cut_out, pad, pad, repeat, flatten)

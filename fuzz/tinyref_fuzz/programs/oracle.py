@@ -84,7 +84,9 @@ class Environment:
         made = Record(found.shape, found.dtype.name)
         if found.dtype.kind == "f":
             made = Record(
-                *(found.shape, found.dtype.name, tuple(each.record for each in sources)),
+                found.shape,
+                found.dtype.name,
+                tuple(each.record for each in sources),
                 slopes_of(step.op, operands, step.values),
             )
         sizes = _sizes_after(step, sources, found.shape)
@@ -117,7 +119,12 @@ class Environment:
         repeats = step.op == "expand" and shown.size != local.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(
-            *(source.store, source.places.reshape(-1)[shown], dtype, source.place, sizes, made),
+            source.store,
+            source.places.reshape(-1)[shown],
+            dtype,
+            source.place,
+            sizes,
+            made,
             is_repeated=repeats or source.is_repeated,
             is_detached=is_cut or source.is_detached,
             basis=source.basis,

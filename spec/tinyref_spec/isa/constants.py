@@ -32,23 +32,50 @@ Form = tuple[Ops, int]
 RuleOf = Callable[[str, DType], Rule]
 
 FLOAT_FORMS: tuple[Form, ...] = (
-    *((Ops.CMPLT, 0), (Ops.ADD, 1), (Ops.CMPLT, 1), (Ops.MUL, 1), (Ops.FDIV, 0), (Ops.FDIV, 1)),
-    *((Ops.CMPNE, 1), (Ops.MAX, 1), (Ops.WHERE, 2)),
+    (Ops.CMPLT, 0),
+    (Ops.ADD, 1),
+    (Ops.CMPLT, 1),
+    (Ops.MUL, 1),
+    (Ops.FDIV, 0),
+    (Ops.FDIV, 1),
+    (Ops.CMPNE, 1),
+    (Ops.MAX, 1),
+    (Ops.WHERE, 2),
 )
 INTEGER_FORMS: tuple[Form, ...] = (
-    *((Ops.SHL, 0), (Ops.ADD, 1), (Ops.MUL, 1), (Ops.IDIV, 0), (Ops.IDIV, 1), (Ops.MOD, 1)),
-    *((Ops.CMPLT, 0), (Ops.CMPLT, 1), (Ops.CMPNE, 1), (Ops.MAX, 1), (Ops.WHERE, 2)),
-    *((Ops.XOR, 1), (Ops.SHR, 0)),
+    (Ops.SHL, 0),
+    (Ops.ADD, 1),
+    (Ops.MUL, 1),
+    (Ops.IDIV, 0),
+    (Ops.IDIV, 1),
+    (Ops.MOD, 1),
+    (Ops.CMPLT, 0),
+    (Ops.CMPLT, 1),
+    (Ops.CMPNE, 1),
+    (Ops.MAX, 1),
+    (Ops.WHERE, 2),
+    (Ops.XOR, 1),
+    (Ops.SHR, 0),
 )
 # Constants at which a rewriting of the operation is nearly right, and each operation with some.
 FLOAT_SPECIALS: tuple[tuple[Form, ConstType], ...] = (
-    *(((Ops.ADD, 1), 0.0), ((Ops.ADD, 1), -0.0), ((Ops.MUL, 1), 0.0), ((Ops.MUL, 1), -1.0)),
-    *(((Ops.CMPLT, 1), -0.0), ((Ops.MAX, 1), -math.inf), ((Ops.CMPNE, 1), math.inf)),
+    ((Ops.ADD, 1), 0.0),
+    ((Ops.ADD, 1), -0.0),
+    ((Ops.MUL, 1), 0.0),
+    ((Ops.MUL, 1), -1.0),
+    ((Ops.CMPLT, 1), -0.0),
+    ((Ops.MAX, 1), -math.inf),
+    ((Ops.CMPNE, 1), math.inf),
 )
 # None is the least integer of the type.
 INTEGER_SPECIALS: tuple[tuple[Form, ConstType | None], ...] = (
-    *(((Ops.ADD, 1), None), ((Ops.MUL, 1), 2), ((Ops.IDIV, 1), 2), ((Ops.MOD, 1), 8)),
-    *(((Ops.CMPLT, 1), 0), ((Ops.CMPLT, 0), None), ((Ops.MAX, 1), None)),
+    ((Ops.ADD, 1), None),
+    ((Ops.MUL, 1), 2),
+    ((Ops.IDIV, 1), 2),
+    ((Ops.MOD, 1), 8),
+    ((Ops.CMPLT, 1), 0),
+    ((Ops.CMPLT, 0), None),
+    ((Ops.MAX, 1), None),
 )
 _SHIFTS = (Ops.SHL, Ops.SHR)
 _DIVISIONS = (Ops.IDIV, Ops.MOD)

@@ -32,10 +32,34 @@ from tinyref_spec.measure import run_exact
 WORD = dtypes.uint32
 # Built-in functions, types and keywords of OpenCL C, WGSL, CUDA, Metal and C.
 NAMES = (
-    *("rotate", "dot", "select", "sample", "kernel", "main", "half", "int"),
-    *("min", "max", "clamp", "barrier", "float4", "void", "return", "fn", "var", "let", "texture"),
-    *("vertex", "device", "thread", "threadIdx", "get_global_id", "saturate", "workgroupBarrier"),
-    *("printf", "double"),
+    "rotate",
+    "dot",
+    "select",
+    "sample",
+    "kernel",
+    "main",
+    "half",
+    "int",
+    "min",
+    "max",
+    "clamp",
+    "barrier",
+    "float4",
+    "void",
+    "return",
+    "fn",
+    "var",
+    "let",
+    "texture",
+    "vertex",
+    "device",
+    "thread",
+    "threadIdx",
+    "get_global_id",
+    "saturate",
+    "workgroupBarrier",
+    "printf",
+    "double",
 )
 QUICK_NAMES = NAMES[:8]
 VALUES = np.array([5, -7, 11, 2], np.int32)
@@ -63,7 +87,12 @@ def _partial(count: int, size: int, case_id: str, device: DeviceUnderTest) -> Me
     other = build.load(at(sums, programs.subtract(size - 1, item)))
     final = build.store(at(out, place), other, inside)
     subject = program(
-        *("partial", put, barrier(), added, barrier(), final),
+        "partial",
+        put,
+        barrier(),
+        added,
+        barrier(),
+        final,
         grid=(groups, 1, 1),
         group=(size, 1, 1),
     )
@@ -112,9 +141,7 @@ def _uniform_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measure
     taken = build.load(at(shared, build.mod(build.add(item, 1), size)))
     final = build.store(at(out, place), taken)
     inside = (odd, other, barrier(), again, barrier(), close(odd))
-    subject = program(
-        *("uniform", put, barrier(), *inside, final), grid=(4, 1, 1), group=(size, 1, 1)
-    )
+    subject = program("uniform", put, barrier(), *inside, final, grid=(4, 1, 1), group=(size, 1, 1))
     given = small_and_extreme(INT, 4 * size, size, 1000)
     rows = given.reshape(4, size).copy()
     rows[1::2] = rows[1::2, ::-1] * 3
@@ -132,7 +159,16 @@ def _uniform_loop(size: int, case_id: str, device: DeviceUnderTest) -> Measureme
     new = update(mine, build.load(at(shared, build.mod(build.add(item, 1), size))))
     final = build.store(at(out, _after_each_other(group, item, size)), mine)
     subject = program(
-        *("turns", group, mine, k, put, barrier(), new, barrier(), close(k), final),
+        "turns",
+        group,
+        mine,
+        k,
+        put,
+        barrier(),
+        new,
+        barrier(),
+        close(k),
+        final,
         grid=(4, 1, 1),
         group=(size, 1, 1),
     )
@@ -154,9 +190,22 @@ def _divergent_beside(size: int, case_id: str, device: DeviceUnderTest) -> Measu
     odd = branch(build.equal(build.mod(item, 2), 1))
     even = branch(build.equal(build.mod(item, 2), 0))
     subject = program(
-        *("beside", item, total, k, new, close(k), put, barrier(), other, place),
-        *(odd, build.store(place, build.mul(other, 2)), close(odd)),
-        *(even, build.store(place, programs.subtract(0, other)), close(even)),
+        "beside",
+        item,
+        total,
+        k,
+        new,
+        close(k),
+        put,
+        barrier(),
+        other,
+        place,
+        odd,
+        build.store(place, build.mul(other, 2)),
+        close(odd),
+        even,
+        build.store(place, programs.subtract(0, other)),
+        close(even),
         group=(size, 1, 1),
     )
     sums = [100 + item * (item - 1) // 2 for item in range(size)][::-1]
@@ -174,7 +223,7 @@ def _sum_in_branch(size: int, case_id: str, device: DeviceUnderTest) -> Measurem
     new = update(total, build.add(total, build.add(build.mul(build.load(at(data, k)), item), k)))
     final = build.store(at(out, item), total)
     subject = program(
-        *("in_branch", item, total, odd, k, new, close(k), close(odd), final), group=(size, 1, 1)
+        "in_branch", item, total, odd, k, new, close(k), close(odd), final, group=(size, 1, 1)
     )
     given = samples.small_integers(INT, count, size, 100)
     numbers = np.arange(size, dtype=np.int32)
@@ -212,7 +261,11 @@ def _extremes(dtype: DType, size: int, case_id: str, device: DeviceUnderTest) ->
     ]
     subject = program(
         "extremes",
-        *(*steps, barrier(), first, *stores, close(first)),
+        *steps,
+        barrier(),
+        first,
+        *stores,
+        close(first),
         grid=(2, 1, 1),
         group=(size, 1, 1),
     )
@@ -406,7 +459,9 @@ def _box_checks() -> list[Check]:
     return [
         _check(
             "_of_".join("x".join(map(str, each)) for each in (grid, group)),
-            *(_boxes, grid, group),
+            _boxes,
+            grid,
+            group,
             needs=launch_needs(grid, group, 120),
         )
         for grid, group in BOXES

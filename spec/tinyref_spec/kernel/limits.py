@@ -38,7 +38,7 @@ MAX_ITEMS = 64
 MAX_GROUP = 1 << 16
 MAX_SHARED = 1 << 26
 DIMENSIONS = ("x", "y", "z")
-OFFSET_DTYPES = (*(dtypes.uint8, dtypes.int16, dtypes.float16), dtypes.int32, dtypes.float64)
+OFFSET_DTYPES = (dtypes.uint8, dtypes.int16, dtypes.float16, dtypes.int32, dtypes.float64)
 OFFSETS = (1, 2, 3, 5, 17)
 # More than 64 KiB, and more than 2**16 elements; then more than 2**20.
 LARGE_SIZES = (70_001, 1_100_003)
@@ -152,8 +152,15 @@ def _measure_shared_memory(items: int, case_id: str, device: DeviceUnderTest) ->
     barrier = [build.barrier()] if items > 1 else []
     subject = programs.program(
         "shared",
-        *(item, filling, put, build.close(filling), *barrier),
-        *(total, adding, new, build.close(adding)),
+        item,
+        filling,
+        put,
+        build.close(filling),
+        *barrier,
+        total,
+        adding,
+        new,
+        build.close(adding),
         build.store(programs.at(out, item), total),
         group=(items, 1, 1),
     )

@@ -219,8 +219,15 @@ def _branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     i = loop(9, 0)
     outer, inner = branch(build.less(i, 7)), branch(build.less(1, i))
     subject = program(
-        *("both", i, build.store(at(out, i), build.mul(i, 10)), outer, inner),
-        *(build.store(at(out, i), subtract(0, i)), close(inner), close(outer), close(i)),
+        "both",
+        i,
+        build.store(at(out, i), build.mul(i, 10)),
+        outer,
+        inner,
+        build.store(at(out, i), subtract(0, i)),
+        close(inner),
+        close(outer),
+        close(i),
     )
     expected = np.array([0, 10, -2, -3, -4, -5, -6, 70, 80], np.int32)
     return run(case_id, device, subject, [None], expected)
@@ -233,8 +240,13 @@ def _no_branch(case_id: str, device: DeviceUnderTest) -> Measurement:
     taken = branch(build.less(i, 0))
     far = at(out, build.add(i, 2**30))
     subject = program(
-        *("never", i, build.store(at(out, i), build.mul(i, 10)), taken),
-        *(build.store(far, build.load(far)), close(taken), close(i)),
+        "never",
+        i,
+        build.store(at(out, i), build.mul(i, 10)),
+        taken,
+        build.store(far, build.load(far)),
+        close(taken),
+        close(i),
     )
     return run(case_id, device, subject, [None], np.array([0, 10, 20, 30], np.int32))
 

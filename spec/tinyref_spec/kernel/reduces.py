@@ -219,7 +219,12 @@ def _checks(op: str, dtype: DType) -> list[Check]:
 
 # Kernels of the rows of optimisations: here each runs as it is written.
 FORMS = (
-    *("masked_sum", "reduce_outputs", "two_lengths", "nested", "nested_sums", "repeated_nested"),
+    "masked_sum",
+    "reduce_outputs",
+    "two_lengths",
+    "nested",
+    "nested_sums",
+    "repeated_nested",
     "softmax",
 )
 

@@ -134,8 +134,20 @@ def _clip(text: str) -> str:
 # --- reading ------------------------------------------------------------------------------------
 
 _MEMBERS = (
-    *("schema", "version", "tinyref", "note", "device", "verdict", "blame", "choices"),
-    *("mode", "ast", "buffers", "bindings", "opts", "equivalent"),
+    "schema",
+    "version",
+    "tinyref",
+    "note",
+    "device",
+    "verdict",
+    "blame",
+    "choices",
+    "mode",
+    "ast",
+    "buffers",
+    "bindings",
+    "opts",
+    "equivalent",
 )
 
 

@@ -251,8 +251,14 @@ PYTHON = (
         ),
         MANY,
         covers=(
-            *("numel", "nbytes", "element_size", "ndim", "size", "is_floating_point"),
-            *("dtype", "device"),
+            "numel",
+            "nbytes",
+            "element_size",
+            "ndim",
+            "size",
+            "is_floating_point",
+            "dtype",
+            "device",
         ),
     ),
     Function(

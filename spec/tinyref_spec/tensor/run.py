@@ -266,7 +266,11 @@ def _measure_expressions(
             f"{int(np.count_nonzero(item.bad))} of {item.compared} wrong"
         )
         result.details = _failure(
-            *(question, device, expression, item.expected, _rule(item.expected)),
+            question,
+            device,
+            expression,
+            item.expected,
+            _rule(item.expected),
             np.flatnonzero(item.bad),
         )
         result.details.index = item.first

@@ -24,7 +24,9 @@ WORKS = "tinyref_bench_works"
 DEVICE = "CPU"
 # What this version imports when it first computes, and an earlier one at once: no part of a call.
 LATE = (
-    *("tinyref.codegen.compile", "tinyref.engine.runner", "tinyref.optimise.moves"),
+    "tinyref.codegen.compile",
+    "tinyref.engine.runner",
+    "tinyref.optimise.moves",
     "tinyref.tensor.methods.realisation",
 )
 

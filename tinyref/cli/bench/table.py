@@ -42,7 +42,15 @@ COLD_BEFORE = {
     "op.cumsum": (76, 151),
 }
 HEADER = (
-    *("work", "ours", "torch", "ratio", "tinygrad", "ours cold", "its cold", "before", "now"),
+    "work",
+    "ours",
+    "torch",
+    "ratio",
+    "tinygrad",
+    "ours cold",
+    "its cold",
+    "before",
+    "now",
     "goals",
 )
 
@@ -96,8 +104,14 @@ class Line:
         if self.missing:
             return (self.work, *("-",) * (len(HEADER) - 2), self.missing)
         numbers = (
-            *(self.ours, self.torch, self.ratio, self.tinygrad, self.cold, self.tinygrad_cold),
-            *(self.before, self.now),
+            self.ours,
+            self.torch,
+            self.ratio,
+            self.tinygrad,
+            self.cold,
+            self.tinygrad_cold,
+            self.before,
+            self.now,
         )
         goals = ", ".join(self.broken_goals) or ("met" if self.ratio else "-")
         return (self.work, *map(_short, numbers), goals)

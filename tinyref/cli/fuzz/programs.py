@@ -69,8 +69,10 @@ def show(file: Path, device: str, is_script: bool, seconds: float) -> None:
     if not is_script:
         said = record.verdict.detail if record.verdict is not None else ""
         for label, text in (
-            *(("note", record.note), ("found on", record.device)),
-            *(("verdict", said), ("blamed", str(record.blame or ""))),
+            ("note", record.note),
+            ("found on", record.device),
+            ("verdict", said),
+            ("blamed", str(record.blame or "")),
         ):
             if text:
                 print(f"{label}: {text}")

@@ -95,11 +95,19 @@ _LARGEST_ANGLE = (math.pi / 4 + 2**-12) ** 2
 
 FITS = (
     Fit(
-        *("EXPONENTIAL", _exponential, -0.5 * _SLACK, 0.5 * _SLACK, (5, 10)),
+        "EXPONENTIAL",
+        _exponential,
+        -0.5 * _SLACK,
+        0.5 * _SLACK,
+        (5, 10),
         lambda r: abs(r) / 2**r,
     ),
     Fit(
-        *("LOGARITHM", _logarithm, (_ROOT - 1) * _SLACK, (2 * _ROOT - 1) * _SLACK, (9, 20)),
+        "LOGARITHM",
+        _logarithm,
+        (_ROOT - 1) * _SLACK,
+        (2 * _ROOT - 1) * _SLACK,
+        (9, 20),
         # Above 1, where more is rounded, a little less is left to the polynomial.
         lambda f: mpmath.sqrt(1 + f) / (_logarithm(f) + mpmath.mpf(3) / 2),
     ),

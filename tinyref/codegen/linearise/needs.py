@@ -15,9 +15,7 @@ from tinyref.uops.ops import ALU, Ops
 DEFINED = frozenset({Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CONST})
 # What takes no register of its own: it is a constant, an address that the access computes, or
 # nothing at all.
-_UNCOUNTED = DEFINED | {
-    *(Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER)
-}
+_UNCOUNTED = DEFINED | {Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER}
 
 
 _UPDATE, _INDEX = Ops.UPDATE_ACC, Ops.INDEX

@@ -35,8 +35,12 @@ class CudaBackend(Backend):
 
     title = "CUDA C++ through NVRTC, on NVIDIA GPUs"
     environment = (
-        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"),
-        *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME"),
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_PATH",
+        "CUDA_HOME",
     )
     compile_targets = TARGETS
     base: ClassVar[str] = "CUDA"

@@ -23,10 +23,21 @@ STREAM_FLAGS = 1
 # CUresult: "This leaves the process in an inconsistent state").
 STICKY = frozenset(
     (
-        *("ILLEGAL_ADDRESS", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC"),
-        *("ILLEGAL_INSTRUCTION", "HARDWARE_STACK_ERROR", "ASSERT", "LAUNCH_FAILED"),
-        *("LAUNCH_TIMEOUT", "ECC_UNCORRECTABLE", "NVLINK_UNCORRECTABLE", "CONTAINED"),
-        *("CONTEXT_IS_DESTROYED", "TENSOR_MEMORY_LEAK", "EXTERNAL_DEVICE"),
+        "ILLEGAL_ADDRESS",
+        "MISALIGNED_ADDRESS",
+        "INVALID_ADDRESS_SPACE",
+        "INVALID_PC",
+        "ILLEGAL_INSTRUCTION",
+        "HARDWARE_STACK_ERROR",
+        "ASSERT",
+        "LAUNCH_FAILED",
+        "LAUNCH_TIMEOUT",
+        "ECC_UNCORRECTABLE",
+        "NVLINK_UNCORRECTABLE",
+        "CONTAINED",
+        "CONTEXT_IS_DESTROYED",
+        "TENSOR_MEMORY_LEAK",
+        "EXTERNAL_DEVICE",
     )
 )
 # As a process ends the driver may be gone before its memory is freed.

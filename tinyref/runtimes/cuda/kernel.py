@@ -94,8 +94,15 @@ class CudaLaunch:
         session, kernel = self.kernel.session, self.kernel
         shared_bytes, extra = 0, 0
         session.call(
-            *(f"cannot launch {kernel.entry}", "cuLaunchKernel", kernel.function),
-            *(*self.grid, *self.group, shared_bytes, session.stream, self.arguments, extra),
+            f"cannot launch {kernel.entry}",
+            "cuLaunchKernel",
+            kernel.function,
+            *self.grid,
+            *self.group,
+            shared_bytes,
+            session.stream,
+            self.arguments,
+            extra,
         )
 
     def rebind(self, place: int, handle: Memory) -> None:

@@ -24,9 +24,19 @@ MODULE_KERNELS = 16
 # One code object of the device's code alone. Divisions and roots of float32 are correctly rounded
 # and subnormals kept by default: it is said all the same. No name depends on where a file lies.
 _OPTIONS = (
-    *("-x", "hip", "-std=c++17", "--offload-device-only", "--no-gpu-bundle-output"),
-    *("-nogpuinc", "-nogpulib", "-O3", "-w", "-fuse-cuid=none", "-fno-gpu-flush-denormals-to-zero"),
-    *("-fhip-fp32-correctly-rounded-divide-sqrt", "-Wno-c++11-narrowing"),
+    "-x",
+    "hip",
+    "-std=c++17",
+    "--offload-device-only",
+    "--no-gpu-bundle-output",
+    "-nogpuinc",
+    "-nogpulib",
+    "-O3",
+    "-w",
+    "-fuse-cuid=none",
+    "-fno-gpu-flush-denormals-to-zero",
+    "-fhip-fp32-correctly-rounded-divide-sqrt",
+    "-Wno-c++11-narrowing",
 )
 _NUMBERED = re.compile(r"clang-(\d+)")
 # The kernel of a source, up to its name.

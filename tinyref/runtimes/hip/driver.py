@@ -33,8 +33,12 @@ _ARCHITECTURE = re.compile(rb"gfx[0-9a-f]{3,4}(?::[\w+-]+)*")
 # After these all that this process has on the device is lost.
 STICKY = frozenset(
     (
-        *("hipErrorIllegalAddress", "hipErrorLaunchFailure", "hipErrorLaunchTimeOut"),
-        *("hipErrorAssert", "hipErrorECCNotCorrectable", "hipErrorContextIsDestroyed"),
+        "hipErrorIllegalAddress",
+        "hipErrorLaunchFailure",
+        "hipErrorLaunchTimeOut",
+        "hipErrorAssert",
+        "hipErrorECCNotCorrectable",
+        "hipErrorContextIsDestroyed",
     )
 )
 _OUT_OF_MEMORY = "hipErrorOutOfMemory"

@@ -69,5 +69,11 @@ class HipKernel:
         )
         self.session.call(
             "hipModuleLaunchKernel",
-            *(self._function, *grid, *group, 0, self.session.stream, arguments, None),
+            self._function,
+            *grid,
+            *group,
+            0,
+            self.session.stream,
+            arguments,
+            None,
         )

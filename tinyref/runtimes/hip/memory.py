@@ -76,7 +76,11 @@ class HipAllocator:
         here.wait_for(there)
         here.call(
             "hipMemcpyPeerAsync",
-            *(target.pointer, here.index, source.pointer, there.index),
-            *(ctypes.c_size_t(source.nbytes), here.stream),
+            target.pointer,
+            here.index,
+            source.pointer,
+            there.index,
+            ctypes.c_size_t(source.nbytes),
+            here.stream,
         )
         there.wait_for(here)

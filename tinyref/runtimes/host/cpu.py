@@ -47,8 +47,20 @@ _options_lock = threading.RLock()
 
 # Names that compiled code may call: of the op table, and what LLVM itself makes of loops.
 _SYMBOLS = (
-    *("exp2", "exp2f", "log2", "log2f", "sin", "sinf", "pow", "powf"),
-    *("trunc", "truncf", "memcpy", "memmove", "memset", "memcmp"),
+    "exp2",
+    "exp2f",
+    "log2",
+    "log2f",
+    "sin",
+    "sinf",
+    "pow",
+    "powf",
+    "trunc",
+    "truncf",
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
 )
 _MATH_LIBRARIES = {
     "linux": ("libm.so.6", "libm.so"),

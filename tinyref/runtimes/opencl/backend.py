@@ -54,8 +54,12 @@ class OpenCLCompiler:
     def key(self) -> str:
         device = self.session.device
         parts = (
-            *(device.platform.name, device.platform.version, device.name, device.driver_version),
-            *(device.version, *self.session.options),
+            device.platform.name,
+            device.platform.version,
+            device.name,
+            device.driver_version,
+            device.version,
+            *self.session.options,
         )
         return " ".join(parts)
 
@@ -95,8 +99,11 @@ class OpenCLBackend(Backend):
 
     title = "OpenCL through pyopencl"
     environment: tuple[str, ...] = (
-        *("OCL_ICD_VENDORS", "PYOPENCL_BUILD_OPTIONS"),
-        *("POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "POCL_WORK_GROUP_METHOD"),
+        "OCL_ICD_VENDORS",
+        "PYOPENCL_BUILD_OPTIONS",
+        "POCL_DEVICES",
+        "POCL_MAX_PTHREAD_COUNT",
+        "POCL_WORK_GROUP_METHOD",
     )
     base = "OPENCL"
     session_class = Session

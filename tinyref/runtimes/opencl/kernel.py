@@ -50,7 +50,9 @@ class _Image:
     def _copy(self, destination: Any, source: Any, offset: int) -> None:
         session = self.session
         session.cl.enqueue_copy(
-            *(session.queue, destination, source),
+            session.queue,
+            destination,
+            source,
             offset=offset,
             origin=(0, 0),
             region=self.region,

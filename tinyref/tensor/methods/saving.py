@@ -25,8 +25,16 @@ from tinyref.uops.payload import BufferArg, ShardArg
 VERSION = 1
 _KEYS = frozenset(
     (
-        *("version", "dtype", "device", "shape", "layout", "parts", "constant"),
-        *("requires_grad", "is_frozen", "grad"),
+        "version",
+        "dtype",
+        "device",
+        "shape",
+        "layout",
+        "parts",
+        "constant",
+        "requires_grad",
+        "is_frozen",
+        "grad",
     )
 )
 Sizes = tuple[int, ...]

@@ -79,13 +79,20 @@ def layers() -> None:
     image, row = draw_parameter(2, 4, 6, 6), draw_parameter(3, 8)
     tokens = Tensor(np.array([[0, 3, 1], [4, 4, 2]], np.int32))
     for result in (
-        *(nn.GroupNorm(2, 4)(image), nn.InstanceNorm(4)(image), nn.RMSNorm(8)(row)),
+        nn.GroupNorm(2, 4)(image),
+        nn.InstanceNorm(4)(image),
+        nn.RMSNorm(8)(row),
         nn.ConvTranspose2d(4, 2, 3, stride=2)(image),
         nn.Conv2d(4, 4, 3, padding=1, stride=2, groups=2)(image),
         nn.Conv1d(3, 2, 3, dilation=2)(row.reshape(1, 3, 8)),
         nn.Embedding(5, 4)(tokens),
-        *(image.max_pool2d(2), image.avg_pool2d(3, stride=1)),
-        *(row.softmax(), row.log_softmax(0), row.gelu(), row.std(1), row.cumsum(1)),
+        image.max_pool2d(2),
+        image.avg_pool2d(3, stride=1),
+        row.softmax(),
+        row.log_softmax(0),
+        row.gelu(),
+        row.std(1),
+        row.cumsum(1),
         draw_parameter(2, 2, 5, 4).scaled_dot_product_attention(
             draw_parameter(2, 2, 5, 4), draw_parameter(2, 2, 5, 4)
         ),

@@ -14,10 +14,30 @@ from tinyref_spec.kernel_case import Case, Mode
 # On small integers these are exact in every order, and none looks at the sign of a zero.
 EXACT_OPS = frozenset(
     {
-        *(Ops.SINK, Ops.STORE, Ops.VIEW, Ops.DEFINE_GLOBAL, Ops.LOAD, Ops.VALID, Ops.IOTA),
-        *(Ops.CONST, Ops.DEFINE_VAR, Ops.REDUCE, Ops.WHERE, Ops.THREEFRY),
-        *(Ops.ADD, Ops.SUB, Ops.MUL, Ops.NEG, Ops.MULACC, Ops.MAX, Ops.TRUNC),
-        *(Ops.CMPLT, Ops.CMPNE, Ops.AND, Ops.OR, Ops.XOR),
+        Ops.SINK,
+        Ops.STORE,
+        Ops.VIEW,
+        Ops.DEFINE_GLOBAL,
+        Ops.LOAD,
+        Ops.VALID,
+        Ops.IOTA,
+        Ops.CONST,
+        Ops.DEFINE_VAR,
+        Ops.REDUCE,
+        Ops.WHERE,
+        Ops.THREEFRY,
+        Ops.ADD,
+        Ops.SUB,
+        Ops.MUL,
+        Ops.NEG,
+        Ops.MULACC,
+        Ops.MAX,
+        Ops.TRUNC,
+        Ops.CMPLT,
+        Ops.CMPNE,
+        Ops.AND,
+        Ops.OR,
+        Ops.XOR,
     }
 )
 
