@@ -203,6 +203,20 @@ def test_units_in_the_last_place(found: float, wanted: float, apart: float) -> N
     assert ulps_apart(f32(found), f32(wanted)).tolist() == [apart]
 
 
+@pytest.mark.parametrize(
+    ("found", "wanted", "apart"),
+    [
+        (0.054586480818724026, 0.05458648081872403, 1),
+        (-1.0, -1.0000000000000004, 2),
+        (5e-324, -5e-324, 2),
+        (1.7976931348623157e308, np.inf, 1),
+    ],
+)
+def test_units_of_float64_are_counted_exactly(found: float, wanted: float, apart: float) -> None:
+    """Guards scripts of float64 that called one unit infinitely far: a float64 has 53 bits."""
+    assert ulps_apart(np.array([found]), np.array([wanted])).tolist() == [apart]
+
+
 def test_integers_are_equal_or_not() -> None:
     apart = ulps_apart(np.array([3, 4], np.uint8), np.array([3, 5], np.uint8))
     assert apart.tolist() == [0, np.inf]

@@ -165,7 +165,7 @@ def _wrong(node: UOp, found: Array, wanted: Array) -> npt.NDArray[np.intp]:
 
 
 def ulps_apart(found: Array, wanted: Array) -> Array:
-    """Units in the last place from one to the other; 0 for equal bits and for two NaNs.
+    """Return units in the last place from one to the other; 0 for equal bits and for two NaNs.
 
     Infinite for a NaN and a number, and for zeros of different signs. Other types than floats are
     0 or infinitely far apart.
@@ -177,11 +177,10 @@ def ulps_apart(found: Array, wanted: Array) -> Array:
     if not from_numpy_dtype(wanted.dtype).is_float:
         return np.where(differs, np.inf, 0.0)
     sign = unsigned.type(1 << (8 * size - 1))
-    places = [
-        np.where(bits & sign, -1.0, 1.0) * (bits & ~sign).astype(np.float64)
-        for bits in (first, second)
-    ]
-    apart = np.abs(places[0] - places[1])
+    low, high = np.sort([first & ~sign, second & ~sign], axis=0)
+    # Subtract before the cast: a float64 does not hold all the bits of another.
+    is_opposite = (first ^ second) & sign != 0
+    apart = np.where(is_opposite, high + low, high - low).astype(np.float64)
     apart = np.where(differs & (apart == 0), np.inf, apart)
     nan, other = np.isnan(found), np.isnan(wanted)
     return np.where(nan | other, np.where(nan & other, 0.0, np.inf), apart)
