@@ -176,8 +176,10 @@ ROWS = {
     "FirstGridAgain": "kernel.program.grids,memory.launch.float32",
     "EarlyReads": "memory.launch.float32,kernel.one_alu.add.float32,kernel.program.loop",
     "StaleOutput": "memory.launch,kernel.program.grids,kernel.one_alu.add.int32",
-    # Its launches of large groups write so far beyond a buffer that they end the process.
+    # Some of their other launches reach so far beyond a buffer that they end the process.
     "SwappedItemIndices": "kernel.program.[!l]*,tensor.add.float32,tensor.sum.float32",
+    "LostLoadGate": "memory.gate",
+    "PrivateArrays": "kernel.program.extremes,kernel.program.boxes,kernel.program.arrays",
     # Tensor functions, whose scripts have other memory than kernels have.
     "OffByOneTail": "kernel.one_alu.add.int32,tensor.add.float32,tensor.sum.float32",
     "WrongGroupIndex": "kernel.size.int32,tensor.add.float32,tensor.sum.float32",
