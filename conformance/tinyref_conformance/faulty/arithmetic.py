@@ -248,6 +248,7 @@ FAULTS = (
         name="SaturatedCasts",
         sentence="Casts an integer that does not fit to the nearest one that does.",
         clause="cast.wrap",
+        rung=Rung.CAST,
         ops={
             Ops.CAST: _cast(
                 lambda target, source: target is dtypes.int8 and source is dtypes.int32,
