@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from enum import Enum
 
-from tinyref.arrays import np, npt
+from tinyref.arrays import Array, np, npt
 from tinyref.errors import UserError, UserLookupError, UserTypeError
 
 ConstType = bool | int | float
@@ -429,3 +429,17 @@ def narrow_float64(values: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray
         odd = toward_zero.view(np.uint32) | inexact.astype(np.uint32)
         narrow: npt.NDArray[np.generic] = odd.view(np.float32).astype(numpy_dtype(dtype))
         return narrow
+
+
+def float_bits_apart(first: Array, second: Array) -> Array:
+    """Return how many values lie from one float to the other, as float64, element by element.
+
+    first, second: bits as unsigned integers of one size. +0 and -0 are one value. NaN is taken for
+    the number that its bits would be: who calls this decides about NaN.
+    """
+    sign = np.array(1 << (8 * first.dtype.itemsize - 1), first.dtype)
+    here, there = first & ~sign, second & ~sign
+    # Subtract before the cast: a float64 does not hold all the bits of another.
+    apart = np.maximum(here, there) - np.minimum(here, there)
+    distance: Array = np.where((first ^ second) & sign != 0, here + there, apart)
+    return distance.astype(np.float64)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyref.dtype import DType, dtypes, from_numpy_dtype
+from tinyref.dtype import DType, dtypes, float_bits_apart, from_numpy_dtype
 from tinyref_spec.bits import Array, BoolArray, to_bits
 from tinyref_spec.oracles import Expected
 from tinyref_spec.samples import inf_bits
@@ -82,16 +82,11 @@ def is_nan_bits(bits: Array, dtype: DType) -> BoolArray:
 def ulp_distance(actual: Array, expected: Array) -> Array:
     """Representable values from one to the other, as float64, element by element.
 
-    NaN is 0 from NaN and infinitely far from all else; +0 and -0 are the same place. Float bits
-    map to a line by their magnitude with the sign's side.
+    NaN is 0 from NaN and infinitely far from all else; +0 and -0 are the same place.
     """
     dtype = from_numpy_dtype(expected.dtype)
     first, second = to_bits(actual), to_bits(expected)
-    sign = np.array(1 << (dtype.bits - 1), dtype=first.dtype)
-    place, other = (first & ~sign).astype(np.uint64), (second & ~sign).astype(np.uint64)
-    same_side = (first & sign) == (second & sign)
-    apart = np.maximum(place, other) - np.minimum(place, other)
-    distance = np.where(same_side, apart, place + other).astype(np.float64)
+    distance = float_bits_apart(first, second)
     nan, other_nan = is_nan_bits(first, dtype), is_nan_bits(second, dtype)
     distance = np.where(nan & other_nan, 0.0, distance)
     return np.where(nan != other_nan, np.inf, distance)

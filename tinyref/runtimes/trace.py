@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.algebra.evaluate import launch_grid, value_of
-from tinyref.dtype import PtrDType, dtypes, from_numpy_dtype, numpy_dtype
+from tinyref.dtype import PtrDType, dtypes, float_bits_apart, from_numpy_dtype, numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.formats.text import node_text
 from tinyref.interpret import run_program
@@ -170,17 +170,12 @@ def ulps_apart(found: Array, wanted: Array) -> Array:
     Infinite for a NaN and a number, and for zeros of different signs. Other types than floats are
     0 or infinitely far apart.
     """
-    size = wanted.dtype.itemsize
-    unsigned = np.dtype(f"u{size}")
+    unsigned = np.dtype(f"u{wanted.dtype.itemsize}")
     first, second = found.view(unsigned), wanted.view(unsigned)
     differs = first != second
     if not from_numpy_dtype(wanted.dtype).is_float:
         return np.where(differs, np.inf, 0.0)
-    sign = unsigned.type(1 << (8 * size - 1))
-    low, high = np.sort([first & ~sign, second & ~sign], axis=0)
-    # Subtract before the cast: a float64 does not hold all the bits of another.
-    is_opposite = (first ^ second) & sign != 0
-    apart = np.where(is_opposite, high + low, high - low).astype(np.float64)
+    apart = float_bits_apart(first, second)
     apart = np.where(differs & (apart == 0), np.inf, apart)
     nan, other = np.isnan(found), np.isnan(wanted)
     return np.where(nan | other, np.where(nan & other, 0.0, np.inf), apart)
