@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import z3
+from expressions import INTEGER_BINARY
 
 from tinyref.algebra.rewrite import Keeps, Rule, constant, match
 from tinyref.algebra.rewrite.pattern import Pattern, any_node
@@ -88,26 +89,9 @@ def test_rules_do_with_constants_what_they_do_with_all(name: str) -> None:
         assert answer is Answer.PROVED, f"{equation}: {detail}"
 
 
-FOLDED = (
-    Ops.ADD,
-    Ops.SUB,
-    Ops.MUL,
-    Ops.IDIV,
-    Ops.MOD,
-    Ops.MAX,
-    Ops.CMPLT,
-    Ops.CMPNE,
-    Ops.AND,
-    Ops.OR,
-    Ops.XOR,
-    Ops.SHL,
-    Ops.SHR,
-)
-
-
 @pytest.mark.long
 @pytest.mark.sampled(13)
-@pytest.mark.parametrize("op", FOLDED, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", INTEGER_BINARY, ids=lambda op: op.name)
 def test_folding_constants_at_8_bits(op: Ops) -> None:
     """The semantics on all pairs of bytes against Python's integers; the rule on some of them."""
     for dtype in (dtypes.int8, dtypes.uint8):
@@ -124,7 +108,7 @@ def test_folding_constants_at_8_bits(op: Ops) -> None:
             assert folded is build.const(node.dtype, results[index].item())
 
 
-TERMS = (*FOLDED, Ops.NEG, Ops.MULACC, Ops.WHERE)
+TERMS = (*INTEGER_BINARY, Ops.NEG, Ops.MULACC, Ops.WHERE)
 BOOL_OPS = {Ops.AND, Ops.OR, Ops.XOR, Ops.MAX, Ops.CMPLT, Ops.CMPNE, Ops.WHERE}
 BIT_OPS = {Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from expressions import INTEGER_BINARY
 
 from tinyref.algebra.evaluate import bound_value, evaluate_expression, launch_grid, value_of
 from tinyref.dtype import DType, dtypes
@@ -70,23 +71,6 @@ def test_index_expressions(expression: UOp, value: int) -> None:
 )
 def test_integers_of_a_type_wrap(expression: UOp, value: int) -> None:
     assert value_of(expression, {"n": -7}) == value
-
-
-INTEGER_BINARY = [
-    Ops.ADD,
-    Ops.SUB,
-    Ops.MUL,
-    Ops.IDIV,
-    Ops.MOD,
-    Ops.MAX,
-    Ops.CMPLT,
-    Ops.CMPNE,
-    Ops.AND,
-    Ops.OR,
-    Ops.XOR,
-    Ops.SHL,
-    Ops.SHR,
-]
 
 
 @pytest.mark.parametrize("dtype", [i8, u8], ids=lambda dtype: dtype.name)

@@ -1,9 +1,26 @@
-"""Expressions as text, for the messages of failed checks."""
+"""The operations of integer expressions, and expressions as text for failed checks."""
 
 from __future__ import annotations
 
 from tinyref.uops.node import UOp
+from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, VarArg
+
+INTEGER_BINARY = (
+    Ops.ADD,
+    Ops.SUB,
+    Ops.MUL,
+    Ops.IDIV,
+    Ops.MOD,
+    Ops.MAX,
+    Ops.CMPLT,
+    Ops.CMPNE,
+    Ops.AND,
+    Ops.OR,
+    Ops.XOR,
+    Ops.SHL,
+    Ops.SHR,
+)
 
 
 def text_of(node: UOp) -> str:
