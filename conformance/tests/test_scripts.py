@@ -143,7 +143,7 @@ def script_of_failure(case: Case, name: str) -> str | None:
 
 
 def close(name: str) -> None:
-    """Close a device and those of further numbers, so that the next case opens it again.
+    """Close the devices whose names begin with `name`, so that the next case opens them again.
 
     The kernel of `long_work` goes with it: it would be launched on the queue of the closed device.
     """

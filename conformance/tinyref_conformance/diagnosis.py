@@ -199,7 +199,7 @@ def _advice(units: Sequence[_Unit], condition: Condition) -> str:
 def _weight(
     total: Evidence, units: Sequence[_Unit], condition: Condition
 ) -> tuple[int, int, float]:
-    # Of how many right values of the run meet a condition, only those of operands compare.
+    # Conditions on operands compare by the number of right values of the run that meet them.
     is_of_values = condition.kind is Kind.VALUE
     met = total.conditions.get(condition.name, (0, 0))[1] if is_of_values else math.inf
     return len(units), -_right_too(units, condition), -met

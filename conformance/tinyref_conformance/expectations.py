@@ -133,9 +133,9 @@ def updated_expectations(
 ) -> Update:
     """What makes this run come out as expected, in one pass.
 
-    Entries whose cases all still fail stay as they are, and so do those of cases that were not part
-    of the run. Others are replaced by entries for their cases that fail, if there are any. New
-    failures get `reason` and `link`, one entry for a row of which all fails in the same phase.
+    An entry stays as it is if all its cases still fail, or if none of them was part of the run.
+    Entries for the cases that fail replace every other one. New failures get `reason` and `link`;
+    a row whose cases all fail in the same phase gets one entry.
     """
     kept: list[Expectation] = []
     new: list[Expectation] = []

@@ -98,7 +98,7 @@ class TimeLeft:
         return todo / self._jobs
 
     def _expected(self, rung: Rung, scale: float) -> float:
-        """Return the seconds of a case: those of its rung and, while there are few, of its cost."""
+        """Return the seconds of a case of a rung; few measured cases are weighed with its cost."""
         seconds = self._seconds.get(rung, 0.0) + PRIOR_CASES * scale * COSTS[rung]
         return seconds / (self._done[rung] + PRIOR_CASES)
 

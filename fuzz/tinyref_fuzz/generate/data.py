@@ -22,7 +22,7 @@ from tinyref_spec.samples import edges
 
 # One of so many buffers has data of one kind: all equal, cancelling, negative zeros and the like.
 KIND_SHARE = 8
-# Of values of a whole type, one of so many is an edge, and one a small number; the rest is any.
+# One of this many values of a whole type is an edge, and one a small number; others are any bits.
 SHARES = 3
 # The largest of the small numbers.
 SMALL = 9

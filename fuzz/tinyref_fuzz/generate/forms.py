@@ -1,4 +1,4 @@
-"""What kernels are built around: for each form a builder that gives the value to store.
+"""Forms of kernels: each has a builder that gives the value to store.
 
 Each form is there for what a stage of the compiler must get right: tiles and their padding,
 grouped reduces inside of loops, folds over positions, division and remainder of positions.
@@ -241,7 +241,7 @@ def launch(draw: Expressions) -> Value:
         axes = kernel.add_axes([large, *others], outer=True)
     kernel.make_symbolic()
     shape = kernel.shape(axes)
-    # The order of the elements is another one than that of the positions, so nothing merges.
+    # Elements and positions are in different orders, so no axes merge.
     order = tuple(reversed(range(len(shape))))
     backward = shaped(tuple(shape[axis] for axis in order)).permute(order)
     x = kernel.load_through(backward, kernel.number())

@@ -42,8 +42,8 @@ def equivalents(
     """The kernel `ast` after up to `steps` transformations drawn from `tape`.
 
     `supported` are the types that the new kernel may use, all without it. With the `capabilities`
-    of a device that has images, the last step makes one of a buffer in so many of 100 chains: what
-    an image needs of its kernel no other transformation keeps.
+    of a device that has images, `images` of 100 chains end with a buffer made into an image: no
+    other transformation keeps what an image needs of its kernel.
     """
     names = sorted(TRANSFORMATIONS)
     trail: list[tuple[str, UOp]] = []
