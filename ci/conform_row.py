@@ -19,12 +19,12 @@ sys.path[:0] = [str(ROOT / "ci"), str(ROOT / "conformance")]
 import packages  # noqa: E402 - found by the line above
 
 from tinyref_conformance import device_table  # noqa: E402 - found by the line above
-from tinyref_conformance.device_table import DeviceTableError, Row  # noqa: E402
+from tinyref_conformance.device_table import DeviceRow, DeviceTableError  # noqa: E402
 
 __all__ = [
     "DEVICES",
+    "DeviceRow",
     "DeviceTableError",
-    "Row",
     "conform",
     "expectations",
     "missing",
@@ -38,14 +38,14 @@ EXPECTATIONS = ROOT / "ci" / "expectations"
 UNAVAILABLE = "unavailable.txt"
 
 
-def read(path: Path = DEVICES) -> list[Row]:
+def read(path: Path = DEVICES) -> list[DeviceRow]:
     """The rows of a matrix. Raises `DeviceTableError`."""
     return device_table.read(path)
 
 
 def conform(
     session: Any,
-    row: Row,
+    row: DeviceRow,
     report: Path,
     options: list[str],
     command_failed: type[Exception],
@@ -108,7 +108,7 @@ def _is_ci() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def _without_driver(row: Row) -> str:
+def _without_driver(row: DeviceRow) -> str:
     """Why a row need not be installed; empty where a driver is there, or none is asked for."""
     for name in row.driver:
         try:
@@ -120,7 +120,7 @@ def _without_driver(row: Row) -> str:
 
 
 def _installed(
-    session: Any, row: Row, environment: dict[str, str], command_failed: type[Exception]
+    session: Any, row: DeviceRow, environment: dict[str, str], command_failed: type[Exception]
 ) -> str:
     """Installs and sets up what a row asks for; why that failed, empty where it did not."""
     try:
@@ -133,7 +133,7 @@ def _installed(
     return ""
 
 
-def missing(row: Row, described: str) -> str:
+def missing(row: DeviceRow, described: str) -> str:
     """Why a device of a row is not there, by what `tinyref devices --json` said; else empty."""
     for place, name in enumerate(row.devices):
         try:
@@ -146,5 +146,5 @@ def missing(row: Row, described: str) -> str:
     return ""
 
 
-def _help(row: Row) -> str:
+def _help(row: DeviceRow) -> str:
     return f" (apt-get install {' '.join(row.apt)})" if row.apt else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from distributed import LocalCluster
 
-from tinyref_fuzz.campaign.campaign import Request, run
+from tinyref_fuzz.campaign.campaign import CampaignRequest, run
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         tempfile.TemporaryDirectory() as folder,
     ):
-        request = Request(
+        request = CampaignRequest(
             "PYTHON",
             Path(folder),
             seed=5,

@@ -19,8 +19,8 @@ import numpy as np
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref_conformance.conform import Request, conform
-from tinyref_conformance.settings import Settings
+from tinyref_conformance.conform import ConformRequest, conform
+from tinyref_conformance.settings import RunSettings
 from tinyref_spec.case import Measurement, Profile, Row, Rung
 from tinyref_spec.checks import make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -79,8 +79,10 @@ def main() -> None:
     faulty = "tinyref_conformance.faulty:FloorDivision"
     with tempfile.TemporaryDirectory() as folder:
         for number, device in enumerate(("CPU", faulty)):
-            settings = Settings(device, Path(folder, str(number)), jobs=1, catalogue="custom_row")
-            report = conform(Request(settings)).report
+            settings = RunSettings(
+                device, Path(folder, str(number)), jobs=1, catalogue="custom_row"
+            )
+            report = conform(ConformRequest(settings)).report
             print(report.verdict)
             for case in report.cases:
                 print(f"  {case.status.value} {case.id} {case.message}".rstrip())

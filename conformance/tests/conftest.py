@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tinyref_conformance.conform import Finished, Request, conform
+from tinyref_conformance.conform import ConformRequest, Finished, conform
 from tinyref_conformance.report import Report
-from tinyref_conformance.settings import Settings
+from tinyref_conformance.settings import RunSettings
 
 HERE = Path(__file__).parent
 # Modules that several tests share, and that worker processes import too.
@@ -32,12 +32,12 @@ class Fake:
         self.monkeypatch.setenv("FAKE_SCENARIO", ",".join(names))
         return self
 
-    def request(self, **members: Any) -> Request:
-        names = Settings.__dataclass_fields__
+    def request(self, **members: Any) -> ConformRequest:
+        names = RunSettings.__dataclass_fields__
         settings = {key: members.pop(key) for key in list(members) if key in names}
         settings = {"jobs": 1, "timeout": 20.0, **settings}
-        return Request(
-            Settings("FAKE", self.folder, catalogue="fake_catalogue", **settings), **members
+        return ConformRequest(
+            RunSettings("FAKE", self.folder, catalogue="fake_catalogue", **settings), **members
         )
 
     def run(self, **members: Any) -> Finished:
@@ -61,7 +61,7 @@ def conformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def conformed(device: str, query: str, **members: Any) -> Report:
         folder = members.pop("folder", tmp_path / device.rpartition(":")[2])
         members.setdefault("jobs", 1)
-        settings = Settings(device, folder, **members)
-        return conform(Request(settings, query=query)).report
+        settings = RunSettings(device, folder, **members)
+        return conform(ConformRequest(settings, query=query)).report
 
     return conformed

@@ -21,9 +21,9 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref_spec.case import (
     Case,
+    CaseNeeds,
     Failure,
     Measurement,
-    Needs,
     Profile,
     Row,
     Rung,
@@ -146,12 +146,12 @@ def row(
     *behaviours: Behaviour,
     rung: Rung = Rung.ALU,
     depends_on: tuple[str, ...] = (),
-    needs: Needs | None = None,
+    needs: CaseNeeds | None = None,
     op: str = "ADD",
     dtype: str = "float32",
     expects_refusal: bool = False,
 ) -> Row:
-    needs = needs or Needs()
+    needs = needs or CaseNeeds()
 
     def run_of(case_id: str, behaviour: Behaviour) -> Callable[[Any], Measurement]:
         def run(device: Any) -> Measurement:
@@ -185,7 +185,7 @@ def row(
     )
 
 
-class NoReason(Needs):
+class NoReason(CaseNeeds):
     def unmet(self, capabilities: Capabilities) -> str | None:
         return ""
 
@@ -245,7 +245,7 @@ def _scenarios() -> dict[str, Callable[[], list[Row]]]:
             ),
         ],
         "skipped": lambda: [
-            row("isa.add.float16", passes, needs=Needs(dtypes=frozenset({dtypes.float16})))
+            row("isa.add.float16", passes, needs=CaseNeeds(dtypes=frozenset({dtypes.float16})))
         ],
         "unexplained": lambda: [row("isa.odd.int8", passes, needs=NoReason())],
         "refusal": lambda: [row("isa.refusal.int8", passes, expects_refusal=True)],

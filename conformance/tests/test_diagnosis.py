@@ -10,12 +10,12 @@ import pytest
 from tinyref.device import Device
 from tinyref.errors import TinyrefError
 from tinyref_conformance import records
-from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.conform import ConformRequest, conform
 from tinyref_conformance.diagnosis import Group, diagnose
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.records import Record
 from tinyref_conformance.report import CaseResult, Report, RowResult
-from tinyref_conformance.settings import Settings
+from tinyref_conformance.settings import RunSettings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Rung
@@ -125,9 +125,9 @@ def test_what_fails_after_a_hundred_launches_only_says_so(count: int) -> None:
 
 @pytest.mark.long
 def test_the_first_node_that_differs_is_looked_for_in_the_example(tmp_path: Path) -> None:
-    settings = Settings(ALL_FAULTY["FloorDivision"].device, tmp_path, jobs=1, rerun_seconds=60.0)
+    settings = RunSettings(ALL_FAULTY["FloorDivision"].device, tmp_path, jobs=1, rerun_seconds=60.0)
     query = "isa.binary.idiv.int32,memory.copy.uint8"
-    report = conform(Request(settings, query=query)).report
+    report = conform(ConformRequest(settings, query=query)).report
     found = [case for case in report.cases if (case.details or {}).get("difference")]
     (group,) = report.groups
     assert [case.id for case in found] == group.cases[:1]

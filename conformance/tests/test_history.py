@@ -13,9 +13,9 @@ import pytest
 from reports_of import case_of
 
 from tinyref_conformance import history
-from tinyref_conformance.conform import Request, as_sequence, conform
+from tinyref_conformance.conform import ConformRequest, as_sequence, conform
 from tinyref_conformance.faulty.registry import FAULTY_DEVICES
-from tinyref_conformance.settings import Settings
+from tinyref_conformance.settings import RunSettings
 from tinyref_conformance.statuses import Status
 
 
@@ -79,10 +79,10 @@ def test_a_faulty_device_is_shown_by_a_short_sequence(
     before: list[str],
     case: str,
 ) -> None:
-    settings = Settings(device, tmp_path, jobs=1, rerun_seconds=math.inf)
+    settings = RunSettings(device, tmp_path, jobs=1, rerun_seconds=math.inf)
     # One of them is enough, and what comes after the first failure only takes time.
     monkeypatch.setattr(history, "in_order_of_rows", lambda cases: [next(iter(cases)).id])
-    report = conform(Request(settings, query=query)).report
+    report = conform(ConformRequest(settings, query=query)).report
     found = next(each for each in report.cases if each.status is Status.FLAKE)
     assert found.id == case
     assert (found.details or {})["sequence"] == [*before, case]
@@ -92,7 +92,7 @@ def test_a_faulty_device_is_shown_by_a_short_sequence(
         assert subprocess.run([sys.executable, script], check=False).returncode == code, name
     # The printed command runs it, and it fails again.
     again = as_sequence(
-        Request(replace(settings, folder=tmp_path / "again"), query=query),
+        ConformRequest(replace(settings, folder=tmp_path / "again"), query=query),
         ",".join([*before, case]),
     )
     statuses = {each.id: each.status for each in conform(again).report.cases}

@@ -17,11 +17,11 @@ from tinyref.dtype import dtypes
 from tinyref.errors import TinyrefError
 from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.runtimes.kernel import forget_kernels
-from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.conform import ConformRequest, conform
 from tinyref_conformance.faulty import FAULTY_DEVICES, FaultyDevice
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.report import CaseResult
-from tinyref_conformance.settings import Settings
+from tinyref_conformance.settings import RunSettings
 from tinyref_conformance.statuses import Status
 from tinyref_spec import catalogue, samples
 from tinyref_spec.case import Case, Failure, Profile, Row
@@ -273,8 +273,8 @@ def conformed(
 ) -> dict[str, CaseResult]:
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)
-    settings = Settings(f"dying_devices:{device}", folder, jobs=1, timeout=4.0)
-    report = conform(Request(settings, query=query)).report
+    settings = RunSettings(f"dying_devices:{device}", folder, jobs=1, timeout=4.0)
+    report = conform(ConformRequest(settings, query=query)).report
     return {case.id: case for case in report.cases if case.status.is_broken}
 
 

@@ -18,7 +18,7 @@ from tinyref_conformance import report as reports
 from tinyref_conformance.conform import conform
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import SUBJECTS, Suite
-from tinyref_conformance.worker import Worker
+from tinyref_conformance.worker import ConformWorker
 from tinyref_spec.case import Measurement, NotOfferedError, Profile
 from tinyref_spec.catalogue import find
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -158,7 +158,7 @@ def test_a_device_may_not_leave_out_a_case(tmp_path: Path) -> None:
         **{"catalogue": "tinyref_spec.catalogue", "profile": "quick", "suite_hash": ""},
         **{"device": "PYTHON", "second": "", "journal": str(tmp_path / "journal.jsonl")},
     }
-    worker = Worker(given, lambda message: None)
+    worker = ConformWorker(given, lambda message: None)
     worker._device = DeviceUnderTest("PYTHON")
 
     def leave_out(device: object) -> Measurement:

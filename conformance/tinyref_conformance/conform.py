@@ -22,20 +22,20 @@ from tinyref_conformance.plan import Plan, Shard, make_plan
 from tinyref_conformance.records import Outcome
 from tinyref_conformance.report import Report
 from tinyref_conformance.runner import Runner
-from tinyref_conformance.settings import Settings, worker_configuration
+from tinyref_conformance.settings import RunSettings, worker_configuration
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Profile
 
 
 @dataclass(frozen=True)
-class Request:
+class ConformRequest:
     """All that a caller may ask of a run.
 
     timings: an earlier JSON report, whose seconds weigh the shards. update: new failures go to the
     expectations file with `reason` and `link`.
     """
 
-    settings: Settings
+    settings: RunSettings
     profile: Profile = Profile.QUICK
     query: str = queries.EVERYTHING
     shard: Shard | None = None
@@ -60,7 +60,7 @@ class Finished:
         return next((path for path in self.files if path.name == reports.SCRIPT_NAME), None)
 
 
-def conform(request: Request, reporter: Reporter | None = None) -> Finished:
+def conform(request: ConformRequest, reporter: Reporter | None = None) -> Finished:
     """Runs the suite and writes the reports.
 
     Raises `UserError` for anything that is wrong with the request, before a case runs, and lets
@@ -101,7 +101,7 @@ def conform(request: Request, reporter: Reporter | None = None) -> Finished:
 
 
 def _run(
-    request: Request, plan: Plan, suite: Suite, assembler: Assembler, reporter: Reporter
+    request: ConformRequest, plan: Plan, suite: Suite, assembler: Assembler, reporter: Reporter
 ) -> Outcome:
     """The outcome. Raises `ChangedError` where there is something else than what is to resume."""
     settings = request.settings
@@ -121,7 +121,7 @@ def _run(
         held.release()
 
 
-def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
+def _binding(request: ConformRequest, suite: Suite, plan: Plan) -> dict[str, Any]:
     return {
         "device": request.settings.device,
         "suite": suite.name,
@@ -137,7 +137,7 @@ def _binding(request: Request, suite: Suite, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _expectations(request: Request, suite: Suite) -> known.Expectations:
+def _expectations(request: ConformRequest, suite: Suite) -> known.Expectations:
     device, path = request.settings.device, request.expectations
     if request.update:
         if path is None:
@@ -167,7 +167,7 @@ def _with_differences(own: known.Expectations, suite: Suite) -> known.Expectatio
     return replace(own, entries=(*own.entries, *(each for one in found for each in one.entries)))
 
 
-def as_sequence(request: Request, text: str) -> Request:
+def as_sequence(request: ConformRequest, text: str) -> ConformRequest:
     """The request for cases in an order, all in one worker: that is the query of the run.
 
     text: ids that commas separate, or a report.json, which has a sequence for the case of the
@@ -200,7 +200,7 @@ def _all_ids(suite: Suite) -> list[str]:
     ]
 
 
-def _update(request: Request, assembler: Assembler, suite: Suite) -> known.Expectations:
+def _update(request: ConformRequest, assembler: Assembler, suite: Suite) -> known.Expectations:
     if assembler.outcome.open_failure:
         raise UserError("--update-expectations: the device does not open, so nothing was measured")
     old = assembler.expectations
@@ -217,7 +217,7 @@ def _timings(path: Path | None) -> dict[str, float]:
     return {case.id: case.seconds for case in report_files.load(path).cases}
 
 
-def resume_command(request: Request) -> str:
+def resume_command(request: ConformRequest) -> str:
     """The command that goes on with an interrupted run."""
     settings = request.settings
     parts = ["tinyref", "conform", *report_files.device_options(settings.device, settings.second)]

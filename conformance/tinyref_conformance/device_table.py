@@ -26,7 +26,7 @@ class DeviceTableError(ValueError):
 
 
 @dataclass(frozen=True)
-class Row:
+class DeviceRow:
     """One conformance run. required: a pipeline is red without the device; it is not left out.
 
     second: the other device of a row of two, which runs the cases about two devices and no others.
@@ -79,7 +79,7 @@ class Row:
         return any(word == option or word.startswith(f"{option}=") for word in self.options)
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[DeviceRow]:
     """The rows of a matrix. Raises `DeviceTableError`."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -99,7 +99,7 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
-def _row(raw: dict[str, Any], where: str) -> Row:
+def _row(raw: dict[str, Any], where: str) -> DeviceRow:
     if isinstance(raw.get("id"), str):
         where = f"{where} ({raw['id']})"
     known = ("id", "device", "profile", "budget", "needs", "required")
@@ -116,7 +116,7 @@ def _row(raw: dict[str, Any], where: str) -> Row:
     is_right = type(budget) is int and budget >= 1
     _check(is_right, f"{where}: budget", budget, "are whole seconds, at least 1")
     _check(isinstance(required, bool), f"{where}: required", required, "are true, false")
-    return Row(
+    return DeviceRow(
         id=_named(_text(raw, "id", where), _ID, f"{where}: id"),
         device=first,
         second=second,

@@ -22,7 +22,7 @@ from tinyref_conformance.expectations import Phase
 from tinyref_conformance.records import headline
 from tinyref_conformance.statuses import Status
 from tinyref_spec.case import Rung
-from tinyref_spec.conditions import BY_NAME, CONDITIONS, Condition, Kind
+from tinyref_spec.conditions import BY_NAME, CONDITIONS, ConditionKind, ValueCondition
 from tinyref_spec.evidence import Evidence, Explained, may_be_chance
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class _Unit:
     def fault(self) -> str:
         return self.cases[0].fault
 
-    def explained(self, condition: Condition) -> Explained:
+    def explained(self, condition: ValueCondition) -> Explained:
         return self.evidence.explains(condition.name)
 
     def advice(self, name: str, general: str) -> str:
@@ -190,27 +190,27 @@ def _by_values(total: Evidence, units: Sequence[_Unit]) -> Explanations:
         left = [unit for unit in left if unit not in taken]
 
 
-def _advice(units: Sequence[_Unit], condition: Condition) -> str:
+def _advice(units: Sequence[_Unit], condition: ValueCondition) -> str:
     """Return the advice of most rows for a condition."""
     said = Counter(unit.advice(condition.name, condition.advice) for unit in units)
     return said.most_common(1)[0][0]
 
 
 def _weight(
-    total: Evidence, units: Sequence[_Unit], condition: Condition
+    total: Evidence, units: Sequence[_Unit], condition: ValueCondition
 ) -> tuple[int, int, float]:
     # Conditions on operands compare by the number of right values of the run that meet them.
-    is_of_values = condition.kind is Kind.VALUE
+    is_of_values = condition.kind is ConditionKind.VALUE
     met = total.conditions.get(condition.name, (0, 0))[1] if is_of_values else math.inf
     return len(units), -_right_too(units, condition), -met
 
 
-def _right_too(units: Sequence[_Unit], condition: Condition) -> int:
+def _right_too(units: Sequence[_Unit], condition: ValueCondition) -> int:
     """Return how many right values of some rows meet a condition."""
     return sum(unit.evidence.conditions.get(condition.name, (0, 0))[1] for unit in units)
 
 
-def _cause(units: Sequence[_Unit], best: Condition) -> str:
+def _cause(units: Sequence[_Unit], best: ValueCondition) -> str:
     """The words of the condition, and of one of each other kind that explains all of it fully."""
     named = [best]
     for condition in CONDITIONS:
@@ -225,7 +225,7 @@ def _cause(units: Sequence[_Unit], best: Condition) -> str:
     return f"{found} (as do {right:,} right ones)" if right else found
 
 
-_ELEMENTS = frozenset({Kind.VALUE, Kind.PLACE, Kind.OUTCOME})
+_ELEMENTS = frozenset({ConditionKind.VALUE, ConditionKind.PLACE, ConditionKind.OUTCOME})
 
 
 def _singular(words: str) -> str:
@@ -255,10 +255,10 @@ def _by_forms(total: Evidence, units: Sequence[_Unit]) -> Explanations:
         left = [unit for unit in left if unit not in taken]
 
 
-def _fails(total: Evidence, condition: Condition) -> bool:
+def _fails(total: Evidence, condition: ValueCondition) -> bool:
     """Return whether nearly all kernels of a form fail, so that it is no chance."""
     wrong, right = total.forms.get(condition.name, (0, 0))
-    if condition.kind is not Kind.FORM or not wrong:
+    if condition.kind is not ConditionKind.FORM or not wrong:
         return False
     # Some results are right whatever is wrong: those of equal values at other places.
     return not right or (
@@ -270,7 +270,7 @@ def _count(units: Sequence[_Unit]) -> int:
     return sum(len(unit.cases) for unit in units)
 
 
-def _are_all_of_form(unit: _Unit, condition: Condition) -> bool:
+def _are_all_of_form(unit: _Unit, condition: ValueCondition) -> bool:
     return unit.evidence.forms.get(condition.name, (0, 0))[0] == unit.evidence.cases[0] > 0
 
 

@@ -22,7 +22,7 @@ _UNOWED = (Status.SKIP, Status.SUPPRESSED, Status.NOT_RUN)
 
 
 @dataclass
-class Cause:
+class FailureCause:
     """What failures have in common, with the number of cases in each report, by its place."""
 
     rung: Rung
@@ -64,13 +64,13 @@ class Matrix:
         fine = ["yes" if report.exit_code == EXIT_AS_EXPECTED else "NO" for report in self.reports]
         return [*lines, ["as expected", *fine]]
 
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[FailureCause]:
         """Of the failures of all reports, the lowest rung first; what is alike is one."""
-        found: dict[tuple[Rung, str], Cause] = {}
+        found: dict[tuple[Rung, str], FailureCause] = {}
         for place, report in enumerate(self.reports):
             for group in report.groups:
                 key = (group.rung, group.cause)
-                cause = found.setdefault(key, Cause(group.rung, group.cause, group.advice))
+                cause = found.setdefault(key, FailureCause(group.rung, group.cause, group.advice))
                 cause.rows |= dict.fromkeys(group.rows)
                 cause.counts[place] = cause.counts.get(place, 0) + len(group.cases)
         return sorted(found.values(), key=lambda cause: cause.rung)
@@ -92,7 +92,7 @@ class Matrix:
                 lines.append([name, rule, *map(_error, rows)])
         return lines
 
-    def _counts(self, cause: Cause) -> list[str]:
+    def _counts(self, cause: FailureCause) -> list[str]:
         places = range(len(self.reports))
         return [f"{cause.counts[place]:,}" if place in cause.counts else "." for place in places]
 

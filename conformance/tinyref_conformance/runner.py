@@ -33,7 +33,7 @@ from tinyref_conformance.journal import CaseJournal
 from tinyref_conformance.ladder import Suppression
 from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.records import Outcome, Record, headline
-from tinyref_conformance.settings import Settings, executor_of, worker_configuration
+from tinyref_conformance.settings import RunSettings, executor_of, worker_configuration
 from tinyref_conformance.statuses import Status
 from tinyref_conformance.time_left import SlowStart, TimeLeft, left_text
 from tinyref_spec.case import Case
@@ -50,7 +50,7 @@ Skipped = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
-class Part:
+class RowPart:
     """Cases of one row that go to one worker; they share what is compiled for the row."""
 
     row: str
@@ -67,7 +67,7 @@ class Runner(harness.Plan):
     def __init__(
         self,
         plan: Plan,
-        settings: Settings,
+        settings: RunSettings,
         journal: CaseJournal,
         reporter: Reporter,
         is_expected: IsExpected = lambda record: False,
@@ -86,7 +86,7 @@ class Runner(harness.Plan):
         # The cases that others depend on and that have not had their turn.
         self._unsettled: set[str] = set().union(*self._below.values()) & self._cases.keys()
         self._suppression = Suppression()
-        self._parts: deque[Part] = deque()
+        self._parts: deque[RowPart] = deque()
         self._batches = Batches()
         # The cases of batches that ended their worker, and how it ended.
         self._crashes: list[tuple[tuple[str, ...], str]] = []
@@ -152,12 +152,12 @@ class Runner(harness.Plan):
             rows = ", ".join(part.row for part in list(self._parts)[:3])
             raise UserError(f"suite: rows depend on each other in a circle: {rows}")
 
-    def _all_parts(self) -> Iterable[Part]:
+    def _all_parts(self) -> Iterable[RowPart]:
         if self.settings.sequence:
-            return [Part(self._cases[name].row, [name]) for name in self.settings.sequence]
+            return [RowPart(self._cases[name].row, [name]) for name in self.settings.sequence]
         if self.settings.budget:
-            return [Part(row, cases) for row, cases in telling_order(self.plan.rows)]
-        return [Part(row.id, [case.id for case in row.cases]) for row in self.plan.rows]
+            return [RowPart(row, cases) for row, cases in telling_order(self.plan.rows)]
+        return [RowPart(row.id, [case.id for case in row.cases]) for row in self.plan.rows]
 
     # Ends
 
@@ -219,14 +219,14 @@ class Runner(harness.Plan):
                 return self._task_of(part)
         return None
 
-    def _take_ready(self) -> Part | None:
+    def _take_ready(self) -> RowPart | None:
         for part in self._parts:
             if self.settings.sequence or self._is_ready(part):
                 self._parts.remove(part)
                 return part
         return None
 
-    def _task_of(self, part: Part) -> Task:
+    def _task_of(self, part: RowPart) -> Task:
         """The task of a part; of several if their kernels are compiled together."""
         parts = [part]
         rows = self._batches.rows if self._may_compile_together() else 0
@@ -251,7 +251,7 @@ class Runner(harness.Plan):
         )
         return decided and not any(each.status.is_broken for found in attempts for each in found)
 
-    def _is_ready(self, part: Part) -> bool:
+    def _is_ready(self, part: RowPart) -> bool:
         return self._below[part.row].isdisjoint(self._unsettled)
 
     def _cases_below(self, planned: PlannedRow) -> set[str]:
@@ -265,7 +265,7 @@ class Runner(harness.Plan):
             )
         }
 
-    def _prune(self, part: Part) -> Part:
+    def _prune(self, part: RowPart) -> RowPart:
         """The part without the cases that are decided without running."""
         left = []
         for case_id in part.cases:
@@ -280,7 +280,7 @@ class Runner(harness.Plan):
             if decided[0] is Status.SUPPRESSED:
                 self._time_left.drop(self._rows[part.row].rung)
                 self._suppression.note_suppressed(case_id, part.row, decided[1])
-        return Part(part.row, left)
+        return RowPart(part.row, left)
 
     def _decide(self, case: Case) -> tuple[Status, str] | None:
         unmet = case.needs.unmet(self._capabilities)

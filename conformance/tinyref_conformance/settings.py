@@ -13,7 +13,7 @@ from tinyref_conformance.suite import DEFAULT_CATALOGUE
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """How a run is carried out; what it covers is the `Plan`.
 
     folder: where journal and reports go. timeout: seconds a case may take. memory_limit: bytes a
@@ -51,12 +51,12 @@ class Settings:
         return share_of_memory(self.memory_limit, self.workers)
 
 
-def worker_configuration(settings: Settings, plan: Plan) -> dict[str, str]:
+def worker_configuration(settings: RunSettings, plan: Plan) -> dict[str, str]:
     """Return what a worker of a run is started with."""
     return plan.worker_configuration(settings.catalogue, settings.device, settings.second)
 
 
-def executor_of(settings: Settings, plan: Plan) -> Executor:
+def executor_of(settings: RunSettings, plan: Plan) -> Executor:
     """Return where the run has its cases done."""
     job = Job(
         "tinyref_conformance.worker",

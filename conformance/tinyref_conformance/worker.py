@@ -60,11 +60,11 @@ def main() -> None:
 
 
 def _open_worker(configuration: Message, send: Send) -> tuple[object, Answer]:
-    worker = Worker(configuration, send)
+    worker = ConformWorker(configuration, send)
     return worker.open(), worker.answer
 
 
-class Worker:
+class ConformWorker:
     """The state of one worker process."""
 
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:

@@ -22,7 +22,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.judge import runs
-from tinyref_spec.kernel_case import Case, Pair, Symptom
+from tinyref_spec.kernel_case import KernelCase, Pair, Symptom
 from tinyref_spec.kernels.notation import load, shaped, store, total
 
 # --- a case with something of everything ----------------------------------------------------------
@@ -35,7 +35,7 @@ LISTS = (
 )
 
 
-def large_case(*lists: str) -> Case:
+def large_case(*lists: str) -> KernelCase:
     """22 nodes, two outputs, five buffers, three types; masked, backward and repeated views."""
     contents = [np.full(ROWS, 90, np.float32), np.full(ROWS * COLUMNS, 90, np.int32)]
 
@@ -56,7 +56,7 @@ def large_case(*lists: str) -> Case:
     terms = build.mul(build.cast(chosen, dtypes.float32), half)
     sums = build.add(total(terms, 1), 2.0)
     ast = build.sink(store(0, sums, (ROWS, 1)), store(1, chosen, whole))
-    return Case(ast, tuple(contents), opts=tuple(map(parse_opts, lists or LISTS)))
+    return KernelCase(ast, tuple(contents), opts=tuple(map(parse_opts, lists or LISTS)))
 
 
 # --- faults ---------------------------------------------------------------------------------------

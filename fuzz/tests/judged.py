@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.judge.judge import judge
-from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
+from tinyref_spec.kernel_case import KernelCase, Mode, Pair, Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 CORPUS = corpus_kernels()
 
 
-def case_of(name: str, *opts: str, mode: Mode = Mode.EXACT) -> Case:
+def case_of(name: str, *opts: str, mode: Mode = Mode.EXACT) -> KernelCase:
     """A kernel of the corpus with lists of optimisations."""
     kernel = CORPUS[name]
     lists = tuple(parse_opts(text) for text in opts)
-    return Case(kernel.ast, kernel.buffers(), opts=lists, bindings=kernel.bindings, mode=mode)
+    return KernelCase(kernel.ast, kernel.buffers(), opts=lists, bindings=kernel.bindings, mode=mode)
 
 
 def found(
-    case: Case, device: str, thorough: bool | None = True
+    case: KernelCase, device: str, thorough: bool | None = True
 ) -> tuple[Pair | None, Symptom | None]:
     verdict = judge(case, device, thorough)
     assert bool(verdict.detail) != verdict.agrees

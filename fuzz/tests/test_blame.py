@@ -22,11 +22,11 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg
 from tinyref_fuzz.blame.find import find_blame
 from tinyref_fuzz.judge.oracles import reference
-from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, Equivalent, KernelCase, KernelVerdict, Pair, Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 KERNELS = corpus_kernels()
-WRONG_VALUE = Verdict(Pair.PLAIN, Symptom.VALUE)
+WRONG_VALUE = KernelVerdict(Pair.PLAIN, Symptom.VALUE)
 
 
 def blamed(
@@ -40,12 +40,12 @@ def blamed(
     """The blame for a case of the corpus that shows with `opts`, by `opts`' last list."""
     kernel = KERNELS[name]
     lists = (parse_opts(opts),) if opts else ()
-    case = Case(kernel.ast, buffers or kernel.buffers(), bindings=kernel.bindings, opts=lists)
+    case = KernelCase(kernel.ast, buffers or kernel.buffers(), bindings=kernel.bindings, opts=lists)
     pair = pair or (Pair.OPTIMISED if opts else Pair.PLAIN)
     # Nothing that is known of the kernel from before the fault, and nothing of the fault after it.
     forget_facts(kernel.ast)
     try:
-        return find_blame(case, Verdict(pair, symptom, "injected", len(lists) - 1), device)
+        return find_blame(case, KernelVerdict(pair, symptom, "injected", len(lists) - 1), device)
     finally:
         forget_facts(kernel.ast)
 
@@ -145,7 +145,7 @@ def test_a_wrong_rule_is_named(rule, wrongly, monkeypatch):
     kernel = KERNELS["multiply-add-int32"]
     store = kernel.ast.src[0]
     ast = build.sink(build.store(store.src[0], wrongly(store.src[1])))
-    found = find_blame(Case(ast, kernel.buffers()), WRONG_VALUE, "PYTHON")
+    found = find_blame(KernelCase(ast, kernel.buffers()), WRONG_VALUE, "PYTHON")
     assert str(found) == f"simplify: {rule}"
 
 
@@ -156,7 +156,7 @@ def test_a_wrong_value_range_is_named_and_not_the_rule_that_believes_it(monkeypa
     store = kernel.ast.src[0]
     small = build.less(build.mod(store.src[1], 131), 2)
     ast = build.sink(build.store(store.src[0], build.cast(small, store.src[1].dtype)))
-    found = find_blame(Case(ast, kernel.buffers()), WRONG_VALUE, "PYTHON")
+    found = find_blame(KernelCase(ast, kernel.buffers()), WRONG_VALUE, "PYTHON")
     assert str(found) == "simplify: bounds"
 
 
@@ -211,8 +211,8 @@ def test_a_wrong_transformation_is_named():
     kernel = KERNELS["sum-rows"]
     other = other_reduce(kernel.ast)
     trail = (("nothing", kernel.ast), ("sum-as-maximum", other))
-    case = Case(kernel.ast, kernel.buffers(), equivalent=Equivalent(kernel.ast, trail))
-    found = find_blame(case, Verdict(Pair.EQUIVALENT, Symptom.VALUE), "PYTHON")
+    case = KernelCase(kernel.ast, kernel.buffers(), equivalent=Equivalent(kernel.ast, trail))
+    found = find_blame(case, KernelVerdict(Pair.EQUIVALENT, Symptom.VALUE), "PYTHON")
     assert str(found) == "evaluate: sum-as-maximum"
 
 

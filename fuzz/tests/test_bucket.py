@@ -8,22 +8,24 @@ from faults import large_case
 from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.findings.bucket import bucket_of
 from tinyref_fuzz.findings.examine import blame_or_pair
-from tinyref_spec.kernel_case import Blame, Case, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, KernelCase, KernelVerdict, Pair, Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 CORPUS = corpus_kernels()
-WRONG = Verdict(Pair.OPTIMISED, Symptom.VALUE, "element 3 of 4 is 1 instead of 0", 0)
+WRONG = KernelVerdict(Pair.OPTIMISED, Symptom.VALUE, "element 3 of 4 is 1 instead of 0", 0)
 
 
-def key(stage: str, cause: str = "", opts: str = "", verdict: Verdict = WRONG, name="sum-rows"):
+def key(
+    stage: str, cause: str = "", opts: str = "", verdict: KernelVerdict = WRONG, name="sum-rows"
+):
     kernel = CORPUS[name]
     lists = (parse_opts(opts),) if opts else ()
-    case = Case(kernel.ast, kernel.buffers(), opts=lists)
+    case = KernelCase(kernel.ast, kernel.buffers(), opts=lists)
     return bucket_of(Blame(stage, cause), case, verdict)
 
 
-def failing(symptom: Symptom, detail: str = "", pair: Pair = Pair.PLAIN) -> Verdict:
-    return Verdict(pair, symptom, detail)
+def failing(symptom: Symptom, detail: str = "", pair: Pair = Pair.PLAIN) -> KernelVerdict:
+    return KernelVerdict(pair, symptom, detail)
 
 
 def test_keys_are_short_texts():
@@ -84,7 +86,7 @@ def test_without_blame_the_pair_names_the_stage(pair, stage):
     def fails(*given):
         raise KeyError("no\nstage")
 
-    blame = blame_or_pair(large_case(), Verdict(pair, Symptom.VALUE), "PYTHON", fails)
+    blame = blame_or_pair(large_case(), KernelVerdict(pair, Symptom.VALUE), "PYTHON", fails)
     assert (blame.stage, blame.cause) == (stage, "")
     assert "KeyError" in blame.detail
     assert "\n" not in blame.detail

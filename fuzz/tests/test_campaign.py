@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tinyref.errors import UserError
-from tinyref_fuzz.campaign.campaign import Request, Summary, run
+from tinyref_fuzz.campaign.campaign import CampaignRequest, Summary, run
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.campaign.report import exit_code, text
@@ -29,7 +29,7 @@ KERNELS = 20
 pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
-def request(folder: Path, device: str, **members: Any) -> Request:
+def request(folder: Path, device: str, **members: Any) -> CampaignRequest:
     wanted = {
         "seed": SEED,
         "policy": "small",
@@ -39,7 +39,7 @@ def request(folder: Path, device: str, **members: Any) -> Request:
         "examine_seconds": 0.1,
         **members,
     }
-    return Request(f"campaign_devices:{device}", folder, **wanted)
+    return CampaignRequest(f"campaign_devices:{device}", folder, **wanted)
 
 
 def campaign(folder: Path, device: str, **members: Any) -> Summary:
@@ -115,7 +115,7 @@ def test_a_campaign_is_not_resumed_on_a_device_that_changed(
         patch.setenv("TINYREF_TRANSCENDENTAL", "1")
         with pytest.raises(UserError, match=r"flag TRANSCENDENTAL: \(none\) -> 1: go on with --re"):
             campaign(folder, "Healthy", jobs=1, resume=True, kernels=kernels)
-        again = run(Request("campaign_devices:Healthy", folder, resume=True, restart=True))
+        again = run(CampaignRequest("campaign_devices:Healthy", folder, resume=True, restart=True))
     assert (again.seed, again.policy, again.cases) == (SEED, "small", KERNELS)
     assert (folder / "campaign.previous.sqlite").exists()
     with pytest.raises(UserError, match=r"flag TRANSCENDENTAL: 1 -> \(none\)"):
@@ -168,10 +168,10 @@ def test_what_is_not_given_with_resume_is_as_before(tmp_path: Path):
     assert (again.memory, again.corpus) == (800 << 20, tmp_path / "other")
 
 
-def resumed(folder: Path, **members: Any) -> Request:
+def resumed(folder: Path, **members: Any) -> CampaignRequest:
     """What is asked for where the campaign in the folder is resumed."""
-    seen: list[Request] = []
-    given = Request("campaign_devices:Healthy", folder, resume=True, **members)
+    seen: list[CampaignRequest] = []
+    given = CampaignRequest("campaign_devices:Healthy", folder, resume=True, **members)
     run(given, started=seen.append)
     return seen[0]
 

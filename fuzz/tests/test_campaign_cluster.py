@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tinyref.errors import UserError
-from tinyref_fuzz.campaign.campaign import Request, Summary, run
+from tinyref_fuzz.campaign.campaign import CampaignRequest, Summary, run
 from tinyref_fuzz.campaign.database import Database
 
 KERNELS = 60
@@ -28,7 +28,7 @@ def address(workers_import_test_devices: None) -> Iterator[str]:
 def campaign(folder: Path, device: str, address: str = "", **members: Any) -> Summary:
     wanted = {"seed": 11, "policy": "small", "kernels": KERNELS, "examine_seconds": 1.0, **members}
     device = f"campaign_devices:{device}"
-    return run(Request(device, folder, jobs=2, cluster=address, **wanted))
+    return run(CampaignRequest(device, folder, jobs=2, cluster=address, **wanted))
 
 
 def state(folder: Path) -> tuple[Any, ...]:

@@ -10,11 +10,11 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign.database import Database
-from tinyref_fuzz.campaign.results import CaseResult
+from tinyref_fuzz.campaign.results import CampaignCase
 from tinyref_fuzz.campaign.task import Examination
-from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, KernelVerdict, Pair, Symptom
 
-WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
+WRONG = KernelVerdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
 CONFIG = {"seed": 5, "device": "PYTHON"}
 
 
@@ -23,7 +23,7 @@ def filled(folder: Path) -> Database:
     for first, stop in ((0, 20), (1000, 1010)):
         for number in range(first, stop):
             verdict = WRONG if number in (3, 1007, 1009) else None
-            finding = database.add(CaseResult(number, 0.5, 2, verdict), first)
+            finding = database.add(CampaignCase(number, 0.5, 2, verdict), first)
             assert (finding is None) is (verdict is None)
     return database
 

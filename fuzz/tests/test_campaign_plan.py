@@ -7,7 +7,7 @@ from itertools import islice
 
 from tinyref_fuzz.campaign.database import StoredFinding
 from tinyref_fuzz.campaign.plan import Frontier, Triage, gaps
-from tinyref_fuzz.campaign.results import CaseResult
+from tinyref_fuzz.campaign.results import CampaignCase
 from tinyref_fuzz.campaign.task import (
     Examination,
     Setup,
@@ -16,9 +16,9 @@ from tinyref_fuzz.campaign.task import (
     verdict_to_examine,
 )
 from tinyref_fuzz.campaign.unexamined import signature
-from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, KernelVerdict, Pair, Symptom
 
-WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
+WRONG = KernelVerdict(Pair.DEVICE, Symptom.VALUE, "element 3 of 8 is 1 instead of 2", 0, 2)
 
 
 def finding(number: int, name: str = "a") -> StoredFinding:
@@ -60,16 +60,16 @@ def test_few_of_many_that_look_alike_are_examined_in_the_order_of_their_numbers(
 
 def test_signatures_leave_out_what_differs_from_case_to_case():
     assert signature(WRONG) == "DEVICE VALUE"
-    error = Verdict(Pair.DEVICE, Symptom.ERROR, "kernel 'r_4_8': slot 3 at 0x7f\nand more", 1)
+    error = KernelVerdict(Pair.DEVICE, Symptom.ERROR, "kernel 'r_4_8': slot 3 at 0x7f\nand more", 1)
     assert signature(error) == "DEVICE ERROR kernel *: slot * at *"
     for kernel in ("e", "e_24_8", "r_4_n_16"):
-        theirs = Verdict(Pair.DEVICE, Symptom.ERROR, f"load of {kernel}: raises OSError", 1)
+        theirs = KernelVerdict(Pair.DEVICE, Symptom.ERROR, f"load of {kernel}: raises OSError", 1)
         assert signature(theirs) == "DEVICE ERROR load of *: raises OSError"
 
 
 def test_what_goes_between_processes_comes_back_equal():
-    result = CaseResult(7, 0.5, 2, WRONG)
-    assert CaseResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+    result = CampaignCase(7, 0.5, 2, WRONG)
+    assert CampaignCase.from_json(json.loads(json.dumps(result.to_json()))) == result
     examination = Examination(7, "a", Blame("device"), "differs", {"ast": []}, 8, 2)
     assert Examination.from_json(json.loads(json.dumps(examination.to_json()))) == examination
     setup = Setup("CPU", 1, timeout=5.0, examine_seconds=2.0)

@@ -14,9 +14,9 @@ from tinyref.workers import run as run_loop
 from tinyref.workers.progress import Progress, Reporter
 from tinyref.workers.tasks import Event, Executor, Result, Task
 from tinyref_fuzz.campaign import campaign as campaigns
-from tinyref_fuzz.campaign.campaign import Request, Summary, run
+from tinyref_fuzz.campaign.campaign import CampaignRequest, Summary, run
 from tinyref_fuzz.campaign.report import text
-from tinyref_fuzz.campaign.results import CaseResult
+from tinyref_fuzz.campaign.results import CampaignCase
 from tinyref_fuzz.campaign.task import CHUNK
 
 # A case of the slow device takes some compilations of half a second; what machines may be late by.
@@ -51,7 +51,7 @@ def timed(folder: Path, device: str, jobs: int, **members: float) -> tuple[float
     """The seconds from the opened device to the end, what was shown, and what it came to."""
     noting = Noting()
     wanted = {"seconds": 3.0, "timeout": 30.0, "examine_seconds": 1.0, **members}
-    request = Request(
+    request = CampaignRequest(
         f"campaign_devices:{device}", folder, seed=11, policy="small", jobs=jobs, **wanted
     )
     summary = run(request, noting)
@@ -77,7 +77,7 @@ def test_a_slow_device_shows_progress_and_ends_in_time(tmp_path: Path, jobs: int
 def test_a_campaign_goes_on_with_the_rest_of_a_task(tmp_path: Path) -> None:
     _, _, first = timed(tmp_path, "Slow", 1)
     more = {"kernels": first.cases + 2, "seconds": 300.0}
-    summary = run(Request("campaign_devices:Slow", tmp_path, resume=True, jobs=1, **more))
+    summary = run(CampaignRequest("campaign_devices:Slow", tmp_path, resume=True, jobs=1, **more))
     assert summary.cases == first.cases + 2
     assert summary.findings == 0
 
@@ -128,7 +128,7 @@ class Clocked(Executor):
             return []
         number = self.judged
         self.judged += 1
-        return [Result(self.task, number, CaseResult(number, 1.0).to_json())]
+        return [Result(self.task, number, CampaignCase(number, 1.0).to_json())]
 
     def close(self) -> None:
         return
@@ -145,7 +145,7 @@ def clocked(
     monkeypatch.setattr(campaigns, "executor_of", lambda request, setup: executor)
     for module in (campaigns, run_loop):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: executor.now))
-    summary = run(Request("PYTHON", folder, seed=1, seconds=seconds, began=began))
+    summary = run(CampaignRequest("PYTHON", folder, seed=1, seconds=seconds, began=began))
     return executor.now - 100.0, summary
 
 

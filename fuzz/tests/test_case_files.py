@@ -25,7 +25,16 @@ from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Mode, Pair, Symptom, Verdict, limits
+from tinyref_spec.kernel_case import (
+    Blame,
+    CaseRecord,
+    KernelCase,
+    KernelVerdict,
+    Mode,
+    Pair,
+    Symptom,
+    limits,
+)
 from tinyref_spec.kernel_case.buffers import buffer_from_json, buffer_to_json
 from tinyref_spec.kernel_case.document import record_from_json, record_text, record_to_json
 from tinyref_spec.kernel_case.files import load_record, save_record
@@ -38,7 +47,7 @@ def doubled(dtype=dtypes.float32, size: int = 4) -> UOp:
     return elementwise(lambda x: build.add(x, x), (dtype,), size)
 
 
-def small(**changes) -> Case:
+def small(**changes) -> KernelCase:
     """A case with something in each of its fields."""
     ast = doubled()
     output = np.array([0x7FC00001, 0xFFC00000, 0x80000000, 1], "u4").view("f4")
@@ -50,10 +59,10 @@ def small(**changes) -> Case:
         "mode": Mode.EDGE,
         "bindings": MappingProxyType({"n": 3}),
     }
-    return Case(ast, (output, inputs), **(members | changes))
+    return KernelCase(ast, (output, inputs), **(members | changes))
 
 
-def same(found: Case, wanted: Case) -> None:
+def same(found: KernelCase, wanted: KernelCase) -> None:
     assert found.ast is wanted.ast
     assert found.choices == wanted.choices
     assert found.opts == wanted.opts
@@ -106,7 +115,7 @@ def test_the_text_of_buffers():
 
 
 def test_verdict_blame_note_and_device_come_back(tmp_path):
-    verdict = Verdict(Pair.OPTIMISED, Symptom.RED_ZONE, "byte 3 of slot 1", 2, 7)
+    verdict = KernelVerdict(Pair.OPTIMISED, Symptom.RED_ZONE, "byte 3 of slot 1", 2, 7)
     blame = Blame("optimise", "PADTO", "a sum of 3")
     path = save_record(
         tmp_path / "it.json", CaseRecord(small(), "a pad too many", verdict, blame, "CPU")
@@ -116,9 +125,9 @@ def test_verdict_blame_note_and_device_come_back(tmp_path):
     assert kept.blame == blame
     same(kept.case, small())
     agreed = load_record(
-        save_record(tmp_path / "it.json", CaseRecord(small(), verdict=Verdict(judged=2)))
+        save_record(tmp_path / "it.json", CaseRecord(small(), verdict=KernelVerdict(judged=2)))
     )
-    assert agreed.verdict == Verdict(judged=2)
+    assert agreed.verdict == KernelVerdict(judged=2)
     assert agreed.blame is None
 
 
@@ -152,7 +161,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
-    short = Case(doubled(), (np.zeros(4, np.float32),))
+    short = KernelCase(doubled(), (np.zeros(4, np.float32),))
     with pytest.raises(UserError, match="ast: kernel: slot 1 has no buffer, there are 1"):
         save_record(tmp_path / "it.json", CaseRecord(short))
     assert not list(tmp_path.iterdir())
@@ -163,7 +172,9 @@ def test_a_case_that_no_reader_would_accept_is_not_written(tmp_path):
 
 def damaged(path: str, value: object) -> dict:
     """The JSON of `small` with the member at `path`, such as `buffers.0.size`, replaced."""
-    data = json.loads(record_text(CaseRecord(small(), verdict=Verdict(), blame=Blame("lower"))))
+    data = json.loads(
+        record_text(CaseRecord(small(), verdict=KernelVerdict(), blame=Blame("lower")))
+    )
     place = data
     *folders, last = path.split(".")
     for name in folders:
@@ -233,16 +244,18 @@ def wide(extent: int, axes: int = 1) -> UOp:
 
 def test_kernels_that_would_take_forever_are_refused():
     buffers = (np.zeros(1, np.int32), np.zeros(1, np.int32))
-    record_to_json(CaseRecord(Case(wide(1 << 20), buffers)))
+    record_to_json(CaseRecord(KernelCase(wide(1 << 20), buffers)))
     for extent, axes in ((1 << 25, 1), (1 << 40, 1), (1000, 9)):
         with pytest.raises(UserError, match="expected at most 16777216 elements"):
-            record_to_json(CaseRecord(Case(wide(extent, axes), buffers)))
+            record_to_json(CaseRecord(KernelCase(wide(extent, axes), buffers)))
 
 
 def test_a_variable_needs_a_value_in_its_range():
     kernel = next(kernel for kernel in corpus_kernels().values() if kernel.bindings)
     name, value = next(iter(kernel.bindings.items()))
-    data = record_to_json(CaseRecord(Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)))
+    data = record_to_json(
+        CaseRecord(KernelCase(kernel.ast, kernel.buffers(), bindings=kernel.bindings))
+    )
     assert record_from_json(data).case.bindings[name] == value
     for bindings, message in (({}, "has no value"), ({name: 10**9}, "accepted is")):
         with pytest.raises(UserError, match=message):
@@ -255,7 +268,7 @@ def test_sizes_are_no_way_to_fill_the_memory():
     size = n
     for _ in range(60):
         size = UOp(Ops.MUL, dtypes.index, (size, size))
-    data = record_to_json(CaseRecord(Case(doubled(), (np.zeros(4, np.float32),) * 2)))
+    data = record_to_json(CaseRecord(KernelCase(doubled(), (np.zeros(4, np.float32),) * 2)))
     nodes = to_json(size)["nodes"]
     shift = len(nodes)
     moved = copy.deepcopy(data["ast"])
@@ -371,9 +384,9 @@ def damaged_anyhow(random: Random, text: str) -> object:
 def test_damaged_cases_are_refused_or_read_and_nothing_else(seed):
     random = Random(seed)
     kernel = next(kernel for kernel in corpus_kernels().values() if kernel.bindings)
-    symbolic = Case(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
+    symbolic = KernelCase(kernel.ast, kernel.buffers(), bindings=kernel.bindings)
     texts = [
-        record_text(CaseRecord(small(), "note", Verdict(), Blame("lower"))),
+        record_text(CaseRecord(small(), "note", KernelVerdict(), Blame("lower"))),
         record_text(CaseRecord(symbolic)),
     ]
     refused: list[UserError] = []

@@ -21,7 +21,7 @@ from tinyref_fuzz.generate.equivalent import TRANSFORMATIONS, equivalents, trans
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import DTYPES, POLICIES, Policy
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_spec.kernel_case import Case, Mode
+from tinyref_spec.kernel_case import KernelCase, Mode
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 PYTHON = Device["PYTHON"].capabilities
@@ -34,7 +34,7 @@ NAMES = sorted(TRANSFORMATIONS)
 each_transformation = pytest.mark.parametrize("name", NAMES)
 
 
-def extremes(case: Case, seed: int) -> tuple[np.ndarray, ...]:
+def extremes(case: KernelCase, seed: int) -> tuple[np.ndarray, ...]:
     """Buffers of the same sizes with the limits of their types in them."""
     random = np.random.default_rng(seed)
     contents = []

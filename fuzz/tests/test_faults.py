@@ -17,13 +17,13 @@ from tinyref.optimise.moves import MOVES
 from tinyref.optimise.opt import OptOp
 from tinyref.uops import build
 from tinyref_fuzz.blame.find import find_blame
-from tinyref_fuzz.faults import FAULTS, Fault, faults_named, planted
+from tinyref_fuzz.faults import FAULTS, NamedFault, faults_named, planted
 from tinyref_fuzz.faults.seams import SeamError, entry, function, rule
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.programs.blame import blame as blame_program
 from tinyref_fuzz.programs.judge import ProgramJudge
 from tinyref_fuzz.programs.record import load_program
-from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.kernel_case.files import load_record
 
 FOLDER = Path(__file__).parent / "fault_reproducers"
@@ -34,7 +34,7 @@ def program_judge() -> ProgramJudge:
     return ProgramJudge("PYTHON")
 
 
-def with_other_variables(program: Program) -> Program:
+def with_other_variables(program: TensorProgram) -> TensorProgram:
     """Nodes keep what they know of themselves while they live; those of other names know none."""
     steps = [
         replace(step, values=(f"other_{step.values[0]}", *step.values[1:]))
@@ -45,7 +45,7 @@ def with_other_variables(program: Program) -> Program:
     return program.with_steps(steps)
 
 
-def blamed(fault: Fault) -> tuple[str, str] | None:
+def blamed(fault: NamedFault) -> tuple[str, str] | None:
     """Stage and cause that are blamed for the case of a fault; None where the case agrees."""
     file = FOLDER / f"{fault.name}.json"
     if fault.is_of_programs:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tinyref_fuzz.campaign.history import DEPENDS, dependence
-from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import KernelVerdict, Pair, Symptom
 
-WRONG = Verdict(Pair.DEVICE, Symptom.VALUE, "element 0")
-CRASH = Verdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
+WRONG = KernelVerdict(Pair.DEVICE, Symptom.VALUE, "element 0")
+CRASH = KernelVerdict(Pair.DEVICE, Symptom.CRASH, "killed by SIGSEGV")
 
 
 class Process:
@@ -30,7 +30,7 @@ class Process:
             return CRASH
         fails = case == "found" and self.needed.issubset(self.judged)
         self.judged.append(case)
-        return WRONG if fails else Verdict(judged=1)
+        return WRONG if fails else KernelVerdict(judged=1)
 
 
 def words(needed, number=20, seconds=60.0, deadly=()):

@@ -20,7 +20,7 @@ from tinyref.uops.ops import Ops
 from tinyref_fuzz.corpus import folder as folders
 from tinyref_fuzz.corpus.folder import SHIPPED
 from tinyref_fuzz.programs.record import ProgramRecord, save_program
-from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec.kernel import regressions
 from tinyref_spec.kernel_case import CaseRecord, Pair
 from tinyref_spec.kernel_case.document import record_text
@@ -296,13 +296,13 @@ def test_harvest_of_nothing_is_one_line(capsys):
 # --- tensor programs ------------------------------------------------------------------------------
 
 
-def program_file(folder: Path, *steps: Step) -> Path:
-    return save_program(folder / "program.json", ProgramRecord(Program(steps)))
+def program_file(folder: Path, *steps: ProgramStep) -> Path:
+    return save_program(folder / "program.json", ProgramRecord(TensorProgram(steps)))
 
 
 def test_a_program_of_which_a_read_is_too_large_is_no_bug(tmp_path, capsys):
-    huge = Step("full", (), (1,), ("int32", (10**6, 10**9), 3, 0))
-    file = program_file(tmp_path, huge, Step("read", (1,)))
+    huge = ProgramStep("full", (), (1,), ("int32", (10**6, 10**9), 3, 0))
+    file = program_file(tmp_path, huge, ProgramStep("read", (1,)))
     assert tinyref("show", file, "--device", "CUDA", "--script") == 2
     assert capsys.readouterr().err.startswith("tinyref: error: MemoryError")
 
@@ -311,9 +311,9 @@ def test_no_line_of_a_program_of_others_is_run(tmp_path, capsys):
     mark = tmp_path / "mark"
     code = f"1,)\nopen({str(mark)!r}, 'w').close()\n(1"
     steps = (
-        Step("data", (), (1,), ("int32", (1,), (5,), 0, False)),
-        Step("function", (2,), (3,), ((code,),), (Step("neg", (2,), (4,)),)),
-        Step("read", (1,)),
+        ProgramStep("data", (), (1,), ("int32", (1,), (5,), 0, False)),
+        ProgramStep("function", (2,), (3,), ((code,),), (ProgramStep("neg", (2,), (4,)),)),
+        ProgramStep("read", (1,)),
     )
     file = program_file(tmp_path, *steps)
     for command in ("replay", "show", "reduce"):

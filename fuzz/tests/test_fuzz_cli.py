@@ -16,7 +16,7 @@ from tinyref.cli.entry import run
 from tinyref.cli.fuzz.command import resume_command
 from tinyref.errors import UserError
 from tinyref_fuzz import __main__ as lane
-from tinyref_fuzz.campaign.campaign import Request
+from tinyref_fuzz.campaign.campaign import CampaignRequest
 from tinyref_fuzz.campaign.database import Database
 from tinyref_fuzz.judge import trial as judging
 
@@ -39,7 +39,7 @@ def tinyref(*words: object) -> int:
 def test_the_command_that_goes_on_says_what_the_database_does_not_keep(monkeypatch):
     # Flags that are set are said first.
     monkeypatch.delenv("TINYREF_CACHE_DIR", raising=False)
-    kept = Request(
+    kept = CampaignRequest(
         "CPU",
         Path("a b"),
         seed=3,
@@ -51,9 +51,9 @@ def test_the_command_that_goes_on_says_what_the_database_does_not_keep(monkeypat
         memory=900 << 20,
     )
     assert resume_command(kept) == "tinyref fuzz --device CPU --folder 'a b' --resume"
-    here = Request("CPU", Path("f"), jobs=3)
+    here = CampaignRequest("CPU", Path("f"), jobs=3)
     assert resume_command(here) == "tinyref fuzz --device CPU --folder f --jobs 3 --resume"
-    there = Request("CPU", Path("f"), cluster="tcp://a:1")
+    there = CampaignRequest("CPU", Path("f"), cluster="tcp://a:1")
     assert resume_command(there) == (
         "tinyref fuzz --device CPU --folder f --cluster tcp://a:1 --resume"
     )

@@ -26,7 +26,7 @@ from tinyref_fuzz.generate.optimisations import on_fixed_machine
 from tinyref_fuzz.generate.policies import DTYPES, POLICIES, Policy, policy_named
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import exact_bound
-from tinyref_spec.kernel_case import Case, Mode
+from tinyref_spec.kernel_case import KernelCase, Mode
 
 PYTHON = Device["PYTHON"].capabilities
 CPU = Device["CPU"].capabilities
@@ -36,12 +36,12 @@ EVERY_FORM = Policy("every form", lists=(0, 0), equivalent=0)
 KERNELS = 400
 
 
-def kernels(count: int, policy: Policy, first: int = 0) -> Iterator[Case]:
+def kernels(count: int, policy: Policy, first: int = 0) -> Iterator[KernelCase]:
     return (generate(Tape(seed=first + n), PYTHON, policy) for n in range(count))
 
 
 @pytest.fixture(scope="module")
-def mixed() -> tuple[Case, ...]:
+def mixed() -> tuple[KernelCase, ...]:
     """Kernels of every policy, by the shares of the default mix."""
     found = []
     mixes = POLICIES["all"].mixes
@@ -51,7 +51,7 @@ def mixed() -> tuple[Case, ...]:
     return tuple(found)
 
 
-def same(first: Case, second: Case) -> bool:
+def same(first: KernelCase, second: KernelCase) -> bool:
     return (
         first.ast is second.ast
         and [b.tobytes() for b in first.buffers] == [b.tobytes() for b in second.buffers]
@@ -141,7 +141,7 @@ def test_only_types_of_the_device_are_generated():
 # --- features -------------------------------------------------------------------------------------
 
 
-def features(case: Case) -> Iterator[object]:
+def features(case: KernelCase) -> Iterator[object]:
     """The mode, the ops, the types, and what the views, the reduces and the outputs are like."""
     yield case.mode
     nodes = case.ast.toposort()

@@ -10,7 +10,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.views.shape_tracker import ShapeTracker
-from tinyref_fuzz.judge.guard import Guarded, Outputs
+from tinyref_fuzz.judge.guard import Guarded, WrittenElements
 from tinyref_spec.kernels.notation import load, shaped, store
 
 FLAT = shaped(4)
@@ -25,8 +25,8 @@ def copy_to(tracker: ShapeTracker, source: int = 1) -> UOp:
 CONTENTS = (np.arange(4, dtype=np.int32), np.arange(10, 14, dtype=np.int32))
 
 
-def outputs_of(ast: UOp) -> Outputs:
-    return Outputs.of(ast, CONTENTS, {})
+def outputs_of(ast: UOp) -> WrittenElements:
+    return WrittenElements.of(ast, CONTENTS, {})
 
 
 @pytest.fixture

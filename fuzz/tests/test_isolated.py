@@ -20,7 +20,7 @@ from tinyref_fuzz.corpus.folder import problems_of
 from tinyref_fuzz.findings import service
 from tinyref_fuzz.findings.isolated import judge_isolated
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import Case, CaseRecord, Pair, Symptom
+from tinyref_spec.kernel_case import CaseRecord, KernelCase, Pair, Symptom
 from tinyref_spec.kernel_case.files import load_record, save_record
 
 # Bytes of a program: those of the large case with the first of its outputs alone have more.
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("workers_import_test_devices")
 
 
 @pytest.fixture
-def case() -> Case:
+def case() -> KernelCase:
     """The first with a program that the faulty devices choose."""
     stream = judge_cases("campaign_devices:Raising", 11, "small")
     return next(case for _, case, verdict, _ in stream if not verdict.agrees)
@@ -39,7 +39,7 @@ def case() -> Case:
 
 @pytest.mark.long
 def test_a_crash_is_the_verdict_of_a_replay(
-    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: KernelCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     path = save_record(tmp_path / "it.json", CaseRecord(case))
     assert run(["fuzz", "replay", str(path), "--device", "campaign_devices:Crashing"]) == 1
@@ -64,7 +64,7 @@ def test_a_crash_is_the_verdict_of_a_replay(
     ],
 )
 def test_every_fault_is_a_verdict(
-    case: Case, device: str, symptom: Symptom, message: str, monkeypatch: pytest.MonkeyPatch
+    case: KernelCase, device: str, symptom: Symptom, message: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(service, "usable_memory", lambda: 600 << 20)
     verdict = judge_isolated(case, f"campaign_devices:{device}", 3.0)
@@ -120,7 +120,7 @@ def test_parts_of_a_case_that_crash_or_have_no_end_are_left_out(
 
 
 @pytest.mark.long
-def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
+def test_a_crash_costs_one_file(case: KernelCase, tmp_path: Path):
     save_record(tmp_path / "a.json", CaseRecord(case))
     save_record(tmp_path / "b.json", load_record(HEALTHY))
     save_record(tmp_path / "c.json", CaseRecord(case))
@@ -133,7 +133,7 @@ def test_a_crash_costs_one_file(case: Case, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_device_that_does_not_open_is_an_error(case: Case):
+def test_a_device_that_does_not_open_is_an_error(case: KernelCase):
     with pytest.raises(UserError, match=r"Missing does not open: .*no driver: inst"):
         judge_isolated(case, "campaign_devices:Missing", 60.0)
     with pytest.raises(UserError, match="does not open: the worker left with exit code 9"):
@@ -142,7 +142,7 @@ def test_a_device_that_does_not_open_is_an_error(case: Case):
 
 @pytest.mark.slow
 def test_a_crash_is_shown_and_reduced(
-    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: KernelCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     path = save_record(tmp_path / "it.json", CaseRecord(case))
     device = ["--device", "campaign_devices:Crashing"]

@@ -26,7 +26,7 @@ from tinyref_fuzz.judge import runs
 from tinyref_fuzz.judge import trial as judging
 from tinyref_fuzz.judge.judge import Judge, judge
 from tinyref_fuzz.judge.lacks import declared_lack
-from tinyref_spec.kernel_case import Case, Equivalent, Pair, Symptom
+from tinyref_spec.kernel_case import Equivalent, KernelCase, Pair, Symptom
 from tinyref_spec.kernels.notation import kernel_of, load, shaped
 
 # --- nothing is said of what is right -------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_data_that_meet_nothing_unspecified_may_do_so_when_reversed():
     shifted = build.binary(Ops.SHL, load(1, dtypes.int32, (2,)), counts)
     data = [[0, 0], [5, 7], [2, 3, 1, 1, -3, -2]]
     buffers = tuple(np.array(each, np.int32) for each in data)
-    case = Case(kernel_of(shifted, 2), buffers)
+    case = KernelCase(kernel_of(shifted, 2), buffers)
     assert found(case, "CPU") == (None, None)
 
 

@@ -19,7 +19,7 @@ from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.judge import trial as judging
 from tinyref_fuzz.judge.judge import judge
-from tinyref_spec.kernel_case import Case, Pair, Symptom
+from tinyref_spec.kernel_case import KernelCase, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
 
 # --- the device is wrong --------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_wrong_device(backend, name, symptom):
 def test_the_sign_of_a_zero_counts_between_interpreter_and_device():
     product = elementwise(build.mul, (dtypes.float32,) * 2, 4)
     data = np.array([0, 0, 1, 2], np.float32), np.array([1, -1, 1, 3], np.float32)
-    case = Case(product, (np.zeros(4, np.float32), *data))
+    case = KernelCase(product, (np.zeros(4, np.float32), *data))
     assert found(case, "CPU") == (None, None)
     assert found(case, f"{__name__}:NegativeZeroLost") == (Pair.DEVICE, Symptom.VALUE)
 

@@ -19,7 +19,7 @@ from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge, judge
-from tinyref_spec.kernel_case import Case, Mode, Pair, Symptom
+from tinyref_spec.kernel_case import KernelCase, Mode, Pair, Symptom
 from tinyref_spec.kernels.named import elementwise
 
 SMALLEST = np.finfo(np.float32).tiny
@@ -77,13 +77,13 @@ class FlushingTooMuch(Flushing):
         return kernel
 
 
-def halved(*values: float, mode: Mode = Mode.EDGE) -> Case:
+def halved(*values: float, mode: Mode = Mode.EDGE) -> KernelCase:
     """The kernel that halves so many values."""
     ast = elementwise(lambda x: build.mul(x, 0.5), (dtypes.float32,), len(values))
-    return Case(ast, (np.zeros(len(values), np.float32), np.float32(values)), mode=mode)
+    return KernelCase(ast, (np.zeros(len(values), np.float32), np.float32(values)), mode=mode)
 
 
-def found(case: Case, device: str, module: str = __name__):
+def found(case: KernelCase, device: str, module: str = __name__):
     verdict = judge(case, f"{module}:{device}", thorough=True)
     return verdict.pair, verdict.symptom
 
@@ -119,10 +119,10 @@ def test_the_compiler_may_not_flush(monkeypatch):
 TINY = 2.0**-13
 
 
-def case_of(build_node: Callable[..., UOp], *columns: float) -> Case:
+def case_of(build_node: Callable[..., UOp], *columns: float) -> KernelCase:
     ast = elementwise(build_node, (dtypes.float32,) * len(columns), 1)
     values = (np.zeros(1, np.float32), *(np.float32([column]) for column in columns))
-    return Case(ast, values, mode=Mode.FLOAT)
+    return KernelCase(ast, values, mode=Mode.FLOAT)
 
 
 DOT = case_of(lambda x, y, z: build.add(build.mul(x, y), z), 1 + TINY, 1 - TINY, -1.0)
@@ -140,7 +140,7 @@ PLAIN = case_of(build.add, 1.0, 2.0)
         (LOST, "SecretlyReassociatingCpu", False),
     ],
 )
-def test_a_device_may_do_what_it_declares(case: Case, device: str, is_right: bool) -> None:
+def test_a_device_may_do_what_it_declares(case: KernelCase, device: str, is_right: bool) -> None:
     expected = (None, None) if is_right else (Pair.DEVICE, Symptom.VALUE)
     assert found(case, device, "relaxed_devices") == expected
 

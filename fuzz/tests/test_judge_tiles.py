@@ -13,7 +13,7 @@ from tinyref.optimise.opt import parse_opts
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.judge.oracles import STRICT, Arithmetic, oracle_for
 from tinyref_spec.bits import Array
-from tinyref_spec.kernel_case import Case, Mode, Pair
+from tinyref_spec.kernel_case import KernelCase, Mode, Pair
 from tinyref_spec.kernels.named import matmul
 
 TILES = Arithmetic(multiplies_tiles=True)
@@ -22,14 +22,14 @@ X, Y = 1.8572722664554366, 5.884108673321867
 FUSED, ROUNDED = 19.50959828642104, 19.509598286421035
 
 
-def product(mode: Mode = Mode.FLOAT) -> Case:
+def product(mode: Mode = Mode.FLOAT) -> KernelCase:
     """A product of matrices by the tile of float64, of which the last element is two products."""
     left, right = np.zeros((8, 4)), np.zeros((4, 8))
     left[7, 2:] = (1.0, 3.0)
     right[2:, 7] = (X, Y) if mode is Mode.FLOAT else (2.0, 5.0)
     buffers = (np.zeros(64), left.reshape(-1), right.reshape(-1))
     tile = parse_opts("TC(0, 3, level 2, mode 1)")
-    return Case(matmul(8, 8, 4, dtypes.float64), buffers, opts=(tile,), mode=mode)
+    return KernelCase(matmul(8, 8, 4, dtypes.float64), buffers, opts=(tile,), mode=mode)
 
 
 def last(value: float) -> Array:

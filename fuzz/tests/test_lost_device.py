@@ -35,7 +35,7 @@ def test_it_leaves_after_a_finding_with_which_the_device_was_lost(
 
     sent: list[Any] = []
     monkeypatch.setattr(workers, "leave_device", leave)
-    worker = workers.Worker(Setup("PYTHON", 1, code="any"), sent.append)
+    worker = workers.CampaignWorker(Setup("PYTHON", 1, code="any"), sent.append)
     # The results are made up.
     worker.subject = SimpleNamespace(judge_case=judge_case)  # type: ignore[assignment]
     worker.health = SimpleNamespace(problem_since=lambda: problem)  # type: ignore[assignment]

@@ -14,7 +14,7 @@ from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
-from tinyref_spec.kernel_case import Case, Mode
+from tinyref_spec.kernel_case import KernelCase, Mode
 from tinyref_spec.kernels.notation import load, shaped, store
 
 NAN, INF = math.nan, math.inf
@@ -30,13 +30,13 @@ def loads(*arrays) -> list[UOp]:
     ]
 
 
-def case_of(value: UOp, arrays, shape=None, mode: Mode = Mode.EDGE, before=None) -> Case:
+def case_of(value: UOp, arrays, shape=None, mode: Mode = Mode.EDGE, before=None) -> KernelCase:
     """The kernel that stores `value`, a node over the loads of `arrays`."""
     shape = arrays[0].shape if shape is None else shape
     size = max(1, math.prod(shape))
     ast = build.sink(store(0, value, shape, size))
     output = np.zeros(size, numpy_dtype(value.dtype))
-    return Case(ast, (output, *(array.reshape(-1) for array in arrays)), mode=mode)
+    return KernelCase(ast, (output, *(array.reshape(-1) for array in arrays)), mode=mode)
 
 
 def oracle_of(op: Ops, dtype: DType, *columns, out: DType | None = None) -> Oracle:
@@ -295,12 +295,12 @@ def test_a_store_leaves_what_it_does_not_cover():
     target = shaped(5).shrink(((1, 3),))
     ast = build.sink(store(0, build.idiv(loads(x)[0], loads(x)[0]), target, 5))
     for mode in Mode:
-        oracle = oracle_for(Case(ast, (np.full(5, 9, np.int32), x), mode=mode))
+        oracle = oracle_for(KernelCase(ast, (np.full(5, 9, np.int32), x), mode=mode))
         assert oracle.slots == (0,)
         assert accepts(oracle, 9, 1, 1, 9, 9)
         assert not accepts(oracle, 9, 1, 1, 9, 0)
     zero = np.array([0, 6], np.int32)
-    oracle = oracle_for(Case(ast, (np.full(5, 9, np.int32), zero), mode=Mode.EDGE))
+    oracle = oracle_for(KernelCase(ast, (np.full(5, 9, np.int32), zero), mode=Mode.EDGE))
     assert unknown(oracle) == [False, True, False, False, False]
 
 
@@ -309,7 +309,7 @@ def test_differences_name_slot_element_and_values():
     value = load(2, I32, (2,))
     ast = build.sink(*(store(slot, value, (2,)) for slot in (0, 1)))
     empty = np.zeros(2, np.int32)
-    oracle = oracle_for(Case(ast, (empty, empty, x)))
+    oracle = oracle_for(KernelCase(ast, (empty, empty, x)))
     assert oracle.slots == (0, 1)
     found = oracle.difference(1, np.array([7, 8], np.int32))
     assert found == "slot 1: element 0 of 2 is 7 instead of 1 (2 elements differ)"

@@ -14,13 +14,13 @@ from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.oracles import Oracle, oracle_for
-from tinyref_spec.kernel_case import Case, Mode
+from tinyref_spec.kernel_case import KernelCase, Mode
 
 COUNT = 50
 MODES = pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name)
 
 
-def case_of(mode: Mode, seed: int, device: str = "PYTHON", lists: int = 0) -> Case:
+def case_of(mode: Mode, seed: int, device: str = "PYTHON", lists: int = 0) -> KernelCase:
     """The case of a seed, in turn of each policy, with data of one mode."""
     policies = [policy for policy in POLICIES.values() if not policy.mixes]
     modes = MappingProxyType({other: float(other is mode) for other in Mode})
@@ -29,7 +29,7 @@ def case_of(mode: Mode, seed: int, device: str = "PYTHON", lists: int = 0) -> Ca
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[Mode, list[tuple[Case, Oracle]]]:
+def found() -> dict[Mode, list[tuple[KernelCase, Oracle]]]:
     """Cases of each mode, and what is expected of them."""
     cases = {mode: [case_of(mode, seed) for seed in range(COUNT)] for mode in Mode}
     return {mode: [(case, oracle_for(case)) for case in cases[mode]] for mode in Mode}

@@ -17,7 +17,7 @@ from tinyref.algebra.semantics import kernel_for
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops.ops import BINARY, UNARY, Ops
 from tinyref_fuzz.judge.oracles.arithmetic import apply
-from tinyref_fuzz.judge.oracles.oracle import Allowed
+from tinyref_fuzz.judge.oracles.oracle import AllowedElements
 from tinyref_fuzz.judge.oracles.reduces import reduce_spans
 from tinyref_fuzz.judge.oracles.span import Span, point, span
 
@@ -70,7 +70,7 @@ def rejected(found: Span, values: np.ndarray) -> str:
     unknown = None
     if found.unknown is not None:
         unknown = np.broadcast_to(found.unknown, values.shape).ravel()
-    limits = Allowed(low, high, unknown)
+    limits = AllowedElements(low, high, unknown)
     wrong = np.flatnonzero(limits.rejected_places(values.ravel()))
     if not wrong.size:
         return ""

@@ -11,7 +11,7 @@ import pytest
 from tinyref.cli.entry import run as command
 from tinyref.errors import UserError
 from tinyref_fuzz.campaign import report
-from tinyref_fuzz.campaign.campaign import Request, run
+from tinyref_fuzz.campaign.campaign import CampaignRequest, run
 from tinyref_fuzz.campaign.programs import program_result_of
 from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
 from tinyref_fuzz.corpus import folder, keep
@@ -25,14 +25,14 @@ from tinyref_fuzz.programs.record import (
     record_to_json,
     save_program,
 )
-from tinyref_fuzz.programs.steps import Program, Step
-from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
+from tinyref_spec.kernel_case import Blame, KernelVerdict, Pair, Symptom
 
-ADDED = Program(
+ADDED = TensorProgram(
     (
-        Step("data", (), (1,), ("int32", (2,), (1, 2), 0, False)),
-        Step("add_number", (1,), (2,), (3,)),
-        Step("read", (2,)),
+        ProgramStep("data", (), (1,), ("int32", (2,), (1, 2), 0, False)),
+        ProgramStep("add_number", (1,), (2,), (3,)),
+        ProgramStep("read", (2,)),
     )
 )
 # Every first output of a kernel has a bit flipped.
@@ -44,9 +44,9 @@ def tinyref(*words: object) -> int:
     return command(["fuzz", *map(str, words)])
 
 
-def request(folder: Path, **changes: object) -> Request:
+def request(folder: Path, **changes: object) -> CampaignRequest:
     given = {"seed": 1, "kernels": 3, "jobs": 1, "subject": PROGRAMS, **changes}
-    return Request("PYTHON", folder, **given)  # type: ignore[arg-type]
+    return CampaignRequest("PYTHON", folder, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -60,14 +60,16 @@ def test_a_campaign_of_programs_goes_on_where_it_stopped(tmp_path):
         run(request(tmp_path, seed=2, resume=True))
     with pytest.raises(UserError, match="compiled every: default -> 3"):
         run(request(tmp_path, compiled_every=3, resume=True))
-    again = run(Request("PYTHON", tmp_path, kernels=5, jobs=1, resume=True))
+    again = run(CampaignRequest("PYTHON", tmp_path, kernels=5, jobs=1, resume=True))
     assert (again.cases, again.subject, again.seed) == (5, PROGRAMS, 1)
 
 
 @pytest.mark.slow
 def test_a_wrong_device_is_found_reduced_and_kept(tmp_path):
     summary = run(
-        Request(WRONG, tmp_path, seed=2, kernels=2, jobs=1, subject=PROGRAMS, examine_seconds=20)
+        CampaignRequest(
+            WRONG, tmp_path, seed=2, kernels=2, jobs=1, subject=PROGRAMS, examine_seconds=20
+        )
     )
     assert summary.findings == 2
     bucket = summary.buckets[0]
@@ -82,7 +84,7 @@ def test_a_wrong_device_is_found_reduced_and_kept(tmp_path):
 @pytest.mark.slow
 def test_a_program_says_that_it_depends_on_what_was_judged_before(tmp_path):
     device = "campaign_devices:LeavingAStateSoon"
-    summary = run(Request(device, tmp_path, seed=1, kernels=8, jobs=1, subject=PROGRAMS))
+    summary = run(CampaignRequest(device, tmp_path, seed=1, kernels=8, jobs=1, subject=PROGRAMS))
     assert summary.findings >= 1
     words = "alone in a fresh process it agrees: it depends on what was judged before it"
     assert {bucket.examination.problem[: len(words)] for bucket in summary.buckets} == {words}
@@ -91,7 +93,7 @@ def test_a_program_says_that_it_depends_on_what_was_judged_before(tmp_path):
 @pytest.mark.slow
 def test_a_program_at_which_the_device_dies_costs_one_program(tmp_path):
     device = "campaign_devices:Crashing"
-    summary = run(Request(device, tmp_path, seed=1, kernels=12, jobs=1, subject=PROGRAMS))
+    summary = run(CampaignRequest(device, tmp_path, seed=1, kernels=12, jobs=1, subject=PROGRAMS))
     assert (summary.cases, summary.incomplete) == (12, "")
     assert 1 <= summary.findings <= 12
     found = summary.buckets[0].examination
@@ -124,7 +126,7 @@ def test_programs_run_on_a_gpu_and_its_copies():
 
 
 def test_a_record_reads_back_and_others_are_refused(tmp_path):
-    verdict = Verdict(Pair.PLAIN, Symptom.VALUE, "step 2", judged=1)
+    verdict = KernelVerdict(Pair.PLAIN, Symptom.VALUE, "step 2", judged=1)
     record = ProgramRecord(ADDED, "a note", verdict, Blame("graph", "pad"), "CPU")
     data = json.loads(json.dumps(record_to_json(record)))
     assert is_program(data)
@@ -208,7 +210,7 @@ def test_a_program_is_kept_and_checked_as_a_kernel_is(tmp_path, capsys):
     ],
 )
 def test_what_is_no_regression_is_not_kept(tmp_path, capsys, steps, words, message):
-    file = save_program(tmp_path / "found.json", ProgramRecord(Program(tuple(steps))))
+    file = save_program(tmp_path / "found.json", ProgramRecord(TensorProgram(tuple(steps))))
     assert tinyref("keep", file, *kept_words(tmp_path, **words)) == 2
     assert message in capsys.readouterr().err
 

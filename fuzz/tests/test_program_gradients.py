@@ -8,7 +8,7 @@ import pytest
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.reverse import slopes_of
-from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def test_elements_move_whatever_the_layout_of_their_memory_is(x):
 
 
 def test_a_share_that_rounds_is_refused():
-    three = Step("data", (), (1,), ("float32", (3,), (5, 5, 5), 0, True))
-    largest = Step("max", (1,), (2,), ((0,), False))
+    three = ProgramStep("data", (), (1,), ("float32", (3,), (5, 5, 5), 0, True))
+    largest = ProgramStep("max", (1,), (2,), ((0,), False))
     with pytest.raises(InexactError):
-        evaluate(Program((three, largest, Step("backward", (2,)))))
+        evaluate(TensorProgram((three, largest, ProgramStep("backward", (2,)))))
 
 
 # --- what `backward` leaves, by literals ---------------------------------------------------------
 
 
-def data(number: int, *elements: float, grad: bool = False) -> Step:
-    return Step("data", (), (number,), ("float32", (len(elements),), elements, 0, grad))
+def data(number: int, *elements: float, grad: bool = False) -> ProgramStep:
+    return ProgramStep("data", (), (number,), ("float32", (len(elements),), elements, 0, grad))
 
 
-def reads(*steps: Step) -> list[object]:
-    return [each.tolist() for each in evaluate(Program(steps))]
+def reads(*steps: ProgramStep) -> list[object]:
+    return [each.tolist() for each in evaluate(TensorProgram(steps))]
 
 
 LEAF = data(1, 1, 2, 3, grad=True)
@@ -75,15 +75,15 @@ FIRST = ((0, 1, None),)
 def test_gradients_add_up_until_they_are_cleared():
     found = reads(
         LEAF,
-        Step("square", (1,), (3,)),
-        Step("backward", (3, 1)),
-        Step("grad", (1,), (4,)),
-        Step("backward", (3, 3)),
-        Step("grad", (1,), (5,)),
-        Step("zero_grad", (1,)),
-        Step("backward", (3, 1)),
-        Step("grad", (1,), (6,)),
-        *(Step("read", (number,)) for number in (4, 5, 6)),
+        ProgramStep("square", (1,), (3,)),
+        ProgramStep("backward", (3, 1)),
+        ProgramStep("grad", (1,), (4,)),
+        ProgramStep("backward", (3, 3)),
+        ProgramStep("grad", (1,), (5,)),
+        ProgramStep("zero_grad", (1,)),
+        ProgramStep("backward", (3, 1)),
+        ProgramStep("grad", (1,), (6,)),
+        *(ProgramStep("read", (number,)) for number in (4, 5, 6)),
     )
     assert found == [[2.0, 8.0, 18.0], [4.0, 24.0, 72.0], [2.0, 8.0, 18.0]]
 
@@ -93,11 +93,11 @@ def test_a_write_takes_the_gradient_of_what_it_overwrites():
     found = reads(
         LEAF,
         data(2, 7),
-        Step("mul_number", (1,), (3,), (2,)),
-        Step("setitem", (3, 2), (), (FIRST,)),
-        Step("backward", (3, 3)),
-        Step("grad", (1,), (4,)),
-        Step("read", (4,)),
+        ProgramStep("mul_number", (1,), (3,), (2,)),
+        ProgramStep("setitem", (3, 2), (), (FIRST,)),
+        ProgramStep("backward", (3, 3)),
+        ProgramStep("grad", (1,), (4,)),
+        ProgramStep("read", (4,)),
     )
     assert found == [[0.0, 8.0, 12.0]]
 
@@ -105,11 +105,11 @@ def test_a_write_takes_the_gradient_of_what_it_overwrites():
 def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
     found = reads(
         LEAF,
-        Step("assign_number", (1,), (), (9,)),
-        Step("square", (1,), (2,)),
-        Step("backward", (2, 2)),
-        Step("grad", (1,), (3,)),
-        Step("read", (3,)),
+        ProgramStep("assign_number", (1,), (), (9,)),
+        ProgramStep("square", (1,), (2,)),
+        ProgramStep("backward", (2, 2)),
+        ProgramStep("grad", (1,), (3,)),
+        ProgramStep("read", (3,)),
     )
     assert found == [[1458.0, 1458.0, 1458.0]]
 
@@ -117,21 +117,21 @@ def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        ((Step("grad", (1,), (2,)),), "there is none"),
-        ((Step("setitem_number", (1,), (), (FIRST, 5)),), "a write to a leaf"),
-        ((Step("square", (1,), (2,)), Step("backward", (2,))), "without weights"),
+        ((ProgramStep("grad", (1,), (2,)),), "there is none"),
+        ((ProgramStep("setitem_number", (1,), (), (FIRST, 5)),), "a write to a leaf"),
+        ((ProgramStep("square", (1,), (2,)), ProgramStep("backward", (2,))), "without weights"),
         (
             (
-                Step("square", (1,), (2,)),
-                Step("assign_number", (1,), (), (9,)),
-                Step("backward", (2, 2)),
+                ProgramStep("square", (1,), (2,)),
+                ProgramStep("assign_number", (1,), (), (9,)),
+                ProgramStep("backward", (2, 2)),
             ),
             "overwritten by now",
         ),
         (
             (
-                Step("function", (), (9,), ((2,),), (Step("backward", (1, 1)),)),
-                Step("call", (9,), (3,)),
+                ProgramStep("function", (), (9,), ((2,),), (ProgramStep("backward", (1, 1)),)),
+                ProgramStep("call", (9,), (3,)),
             ),
             "depends on a replay",
         ),
@@ -140,4 +140,4 @@ def test_a_leaf_that_was_written_has_gradients_at_its_new_elements():
 )
 def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps, words):
     with pytest.raises(UndefinedError, match=words):
-        evaluate(Program((LEAF, *steps)))
+        evaluate(TensorProgram((LEAF, *steps)))

@@ -17,24 +17,31 @@ from tinyref_fuzz.programs.examine import script_of
 from tinyref_fuzz.programs.generator import generate
 from tinyref_fuzz.programs.judge import ProgramJudge, difference
 from tinyref_fuzz.programs.oracle import evaluate
-from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
+from tinyref_fuzz.programs.run import NORMAL, PLAIN, ProgramOutcome, Way, run
 from tinyref_fuzz.programs.script import Places, script_lines
-from tinyref_fuzz.programs.steps import Program, Step, program_from_json, program_to_json
+from tinyref_fuzz.programs.steps import (
+    ProgramStep,
+    TensorProgram,
+    program_from_json,
+    program_to_json,
+)
 
 PLACES = Places.of("PYTHON")
 
 
-def data(number: int, *elements: float, dtype: str = "int32", shape=None, grad=False) -> Step:
+def data(
+    number: int, *elements: float, dtype: str = "int32", shape=None, grad=False
+) -> ProgramStep:
     sizes = (len(elements),) if shape is None else shape
-    return Step("data", (), (number,), (dtype, sizes, elements, 0, grad))
+    return ProgramStep("data", (), (number,), (dtype, sizes, elements, 0, grad))
 
 
-def reads(*steps: Step) -> list[object]:
-    return [each.tolist() for each in evaluate(Program(steps))]
+def reads(*steps: ProgramStep) -> list[object]:
+    return [each.tolist() for each in evaluate(TensorProgram(steps))]
 
 
-def read(number: int) -> Step:
-    return Step("read", (number,))
+def read(number: int) -> ProgramStep:
+    return ProgramStep("read", (number,))
 
 
 def test_a_tape_gives_the_same_program_again_and_a_cut_one_gives_another():
@@ -64,7 +71,7 @@ def test_programs_have_what_the_design_asks_for():
 )
 def test_what_is_no_program_is_refused(change):
     with pytest.raises(UserError):
-        program_from_json({**program_to_json(Program((data(1, 5),))), **change})
+        program_from_json({**program_to_json(TensorProgram((data(1, 5),))), **change})
 
 
 RETURNS_CODE = "1,)\nimport os\n(1"
@@ -91,27 +98,27 @@ def test_what_a_function_of_a_file_returns_is_numbers(change, words):
 @pytest.mark.parametrize(
     "step",
     [
-        Step("reshape", (), (2,), ((1,),)),
-        Step("reshape", (1,), (2,), ()),
-        Step("index", (1,), (2,), (3,)),
-        Step("index", (1,), (2,), (((1, 2, 3, 4),),)),
-        Step("data", (), (2,), ("int32",)),
-        Step("data", (), (2,), ("int32", (1,), 5, 0, False)),
+        ProgramStep("reshape", (), (2,), ((1,),)),
+        ProgramStep("reshape", (1,), (2,), ()),
+        ProgramStep("index", (1,), (2,), (3,)),
+        ProgramStep("index", (1,), (2,), (((1, 2, 3, 4),),)),
+        ProgramStep("data", (), (2,), ("int32",)),
+        ProgramStep("data", (), (2,), ("int32", (1,), 5, 0, False)),
     ],
 )
 def test_a_step_without_what_its_operation_takes_is_refused(step):
     with pytest.raises(UserError, match=f"step 1: '{step.op}' has other arguments or values"):
-        script_lines(Program((data(1, 5), step)), PLACES)
+        script_lines(TensorProgram((data(1, 5), step)), PLACES)
 
 
 def test_a_text_of_a_file_is_never_code():
     evil = "int32'); import os; ("
-    line = script_lines(Program((data(1, 5, dtype=evil),)), PLACES)[0].text
+    line = script_lines(TensorProgram((data(1, 5, dtype=evil),)), PLACES)[0].text
     assert repr(evil) in line
     with pytest.raises(UserError, match="step 0: unknown operation"):
-        script_lines(Program((Step("__import__('os')"),)), PLACES)
+        script_lines(TensorProgram((ProgramStep("__import__('os')"),)), PLACES)
     with pytest.raises(UserError, match="place"):
-        script_lines(Program((Step("to", (1,), (2,), ("CPU",)),)), PLACES)
+        script_lines(TensorProgram((ProgramStep("to", (1,), (2,), ("CPU",)),)), PLACES)
 
 
 # --- the oracle, by literals -------------------------------------------------------------------
@@ -121,9 +128,9 @@ def test_a_write_through_a_view_is_seen_by_all_that_show_the_element():
     key = ((None, None, -2),)
     found = reads(
         data(1, 1, 2, 3, 4, 5),
-        Step("index", (1,), (2,), (key,)),
-        Step("add_number", (1,), (3,), (10,)),
-        Step("setitem_number", (2,), (), (((0, 2, None),), 9)),
+        ProgramStep("index", (1,), (2,), (key,)),
+        ProgramStep("add_number", (1,), (3,), (10,)),
+        ProgramStep("setitem_number", (2,), (), (((0, 2, None),), 9)),
         *map(read, (1, 2, 3)),
     )
     assert found == [[1, 2, 9, 4, 9], [9, 9, 1], [11, 12, 13, 14, 15]]
@@ -132,24 +139,24 @@ def test_a_write_through_a_view_is_seen_by_all_that_show_the_element():
 def test_integers_wrap_and_divide_towards_zero():
     found = reads(
         data(1, -128, 127, -7, dtype="int8"),
-        Step("add_number", (1,), (2,), (-1,)),
-        Step("idiv_number", (1,), (3,), (2,)),
-        Step("mod_number", (1,), (4,), (3,)),
-        Step("sum", (1,), (5,), ((0,), False)),
+        ProgramStep("add_number", (1,), (2,), (-1,)),
+        ProgramStep("idiv_number", (1,), (3,), (2,)),
+        ProgramStep("mod_number", (1,), (4,), (3,)),
+        ProgramStep("sum", (1,), (5,), ((0,), False)),
         *map(read, (2, 3, 4, 5)),
     )
     assert found == [[127, 126, -8], [-64, 63, -3], [1, 1, 2], -8]
 
 
 def test_a_function_runs_anew_in_each_call():
-    body = (Step("assign", (1, 2)), Step("add", (1, 2), (3,)))
+    body = (ProgramStep("assign", (1, 2)), ProgramStep("add", (1, 2), (3,)))
     found = reads(
         data(1, 1),
-        Step("function", (2,), (9,), ((3,),), body),
+        ProgramStep("function", (2,), (9,), ((3,),), body),
         data(4, 5),
         data(5, 6),
-        Step("call", (9, 4), (6,)),
-        Step("call", (9, 5), (7,)),
+        ProgramStep("call", (9, 4), (6,)),
+        ProgramStep("call", (9, 5), (7,)),
         *map(read, (6, 7, 1)),
     )
     assert found == [[10], [12], [6]]
@@ -159,20 +166,22 @@ def test_a_function_runs_anew_in_each_call():
 def test_what_would_round_has_no_exact_result(op):
     value = () if op == "square" else ("uint8",)
     with pytest.raises(InexactError):
-        evaluate(Program((data(1, -190.5, dtype="float32"), Step(op, (1,), (2,), value))))
+        evaluate(
+            TensorProgram((data(1, -190.5, dtype="float32"), ProgramStep(op, (1,), (2,), value)))
+        )
 
 
 WITH_GRADIENT = data(1, 1, 2, dtype="float32", grad=True)
 # One row of two, which would broadcast to both.
 SYMBOLIC_ROW = (
-    Step("data", (), (1,), ("int32", (2, 2), (1, 2, 3, 4), 0, False)),
-    Step("bind", (), (2,), ("n1", 1, 2, 1)),
-    Step("part", (1, 2), (3,), (0, "head")),
+    ProgramStep("data", (), (1,), ("int32", (2, 2), (1, 2, 3, 4), 0, False)),
+    ProgramStep("bind", (), (2,), ("n1", 1, 2, 1)),
+    ProgramStep("part", (1, 2), (3,), (0, "head")),
 )
 # The same variable with another value, as in the results of two calls.
 OTHER_ROWS = (
-    Step("bind", (), (4,), ("n1", 1, 2, 2)),
-    Step("part", (1, 4), (5,), (0, "head")),
+    ProgramStep("bind", (), (4,), ("n1", 1, 2, 2)),
+    ProgramStep("part", (1, 4), (5,), (0, "head")),
 )
 
 
@@ -181,17 +190,26 @@ OTHER_ROWS = (
     [
         (
             WITH_GRADIENT,
-            Step("neg", (1,), (2,)),
-            Step("detach", (2,), (3,)),
-            Step("assign_number", (3,), (), (1,)),
+            ProgramStep("neg", (1,), (2,)),
+            ProgramStep("detach", (2,), (3,)),
+            ProgramStep("assign_number", (3,), (), (1,)),
         ),
-        (WITH_GRADIENT, data(2, 3, 4, dtype="float32"), Step("assign", (2, 1))),
-        (data(1, 1, 2), Step("cast", (1,), (2,), ("int32",))),
-        (Step("randint", (), (1,), ((2,), 0, 5, 0)),),
-        (WITH_GRADIENT, Step("maximum", (1, 1), (2,)), Step("gradient", (2, 1), (3,))),
-        (*SYMBOLIC_ROW, Step("clone", (1,), (4,)), Step("assign", (4, 3))),
-        (*SYMBOLIC_ROW, *OTHER_ROWS, Step("clone", (5,), (6,)), Step("assign", (6, 3))),
-        (*SYMBOLIC_ROW, *OTHER_ROWS, Step("add", (5, 3), (6,))),
+        (WITH_GRADIENT, data(2, 3, 4, dtype="float32"), ProgramStep("assign", (2, 1))),
+        (data(1, 1, 2), ProgramStep("cast", (1,), (2,), ("int32",))),
+        (ProgramStep("randint", (), (1,), ((2,), 0, 5, 0)),),
+        (
+            WITH_GRADIENT,
+            ProgramStep("maximum", (1, 1), (2,)),
+            ProgramStep("gradient", (2, 1), (3,)),
+        ),
+        (*SYMBOLIC_ROW, ProgramStep("clone", (1,), (4,)), ProgramStep("assign", (4, 3))),
+        (
+            *SYMBOLIC_ROW,
+            *OTHER_ROWS,
+            ProgramStep("clone", (5,), (6,)),
+            ProgramStep("assign", (6, 3)),
+        ),
+        (*SYMBOLIC_ROW, *OTHER_ROWS, ProgramStep("add", (5, 3), (6,))),
     ],
     ids=[
         "to-gradients",
@@ -206,16 +224,16 @@ OTHER_ROWS = (
 )
 def test_what_tinyref_refuses_or_leaves_open_is_undefined(steps):
     with pytest.raises(UndefinedError):
-        evaluate(Program(steps))
+        evaluate(TensorProgram(steps))
 
 
 # --- the script --------------------------------------------------------------------------------
 
-VIEW_WRITTEN = Program(
+VIEW_WRITTEN = TensorProgram(
     (
         data(1, 1, 2, 3),
-        Step("flip", (1,), (2,), ((0,),)),
-        Step("setitem_number", (2,), (), (((0, 1, None),), 7)),
+        ProgramStep("flip", (1,), (2,), ((0,),)),
+        ProgramStep("setitem_number", (2,), (), (((0, 1, None),), 7)),
         read(1),
     )
 )
@@ -238,14 +256,14 @@ def test_a_program_runs_in_each_way(way):
 
 
 def test_an_error_names_its_step():
-    found = run(Program((data(1, 1), Step("permute", (1,), (2,), ((1, 0),)))), PLACES)
+    found = run(TensorProgram((data(1, 1), ProgramStep("permute", (1,), (2,), ((1, 0),)))), PLACES)
     assert (found.step, found.refusal) == (1, "")
     assert found.error.startswith("UserIndexError: permute")
 
 
 def test_a_difference_is_said_of_the_first_element():
     wanted = [np.array([1, 2, 3], np.int32)]
-    assert difference(VIEW_WRITTEN, wanted, Outcome((np.array([1, 2, 3], np.int32),))) == ""
+    assert difference(VIEW_WRITTEN, wanted, ProgramOutcome((np.array([1, 2, 3], np.int32),))) == ""
     for other, said in (
         (
             np.array([1, 5, 6], np.int32),
@@ -257,7 +275,7 @@ def test_a_difference_is_said_of_the_first_element():
             "step 3: t1: expected int32 of shape (3,), got int64 of (3,)",
         ),
     ):
-        assert difference(VIEW_WRITTEN, wanted, Outcome((other,))) == said
+        assert difference(VIEW_WRITTEN, wanted, ProgramOutcome((other,))) == said
 
 
 # --- healthy devices ---------------------------------------------------------------------------
@@ -294,8 +312,8 @@ def judge() -> ProgramJudge:
     return ProgramJudge("PYTHON")
 
 
-def calls(function: int, count: int, first: int = 50) -> list[Step]:
-    return [Step("call", (function,), (first + number,)) for number in range(count)]
+def calls(function: int, count: int, first: int = 50) -> list[ProgramStep]:
+    return [ProgramStep("call", (function,), (first + number,)) for number in range(count)]
 
 
 def test_state_is_changed_shown_and_given_up_between_calls():
@@ -316,16 +334,16 @@ def test_state_is_changed_shown_and_given_up_between_calls():
 
 # --- refusals ------------------------------------------------------------------------------------
 
-WRITTEN = Step("assign_number", (1,), (), (7,))
+WRITTEN = ProgramStep("assign_number", (1,), (), (7,))
 BEGUN = (
     data(1, 1, 2),
-    Step("function", (), (9,), ((5,),), (Step("neg", (1,), (5,)),)),
+    ProgramStep("function", (), (9,), ((5,),), (ProgramStep("neg", (1,), (5,)),)),
     *calls(9, 2),
 )
 
 
 def test_a_refusal_without_a_reason_is_a_finding(judge, monkeypatch):
-    program = Program((*BEGUN, WRITTEN, *calls(9, 1, 60), Step("read", (60,))))
+    program = TensorProgram((*BEGUN, WRITTEN, *calls(9, 1, 60), ProgramStep("read", (60,))))
     assert judge.verdict(program, evaluates=True).judged == 1
     monkeypatch.setattr(Assignment, "_has_memory_alone", lambda tensor: False)
     verdict = judge.verdict(program, evaluates=True)

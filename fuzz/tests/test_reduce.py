@@ -17,7 +17,7 @@ from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import node_count, opt_count, reduce_case
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.measure import measure
-from tinyref_spec.kernel_case import Case, Opts, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Opts, Pair, Symptom
 
 # Enough on any machine: what is cut short has tests of its own.
 PLENTY = 600.0
@@ -50,21 +50,21 @@ def test_an_injected_fault_comes_out_small(fault, monkeypatch):
 
 
 def failing_where(
-    holds: Callable[[Case], bool], pair: Pair = Pair.PLAIN, symptom: Symptom = Symptom.VALUE
-) -> Callable[[Case, str], Verdict]:
+    holds: Callable[[KernelCase], bool], pair: Pair = Pair.PLAIN, symptom: Symptom = Symptom.VALUE
+) -> Callable[[KernelCase, str], KernelVerdict]:
     """A judge that finds a fault in the cases where `holds` says so."""
 
-    def judged(case: Case, device: str) -> Verdict:
+    def judged(case: KernelCase, device: str) -> KernelVerdict:
         verify(Dialect.AST, case.ast)
         for node in case.ast.toposort():
             assert node.dtype.lanes == 1
         trial = 0 if pair is Pair.OPTIMISED else -1
-        return Verdict(pair, symptom, "injected", trial) if holds(case) else Verdict()
+        return KernelVerdict(pair, symptom, "injected", trial) if holds(case) else KernelVerdict()
 
     return judged
 
 
-def small(case: Case, holds: Callable[[Case], bool], **given) -> Case:
+def small(case: KernelCase, holds: Callable[[KernelCase], bool], **given) -> KernelCase:
     judged = failing_where(holds, **given)
     verdict = judged(case, "PYTHON")
     reduction = reduce_case(case, verdict, "PYTHON", PLENTY, judged)
@@ -73,7 +73,7 @@ def small(case: Case, holds: Callable[[Case], bool], **given) -> Case:
     return reduction.case
 
 
-def fits(case: Case, opts: Opts) -> bool:
+def fits(case: KernelCase, opts: Opts) -> bool:
     """Whether the plan of the case accepts the list, as the judge would see."""
     try:
         Plan.of(case.ast, Device["PYTHON"].capabilities).apply_all(opts)
@@ -82,7 +82,7 @@ def fits(case: Case, opts: Opts) -> bool:
     return True
 
 
-def ops_of(case: Case) -> set[Ops]:
+def ops_of(case: KernelCase) -> set[Ops]:
     return {node.op for node in case.ast.toposort()}
 
 
@@ -119,10 +119,13 @@ def test_the_list_of_optimisations_is_minimal_and_legal(needed):
 def test_a_case_that_does_not_fail_is_refused():
     case = large_case()
     with pytest.raises(UserError, match="does not fail"):
-        reduce_case(case, Verdict(), "PYTHON")
+        reduce_case(case, KernelVerdict(), "PYTHON")
     with pytest.raises(UserError, match="does not fail"):
         reduce_case(
-            case, Verdict(Pair.PLAIN, Symptom.VALUE, "x"), "PYTHON", judge=lambda *_: Verdict()
+            case,
+            KernelVerdict(Pair.PLAIN, Symptom.VALUE, "x"),
+            "PYTHON",
+            judge=lambda *_: KernelVerdict(),
         )
 
 
@@ -158,8 +161,8 @@ def test_at_the_deadline_the_best_so_far_is_returned(seconds, monkeypatch):
 def test_another_fault_does_not_take_over():
     def judged(case, device):
         if Ops.MOD in ops_of(case):
-            return Verdict(Pair.PLAIN, Symptom.VALUE, "this one")
-        return Verdict(Pair.PLAIN, Symptom.ERROR, "another one")
+            return KernelVerdict(Pair.PLAIN, Symptom.VALUE, "this one")
+        return KernelVerdict(Pair.PLAIN, Symptom.ERROR, "another one")
 
     case = large_case()
     found = reduce_case(case, judged(case, ""), "PYTHON", PLENTY, judged)
@@ -188,6 +191,8 @@ def test_another_fault_does_not_take_over():
     ],
 )
 def test_when_two_faults_are_the_same(first, second, same):
-    assert is_same_fault(Verdict(Pair.PLAIN, *first), Verdict(Pair.PLAIN, *second)) is same
-    assert not is_same_fault(Verdict(Pair.PLAIN, *first), Verdict(Pair.DEVICE, *first))
-    assert not is_same_fault(Verdict(Pair.PLAIN, *first), Verdict())
+    assert (
+        is_same_fault(KernelVerdict(Pair.PLAIN, *first), KernelVerdict(Pair.PLAIN, *second)) is same
+    )
+    assert not is_same_fault(KernelVerdict(Pair.PLAIN, *first), KernelVerdict(Pair.DEVICE, *first))
+    assert not is_same_fault(KernelVerdict(Pair.PLAIN, *first), KernelVerdict())

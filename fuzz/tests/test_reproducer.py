@@ -21,7 +21,7 @@ from tinyref_fuzz.findings.reproducer import reproducer, terminal_lines
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import judge
-from tinyref_spec.kernel_case import Case, Equivalent, Mode, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Equivalent, KernelCase, KernelVerdict, Mode, Pair, Symptom
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.notation import kernel_of, load
 from tinyref_spec.reproducer import MAX_LINES
@@ -30,9 +30,11 @@ HERE = Path(__file__).parent
 CORPUS = corpus_kernels()
 
 
-def healthy(name: str, opts: str = "") -> Case:
+def healthy(name: str, opts: str = "") -> KernelCase:
     kernel = CORPUS[name]
-    case = Case(kernel.ast, kernel.buffers(), opts=(parse_opts(opts),), bindings=kernel.bindings)
+    case = KernelCase(
+        kernel.ast, kernel.buffers(), opts=(parse_opts(opts),), bindings=kernel.bindings
+    )
     return replace(case, equivalent=equivalents(case.ast, Tape(seed=3), 2))
 
 
@@ -70,7 +72,7 @@ def test_a_script_tells_a_broken_device_from_a_right_one(tmp_path):
 def test_a_script_has_the_level_of_the_compiler_that_is_at_fault():
     x, y = np.array([1, 3], np.int32), np.array([1, 1], np.int32)
     value = build.binary(Ops.XOR, load(1, dtypes.int32, (2,)), load(2, dtypes.int32, (2,)))
-    case = Case(kernel_of(value, 2), (np.zeros(2, np.int32), x, y))
+    case = KernelCase(kernel_of(value, 2), (np.zeros(2, np.int32), x, y))
     verdict = judge(case, "faults:WrongWhenHard", thorough=True)
     assert verdict.detail.endswith("is 1 instead of 0, at CPU_LEVEL=2")
     assert "'TINYREF_CPU_LEVEL': '2'" in reproducer(case, verdict, "faults:WrongWhenHard")
@@ -100,15 +102,17 @@ def test_a_wrong_equivalent_kernel_is_launched(capsys, monkeypatch):
     store, *others = case.ast.src
     wrong = build.sink(build.store(store.src[0], build.add(store.src[1], 1.0)), *others)
     case = replace(case, equivalent=Equivalent(case.ast, (("step", wrong),)))
-    script = reproducer(case, Verdict(Pair.EQUIVALENT, Symptom.VALUE, "evaluator, wrong"), "PYTHON")
+    script = reproducer(
+        case, KernelVerdict(Pair.EQUIVALENT, Symptom.VALUE, "evaluator, wrong"), "PYTHON"
+    )
     assert run_here(script, capsys, monkeypatch)[0] == 1
 
 
 PAIRS = [
-    Verdict(Pair.PLAIN, Symptom.VALUE, 'say "so" \\'),
-    Verdict(Pair.OPTIMISED, Symptom.VALUE, "a\nb", 0),
-    Verdict(Pair.DEVICE, Symptom.VALUE, "", 0),
-    Verdict(Pair.EQUIVALENT, Symptom.VALUE, "device, wrong"),
+    KernelVerdict(Pair.PLAIN, Symptom.VALUE, 'say "so" \\'),
+    KernelVerdict(Pair.OPTIMISED, Symptom.VALUE, "a\nb", 0),
+    KernelVerdict(Pair.DEVICE, Symptom.VALUE, "", 0),
+    KernelVerdict(Pair.EQUIVALENT, Symptom.VALUE, "device, wrong"),
 ]
 
 
@@ -126,7 +130,7 @@ def test_variables_and_numbers_without_a_literal(capsys, monkeypatch):
         if buffer.dtype.kind == "f":
             buffer[:2] = np.nan, -np.inf
     case = replace(case, buffers=tuple(data), mode=Mode.EDGE)
-    script = reproducer(case, Verdict(Pair.PLAIN, Symptom.VALUE), "CPU")
+    script = reproducer(case, KernelVerdict(Pair.PLAIN, Symptom.VALUE), "CPU")
     assert run_here(script, capsys, monkeypatch) == (0, "right\n")
 
 
@@ -141,13 +145,13 @@ def test_a_script_has_the_optimisations_and_threads_of_the_judge(opts, words):
     case = healthy("sum-rows", opts)
     case = case if opts else replace(case, opts=())
     assert words in reproducer(
-        case, Verdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "CPU" if opts else "PYTHON"
+        case, KernelVerdict(Pair.OPTIMISED, Symptom.VALUE, "", 0), "CPU" if opts else "PYTHON"
     )
 
 
 def test_five_lines_for_the_terminal():
     case = healthy("sum-rows", "GROUP(1, 4)")
-    verdict = Verdict(Pair.OPTIMISED, Symptom.RACE, "a race\nand more", 0)
+    verdict = KernelVerdict(Pair.OPTIMISED, Symptom.RACE, "a race\nand more", 0)
     lines = terminal_lines(case, verdict, "/a b/case.json").splitlines()
     assert lines[0] == "fault   OPTIMISED RACE: a race"
     assert lines[1].startswith("kernel  b0:")

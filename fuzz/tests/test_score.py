@@ -10,23 +10,23 @@ import pytest
 
 from tinyref.errors import UserError
 from tinyref_fuzz.faults import FAULTS, trial
-from tinyref_fuzz.faults.score import Goal, Row, Run, Scoring, Settings, goals
+from tinyref_fuzz.faults.score import FaultRun, FaultScore, Goal, ScoreSettings, Scoring, goals
 from tinyref_fuzz.faults.trial import run_trial
 
 NAME = "max-of-lanes-as-sum"
-FOUND = Run(NAME, 0, True, 2.0, 5, stage="expand", nodes=4, buckets=("a", "b"))
-QUICK = Settings(seeds=1, seconds=20.0, further=0.0, examine=5.0, jobs=1)
+FOUND = FaultRun(NAME, 0, True, 2.0, 5, stage="expand", nodes=4, buckets=("a", "b"))
+QUICK = ScoreSettings(seeds=1, seconds=20.0, further=0.0, examine=5.0, jobs=1)
 
 
-def row(*runs: Run) -> Row:
-    return Row(FAULTS[NAME], runs)
+def row(*runs: FaultRun) -> FaultScore:
+    return FaultScore(FAULTS[NAME], runs)
 
 
-def goal(name: str, rows: list[Row], examines: bool = True) -> Goal:
+def goal(name: str, rows: list[FaultScore], examines: bool = True) -> Goal:
     return next(each for each in goals(rows, examines) if each.name == name)
 
 
-def scoring(settings: Settings, file: Path | None, said: list[str] | None = None) -> Scoring:
+def scoring(settings: ScoreSettings, file: Path | None, said: list[str] | None = None) -> Scoring:
     lines = [] if said is None else said
     return Scoring([FAULTS[NAME]], settings, file, lines.append)
 
@@ -77,8 +77,8 @@ class FakeChannel:
 @pytest.mark.parametrize("name", [NAME, "flip-gradient-not-flipped"])
 def test_a_trial_finds_examines_and_takes_the_fault_back(name: str) -> None:
     known: dict = {}
-    run_trial(name, 0, Settings(seconds=60.0, further=0.0, examine=5.0), known.update)
-    run = Run(name, 0, **known)
+    run_trial(name, 0, ScoreSettings(seconds=60.0, further=0.0, examine=5.0), known.update)
+    run = FaultRun(name, 0, **known)
     assert run.found
     assert run.is_blamed, (run.stage, run.cause)
     assert run.nodes <= 13
@@ -104,7 +104,7 @@ def test_a_scoring_is_kept_after_each_run_and_goes_on(tmp_path: Path) -> None:
     assert second.rows()[0].is_found
 
 
-def written(file: Path, settings: Settings, *runs: Run) -> Scoring:
+def written(file: Path, settings: ScoreSettings, *runs: FaultRun) -> Scoring:
     made = scoring(settings, file)
     data = {"schema": "tinyref-fuzz-score", "version": 1, **made.about}
     file.write_text(json.dumps({**data, "runs": [asdict(run) for run in runs]}))
@@ -113,7 +113,7 @@ def written(file: Path, settings: Settings, *runs: Run) -> Scoring:
 
 def test_runs_that_say_nothing_are_tried_again(tmp_path: Path) -> None:
     settings = replace(QUICK, seeds=2)
-    second = written(tmp_path / "a.json", settings, FOUND, Run(NAME, 1, problem="no device"))
+    second = written(tmp_path / "a.json", settings, FOUND, FaultRun(NAME, 1, problem="no device"))
     second.resume()
     assert second.waiting() == [(NAME, 1)]
 

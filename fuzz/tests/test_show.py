@@ -10,7 +10,7 @@ from tinyref.uops import build
 from tinyref_fuzz.findings.show import difference, side_by_side
 from tinyref_fuzz.judge.judge import judge
 from tinyref_fuzz.reduce import reduce_case
-from tinyref_spec.kernel_case import Blame, Case, Equivalent, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, Equivalent, KernelCase, KernelVerdict, Pair, Symptom
 
 WIDTH = 100
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -67,7 +67,7 @@ def test_an_error_is_shown_where_it_happens(monkeypatch):
     )
 
 
-def with_equivalent(change) -> Case:
+def with_equivalent(change) -> KernelCase:
     """A case whose equivalent kernel stores `change` of what the kernel stores first."""
     case = large_case()
     store, *others = case.ast.src
@@ -77,7 +77,7 @@ def with_equivalent(change) -> Case:
 
 def test_a_wrong_equivalent_kernel_stands_next_to_the_kernel():
     case = with_equivalent(lambda value: build.add(value, 1.0))
-    verdict = Verdict(Pair.EQUIVALENT, Symptom.VALUE, "evaluator, wrong")
+    verdict = KernelVerdict(Pair.EQUIVALENT, Symptom.VALUE, "evaluator, wrong")
     text = side_by_side(case, verdict, "PYTHON", WIDTH, Blame("evaluate"))
     lines = text.splitlines()
     (title,) = [line for line in lines if line.startswith("values  ")]

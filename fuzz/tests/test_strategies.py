@@ -19,9 +19,9 @@ from tinyref_fuzz.generate.policies import POLICIES
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.generator import generate as generate_program
 from tinyref_fuzz.programs.oracle import evaluate
-from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_fuzz.strategies import kernels, opt_lists, programs, views
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.corpus import corpus_kernels
 
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -35,7 +35,7 @@ KERNEL = corpus_kernels()["sum-rows"].ast
 @pytest.mark.long
 @FEW
 @given(kernels(policy="small"))
-def test_a_kernel_is_valid_and_its_choices_build_it_again(case: Case) -> None:
+def test_a_kernel_is_valid_and_its_choices_build_it_again(case: KernelCase) -> None:
     verify(Dialect.AST, case.ast)
     again = generate(Tape(choices=case.choices), PYTHON, POLICIES["small"])
     assert (again.ast, again.opts) == (case.ast, case.opts)
@@ -45,7 +45,7 @@ def test_a_kernel_is_valid_and_its_choices_build_it_again(case: Case) -> None:
 
 @FEW
 @given(programs(2))
-def test_a_program_is_defined_and_its_choices_build_it_again(program: Program) -> None:
+def test_a_program_is_defined_and_its_choices_build_it_again(program: TensorProgram) -> None:
     assert evaluate(program)
     assert generate_program(Tape(choices=program.choices), 2) == program
 
@@ -76,7 +76,7 @@ def test_a_view_has_its_shape_and_stays_in_its_buffer(data: st.DataObject) -> No
 def test_a_failing_kernel_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     @SEARCH
     @given(kernels(policy="small"))
-    def fails(case: Case) -> None:
+    def fails(case: KernelCase) -> None:
         assert all(node.op is not Ops.REDUCE for node in case.ast.toposort())
 
     with pytest.raises(AssertionError) as caught:

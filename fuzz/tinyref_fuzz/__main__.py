@@ -19,7 +19,7 @@ from tinyref.runtimes.identity import device_settings
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.results import DEFAULT_POLICY
 from tinyref_fuzz.findings.reproducer import terminal_lines
-from tinyref_spec.kernel_case import Case, Verdict
+from tinyref_spec.kernel_case import KernelCase, KernelVerdict
 
 MAX_REPORTS = 5
 
@@ -39,7 +39,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def report(options: argparse.Namespace, number: int, case: Case, verdict: Verdict) -> str:
+def report(
+    options: argparse.Namespace, number: int, case: KernelCase, verdict: KernelVerdict
+) -> str:
     """Return a finding, and how to see it again."""
     lines = terminal_lines(case, verdict, "").splitlines()[:4]
     words = ["python", "-m", "tinyref_fuzz", "--device", options.device, "--kernels", "1"]

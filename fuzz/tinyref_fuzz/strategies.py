@@ -25,8 +25,8 @@ from tinyref_fuzz.generate.policies import POLICIES, Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.views import draw_view
 from tinyref_fuzz.programs import generator
-from tinyref_fuzz.programs.steps import Program
-from tinyref_spec.kernel_case import Case, Opts
+from tinyref_fuzz.programs.steps import TensorProgram
+from tinyref_spec.kernel_case import KernelCase, Opts
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ SIZES = (1, 2, 3, 4, 5, 0)
 
 def kernels(
     device: str | Capabilities = "PYTHON", policy: str | Policy = "all"
-) -> st.SearchStrategy[Case]:
+) -> st.SearchStrategy[KernelCase]:
     """Kernel ASTs that are valid, with data on which they are defined and lists of optimisations.
 
     device: a name, which is opened when the first kernel is drawn, or what a device declares: only
@@ -51,7 +51,7 @@ def kernels(
     return _of_tape(lambda tape: _noted(generate(tape, _capabilities(device), weights)))
 
 
-def programs(devices: int = 1) -> st.SearchStrategy[Program]:
+def programs(devices: int = 1) -> st.SearchStrategy[TensorProgram]:
     """Programs of Tensor functions, assignments, replayed functions and reads, on so many devices.
 
     `tinyref_fuzz.programs.oracle.evaluate` says what their reads give.
@@ -60,12 +60,12 @@ def programs(devices: int = 1) -> st.SearchStrategy[Program]:
 
 
 def opt_lists(
-    kernel: Case | UOp, device: str | Capabilities = "PYTHON", most: int = 5
+    kernel: KernelCase | UOp, device: str | Capabilities = "PYTHON", most: int = 5
 ) -> st.SearchStrategy[Opts]:
     """Lists of up to `most` optimisations that are legal for a kernel on a device, one after the
     other; the empty list is among them.
     """
-    ast = kernel.ast if isinstance(kernel, Case) else kernel
+    ast = kernel.ast if isinstance(kernel, KernelCase) else kernel
 
     def drawn(tape: Tape) -> Opts:
         return random_opts(ast, _capabilities(device), tape, tape.below(most + 1)).opts
@@ -128,6 +128,6 @@ class _Text:
         return f"the kernel:\n{to_text(self._ast)}"
 
 
-def _noted(case: Case) -> Case:
+def _noted(case: KernelCase) -> KernelCase:
     note(_Text(case.ast))
     return case

@@ -13,7 +13,7 @@ from tinyref.capabilities import CORE_OPS, Capabilities
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref_spec import catalogue
-from tinyref_spec.case import Case, Needs, Profile, Rung
+from tinyref_spec.case import Case, CaseNeeds, Profile, Rung
 from tinyref_spec.clauses import clause, clauses
 from tinyref_spec.ladder import FOUNDATIONS, foundations
 
@@ -85,13 +85,13 @@ def test_needs() -> None:
     small = Capabilities(core, CORE_OPS, keeps_subnormals=False)
     nothing = Capabilities(frozenset(), frozenset())
     kernels = frozenset({"kernels"})
-    assert Needs().unmet(nothing) is None
-    assert Needs(features=kernels).unmet(nothing) == "the device runs no kernels"
-    assert Needs(core, features=kernels).unmet(small) is None
-    unmet = Needs(frozenset({dtypes.float16}), features=kernels).unmet(small)
+    assert CaseNeeds().unmet(nothing) is None
+    assert CaseNeeds(features=kernels).unmet(nothing) == "the device runs no kernels"
+    assert CaseNeeds(core, features=kernels).unmet(small) is None
+    unmet = CaseNeeds(frozenset({dtypes.float16}), features=kernels).unmet(small)
     assert unmet == "the device does not declare the dtype float16"
     for feature in ("grid", "groups", "vectors:4", "subnormals"):
-        assert feature in str(Needs(features=frozenset({feature})).unmet(small))
+        assert feature in str(CaseNeeds(features=frozenset({feature})).unmet(small))
 
 
 # --- clauses --------------------------------------------------------------------------------------

@@ -15,13 +15,13 @@ from tinyref import Tensor
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.model import data, experiments
 from tinyref_spec.model import rows as model_rows
-from tinyref_spec.model.experiments import EXPERIMENTS, STEPS, Experiment
+from tinyref_spec.model.experiments import EXPERIMENTS, STEPS, TrainingExperiment
 from tinyref_spec.model.networks import weights
 
 RECORD = Path(experiments.__file__).with_name("expected.json")
 
 
-def trained(experiment: Experiment) -> experiments.Expected:
+def trained(experiment: TrainingExperiment) -> experiments.TorchResults:
     network = getattr(torch_networks, experiment.network)(*experiment.arguments).double()
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     drawn = {name: torch.tensor(value) for name, value in weights(shapes).items()}
@@ -46,13 +46,13 @@ def trained(experiment: Experiment) -> experiments.Expected:
             }
         optimiser.step()
         losses.append(loss.item())
-    return experiments.Expected(outputs, gradients, losses)
+    return experiments.TorchResults(outputs, gradients, losses)
 
 
 @pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda item: item.name)
-def test_the_record_is_what_torch_gives(experiment: Experiment) -> None:
+def test_the_record_is_what_torch_gives(experiment: TrainingExperiment) -> None:
     found, kept = trained(experiment), experiments.expected_records()[experiment.name]
     np.testing.assert_allclose(found.output, kept.output, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.losses, kept.losses, rtol=1e-9)

@@ -22,7 +22,7 @@ from tinyref_spec.proofs.division_laws import natural, positive
 from tinyref_spec.proofs.integer_laws import raw, within
 from tinyref_spec.proofs.law import BOOL, INTS, Equation, Law, Proof
 from tinyref_spec.proofs.laws import laws_of
-from tinyref_spec.proofs.prover import Answer
+from tinyref_spec.proofs.prover import ProofResult
 
 
 def mod_of_any_mod(x: UOp, m: UOp, d: UOp) -> Equation:
@@ -85,7 +85,7 @@ WRONG = (
 def test_wrong_laws_are_refuted(wrong: Law) -> None:
     for dtype in wrong.over:
         answer, detail = prover.prove(wrong, dtype)
-        assert answer is Answer.REFUTED, detail
+        assert answer is ProofResult.REFUTED, detail
         assert detail
         with pytest.raises(UserError, match="refuted"):
             prover.require(wrong, dtype)
@@ -99,10 +99,10 @@ def doubled(x: UOp, y: UOp) -> Equation:
 def test_a_sum_that_leaves_its_type_is_refuted() -> None:
     """Equal as integers, but the right side wraps in a type of fixed width."""
     law = Law("wraps", doubled, Proof.INTEGERS)
-    assert prover.prove(law, dtypes.index)[0] is Answer.PROVED
+    assert prover.prove(law, dtypes.index)[0] is ProofResult.PROVED
     for dtype in MACHINE:
         answer, detail = prover.prove(law, dtype)
-        assert answer is Answer.REFUTED
+        assert answer is ProofResult.REFUTED
         assert "MUL may wrap" in detail
 
 
@@ -114,7 +114,7 @@ def vacuous(x: UOp) -> Equation:
 @pytest.mark.parametrize("proof", [Proof.BITS, Proof.INTEGERS])
 def test_contradicting_conditions_are_seen(proof: Proof) -> None:
     law = Law("vacuous", vacuous, proof)
-    assert prover.prove(law, dtypes.int32)[0] is Answer.PROVED
+    assert prover.prove(law, dtypes.int32)[0] is ProofResult.PROVED
     with pytest.raises(UserError, match="never holds"):
         prover.require(law, dtypes.int32)
 
@@ -138,7 +138,7 @@ def test_wrong_functions_of_patterns_are_refuted(
     names = tuple(function.__code__.co_varnames)
     rule = Rule("wrong", pattern, function, names, Domain("tests", anything), "x == y.")
     answers = (prover.by_bits(equation, 3_000_000)[0] for equation in patterns.equations(rule))
-    assert Answer.REFUTED in answers
+    assert ProofResult.REFUTED in answers
 
 
 # Rules whose code is wrong: fired on instances of the laws of the right rule.
@@ -189,4 +189,4 @@ def test_wrong_code_is_found(name: str) -> None:
         for dtype in law.over
         for firing in conformance.firings(WRONG_RULES[name], law, dtype, 1, 30)
     )
-    assert Answer.REFUTED in answers
+    assert ProofResult.REFUTED in answers

@@ -26,7 +26,7 @@ from tinyref_spec.proofs import conformance, floats, patterns, prover, record, s
 from tinyref_spec.proofs.law import LAWS, Proof
 from tinyref_spec.proofs.laws import laws_of
 from tinyref_spec.proofs.patterns import constants_of
-from tinyref_spec.proofs.prover import Answer
+from tinyref_spec.proofs.prover import ProofResult
 
 RULES = {rule.name: rule for rule in ALL_RULES.rules}
 COMMITTED = record.committed_proofs()
@@ -65,15 +65,15 @@ def test_rules_do_what_their_laws_say(name: str, count: int) -> None:
 
     The solver may give up on one instance of ten.
     """
-    answers: Counter[Answer] = Counter()
+    answers: Counter[ProofResult] = Counter()
     for law in laws_of(name) if count > 4 else laws_of(name)[:12]:
         for dtype in law.over:
             for node, result in conformance.firings(RULES[name], law, dtype, 1, count):
                 answer, detail = conformance.same_value(node, result)
                 said = f"{law.label}: {to_text(node)} -> {to_text(result)}: {detail}"
-                assert answer is not Answer.REFUTED, said
+                assert answer is not ProofResult.REFUTED, said
                 answers[answer] += 1
-    assert answers[Answer.UNKNOWN] * 10 <= sum(answers.values())
+    assert answers[ProofResult.UNKNOWN] * 10 <= sum(answers.values())
     assert answers or count == 4
 
 
@@ -86,7 +86,7 @@ def test_rules_do_with_constants_what_they_do_with_all(name: str) -> None:
     """A rule that looks at the values of its constants is proved for some of them too."""
     for equation in patterns.equations(RULES[name], (0, 1, 3, -1)):
         answer, detail = prover.by_bits(equation)
-        assert answer is Answer.PROVED, f"{equation}: {detail}"
+        assert answer is ProofResult.PROVED, f"{equation}: {detail}"
 
 
 @pytest.mark.long
@@ -149,7 +149,7 @@ def same_term(table: semantics.Semantics, node: UOp, wanted: UOp) -> bool:
     equal = z3.simplify(table.term(node) == table.term(wanted))
     if z3.is_true(equal):
         return True
-    return prover.claim(table.definitions, equal)[0] is Answer.PROVED
+    return prover.claim(table.definitions, equal)[0] is ProofResult.PROVED
 
 
 WHOLE = [*(dtype for dtype in dtypes.all if dtype.is_int), dtypes.bool]
@@ -171,7 +171,7 @@ def test_casts_of_the_solver_agree_with_the_semantics(source: DType) -> None:
 def test_the_sizes_of_quotients_and_remainders_follow_from_their_definition() -> None:
     answers = list(prover.lemmas())
     assert len(answers) == 4
-    assert {answer for _, answer in answers} == {Answer.PROVED}
+    assert {answer for _, answer in answers} == {ProofResult.PROVED}
 
 
 # Floats

@@ -14,7 +14,7 @@ from tinyref.interpret import SanitizerError
 from tinyref.runtimes.python import PythonBackend
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile
 from tinyref_spec import catalogue
-from tinyref_spec.case import Measurement, Needs, Profile
+from tinyref_spec.case import CaseNeeds, Measurement, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import opt_tiles
 
@@ -37,7 +37,7 @@ def declare(monkeypatch: pytest.MonkeyPatch, *tiles: MatrixTile) -> None:
 
 
 def unmet(feature: str) -> str | None:
-    return Needs(features=frozenset({feature})).unmet(DeviceUnderTest("PYTHON").capabilities)
+    return CaseNeeds(features=frozenset({feature})).unmet(DeviceUnderTest("PYTHON").capabilities)
 
 
 def run(case_id: str, device: str = "PYTHON") -> Measurement:

@@ -92,7 +92,7 @@ class Profile(Enum):
 
 
 @dataclass(frozen=True)
-class Needs:
+class CaseNeeds:
     """What a device must declare before it owes a case.
 
     features: "kernels" (it runs any), "grid", "groups", "grid:2x3x4" and "group:2x3x4" (so many in
@@ -262,7 +262,7 @@ class Case:
     op: str
     dtype: str
     clauses: tuple[str, ...]
-    needs: Needs
+    needs: CaseNeeds
     depends_on: tuple[str, ...]
     run: Callable[[DeviceUnderTest], Measurement] = field(compare=False)
     expects_refusal: bool = False
@@ -285,7 +285,7 @@ class Row:
     op: str
     dtype: str
     error_rule: str
-    needs: Needs
+    needs: CaseNeeds
     make_cases: Callable[[Profile], Sequence[Case]] = field(compare=False, repr=False)
     specials: tuple[tuple[str, str], ...] = ()
     advice: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -14,8 +14,8 @@ from tinyref.dtype import DType
 from tinyref_spec.bits import Array, to_bits
 from tinyref_spec.case import (
     Case,
+    CaseNeeds,
     Measurement,
-    Needs,
     Profile,
     Row,
     Rung,
@@ -41,19 +41,19 @@ class Check:
     name: str
     run: Run
     full_only: bool = False
-    needs: Needs | None = None
+    needs: CaseNeeds | None = None
 
     def id(self, row_id: str) -> str:
         """The id of the case."""
         return f"{row_id}{self.name}" if self.name.startswith(":") else f"{row_id}.{self.name}"
 
 
-def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> Needs:
+def kernel_needs(*dtypes: DType, features: Iterable[str] = ()) -> CaseNeeds:
     """What a kernel over these dtypes needs."""
-    return Needs(frozenset(dtypes), KERNELS | frozenset(features))
+    return CaseNeeds(frozenset(dtypes), KERNELS | frozenset(features))
 
 
-def launch_needs(grid: Sequence[int] = (), group: Sequence[int] = (), shared: int = 0) -> Needs:
+def launch_needs(grid: Sequence[int] = (), group: Sequence[int] = (), shared: int = 0) -> CaseNeeds:
     """What a program of such a launch, with so many bytes of shared memory, needs besides."""
     found = [
         f"{name}:{'x'.join(map(str, it))}" for name, it in (("grid", grid), ("group", group)) if it
@@ -72,7 +72,7 @@ def make_row(
     dtype: DType | str = "",
     uses: Iterable[DType] | None = None,
     features: Iterable[str] = (),
-    needs: Needs | None = None,
+    needs: CaseNeeds | None = None,
     error_rule: str = EXACT,
     advice: str = "",
 ) -> Row:
@@ -145,7 +145,7 @@ def _listed(checks: Mapping[str, Run] | Callable[[], Iterable[Check]]) -> list[C
     return list(checks())
 
 
-def _kind_of(needs: Needs | None) -> Needs | None:
+def _kind_of(needs: CaseNeeds | None) -> CaseNeeds | None:
     """Cases that differ in the size of their launch alone are of one kind."""
     if needs is None:
         return None
@@ -179,10 +179,10 @@ def _run_on(
     return run(device.on_rung(rung, all_unaligned))
 
 
-def _join_needs(first: Needs, second: Needs | None) -> Needs:
+def _join_needs(first: CaseNeeds, second: CaseNeeds | None) -> CaseNeeds:
     if second is None:
         return first
-    return Needs(first.dtypes | second.dtypes, first.features | second.features)
+    return CaseNeeds(first.dtypes | second.dtypes, first.features | second.features)
 
 
 def same_bytes(found: Array, expected: Array, what: str) -> Measurement:

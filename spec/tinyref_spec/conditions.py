@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class ConditionKind(Enum):
     """What a condition is about; a diagnosis names at most one of each kind.
 
     VALUE: what goes in and what is owed. PLACE: where in the output an element lies. OUTCOME: how
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Condition:
+class ValueCondition:
     """One line of the table.
 
     words: goes on after "all 12 wrong values"; of a fault, the whole cause. advice: what to do
@@ -35,7 +35,7 @@ class Condition:
     """
 
     name: str
-    kind: Kind
+    kind: ConditionKind
     words: str
     advice: str
 
@@ -52,352 +52,352 @@ SMALL_POWERS = (12, 4)
 UNALIGNED_SLOTS = 4
 _ORDER = "look at how the lanes of a vector are loaded, computed and stored, and at their order"
 
-CONDITIONS: tuple[Condition, ...] = (
-    Condition(
+CONDITIONS: tuple[ValueCondition, ...] = (
+    ValueCondition(
         "subnormal",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have a subnormal operand or result",
         _SUBNORMALS + "an option such as -ffast-math or -ftz)",
     ),
-    Condition(
+    ValueCondition(
         "negative-zero",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have -0 as an operand or result",
         "look for x + 0, 0 - x or a comparison in place of a sign: none of them keeps -0",
     ),
-    Condition(
+    ValueCondition(
         "nan",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have NaN as an operand or result",
         "look at comparisons (ordered or unordered), MAX, and options that assume no NaN",
     ),
-    Condition(
+    ValueCondition(
         "infinite",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have an infinity as an operand or result",
         "look at overflow of intermediate results, and options that assume finite numbers",
     ),
-    Condition(
+    ValueCondition(
         "least-integer",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have the least integer of their type among them",
         "look at its negation and absolute value, which wrap, and at how its constant is written",
     ),
     # Of equals the least is right: where no value lies between two of them, it explains both.
-    Condition(
+    ValueCondition(
         "above-2^24",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have an operand or result of 2^24 or more",
         "some step goes through float32, which has 24 bits: keep integers in integer registers",
     ),
-    Condition(
+    ValueCondition(
         "above-2^31",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have an operand or result of 2^31 or more",
         "some step goes through int32: look at the width of registers, constants and casts",
     ),
-    Condition(
+    ValueCondition(
         "above-2^53",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have an operand or result of 2^53 or more",
         "some step goes through float64, which has 53 bits: keep integers in integer registers",
     ),
-    Condition(
+    ValueCondition(
         "long-significand",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have an operand of more than 11 significant bits",
         "operands are rounded before they are used (TF32, float16): turn that mode off",
     ),
-    Condition(
+    ValueCondition(
         "negative",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have a negative operand",
         "look for an unsigned instruction in place of a signed one: shifts, casts, comparisons",
     ),
-    Condition(
+    ValueCondition(
         "different-signs",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have operands of different signs",
         "look at how signs are taken: by signed or unsigned instructions, and by roundings",
     ),
-    Condition(
+    ValueCondition(
         "zero-operand",
-        Kind.VALUE,
+        ConditionKind.VALUE,
         "have zero as an operand",
         "look at what is done for zero alone: a division, a logarithm, a sign, an early exit",
     ),
     *(
-        Condition(
+        ValueCondition(
             f"below-2^-{power}",
-            Kind.VALUE,
+            ConditionKind.VALUE,
             f"have an operand nearer to zero than 2^-{power}",
             "look at cancellation for small operands, and at the interval of an approximation",
         )
         for power in SMALL_POWERS
     ),
-    Condition(
+    ValueCondition(
         "last-of-odd",
-        Kind.PLACE,
+        ConditionKind.PLACE,
         "are the last element of an output of odd size",
         "the rest that a vector leaves over is not computed: look at the loop of the tail",
     ),
-    Condition(
+    ValueCondition(
         "last",
-        Kind.PLACE,
+        ConditionKind.PLACE,
         "are the last element of their output",
         "a bound is off by one: look at the number of work-items and at the condition of loops",
     ),
-    Condition(
+    ValueCondition(
         "first",
-        Kind.PLACE,
+        ConditionKind.PLACE,
         "are the first element of their output",
         "look at what is different for index 0: offsets, the start of loops, accumulators",
     ),
     *(
-        Condition(
+        ValueCondition(
             f"lane-{lane}-of-{lanes}",
-            Kind.PLACE,
+            ConditionKind.PLACE,
             f"are lane {lane} of every {lanes} elements",
             _ORDER,
         )
         for lanes in (2, 4, 8, 16)
         for lane in range(lanes)
     ),
-    Condition(
+    ValueCondition(
         "from-there-on",
-        Kind.PLACE,
+        ConditionKind.PLACE,
         "follow each other to the end of their output",
         "look at the number of groups and work-items, at sizes of copies, at the tail of loops",
     ),
-    Condition(
+    ValueCondition(
         "untouched",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "were never written",
         "work-items are missing, or a store is gated off that should not be",
     ),
-    Condition(
+    ValueCondition(
         "sign-of-zero",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are a zero of the wrong sign",
         "look for x + 0, 0 - x or a comparison in place of a sign: none of them keeps -0",
     ),
-    Condition(
+    ValueCondition(
         "zero",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are zero where something else is owed",
         "results are flushed or not stored, or an index leads to memory that nobody wrote",
     ),
-    Condition(
+    ValueCondition(
         "nan-lost",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are a number where NaN is owed",
         "look at comparisons (ordered or unordered), MAX, and options that assume no NaN",
     ),
-    Condition(
+    ValueCondition(
         "nan-made",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are NaN where a number is owed",
         "look at 0 * infinity and infinity - infinity in intermediate steps, and at unset memory",
     ),
-    Condition(
+    ValueCondition(
         "infinity-made",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are infinite where a finite number is owed",
         "an intermediate result overflows: scale it, or compute it in a wider type",
     ),
-    Condition(
+    ValueCondition(
         "negated",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are the right ones with the other sign",
         "look at the order of operands of SUB and at what NEG prints",
     ),
-    Condition(
+    ValueCondition(
         "other-place",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are right values at other places",
         "look at indices: strides, the order of lanes, work-items and groups",
     ),
     *(
-        Condition(f"as-{name}", Kind.OUTCOME, f"are values of {name}", _NARROW)
+        ValueCondition(f"as-{name}", ConditionKind.OUTCOME, f"are values of {name}", _NARROW)
         for name in ("bfloat16", "float16", "float32")
     ),
-    Condition(
+    ValueCondition(
         "truncated",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are one unit nearer to zero than the right ones",
         "results are truncated, and are to be rounded to nearest, ties to even (IEEE 754, 4.3.1)",
     ),
-    Condition(
+    ValueCondition(
         "one-unit",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are one unit away from the right ones",
         "one rounding too few or too many: contraction (-ffp-contract), a wider type in between",
     ),
-    Condition(
+    ValueCondition(
         "one-below",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are one less than the right ones",
         "rounding goes towards minus infinity (C99, 6.5.5: towards zero), or a bound is off by one",
     ),
-    Condition(
+    ValueCondition(
         "one-above",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are one more than the right ones",
         "rounding goes up, or a loop runs once too often",
     ),
-    Condition(
+    ValueCondition(
         "low-half",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are right in their low 32 bits alone",
         "some step goes through 32 bits: look at the width of registers, constants and casts",
     ),
-    Condition(
+    ValueCondition(
         "extreme",
-        Kind.OUTCOME,
+        ConditionKind.OUTCOME,
         "are the largest or smallest value of their type",
         "something saturates: integers are to wrap, casts as the clause says",
     ),
-    Condition(
+    ValueCondition(
         "tile",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with matrix tiles",
         "look at which lane holds which element of a fragment, operand by operand",
     ),
-    Condition(
+    ValueCondition(
         "barrier",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with a barrier",
         "look at what is printed for BARRIER, and at whether it orders shared memory too",
     ),
-    Condition(
+    ValueCondition(
         "shared",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with shared memory",
         "look at the sizes, offsets and address space of shared arrays",
     ),
-    Condition(
+    ValueCondition(
         "group",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with groups of more than one work-item",
         "look at the index of a work-item in its group, and at the size of groups in a launch",
     ),
-    Condition(
+    ValueCondition(
         "unaligned-vector",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of vectors in buffers that begin unaligned",
         "views begin at any element: declare the alignment that you need, or load by elements",
     ),
-    Condition(
+    ValueCondition(
         "unaligned",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with a buffer that begins unaligned",
         _OFFSETS,
     ),
     *(
-        Condition(
+        ValueCondition(
             f"unaligned-{slot}",
-            Kind.FORM,
+            ConditionKind.FORM,
             f"are of kernels whose buffer {slot} is unaligned",
             _OFFSETS,
         )
         for slot in range(UNALIGNED_SLOTS)
     ),
-    Condition("vector", Kind.FORM, "are of kernels with vectors", _ORDER),
-    Condition(
+    ValueCondition("vector", ConditionKind.FORM, "are of kernels with vectors", _ORDER),
+    ValueCondition(
         "gate",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with gated loads or stores",
         "a gate that is off touches no memory, and a load gives its alternative",
     ),
-    Condition(
+    ValueCondition(
         "loop",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with loops",
         "look at the start, the step and the end of loops, and at accumulators",
     ),
-    Condition(
+    ValueCondition(
         "grid",
-        Kind.FORM,
+        ConditionKind.FORM,
         "are of kernels with a grid of more than one group",
         "look at the indices of groups, and at the size of the grid in a launch",
     ),
-    Condition(
+    ValueCondition(
         "unopened",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "the device does not open",
         "read the message; the script opens the device where a debugger can see it",
     ),
-    Condition(
+    ValueCondition(
         "red-zone",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "something is written outside of the output",
         "look at gates of stores, at the tail of vectors and at indices of the last group",
     ),
-    Condition(
+    ValueCondition(
         "input-written",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "an input is written",
         "look at the order of arguments and at which buffer a store is printed for",
     ),
-    Condition(
+    ValueCondition(
         "race",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "work-items race",
         "a barrier is missing or orders no memory, two indices are one, or an off gate stores",
     ),
-    Condition(
+    ValueCondition(
         "divergence",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "not all work-items of a group reach the barrier",
         "a barrier is printed inside of a condition or a loop that depends on the work-item",
     ),
-    Condition(
+    ValueCondition(
         "bounds",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "an access is out of bounds",
         "look at indices and gates: a gate that is off touches no memory",
     ),
-    Condition(
+    ValueCondition(
         "alignment",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "a vector is accessed where it is not aligned",
         _OFFSETS,
     ),
-    Condition(
+    ValueCondition(
         "uninitialised",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "memory is read before it is written",
         "look at the start of accumulators and at the barrier between store and load",
     ),
-    Condition(
+    ValueCondition(
         "broken-tile",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "a matrix tile is used wrongly",
         "look at the number of work-items, and at which lane holds which element of a fragment",
     ),
-    Condition(
+    ValueCondition(
         "no-memory",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "the device has no room",
         "free what a launch takes (memory, events, handles) when it ends, or declare less",
     ),
-    Condition(
+    ValueCondition(
         "biased",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "sums of products are biased",
         "products or partial sums are truncated: round each to nearest, ties to even",
     ),
-    Condition(
+    ValueCondition(
         "noisy",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "sums of products are noisier than their accumulator allows",
         "the accumulator, or a product, has fewer bits than the row says",
     ),
-    Condition(
+    ValueCondition(
         "accepted",
-        Kind.FAULT,
+        ConditionKind.FAULT,
         "what is not declared is accepted",
         "refuse it with one clear line, or declare it",
     ),
 )
-BY_NAME: Mapping[str, Condition] = {condition.name: condition for condition in CONDITIONS}
+BY_NAME: Mapping[str, ValueCondition] = {condition.name: condition for condition in CONDITIONS}

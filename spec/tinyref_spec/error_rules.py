@@ -216,14 +216,14 @@ def with_rounding(wide: Array, bound: Array, output: DType) -> Array:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ResultProblem:
     """A problem of results as a whole; fault: the name of its condition."""
 
     message: str = ""
     fault: str = ""
 
 
-NO_PROBLEM = Problem()
+NO_PROBLEM = ResultProblem()
 
 
 @dataclass(frozen=True)
@@ -241,14 +241,14 @@ class Statistics:
     spread_limit: float
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ResultProblem:
         """Return what is wrong. A NaN is wrong."""
         if not abs(self.mean) <= self.mean_limit:
             words = f"mean error {self.mean:.3g} units, at most {self.mean_limit:.3g}"
-            return Problem(f"biased: {words}", "biased")
+            return ResultProblem(f"biased: {words}", "biased")
         if not self.spread <= self.spread_limit:
             words = f"spread {self.spread:.3g} units, at most {self.spread_limit:.3g}"
-            return Problem(f"too noisy: {words}", "noisy")
+            return ResultProblem(f"too noisy: {words}", "noisy")
         return NO_PROBLEM
 
 
@@ -299,7 +299,7 @@ class Products:
         """Bias and variance are judged by `problem`."""
         return Bounded().judge(actual, expected)
 
-    def problem(self, actual: Array, expected: Expected, norm: Array) -> Problem:
+    def problem(self, actual: Array, expected: Expected, norm: Array) -> ResultProblem:
         """Return what bias and variance say against the results."""
         if expected.wide is None:
             return NO_PROBLEM

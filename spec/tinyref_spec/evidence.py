@@ -22,7 +22,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.program import Program
 from tinyref_spec.accuracy import items_of
 from tinyref_spec.bits import Array, BoolArray, to_bits
-from tinyref_spec.conditions import BY_NAME, SMALL_POWERS, UNALIGNED_SLOTS, Kind
+from tinyref_spec.conditions import BY_NAME, SMALL_POWERS, UNALIGNED_SLOTS, ConditionKind
 from tinyref_spec.error_rules import is_nan_bits, ulp_distance
 from tinyref_spec.samples import inf_bits
 
@@ -110,9 +110,9 @@ class Evidence:
             return Explained.NOT
         if not right_with:
             # Of how a value is wrong, nothing right can be the contrast.
-            return Explained.FULLY if right or kind is Kind.OUTCOME else Explained.NOT
+            return Explained.FULLY if right or kind is ConditionKind.OUTCOME else Explained.NOT
         # A fault may leave a value right: 1 plus a subnormal is 1, flushed or not.
-        is_weak = right_with > wrong or kind is not Kind.VALUE
+        is_weak = right_with > wrong or kind is not ConditionKind.VALUE
         is_chance = may_be_chance(wrong, right_with, right)
         return Explained.NOT if is_chance or is_weak else Explained.IN_PART
 

@@ -28,8 +28,8 @@ from tinyref_spec.device_under_test import (
 )
 from tinyref_spec.error_rules import (
     NO_PROBLEM,
-    Problem,
     Products,
+    ResultProblem,
     Rule,
     Ulp,
     Verdict,
@@ -67,7 +67,7 @@ class Judgement:
     expected: Expected
     verdict: Verdict
     bad: BoolArray
-    problem: Problem = NO_PROBLEM
+    problem: ResultProblem = NO_PROBLEM
     poison: int | None = None
 
     @property

@@ -159,7 +159,7 @@ def wanted_elements(slot: int, expected: Expected, rule: Rule, places: Array) ->
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ScriptKernel:
     """A kernel AST that the script compiles for `device`, whichever runs it.
 
     opts: the optimisations; those of the heuristics for None.
@@ -173,7 +173,7 @@ class Kernel:
 def kernel_script(
     about: str,
     device: str,
-    program: Program | Kernel,
+    program: Program | ScriptKernel,
     inputs: Sequence[Array | None],
     items: Sequence[Wanted],
     *,
@@ -186,7 +186,7 @@ def kernel_script(
 
     The arguments are those of a `Launch`.
     """
-    if isinstance(program, Kernel):
+    if isinstance(program, ScriptKernel):
         needed, made = _COMPILER, _compiled(program)
     else:
         needed = ["from tinyref.formats.json_format import program_from_text"]
@@ -206,7 +206,7 @@ def kernel_script(
     return script(f"{about} on {device}", imports, lines, "check(launch(), wanted)", settings)
 
 
-def _compiled(kernel: Kernel) -> list[str]:
+def _compiled(kernel: ScriptKernel) -> list[str]:
     opts = "None" if kernel.opts is None else f"parse_opts({opts_text(kernel.opts)!r})"
     return [
         f"kernel = from_text({_text_literal(to_text(kernel.ast))})",

@@ -18,7 +18,7 @@ from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import SlotArg
 from tinyref_fuzz.strategies import kernels
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.notation import store
 
 # Exact data: every order of evaluation gives the same values.
@@ -47,7 +47,7 @@ def operations(root: UOp) -> int:
     return counts[root]
 
 
-def expressions(case: Case) -> Iterator[tuple[UOp, Callable[[UOp], np.ndarray]]]:
+def expressions(case: KernelCase) -> Iterator[tuple[UOp, Callable[[UOp], np.ndarray]]]:
     """Each operation of a kernel on integers or bools, without reduces, and its evaluator."""
     nodes = case.ast.toposort()
     slot = 1 + max((node.arg.slot for node in nodes if isinstance(node.arg, SlotArg)), default=0)
@@ -66,7 +66,7 @@ def expressions(case: Case) -> Iterator[tuple[UOp, Callable[[UOp], np.ndarray]]]
         yield node, values
 
 
-def check_simplification(case: Case) -> None:
+def check_simplification(case: KernelCase) -> None:
     """Simplified once, an expression has the same values, and no more operations."""
     for node, values in expressions(case):
         simple = simplify(node)
@@ -75,7 +75,7 @@ def check_simplification(case: Case) -> None:
         assert np.array_equal(values(simple), values(node))
 
 
-def check_ranges(case: Case) -> None:
+def check_ranges(case: KernelCase) -> None:
     """Every value is within the range that is known of it."""
     for node, values in expressions(case):
         found, (low, high) = values(node), bounds(node)
@@ -85,23 +85,23 @@ def check_ranges(case: Case) -> None:
 @pytest.mark.long
 @RANDOM
 @given(KERNELS)
-def test_a_simplified_kernel_keeps_its_values_and_costs_no_more(case: Case) -> None:
+def test_a_simplified_kernel_keeps_its_values_and_costs_no_more(case: KernelCase) -> None:
     check_simplification(case)
 
 
 @pytest.mark.long
 @RANDOM
 @given(KERNELS)
-def test_the_known_range_of_a_value_holds_it(case: Case) -> None:
+def test_the_known_range_of_a_value_holds_it(case: KernelCase) -> None:
     check_ranges(case)
 
 
-def drawn(check: Callable[[Case], None]) -> None:
+def drawn(check: Callable[[KernelCase], None]) -> None:
     """Check kernels until one fails, without making it smaller."""
 
     @settings(RANDOM, max_examples=200, database=None, phases=[Phase.generate])
     @given(KERNELS)
-    def each(case: Case) -> None:
+    def each(case: KernelCase) -> None:
         check(case)
 
     each()

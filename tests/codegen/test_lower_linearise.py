@@ -25,7 +25,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, LocalArg, SpecialArg
 from tinyref.uops.program import Program
 from tinyref_fuzz.strategies import kernels
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, store
 
 f32 = dtypes.float32
@@ -332,19 +332,19 @@ def test_the_order_starts_with_definitions_by_slot_and_name() -> None:
 KERNELS = kernels("PYTHON", "small")
 
 
-def every_way_agrees(case: Case) -> None:
+def every_way_agrees(case: KernelCase) -> None:
     agree(case.ast, dict(enumerate(case.buffers)), bindings=case.bindings)
 
 
 @pytest.mark.long
 @settings(RANDOM, max_examples=40)
 @given(KERNELS)
-def test_random_kernels_agree(case: Case) -> None:
+def test_random_kernels_agree(case: KernelCase) -> None:
     every_way_agrees(case)
 
 
 @pytest.mark.slow
 @RANDOM
 @given(KERNELS)
-def test_more_random_kernels_agree(case: Case) -> None:
+def test_more_random_kernels_agree(case: KernelCase) -> None:
     every_way_agrees(case)

@@ -27,7 +27,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.tiles import TILES
 from tinyref_fuzz.strategies import kernels
 from tinyref_spec.kernel.opt_kernels import evaluated, subject_of
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.named import (
     add_in_place,
     maximum_minus_sum,
@@ -432,7 +432,7 @@ def tried(draw: st.DrawFn, plan: Plan) -> Opt:
 
 def check_legality(data: st.DataObject, device: str) -> None:
     """Each optimisation is refused by a condition of its own, or keeps the value."""
-    case: Case = data.draw(kernels(DEVICES[device], "small"))
+    case: KernelCase = data.draw(kernels(DEVICES[device], "small"))
     plan = Plan.of(case.ast, DEVICES[device])
     for _ in range(3):
         opt = data.draw(tried(plan))

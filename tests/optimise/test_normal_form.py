@@ -27,7 +27,7 @@ from tinyref.views.build import tracker_of
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_fuzz.strategies import kernels
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
 from tinyref_spec.kernels.notation import kernel_of, largest, load, shaped, store, total
@@ -94,7 +94,7 @@ def test_kernels_of_the_corpus_keep_their_value(kernel: CorpusKernel) -> None:
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(kernels("PYTHON", "small"))
-def test_generated_kernels_keep_their_value(case: Case) -> None:
+def test_generated_kernels_keep_their_value(case: KernelCase) -> None:
     generated_agrees(case)
 
 
@@ -131,7 +131,7 @@ def test_a_choice_that_the_form_itself_brings_to_light_is_folded(make: Callable[
     assert normal_form(ast).owners == ()
 
 
-def generated_agrees(case: Case) -> None:
+def generated_agrees(case: KernelCase) -> None:
     agrees(case.ast, dict(enumerate(case.buffers)), case.bindings)
     if case.equivalent is not None:
         agrees(case.equivalent.ast, dict(enumerate(case.buffers)), case.bindings)

@@ -22,7 +22,7 @@ from tinyref_fuzz.judge.judge import judge
 from tinyref_spec.case import Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import limits
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.named import elementwise
 
 ALIGNMENT = 512
@@ -131,6 +131,6 @@ def test_red_zones_and_the_fuzzer_give_aligned_views(device: str) -> None:
     tested = DeviceUnderTest(device)
     (found,) = tested.run(doubled(4), [None, np.float32([1, 2, 3, 4])])
     assert found.tolist() == [2, 4, 6, 8]
-    case = Case(doubled(5), (np.zeros(5, np.float32), np.arange(5, dtype=np.float32)))
+    case = KernelCase(doubled(5), (np.zeros(5, np.float32), np.arange(5, dtype=np.float32)))
     assert judge(case, device, thorough=True).agrees
     assert set(AlignedKernel.seen) == {0}

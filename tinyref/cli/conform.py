@@ -24,7 +24,7 @@ from tinyref.folders import file_name
 if TYPE_CHECKING:
     from tinyref.workers.progress import Reporter
     from tinyref_conformance.compare import Comparison
-    from tinyref_conformance.conform import Finished, Request
+    from tinyref_conformance.conform import ConformRequest, Finished
     from tinyref_conformance.matrix import Matrix
     from tinyref_conformance.report import Report
 
@@ -191,9 +191,9 @@ def conform(
     if context.invoked_subcommand is not None:
         return
     from tinyref_conformance.budget import parse_budget
-    from tinyref_conformance.conform import Request, parse_memory
+    from tinyref_conformance.conform import ConformRequest, parse_memory
     from tinyref_conformance.plan import Shard, parse_profile
-    from tinyref_conformance.settings import Settings
+    from tinyref_conformance.settings import RunSettings
     from tinyref_conformance.suite import DEFAULT_CATALOGUE, SUBJECTS
 
     _check_format(form, FORMATS)
@@ -216,7 +216,7 @@ def conform(
         if not cluster:
             for each in filter(None, (name, other)):
                 check_gives_values(each)
-    settings = Settings(
+    settings = RunSettings(
         device=name,
         catalogue=SUBJECTS if subject else DEFAULT_CATALOGUE,
         second=other,
@@ -233,7 +233,7 @@ def conform(
         keep_going=keep_going,
     )
     say_bounded(jobs, settings.workers)
-    request = Request(
+    request = ConformRequest(
         settings,
         profile=parse_profile(profile),
         query=query,
@@ -283,7 +283,7 @@ def _reporter() -> Reporter:
     return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
 
 
-def _conform(request: Request, form: str) -> int:
+def _conform(request: ConformRequest, form: str) -> int:
     from tinyref_conformance.conform import resume_command
 
     return until_stopped(
@@ -291,7 +291,7 @@ def _conform(request: Request, form: str) -> int:
     )
 
 
-def _measure(request: Request, form: str) -> int:
+def _measure(request: ConformRequest, form: str) -> int:
     from tinyref_conformance.conform import conform as run_suite
 
     finished = run_suite(request, _reporter())
@@ -309,7 +309,7 @@ def _print_for_github(report: Report) -> None:
     write_summary(report)
 
 
-def _print_summary(finished: Finished, request: Request) -> None:
+def _print_summary(finished: Finished, request: ConformRequest) -> None:
     from tinyref_conformance.report import OPEN_CASE
     from tinyref_conformance.reports.terminal import summary
 
@@ -331,7 +331,7 @@ def _print_summary(finished: Finished, request: Request) -> None:
         print(f"reproducer of the first failure: {finished.reproducer}")
 
 
-def _print_rest(finished: Finished, request: Request) -> None:
+def _print_rest(finished: Finished, request: ConformRequest) -> None:
     """How to go on with a run that had too little time."""
     from tinyref_conformance.conform import resume_command
     from tinyref_conformance.statuses import Status
@@ -340,7 +340,7 @@ def _print_rest(finished: Finished, request: Request) -> None:
         print(f"go on with the cases that had no turn:\n  {resume_command(request)}")
 
 
-def _print_suppressed(finished: Finished, request: Request) -> None:
+def _print_suppressed(finished: Finished, request: ConformRequest) -> None:
     """What was not run, because of what, and how to run it all the same."""
     from tinyref_conformance.conform import resume_command
     from tinyref_conformance.report import NOT_OPEN

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tinyref.device import Device
 from tinyref.errors import UserError
-from tinyref_conformance.conform import Request, conform
+from tinyref_conformance.conform import ConformRequest, conform
 from tinyref_conformance.faulty.device import FaultyDevice
 from tinyref_conformance.faulty.registry import ALL_FAULTY
 from tinyref_conformance.report import Report
-from tinyref_conformance.settings import Settings
+from tinyref_conformance.settings import RunSettings
 from tinyref_spec.case import Rung
 
 
@@ -114,7 +114,7 @@ def score(
 
 
 def _run(device: str, folder: Path, query: str, jobs: int) -> Report:
-    return conform(Request(Settings(device, folder, jobs=jobs), query=query)).report
+    return conform(ConformRequest(RunSettings(device, folder, jobs=jobs), query=query)).report
 
 
 def _problems(report: Report) -> list[str]:

@@ -48,7 +48,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Bar:
+class ChartBar:
     """A named part of a whole; width in percent of the longest."""
 
     name: str
@@ -57,7 +57,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Family:
+class ClauseGroup:
     """The clauses whose labels begin alike.
 
     holds, broken, open: how many of them; open: of which no case was measured. not_held: those that
@@ -166,7 +166,7 @@ def _operand(accuracy: Accuracy) -> str:
     return f"worst from {sign}{low:.0e} to {sign}{high:.0e}, {accuracy.operand}"
 
 
-def time_bars(report: Report) -> tuple[list[Bar], list[Bar]]:
+def time_bars(report: Report) -> tuple[list[ChartBar], list[ChartBar]]:
     """Seconds by rung, and those of the operations that took the longest."""
     by_rung: dict[str, float] = defaultdict(float)
     by_op: dict[str, float] = defaultdict(float)
@@ -177,14 +177,15 @@ def time_bars(report: Report) -> tuple[list[Bar], list[Bar]]:
     return _bars(by_rung), _bars({name: by_op[name] for name in longest})
 
 
-def _bars(seconds: dict[str, float]) -> list[Bar]:
+def _bars(seconds: dict[str, float]) -> list[ChartBar]:
     most = max(seconds.values(), default=0.0) or 1.0
     return [
-        Bar(name, f"{each:.2f} s", round(each / most * 100, 1)) for name, each in seconds.items()
+        ChartBar(name, f"{each:.2f} s", round(each / most * 100, 1))
+        for name, each in seconds.items()
     ]
 
 
-def clause_families(report: Report) -> list[Family]:
+def clause_families(report: Report) -> list[ClauseGroup]:
     """Each clause that a row of the run checks: whether the run shows that it holds."""
     sentences: dict[str, str] = {}
     seen: dict[str, set[Status]] = defaultdict(set)
@@ -200,11 +201,11 @@ def clause_families(report: Report) -> list[Family]:
 
 def _family(
     name: str, labels: Sequence[str], seen: dict[str, set[Status]], sentences: dict[str, str]
-) -> Family:
+) -> ClauseGroup:
     states = {label: _state(seen[label]) for label in labels}
     count = list(states.values()).count
     not_held = [(label, state, sentences[label]) for label, state in states.items() if state]
-    return Family(name, count(""), count("broken"), count("not measured"), not_held)
+    return ClauseGroup(name, count(""), count("broken"), count("not measured"), not_held)
 
 
 def _state(statuses: set[Status]) -> str:

@@ -29,14 +29,14 @@ from tinyref.runtimes.kernel import compile_program
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import AxisKind
 from tinyref_fuzz.blame.rules import guilty_rule
-from tinyref_fuzz.blame.stages import OPTIMISE, Compile, Subject, Wrong
+from tinyref_fuzz.blame.stages import OPTIMISE, BlamedKernel, Compile, Wrong
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, buffers_with
 from tinyref_fuzz.judge.lacks import has_long_positions
 from tinyref_fuzz.judge.oracles import Oracle, evaluator_problem, oracle_for
 from tinyref_fuzz.judge.oracles.reference import semantics_fault
-from tinyref_fuzz.judge.runs import Compiled
-from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
+from tinyref_fuzz.judge.runs import LinearisedKernel
+from tinyref_spec.kernel_case import Array, Blame, KernelCase, KernelVerdict, Opts, Pair
 
 # The device that has the last word on the interpreter.
 REFEREE = "GPU_EMU"
@@ -53,7 +53,7 @@ _OF_PAIR: dict[Pair | None, str] = {
 }
 
 
-def find_blame(case: Case, verdict: Verdict, device: str) -> Blame:
+def find_blame(case: KernelCase, verdict: KernelVerdict, device: str) -> Blame:
     """Return what is to blame for `verdict` of `case` on `device`.
 
     The cause is empty where nothing inside of the stage can be found. Where every value is right
@@ -64,7 +64,7 @@ def find_blame(case: Case, verdict: Verdict, device: str) -> Blame:
 
 
 class _Search:
-    def __init__(self, case: Case, verdict: Verdict, device: str) -> None:
+    def __init__(self, case: KernelCase, verdict: KernelVerdict, device: str) -> None:
         self.case = case
         self.verdict = verdict
         self.judge = Judge(device)
@@ -79,7 +79,7 @@ class _Search:
         if self.verdict.detail.startswith("evaluator:"):
             return Blame("evaluate", "", self.verdict.detail)
         try:
-            subject = Subject(
+            subject = BlamedKernel(
                 self.case.ast, self.case.buffers, self.case.bindings, oracle_for(self.case)
             )
         except Exception as error:  # the evaluator may be what is wrong
@@ -107,12 +107,12 @@ class _Search:
     def _nodes(self) -> Iterator[UOp]:
         """The nodes of the kernel and of all graphs that its compiles make of it."""
         yield from self.case.ast.toposort()
-        subject = Subject(self.case.ast, self.case.buffers, self.case.bindings, Oracle({}))
+        subject = BlamedKernel(self.case.ast, self.case.buffers, self.case.bindings, Oracle({}))
         for opts in dict.fromkeys(((), self.judge.failing_opts(self.case, self.verdict))):
             for root in Compile(subject, self.capabilities, opts).graphs.values():
                 yield from root.toposort()
 
-    def _compiles(self, subject: Subject) -> Iterator[Compile]:
+    def _compiles(self, subject: BlamedKernel) -> Iterator[Compile]:
         """The plain compile, then the optimised one that failed."""
         plain = Compile(subject, self.capabilities, ())
         yield plain
@@ -121,7 +121,7 @@ class _Search:
             against = replace(subject, against=_results_of(plain))
             yield Compile(against, self.capabilities, opts)
 
-    def _of_equivalent(self, subject: Subject) -> Blame:
+    def _of_equivalent(self, subject: BlamedKernel) -> Blame:
         """The evaluator, or whatever is wrong in the compile of the equivalent kernel."""
         equivalent = self.case.equivalent
         if equivalent is None:
@@ -150,7 +150,7 @@ class _Search:
         return Blame(stage, "", text)
 
 
-def _is_evaluated_alike(subject: Subject, ast: UOp) -> bool:
+def _is_evaluated_alike(subject: BlamedKernel, ast: UOp) -> bool:
     try:
         return not subject.difference(evaluate(ast, subject.slots, subject.bindings))
     except Exception:  # whatever it is, the evaluator raised it
@@ -282,7 +282,7 @@ def _is_right_in_another_order(compiled: Compile) -> bool:
     buffers = [np.array(buffer) for buffer in compiled.subject.buffers]
     try:
         run_program(
-            Compiled(compiled.program, graph).shuffle(1), buffers, compiled.subject.bindings
+            LinearisedKernel(compiled.program, graph).shuffle(1), buffers, compiled.subject.bindings
         )
     except Exception:  # then it is wrong as well
         return False

@@ -31,7 +31,7 @@ OPTIMISE = "optimise"
 
 
 @dataclass(frozen=True)
-class Subject:
+class BlamedKernel:
     """A kernel with its data and the oracle of its results.
 
     against: the results of another program, with which it must agree as far as the oracle says.
@@ -79,7 +79,7 @@ class Compile:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: BlamedKernel,
         capabilities: Capabilities,
         opts: Sequence[Opt],
         limit: int | None = None,
@@ -165,7 +165,7 @@ class Compile:
         return self.subject.difference(dict(enumerate(buffers)))
 
 
-def value_problem(subject: Subject, ast: UOp) -> str:
+def value_problem(subject: BlamedKernel, ast: UOp) -> str:
     """Return the problem that the evaluator finds with a kernel AST, or ""."""
     try:
         return subject.difference(evaluate(ast, subject.slots, subject.bindings))

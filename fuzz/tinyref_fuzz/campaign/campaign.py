@@ -22,7 +22,7 @@ from tinyref.workers.service import OpeningError
 from tinyref.workers.tasks import Event, Executor, HarnessError, Job, Result, Task
 from tinyref_fuzz.campaign.database import Database, StoredBucket, stored_path
 from tinyref_fuzz.campaign.plan import Frontier, Triage, gaps
-from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult, code_version
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CampaignCase, code_version
 from tinyref_fuzz.campaign.task import (
     KERNELS,
     PROGRAMS,
@@ -58,7 +58,7 @@ MAX_EXAMINATIONS = 2
 
 
 @dataclass(frozen=True)
-class Request:
+class CampaignRequest:
     """What is asked for.
 
     folder: where the database and the reproducers go. seed: drawn where it is None. kernels,
@@ -127,9 +127,9 @@ class Summary:
 
 
 def run(
-    request: Request,
+    request: CampaignRequest,
     reporter: Reporter | None = None,
-    started: Callable[[Request], None] = lambda request: None,
+    started: Callable[[CampaignRequest], None] = lambda request: None,
 ) -> Summary:
     """Carries out or resumes a campaign. started: called with the full request.
 
@@ -158,7 +158,9 @@ def run(
         held.release()
 
 
-def _run(request: Request, reporter: Reporter, started: Callable[[Request], None]) -> Summary:
+def _run(
+    request: CampaignRequest, reporter: Reporter, started: Callable[[CampaignRequest], None]
+) -> Summary:
     """Raises `ChangedError` where there is something else than what is to be resumed."""
     request, database = _open_database(request)
     try:
@@ -170,7 +172,7 @@ def _run(request: Request, reporter: Reporter, started: Callable[[Request], None
         database.close()
 
 
-def _anew(request: Request) -> Request:
+def _anew(request: CampaignRequest) -> CampaignRequest:
     """The request that starts again what `request` cannot resume."""
     database = Database.open(request.folder)
     try:
@@ -180,7 +182,7 @@ def _anew(request: Request) -> Request:
     return replace(request, **{**found, "used": 0.0, "resume": False})
 
 
-def _open_database(request: Request) -> tuple[Request, Database]:
+def _open_database(request: CampaignRequest) -> tuple[CampaignRequest, Database]:
     """The database to write to, and the request with what is known from it."""
     if not request.resume:
         request = replace(
@@ -199,7 +201,7 @@ def _open_database(request: Request) -> tuple[Request, Database]:
         raise
 
 
-def _config(request: Request) -> dict[str, Any]:
+def _config(request: CampaignRequest) -> dict[str, Any]:
     return {
         "device": request.device,
         "seed": request.seed,
@@ -212,7 +214,7 @@ def _config(request: Request) -> dict[str, Any]:
     }
 
 
-def _settings(request: Request) -> dict[str, Any]:
+def _settings(request: CampaignRequest) -> dict[str, Any]:
     """What may be given anew when the campaign is resumed."""
     corpus = request.corpus
     return {
@@ -225,7 +227,7 @@ def _settings(request: Request) -> dict[str, Any]:
     }
 
 
-def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
+def _resume_request(request: CampaignRequest, config: Mapping[str, Any]) -> CampaignRequest:
     """The request as the stored campaign has it. Raises `UserError` where they contradict."""
     if missing := {"device", "seed", "policy", "kernels", "seconds", "code"} - set(config):
         raise UserError(f"resume: {request.folder} lacks {', '.join(sorted(missing))}")
@@ -255,7 +257,7 @@ def _resume_request(request: Request, config: Mapping[str, Any]) -> Request:
     return request
 
 
-def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
+def _as_before(request: CampaignRequest, config: Mapping[str, Any]) -> dict[str, Any]:
     """What the request leaves open, as it is stored: older databases know nothing of some of it."""
     settings = (
         "seed",
@@ -276,7 +278,7 @@ def _as_before(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def executor_of(request: Request, setup: Setup) -> Executor:
+def executor_of(request: CampaignRequest, setup: Setup) -> Executor:
     """Return where the request wants its tasks done."""
     job = Job(
         "tinyref_fuzz.campaign.worker",
@@ -291,7 +293,7 @@ def executor_of(request: Request, setup: Setup) -> Executor:
 class Campaign(harness.Plan):
     """One run of a campaign, on the state that its database has."""
 
-    def __init__(self, request: Request, database: Database, reporter: Reporter) -> None:
+    def __init__(self, request: CampaignRequest, database: Database, reporter: Reporter) -> None:
         assert request.seed is not None, "the seed is drawn before"
         self.request = request
         self.database = database
@@ -457,14 +459,14 @@ class Campaign(harness.Plan):
             self._take_examination(number, event)
         elif event.death is not None:
             verdict = verdict_of_death(event.death.death)
-            self._add(CaseResult(number, event.death.seconds, verdict=verdict))
+            self._add(CampaignCase(number, event.death.seconds, verdict=verdict))
         else:
-            self._add(CaseResult.from_json(event.answer or {}))
+            self._add(CampaignCase.from_json(event.answer or {}))
         if (used := self._seconds_used()) - self._stored_used > USED_SECONDS:
             self._stored_used = used
             self.database.remember({"used": used})
 
-    def _add(self, result: CaseResult) -> None:
+    def _add(self, result: CampaignCase) -> None:
         first = self._spans.pop(result.number, result.number)
         self._spans[result.number + 1] = first
         finding = self.database.add(result, first)

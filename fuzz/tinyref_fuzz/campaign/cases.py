@@ -15,14 +15,14 @@ from itertools import count
 from typing import TypeVar
 
 from tinyref.errors import UserError, explain_error
-from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CaseResult
+from tinyref_fuzz.campaign.results import DEFAULT_POLICY, CampaignCase
 from tinyref_fuzz.generate.corpus.collection import kernels_from_json
 from tinyref_fuzz.generate.generate import generate
 from tinyref_fuzz.generate.mutate import MAX_POSITIONS, fitting
 from tinyref_fuzz.generate.policies import opening, policy_named
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
-from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Pair, Symptom
 from tinyref_spec.kernels.family import CorpusKernel
 
 Made = TypeVar("Made")
@@ -56,7 +56,7 @@ def case_at(
     number: int,
     policy: str = DEFAULT_POLICY,
     kernels: tuple[CorpusKernel, ...] = (),
-) -> Case:
+) -> KernelCase:
     """Case `number` for the judge's device, its form `real` of `kernels` where there are some.
 
     Raises `UserError` for an unknown policy.
@@ -72,7 +72,7 @@ def judge_cases(
     policy: str = DEFAULT_POLICY,
     start: int = 0,
     collection: str = "",
-) -> Iterator[tuple[int, Case, Verdict, float]]:
+) -> Iterator[tuple[int, KernelCase, KernelVerdict, float]]:
     """The cases from number `start` on without end: number, case, verdict, and seconds it took.
 
     collection: as of `kernels_for`. In this process: what crashes or hangs takes it down. Raises as
@@ -89,7 +89,7 @@ def judge_cases(
 
 def result_of(
     judge: Judge, seed: int, number: int, policy: str, kernels: tuple[CorpusKernel, ...] = ()
-) -> CaseResult:
+) -> CampaignCase:
     """Make and judge case `number`."""
     return judged_result(
         number,
@@ -99,18 +99,18 @@ def result_of(
 
 
 def judged_result(
-    number: int, make: Callable[[], Made], judge: Callable[[Made], Verdict]
-) -> CaseResult:
+    number: int, make: Callable[[], Made], judge: Callable[[Made], KernelVerdict]
+) -> CampaignCase:
     """Return what `make` gives, timed and judged."""
     began = time.perf_counter()
     try:
         case = make()
     except Exception as error:  # a generator that fails is a bug as well, and costs one case
         detail = f"while generating: {explain_error(error)}"
-        verdict = Verdict(Pair.PLAIN, Symptom.ERROR, detail)
+        verdict = KernelVerdict(Pair.PLAIN, Symptom.ERROR, detail)
     else:
         verdict = judge(case)
-    return CaseResult(
+    return CampaignCase(
         number=number,
         seconds=round(time.perf_counter() - began, 4),
         judged=verdict.judged,

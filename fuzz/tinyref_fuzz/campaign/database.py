@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tinyref.foreign import json_value
 from tinyref.workers.journal import Journal, count, text
-from tinyref_fuzz.campaign.results import CaseResult
+from tinyref_fuzz.campaign.results import CampaignCase
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.campaign.unexamined import signature
-from tinyref_spec.kernel_case import Verdict
+from tinyref_spec.kernel_case import KernelVerdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 _VERDICT = "number integer primary key, signature text not null, verdict text not null, bucket text"
@@ -26,7 +26,7 @@ class StoredFinding:
 
     number: int
     signature: str
-    verdict: Verdict
+    verdict: KernelVerdict
     bucket: str | None
 
 
@@ -56,7 +56,7 @@ class Database(Journal):
         "buckets": _BUCKET,
     }
 
-    def add(self, result: CaseResult, first: int) -> StoredFinding | None:
+    def add(self, result: CampaignCase, first: int) -> StoredFinding | None:
         """Store a judged case, at the end of the span that begins with `first`.
 
         Returns the finding if it does not agree. What was stored of a case before is replaced.

@@ -16,7 +16,7 @@ from tinyref_fuzz.findings.isolated import HOPELESS, IsolatedJudge, examine_cras
 from tinyref_fuzz.findings.reproducer import terminal_lines
 from tinyref_fuzz.judge.judge import Judge
 from tinyref_fuzz.reduce import node_count, opt_count
-from tinyref_spec.kernel_case import Case, CaseRecord, Symptom, Verdict
+from tinyref_spec.kernel_case import CaseRecord, KernelCase, KernelVerdict, Symptom
 from tinyref_spec.kernel_case.document import record_to_json
 from tinyref_spec.kernels.family import CorpusKernel
 
@@ -26,12 +26,12 @@ def examine_case(
     judge: Judge,
     kernels: tuple[CorpusKernel, ...],
     number: int,
-    verdict: Verdict,
+    verdict: KernelVerdict,
     attempt: int,
 ) -> Examination:
     """Return the examination of a case; of a second attempt only the case as it is."""
 
-    def make(number: int) -> Case:
+    def make(number: int) -> KernelCase:
         return case_at(judge, setup.seed, number, setup.policy, kernels)
 
     try:
@@ -78,7 +78,9 @@ def _examination_of(setup: Setup, number: int, found: Finding) -> Examination:
     )
 
 
-def _as_it_is(setup: Setup, number: int, case: Case, verdict: Verdict, problem: str) -> Examination:
+def _as_it_is(
+    setup: Setup, number: int, case: KernelCase, verdict: KernelVerdict, problem: str
+) -> Examination:
     """The finding with its case unreduced, in a bucket with all that look like it."""
     record = CaseRecord(case, _note(setup, number), verdict, device=setup.device)
     return replace(
@@ -101,6 +103,6 @@ def _note(setup: Setup, number: int) -> str:
     return note_of(setup, f"policy {setup.policy}, case {number}")
 
 
-def _lines(case: Case, verdict: Verdict) -> tuple[str, ...]:
+def _lines(case: KernelCase, verdict: KernelVerdict) -> tuple[str, ...]:
     """Fault, kernel, optimisations and data; the command is for whoever knows the file."""
     return tuple(terminal_lines(case, verdict, "").splitlines()[:4])

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from tinyref.errors import UserError
 from tinyref.workers.machine import seconds_of_children
 from tinyref_spec.delta_debugging import shortest_ending
-from tinyref_spec.kernel_case import Verdict
+from tinyref_spec.kernel_case import KernelVerdict
 
 Case_contra = TypeVar("Case_contra", contravariant=True)
 AnyCase = TypeVar("AnyCase")
@@ -27,7 +27,7 @@ DEPENDS = "alone in a fresh process it agrees: it depends on what was judged bef
 class FreshJudge(Protocol[Case_contra]):
     """Judges cases, one after another, in a process of its own."""
 
-    def verdict(self, case: Case_contra) -> Verdict:
+    def verdict(self, case: Case_contra) -> KernelVerdict:
         """The verdict on a case, or on how the process ended."""
         ...
 

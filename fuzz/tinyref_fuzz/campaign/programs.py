@@ -13,7 +13,7 @@ from tinyref.tensor import Tensor
 from tinyref_fuzz.campaign.cases import judged_result, tape_seed
 from tinyref_fuzz.campaign.examination import note_of
 from tinyref_fuzz.campaign.history import dependence
-from tinyref_fuzz.campaign.results import CaseResult
+from tinyref_fuzz.campaign.results import CampaignCase
 from tinyref_fuzz.campaign.task import Examination, Setup
 from tinyref_fuzz.campaign.unexamined import signature
 from tinyref_fuzz.findings.bucket import DEATHS
@@ -29,11 +29,11 @@ from tinyref_fuzz.programs.generator import generate, opening_steps
 from tinyref_fuzz.programs.isolated import IsolatedProgramJudge, examine_any
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge, default_compiled_every
 from tinyref_fuzz.programs.record import ProgramRecord, record_to_json
-from tinyref_fuzz.programs.steps import Program
-from tinyref_spec.kernel_case import Verdict
+from tinyref_fuzz.programs.steps import TensorProgram
+from tinyref_spec.kernel_case import KernelVerdict
 
 
-def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
+def program_at(judge: ProgramJudge, seed: int, number: int) -> TensorProgram:
     """Program `number`, for the devices of the judge."""
     tape = Tape(seed=tape_seed(seed, number))
     return generate(tape, len(judge.places.names), opening_steps(number))
@@ -41,7 +41,7 @@ def program_at(judge: ProgramJudge, seed: int, number: int) -> Program:
 
 def program_result_of(
     judge: ProgramJudge, seed: int, number: int, compiled_every: int = 1
-) -> CaseResult:
+) -> CampaignCase:
     """Make and judge program `number`.
 
     compiled_every: one program in so many is compiled for the device, kernels of others evaluated.
@@ -57,7 +57,7 @@ def program_result_of(
 
 
 def examine_program_case(
-    setup: Setup, judge: ProgramJudge, number: int, verdict: Verdict, attempt: int
+    setup: Setup, judge: ProgramJudge, number: int, verdict: KernelVerdict, attempt: int
 ) -> Examination:
     """Return the examination of a program; of a second attempt only the program as it is."""
     try:
@@ -113,12 +113,12 @@ class Programs:
         self.judge = ProgramJudge(setup.device)
         self.compiled_every = setup.compiled_every or default_compiled_every(setup.device)
 
-    def judge_case(self, number: int) -> CaseResult:
+    def judge_case(self, number: int) -> CampaignCase:
         """Make and judge a program, which no program before it sways."""
         # A seed writes to the streams that are there already: that is two kernels more.
         Tensor._streams.forget()
         return program_result_of(self.judge, self.setup.seed, number, self.compiled_every)
 
-    def examine(self, number: int, verdict: Verdict, attempt: int) -> Examination:
+    def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
         """Reduce and blame a program that does not agree."""
         return examine_program_case(self.setup, self.judge, number, verdict, attempt)

@@ -15,7 +15,7 @@ from typing import Any
 import tinyref
 import tinyref_fuzz
 import tinyref_spec
-from tinyref_spec.kernel_case import Verdict
+from tinyref_spec.kernel_case import KernelVerdict
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 DEFAULT_POLICY = "all"
@@ -42,7 +42,7 @@ def code_version() -> str:
 
 
 @dataclass(frozen=True)
-class CaseResult:
+class CampaignCase:
     """What is kept of one case.
 
     judged: optimised programs that were compared. verdict: None where all agree.
@@ -51,13 +51,13 @@ class CaseResult:
     number: int
     seconds: float
     judged: int = 0
-    verdict: Verdict | None = None
+    verdict: KernelVerdict | None = None
 
     def to_json(self) -> dict[str, Any]:
         verdict = verdict_to_json(self.verdict) if self.verdict is not None else None
         return {**vars(self), "verdict": verdict}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> CaseResult:
+    def from_json(data: Mapping[str, Any]) -> CampaignCase:
         verdict = verdict_from_json(data["verdict"]) if data["verdict"] is not None else None
-        return CaseResult(**{**data, "verdict": verdict})
+        return CampaignCase(**{**data, "verdict": verdict})

@@ -10,7 +10,7 @@ from tinyref.foreign import dataclass_from
 from tinyref.workers.tasks import Task
 from tinyref_fuzz.campaign.results import code_version
 from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE
-from tinyref_spec.kernel_case import Blame, Verdict
+from tinyref_spec.kernel_case import Blame, KernelVerdict
 from tinyref_spec.kernel_case.document import (
     blame_from_json,
     blame_to_json,
@@ -89,7 +89,7 @@ def judging_task(first: int, stop: int) -> Task:
     return Task(range(first, stop))
 
 
-def examination_task(setup: Setup, number: int, verdict: Verdict, attempt: int = 1) -> Task:
+def examination_task(setup: Setup, number: int, verdict: KernelVerdict, attempt: int = 1) -> Task:
     """Return the task to examine a finding, which goes on when the time of a campaign is up.
 
     attempt: more than 1 after an examination that ended its worker.
@@ -99,6 +99,6 @@ def examination_task(setup: Setup, number: int, verdict: Verdict, attempt: int =
     return Task((number,), request, seconds=seconds, is_last=True)
 
 
-def verdict_to_examine(request: Mapping[str, Any]) -> Verdict | None:
+def verdict_to_examine(request: Mapping[str, Any]) -> KernelVerdict | None:
     """Return the verdict in the request of an examination; None for cases to judge."""
     return verdict_from_json(request[VERDICT]) if VERDICT in request else None

@@ -6,12 +6,12 @@ import re
 
 from tinyref_fuzz.campaign.task import Examination
 from tinyref_fuzz.findings.pair import blame_of_pair
-from tinyref_spec.kernel_case import Symptom, Verdict
+from tinyref_spec.kernel_case import KernelVerdict, Symptom
 
 MAX_WORDS = 12
 
 
-def signature(verdict: Verdict) -> str:
+def signature(verdict: KernelVerdict) -> str:
     """What can be said of a finding before it is examined: pair, symptom, and the error's words.
 
     Numbers, names of kernels and quoted names are left out of the words, and values have none.
@@ -25,7 +25,7 @@ def signature(verdict: Verdict) -> str:
     return " ".join([pair, symptom, *words[:MAX_WORDS]])
 
 
-def without_case(number: int, verdict: Verdict, problem: str) -> Examination:
+def without_case(number: int, verdict: KernelVerdict, problem: str) -> Examination:
     """Return what is known of a finding without making its case."""
     blame = blame_of_pair(verdict)
     return Examination(number, signature(verdict), blame, verdict.detail, problem=problem)

@@ -16,11 +16,11 @@ from tinyref.runtimes.identity import identity
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_fuzz.campaign.cases import kernels_for, result_of
-from tinyref_fuzz.campaign.results import CaseResult, code_version
+from tinyref_fuzz.campaign.results import CampaignCase, code_version
 from tinyref_fuzz.campaign.task import PROGRAMS, Examination, Setup, verdict_to_examine
 from tinyref_fuzz.judge.caches import forget_case
 from tinyref_fuzz.judge.judge import judge_of
-from tinyref_spec.kernel_case import Verdict
+from tinyref_spec.kernel_case import KernelVerdict
 
 
 def main() -> None:
@@ -29,17 +29,17 @@ def main() -> None:
 
 
 def _open_worker(configuration: Message, send: Send) -> tuple[object, Answer]:
-    worker = Worker(Setup(**configuration), send)
+    worker = CampaignWorker(Setup(**configuration), send)
     return worker.open(), worker.work
 
 
-class Subject(Protocol):
+class CampaignSubject(Protocol):
     """What a campaign does with a number."""
 
-    def judge_case(self, number: int) -> CaseResult:
+    def judge_case(self, number: int) -> CampaignCase:
         """Make and judge a case."""
 
-    def examine(self, number: int, verdict: Verdict, attempt: int) -> Examination:
+    def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
         """Reduce and blame a case that does not agree."""
 
 
@@ -51,11 +51,11 @@ class Kernels:
         self.judge = judge_of(setup.device)
         self.kernels = kernels_for(self.judge, setup.harvested)
 
-    def judge_case(self, number: int) -> CaseResult:
+    def judge_case(self, number: int) -> CampaignCase:
         """Make and judge a case."""
         return result_of(self.judge, self.setup.seed, number, self.setup.policy, self.kernels)
 
-    def examine(self, number: int, verdict: Verdict, attempt: int) -> Examination:
+    def examine(self, number: int, verdict: KernelVerdict, attempt: int) -> Examination:
         """Reduce and blame a case that does not agree."""
         # Most workers find nothing, and all would wait for the import.
         from tinyref_fuzz.campaign.examination import examine_case
@@ -63,7 +63,7 @@ class Kernels:
         return examine_case(self.setup, self.judge, self.kernels, number, verdict, attempt)
 
 
-def subject_of(setup: Setup) -> Subject:
+def subject_of(setup: Setup) -> CampaignSubject:
     """What the campaign judges: only one of programs imports them, and with them all of Tensor."""
     if setup.subject == PROGRAMS:
         from tinyref_fuzz.campaign.programs import Programs
@@ -72,7 +72,7 @@ def subject_of(setup: Setup) -> Subject:
     return Kernels(setup)
 
 
-class Worker:
+class CampaignWorker:
     """The state of one worker process."""
 
     def __init__(self, setup: Setup, send: Send) -> None:
@@ -107,7 +107,7 @@ class Worker:
                 leave_device()
         return {"done": True}
 
-    def _examine(self, task: Mapping[str, Any], number: int, verdict: Verdict) -> None:
+    def _examine(self, task: Mapping[str, Any], number: int, verdict: KernelVerdict) -> None:
         attempt = max(task["examination"], task["attempt"])
         found = self.subject.examine(number, verdict, attempt)
         self.send({"end": number, "result": found.to_json()})

@@ -19,9 +19,9 @@ from tinyref_fuzz.generate.corpus import collection
 from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
 from tinyref_fuzz.programs.record import is_program
 from tinyref_fuzz.programs.record import record_from_json as program_from_json
-from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import Case, Symptom, Verdict
+from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Symptom
 from tinyref_spec.kernel_case.document import content_hash, record_from_json
 from tinyref_spec.kernel_case.files import hash_in_name, read_json
 
@@ -30,7 +30,7 @@ SHIPPED = (regressions.FOLDER, keep.PROGRAMS, collection.SHIPPED)
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """What is wrong with one file."""
 
     path: Path
@@ -48,7 +48,7 @@ def files_of(folder: Path) -> list[Path]:
         raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
-def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iterator[Problem]:
+def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iterator[FileProblem]:
     """What is wrong with the files of a folder, which are replayed on `device`, one after another.
 
     Judging a file may take `seconds`. Raises `UserError` for what is no folder, and for a device
@@ -58,7 +58,7 @@ def problems_of(folder: Path, device: str, seconds: float = MAX_SECONDS) -> Iter
         for path in files_of(folder):
             problem = problem_of(path, judges)
             if problem:
-                yield Problem(path, problem)
+                yield FileProblem(path, problem)
 
 
 class Judges:
@@ -79,9 +79,9 @@ class Judges:
         self.kernels.close()
         self.programs.close()
 
-    def verdict(self, found: Case | Program) -> Verdict:
+    def verdict(self, found: KernelCase | TensorProgram) -> KernelVerdict:
         """The verdict with every check."""
-        if isinstance(found, Program):
+        if isinstance(found, TensorProgram):
             return self.programs.verdict(found)
         return self.kernels.verdict(found)
 
@@ -106,7 +106,7 @@ def problem_of(path: Path, judges: Judges) -> str:
     return f"fails on {judges.device}, between {verdict.pair.value}: {detail}"
 
 
-def _found_in(path: Path) -> Case | Program | None:
+def _found_in(path: Path) -> KernelCase | TensorProgram | None:
     """What to judge; None for a collection of kernels. Raises `UserError` for a bad file."""
     data = read_json(path)
     if collection.is_collection(data):

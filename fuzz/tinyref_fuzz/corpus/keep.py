@@ -15,12 +15,12 @@ from tinyref_fuzz.programs.isolated import judge_isolated as judge_program
 from tinyref_fuzz.programs.judge import wanted_reads
 from tinyref_fuzz.programs.record import load_program, save_program
 from tinyref_spec.kernel import regressions
-from tinyref_spec.kernel_case import Blame, Verdict
+from tinyref_spec.kernel_case import Blame, KernelVerdict
 from tinyref_spec.kernel_case.files import load_record, save_record
 
 # Tensor programs that found real bugs; those of kernels are rows of the spec suite.
 PROGRAMS = Path(__file__).parent / "programs"
-_Found = TypeVar("_Found", Verdict, Verdict | None, Blame | None)
+_Found = TypeVar("_Found", KernelVerdict, KernelVerdict | None, Blame | None)
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
 
 
@@ -65,7 +65,7 @@ def keep_program(file: Path, name: str, note: str, folder: Path | None = None) -
     if not wanted_reads(program):
         raise UserError(f"keep: {file}: accepted is a program that reads what is defined")
     judged = judge_program(record, "PYTHON", MAX_SECONDS)
-    _check_agrees(file, judged.verdict or Verdict())
+    _check_agrees(file, judged.verdict or KernelVerdict())
     _check_free(target)
     return save_program(target, record)
 
@@ -94,7 +94,7 @@ def _check_free(target: Path) -> None:
         raise UserError(f"keep: {target} is there: give another name")
 
 
-def _check_agrees(file: Path, verdict: Verdict) -> None:
+def _check_agrees(file: Path, verdict: KernelVerdict) -> None:
     if verdict.pair is not None:
         detail = _in_one_line(verdict).detail
         raise UserError(f"keep: {file} still fails, between {verdict.pair.value}: {detail}")

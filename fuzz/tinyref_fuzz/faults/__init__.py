@@ -5,6 +5,6 @@ whether the right part of the compiler is blamed. `seams.py` says where a fault 
 """
 
 from tinyref_fuzz.faults import algebra, compiler, programs
-from tinyref_fuzz.faults.fault import FAULTS, Fault, faults_named, planted
+from tinyref_fuzz.faults.fault import FAULTS, NamedFault, faults_named, planted
 
-__all__ = ["FAULTS", "Fault", "algebra", "compiler", "faults_named", "planted", "programs"]
+__all__ = ["FAULTS", "NamedFault", "algebra", "compiler", "faults_named", "planted", "programs"]

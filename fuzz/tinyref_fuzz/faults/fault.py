@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Fault:
+class NamedFault:
     """A fault: where it is planted, and what the blame must say.
 
     kind: the class of bugs that it belongs to. stages: those that a right blame may name, the best
@@ -39,24 +39,24 @@ class Fault:
 
 
 # By name, in the order in which they are declared.
-FAULTS: dict[str, Fault] = {}
+FAULTS: dict[str, NamedFault] = {}
 
 
 def fault(kind: str, make_seam: MakeSeam, *stages: str, **about: Any) -> Callable[[F], F]:
     """Declare the decorated function as a fault, whose name is that of the function.
 
-    about: further fields of `Fault`.
+    about: further fields of `NamedFault`.
     """
 
     def declare(wrong: F) -> F:
         name = wrong.__name__.replace("_", "-")
-        FAULTS[name] = Fault(name, kind, make_seam(wrong), stages, **about)
+        FAULTS[name] = NamedFault(name, kind, make_seam(wrong), stages, **about)
         return wrong
 
     return declare
 
 
-def faults_named(words: str = "") -> list[Fault]:
+def faults_named(words: str = "") -> list[NamedFault]:
     """Return all faults, or those that `words` names.
 
     A word is a name, NAME* or a kind; several are joined by commas. Raises `UserError` for a word
@@ -70,14 +70,14 @@ def faults_named(words: str = "") -> list[Fault]:
     return chosen if parts else list(FAULTS.values())
 
 
-def _is_named(each: Fault, word: str) -> bool:
+def _is_named(each: NamedFault, word: str) -> bool:
     if word.endswith("*"):
         return each.name.startswith(word[:-1])
     return word in (each.name, each.kind)
 
 
 @contextmanager
-def planted(name: str) -> Iterator[Fault]:
+def planted(name: str) -> Iterator[NamedFault]:
     """Plant the fault of that name for as long as the block; nothing is remembered afterwards."""
     forget()
     try:

@@ -15,7 +15,7 @@ from tinyref.folders import prepare_folder, set_aside
 from tinyref.workers.processes import Cause, Death, Limits, Pool, WorkerProcess
 from tinyref_fuzz.campaign.results import code_version
 from tinyref_fuzz.faults import FAULTS
-from tinyref_fuzz.faults.fault import Fault
+from tinyref_fuzz.faults.fault import NamedFault
 from tinyref_spec.kernel_case.files import read_json, write_text
 
 SCHEMA, VERSION = "tinyref-fuzz-score", 1
@@ -25,7 +25,7 @@ MEMORY_BYTES = 3 * 2**30
 
 
 @dataclass(frozen=True)
-class Settings:
+class ScoreSettings:
     """How to score.
 
     seeds: how many, from `first` on. seconds: of the processor, how long a fault may stay unfound.
@@ -47,7 +47,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Run:
+class FaultRun:
     """One fault under one seed.
 
     seconds: of the processor, until the fault was found or the run ended. cases: how many were
@@ -83,14 +83,14 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultScore:
     """All runs of one fault. The medians are None where there is nothing to count."""
 
-    fault: Fault
-    runs: Sequence[Run]
+    fault: NamedFault
+    runs: Sequence[FaultRun]
 
     @property
-    def finds(self) -> list[Run]:
+    def finds(self) -> list[FaultRun]:
         """The runs that found it."""
         return [run for run in self.runs if run.found]
 
@@ -142,7 +142,7 @@ class Goal:
         return self.value >= self.goal if self.is_least else self.value <= self.goal
 
 
-def goals(rows: Sequence[Row], examines: bool) -> list[Goal]:
+def goals(rows: Sequence[FaultScore], examines: bool) -> list[Goal]:
     """Return the numbers of all faults; those of blame only where findings are examined."""
     finds = [run for row in rows for run in row.finds]
     share = sum(row.is_found for row in rows) / max(len(rows), 1)
@@ -164,7 +164,7 @@ def goals(rows: Sequence[Row], examines: bool) -> list[Goal]:
 
 @dataclass
 class TrialProcess(WorkerProcess):
-    """A process at work on one fault under one seed, and what it has sent of its `Run`."""
+    """A process at work on one fault under one seed, and what it has sent of its `FaultRun`."""
 
     fault: str = ""
     seed: int = 0
@@ -176,10 +176,10 @@ class TrialProcess(WorkerProcess):
         self.limit(Limits(START_SECONDS, MEMORY_BYTES))
         self.send({"fault": fault, "seed": seed, "folder": folder})
 
-    def run(self, death: Death) -> Run:
+    def run(self, death: Death) -> FaultRun:
         """Return what became of the fault. A process that dies in a case gives it away too."""
         known = dict(self.known)
-        run = Run(self.fault, self.seed)
+        run = FaultRun(self.fault, self.seed)
         if not known:
             return replace(run, problem=f"did not start: {death.detail[-400:]}")
         is_complete = known.pop("is_complete", False)
@@ -195,8 +195,8 @@ class Scoring:
 
     def __init__(
         self,
-        faults: Sequence[Fault],
-        settings: Settings,
+        faults: Sequence[NamedFault],
+        settings: ScoreSettings,
         file: Path | None,
         report: Callable[[str], None],
     ) -> None:
@@ -205,7 +205,7 @@ class Scoring:
         self.file = file
         self.report = report
         self.about = {"sources": code_version(), "settings": settings.affecting}
-        self.runs: dict[tuple[str, int], Run] = {}
+        self.runs: dict[tuple[str, int], FaultRun] = {}
 
     def resume(self) -> None:
         """Take over the runs of the file; those that say nothing are tried again.
@@ -224,7 +224,7 @@ class Scoring:
                     "leave out --resume to begin again"
                 )
         try:
-            runs = [Run(**run) for run in data["runs"]]
+            runs = [FaultRun(**run) for run in data["runs"]]
         except (KeyError, TypeError) as error:
             raise UserError(f"score: {self.file} is damaged: {error!r}") from error
         self.runs = {(run.fault, run.seed): run for run in runs if not run.problem}
@@ -258,12 +258,15 @@ class Scoring:
         pairs = [(fault.name, seed) for seed in seeds for fault in self.faults]
         return [pair for pair in pairs if pair not in self.runs]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[FaultScore]:
         """Return all faults with the runs that are known now."""
         runs = sorted(self.runs.values(), key=lambda run: run.seed)
-        return [Row(each, [run for run in runs if run.fault == each.name]) for each in self.faults]
+        return [
+            FaultScore(each, [run for run in runs if run.fault == each.name])
+            for each in self.faults
+        ]
 
-    def _keep(self, run: Run, waiting: int) -> None:
+    def _keep(self, run: FaultRun, waiting: int) -> None:
         self.runs[run.fault, run.seed] = run
         self.report(f"{run}; {waiting} to go")
         if self.file is not None:

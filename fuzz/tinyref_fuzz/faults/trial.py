@@ -21,12 +21,12 @@ from tinyref.workers.processes import Channel
 from tinyref_fuzz.campaign.cases import judge_cases
 from tinyref_fuzz.campaign.programs import program_at
 from tinyref_fuzz.faults import FAULTS
-from tinyref_fuzz.faults.fault import Fault
-from tinyref_fuzz.faults.score import Settings
+from tinyref_fuzz.faults.fault import NamedFault
+from tinyref_fuzz.faults.score import ScoreSettings
 from tinyref_fuzz.findings.examine import examine
 from tinyref_fuzz.programs.examine import examine_program
 from tinyref_fuzz.programs.judge import PLAIN_EVERY, ProgramJudge
-from tinyref_spec.kernel_case import Blame, Verdict
+from tinyref_spec.kernel_case import Blame, KernelVerdict
 
 # The parent hears of the process this often, so that a hang differs from work.
 BEAT_SECONDS = 0.5
@@ -38,7 +38,7 @@ Send = Callable[[Mapping[str, Any]], None]
 Examine = Callable[[float], tuple[Blame, str, int]]
 
 
-def run_trial(name: str, seed: int, settings: Settings, send: Send) -> None:
+def run_trial(name: str, seed: int, settings: ScoreSettings, send: Send) -> None:
     """Plant the fault, fuzz until it shows or the time is over, and examine what was found."""
     fault = FAULTS[name]
     with fault.seam.plant():
@@ -52,7 +52,7 @@ def run_trial(name: str, seed: int, settings: Settings, send: Send) -> None:
             send({"buckets": buckets})
 
 
-def _find(fault: Fault, seed: int, settings: Settings, send: Send) -> list[Examine]:
+def _find(fault: NamedFault, seed: int, settings: ScoreSettings, send: Send) -> list[Examine]:
     """Judge cases, and return how to examine those that disagree."""
     cases = _programs if fault.is_of_programs else _kernels
     start, until, heard = _processor_seconds(), settings.seconds, 0.0
@@ -78,8 +78,8 @@ def _processor_seconds() -> float:
     return used.user + used.system + used.children_user + used.children_system
 
 
-def _kernels(device: str, seed: int) -> Iterator[tuple[int, Verdict, Examine]]:
-    def examined(case: Any, verdict: Verdict, seconds: float) -> tuple[Blame, str, int]:
+def _kernels(device: str, seed: int) -> Iterator[tuple[int, KernelVerdict, Examine]]:
+    def examined(case: Any, verdict: KernelVerdict, seconds: float) -> tuple[Blame, str, int]:
         finding = examine(case, verdict, device, seconds)
         return finding.blame, finding.bucket, finding.nodes
 
@@ -87,10 +87,10 @@ def _kernels(device: str, seed: int) -> Iterator[tuple[int, Verdict, Examine]]:
         yield number, verdict, partial(examined, case, verdict)
 
 
-def _programs(device: str, seed: int) -> Iterator[tuple[int, Verdict, Examine]]:
+def _programs(device: str, seed: int) -> Iterator[tuple[int, KernelVerdict, Examine]]:
     judge = ProgramJudge(device)
 
-    def examined(program: Any, verdict: Verdict, seconds: float) -> tuple[Blame, str, int]:
+    def examined(program: Any, verdict: KernelVerdict, seconds: float) -> tuple[Blame, str, int]:
         finding = examine_program(judge, program, verdict, seconds)
         return finding.blame, finding.bucket, finding.program.size
 
@@ -105,7 +105,7 @@ def _programs(device: str, seed: int) -> Iterator[tuple[int, Verdict, Examine]]:
 def main() -> None:
     """Do what the parent asks, and end."""
     channel = Channel()
-    settings, task = Settings(**channel.receive()), channel.receive()
+    settings, task = ScoreSettings(**channel.receive()), channel.receive()
     os.environ["TINYREF_CACHE_DIR"] = task["folder"]
     assert Device[FAULTS[task["fault"]].device].capabilities.ops, "the device runs kernels"
     channel.send({"cases": 0})

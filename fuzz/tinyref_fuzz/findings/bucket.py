@@ -14,7 +14,7 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref_fuzz.reduce.fault import error_words
-from tinyref_spec.kernel_case import Blame, Case, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, KernelCase, KernelVerdict, Symptom
 
 OPTIMISER = "optimise"
 # Stages that treat each operation on its own: two operations are two bugs.
@@ -30,7 +30,7 @@ DEATHS = frozenset({Symptom.CRASH, Symptom.HANG, Symptom.MEMORY})
 _EVERYWHERE = frozenset({Ops.CAST})
 
 
-def bucket_of(blame: Blame, case: Case, verdict: Verdict) -> str:
+def bucket_of(blame: Blame, case: KernelCase, verdict: KernelVerdict) -> str:
     """The key of the bucket of a reduced case.
 
     `blame` and `verdict` are about this case, not the one that it was reduced from.
@@ -53,7 +53,7 @@ def _alike(name: str) -> str:
     return name if op is None else _ALIKE.get(op, op).value
 
 
-def _kind(verdict: Verdict) -> str:
+def _kind(verdict: KernelVerdict) -> str:
     """How a fault shows, as far as that distinguishes bugs.
 
     A missing barrier is a race or a wrong value, a wrong index a value or an access outside.
@@ -65,19 +65,19 @@ def _kind(verdict: Verdict) -> str:
     return "value"
 
 
-def _is_error(verdict: Verdict) -> bool:
+def _is_error(verdict: KernelVerdict) -> bool:
     """Whether the words matter; an access that is refused before it happens is one all the same."""
     return verdict.symptom in _ERRORS and not error_words(verdict.detail).startswith(_BOUNDS)
 
 
-def _essence(blame: Blame, case: Case, verdict: Verdict) -> str:
+def _essence(blame: Blame, case: KernelCase, verdict: KernelVerdict) -> str:
     if _is_error(verdict):
         # Rules of one family have numbers.
         return error_words(verdict.detail).rstrip(".0123456789")
     return operations(case) if blame.stage in _BY_OPERATION else structure(case)
 
 
-def operations(case: Case) -> str:
+def operations(case: KernelCase) -> str:
     """The operations of a kernel by name, each once, in alphabetical order.
 
     A reduce counts as its operation. A kernel without any loads and stores.
@@ -92,7 +92,7 @@ def operations(case: Case) -> str:
     return " ".join(sorted(without or names or {Ops.LOAD.name}))
 
 
-def structure(case: Case) -> str:
+def structure(case: KernelCase) -> str:
     """The one thing that sets a kernel apart from a row-major copy; empty where nothing does."""
     nodes = case.ast.toposort()
     views = [

@@ -11,9 +11,9 @@ from tinyref_fuzz.findings.bucket import bucket_of
 from tinyref_fuzz.findings.pair import blame_of_pair
 from tinyref_fuzz.reduce import node_count, opt_count, reduce_case
 from tinyref_fuzz.reduce.search import JudgeFunction
-from tinyref_spec.kernel_case import Blame, Case, Verdict
+from tinyref_spec.kernel_case import Blame, KernelCase, KernelVerdict
 
-BlameFunction = Callable[[Case, Verdict, str], Blame]
+BlameFunction = Callable[[KernelCase, KernelVerdict, str], Blame]
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Finding:
     blame took together. problem: why it could not be reduced, empty if it could.
     """
 
-    case: Case
-    original: Case
-    verdict: Verdict
+    case: KernelCase
+    original: KernelCase
+    verdict: KernelVerdict
     blame: Blame
     seconds: float = 0.0
     problem: str = ""
@@ -48,8 +48,8 @@ class Finding:
 
 
 def examine(
-    case: Case,
-    verdict: Verdict,
+    case: KernelCase,
+    verdict: KernelVerdict,
     device: str,
     seconds: float = 10.0,
     judge: JudgeFunction | None = None,
@@ -67,7 +67,7 @@ def examine(
 
 
 def blame_or_pair(
-    case: Case, verdict: Verdict, device: str, blame: BlameFunction = find_blame
+    case: KernelCase, verdict: KernelVerdict, device: str, blame: BlameFunction = find_blame
 ) -> Blame:
     """What `blame` says, or the stage of the pair where it fails itself."""
     try:

@@ -23,7 +23,7 @@ from tinyref_fuzz.judge.deaths import EXAMINATION_GRACE, verdict_of_death
 from tinyref_fuzz.judge.judge import Judge, judge_of, verdict_of
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.search import JudgeFunction
-from tinyref_spec.kernel_case import Blame, Case, CaseRecord, Opts, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, CaseRecord, KernelCase, KernelVerdict, Opts, Symptom
 from tinyref_spec.kernel_case.document import (
     blame_from_json,
     blame_to_json,
@@ -39,7 +39,7 @@ HOPELESS = frozenset({Symptom.HANG, Symptom.MEMORY})
 MAX_SECONDS = 60.0
 
 
-def judge_isolated(case: Case, device: str, seconds: float) -> Verdict:
+def judge_isolated(case: KernelCase, device: str, seconds: float) -> KernelVerdict:
     """The verdict of an `IsolatedJudge`, with every check."""
     with IsolatedJudge(device, seconds) as judge:
         return judge.verdict(case)
@@ -52,7 +52,7 @@ class IsolatedJudge(JudgeService):
         super().__init__("tinyref_fuzz.findings.isolated", device)
         self.seconds = seconds
 
-    def verdict(self, case: Case, thorough: bool = True) -> Verdict:
+    def verdict(self, case: KernelCase, thorough: bool = True) -> KernelVerdict:
         """The verdict with every check, or with few.
 
         That the process died is one too, that it took too long, or most of the machine's memory.
@@ -62,14 +62,14 @@ class IsolatedJudge(JudgeService):
             return verdict_of_death(answer)
         return verdict_from_json(answer["verdict"])
 
-    def explain(self, case: Case, verdict: Verdict) -> tuple[Opts, Blame] | None:
+    def explain(self, case: KernelCase, verdict: KernelVerdict) -> tuple[Opts, Blame] | None:
         """The optimisations that a fault needs, and what is to blame; None where that dies too."""
         answer = self._ask_about(verdict, "explain", case)
         if isinstance(answer, Death):
             return None
         return parse_opts(answer["opts"]), blame_from_json(answer["blame"])
 
-    def show(self, case: Case, verdict: Verdict, width: int) -> str:
+    def show(self, case: KernelCase, verdict: KernelVerdict, width: int) -> str:
         """The text of `side_by_side`, or an outline where that dies too."""
         answer = self._ask_about(verdict, "show", case, width=width)
         if isinstance(answer, Death):
@@ -77,7 +77,7 @@ class IsolatedJudge(JudgeService):
         text: str = answer["text"]
         return text
 
-    def script(self, case: Case, verdict: Verdict) -> str:
+    def script(self, case: KernelCase, verdict: KernelVerdict) -> str:
         """The text of `reproducer`. Raises `UserError` where writing it ends the process."""
         answer = self._ask_about(verdict, "script", case)
         if isinstance(answer, Death):
@@ -85,7 +85,7 @@ class IsolatedJudge(JudgeService):
         text: str = answer["text"]
         return text
 
-    def finding(self, case: Case, verdict: Verdict, seconds: float) -> Finding:
+    def finding(self, case: KernelCase, verdict: KernelVerdict, seconds: float) -> Finding:
         """As `examine`, with `seconds` for the reduction, of which no part ends this process.
 
         Where it ends the other process, the finding is the case as it is.
@@ -98,7 +98,7 @@ class IsolatedJudge(JudgeService):
             return _as_it_is(case, verdict, answer.words)
         return _finding(case, answer["reduced"], answer["seconds"])
 
-    def with_checks_for(self, case: Case, verdict: Verdict) -> JudgeFunction:
+    def with_checks_for(self, case: KernelCase, verdict: KernelVerdict) -> JudgeFunction:
         """Judges as `reduced` would: with few checks where those show the fault."""
         thorough = not is_same_fault(self.verdict(case, thorough=False), verdict)
         return lambda candidate, _: self.verdict(candidate, thorough)
@@ -106,19 +106,19 @@ class IsolatedJudge(JudgeService):
     # The process
 
     def _ask_about(
-        self, verdict: Verdict, task: str, case: Case, **more: object
+        self, verdict: KernelVerdict, task: str, case: KernelCase, **more: object
     ) -> Message | Death:
         """What it answers on a verdict, which may take as long as to come to it, and some more."""
         within = self.seconds + EXAMINATION_GRACE
         return self._ask(task, case, within, verdict=verdict_to_json(verdict), **more)
 
-    def _ask(self, task: str, case: Case, within: float, **more: object) -> Message | Death:
+    def _ask(self, task: str, case: KernelCase, within: float, **more: object) -> Message | Death:
         """What it answers within so many seconds. Raises `UserError` with what it fails by."""
         request = {"task": task, "case": record_to_json(CaseRecord(case)), **more}
         return self.ask(request, within)
 
 
-def _finding(original: Case, reduced: object, seconds: float) -> Finding:
+def _finding(original: KernelCase, reduced: object, seconds: float) -> Finding:
     """The finding of which a process wrote the reduced case."""
     record = record_from_json(reduced)
     case, verdict, blame = record.case, record.verdict, record.blame
@@ -127,7 +127,7 @@ def _finding(original: Case, reduced: object, seconds: float) -> Finding:
     return Finding(case, original, verdict, blame, seconds)
 
 
-def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
+def _as_it_is(case: KernelCase, verdict: KernelVerdict, problem: str) -> Finding:
     return Finding(case, case, verdict, blame_of_pair(verdict), problem=problem)
 
 
@@ -135,7 +135,7 @@ def _as_it_is(case: Case, verdict: Verdict, problem: str) -> Finding:
 
 
 def examine_crash(
-    case: Case, verdict: Verdict, device: str, seconds: float, limit: float
+    case: KernelCase, verdict: KernelVerdict, device: str, seconds: float, limit: float
 ) -> Finding:
     """As `examine`, with every judgement in a process of its own that may take `limit` seconds.
 
@@ -143,7 +143,7 @@ def examine_crash(
     """
     if Device.backend_class(device).survives_fork:
 
-        def judge_forked(candidate: Case, name: str) -> Verdict:
+        def judge_forked(candidate: KernelCase, name: str) -> KernelVerdict:
             return judge_in_fork(
                 lambda: Judge(name).verdict(candidate, thorough=True), verdict, limit
             )
@@ -151,13 +151,13 @@ def examine_crash(
         return examine(case, verdict, device, seconds, judge_forked, blame_of_death)
     with IsolatedJudge(device, limit) as fresh:
 
-        def judge_afresh(candidate: Case, _: str) -> Verdict:
+        def judge_afresh(candidate: KernelCase, _: str) -> KernelVerdict:
             return fresh.verdict(candidate)
 
         return examine(case, verdict, device, seconds, judge_afresh, blame_of_death)
 
 
-def blame_of_death(case: Case, verdict: Verdict, device: str) -> Blame:
+def blame_of_death(case: KernelCase, verdict: KernelVerdict, device: str) -> Blame:
     """The stage of the pair: to try anything on the case would end this process."""
     return blame_of_pair(verdict)
 
@@ -175,27 +175,27 @@ def _reply(judge: Judge, request: Message) -> Message:
     return TASKS[request["task"]](judge, case, request)
 
 
-def _judge(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+def _judge(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:
     return {"verdict": verdict_to_json(verdict_of(judge, case, message["thorough"]))}
 
 
-def _explain(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+def _explain(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:
     verdict = verdict_from_json(message["verdict"])
     opts = opts_text(judge.failing_opts(case, verdict))
     blame = blame_or_pair(case, verdict, judge.device)
     return {"opts": opts, "blame": blame_to_json(blame)}
 
 
-def _show(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+def _show(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:
     verdict = verdict_from_json(message["verdict"])
     return {"text": side_by_side(case, verdict, judge.device, message["width"])}
 
 
-def _script(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+def _script(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:
     return {"text": reproducer(case, verdict_from_json(message["verdict"]), judge.device)}
 
 
-def _examine(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
+def _examine(judge: Judge, case: KernelCase, message: Mapping[str, Any]) -> Message:
     """Candidates are judged one process further, so that one which crashes is only left out."""
     verdict = verdict_from_json(message["verdict"])
     device, seconds, limit = judge.device, message["seconds"], message["limit"]
@@ -209,7 +209,7 @@ def _examine(judge: Judge, case: Case, message: Mapping[str, Any]) -> Message:
     return {"reduced": reduced, "seconds": found.seconds}
 
 
-TASKS: dict[str, Callable[[Judge, Case, Mapping[str, Any]], Message]] = {
+TASKS: dict[str, Callable[[Judge, KernelCase, Mapping[str, Any]], Message]] = {
     "judge": _judge,
     "explain": _explain,
     "show": _show,

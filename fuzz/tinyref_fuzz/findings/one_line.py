@@ -13,7 +13,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, VarArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref.views.view import View
-from tinyref_spec.kernel_case import Array, Case, Verdict
+from tinyref_spec.kernel_case import Array, KernelCase, KernelVerdict
 
 _STRUCTURE = frozenset({Ops.SINK, Ops.STORE, Ops.DEFINE_GLOBAL, Ops.VIEW})
 _LONGEST = 2000
@@ -90,7 +90,7 @@ def clip(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 4] + " ..."
 
 
-def data_line(case: Case) -> str:
+def data_line(case: KernelCase) -> str:
     """The contents of the buffers, and the values of the variables."""
     names = [f"{name} = {value}" for name, value in sorted(case.bindings.items())]
     buffers = [f"b{slot} = {elements_text(each)}" for slot, each in enumerate(case.buffers)]
@@ -103,7 +103,7 @@ def elements_text(buffer: Array | Sequence[object]) -> str:
     return f"[{shown}{', ...' if len(buffer) > _MAX_ELEMENTS else ''}] ({len(buffer)})"
 
 
-def fault_line(verdict: Verdict) -> str:
+def fault_line(verdict: KernelVerdict) -> str:
     """Pair, symptom and detail of a verdict."""
     if verdict.pair is None or verdict.symptom is None:
         return "all values agree"

@@ -13,17 +13,17 @@ from tinyref.runtimes.identity import device_settings
 from tinyref.runtimes.reproducer import Wanted
 from tinyref_fuzz.findings.one_line import clip, data_line, fault_line, kernel_line
 from tinyref_fuzz.generate.candidates import THREADS
-from tinyref_fuzz.judge.guard import Outputs
+from tinyref_fuzz.judge.guard import WrittenElements
 from tinyref_fuzz.judge.judge import Judge, level_of
-from tinyref_fuzz.judge.oracles import Allowed, Oracle, oracle_for
-from tinyref_spec.kernel_case import Case, Pair, Verdict
-from tinyref_spec.reproducer import Kernel, kernel_script
+from tinyref_fuzz.judge.oracles import AllowedElements, Oracle, oracle_for
+from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Pair
+from tinyref_spec.reproducer import ScriptKernel, kernel_script
 
 # Runs what the compiler makes for any device.
 _INTERPRETER = "PYTHON"
 
 
-def reproducer(case: Case, verdict: Verdict, device: str) -> str:
+def reproducer(case: KernelCase, verdict: KernelVerdict, device: str) -> str:
     """Return a script of under 40 lines that exits with 1 while the kernel is wrong.
 
     It launches the program of the verdict: on `device` where that differs from the interpreter,
@@ -32,7 +32,7 @@ def reproducer(case: Case, verdict: Verdict, device: str) -> str:
     """
     judge = Judge(device)
     kernel, on_device = _failing_kernel(judge, case, verdict)
-    outputs = Outputs.of(kernel.ast, case.buffers, case.bindings)
+    outputs = WrittenElements.of(kernel.ast, case.buffers, case.bindings)
     oracle = _device_oracle(judge, case, kernel) if on_device else oracle_for(case)
     # Of an output that is not read the script chooses what it holds before.
     inputs = [None if at in outputs.poisoned else data for at, data in enumerate(case.buffers)]
@@ -47,16 +47,18 @@ def reproducer(case: Case, verdict: Verdict, device: str) -> str:
     )
 
 
-def _failing_kernel(judge: Judge, case: Case, verdict: Verdict) -> tuple[Kernel, bool]:
+def _failing_kernel(
+    judge: Judge, case: KernelCase, verdict: KernelVerdict
+) -> tuple[ScriptKernel, bool]:
     """Return what is launched, and whether the device launches it, as the judge did."""
     if verdict.pair is not Pair.EQUIVALENT or case.equivalent is None:
         opts = judge.failing_opts(case, verdict)
-        return Kernel(case.ast, opts, judge.device), verdict.pair is Pair.DEVICE
+        return ScriptKernel(case.ast, opts, judge.device), verdict.pair is Pair.DEVICE
     on_device = verdict.detail.startswith("device")
-    return Kernel(case.equivalent.ast, None if on_device else (), judge.device), on_device
+    return ScriptKernel(case.equivalent.ast, None if on_device else (), judge.device), on_device
 
 
-def _device_oracle(judge: Judge, case: Case, kernel: Kernel) -> Oracle:
+def _device_oracle(judge: Judge, case: KernelCase, kernel: ScriptKernel) -> Oracle:
     """Return what the device may give, by what it declares of its floats and tiles."""
     may_have_tiles = kernel.opts is None or any(opt.op is OptOp.TC for opt in kernel.opts)
     arithmetic = judge.arithmetic
@@ -65,7 +67,7 @@ def _device_oracle(judge: Judge, case: Case, kernel: Kernel) -> Oracle:
     )
 
 
-def _wanted(slot: int, allowed: Allowed, outputs: Outputs) -> Wanted:
+def _wanted(slot: int, allowed: AllowedElements, outputs: WrittenElements) -> Wanted:
     """Return all elements of an output that are written and have a value."""
     has_value = np.ones(allowed.low.size, np.bool_)
     if allowed.unknown is not None:
@@ -80,7 +82,7 @@ def _wanted(slot: int, allowed: Allowed, outputs: Outputs) -> Wanted:
     return Wanted(slot, places.tolist(), low, bounds=(low, high) if has_bounds else None)
 
 
-def _settings(verdict: Verdict, kernel: Kernel) -> dict[str, str]:
+def _settings(verdict: KernelVerdict, kernel: ScriptKernel) -> dict[str, str]:
     """Return the variables of this process and device, and those by which the judge judges."""
     settings = device_settings(kernel.device)
     if level := level_of(verdict):
@@ -90,7 +92,7 @@ def _settings(verdict: Verdict, kernel: Kernel) -> dict[str, str]:
     return settings
 
 
-def terminal_lines(case: Case, verdict: Verdict, file: str, width: int = 100) -> str:
+def terminal_lines(case: KernelCase, verdict: KernelVerdict, file: str, width: int = 100) -> str:
     """Five lines: the fault, the kernel, the optimisations, the data, and how to replay the case.
 
     `file` is where the case is kept. Lines longer than `width` are cut, but for the command.
@@ -105,7 +107,7 @@ def terminal_lines(case: Case, verdict: Verdict, file: str, width: int = 100) ->
     return "\n".join([*shown, f"replay  tinyref fuzz replay {shlex.quote(file)}"]) + "\n"
 
 
-def _opts_line(case: Case, verdict: Verdict) -> str:
+def _opts_line(case: KernelCase, verdict: KernelVerdict) -> str:
     """The list that the verdict is about; what the heuristics choose only a device could decide."""
     if verdict.trial < 0:
         return "none"

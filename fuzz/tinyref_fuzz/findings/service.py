@@ -13,7 +13,7 @@ from tinyref.errors import UserError, explain_error
 from tinyref.workers.machine import usable_memory
 from tinyref.workers.processes import Death, Limits, Message
 from tinyref.workers.service import Answer, OpeningError, Send, Service, serve
-from tinyref_spec.kernel_case import Symptom, Verdict
+from tinyref_spec.kernel_case import KernelVerdict, Symptom
 from tinyref_spec.kernel_case.document import verdict_from_json, verdict_to_json
 
 # What a pipe holds before its reader comes.
@@ -75,7 +75,9 @@ def serve_judge(
     serve(opened)
 
 
-def judge_in_fork(judge: Callable[[], Verdict], verdict: Verdict, limit: float) -> Verdict:
+def judge_in_fork(
+    judge: Callable[[], KernelVerdict], verdict: KernelVerdict, limit: float
+) -> KernelVerdict:
     """The verdict of a forked process, which may die: then it is `verdict`.
 
     For reduction alone: what the device makes of a fork is not known, so a campaign judges in
@@ -95,7 +97,7 @@ def judge_in_fork(judge: Callable[[], Verdict], verdict: Verdict, limit: float) 
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status) == -signal.SIGALRM:
-        return Verdict(verdict.pair, Symptom.HANG, f"no end within {limit:g} s")
+        return KernelVerdict(verdict.pair, Symptom.HANG, f"no end within {limit:g} s")
     try:
         return verdict_from_json(json.loads(answer))
     except ValueError:

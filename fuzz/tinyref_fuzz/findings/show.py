@@ -23,7 +23,7 @@ from tinyref_fuzz.findings.one_line import clip, data_line, fault_line, kernel_l
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judge import Judge, measured_outputs
 from tinyref_fuzz.judge.oracles import oracle_for
-from tinyref_spec.kernel_case import Array, Blame, Case, Opts, Pair, Verdict
+from tinyref_spec.kernel_case import Array, Blame, KernelCase, KernelVerdict, Opts, Pair
 
 _MARK = ">"
 _MAX_LINES = 60
@@ -48,7 +48,11 @@ class Side:
 
 
 def side_by_side(
-    case: Case, verdict: Verdict, device: str, width: int = 100, blame: Blame | None = None
+    case: KernelCase,
+    verdict: KernelVerdict,
+    device: str,
+    width: int = 100,
+    blame: Blame | None = None,
 ) -> str:
     """A case for a terminal of `width` columns: the fault, what is blamed, and both sides.
 
@@ -67,14 +71,14 @@ def side_by_side(
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def outline(case: Case, verdict: Verdict, width: int = 100) -> str:
+def outline(case: KernelCase, verdict: KernelVerdict, width: int = 100) -> str:
     """Fault, if any, kernel, optimisations and data, of a case that is not to be run for it."""
     lines = _header(case, verdict, None, (), width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _header(
-    case: Case, verdict: Verdict, blame: Blame | None, opts: Opts, width: int
+    case: KernelCase, verdict: KernelVerdict, blame: Blame | None, opts: Opts, width: int
 ) -> Iterator[str]:
     if not verdict.agrees:
         yield clip(f"fault   {fault_line(verdict)}", width)
@@ -90,7 +94,7 @@ def _header(
 # Both sides
 
 
-def _sides(case: Case, verdict: Verdict, judge: Judge, opts: Opts) -> tuple[Side, Side]:
+def _sides(case: KernelCase, verdict: KernelVerdict, judge: Judge, opts: Opts) -> tuple[Side, Side]:
     """What the pair of the verdict compares."""
     device, capabilities = judge.device, judge.capabilities
 
@@ -118,7 +122,7 @@ def _sides(case: Case, verdict: Verdict, judge: Judge, opts: Opts) -> tuple[Side
     )
 
 
-def _equivalent_sides(case: Case, equivalent: UOp, judge: Judge) -> tuple[Side, Side]:
+def _equivalent_sides(case: KernelCase, equivalent: UOp, judge: Judge) -> tuple[Side, Side]:
     """The evaluator's values of both; where those are right, the device's of the other one."""
     kernel = _side("kernel", {"ast": to_text(case.ast)}, lambda: _evaluate(case, case.ast))
     other = _side("equivalent", {"ast": to_text(equivalent)}, lambda: _evaluate(case, equivalent))
@@ -133,12 +137,12 @@ def _equivalent_sides(case: Case, equivalent: UOp, judge: Judge) -> tuple[Side, 
     return kernel, _side(f"other on {judge.device}", stages, measured)
 
 
-def _is_wrong(case: Case, values: Values) -> bool:
+def _is_wrong(case: KernelCase, values: Values) -> bool:
     oracle = oracle_for(case)
     return any(oracle.difference(slot, actual) for slot, actual in values.items())
 
 
-def _evaluate(case: Case, ast: UOp) -> Values:
+def _evaluate(case: KernelCase, ast: UOp) -> Values:
     return evaluate(ast, dict(enumerate(case.buffers)), case.bindings)
 
 
@@ -152,7 +156,7 @@ def _side(title: str, stages: dict[str, str], run: Callable[[], Values]) -> Side
         return Side(title, stages, None, f"{type(error).__name__}: {first}")
 
 
-def _interpret(case: Case, capabilities: Capabilities, opts: Opts) -> Values:
+def _interpret(case: KernelCase, capabilities: Capabilities, opts: Opts) -> Values:
     buffers = [buffer.copy() for buffer in case.buffers]
     run_program(compile_kernel(case.ast, capabilities, opts=opts), buffers, case.bindings)
     return {slot: buffers[slot] for slot in range(len(case.ast.src))}
@@ -234,7 +238,9 @@ def _around(slot: int, at: int, left: Side, right: Side) -> Iterator[str]:
 # Stages
 
 
-def _stages(left: Side, right: Side, verdict: Verdict, blame: Blame, width: int) -> Iterator[str]:
+def _stages(
+    left: Side, right: Side, verdict: KernelVerdict, blame: Blame, width: int
+) -> Iterator[str]:
     """List the stages; show how the blamed one, and the first that differs, change the text.
 
     Where two programs are compared, from one to the other at the same stage; else from the stage

@@ -14,13 +14,13 @@ from tinyref.dtype import DType, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_fuzz.generate.kernel import Kernel
+from tinyref_fuzz.generate.kernel import KernelDraft
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import (
+    DrawnValue,
     Number,
     Shape,
-    Value,
     broadcast,
     corners,
     full_range,
@@ -30,39 +30,45 @@ from tinyref_fuzz.generate.values import (
 from tinyref_spec.kernel_case import Mode
 
 
-class Draw(Protocol):
+class OperandDraw(Protocol):
     """What draws the operands of an operation: `tinyref_fuzz.generate.expressions.Expressions`."""
 
-    kernel: Kernel
+    kernel: KernelDraft
     tape: Tape
     policy: Policy
 
-    def operand(self, x: Value) -> Value:
+    def operand(self, x: DrawnValue) -> DrawnValue:
         """Another value of the type of `x`."""
 
-    def condition(self, shape: Shape) -> Value | None:
+    def condition(self, shape: Shape) -> DrawnValue | None:
         """A bool of this shape."""
 
-    def grow(self, x: Value) -> Value:
+    def grow(self, x: DrawnValue) -> DrawnValue:
         """One more operation on `x`."""
 
 
-Maker = Callable[[Draw, Value], Value | None]
+Maker = Callable[[OperandDraw, DrawnValue], DrawnValue | None]
 
 
-def is_unspecified(*values: Value) -> bool:
+def is_unspecified(*values: DrawnValue) -> bool:
     """Whether a decision by these values could fall one way or the other."""
     return any(value.is_rough for value in values)
 
 
-def _rounds(draw: Draw, dtype: DType) -> bool:
+def _rounds(draw: OperandDraw, dtype: DType) -> bool:
     """Whether arithmetic on floats rounds in a way that depends on its order."""
     return dtype.is_float and draw.kernel.mode is Mode.FLOAT
 
 
 def _arithmetic(
-    draw: Draw, op: Ops, x: Value, y: Value, low: Number, high: Number, bound: Number
-) -> Value | None:
+    draw: OperandDraw,
+    op: Ops,
+    x: DrawnValue,
+    y: DrawnValue,
+    low: Number,
+    high: Number,
+    bound: Number,
+) -> DrawnValue | None:
     """A binary op that integers wrap and floats round."""
     rough = x.is_rough or y.is_rough or _rounds(draw, x.dtype)
     shape = broadcast(x.shape, y.shape)
@@ -70,13 +76,13 @@ def _arithmetic(
     return value_in_range(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
 
 
-def add(draw: Draw, x: Value) -> Value | None:
+def add(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x + y."""
     y = draw.operand(x)
     return _arithmetic(draw, Ops.ADD, x, y, x.low + y.low, x.high + y.high, x.bound + y.bound)
 
 
-def subtract(draw: Draw, x: Value) -> Value | None:
+def subtract(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x - y, or y - x."""
     y = draw.operand(x)
     if draw.tape.below(2):
@@ -84,26 +90,26 @@ def subtract(draw: Draw, x: Value) -> Value | None:
     return _arithmetic(draw, Ops.SUB, x, y, x.low - y.high, x.high - y.low, x.bound + y.bound)
 
 
-def multiply(draw: Draw, x: Value) -> Value | None:
+def multiply(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x * y."""
     y = draw.operand(x)
     return product(draw, x, y)
 
 
-def product(draw: Draw, x: Value, y: Value) -> Value | None:
+def product(draw: OperandDraw, x: DrawnValue, y: DrawnValue) -> DrawnValue | None:
     """The product of two values of one type."""
     bound = 0 if not x.bound or not y.bound else x.bound * y.bound
     return _arithmetic(draw, Ops.MUL, x, y, *corners(x, y), bound)
 
 
-def negate(draw: Draw, x: Value) -> Value | None:
+def negate(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """-x."""
     node = build.unary(Ops.NEG, x.node)
     mode = draw.kernel.mode
     return value_in_range(mode, node, x.shape, -x.high, -x.low, bound=x.bound, is_rough=x.is_rough)
 
 
-def maximum(draw: Draw, x: Value) -> Value | None:
+def maximum(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """The larger of x and y; in EDGE mode a NaN leaves it open which."""
     y = draw.operand(x)
     rough = x.is_rough or y.is_rough or (draw.kernel.mode is Mode.EDGE and x.dtype.is_float)
@@ -113,7 +119,7 @@ def maximum(draw: Draw, x: Value) -> Value | None:
     return value_in_range(draw.kernel.mode, node, shape, low, high, bound=bound, is_rough=rough)
 
 
-def multiply_accumulate(draw: Draw, x: Value) -> Value | None:
+def multiply_accumulate(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x * y + z, which may round once or twice."""
     y, z = draw.operand(x), draw.operand(x)
     low, high = corners(x, y)
@@ -133,7 +139,7 @@ def multiply_accumulate(draw: Draw, x: Value) -> Value | None:
 DIVISORS = (2, 3, 4, 5, 1, 7, 8, 16, 13, 100, 64)
 
 
-def divide(draw: Draw, x: Value) -> Value | None:
+def divide(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """The quotient or the remainder of x by a constant, or by a value that is not 0."""
     op = draw.tape.pick((Ops.IDIV, Ops.MOD))
     if draw.tape.chance(60):
@@ -152,14 +158,16 @@ def divide(draw: Draw, x: Value) -> Value | None:
     return _of_bits(draw, build.binary(op, x.node, divisor_node), x, y)
 
 
-def _of_bits(draw: Draw, node: UOp, *operands: Value, is_rough: bool = False) -> Value | None:
+def _of_bits(
+    draw: OperandDraw, node: UOp, *operands: DrawnValue, is_rough: bool = False
+) -> DrawnValue | None:
     """An integer or a bool that is made of operands: any value of its type."""
     shape = broadcast(*(operand.shape for operand in operands))
     rough = is_rough or is_unspecified(*operands)
     return value_in_range(draw.kernel.mode, node, shape, *full_range(node.dtype), is_rough=rough)
 
 
-def shift(draw: Draw, x: Value) -> Value | None:
+def shift(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x shifted left or right by a count below its width; in EDGE mode by any."""
     op = draw.tape.pick((Ops.SHL, Ops.SHR))
     bits = x.dtype.bits
@@ -171,14 +179,14 @@ def shift(draw: Draw, x: Value) -> Value | None:
     return _of_bits(draw, build.binary(op, x.node, build.both(y.node, bits - 1)), x, y)
 
 
-def bitwise(draw: Draw, x: Value) -> Value | None:
+def bitwise(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """AND, OR or XOR of two values."""
     op = draw.tape.pick((Ops.AND, Ops.OR, Ops.XOR))
     y = draw.operand(x)
     return _of_bits(draw, build.binary(op, x.node, y.node), x, y)
 
 
-def threefry(draw: Draw, x: Value) -> Value | None:
+def threefry(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """A random number of a counter and a key."""
     y = draw.operand(x)
     return _of_bits(draw, build.binary(Ops.THREEFRY, x.node, y.node), x, y)
@@ -187,7 +195,7 @@ def threefry(draw: Draw, x: Value) -> Value | None:
 # --- choices --------------------------------------------------------------------------------------
 
 
-def compare(draw: Draw, x: Value) -> Value | None:
+def compare(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """A comparison as 0 or 1, or a choice by it."""
     y = draw.operand(x)
     if is_unspecified(x, y):
@@ -197,17 +205,19 @@ def compare(draw: Draw, x: Value) -> Value | None:
     condition = build.binary(op, left.node, right.node)
     shape = broadcast(x.shape, y.shape)
     if draw.tape.chance(25) or x.dtype.is_bool:
-        return Value(build.cast(condition, x.dtype), shape, 0, 1, 1)
-    return choose(draw, Value(condition, shape, 0, 1, 1), x, y)
+        return DrawnValue(build.cast(condition, x.dtype), shape, 0, 1, 1)
+    return choose(draw, DrawnValue(condition, shape, 0, 1, 1), x, y)
 
 
-def where(draw: Draw, x: Value) -> Value | None:
+def where(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x where a condition holds, else y."""
     condition = draw.condition(x.shape)
     return choose(draw, condition, x, draw.operand(x)) if condition is not None else None
 
 
-def choose(draw: Draw, condition: Value, x: Value, y: Value) -> Value | None:
+def choose(
+    draw: OperandDraw, condition: DrawnValue, x: DrawnValue, y: DrawnValue
+) -> DrawnValue | None:
     """x or y by a condition."""
     node = build.where(condition.node, x.node, y.node)
     shape = broadcast(condition.shape, x.shape, y.shape)
@@ -219,7 +229,7 @@ def choose(draw: Draw, condition: Value, x: Value, y: Value) -> Value | None:
 # --- casts ----------------------------------------------------------------------------------------
 
 
-def through(draw: Draw, x: Value) -> Value | None:
+def through(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x as another type, perhaps with an operation there, and back."""
     others = [dtype for dtype in draw.kernel.dtypes if dtype is not x.dtype]
     if not others:
@@ -233,7 +243,7 @@ def through(draw: Draw, x: Value) -> Value | None:
     return convert(draw, there, x.dtype)
 
 
-def convert(draw: Draw, x: Value, target: DType) -> Value | None:
+def convert(draw: OperandDraw, x: DrawnValue, target: DType) -> DrawnValue | None:
     """x cast to `target`, where that is exact, or rounds a float once."""
     source, mode = x.dtype, draw.kernel.mode
     if source is target:
@@ -242,7 +252,7 @@ def convert(draw: Draw, x: Value, target: DType) -> Value | None:
         return None
     node = build.cast(x.node, target)
     if target.is_bool:
-        return None if x.is_rough else Value(node, x.shape, 0, 1, 1)
+        return None if x.is_rough else DrawnValue(node, x.shape, 0, 1, 1)
     if target.is_int and source.is_float:
         low, high = full_range(target)
         fits = low <= x.low and x.high <= high
@@ -263,7 +273,7 @@ def convert(draw: Draw, x: Value, target: DType) -> Value | None:
     return value_in_range(mode, node, x.shape, x.low, x.high, bound=x.bound, is_rough=rough)
 
 
-def reinterpret(draw: Draw, x: Value) -> Value | None:
+def reinterpret(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """The bits of x as another type of its size, something done to them there, and back."""
     others = [
         dtype
@@ -284,12 +294,12 @@ def reinterpret(draw: Draw, x: Value) -> Value | None:
     return None if there is None else convert(draw, draw.grow(there), x.dtype)
 
 
-def _same_bits(x: Value, target: DType) -> tuple[Number, Number]:
+def _same_bits(x: DrawnValue, target: DType) -> tuple[Number, Number]:
     low, high = full_range(target)
     return (x.low, x.high) if low <= x.low and x.high <= high else (low, high)
 
 
-def _sign_bits(draw: Draw, x: Value) -> Value | None:
+def _sign_bits(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """-x or |x| by the sign bit, of a load: elsewhere nobody says which zero it is."""
     words = (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64)
     word = next(dtype for dtype in words if dtype.itemsize == x.dtype.itemsize)
@@ -311,13 +321,13 @@ def _sign_bits(draw: Draw, x: Value) -> Value | None:
 LEAST_POSITIVE = 0.25
 
 
-def _positive(draw: Draw, x: Value) -> Value:
+def _positive(draw: OperandDraw, x: DrawnValue) -> DrawnValue:
     """x, or the larger of it and a quarter: roots, logarithms and quotients are tame there."""
     if x.low >= LEAST_POSITIVE or draw.kernel.mode is Mode.EDGE:
         return x
     node = build.maximum(x.node, LEAST_POSITIVE)
     high = max(x.high, LEAST_POSITIVE)
-    return Value(node, x.shape, LEAST_POSITIVE, high, max(x.bound, high), x.is_rough)
+    return DrawnValue(node, x.shape, LEAST_POSITIVE, high, max(x.bound, high), x.is_rough)
 
 
 def _function(
@@ -328,7 +338,7 @@ def _function(
     `is_tame` keeps its operand positive, and `largest` is the largest one that it takes.
     """
 
-    def make(draw: Draw, x: Value) -> Value | None:
+    def make(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
         x = _positive(draw, x) if is_tame else x
         node, mode = build.unary(op, x.node), draw.kernel.mode
         if mode is Mode.EDGE:
@@ -341,7 +351,7 @@ def _function(
     return make
 
 
-def sine(draw: Draw, x: Value) -> Value | None:
+def sine(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """The sine."""
     if draw.kernel.mode is not Mode.EDGE and magnitude(x) > 30:
         return None
@@ -349,7 +359,7 @@ def sine(draw: Draw, x: Value) -> Value | None:
     return value_in_range(draw.kernel.mode, node, x.shape, -1.0, 1.0, is_rough=True)
 
 
-def quotient(draw: Draw, x: Value) -> Value | None:
+def quotient(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x / y."""
     y = _positive(draw, draw.operand(x))
     node = build.binary(Ops.FDIV, x.node, y.node)
@@ -360,7 +370,7 @@ def quotient(draw: Draw, x: Value) -> Value | None:
     return value_in_range(draw.kernel.mode, node, shape, -largest, largest, is_rough=True)
 
 
-def power(draw: Draw, x: Value) -> Value | None:
+def power(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """x to the power y."""
     x, y = _positive(draw, x), draw.operand(x)
     node = build.binary(Ops.POW, x.node, y.node)
@@ -373,7 +383,7 @@ def power(draw: Draw, x: Value) -> Value | None:
     return value_in_range(draw.kernel.mode, node, shape, 0.0, largest, is_rough=True)
 
 
-def truncate(draw: Draw, x: Value) -> Value | None:
+def truncate(draw: OperandDraw, x: DrawnValue) -> DrawnValue | None:
     """The integer part of a quarter of x, or of x."""
     mode = draw.kernel.mode
     if x.is_rough:

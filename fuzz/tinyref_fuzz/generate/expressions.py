@@ -9,10 +9,10 @@ from tinyref.dtype import DType, dtypes, sum_dtype
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref_fuzz.generate.arithmetic import MAKERS, choose, convert, makers, weight
-from tinyref_fuzz.generate.kernel import MAX_REDUCES, MAX_TERMS, Kernel
+from tinyref_fuzz.generate.kernel import MAX_REDUCES, MAX_TERMS, KernelDraft
 from tinyref_fuzz.generate.values import (
+    DrawnValue,
     Shape,
-    Value,
     float_limit,
     full_range,
     is_one,
@@ -42,15 +42,15 @@ def _joins(dtype: DType) -> bool:
 class Expressions:
     """Draws expressions for a kernel: what has a shape of its space, and is exact or specified."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: KernelDraft) -> None:
         self.kernel = kernel
         self.tape = kernel.tape
         self.policy = kernel.policy
         # How deep operands may still go, and the operand that the next operation takes.
         self.depth = 0
-        self._given: Value | None = None
+        self._given: DrawnValue | None = None
 
-    def tree(self, axes: Sequence[int], dtype: DType, depth: int | None = None) -> Value:
+    def tree(self, axes: Sequence[int], dtype: DType, depth: int | None = None) -> DrawnValue:
         """An expression over these axes, with at least one load in it."""
         depth = self.tape.between(0, self.policy.depth) if depth is None else depth
         value = self.load(self.kernel.shape(axes), dtype)
@@ -59,7 +59,7 @@ class Expressions:
             value = self.grow(value)
         return value
 
-    def load(self, shape: Shape, dtype: DType) -> Value:
+    def load(self, shape: Shape, dtype: DType) -> DrawnValue:
         """A load of `dtype`, or of another type and cast."""
         if self.tape.chance(CAST_LOADS) or dtype in dtypes.storage_only:
             source = self.tape.pick(self.kernel.dtypes)
@@ -68,7 +68,7 @@ class Expressions:
                 return found
         return self.kernel.load(shape, dtype)
 
-    def grow(self, x: Value) -> Value:
+    def grow(self, x: DrawnValue) -> DrawnValue:
         """One more operation on `x`, or `x` where none fits."""
         ops = makers(x.dtype, self.kernel.mode)
         weights = [weight(op, self.policy.ops) for op in ops]
@@ -78,7 +78,7 @@ class Expressions:
                 return found
         return x
 
-    def operand(self, x: Value) -> Value:
+    def operand(self, x: DrawnValue) -> DrawnValue:
         """Another value of the type of `x`, whose shape is that of the values it meets."""
         if self._given is not None:
             given, self._given = self._given, None
@@ -89,7 +89,7 @@ class Expressions:
             return self.grow(self.load(shape, x.dtype))
         return self.kernel.leaf(shape, x.dtype)
 
-    def join(self, x: Value, y: Value) -> Value:
+    def join(self, x: DrawnValue, y: DrawnValue) -> DrawnValue:
         """A binary operation on two values of one type, the larger one where no other fits."""
         for _ in range(TRIES):
             found = self.apply(self.tape.pick(JOINING), x, y) if _joins(x.dtype) else None
@@ -98,21 +98,21 @@ class Expressions:
         condition = self.kernel.mask(x.shape)
         return choose(self, condition, x, y) or x
 
-    def apply(self, op: Ops, x: Value, y: Value) -> Value | None:
+    def apply(self, op: Ops, x: DrawnValue, y: DrawnValue) -> DrawnValue | None:
         """A binary operation on two values of one type, None where it does not fit them."""
         self._given = y
         found = MAKERS[op](self, x)
         self._given = None
         return found
 
-    def constant(self, dtype: DType) -> Value:
+    def constant(self, dtype: DType) -> DrawnValue:
         """A constant that fits every shape."""
         return self.kernel.constant(dtype)
 
-    def zero(self, dtype: DType) -> Value:
+    def zero(self, dtype: DType) -> DrawnValue:
         """Return a zero that fits every shape."""
         node = build.const(dtype, 0.0 if dtype.is_float else 0)
-        return Value(node, (1,) * len(self.kernel.space), 0, 0, 0)
+        return DrawnValue(node, (1,) * len(self.kernel.space), 0, 0, 0)
 
     def _near(self, shape: Shape) -> Shape:
         """`shape`, or now and then one with an axis less or, of the outputs', more."""
@@ -125,7 +125,7 @@ class Expressions:
         other = size if is_one(shape[axis]) else 1
         return (*shape[:axis], other, *shape[axis + 1 :])
 
-    def condition(self, shape: Shape) -> Value | None:
+    def condition(self, shape: Shape) -> DrawnValue | None:
         """A bool: a comparison with a constant, a mask, or a load."""
         choice = self.tape.below(4)
         if choice == 0:
@@ -142,11 +142,11 @@ class Expressions:
             # About as many below as above it.
             number = self.tape.pick((int(x.low + x.high) // 2, 0, 1))
         op = self.tape.pick((Ops.CMPLT, Ops.CMPNE))
-        return Value(build.binary(op, x.node, number), x.shape, 0, 1, 1)
+        return DrawnValue(build.binary(op, x.node, number), x.shape, 0, 1, 1)
 
     # --- reduces ----------------------------------------------------------------------------------
 
-    def reduce(self, x: Value, axes: Sequence[int], op: Ops | None = None) -> Value:
+    def reduce(self, x: DrawnValue, axes: Sequence[int], op: Ops | None = None) -> DrawnValue:
         """A sum, product or maximum of `x` over those of `axes` along which it varies.
 
         `x` itself where no reduce is exact, or where there are enough of them.
@@ -162,7 +162,7 @@ class Expressions:
         self.kernel.reduces += 1
         return found
 
-    def _reducing(self, x: Value) -> Ops:
+    def _reducing(self, x: DrawnValue) -> Ops:
         ops = (Ops.ADD, Ops.MAX, Ops.MUL)
         if x.dtype.is_bool:
             return Ops.MAX
@@ -171,12 +171,12 @@ class Expressions:
         ]
         return self.tape.pick(ops, weights)
 
-    def _shape(self, x: Value, over: Sequence[int]) -> tuple[Shape, int]:
+    def _shape(self, x: DrawnValue, over: Sequence[int]) -> tuple[Shape, int]:
         """The shape of a reduce, and of how many terms each of its elements is made."""
         shape = tuple(1 if axis in over else size for axis, size in enumerate(x.shape))
         return shape, math.prod(most(x.shape[axis]) for axis in over)
 
-    def _sum(self, x: Value, over: tuple[int, ...]) -> Value | None:
+    def _sum(self, x: DrawnValue, over: tuple[int, ...]) -> DrawnValue | None:
         shape, count = self._shape(x, over)
         mode = self.kernel.mode
         if x.dtype.is_bool or (mode is Mode.EDGE and x.dtype.is_float and self.tape.chance(80)):
@@ -191,7 +191,7 @@ class Expressions:
         low, high = min(0, x.low * count), max(0, x.high * count)
         return value_in_range(mode, node, shape, low, high, bound=x.bound * count, is_rough=rough)
 
-    def _largest(self, x: Value, over: tuple[int, ...]) -> Value | None:
+    def _largest(self, x: DrawnValue, over: tuple[int, ...]) -> DrawnValue | None:
         shape, count = self._shape(x, over)
         mode = self.kernel.mode
         node = build.reduce(Ops.MAX, x.node, over)
@@ -205,7 +205,7 @@ class Expressions:
         rough = x.is_rough or (x.dtype.is_float and mode is Mode.EDGE)
         return value_in_range(mode, node, shape, x.low, x.high, bound=x.bound, is_rough=rough)
 
-    def _product(self, x: Value, over: tuple[int, ...]) -> Value | None:
+    def _product(self, x: DrawnValue, over: tuple[int, ...]) -> DrawnValue | None:
         shape, count = self._shape(x, over)
         mode, dtype = self.kernel.mode, x.dtype
         if dtype.is_bool or (dtype.is_float and (mode is Mode.EDGE or count > MAX_FACTORS)):
@@ -219,7 +219,7 @@ class Expressions:
             if x.is_rough:
                 return None
             small = build.where(build.less(x.node, 1.0), -1.0, build.const(dtype, 2.0))
-            factors = Value(small, x.shape, -1.0, 2.0, 2.0)
+            factors = DrawnValue(small, x.shape, -1.0, 2.0, 2.0)
         largest = max(1.0, factors.bound) ** count
         node = build.reduce(Ops.MUL, factors.node, over)
         rough = x.is_rough or mode is Mode.FLOAT

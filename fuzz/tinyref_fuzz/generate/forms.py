@@ -16,9 +16,9 @@ from tinyref.views.view import View
 from tinyref_fuzz.generate.arithmetic import choose, convert, product
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.gathers import choose_by_count, gather
-from tinyref_fuzz.generate.values import Shape, Value, most
+from tinyref_fuzz.generate.values import DrawnValue, Shape, most
 
-Form = Callable[[Expressions], Value]
+Form = Callable[[Expressions], DrawnValue]
 shaped = ShapeTracker.from_shape
 
 # The number of terms of reduces that groups of work-items share out.
@@ -50,14 +50,14 @@ TILE_TYPES = {
 }
 
 
-def tree(draw: Expressions) -> Value:
+def tree(draw: Expressions) -> DrawnValue:
     """Operations over loads."""
     axes = draw.kernel.add_outer(0, 4)
     draw.kernel.make_symbolic()
     return draw.tree(axes, draw.kernel.dtype())
 
 
-def reduce(draw: Expressions) -> Value:
+def reduce(draw: Expressions) -> DrawnValue:
     """A reduce over one axis or several, in the midst of or around the axes of the output."""
     kernel = draw.kernel
     is_long = draw.tape.chance(LONG_SHARE)
@@ -77,7 +77,7 @@ def reduce(draw: Expressions) -> Value:
     return draw.reduce(draw.tree((*kernel.outer, *inner), dtype), inner)
 
 
-def matmul(draw: Expressions) -> Value:
+def matmul(draw: Expressions) -> DrawnValue:
     """A sum of products of a matrix that n repeats and one that m repeats."""
     kernel = draw.kernel
     fitting = [types for types in TILE_TYPES if kernel.has(*types)] or [(kernel.number(),) * 2]
@@ -95,7 +95,7 @@ def matmul(draw: Expressions) -> Value:
         if is_moved:
             one = build.const(source, 1.0 if source.is_float else 1)
             shape = (1,) * len(factor.shape)
-            factor = draw.apply(Ops.ADD, factor, Value(one, shape, 1, 1, 1)) or factor
+            factor = draw.apply(Ops.ADD, factor, DrawnValue(one, shape, 1, 1, 1)) or factor
         elif draw.tape.chance(20):
             factor = draw.grow(factor)
         factors.append(convert(draw, factor, result) or kernel.load(kernel.shape(axes), result))
@@ -107,7 +107,7 @@ def matmul(draw: Expressions) -> Value:
     return draw.reduce(terms, (k,), Ops.ADD)
 
 
-def softmax(draw: Expressions) -> Value:
+def softmax(draw: Expressions) -> DrawnValue:
     """x with its own maximum or sum over an axis: the same axis is reduced and kept."""
     kernel = draw.kernel
     axes = draw.kernel.add_outer(1, 3)
@@ -124,13 +124,13 @@ def softmax(draw: Expressions) -> Value:
     return shifted
 
 
-def _join(draw: Expressions, x: Value, y: Value) -> Value:
+def _join(draw: Expressions, x: DrawnValue, y: DrawnValue) -> DrawnValue:
     """A difference, product, comparison or other of two values, in a type that both fit."""
     y = convert(draw, y, x.dtype) or x
     return draw.join(x, y)
 
 
-def siblings(draw: Expressions) -> Value:
+def siblings(draw: Expressions) -> DrawnValue:
     """Two or three reduces side by side, over the same axis or others, of the same loads."""
     kernel = draw.kernel
     outer = draw.kernel.add_outer(0, 2)
@@ -148,7 +148,7 @@ def siblings(draw: Expressions) -> Value:
     return found
 
 
-def nested_reduces(draw: Expressions) -> Value:
+def nested_reduces(draw: Expressions) -> DrawnValue:
     """A reduce of what has a reduce in it, perhaps of both axes of the same loads."""
     kernel = draw.kernel
     outer = draw.kernel.add_outer(0, 2)
@@ -163,7 +163,7 @@ def nested_reduces(draw: Expressions) -> Value:
     return draw.reduce(x, (first, second))
 
 
-def running(draw: Expressions) -> Value:
+def running(draw: Expressions) -> DrawnValue:
     """A sum or maximum over what lies before each position: a mask below the diagonal."""
     kernel = draw.kernel
     size = max(2, kernel.extent())
@@ -174,7 +174,7 @@ def running(draw: Expressions) -> Value:
         return draw.reduce(draw.tree((*outer, row, column), kernel.number(), 1), (column,))
     triangle = _triangle(size).reshape((*(1 for _ in outer), size, size))
     shape = kernel.shape((*outer, row, column))
-    below = Value(build.valid(triangle), triangle.shape, 0, 1, 1)
+    below = DrawnValue(build.valid(triangle), triangle.shape, 0, 1, 1)
     dtype = kernel.number()
     if draw.tape.below(3) == 0:
         count = convert(draw, below, dtype)
@@ -196,7 +196,7 @@ def _triangle(size: int) -> ShapeTracker:
 # --- windows --------------------------------------------------------------------------------------
 
 
-def convolution(draw: Expressions) -> Value:
+def convolution(draw: Expressions) -> DrawnValue:
     """Windows that overlap, times taps that are the same everywhere."""
     kernel = draw.kernel
     places, taps, step = (
@@ -228,7 +228,7 @@ def _strides(shape: Shape, by_axis: dict[int, int]) -> tuple[int, ...]:
 # --- axes that matter more than values ------------------------------------------------------------
 
 
-def launch(draw: Expressions) -> Value:
+def launch(draw: Expressions) -> DrawnValue:
     """Many axes that do not merge, or a few that are large: every position is written once."""
     kernel = draw.kernel
     if draw.tape.below(2):
@@ -248,7 +248,7 @@ def launch(draw: Expressions) -> Value:
     return draw.join(x, kernel.load(shape, x.dtype, 1))
 
 
-def texels(draw: Expressions) -> Value:
+def texels(draw: Expressions) -> DrawnValue:
     """Rows of whole texels: what a device with images reads four elements at a time."""
     kernel = draw.kernel
     types = [dtype for dtype in (dtypes.float32, dtypes.float16) if kernel.has(dtype)]
@@ -263,7 +263,7 @@ def texels(draw: Expressions) -> Value:
     return x
 
 
-def _texels(draw: Expressions, shape: Shape, dtype: DType) -> Value:
+def _texels(draw: Expressions, shape: Shape, dtype: DType) -> DrawnValue:
     """A load of rows as they are, backward, turned, or with whole texels masked; as float32."""
     backward = tuple(reversed(shape))
     plain = shaped(shape)

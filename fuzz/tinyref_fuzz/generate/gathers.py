@@ -13,8 +13,8 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.arithmetic import choose
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.values import (
+    DrawnValue,
     Shape,
-    Value,
     most,
     value_in_range,
 )
@@ -26,7 +26,7 @@ TWO_AXES = 25
 GROWN = 20
 
 
-def place_on_axis(draw: Expressions, shape: Shape, size: int, dtype: DType) -> Value | None:
+def place_on_axis(draw: Expressions, shape: Shape, size: int, dtype: DType) -> DrawnValue | None:
     """Positions on an axis of `size`: most of them inside of it, some not."""
     x = draw.kernel.reused_load(shape, dtype)
     if x.is_rough:
@@ -42,7 +42,7 @@ def place_on_axis(draw: Expressions, shape: Shape, size: int, dtype: DType) -> V
     return value_in_range(draw.kernel.mode, node, x.shape, low, divisor - 1)
 
 
-def gather(draw: Expressions) -> Value:
+def gather(draw: Expressions) -> DrawnValue:
     """A load at a place that is computed from another load; outside of the axis it is 0."""
     kernel = draw.kernel
     outer = kernel.add_outer(1, 3)
@@ -75,7 +75,7 @@ def gather(draw: Expressions) -> Value:
 # --- reduces that choose --------------------------------------------------------------------------
 
 
-def choose_by_count(draw: Expressions) -> Value:
+def choose_by_count(draw: Expressions) -> DrawnValue:
     """Reduce over i the terms x[i] where i is a place that is loaded: one load at that place."""
     kernel = draw.kernel
     outer = kernel.add_outer(0, 2)
@@ -93,7 +93,7 @@ def choose_by_count(draw: Expressions) -> Value:
     if here is None:
         return draw.reduce(table, inner)
     zero = draw.zero(table.dtype)
-    chosen = choose(draw, Value(here, shape, 0, 1, 1), table, zero)
+    chosen = choose(draw, DrawnValue(here, shape, 0, 1, 1), table, zero)
     return draw.reduce(chosen or table, inner, Ops.ADD)
 
 

@@ -13,14 +13,14 @@ from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
 from tinyref_fuzz.generate.iterations import is_moderate
-from tinyref_fuzz.generate.kernel import Kernel
+from tinyref_fuzz.generate.kernel import KernelDraft
 from tinyref_fuzz.generate.mutate import real_kernel
 from tinyref_fuzz.generate.optimisations import draw_lists
-from tinyref_fuzz.generate.outputs import Outputs
+from tinyref_fuzz.generate.outputs import OutputDraws
 from tinyref_fuzz.generate.policies import POLICIES, Policy
 from tinyref_fuzz.generate.several import SEVERAL
 from tinyref_fuzz.generate.tape import Tape
-from tinyref_spec.kernel_case import Case, Equivalent, Mode
+from tinyref_spec.kernel_case import Equivalent, KernelCase, Mode
 
 # What a kernel is built around.
 FORMS = (*BUILDERS, *SEVERAL, "real")
@@ -37,7 +37,9 @@ TRIES = 3
 FEWEST = 16
 
 
-def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["all"]) -> Case:
+def generate(
+    tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["all"]
+) -> KernelCase:
     """Return one case of a tape, of the types that a device with these capabilities runs.
 
     Its kernel is valid, and its lists of optimisations are legal for the device, whatever the
@@ -56,7 +58,7 @@ def generate(tape: Tape, capabilities: Capabilities, policy: Policy = POLICIES["
     return replace(case, equivalent=equivalent, opts=lists, choices=tuple(tape.choices))
 
 
-def _moderate(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
+def _moderate(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> KernelCase:
     """Return the kernel and its data, small enough for the interpreter."""
     for _ in range(TRIES):
         case = draw_kernel(tape, capabilities, policy, form)
@@ -65,24 +67,24 @@ def _moderate(tape: Tape, capabilities: Capabilities, policy: Policy, form: str)
     return draw_kernel(tape, capabilities, replace(policy, most=FEWEST), form)
 
 
-def draw_kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> Case:
+def draw_kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: str) -> KernelCase:
     """Return a kernel and its data, without lists of optimisations."""
     if form == "real":
         return real_kernel(tape, capabilities, policy)
-    kernel = Kernel.draw(tape, policy, capabilities)
+    kernel = KernelDraft.draw(tape, policy, capabilities)
     draw = Expressions(kernel)
     if form in SEVERAL:
-        ast, contents = Outputs(draw).store(SEVERAL[form](draw))
+        ast, contents = OutputDraws(draw).store(SEVERAL[form](draw))
     else:
         value = BUILDERS[form](draw)
         for _ in range(tape.below(3)):
             value = draw.grow(value)
-        ast, contents = Outputs(draw).draw_outputs(value)
-    return Case(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
+        ast, contents = OutputDraws(draw).draw_outputs(value)
+    return KernelCase(ast, contents, bindings=MappingProxyType(kernel.bindings), mode=kernel.mode)
 
 
 def _equivalent(
-    tape: Tape, case: Case, capabilities: Capabilities, policy: Policy, is_image: bool
+    tape: Tape, case: KernelCase, capabilities: Capabilities, policy: Policy, is_image: bool
 ) -> Equivalent | None:
     """Return a kernel that computes the same, for a share of the exact kernels."""
     if case.mode is not Mode.EXACT or not (is_image or tape.chance(policy.equivalent)):

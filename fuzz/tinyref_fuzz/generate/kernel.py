@@ -15,9 +15,9 @@ from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.policies import DTYPES, Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import (
+    DrawnValue,
     Number,
     Shape,
-    Value,
     exact_bound,
     full_range,
     is_one,
@@ -39,7 +39,7 @@ SIGNS = ("both", "negative", "positive"), (6, 1, 1)
 
 
 @dataclass
-class Kernel:
+class KernelDraft:
     """What has been drawn of a kernel so far.
 
     space: the sizes of all axes; values have these or 1. outer: the axes that outputs have.
@@ -54,14 +54,14 @@ class Kernel:
     space: Shape = ()
     outer: tuple[int, ...] = ()
     inputs: dict[int, Content] = field(default_factory=dict)
-    loads: list[Value] = field(default_factory=list)
+    loads: list[DrawnValue] = field(default_factory=list)
     bindings: dict[str, int] = field(default_factory=dict)
     reduces: int = 0
     is_symbolic: bool = False
     buffers: int = FIRST_INPUT
 
     @classmethod
-    def draw(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> Kernel:
+    def draw(cls, tape: Tape, policy: Policy, capabilities: Capabilities) -> KernelDraft:
         """An empty kernel for a device, its mode and whether it has a variable drawn."""
         supported = tuple(dtype for dtype in DTYPES if capabilities.supports(dtype))
         modes = tuple(Mode)
@@ -183,13 +183,15 @@ class Kernel:
         self.inputs[slot] = Content(dtype, size, *span, seed)
         return build.define_global(slot, dtype, size)
 
-    def load(self, shape: Shape, dtype: DType, moves: int | None = None) -> Value:
+    def load(self, shape: Shape, dtype: DType, moves: int | None = None) -> DrawnValue:
         """A load of a buffer through a drawn view, perhaps of one that is loaded already."""
         moves = self.policy.moves if moves is None else moves
         tracker = draw_view(self.tape, shape, moves)
         return self.load_through(tracker, dtype, self._buffer_for(tracker, dtype))
 
-    def load_through(self, tracker: ShapeTracker, dtype: DType, buffer: UOp | None = None) -> Value:
+    def load_through(
+        self, tracker: ShapeTracker, dtype: DType, buffer: UOp | None = None
+    ) -> DrawnValue:
         """A load through `tracker`, of a new buffer if none is given."""
         if buffer is None:
             span = self.content_range(dtype)
@@ -198,13 +200,13 @@ class Kernel:
             self.value_of_load(build.view(buffer, tracker), tracker.shape, tracker.is_masked)
         )
 
-    def value_of_load(self, address: UOp, shape: Shape, is_masked: bool) -> Value:
+    def value_of_load(self, address: UOp, shape: Shape, is_masked: bool) -> DrawnValue:
         """The value of a load: its range is that of the contents, and 0 where it is masked."""
         content = self.inputs[slot_of(address)]
         low, high = content.low, content.high
         if is_masked:
             low, high = min(low, 0), max(high, 0)
-        return Value(build.load(address), shape, low, high, max(abs(low), abs(high)))
+        return DrawnValue(build.load(address), shape, low, high, max(abs(low), abs(high)))
 
     def _buffer_for(self, tracker: ShapeTracker, dtype: DType) -> UOp | None:
         """A buffer that is loaded already and large enough, now and then."""
@@ -218,25 +220,25 @@ class Kernel:
         ]
         return self.tape.pick(fitting) if fitting else None
 
-    def keep(self, value: Value) -> Value:
+    def keep(self, value: DrawnValue) -> DrawnValue:
         """`value`, which may be used again."""
         self.loads.append(value)
         return value
 
-    def existing_load(self, shape: Shape, dtype: DType) -> Value | None:
+    def existing_load(self, shape: Shape, dtype: DType) -> DrawnValue | None:
         """A load that is there already and fits the shape, if there is one."""
         fitting = [
             value for value in self.loads if value.dtype is dtype and _fits(value.shape, shape)
         ]
         return self.tape.pick(fitting) if fitting else None
 
-    def reused_load(self, shape: Shape, dtype: DType, moves: int | None = None) -> Value:
+    def reused_load(self, shape: Shape, dtype: DType, moves: int | None = None) -> DrawnValue:
         """A load that is there already, or else a new one."""
         return self.existing_load(shape, dtype) or self.load(shape, dtype, moves)
 
     # --- leaves -----------------------------------------------------------------------------------
 
-    def leaf(self, shape: Shape, dtype: DType) -> Value:
+    def leaf(self, shape: Shape, dtype: DType) -> DrawnValue:
         """A load, one that is there already, a constant, the numbers of elements or a mask."""
         choice = self.tape.below(20)
         if choice < 8:
@@ -247,7 +249,7 @@ class Kernel:
             return self.constant(dtype)
         return self.element_numbers(shape, dtype) if choice < 19 else self.valid(shape, dtype)
 
-    def constant(self, dtype: DType) -> Value:
+    def constant(self, dtype: DType) -> DrawnValue:
         """A small number, or of an integer one of any size."""
         if dtype.is_bool:
             number: Number = self.tape.below(2)
@@ -260,28 +262,28 @@ class Kernel:
             number = self.tape.pick((1, 2, 3, 5, 7, 10, 100, 0))
             number = -number if not dtype.is_unsigned and self.tape.below(2) else number
         node = build.const(dtype, float(number) if dtype.is_float else int(number))
-        return Value(node, (1,) * len(self.space), number, number, abs(number))
+        return DrawnValue(node, (1,) * len(self.space), number, number, abs(number))
 
-    def element_numbers(self, shape: Shape, dtype: DType) -> Value:
+    def element_numbers(self, shape: Shape, dtype: DType) -> DrawnValue:
         """The numbers of elements through a drawn view, small enough for every type."""
         tracker = draw_view(self.tape, shape, self.policy.moves)
         numbers = build.iota(tracker)
         if dtype.is_int and dtype.bits > 16 and self.tape.below(2):
             high = max(0, tracker.real_size() - 1)
-            return Value(build.cast(numbers, dtype), shape, 0, high, high)
+            return DrawnValue(build.cast(numbers, dtype), shape, 0, high, high)
         period = self.tape.between(2, 4)
         high = 1 if dtype.is_bool else period - 1
-        return Value(build.cast(build.mod(numbers, period), dtype), shape, 0, high, high)
+        return DrawnValue(build.cast(build.mod(numbers, period), dtype), shape, 0, high, high)
 
-    def mask(self, shape: Shape) -> Value:
+    def mask(self, shape: Shape) -> DrawnValue:
         """Where a drawn view has elements."""
         tracker = draw_view(self.tape, shape, max(2, self.policy.moves))
-        return Value(build.valid(tracker), shape, 0, 1, 1)
+        return DrawnValue(build.valid(tracker), shape, 0, 1, 1)
 
-    def valid(self, shape: Shape, dtype: DType) -> Value:
+    def valid(self, shape: Shape, dtype: DType) -> DrawnValue:
         """0 or 1: where a drawn view has elements."""
         value = self.mask(shape)
-        return Value(build.cast(value.node, dtype), shape, 0, 1, 1)
+        return DrawnValue(build.cast(value.node, dtype), shape, 0, 1, 1)
 
 
 def _has_sign(sign: str, low: Number, least: Number, high: Number) -> tuple[Number, Number]:

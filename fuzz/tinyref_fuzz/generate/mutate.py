@@ -27,7 +27,7 @@ from tinyref_fuzz.generate.iterations import is_moderate
 from tinyref_fuzz.generate.policies import Policy
 from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.generate.values import full_range, is_one, positions
-from tinyref_spec.kernel_case import Array, Case, Mode
+from tinyref_spec.kernel_case import Array, KernelCase, Mode
 from tinyref_spec.kernels.corpus import corpus_kernels
 from tinyref_spec.kernels.family import CorpusKernel
 
@@ -61,7 +61,7 @@ def mutate_kernel(ast: UOp, tape: Tape, capabilities: Capabilities) -> UOp:
     return ast
 
 
-def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
+def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> KernelCase:
     """Return a kernel of the corpus, or of a model, with up to three mutations.
 
     It has no lists of optimisations. A kernel without floats is exact; floats may round.
@@ -74,11 +74,11 @@ def real_kernel(tape: Tape, capabilities: Capabilities, policy: Policy) -> Case:
     return case_of(ast, kernel.bindings, tape.below(1 << 32), is_edge)
 
 
-def case_of(ast: UOp, bindings: Mapping[str, int], seed: int, is_edge: bool = False) -> Case:
+def case_of(ast: UOp, bindings: Mapping[str, int], seed: int, is_edge: bool = False) -> KernelCase:
     """Return the kernel `ast` with data drawn from `seed`: exact if it has no floats."""
     has_floats = any(node.dtype.is_float for node in ast.toposort())
     mode = Mode.EDGE if is_edge else Mode.FLOAT if has_floats else Mode.EXACT
-    return Case(ast, _contents(ast, mode, seed), bindings=bindings, mode=mode)
+    return KernelCase(ast, _contents(ast, mode, seed), bindings=bindings, mode=mode)
 
 
 @functools.lru_cache(maxsize=16)

@@ -13,7 +13,7 @@ from tinyref_fuzz.generate.arithmetic import convert
 from tinyref_fuzz.generate.data import Content
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.kernel import FIRST_INPUT
-from tinyref_fuzz.generate.values import Shape, Value, is_one
+from tinyref_fuzz.generate.values import DrawnValue, Shape, is_one
 from tinyref_fuzz.generate.views import draw_target
 from tinyref_spec.kernel_case import Array
 
@@ -24,7 +24,7 @@ MOVED_STORES = 20
 SPECTATORS = 50
 
 
-class Outputs:
+class OutputDraws:
     """Draws the stores of a kernel around its main value."""
 
     def __init__(self, draw: Expressions) -> None:
@@ -34,13 +34,13 @@ class Outputs:
         self.contents: list[Content] = []
         self.stores: list[UOp] = []
 
-    def draw_outputs(self, value: Value) -> tuple[UOp, tuple[Array, ...]]:
+    def draw_outputs(self, value: DrawnValue) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel that stores `value`, and more of what it is made of: AST and contents."""
         policy = self.draw.policy
         shape = self._shape(value)
         value = self._widen(value)
         tracker = draw_target(self.tape, shape, MOVED_STORES)
-        extra: list[Value] = []
+        extra: list[DrawnValue] = []
         if self.tape.chance(policy.outputs):
             extra = [self._more(value) for _ in range(self.tape.between(1, MAX_OUTPUTS - 1))]
         buffer = self._buffer(value, tracker)
@@ -55,8 +55,8 @@ class Outputs:
         return self._finish()
 
     def _in_place(
-        self, value: Value, extra: list[Value], before: Value
-    ) -> tuple[Value, list[Value]]:
+        self, value: DrawnValue, extra: list[DrawnValue], before: DrawnValue
+    ) -> tuple[DrawnValue, list[DrawnValue]]:
         """The main value and the others, made of what the main output holds before, too.
 
         What the kernel reads it must not have written yet, for another output neither. Now and then
@@ -74,7 +74,7 @@ class Outputs:
             value = self.draw.join(value, before)
         return value, readers
 
-    def store(self, values: Sequence[Value]) -> tuple[UOp, tuple[Array, ...]]:
+    def store(self, values: Sequence[DrawnValue]) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel that stores each of `values` as it is: AST and contents."""
         for value in map(self._widen, values):
             tracker = ShapeTracker.from_shape(value.shape)
@@ -82,7 +82,7 @@ class Outputs:
             self.stores.append(build.store(address, value.node))
         return self._finish()
 
-    def _shape(self, value: Value) -> Shape:
+    def _shape(self, value: DrawnValue) -> Shape:
         """The value's own shape; an axis of the outputs that it lacks is now and then repeated."""
         shape = list(value.shape)
         for axis in self.kernel.outer:
@@ -90,15 +90,15 @@ class Outputs:
                 shape[axis] = self.kernel.space[axis]
         return tuple(shape)
 
-    def _widen(self, value: Value) -> Value:
+    def _widen(self, value: DrawnValue) -> DrawnValue:
         """Values that the device cannot store in their own type go into one that it has."""
         return value if value.dtype in self.kernel.dtypes else self._cast(value)
 
-    def _cast(self, value: Value) -> Value:
+    def _cast(self, value: DrawnValue) -> DrawnValue:
         target = self.tape.pick(self.kernel.dtypes)
         return convert(self.draw, value, target) or value
 
-    def _more(self, value: Value) -> Value:
+    def _more(self, value: DrawnValue) -> DrawnValue:
         """Another output: of the same value, of a load, or of what is made of them."""
         kernel = self.kernel
         found = value
@@ -117,19 +117,19 @@ class Outputs:
             found = grown if _stands_in(grown.shape, outer, value.shape) else found
         return found
 
-    def _buffer(self, value: Value, tracker: ShapeTracker) -> UOp:
+    def _buffer(self, value: DrawnValue, tracker: ShapeTracker) -> UOp:
         slot = len(self.contents)
         size = max(1, tracker.real_size())
         span = self.kernel.content_range(value.dtype)
         self.contents.append(Content(value.dtype, size, *span, self.tape.below(1 << 32)))
         return build.define_global(slot, value.dtype, size)
 
-    def _before(self, buffer: UOp, tracker: ShapeTracker) -> Value:
+    def _before(self, buffer: UOp, tracker: ShapeTracker) -> DrawnValue:
         """What the output holds before."""
         content = self.contents[-1]
         low, high = min(content.low, 0), max(content.high, 0)
         load = build.load(build.view(buffer, tracker))
-        return Value(load, tracker.shape, low, high, max(abs(low), abs(high)))
+        return DrawnValue(load, tracker.shape, low, high, max(abs(low), abs(high)))
 
     def _finish(self) -> tuple[UOp, tuple[Array, ...]]:
         """The kernel with its slots numbered from 0, outputs first, and their contents."""
@@ -157,7 +157,7 @@ def _stands_in(shape: Shape, outer: Shape, main: Shape) -> bool:
     )
 
 
-def _is_whole(shape: Shape, others: list[Value]) -> bool:
+def _is_whole(shape: Shape, others: list[DrawnValue]) -> bool:
     """Whether no other output has an axis that `shape` has not."""
     return all(
         is_one(size) or not is_one(whole)

@@ -17,7 +17,7 @@ from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.arithmetic import convert
 from tinyref_fuzz.generate.expressions import Expressions
-from tinyref_fuzz.generate.values import Shape, Value, full_range, value_in_range
+from tinyref_fuzz.generate.values import DrawnValue, Shape, full_range, value_in_range
 from tinyref_fuzz.generate.views import draw_chain, draw_through
 
 # Shapes of the outputs: enough elements for some to be an extreme of their type, and axes whose
@@ -76,13 +76,13 @@ _OPERATIONS = (
 )
 
 
-def several(draw: Expressions) -> list[Value]:
+def several(draw: Expressions) -> list[DrawnValue]:
     """Draw the values of the outputs, each over all axes of the kernel."""
     kernel = draw.kernel
     axes = kernel.add_axes(draw.tape.pick(SHAPES, SHAPE_WEIGHTS), outer=True)
     kernel.make_symbolic()
     shape = kernel.shape(axes)
-    values: list[Value] = []
+    values: list[DrawnValue] = []
     for _ in range(_count(draw, LEAST, MOST)):
         is_integer = draw.tape.chance(INTEGERS)
         found = integer_expression(draw, shape, values) if is_integer else None
@@ -90,7 +90,7 @@ def several(draw: Expressions) -> list[Value]:
     return values
 
 
-def chains(draw: Expressions) -> list[Value]:
+def chains(draw: Expressions) -> list[DrawnValue]:
     """Draw outputs over the axes of the kernel, each seen through several movements."""
     kernel = draw.kernel
     axes = kernel.add_axes(draw.tape.pick(SHAPES_OF_CHAINS), outer=True)
@@ -105,7 +105,7 @@ def _count(draw: Expressions, least: int, most: int) -> int:
     return draw.tape.between(min(least, most), most)
 
 
-def chain_of(draw: Expressions, shape: Shape) -> Value:
+def chain_of(draw: Expressions, shape: Shape) -> DrawnValue:
     """Draw a load through several movements, its mask, or the numbers of its elements."""
     kernel, tape = draw.kernel, draw.tape
     is_fixed = all(isinstance(size, int) for size in shape)
@@ -113,10 +113,10 @@ def chain_of(draw: Expressions, shape: Shape) -> Value:
     tracker = drawn(tape, shape, tape.between(MIN_MOVES, MAX_MOVES))
     choice = tape.below(8)
     if choice == 0:
-        return Value(build.valid(tracker), shape, 0, 1, 1)
+        return DrawnValue(build.valid(tracker), shape, 0, 1, 1)
     if choice == 1:
         numbers = build.mod(build.iota(tracker), NUMBERS)
-        return Value(build.cast(numbers, kernel.integer()), shape, 0, NUMBERS, NUMBERS)
+        return DrawnValue(build.cast(numbers, kernel.integer()), shape, 0, NUMBERS, NUMBERS)
     size = tracker.real_size()
     large = [slot for slot, content in kernel.inputs.items() if content.size >= size]
     if large and tape.chance(SHARED):
@@ -127,7 +127,7 @@ def chain_of(draw: Expressions, shape: Shape) -> Value:
     return kernel.load_through(tracker, kernel.dtype())
 
 
-def operation(draw: Expressions, shape: Shape) -> Value:
+def operation(draw: Expressions, shape: Shape) -> DrawnValue:
     """Draw an operation on a load, or a load cast once or twice."""
     kernel = draw.kernel
     weights = [draw.policy.dtypes.get(dtype, 1) for dtype in kernel.dtypes]
@@ -145,7 +145,9 @@ def operation(draw: Expressions, shape: Shape) -> Value:
 # --- integer expressions --------------------------------------------------------------------------
 
 
-def integer_expression(draw: Expressions, shape: Shape, earlier: Sequence[Value]) -> Value | None:
+def integer_expression(
+    draw: Expressions, shape: Shape, earlier: Sequence[DrawnValue]
+) -> DrawnValue | None:
     """Draw an expression over up to three leaves of one type; None on a device without integers.
 
     Counters along axes, which are int32, need axes of known sizes.
@@ -250,7 +252,7 @@ class _Expression:
         return build.binary(self.tape.pick((Ops.AND, Ops.OR)), self.flags[-1], compared)
 
 
-def _leaf(draw: Expressions, shape: Shape, dtype: DType, earlier: Sequence[Value]) -> UOp:
+def _leaf(draw: Expressions, shape: Shape, dtype: DType, earlier: Sequence[DrawnValue]) -> UOp:
     """Draw a counter, an earlier output, any value, or a value in a narrow range."""
     tape = draw.tape
     choice = tape.below(5)
@@ -295,6 +297,6 @@ def counter(draw: Expressions, shape: Shape) -> UOp:
 
 
 # The forms of kernels of many outputs.
-SEVERAL: Mapping[str, Callable[[Expressions], list[Value]]] = MappingProxyType(
+SEVERAL: Mapping[str, Callable[[Expressions], list[DrawnValue]]] = MappingProxyType(
     {"several": several, "chains": chains}
 )

@@ -19,7 +19,7 @@ MODERATE_ELSE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class DrawnValue:
     """A node, its shape (1 where it is repeated), and the range of its elements.
 
     bound: of the absolute value of each partial result, in whatever order they are taken. A value
@@ -62,7 +62,7 @@ def full_range(dtype: DType) -> tuple[Number, Number]:
     return (low, high) if dtype.is_float else (int(low), int(high))
 
 
-def magnitude(value: Value) -> Number:
+def magnitude(value: DrawnValue) -> Number:
     """The largest absolute value of an element."""
     return max(abs(value.low), abs(value.high))
 
@@ -98,7 +98,7 @@ def value_in_range(
     *,
     bound: Number | None = None,
     is_rough: bool = False,
-) -> Value | None:
+) -> DrawnValue | None:
     """The value of `node`, whose elements would be `low` to `high` if nothing wrapped.
 
     None where the mode does not admit it: a float out of its limit.
@@ -108,16 +108,16 @@ def value_in_range(
         lowest, highest = full_range(dtype)
         if low < lowest or high > highest:
             low, high = lowest, highest
-        return Value(node, shape, low, high, max(abs(low), abs(high)), is_rough)
+        return DrawnValue(node, shape, low, high, max(abs(low), abs(high)), is_rough)
     if mode is Mode.EDGE:
-        return Value(node, shape, -math.inf, math.inf, math.inf, is_rough)
+        return DrawnValue(node, shape, -math.inf, math.inf, math.inf, is_rough)
     bound = max(abs(low), abs(high)) if bound is None else bound
     if bound > float_limit(mode, dtype):
         return None
-    return Value(node, shape, low, high, bound, is_rough)
+    return DrawnValue(node, shape, low, high, bound, is_rough)
 
 
-def corners(x: Value, y: Value) -> tuple[Number, Number]:
+def corners(x: DrawnValue, y: DrawnValue) -> tuple[Number, Number]:
     """The range of a product."""
     ends = [_product(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
     return min(ends), max(ends)

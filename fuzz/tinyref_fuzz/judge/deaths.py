@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tinyref
 from tinyref.workers.processes import Cause, Death
-from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import KernelVerdict, Pair, Symptom
 
 # What an examination may take beyond its own limit, which it checks between its steps.
 EXAMINATION_GRACE = 30.0
@@ -26,10 +26,10 @@ _COMPILER_ROOMS = (
 )
 
 
-def verdict_of_death(death: Death) -> Verdict:
+def verdict_of_death(death: Death) -> KernelVerdict:
     """A death as the verdict on the case that the process was at."""
     symptom = SYMPTOMS.get(death.cause, Symptom.CRASH)
-    return Verdict(pair_of_death(death.log), symptom, death.detail)
+    return KernelVerdict(pair_of_death(death.log), symptom, death.detail)
 
 
 def pair_of_death(log: str) -> Pair:

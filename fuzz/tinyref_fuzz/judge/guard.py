@@ -34,7 +34,7 @@ ZONE = 256
 
 
 @dataclass(frozen=True)
-class Outputs:
+class WrittenElements:
     """What a kernel AST writes, as its views say.
 
     masks: by written slot, which elements are written, or None for all. poisoned: the written
@@ -47,7 +47,7 @@ class Outputs:
     is_scattered: bool = False
 
     @classmethod
-    def of(cls, ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> Outputs:
+    def of(cls, ast: UOp, buffers: Sequence[Array], bindings: Mapping[str, int]) -> WrittenElements:
         """The outputs of the kernel `ast` on these buffers."""
         masks: dict[int, npt.NDArray[np.bool_] | None] = {}
         kept = set()
@@ -92,7 +92,7 @@ class Guarded:
     def __init__(
         self,
         contents: Sequence[Array],
-        outputs: Outputs,
+        outputs: WrittenElements,
         pattern: int = PATTERNS[0],
         shifted: bool = False,
         alignment: int = 1,

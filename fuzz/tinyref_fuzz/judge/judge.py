@@ -24,13 +24,13 @@ from tinyref.uops.node import UOp
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.judged_device import ALL_LEVELS, JudgedDevice
 from tinyref_fuzz.judge.trial import AT_LEVEL, SELDOM_SHARE, DisagreementError, Trial, case_number
-from tinyref_spec.kernel_case import Array, Case, Opts, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Array, KernelCase, KernelVerdict, Opts, Pair, Symptom
 
 # How hard LLVM optimises for the CPU device, by the number of the case: most cases quickly.
 LEVELS = (0, 0, 1, 0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0, 3)
 
 
-def judge(case: Case, device: str, thorough: bool | None = None) -> Verdict:
+def judge(case: KernelCase, device: str, thorough: bool | None = None) -> KernelVerdict:
     """Whether all values of `case` agree on `device`; see `Judge`."""
     return Judge(device).verdict(case, thorough)
 
@@ -38,7 +38,7 @@ def judge(case: Case, device: str, thorough: bool | None = None) -> Verdict:
 class Judge(JudgedDevice):
     """Judges cases on one device; errors as of `JudgedDevice`."""
 
-    def verdict(self, case: Case, thorough: bool | None = None) -> Verdict:
+    def verdict(self, case: KernelCase, thorough: bool | None = None) -> KernelVerdict:
         """The first pair of values of `case` that differs, or that all agree.
 
         thorough: True makes every check: launches again, with other poison and other data, in other
@@ -55,9 +55,9 @@ class Judge(JudgedDevice):
                 trial.run()
             except DisagreementError as found:
                 return replace(found.verdict, trial=trial.number, judged=trial.judged)
-        return Verdict(judged=trial.judged)
+        return KernelVerdict(judged=trial.judged)
 
-    def failing_opts(self, case: Case, verdict: Verdict) -> Opts:
+    def failing_opts(self, case: KernelCase, verdict: KernelVerdict) -> Opts:
         """The list that the verdict is about; empty for a program without optimisations."""
         if verdict.trial < 0:
             return ()
@@ -65,7 +65,7 @@ class Judge(JudgedDevice):
         return lists[verdict.trial] if verdict.trial < len(lists) else ()
 
 
-def level_of(verdict: Verdict) -> str:
+def level_of(verdict: KernelVerdict) -> str:
     """The level of LLVM that a verdict names, or an empty text."""
     found = re.search(rf"{AT_LEVEL}([0-3])$", verdict.detail)
     return found[1] if found else ""
@@ -112,16 +112,16 @@ def judge_of(device: str) -> Judge:
     return judge
 
 
-def verdict_of(judge: Judge, case: Case, thorough: bool | None = None) -> Verdict:
+def verdict_of(judge: Judge, case: KernelCase, thorough: bool | None = None) -> KernelVerdict:
     """The judge's verdict; what escapes the judge is a finding too, and costs one case."""
     return guarded_verdict(lambda: judge.verdict(case, thorough))
 
 
-def guarded_verdict(judge: Callable[[], Verdict]) -> Verdict:
+def guarded_verdict(judge: Callable[[], KernelVerdict]) -> KernelVerdict:
     """What `judge` says, or what escapes it: nothing that one case does may end a campaign."""
     try:
         return judge()
     except MemoryError:
-        return Verdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
+        return KernelVerdict(Pair.DEVICE, Symptom.MEMORY, "out of memory")
     except Exception as error:
-        return Verdict(Pair.PLAIN, Symptom.ERROR, explain_error(error))
+        return KernelVerdict(Pair.PLAIN, Symptom.ERROR, explain_error(error))

@@ -10,7 +10,7 @@ from tinyref.device import Device
 from tinyref.runtimes.python import TextBackend
 from tinyref_fuzz.generate.candidates import THREADS
 from tinyref_fuzz.judge.oracles import Arithmetic
-from tinyref_spec.kernel_case import Case, Opts
+from tinyref_spec.kernel_case import KernelCase, Opts
 
 ALL_LEVELS = (0, 1, 2, 3)
 
@@ -43,7 +43,7 @@ class JudgedDevice:
             return self.backend.compiler.key != hardest
         raise AssertionError("unreachable")
 
-    def trials(self, case: Case) -> tuple[Opts, ...]:
+    def trials(self, case: KernelCase) -> tuple[Opts, ...]:
         """The lists of optimisations that are judged: the case's, else the heuristics' one.
 
         `Verdict.trial` is a number of this tuple.

@@ -85,7 +85,7 @@ class Stages:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class LinearisedKernel:
     """A program, and the graph that was linearised."""
 
     program: Program
@@ -98,7 +98,7 @@ class Compiled:
 
 def compile_checked(
     ast: UOp, capabilities: Capabilities, opts: Sequence[Opt] | None, checks_bounds: bool = False
-) -> Compiled:
+) -> LinearisedKernel:
     """The kernel `ast` compiled with `opts`, of the heuristics without them.
 
     Raises `KernelOptError` for a list that is refused, `TroubleError` for every other error.
@@ -109,7 +109,7 @@ def compile_checked(
             program = compile_kernel(ast, capabilities, opts=opts)
         if stages.graph is None:
             raise TypeError("the compiler linearised no graph")
-        return Compiled(program, stages.graph)
+        return LinearisedKernel(program, stages.graph)
     raise AssertionError("unreachable")
 
 

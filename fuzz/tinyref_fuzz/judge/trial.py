@@ -23,13 +23,13 @@ from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import KernelOptError, Opt
 from tinyref.uops.node import UOp
 from tinyref.uops.program import Program
-from tinyref_fuzz.judge.guard import PATTERNS, Guarded, Outputs
+from tinyref_fuzz.judge.guard import PATTERNS, Guarded, WrittenElements
 from tinyref_fuzz.judge.judged_device import JudgedDevice
 from tinyref_fuzz.judge.lacks import declared_lack
 from tinyref_fuzz.judge.oracles import STRICT, Oracle, evaluator_problem, oracle_for
 from tinyref_fuzz.judge.oracles.reference import semantics_fault
 from tinyref_fuzz.judge.runs import (
-    Compiled,
+    LinearisedKernel,
     TroubleError,
     compile_checked,
     differing_bits,
@@ -41,7 +41,15 @@ from tinyref_fuzz.judge.runs import (
     launch,
     load_kernel,
 )
-from tinyref_spec.kernel_case import Array, Case, Equivalent, Opts, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import (
+    Array,
+    Equivalent,
+    KernelCase,
+    KernelVerdict,
+    Opts,
+    Pair,
+    Symptom,
+)
 
 Results = Mapping[int, Array]
 # What ran gave, and what it owed.
@@ -59,12 +67,12 @@ AT_LEVEL = "at CPU_LEVEL="
 SHUFFLE = 1
 
 
-def has_many_outputs(case: Case) -> bool:
+def has_many_outputs(case: KernelCase) -> bool:
     """Whether the kernel is one that tries many values, rather than axes, orders and launches."""
     return len(case.ast.src) > MANY_OUTPUTS
 
 
-def case_number(case: Case) -> int:
+def case_number(case: KernelCase) -> int:
     """A number of the case that is the same on any machine."""
     ops = ",".join(node.op.name for node in case.ast.toposort())
     return zlib.crc32(f"{case.choices} {ops}".encode())
@@ -74,7 +82,7 @@ class DisagreementError(Exception):
     """Ends the judging of a case: what does not agree."""
 
     def __init__(self, pair: Pair, symptom: Symptom, detail: str) -> None:
-        self.verdict = Verdict(pair, symptom, detail)
+        self.verdict = KernelVerdict(pair, symptom, detail)
         super().__init__(detail)
 
 
@@ -96,7 +104,7 @@ class Trial:
     def __init__(
         self,
         judge: JudgedDevice,
-        case: Case,
+        case: KernelCase,
         lot: int,
         thorough: bool | None,
         levels: tuple[int, ...],
@@ -129,7 +137,7 @@ class Trial:
             arithmetic = self.judge.arithmetic
             is_strict = arithmetic == STRICT
             self.device_oracle = self.oracle if is_strict else oracle_for(case, arithmetic)
-            self.outputs = Outputs.of(case.ast, case.buffers, case.bindings)
+            self.outputs = WrittenElements.of(case.ast, case.buffers, case.bindings)
             self._check_evaluator()
         if declared_lack(case.ast, self.judge.capabilities):
             return
@@ -192,7 +200,7 @@ class Trial:
         self._value(Pair.OPTIMISED, program, differs)
         self.judged += 1
 
-    def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> Compiled:
+    def _compile(self, ast: UOp, opts: Sequence[Opt] | None) -> LinearisedKernel:
         """Return the compiled program. Raises `TroubleError`."""
         # The interpreter sees all accesses of this launch; with variables there are others. Without
         # them it is the check itself that is tried, on one program of a case.
@@ -214,7 +222,7 @@ class Trial:
     # One program
 
     def _value(
-        self, pair: Pair, program: Compiled, differs: Callable[[int, Array], str]
+        self, pair: Pair, program: LinearisedKernel, differs: Callable[[int, Array], str]
     ) -> Results:
         """What the interpreter gives for a program, once it and the device agree.
 
@@ -231,7 +239,7 @@ class Trial:
         return results
 
     def _judged_value(
-        self, pair: Pair, program: Compiled, differs: Callable[[int, Array], str]
+        self, pair: Pair, program: LinearisedKernel, differs: Callable[[int, Array], str]
     ) -> Results:
         fault = None
         if self.judge.is_reference and self.everything:
@@ -291,7 +299,7 @@ class Trial:
             if numbers.size:
                 raise TroubleError(symptom, _sentence(slot, numbers, values, wanted[slot], how))
 
-    def _check_orders(self, made: Compiled, results: Results) -> None:
+    def _check_orders(self, made: LinearisedKernel, results: Results) -> None:
         """The same on the interpreter with other poison, and in other orders."""
         if not self.everything:
             return

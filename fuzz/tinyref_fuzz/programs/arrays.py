@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyref_fuzz.programs.arithmetic import Elements, UndefinedError, check_exact
-from tinyref_fuzz.programs.reverse import Record, one_hot
+from tinyref_fuzz.programs.reverse import GradientRecord, one_hot
 
 Size = int | str
 
@@ -26,15 +26,15 @@ class Store:
 
     elements: Elements
     base: Array = field(init=False)
-    whole: Record = field(init=False)
-    leaves: list[Record] = field(default_factory=list)
+    whole: GradientRecord = field(init=False)
+    leaves: list[GradientRecord] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
     overwritten: int = 0
     is_repeated: bool = False
     is_lost: bool = False
     number: int = 0
 
-    def computed_by(self, record: Record) -> None:
+    def computed_by(self, record: GradientRecord) -> None:
         """From now on all elements are what `record` says."""
         self.whole = record
         if record.is_leaf:
@@ -60,7 +60,7 @@ class Array:
     dtype: str
     place: int
     sizes: tuple[Size, ...]
-    record: Record
+    record: GradientRecord
     is_repeated: bool = False
     is_detached: bool = False
     basis: Basis = field(default_factory=dict)
@@ -78,13 +78,13 @@ class Array:
         elements: Elements,
         place: int,
         sizes: tuple[Size, ...] | None = None,
-        record: Record | None = None,
+        record: GradientRecord | None = None,
     ) -> Array:
         """An array with elements of its own. Raises `InexactError` where one may have rounded."""
         check_exact(elements)
         places = np.arange(elements.size).reshape(elements.shape)
         name = elements.dtype.name
-        made = Record(elements.shape, name) if record is None else record
+        made = GradientRecord(elements.shape, name) if record is None else record
         store = Store(np.array(elements).reshape(-1))
         array = cls(store, places, name, place, elements.shape if sizes is None else sizes, made)
         store.base = array
@@ -123,7 +123,7 @@ class Array:
         self,
         places: Elements,
         elements: Elements,
-        value: Record | None = None,
+        value: GradientRecord | None = None,
         basis: Basis | None = None,
         keeps_leaf: bool = False,
     ) -> None:
@@ -151,7 +151,9 @@ class Array:
             store.computed_by(_merged(store, places, value))
         else:
             store.overwritten += 1
-            store.computed_by(Record(whole.shape, whole.dtype, is_marked=whole.requires_grad))
+            store.computed_by(
+                GradientRecord(whole.shape, whole.dtype, is_marked=whole.requires_grad)
+            )
         for array in store.arrays:
             array.record = _seen(array)
             array.is_known = array.record.is_leaf
@@ -159,29 +161,29 @@ class Array:
             array.basis[store] = store.overwritten
 
 
-def _merged(store: Store, places: Elements, value: Record | None) -> Record:
+def _merged(store: Store, places: Elements, value: GradientRecord | None) -> GradientRecord:
     """All elements of a store of which those at `places` are now those of `value`."""
     whole = store.whole
     remaining = np.ones(store.elements.size)
     remaining[places] = 0
     if value is None:
-        return Record(whole.shape, whole.dtype, (whole,), lambda: [np.diag(remaining)])
+        return GradientRecord(whole.shape, whole.dtype, (whole,), lambda: [np.diag(remaining)])
     numbers = np.arange(math.prod(value.shape)).reshape(value.shape)
     written = np.zeros((store.elements.size, numbers.size))
     written[places, np.broadcast_to(numbers, places.shape)] = 1
     slopes = [np.diag(remaining), written]
-    return Record(whole.shape, whole.dtype, (whole, value), lambda: slopes)
+    return GradientRecord(whole.shape, whole.dtype, (whole, value), lambda: slopes)
 
 
-def _seen(array: Array) -> Record:
+def _seen(array: Array) -> GradientRecord:
     """What an array shows of its store, as computed from all that is there."""
     store = array.store
     if array is store.base:
         return store.whole
     if array.is_detached:
-        return Record(array.shape, array.dtype)
+        return GradientRecord(array.shape, array.dtype)
     slope = one_hot(array.places, store.elements.size)
-    return Record(array.shape, array.dtype, (store.whole,), lambda: [slope])
+    return GradientRecord(array.shape, array.dtype, (store.whole,), lambda: [slope])
 
 
 def joined(bases: Iterable[Basis]) -> Basis:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tinyref_fuzz.programs.judge import EVALUATED, ProgramJudge, wanted_reads
 from tinyref_fuzz.programs.run import PLAIN
-from tinyref_fuzz.programs.steps import WRITES, Program
-from tinyref_spec.kernel_case import Blame, Verdict
+from tinyref_fuzz.programs.steps import WRITES, TensorProgram
+from tinyref_spec.kernel_case import Blame, KernelVerdict
 
 _LAZY = replace(PLAIN, at_once=False)
 # Each way with what it has more than the one before it, and the stage to which that belongs.
@@ -25,7 +25,7 @@ _SILENT = frozenset(
 )
 
 
-def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
+def blame(judge: ProgramJudge, program: TensorProgram, verdict: KernelVerdict) -> Blame:
     """The stage that makes the program differ.
 
     graph: it differs however plainly it is computed, by kernels that are evaluated. schedule: it
@@ -41,7 +41,7 @@ def blame(judge: ProgramJudge, program: Program, verdict: Verdict) -> Blame:
     return Blame("kernel", "", verdict.detail)
 
 
-def _cause(stage: str, program: Program) -> str:
+def _cause(stage: str, program: TensorProgram) -> str:
     """The part of a stage, from the operations of a program that is reduced.
 
     Of the graph the last one that computes or writes: `gradient of flip` where the gradient through

@@ -12,7 +12,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.steps import Step, Value
+from tinyref_fuzz.programs.steps import ProgramStep, Value
 
 MAX_ELEMENTS = 48
 MAX_AXES = 4
@@ -26,13 +26,13 @@ Bounds = tuple[str, int, int]
 
 
 @dataclass
-class Captured:
+class DraftFunction:
     """A function of the program: what its calls are given, and how many there are.
 
     examples: the arrays of the first call; None for a bound size. size: name and bounds of that.
     """
 
-    step: Step
+    step: ProgramStep
     examples: tuple[Array | None, ...]
     size: Bounds | None
     calls: int = 0
@@ -49,7 +49,7 @@ class Scope:
     begin: Callable[[], Environment] = Environment
     is_function: bool = False
     writable: frozenset[int] = frozenset()
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ProgramStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.environment = self.begin()
@@ -61,7 +61,7 @@ class Scope:
             self.environment.run(step)
 
 
-class Draft:
+class ProgramDraft:
     """What has been drawn of a program so far, and how a step is added to it."""
 
     def __init__(self, tape: Tape, places: int) -> None:
@@ -69,7 +69,7 @@ class Draft:
         self.places = places
         self.number = 0
         self.scope = Scope()
-        self.functions: dict[int, Captured] = {}
+        self.functions: dict[int, DraftFunction] = {}
         # Stores that a function writes are no arguments, and tensors that it reads stay.
         self.state: set[int] = set()
         self.kept: set[int] = set()
@@ -85,7 +85,7 @@ class Draft:
         self.number += 1
         return self.number
 
-    def _try(self, step: Step) -> bool:
+    def _try(self, step: ProgramStep) -> bool:
         """Adds the step where the oracle takes it; whether it did."""
         try:
             self.scope.environment.run(step)
@@ -102,7 +102,7 @@ class Draft:
     def _make(self, op: str, args: Sequence[int], *values: Value) -> int | None:
         """A step that makes one tensor: its number, None where it was left out."""
         target = self._new()
-        return target if self._try(Step(op, tuple(args), (target,), values)) else None
+        return target if self._try(ProgramStep(op, tuple(args), (target,), values)) else None
 
     def _pick(self, fits: Callable[[Array], bool] = lambda array: True) -> int | None:
         """A tensor; late ones are picked more often, as they have more behind them."""
@@ -169,7 +169,7 @@ class Draft:
             case "randint":
                 is_seeded = self.scope.environment.streams.seed is not None
                 if not (is_seeded and self.tape.chance(70)):
-                    self._try(Step("seed", values=(self.tape.below(1000),)))
+                    self._try(ProgramStep("seed", values=(self.tape.below(1000),)))
                 low = self.tape.between(-4, 2)
                 return self._make("randint", (), shape, low, low + self.tape.between(1, 9), place)
         return self._data()

@@ -10,9 +10,9 @@ from tinyref_fuzz.programs.blame import blame
 from tinyref_fuzz.programs.judge import ProgramJudge, wanted_reads
 from tinyref_fuzz.programs.reduce import reduce_program
 from tinyref_fuzz.programs.script import Places, script_lines
-from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_fuzz.reduce.fault import error_words
-from tinyref_spec.kernel_case import Blame, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import Blame, KernelVerdict, Pair, Symptom
 from tinyref_spec.reproducer import program_script
 
 # The stage that a pair of values is about, where nothing more can be said.
@@ -25,8 +25,8 @@ _SILENT = frozenset({"data", "read", "seed", "bind", "realize", "drop"})
 class ProgramFinding:
     """A program that fails, reduced and blamed. problem: why it could not be, empty if it could."""
 
-    program: Program
-    verdict: Verdict
+    program: TensorProgram
+    verdict: KernelVerdict
     blame: Blame
     problem: str = ""
 
@@ -48,7 +48,7 @@ class ProgramFinding:
 
 
 def examine_program(
-    judge: ProgramJudge, program: Program, verdict: Verdict, seconds: float = 10.0
+    judge: ProgramJudge, program: TensorProgram, verdict: KernelVerdict, seconds: float = 10.0
 ) -> ProgramFinding:
     """The finding that a program with its verdict is. Whatever fails is said as its problem."""
     problem = ""
@@ -68,18 +68,18 @@ def examine_program(
     return ProgramFinding(program, verdict, found, problem)
 
 
-def blame_of_pair(verdict: Verdict) -> Blame:
+def blame_of_pair(verdict: KernelVerdict) -> Blame:
     """The stage that the pair of values is about, without a look at the program."""
     return Blame(STAGE_OF.get(verdict.pair, "") if verdict.pair is not None else "")
 
 
-def script_of(program: Program, device: str) -> str:
+def script_of(program: TensorProgram, device: str) -> str:
     """The program as a script that fails where a read is not what the oracle says."""
     text = "\n".join(line.text for line in script_lines(program, Places.of(device)))
     return program_script("a program of tensors", device, text, wanted_reads(program) or ())
 
 
-def finding_lines(program: Program, verdict: Verdict, device: str) -> tuple[str, ...]:
+def finding_lines(program: TensorProgram, verdict: KernelVerdict, device: str) -> tuple[str, ...]:
     """Fault and calls, a line each, for a report."""
     words = (
         f"{verdict.pair.name} {verdict.symptom.name}" if verdict.pair and verdict.symptom else ""

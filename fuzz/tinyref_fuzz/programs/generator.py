@@ -15,7 +15,7 @@ from tinyref_fuzz.programs.draft import (
     FLOATS,
     SHAPES,
     Bounds,
-    Captured,
+    DraftFunction,
     Scope,
     has_history,
     is_alike,
@@ -24,7 +24,7 @@ from tinyref_fuzz.programs.draft import (
 )
 from tinyref_fuzz.programs.operations import Operations
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 
 # How many steps a program has, at least and at most: some come to several, some to none.
 STEPS = (5, 14)
@@ -45,10 +45,10 @@ def opening_steps(number: int) -> tuple[int, int]:
     return OPENING_STEPS if number < OPENING else STEPS
 
 
-def generate(tape: Tape, places: int = 2, count: tuple[int, int] = STEPS) -> Program:
+def generate(tape: Tape, places: int = 2, count: tuple[int, int] = STEPS) -> TensorProgram:
     """The program of a tape, for so many devices and of so many steps, at least and at most."""
     steps = Generator(tape, places).program(count)
-    return Program(tuple(steps), tuple(tape.choices))
+    return TensorProgram(tuple(steps), tuple(tape.choices))
 
 
 class Generator(Operations):
@@ -56,7 +56,7 @@ class Generator(Operations):
 
     # The program as a whole
 
-    def program(self, least_and_most: tuple[int, int]) -> list[Step]:
+    def program(self, least_and_most: tuple[int, int]) -> list[ProgramStep]:
         """Its steps."""
         self._data()
         for _ in range(self.tape.between(*least_and_most)):
@@ -80,9 +80,9 @@ class Generator(Operations):
             # The last ones first: they are computed from the others.
             chosen.append(live.pop(-1 - self.tape.below(len(live))))
         if self.tape.chance(40):
-            self._try(Step("realize", tuple(chosen)))
+            self._try(ProgramStep("realize", tuple(chosen)))
         for number in chosen:
-            self._try(Step("read", (number,)))
+            self._try(ProgramStep("read", (number,)))
 
     def _use_state(self) -> None:
         """Calls functions, and writes, shows, copies and drops what they write in between."""
@@ -144,21 +144,21 @@ class Generator(Operations):
         if chosen:
             made = tuple(self._new() for _ in chosen)
             op = "gradient_weighted" if weights else "gradient"
-            self._try(Step(op, (loss, *weights, *chosen), made))
+            self._try(ProgramStep(op, (loss, *weights, *chosen), made))
 
     def _backward(self, loss: int, weights: Sequence[int], sources: Sequence[int]) -> None:
         """`backward`, perhaps twice, and what it left in the leaves."""
         leaves = [number for number in sources if self.arrays[number].record.is_leaf]
         for number in leaves:
             if self.scope.is_function or self.tape.chance(20):
-                self._try(Step("zero_grad", (number,)))
+                self._try(ProgramStep("zero_grad", (number,)))
         for _ in range(self.tape.pick((1, 2, 3), (6, 2, 1))):
-            self._try(Step("backward", (loss, *weights)))
+            self._try(ProgramStep("backward", (loss, *weights)))
         for number in leaves:
             if self.tape.chance(80):
                 self._make("grad", (number,))
             if self.tape.chance(10):
-                self._try(Step("zero_grad", (number,)))
+                self._try(ProgramStep("zero_grad", (number,)))
 
     # Functions
 
@@ -180,7 +180,7 @@ class Generator(Operations):
             return
         self._try(found)
         examples = tuple(self.arrays.get(number) for number in args)
-        function = self.functions[found.target] = Captured(found, examples, size)
+        function = self.functions[found.target] = DraftFunction(found, examples, size)
         self._call(function)
 
     def _parameters(self) -> list[int]:
@@ -211,7 +211,7 @@ class Generator(Operations):
             )
         )
         if found is not None and self.tape.chance(60):
-            self._try(Step("realize", (found,)))
+            self._try(ProgramStep("realize", (found,)))
         return set() if found is None else {self.arrays[found].store.number}
 
     def _stores(self, numbers: Iterable[int]) -> set[int]:
@@ -219,7 +219,7 @@ class Generator(Operations):
 
     def _body(
         self, args: Sequence[int], size: Bounds | None, writable: frozenset[int]
-    ) -> Step | None:
+    ) -> ProgramStep | None:
         """The function, made with the arguments of its first call."""
         outer, before = self.scope, set(self.arrays)
         parameters = tuple(self._new() for _ in args)
@@ -238,7 +238,7 @@ class Generator(Operations):
         if not made:
             return None
         target = self._new()
-        return Step("function", parameters, (target,), (tuple(made),), tuple(body))
+        return ProgramStep("function", parameters, (target,), (tuple(made),), tuple(body))
 
     def _grow_body(self) -> None:
         for _ in range(self.tape.between(1, MAX_BODY)):
@@ -264,7 +264,7 @@ class Generator(Operations):
             if function.calls < MAX_CALLS:
                 self._call(function)
 
-    def _call(self, function: Captured) -> bool:
+    def _call(self, function: DraftFunction) -> bool:
         """Calls it with other tensors that fit, in memory of their own, and another size."""
         args: list[int] = []
         for example in function.examples:
@@ -278,7 +278,7 @@ class Generator(Operations):
             args.append(found)
         function.calls += 1
         made = tuple(self._new() for _ in function.step.values[0])
-        return self._try(Step("call", (function.step.target, *args), made))
+        return self._try(ProgramStep("call", (function.step.target, *args), made))
 
     def _argument(self, example: Array, taken: Sequence[int]) -> int | None:
         stores = self._stores(taken) | self.state

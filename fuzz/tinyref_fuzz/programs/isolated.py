@@ -23,8 +23,8 @@ from tinyref_fuzz.programs.examine import ProgramFinding, blame_of_pair, examine
 from tinyref_fuzz.programs.judge import ProgramJudge
 from tinyref_fuzz.programs.record import ProgramRecord
 from tinyref_fuzz.programs.reduce import reduce_program
-from tinyref_fuzz.programs.steps import Program
-from tinyref_spec.kernel_case import Symptom, Verdict
+from tinyref_fuzz.programs.steps import TensorProgram
+from tinyref_spec.kernel_case import KernelVerdict, Symptom
 
 
 def judge_isolated(
@@ -52,12 +52,14 @@ class IsolatedProgramJudge(JudgeService):
         super().__init__("tinyref_fuzz.programs.isolated", device)
         self.seconds = seconds
 
-    def verdict(self, program: Program) -> Verdict:
+    def verdict(self, program: TensorProgram) -> KernelVerdict:
         """The verdict of all ways to run it, or on how the process ended."""
         answer = self._call(self.seconds, thorough_verdict, program)
         return verdict_of_death(answer) if isinstance(answer, Death) else answer
 
-    def finding(self, program: Program, verdict: Verdict, seconds: float) -> ProgramFinding:
+    def finding(
+        self, program: TensorProgram, verdict: KernelVerdict, seconds: float
+    ) -> ProgramFinding:
         """As `examine_program`, also of what ends a process; where it ends, unreduced."""
         unreduced = ProgramFinding(program, verdict, blame_of_pair(verdict))
         if verdict.symptom in HOPELESS:
@@ -66,7 +68,7 @@ class IsolatedProgramJudge(JudgeService):
         answer = self._call(within, examine_any, program, verdict, seconds, self.seconds)
         return replace(unreduced, problem=answer.words) if isinstance(answer, Death) else answer
 
-    def script(self, program: Program, device: str) -> str:
+    def script(self, program: TensorProgram, device: str) -> str:
         """The text of `script_of` for any device. Raises `UserError` where the process ends."""
         answer = self._call(self.seconds, any_script, program, device)
         if isinstance(answer, Death):
@@ -94,13 +96,17 @@ def _reply(judge: ProgramJudge, request: Message) -> Message:
     return {"result": pickle.dumps(function(judge, *args)).hex()}
 
 
-def thorough_verdict(judge: ProgramJudge, program: Program) -> Verdict:
+def thorough_verdict(judge: ProgramJudge, program: TensorProgram) -> KernelVerdict:
     """Return the verdict of all ways to run a program."""
     return guarded_verdict(lambda: judge.verdict(program, thorough=True))
 
 
 def examine_any(
-    judge: ProgramJudge, program: Program, verdict: Verdict, seconds: float, limit: float
+    judge: ProgramJudge,
+    program: TensorProgram,
+    verdict: KernelVerdict,
+    seconds: float,
+    limit: float,
 ) -> ProgramFinding:
     """As `examine_program`; if it ends the process, each candidate is judged in another one.
 
@@ -111,7 +117,7 @@ def examine_any(
         return examine_program(judge, program, verdict, seconds)
     if all(Device.backend_class(name).survives_fork for name in judge.places.names):
 
-        def judged(candidate: Program) -> Verdict:
+        def judged(candidate: TensorProgram) -> KernelVerdict:
             return judge_in_fork(lambda: judge.verdict(candidate, thorough=True), verdict, limit)
 
         small = reduce_program(program, verdict, judged, seconds)
@@ -121,7 +127,7 @@ def examine_any(
     return ProgramFinding(*small, blame_of_pair(verdict))
 
 
-def any_script(judge: ProgramJudge, program: Program, device: str) -> str:
+def any_script(judge: ProgramJudge, program: TensorProgram, device: str) -> str:
     """Return the script for a device, which need not be here."""
     return script_of(program, device)
 

@@ -14,11 +14,11 @@ from tinyref.runtimes.host.memory import HostAllocator
 from tinyref_fuzz.programs.arithmetic import InexactError, UndefinedError
 from tinyref_fuzz.programs.oracle import evaluate
 from tinyref_fuzz.programs.refusals import is_foreseen
-from tinyref_fuzz.programs.run import NORMAL, PLAIN, Outcome, Way, run
+from tinyref_fuzz.programs.run import NORMAL, PLAIN, ProgramOutcome, Way, run
 from tinyref_fuzz.programs.script import Places
-from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.bits import Array
-from tinyref_spec.kernel_case import Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import KernelVerdict, Pair, Symptom
 from tinyref_spec.reproducer import wanted_read
 
 # Besides the normal way every so manieth program is run the plain way too.
@@ -41,7 +41,9 @@ class ProgramJudge:
         # Where kernels are evaluated, memory has to be arrays.
         self.host = self.places if has_memory else Places.of(_HOST).opened()
 
-    def verdict(self, program: Program, thorough: bool = False, evaluates: bool = False) -> Verdict:
+    def verdict(
+        self, program: TensorProgram, thorough: bool = False, evaluates: bool = False
+    ) -> KernelVerdict:
         """What a program does; `judged` is 0 of one that the oracle or tinyref refuses.
 
         thorough: the plain way is run even where the normal one agrees. evaluates: kernels are
@@ -49,7 +51,7 @@ class ProgramJudge:
         """
         wanted = wanted_reads(program)
         if wanted is None:
-            return Verdict()
+            return KernelVerdict()
         ways = [EVALUATED if evaluates else NORMAL, *([PLAIN] if thorough else [])]
         for judged, way in enumerate(ways, 1):
             outcome = run(program, self._places(way), way)
@@ -58,19 +60,19 @@ class ProgramJudge:
                 symptom = Symptom.ERROR if outcome.error else Symptom.VALUE
                 if not self.fails(program, wanted, way):
                     symptom = Symptom.UNSTABLE
-                return Verdict(self._pair(program, wanted), symptom, problem, judged=judged)
+                return KernelVerdict(self._pair(program, wanted), symptom, problem, judged=judged)
             if outcome.error:
-                return Verdict(judged=judged - 1)
-        return Verdict(judged=len(ways))
+                return KernelVerdict(judged=judged - 1)
+        return KernelVerdict(judged=len(ways))
 
-    def fails(self, program: Program, wanted: Sequence[Array], way: Way) -> str:
+    def fails(self, program: TensorProgram, wanted: Sequence[Array], way: Way) -> str:
         """How a program, run in another way, differs from what is wanted; empty if it does not."""
         return difference(program, wanted, run(program, self._places(way), way))
 
     def _places(self, way: Way) -> Places:
         return self.host if way.evaluates else self.places
 
-    def _pair(self, program: Program, wanted: Sequence[Array]) -> Pair:
+    def _pair(self, program: TensorProgram, wanted: Sequence[Array]) -> Pair:
         if self.fails(program, wanted, PLAIN):
             return Pair.PLAIN
         return Pair.OPTIMISED if self.fails(program, wanted, EVALUATED) else Pair.DEVICE
@@ -85,7 +87,7 @@ def _is_host(name: str) -> bool:
     return isinstance(Device[name].allocator, HostAllocator)
 
 
-def wanted_reads(program: Program) -> list[Array] | None:
+def wanted_reads(program: TensorProgram) -> list[Array] | None:
     """What the oracle reads; None for a program that has no exact result."""
     try:
         return evaluate(program)
@@ -93,7 +95,7 @@ def wanted_reads(program: Program) -> list[Array] | None:
         return None
 
 
-def difference(program: Program, wanted: Sequence[Array], found: Outcome) -> str:
+def difference(program: TensorProgram, wanted: Sequence[Array], found: ProgramOutcome) -> str:
     """The first read that is not as wanted, or the error, in one line; empty where all agree.
 
     That tinyref does not do this is no error where the steps of the program let one expect it.

@@ -9,18 +9,18 @@ from tinyref_fuzz.programs.arithmetic import key_of
 from tinyref_fuzz.programs.arrays import Array
 from tinyref_fuzz.programs.draft import (
     FLOATS,
-    Draft,
+    ProgramDraft,
     are_operands,
     is_alike,
     may_be_written,
     may_cut,
 )
-from tinyref_fuzz.programs.steps import Step, Value
+from tinyref_fuzz.programs.steps import ProgramStep, Value
 
 _NUMBERS = (1, 2, -1, 3, 0, -2)
 
 
-class Operations(Draft):
+class Operations(ProgramDraft):
     """A draft with methods that add steps."""
 
     # Views
@@ -232,25 +232,25 @@ class Operations(Draft):
         elif kind == "iadd" and not self.scope.is_function and array.dtype != "bool":
             other = self._pick(lambda each: is_alike(array, each) and each.sizes == array.sizes)
             if other is not None:
-                self._try(Step("iadd", (number, other)))
+                self._try(ProgramStep("iadd", (number, other)))
         elif kind == "assign_number":
-            self._try(Step("assign_number", (number,), (), (self._number_for(array),)))
+            self._try(ProgramStep("assign_number", (number,), (), (self._number_for(array),)))
         elif kind == "own":
             self._assign_own(number)
         else:
             other = self._pick(lambda each: may_be_written(each, array))
             if other is not None:
-                self._try(Step("assign", (number, other)))
+                self._try(ProgramStep("assign", (number, other)))
 
     def _assign_own(self, number: int) -> None:
         """Assigns what is computed from the tensor itself, which nobody holds afterwards."""
         before = set(self.arrays)
         value = self._own_value(number)
         if value is not None:
-            self._try(Step("assign", (number, value)))
+            self._try(ProgramStep("assign", (number, value)))
         for made in [each for each in self.arrays if each not in before]:
             if self.tape.chance(85):
-                self._try(Step("drop", (made,)))
+                self._try(ProgramStep("drop", (made,)))
 
     def _own_value(self, number: int) -> int | None:
         array = self.arrays[number]
@@ -277,11 +277,11 @@ class Operations(Draft):
         places = array.places[key_of(key)]
         if kind == "setitem_number" or not places.size:
             values = (key, self._number_for(array))
-            self._try(Step("setitem_number", (number,), (), values))
+            self._try(ProgramStep("setitem_number", (number,), (), values))
             return
         other = self._pick_or_data(array, places.shape)
         if other is not None:
-            self._try(Step("setitem", (number, other), (), (key,)))
+            self._try(ProgramStep("setitem", (number, other), (), (key,)))
 
     def _set_part(self, number: int, array: Array) -> None:
         axis = self.tape.below(array.places.ndim)
@@ -294,21 +294,21 @@ class Operations(Draft):
             bound = self._bind(size)
             other = self._pick_or_data(array, shape)
             if bound is not None and other is not None:
-                self._try(Step("set_part", (number, bound, other), (), (axis, "window")))
+                self._try(ProgramStep("set_part", (number, bound, other), (), (axis, "window")))
 
     # What computes and forgets
 
     def _realize(self) -> None:
         chosen = tuple(number for number in self.arrays if self.tape.chance(30))
         if chosen:
-            self._try(Step("realize", chosen))
+            self._try(ProgramStep("realize", chosen))
 
     def _read(self) -> None:
         number = self._pick()
         if number is not None and not self.scope.is_function:
-            self._try(Step("read", (number,)))
+            self._try(ProgramStep("read", (number,)))
 
     def _drop(self) -> None:
         number = self._pick()
         if number is not None and number not in self.kept and len(self.arrays) > 2:
-            self._try(Step("drop", (number,)))
+            self._try(ProgramStep("drop", (number,)))

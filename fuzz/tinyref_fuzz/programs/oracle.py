@@ -26,13 +26,13 @@ from tinyref_fuzz.programs.arithmetic import (
     part_key,
 )
 from tinyref_fuzz.programs.arrays import Array, Size, joined
-from tinyref_fuzz.programs.reverse import Record, gradients, one_hot, slopes_of
-from tinyref_fuzz.programs.steps import Program, Step
+from tinyref_fuzz.programs.reverse import GradientRecord, gradients, one_hot, slopes_of
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram
 from tinyref_spec.oracles import threefry
 
 
 @dataclass
-class Streams:
+class RandomStreams:
     """The numbers that were drawn: the seed, and how many on each device."""
 
     seed: int | None = None
@@ -54,12 +54,12 @@ class Environment:
     def __init__(self, outer: Environment | None = None) -> None:
         self.arrays: dict[int, Array] = dict(outer.arrays) if outer else {}
         self.sizes: dict[int, tuple[str, int]] = dict(outer.sizes) if outer else {}
-        self.functions: dict[int, Step] = dict(outer.functions) if outer else {}
-        self.streams: Streams = outer.streams if outer else Streams()
+        self.functions: dict[int, ProgramStep] = dict(outer.functions) if outer else {}
+        self.streams: RandomStreams = outer.streams if outer else RandomStreams()
         self.reads: list[Elements] = outer.reads if outer else []
         self.is_function = outer is not None
 
-    def run(self, step: Step) -> None:
+    def run(self, step: ProgramStep) -> None:
         """One step. Raises `InexactError`, `UndefinedError`, and what numpy raises for neither.
 
         What it read and wrote before it raised stays read and written.
@@ -76,14 +76,14 @@ class Environment:
                 store = self.arrays[number].store
                 store.number = store.number or number
 
-    def _compute(self, step: Step) -> None:
+    def _compute(self, step: ProgramStep) -> None:
         sources = [self.arrays[number] for number in step.args]
         operands = [source.elements for source in sources]
         found = compute(step.op, operands, step.values)
         place = step.values[0] if step.op == "to" else sources[0].place
-        made = Record(found.shape, found.dtype.name)
+        made = GradientRecord(found.shape, found.dtype.name)
         if found.dtype.kind == "f":
-            made = Record(
+            made = GradientRecord(
                 found.shape,
                 found.dtype.name,
                 tuple(each.record for each in sources),
@@ -93,7 +93,7 @@ class Environment:
         array = self.arrays[step.target] = Array.of(found, place, sizes, made)
         array.basis |= joined(source.basis for source in sources)
 
-    def _view(self, step: Step) -> None:
+    def _view(self, step: ProgramStep) -> None:
         source = self.arrays[step.args[0]]
         local = np.arange(source.places.size).reshape(source.shape)
         # The number in the source of each element that the view has.
@@ -112,10 +112,10 @@ class Environment:
             sizes = _sizes_after(step, [source], shown.shape)
         is_cut = step.op in ("detach", "bitcast")
         dtype = step.values[0] if step.op == "bitcast" else source.dtype
-        made = Record(shown.shape, dtype)
+        made = GradientRecord(shown.shape, dtype)
         if not is_cut:
             slopes = [one_hot(shown, local.size)]
-            made = Record(shown.shape, dtype, (source.record,), lambda: slopes)
+            made = GradientRecord(shown.shape, dtype, (source.record,), lambda: slopes)
         repeats = step.op == "expand" and shown.size != local.size
         source.store.is_repeated |= repeats
         self.arrays[step.target] = Array(
@@ -132,37 +132,37 @@ class Environment:
 
     # Sources of elements
 
-    def do_data(self, step: Step) -> None:
+    def do_data(self, step: ProgramStep) -> None:
         dtype, shape, elements, place, requires_grad = step.values
-        made = Record(tuple(shape), dtype, is_marked=requires_grad)
+        made = GradientRecord(tuple(shape), dtype, is_marked=requires_grad)
         found = np.array(elements, dtype).reshape(shape)
         self.arrays[step.target] = Array.of(found, place, None, made)
 
-    def do_full(self, step: Step) -> None:
+    def do_full(self, step: ProgramStep) -> None:
         dtype, shape, number, place = step.values
         self.arrays[step.target] = Array.of(np.full(shape, number, dtype), place)
 
-    def do_arange(self, step: Step) -> None:
+    def do_arange(self, step: ProgramStep) -> None:
         start, count, place = step.values
         self.arrays[step.target] = Array.of(np.arange(start, start + count, dtype="int32"), place)
 
-    def do_randint(self, step: Step) -> None:
+    def do_randint(self, step: ProgramStep) -> None:
         shape, low, high, place = step.values
         words = self.streams.words(math.prod(shape), place)
         numbers = np.array([word % (high - low) + low for word in words], "int32")
         self.arrays[step.target] = Array.of(numbers.reshape(shape), place)
 
-    def do_seed(self, step: Step) -> None:
+    def do_seed(self, step: ProgramStep) -> None:
         self.streams.seed = step.values[0]
         self.streams.drawn.clear()
 
-    def do_bind(self, step: Step) -> None:
+    def do_bind(self, step: ProgramStep) -> None:
         name, _, _, value = step.values
         self.sizes[step.target] = (name, value)
 
     # Writes
 
-    def do_assign(self, step: Step) -> None:
+    def do_assign(self, step: ProgramStep) -> None:
         """Raises `UndefinedError` where tinyref refuses it, or gradients would be lost.
 
         A symbolic size may fit only by the number that is bound now; a function would keep how it
@@ -191,37 +191,37 @@ class Environment:
             elements = compute("add", operands, ())
             check_exact(elements)
             slopes = slopes_of("add", operands, ())
-            made = Record(elements.shape, array.dtype, (array.record, made), slopes)
+            made = GradientRecord(elements.shape, array.dtype, (array.record, made), slopes)
             basis = joined([basis, array.basis])
         array.write(places, elements, made, basis)
 
     do_iadd = do_setitem = do_set_part = do_assign
 
-    def do_assign_number(self, step: Step) -> None:
+    def do_assign_number(self, step: ProgramStep) -> None:
         array = self.arrays[step.args[0]]
         array.write(array.places, np.array(step.values[0], array.dtype), keeps_leaf=True)
 
-    def do_setitem_number(self, step: Step) -> None:
+    def do_setitem_number(self, step: ProgramStep) -> None:
         array = self.arrays[step.args[0]]
         places = np.asarray(array.places[key_of(step.values[0])])
         array.write(places, np.array(step.values[1]))
 
     # What changes no element
 
-    def do_realize(self, step: Step) -> None:
+    def do_realize(self, step: ProgramStep) -> None:
         if any(number not in self.arrays for number in step.args):
             raise UndefinedError("realize: a tensor that is gone")
 
-    def do_read(self, step: Step) -> None:
+    def do_read(self, step: ProgramStep) -> None:
         array = self.arrays[step.args[0]]
         self.reads.append(array.elements)
 
-    def do_drop(self, step: Step) -> None:
+    def do_drop(self, step: ProgramStep) -> None:
         self.arrays.pop(step.args[0]).store.is_lost = True
 
     # Gradients
 
-    def do_gradient(self, step: Step) -> None:
+    def do_gradient(self, step: ProgramStep) -> None:
         loss, *targets = (self.arrays[number] for number in step.args)
         weights = [targets.pop(0)] if step.op == "gradient_weighted" else []
         if not all(target.is_known and target.record.is_certain for target in targets):
@@ -232,7 +232,7 @@ class Environment:
             if elements is None:
                 raise UndefinedError("gradient: a target that is no part of the computation")
             # They have gradients too, of which the oracle knows nothing.
-            blocked = Record(target.shape, target.dtype, (target.record, loss.record))
+            blocked = GradientRecord(target.shape, target.dtype, (target.record, loss.record))
             self.arrays[number] = Array.of(elements, target.place, target.sizes, blocked)
 
     do_gradient_weighted = do_gradient
@@ -253,7 +253,7 @@ class Environment:
         check_exact(found, loss.dtype)
         return found
 
-    def do_backward(self, step: Step) -> None:
+    def do_backward(self, step: ProgramStep) -> None:
         loss, *weights = (self.arrays[number] for number in step.args)
         if not loss.record.is_certain:
             raise UndefinedError("backward: nothing may require a gradient")
@@ -270,19 +270,19 @@ class Environment:
             total = elements if leaf.grad is None else leaf.grad.elements + elements
             leaf.grad = Array.of(total, leaf.place)
 
-    def do_grad(self, step: Step) -> None:
+    def do_grad(self, step: ProgramStep) -> None:
         leaf = self.arrays[step.args[0]]
         if leaf.grad is None or leaf.has_open_grad:
             raise UndefinedError("grad: there is none, or it depends on a replay")
         self.arrays[step.target] = leaf.grad
 
-    def do_zero_grad(self, step: Step) -> None:
+    def do_zero_grad(self, step: ProgramStep) -> None:
         leaf = self.arrays[step.args[0]]
         leaf.grad, leaf.has_open_grad = None, False
 
     # Functions
 
-    def do_function(self, step: Step) -> None:
+    def do_function(self, step: ProgramStep) -> None:
         self.functions[step.target] = step
 
     def inside(self, parameters: Sequence[int], args: Sequence[int]) -> Environment:
@@ -293,12 +293,14 @@ class Environment:
                 inside.sizes[parameter] = self.sizes[number]
             else:
                 array = self.arrays[number]
-                inside.arrays[parameter] = replace(array, record=Record(array.shape, array.dtype))
+                inside.arrays[parameter] = replace(
+                    array, record=GradientRecord(array.shape, array.dtype)
+                )
         for array in inside.arrays.values():
             array.has_open_grad = True
         return inside
 
-    def do_call(self, step: Step) -> None:
+    def do_call(self, step: ProgramStep) -> None:
         function = self.functions[step.args[0]]
         arrays = list(self.arrays.values())
         before = [(array.grad, array.has_open_grad) for array in arrays]
@@ -312,11 +314,11 @@ class Environment:
         for target, number in zip(step.targets, function.values[0], strict=True):
             result = inside.arrays[number]
             # Whether gradients go through depends on whether it is a replay.
-            blocked = Record(result.shape, result.dtype, (result.record,))
+            blocked = GradientRecord(result.shape, result.dtype, (result.record,))
             self.arrays[target] = Array.of(result.elements, result.place, result.sizes, blocked)
 
 
-_OTHERS: Mapping[str, Callable[[Environment, Step], None]] = {
+_OTHERS: Mapping[str, Callable[[Environment, ProgramStep], None]] = {
     name.removeprefix("do_"): function
     for name, function in vars(Environment).items()
     if name.startswith("do_")
@@ -324,7 +326,9 @@ _OTHERS: Mapping[str, Callable[[Environment, Step], None]] = {
 OPERATIONS = frozenset({*COMPUTE, *_OTHERS, *VIEWS})
 
 
-def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -> tuple[Size, ...]:
+def _sizes_after(
+    step: ProgramStep, sources: Sequence[Array], shape: tuple[int, ...]
+) -> tuple[Size, ...]:
     """The sizes of a result: symbolic axes go only through what keeps them."""
     first = sources[-1] if step.op == "where" else sources[0]
     if not any(source.is_symbolic for source in sources):
@@ -346,7 +350,7 @@ def _sizes_after(step: Step, sources: Sequence[Array], shape: tuple[int, ...]) -
     return first.sizes
 
 
-def evaluate(program: Program) -> list[Elements]:
+def evaluate(program: TensorProgram) -> list[Elements]:
     """What the reads of a program give, in order.
 
     Raises `InexactError` where a float rounds, `UndefinedError` where a step does not fit.

@@ -9,8 +9,8 @@ from typing import Any
 
 from tinyref import __version__
 from tinyref.errors import UserError
-from tinyref_fuzz.programs.steps import Program, program_from_json, program_to_json
-from tinyref_spec.kernel_case import Blame, Verdict
+from tinyref_fuzz.programs.steps import TensorProgram, program_from_json, program_to_json
+from tinyref_spec.kernel_case import Blame, KernelVerdict
 from tinyref_spec.kernel_case.document import (
     blame_from_json,
     blame_to_json,
@@ -30,9 +30,9 @@ _MEMBERS = ("schema", "version", "tinyref", "note", "device", "verdict", "blame"
 class ProgramRecord:
     """A program with what was found with it; the members are those of a `CaseRecord`."""
 
-    program: Program
+    program: TensorProgram
     note: str = ""
-    verdict: Verdict | None = None
+    verdict: KernelVerdict | None = None
     blame: Blame | None = None
     device: str = ""
     written_by: str = __version__

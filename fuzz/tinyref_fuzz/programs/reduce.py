@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tinyref_fuzz.programs.oracle import Environment
-from tinyref_fuzz.programs.steps import Program, Step, numbers_read, program_to_json
+from tinyref_fuzz.programs.steps import ProgramStep, TensorProgram, numbers_read, program_to_json
 from tinyref_fuzz.reduce.fault import is_same_fault
-from tinyref_spec.kernel_case import Verdict
+from tinyref_spec.kernel_case import KernelVerdict
 
-JudgeFunction = Callable[[Program], Verdict]
-Steps = tuple[Step, ...]
+JudgeFunction = Callable[[TensorProgram], KernelVerdict]
+Steps = tuple[ProgramStep, ...]
 
 
-def measure(program: Program) -> tuple[int, int]:
+def measure(program: TensorProgram) -> tuple[int, int]:
     """How large a program is: steps, letters."""
     return program.size, len(json.dumps(program_to_json(program)["steps"]))
 
 
 def reduce_program(
-    program: Program, verdict: Verdict, judge: JudgeFunction, seconds: float = 10.0
-) -> tuple[Program, Verdict]:
+    program: TensorProgram, verdict: KernelVerdict, judge: JudgeFunction, seconds: float = 10.0
+) -> tuple[TensorProgram, KernelVerdict]:
     """The smallest program found in so many seconds that fails as `verdict` says, and its own."""
     deadline = time.monotonic() + seconds
     seen = {program.content_hash}
@@ -102,7 +102,7 @@ def _inlined(steps: Steps) -> Iterator[Steps]:
     for place, function in enumerate(steps):
         if function.op != "function":
             continue
-        found: list[Step] = []
+        found: list[ProgramStep] = []
         inner_steps = [each for step in steps for each in step.all_steps()]
         fresh = 1 + max(number for each in inner_steps for number in (*each.targets, *each.args, 0))
         for at, step in enumerate(steps):
@@ -129,14 +129,14 @@ def _inlined(steps: Steps) -> Iterator[Steps]:
 def _inputs_for_results(steps: Steps) -> Iterator[Steps]:
     """A result given as data, so that what it was computed from may go."""
     environment = Environment()
-    made: dict[int, Step] = {}
+    made: dict[int, ProgramStep] = {}
     for place, step in enumerate(steps):
         environment.run(step)
         array = environment.arrays.get(step.target) if len(step.targets) == 1 else None
         if array is not None and step.op != "data":
             elements = tuple(array.elements.reshape(-1).tolist())
             values = (array.dtype, array.shape, elements, array.place, array.requires_grad)
-            made[place] = Step("data", (), step.targets, values)
+            made[place] = ProgramStep("data", (), step.targets, values)
     for place, data in reversed(made.items()):
         yield _used((*steps[:place], data, *steps[place + 1 :]))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyref_fuzz.programs.arithmetic import VIEWS
-from tinyref_fuzz.programs.steps import WRITES, Program
+from tinyref_fuzz.programs.steps import WRITES, TensorProgram
 
 # After which several tensors may be in one memory, so that a write moves one of them.
 _SHARING = VIEWS | {"clone", "contiguous", "to", "add_number", "mul_number", "full"}
@@ -25,7 +25,7 @@ REASONS: Mapping[str, frozenset[str]] = {
 }
 
 
-def is_foreseen(program: Program, number: int, refusal: str) -> bool:
+def is_foreseen(program: TensorProgram, number: int, refusal: str) -> bool:
     """Return whether step `number` may be refused with this text of `REASONS`."""
     before = program.with_steps(program.steps[:number])
     ops = {step.op for step in before.all_steps()}

@@ -34,7 +34,7 @@ _WITHOUT_RULE = frozenset({"idiv_number", "mod_number"})
 
 
 @dataclass(eq=False)
-class Record:
+class GradientRecord:
     """How elements were computed, as they were at one time: gradients go back through it.
 
     sources: what from; none of a leaf. slopes: how it changes with each source, None for one
@@ -44,7 +44,7 @@ class Record:
 
     shape: tuple[int, ...]
     dtype: str
-    sources: tuple[Record, ...] = ()
+    sources: tuple[GradientRecord, ...] = ()
     slopes: Slopes | None = None
     is_marked: bool = False
 
@@ -66,11 +66,11 @@ class Record:
         """Whether the oracle does not know the gradients of its sources."""
         return bool(self.sources) and self.slopes is None
 
-    def history(self) -> list[Record]:
+    def history(self) -> list[GradientRecord]:
         """All that it is computed from, and itself last; sources first."""
-        done: dict[int, Record] = {}
+        done: dict[int, GradientRecord] = {}
 
-        def visit(record: Record) -> None:
+        def visit(record: GradientRecord) -> None:
             if id(record) not in done:
                 for source in record.sources:
                     visit(source)
@@ -80,7 +80,9 @@ class Record:
         return list(done.values())
 
 
-def gradients(loss: Record, weights: Elements, targets: Sequence[Record]) -> list[Elements | None]:
+def gradients(
+    loss: GradientRecord, weights: Elements, targets: Sequence[GradientRecord]
+) -> list[Elements | None]:
     """d(loss)/d(target), of weighted elements, for each; None where the loss does not depend on it.
 
     Raises `UndefinedError` where the oracle does not know, `InexactError` for what rounds.
@@ -108,7 +110,7 @@ def gradients(loss: Record, weights: Elements, targets: Sequence[Record]) -> lis
     ]
 
 
-def _passed_back(record: Record, gradient: Elements) -> Iterator[Elements | None]:
+def _passed_back(record: GradientRecord, gradient: Elements) -> Iterator[Elements | None]:
     """Yield the part of each source, None for one without."""
     if record.slopes is None:
         raise UndefinedError("gradient: the oracle has no rule for an operation")

@@ -25,8 +25,8 @@ from tinyref.runtimes.kernel import making_kernels
 from tinyref_fuzz.programs.arithmetic import Elements
 from tinyref_fuzz.programs.evaluated import evaluated_kernel
 from tinyref_fuzz.programs.refusals import REASONS
-from tinyref_fuzz.programs.script import Line, Places, script_lines
-from tinyref_fuzz.programs.steps import Program
+from tinyref_fuzz.programs.script import Places, ScriptLine, script_lines
+from tinyref_fuzz.programs.steps import TensorProgram
 
 _FILE = "<program>"
 _POISON = 0x5B
@@ -51,7 +51,7 @@ PLAIN = Way(at_once=True, evaluates=True, plans_memory=False, replays=False)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """What a run gave.
 
     reads: what was read, up to an error. error: its words, empty where there was none. step: the
@@ -65,7 +65,7 @@ class Outcome:
     refusal: str = ""
 
 
-def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
+def run(program: TensorProgram, places: Places, way: Way = NORMAL) -> ProgramOutcome:
     """Runs a program in this process, where errors that tinyref raises are part of the outcome.
 
     Raises `UserError` for steps that cannot be printed.
@@ -91,7 +91,7 @@ def run(program: Program, places: Places, way: Way = NORMAL) -> Outcome:
             exec(code, names)
         except Exception as error:
             return _failed(error, tuple(reads), lines)
-        return Outcome(tuple(reads))
+        return ProgramOutcome(tuple(reads))
 
 
 @contextlib.contextmanager
@@ -114,7 +114,9 @@ def _poisoned(allocator: Allocator) -> Iterator[None]:
         vars(allocator).pop("allocate", None)
 
 
-def _failed(error: Exception, reads: tuple[Elements, ...], lines: list[Line]) -> Outcome:
+def _failed(
+    error: Exception, reads: tuple[Elements, ...], lines: list[ScriptLine]
+) -> ProgramOutcome:
     frames = traceback.extract_tb(error.__traceback__)
     numbers = [frame.lineno for frame in frames if frame.filename == _FILE and frame.lineno]
     step = lines[numbers[0] - 1].step if numbers else -1
@@ -123,4 +125,4 @@ def _failed(error: Exception, reads: tuple[Elements, ...], lines: list[Line]) ->
     refusal = next((each for each in REASONS if is_said and each in words), "")
     text = f"{type(error).__name__}: {words}"
     error.__traceback__ = None
-    return Outcome(reads, text, step, refusal)
+    return ProgramOutcome(reads, text, step, refusal)

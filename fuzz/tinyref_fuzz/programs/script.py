@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tinyref.device import Device
 from tinyref.errors import TinyrefError, UserError
 from tinyref_fuzz.programs.arithmetic import COMPUTE, MOVEMENTS
-from tinyref_fuzz.programs.steps import FUNCTION, Program, Step, Value
+from tinyref_fuzz.programs.steps import FUNCTION, ProgramStep, TensorProgram, Value
 
 # Each operation as a statement, or as the expression of what it makes, as in `COMPUTE`: {all} is
 # all that it reads, {rest} and {targets} are the last of it, {part} is what is in brackets.
@@ -57,7 +57,7 @@ MAX_AXES = 64
 
 
 @dataclass(frozen=True)
-class Line:
+class ScriptLine:
     """One line of a script, and the number of the step that it is of."""
 
     text: str
@@ -106,7 +106,7 @@ def _names(numbers: Sequence[int]) -> str:
     return ", ".join(map(name_of, numbers))
 
 
-def script_lines(program: Program, places: Places, at_once: bool = False) -> list[Line]:
+def script_lines(program: TensorProgram, places: Places, at_once: bool = False) -> list[ScriptLine]:
     """The lines of the calls, with a `check` of each tensor that is read.
 
     at_once: each result is computed before the next is built: nothing fuses, nothing waits.
@@ -114,10 +114,10 @@ def script_lines(program: Program, places: Places, at_once: bool = False) -> lis
     its operation.
     """
     printer = _Printer(places, at_once)
-    found: list[Line] = []
+    found: list[ScriptLine] = []
     for number, step in enumerate(program.steps):
         try:
-            found += [Line(text, number) for text in printer.lines(step)]
+            found += [ScriptLine(text, number) for text in printer.lines(step)]
         except TinyrefError as error:
             raise UserError(f"step {number}: {error}".replace(": step: ", ": ", 1)) from None
         except (LookupError, TypeError, ValueError) as error:
@@ -132,7 +132,7 @@ class _Printer:
         self.places = places
         self.at_once = at_once
 
-    def lines(self, step: Step) -> Iterator[str]:
+    def lines(self, step: ProgramStep) -> Iterator[str]:
         """A step as lines, with what computes it at once."""
         if step.op == FUNCTION:
             yield "@TinyJit"
@@ -151,7 +151,7 @@ class _Printer:
             changed = step.targets or step.args[:1]
             yield f"Tensor.realize({_names(changed)})"
 
-    def _text(self, step: Step) -> str:
+    def _text(self, step: ProgramStep) -> str:
         template = TEMPLATES.get(step.op)
         if template is None:
             raise UserError(f"step: unknown operation {step.op!r}")
@@ -164,7 +164,7 @@ class _Printer:
         }
         return template.format(**words, v=step.values)
 
-    def _values(self, step: Step) -> dict[str, Value]:
+    def _values(self, step: ProgramStep) -> dict[str, Value]:
         """What templates name beside the arguments and the values as they are."""
         words: dict[str, Value] = {}
         if step.op in _PLACE_AT:

@@ -28,7 +28,7 @@ Value = Any  # a number, a text, None, or a tuple of these
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """One operation.
 
     op: its name in the tables. args: what it reads or writes. targets: what it makes. values:
@@ -40,14 +40,14 @@ class Step:
     args: tuple[int, ...] = ()
     targets: tuple[int, ...] = ()
     values: tuple[Value, ...] = ()
-    body: tuple[Step, ...] = ()
+    body: tuple[ProgramStep, ...] = ()
 
     @property
     def target(self) -> int:
         """The one thing that it makes."""
         return self.targets[0]
 
-    def all_steps(self) -> Iterator[Step]:
+    def all_steps(self) -> Iterator[ProgramStep]:
         """This step and those within it."""
         yield self
         for step in self.body:
@@ -55,13 +55,13 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class TensorProgram:
     """A tensor program. choices: the tape that gave it, empty for one that comes from elsewhere."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     choices: tuple[int, ...] = ()
 
-    def all_steps(self) -> Iterator[Step]:
+    def all_steps(self) -> Iterator[ProgramStep]:
         """Its steps, those within functions too."""
         for step in self.steps:
             yield from step.all_steps()
@@ -71,7 +71,7 @@ class Program:
         """How many steps it has, with those of functions."""
         return sum(1 for _ in self.all_steps())
 
-    def with_steps(self, steps: Sequence[Step]) -> Program:
+    def with_steps(self, steps: Sequence[ProgramStep]) -> TensorProgram:
         """The program with other steps, which no tape gives."""
         return replace(self, steps=tuple(steps), choices=())
 
@@ -82,29 +82,29 @@ class Program:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def program_to_json(program: Program) -> dict[str, Any]:
+def program_to_json(program: TensorProgram) -> dict[str, Any]:
     """The program as a dict for `json.dumps`."""
     return asdict(program)
 
 
-def program_from_json(data: object) -> Program:
+def program_from_json(data: object) -> TensorProgram:
     """The program that `program_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(data, "program", ("choices", "steps"))
     choices = read_list(top["choices"], MAX_ITEMS, "choices")
-    return Program(
+    return TensorProgram(
         _read_steps(top["steps"], "steps", 0),
         tuple(read_number(item, f"choices[{at}]") for at, item in enumerate(choices)),
     )
 
 
-def _read_steps(value: object, where: str, depth: int) -> tuple[Step, ...]:
+def _read_steps(value: object, where: str, depth: int) -> tuple[ProgramStep, ...]:
     items = read_list(value, MAX_STEPS, where)
     if items and depth >= MAX_NESTED:
         raise UserError(f"{where}: expected no steps below {MAX_NESTED} levels")
     return tuple(_read_step(item, f"{where}[{at}]", depth) for at, item in enumerate(items))
 
 
-def _read_step(value: object, where: str, depth: int) -> Step:
+def _read_step(value: object, where: str, depth: int) -> ProgramStep:
     top = read_object(value, where, ("op", "args", "targets", "values", "body"))
     op = read_word(top["op"], f"{where}.op")
     values = read_list(top["values"], MAX_ITEMS, where)
@@ -119,7 +119,9 @@ def _read_step(value: object, where: str, depth: int) -> Step:
     if body and op != FUNCTION:
         raise UserError(f"{where}.body: expected no steps in {op!r}, only in {FUNCTION!r}")
     args = _read_numbers(top["args"], f"{where}.args")
-    return Step(op, args, _read_numbers(top["targets"], f"{where}.targets"), read_values, body)
+    return ProgramStep(
+        op, args, _read_numbers(top["targets"], f"{where}.targets"), read_values, body
+    )
 
 
 def _read_numbers(value: object, where: str) -> tuple[int, ...]:
@@ -134,7 +136,7 @@ def _read_value(value: object, where: str, depth: int) -> Value:
     raise UserError(f"{where}.values: expected numbers, texts and lists of them, got {value!r}")
 
 
-def numbers_read(step: Step) -> set[int]:
+def numbers_read(step: ProgramStep) -> set[int]:
     """What the step needs from outside of itself, by number."""
     if not step.body:
         return set(step.args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tinyref_spec.kernel_case import Symptom, Verdict
+from tinyref_spec.kernel_case import KernelVerdict, Symptom
 
 # Labels of rules of the verifier, such as program.range.2.
 _RULE = re.compile(r"\b(?:tensor|ast|indexed|program)\.[a-z_]+\.\d+\b")
@@ -23,7 +23,7 @@ def error_words(detail: str) -> str:
     return " ".join(words[:_WORDS]).lower()
 
 
-def is_same_fault(first: Verdict, second: Verdict) -> bool:
+def is_same_fault(first: KernelVerdict, second: KernelVerdict) -> bool:
     """Whether both differ in one pair by one symptom; errors also in their words.
 
     A value never stands for a race or an access here: a kernel from which the one is gone may

@@ -21,7 +21,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import rank_of
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_fuzz.reduce.measure import slots, variables
-from tinyref_spec.kernel_case import Array, Case
+from tinyref_spec.kernel_case import Array, KernelCase
 from tinyref_spec.kernels.notation import load, store
 
 # What computes or reads a value, as opposed to structure.
@@ -33,7 +33,7 @@ LEAVES = frozenset({Ops.CONST, Ops.LOAD, Ops.VALID, Ops.IOTA, Ops.DEFINE_VAR})
 class Fresh:
     """Where the next buffer of a case goes: a slot behind all others, until `tidy` renumbers."""
 
-    case: Case
+    case: KernelCase
 
     @property
     def slot(self) -> int:
@@ -47,12 +47,12 @@ class Fresh:
         content = np.resize(value.reshape(-1), max(1, tracker.real_size()))
         return load(self.slot, node.dtype, tracker, content.size), content
 
-    def with_kernel(self, ast: UOp, content: Array) -> Case:
+    def with_kernel(self, ast: UOp, content: Array) -> KernelCase:
         """The case with `ast` for its kernel, and the new buffer."""
         return replace(self.case, ast=ast, buffers=(*self.case.buffers, content))
 
 
-def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
+def values_of(case: KernelCase, nodes: Iterable[UOp]) -> dict[UOp, Array]:
     """The value of each node by the evaluator, in the shape that it has for the bindings."""
     wanted = [node for node in nodes if node.dtype is not dtypes.index]
     rank = rank_of(case.ast)
@@ -74,13 +74,13 @@ def values_of(case: Case, nodes: Iterable[UOp]) -> dict[UOp, Array]:
     }
 
 
-def concrete_shape(case: Case, node: UOp, rank: int) -> tuple[int, ...]:
+def concrete_shape(case: KernelCase, node: UOp, rank: int) -> tuple[int, ...]:
     """The shape of a value for the bindings; ones for what fits any shape."""
     shape = kernel_shape(node) or (1,) * rank
     return tuple(value_of(size, case.bindings) for size in shape)
 
 
-def tidy(case: Case) -> Case:
+def tidy(case: KernelCase) -> KernelCase:
     """The case with the slots that its kernel uses, outputs first, and buffers as small as can be.
 
     It comes from no tape any more. A kernel that has an equivalent one stays as it is.

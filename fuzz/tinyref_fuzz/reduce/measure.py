@@ -19,7 +19,7 @@ from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
-from tinyref_spec.kernel_case import Array, Case
+from tinyref_spec.kernel_case import Array, KernelCase
 
 Measure = tuple[int, ...]
 
@@ -37,12 +37,12 @@ def node_count(ast: UOp) -> int:
     return sum(node.op not in _NOT_COUNTED for node in ast.toposort())
 
 
-def opt_count(case: Case) -> int:
+def opt_count(case: KernelCase) -> int:
     """The optimisations of a case, in all its lists."""
     return sum(map(len, case.opts))
 
 
-def measure(case: Case) -> Measure:
+def measure(case: KernelCase) -> Measure:
     """The size of a case; the smaller tuple is the smaller case."""
     nodes = case.ast.toposort()
     trail = case.equivalent.trail if case.equivalent is not None else ()
@@ -60,7 +60,7 @@ def measure(case: Case) -> Measure:
     )
 
 
-def work(case: Case) -> int:
+def work(case: KernelCase) -> int:
     """How many elements the kernel computes, in all its nodes: about how long a judgement takes."""
     total = 0
     for node in case.ast.toposort():
@@ -96,7 +96,7 @@ def _is_special(node: UOp) -> bool:
     return len(views) > 1 or not views[0].is_contiguous or bool(positions_of(node))
 
 
-def read_slots(case: Case) -> list[int]:
+def read_slots(case: KernelCase) -> list[int]:
     """The slots whose content matters: a slot that is only written shows what was not written."""
     written = written_slots(case.ast)
     loaded = {slot_of(node) for node in case.ast.toposort() if node.op is Ops.LOAD}

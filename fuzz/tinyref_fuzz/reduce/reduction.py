@@ -12,7 +12,7 @@ from tinyref_fuzz.reduce import steps_axes, steps_data, steps_nodes, steps_opts
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.measure import node_count, opt_count
 from tinyref_fuzz.reduce.search import JudgeFunction, OutOfTimeError, Search
-from tinyref_spec.kernel_case import Case, Pair, Symptom, Verdict
+from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Pair, Symptom
 
 Step = Callable[[Search], None]
 
@@ -36,15 +36,15 @@ _AGREES = "reduce: the case does not fail: accepted is one on which values diffe
 
 
 @dataclass(frozen=True)
-class Reduction:
+class ReducedCase:
     """The smallest case that was found, and the verdict on it.
 
     nodes, opts: as of `node_count` and `opt_count`. seconds: how long it took. tried: how many
     smaller cases were judged. is_complete: False where the time was over before a fixed point.
     """
 
-    case: Case
-    verdict: Verdict
+    case: KernelCase
+    verdict: KernelVerdict
     nodes: int
     opts: int
     seconds: float
@@ -53,12 +53,12 @@ class Reduction:
 
 
 def reduce_case(
-    case: Case,
-    verdict: Verdict,
+    case: KernelCase,
+    verdict: KernelVerdict,
     device: str,
     seconds: float = 10.0,
     judge: JudgeFunction | None = None,
-) -> Reduction:
+) -> ReducedCase:
     """The smallest case that fails by the same pair and symptom as `case` does.
 
     Every step keeps the fault, a valid kernel, and data of its mode; the result is never larger
@@ -76,7 +76,7 @@ def reduce_case(
     case, seen, asked = _begin(_explicit(case, device), verdict, device, judge)
     search = Search(case, seen, device, asked, start + seconds)
     is_complete = _run(search)
-    return Reduction(
+    return ReducedCase(
         search.case,
         search.verdict,
         node_count(search.case.ast),
@@ -87,17 +87,17 @@ def reduce_case(
     )
 
 
-def _quick(case: Case, device: str) -> Verdict:
+def _quick(case: KernelCase, device: str) -> KernelVerdict:
     return Judge(device).verdict(case, thorough=False)
 
 
-def _thorough(case: Case, device: str) -> Verdict:
+def _thorough(case: KernelCase, device: str) -> KernelVerdict:
     return Judge(device).verdict(case, thorough=True)
 
 
 def _begin(
-    case: Case, verdict: Verdict, device: str, judge: JudgeFunction | None
-) -> tuple[Case, Verdict, JudgeFunction]:
+    case: KernelCase, verdict: KernelVerdict, device: str, judge: JudgeFunction | None
+) -> tuple[KernelCase, KernelVerdict, JudgeFunction]:
     """The case with the failing list alone, else as it is, and the judge that sees it fail.
 
     An equivalent kernel that fails by itself is a simpler case. Where nothing fails just as
@@ -121,8 +121,8 @@ def _begin(
 
 
 def _alone(
-    case: Case, device: str, judge: JudgeFunction
-) -> tuple[Case, Verdict, JudgeFunction] | None:
+    case: KernelCase, device: str, judge: JudgeFunction
+) -> tuple[KernelCase, KernelVerdict, JudgeFunction] | None:
     """The equivalent kernel as a case of its own, if it fails."""
     if case.equivalent is None:
         return None
@@ -134,7 +134,7 @@ def _alone(
     return alone, found, judge
 
 
-def _explicit(case: Case, device: str) -> Case:
+def _explicit(case: KernelCase, device: str) -> KernelCase:
     """The case with the optimisations that the heuristics choose, where it names none."""
     try:
         return replace(case, opts=Judge(device).trials(case))
@@ -142,7 +142,7 @@ def _explicit(case: Case, device: str) -> Case:
         return case
 
 
-def _with_failing_list(case: Case, verdict: Verdict) -> Case:
+def _with_failing_list(case: KernelCase, verdict: KernelVerdict) -> KernelCase:
     """The case with the list of optimisations that the verdict names; none where it names none."""
     opts = case.opts[verdict.trial : verdict.trial + 1] if verdict.trial >= 0 else ()
     if opts == case.opts or (not opts and verdict.pair is Pair.OPTIMISED):

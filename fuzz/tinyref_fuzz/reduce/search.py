@@ -19,11 +19,11 @@ from tinyref_fuzz.judge.oracles import oracle_for
 from tinyref_fuzz.reduce.fault import is_same_fault
 from tinyref_fuzz.reduce.kernel import tidy
 from tinyref_fuzz.reduce.measure import Measure, measure, work
-from tinyref_spec.kernel_case import Case, Mode, Opts, Verdict
+from tinyref_spec.kernel_case import KernelCase, KernelVerdict, Mode, Opts
 
 P = ParamSpec("P")
 Key = tuple[Hashable, ...]
-JudgeFunction = Callable[[Case, str], Verdict]
+JudgeFunction = Callable[[KernelCase, str], KernelVerdict]
 
 
 class OutOfTimeError(Exception):
@@ -37,8 +37,8 @@ class Search:
     deadline: of `time.monotonic`. tried: how many candidates were judged.
     """
 
-    case: Case
-    verdict: Verdict
+    case: KernelCase
+    verdict: KernelVerdict
     device: str
     judge: JudgeFunction
     deadline: float
@@ -57,7 +57,10 @@ class Search:
         self.fits_opts = all(self.fitting(self.case.ast, opts) == opts for opts in self.case.opts)
 
     def offer(
-        self, change: Callable[Concatenate[Case, P], Case], *args: P.args, **kwargs: P.kwargs
+        self,
+        change: Callable[Concatenate[KernelCase, P], KernelCase],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> bool:
         """Take what `change` makes of the case where that is smaller and fails alike.
 
@@ -75,7 +78,7 @@ class Search:
         self.case, self.size, self.verdict = candidate, measure(candidate), verdict
         return True
 
-    def _make(self, make: Callable[[], Case]) -> Case | None:
+    def _make(self, make: Callable[[], KernelCase]) -> KernelCase | None:
         """The candidate, or None for one that is no valid kernel, not new, or not smaller."""
         try:
             candidate = tidy(make())
@@ -112,7 +115,7 @@ class Search:
         return found
 
 
-def is_exact(case: Case) -> bool:
+def is_exact(case: KernelCase) -> bool:
     """Return True if each element has one value, in whatever order its sums are taken."""
     try:
         oracle = oracle_for(replace(case, mode=Mode.FLOAT))
@@ -121,7 +124,7 @@ def is_exact(case: Case) -> bool:
     return all(allowed.is_exact for allowed in oracle.allowed.values())
 
 
-def _case_key(case: Case) -> Key:
+def _case_key(case: KernelCase) -> Key:
     """Equal for equal cases: equal kernels are one object, which the key keeps alive."""
     digest = hashlib.blake2b(digest_size=16)
     for buffer in case.buffers:

@@ -16,7 +16,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref_fuzz.generate.equivalent.moving import cut_axis, move_all_views, rank_of
 from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 
 _SMALL = (1, 2, 3, 4, 8, 16, 32)
 
@@ -41,7 +41,7 @@ def _name(variable: UOp) -> str:
     return variable.arg.name if isinstance(variable.arg, VarArg) else ""
 
 
-def _bind_variables(case: Case, values: Mapping[UOp, int]) -> Case:
+def _bind_variables(case: KernelCase, values: Mapping[UOp, int]) -> KernelCase:
     """The case with numbers in the place of variables."""
     sizes = {variable: build.const(dtypes.index, value) for variable, value in values.items()}
 
@@ -66,13 +66,13 @@ def fewer_axes(search: Search) -> None:
                     break
 
 
-def _size_along(case: Case, axis: int) -> int:
+def _size_along(case: KernelCase, axis: int) -> int:
     """The largest size that any view has along an axis."""
     views = (node for node in case.ast.toposort() if isinstance(node.arg, ViewArg))
     return max(value_of(kernel_shape(view)[axis], case.bindings) for view in views)
 
 
-def _without_axis(case: Case, axis: int, begin: int) -> Case:
+def _without_axis(case: KernelCase, axis: int, begin: int) -> KernelCase:
     def move(tracker: ShapeTracker) -> ShapeTracker:
         shown = _window(tracker, axis, begin, begin + 1)
         return shown.reshape((*shown.shape[:axis], *shown.shape[axis + 1 :]))
@@ -108,14 +108,14 @@ def _shrink_axis(search: Search, axis: int) -> None:
                 return
 
 
-def _cut_along(case: Case, axis: int, begin: int, end: int) -> Case:
+def _cut_along(case: KernelCase, axis: int, begin: int, end: int) -> KernelCase:
     ast = move_all_views(
         case.ast, lambda tracker: _window(tracker, axis, begin, end), lambda axes: axes
     )
     return replace(case, ast=ast)
 
 
-def _all_below(case: Case, limit: int) -> Case:
+def _all_below(case: KernelCase, limit: int) -> KernelCase:
     """Every axis cut to `limit` positions."""
     for axis in range(rank_of(case.ast)):
         if _size_along(case, axis) > limit:

@@ -14,7 +14,7 @@ from tinyref_fuzz.reduce.kernel import Fresh, loads_of_written, values_of
 from tinyref_fuzz.reduce.measure import read_slots
 from tinyref_fuzz.reduce.search import Search
 from tinyref_spec.delta_debugging import ddmin
-from tinyref_spec.kernel_case import Array, Case
+from tinyref_spec.kernel_case import Array, KernelCase
 
 # Counting goes up to this, so that sums stay small.
 _PERIOD = 4
@@ -28,7 +28,7 @@ def plain_loads(search: Search) -> None:
             search.offer(_as_plain, load)
 
 
-def _as_plain(case: Case, load: UOp) -> Case:
+def _as_plain(case: KernelCase, load: UOp) -> KernelCase:
     fresh = Fresh(case)
     plain, content = fresh.holding(load, values_of(case, (load,))[load])
     return fresh.with_kernel(substitute(case.ast, {load: plain}), content)
@@ -49,7 +49,7 @@ def _kinds(buffer: Array) -> list[Array]:
     return [each.astype(buffer.dtype) for each in kinds]
 
 
-def _with(case: Case, slot: int, content: Array) -> Case:
+def _with(case: KernelCase, slot: int, content: Array) -> KernelCase:
     return replace(case, buffers=(*case.buffers[:slot], content, *case.buffers[slot + 1 :]))
 
 

@@ -22,7 +22,7 @@ from tinyref_fuzz.reduce.kernel import (
 )
 from tinyref_fuzz.reduce.measure import node_count
 from tinyref_fuzz.reduce.search import Search
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.notation import shaped, store
 
 
@@ -40,7 +40,7 @@ def fewer_outputs(search: Search) -> None:
         search.offer(_storing, rest)
 
 
-def _storing(case: Case, stores: tuple[UOp, ...]) -> Case:
+def _storing(case: KernelCase, stores: tuple[UOp, ...]) -> KernelCase:
     """Some of the outputs; what the others wrote is only read."""
     return replace(case, ast=build.sink(*stores))
 
@@ -57,7 +57,7 @@ def parts(search: Search) -> None:
             return
 
 
-def _only(case: Case, node: UOp) -> Case:
+def _only(case: KernelCase, node: UOp) -> KernelCase:
     """The kernel that stores `node` alone, row-major."""
     shape = kernel_shape(node)
     fresh = Fresh(case)
@@ -89,12 +89,12 @@ def _simplify(search: Search, node: UOp) -> bool:
     return any(search.offer(_with, node, new) for new in _substitutes(node))
 
 
-def _with(case: Case, node: UOp, new: UOp) -> Case:
+def _with(case: KernelCase, node: UOp, new: UOp) -> KernelCase:
     """The kernel with another node in the place of one."""
     return replace(case, ast=substitute(case.ast, {node: new}))
 
 
-def _as_buffer(case: Case, node: UOp) -> Case:
+def _as_buffer(case: KernelCase, node: UOp) -> KernelCase:
     """The kernel that loads the value of `node` instead of computing it."""
     fresh = Fresh(case)
     load, content = fresh.holding(node, values_of(case, (node,))[node])

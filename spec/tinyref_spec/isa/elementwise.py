@@ -14,7 +14,7 @@ from tinyref.dtype import DType
 from tinyref.uops.node import UOp
 from tinyref_spec import samples
 from tinyref_spec.bits import Array, bits_dtype
-from tinyref_spec.case import Case, Measurement, Needs, Profile, Row, Rung
+from tinyref_spec.case import Case, CaseNeeds, Measurement, Profile, Row, Rung
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.error_rules import Bounded, Rule, SameBits, Ulp, smallest_normal, ulp_limit
 from tinyref_spec.isa.specials import Special
@@ -82,9 +82,9 @@ class Operation:
         return elementwise(self.build, self.sources, LANES)
 
     @functools.cached_property
-    def needs(self) -> Needs:
+    def needs(self) -> CaseNeeds:
         dtypes = frozenset({*self.sources, self.result})
-        return Needs(dtypes, frozenset({"kernels"}))
+        return CaseNeeds(dtypes, frozenset({"kernels"}))
 
     @functools.cached_property
     def applicable(self) -> tuple[Special, ...]:
@@ -127,13 +127,13 @@ def vector_row_of(operation: Operation) -> Row:
     )
     needs = vectors.needs
     feature = f"vectors:{VECTOR_LANES}"
-    needs = Needs(needs.dtypes, needs.features | {feature})
+    needs = CaseNeeds(needs.dtypes, needs.features | {feature})
     return dataclasses.replace(
         row_of(vectors), needs=needs, make_cases=functools.partial(_vector_cases, vectors, needs)
     )
 
 
-def _vector_cases(operation: Operation, needs: Needs, profile: Profile) -> list[Case]:
+def _vector_cases(operation: Operation, needs: CaseNeeds, profile: Profile) -> list[Case]:
     kind = next(iter(batches(operation, Profile.QUICK)))
     case = _case(operation, f"{kind}:0", functools.partial(_run_batch, kind, 0))
     return [dataclasses.replace(case, needs=needs)]
@@ -193,9 +193,9 @@ def _case(
     case_id = f"{operation.id}.{name}"
     needs = operation.needs
     if special is not None and _has_subnormal(operation, special):
-        needs = Needs(needs.dtypes, needs.features | {"subnormals"})
+        needs = CaseNeeds(needs.dtypes, needs.features | {"subnormals"})
     if special is not None and (operation.contracted or operation.reassociated):
-        needs = Needs(needs.dtypes, needs.features | {"strict floats"})
+        needs = CaseNeeds(needs.dtypes, needs.features | {"strict floats"})
     return Case(
         case_id,
         operation.id,

@@ -16,7 +16,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref_spec.bits import Array
-from tinyref_spec.kernel.opt_kernels import Subject, evaluated
+from tinyref_spec.kernel.opt_kernels import CheckedKernel, evaluated
 from tinyref_spec.kernels.notation import kernel_of, load, total
 
 # As many lanes as a register has, and half of them.
@@ -84,7 +84,7 @@ def _bytes(dtype: DType, size: int, seed: int, least: int = -128) -> Array:
     return np.where(drawn == 0, 1, drawn).astype(numpy_dtype(dtype))
 
 
-def byte_sum(name: str, size: int, dtype: DType) -> Subject:
+def byte_sum(name: str, size: int, dtype: DType) -> CheckedKernel:
     """Return the sum of this name over rows of `size` bytes, x of `dtype`."""
     each, number = BYTE_SUMS[name], 2 * list(BYTE_SUMS).index(name)
     kinds = (dtype, each.second or dtype)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, TinyrefError, UserError
 from tinyref.uops.tiles import TILES
-from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.case import CaseNeeds, Measurement, Row, Rung
 from tinyref_spec.checks import Check, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel import images, programs, tiles
@@ -23,7 +23,7 @@ Form = Callable[[str, DeviceUnderTest], Measurement]
 # The tile of the dtype that every device has.
 PROBED = TILES["apple_m8n8k8_float32_float32"]
 
-# feature, as `Needs` spells it -> where it belongs, its op, and a program that uses it.
+# feature, as `CaseNeeds` spells it -> where it belongs, its op, and a program that uses it.
 FEATURES: dict[str, tuple[Rung, str, Form]] = {
     "grid": (Rung.INDEX, "SPECIAL", functools.partial(programs.grid, (4, 1, 1))),
     "groups": (Rung.GROUP, "SPECIAL", functools.partial(programs.items, (4, 1, 1))),
@@ -47,7 +47,7 @@ FEATURES: dict[str, tuple[Rung, str, Form]] = {
 
 def _both_ways(feature: str, form: Form, case_id: str, device: DeviceUnderTest) -> Measurement:
     """The program computes what it should, or is refused where `feature` is not declared."""
-    is_declared = Needs(features=frozenset({feature})).unmet(device.capabilities) is None
+    is_declared = CaseNeeds(features=frozenset({feature})).unmet(device.capabilities) is None
     if is_declared:
         return form(case_id, device)
     try:

@@ -20,7 +20,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec import samples
 from tinyref_spec.bits import Array
-from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.case import CaseNeeds, Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, launch_needs, make_row
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -410,7 +410,7 @@ def _several_grids(case_id: str, device: DeviceUnderTest) -> Measurement:
 
 
 def _check(
-    name: str, run: Callable[..., Measurement], *given: object, needs: Needs | None = None
+    name: str, run: Callable[..., Measurement], *given: object, needs: CaseNeeds | None = None
 ) -> Check:
     return Check(name, functools.partial(run, *given), needs=needs)
 
@@ -443,7 +443,7 @@ MIXED: dict[str, tuple[DType, ...]] = {
 }
 
 
-def _native(*used: DType) -> Needs:
+def _native(*used: DType) -> CaseNeeds:
     """What a program over these types needs: nothing above the renderer emulates them."""
     return kernel_needs(*used, features=[f"native:{dtype.name}" for dtype in used])
 

@@ -36,7 +36,7 @@ WHOLE = shaped(HEIGHT, COLUMNS)
 
 
 @dataclass(frozen=True)
-class Subject:
+class ImageKernel:
     """A kernel, its inputs from slot 1 on, and what slot 0 must hold then."""
 
     kernel: UOp
@@ -44,7 +44,7 @@ class Subject:
     expected: Array
 
 
-Form = Callable[[DType], Subject]
+Form = Callable[[DType], ImageKernel]
 
 
 def _view(slot: int, base: DType, shown: ShapeTracker) -> UOp:
@@ -71,51 +71,51 @@ def _wide(values: Array) -> Array:
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def computed(base: DType) -> Subject:
+def computed(base: DType) -> ImageKernel:
     """x * 2 + y, from two images to a third."""
     x, y = _data(base), _data(base, 2)
     value = build.add(build.mul(_read(1, base), 2.0), _read(2, base))
     wanted = (_wide(x) * 2 + _wide(y)).astype(numpy_dtype(base))
-    return Subject(_store_kernel(base, value), (x, y), wanted)
+    return ImageKernel(_store_kernel(base, value), (x, y), wanted)
 
 
-def from_buffer(base: DType) -> Subject:
+def from_buffer(base: DType) -> ImageKernel:
     """A buffer of float32 to an image; float16 texels are rounded to nearest even."""
     row = np.array([1.0, 1 + 2**-11, 1 + 3 * 2**-11, 70000.0], np.float32)
     rounded = np.array([1.0, 1.0, 1 + 2**-9, np.inf], np.float32)
     wanted = rounded if base is dtypes.float16 else row
     kernel = _store_kernel(base, load(1, F32, (HEIGHT, COLUMNS)))
-    return Subject(kernel, (np.tile(row, COUNT // 4),), np.tile(wanted, COUNT // 4))
+    return ImageKernel(kernel, (np.tile(row, COUNT // 4),), np.tile(wanted, COUNT // 4))
 
 
-def widened(base: DType) -> Subject:
+def widened(base: DType) -> ImageKernel:
     """x * x of an image to a buffer: the product is that of float32."""
     x = np.full((HEIGHT, COLUMNS), 1 + 2**-10, numpy_dtype(base))
     value = build.mul(_read(1, base), _read(1, base))
     wanted = np.full((HEIGHT, COLUMNS), 1 + 2**-9 + 2**-20, np.float32)
-    return Subject(kernel_of(value, HEIGHT, COLUMNS), (x,), wanted)
+    return ImageKernel(kernel_of(value, HEIGHT, COLUMNS), (x,), wanted)
 
 
-def transposed(base: DType) -> Subject:
+def transposed(base: DType) -> ImageKernel:
     """An image to a transposed buffer."""
     x = _data(base)
     value = _read(1, base, WHOLE.permute((1, 0)))
-    return Subject(kernel_of(value, COLUMNS, HEIGHT), (x,), _wide(x.T))
+    return ImageKernel(kernel_of(value, COLUMNS, HEIGHT), (x,), _wide(x.T))
 
 
-def row_sums(base: DType) -> Subject:
+def row_sums(base: DType) -> ImageKernel:
     """Sums along the lanes of texels."""
     x = _data(base)
-    return Subject(kernel_of(total(_read(1, base), 1), HEIGHT, 1), (x,), _wide(x).sum(1))
+    return ImageKernel(kernel_of(total(_read(1, base), 1), HEIGHT, 1), (x,), _wide(x).sum(1))
 
 
-def padded(base: DType) -> Subject:
+def padded(base: DType) -> ImageKernel:
     """Positions outside of the image, behind a gate."""
     x = _data(base)
     around = ((1, 2), (4, 8))
     shown = WHOLE.pad(around)
     wanted = np.pad(_wide(x), around)
-    return Subject(kernel_of(_read(1, base, shown), HEIGHT + 3, COLUMNS + 12), (x,), wanted)
+    return ImageKernel(kernel_of(_read(1, base, shown), HEIGHT + 3, COLUMNS + 12), (x,), wanted)
 
 
 FORMS: tuple[Form, ...] = (computed, from_buffer, widened, transposed, row_sums, padded)

@@ -39,7 +39,7 @@ from tinyref_spec.measure import run_exact
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckedKernel:
     """A kernel, the contents of its slots (None for an output), and its outputs in order."""
 
     kernel: UOp
@@ -59,7 +59,7 @@ class Subject:
         return run_exact(case_id, device, kernel, self.inputs, self.expected, self.bindings)
 
 
-def evaluated(kernel: UOp, inputs: Sequence[Array] | None = None, limit: int = 3) -> Subject:
+def evaluated(kernel: UOp, inputs: Sequence[Array] | None = None, limit: int = 3) -> CheckedKernel:
     """Return the kernel with data, and with the outputs that the evaluator of ASTs gives.
 
     Args:
@@ -81,7 +81,9 @@ def evaluated(kernel: UOp, inputs: Sequence[Array] | None = None, limit: int = 3
         for slot, data in zip(slots, contents, strict=True)
     }
     written = evaluate(kernel, before, bindings)
-    return Subject(kernel, contents, [written[number] for number in sorted(written)], bindings)
+    return CheckedKernel(
+        kernel, contents, [written[number] for number in sorted(written)], bindings
+    )
 
 
 def _variables(kernel: UOp) -> list[VarArg]:
@@ -175,7 +177,7 @@ def _repeated_nested(dtype: DType) -> UOp:
     return kernel_of(total(build.mul(load(2, dtype, (4, 6, 1)), inner), 1), 4, 1, 1)
 
 
-def _largest_multiple(factor: int, dtype: DType) -> Subject:
+def _largest_multiple(factor: int, dtype: DType) -> CheckedKernel:
     """The largest of three in any order, of either sign: GPUs have an instruction for that."""
     numbers = [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (-3, 0, 2)]
     x = np.array([*numbers, (-5, int(dtype.maximum), 7)]).astype(numpy_dtype(dtype))
@@ -184,7 +186,7 @@ def _largest_multiple(factor: int, dtype: DType) -> Subject:
 
 
 # A kernel, or one with data of its own.
-Form = Callable[[DType], UOp | Subject]
+Form = Callable[[DType], UOp | CheckedKernel]
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,7 @@ KERNELS: Mapping[str, OptKernel] = {
 
 
 @functools.lru_cache(maxsize=16)
-def subject_of(kernel: str, dtype: DType) -> Subject:
+def subject_of(kernel: str, dtype: DType) -> CheckedKernel:
     """Return the kernel of this name in a type."""
     made = KERNELS[kernel].build(dtype)
-    return made if isinstance(made, Subject) else evaluated(made)
+    return made if isinstance(made, CheckedKernel) else evaluated(made)

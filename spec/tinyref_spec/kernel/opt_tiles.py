@@ -25,7 +25,7 @@ from tinyref.uops.tiles import TILES, MatrixTile
 from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised
-from tinyref_spec.kernel.opt_kernels import Subject, evaluated
+from tinyref_spec.kernel.opt_kernels import CheckedKernel, evaluated
 from tinyref_spec.kernel.products import accumulator_of, expected_product
 from tinyref_spec.kernels.named import matmul, multiplied
 from tinyref_spec.kernels.notation import kernel_of, largest, left, load, right, total
@@ -160,7 +160,7 @@ def _number(tile: MatrixTile, capabilities: Capabilities) -> int:
 
 
 @functools.lru_cache(maxsize=4)
-def _subject(form: Form, tile: MatrixTile) -> Subject:
+def _subject(form: Form, tile: MatrixTile) -> CheckedKernel:
     return evaluated(form(tile), limit=2)
 
 

@@ -17,7 +17,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.kernel.byte_sums import BYTE_SUMS, SIZES, byte_sum
-from tinyref_spec.kernel.opt_kernels import KERNELS, Subject, subject_of
+from tinyref_spec.kernel.opt_kernels import KERNELS, CheckedKernel, subject_of
 
 # What hands partial results on in shared memory, and how much of it the rows take at most.
 _SHARING = frozenset({OptOp.GROUP, OptOp.GROUPTOP})
@@ -48,7 +48,7 @@ class OptRow:
         return list(dict.fromkeys(opt.op for text in self.lists for opt in parse_opts(text)))
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> CheckedKernel:
         """The kernel with its data."""
         if self.kernel in BYTE_SUMS:
             return byte_sum(self.kernel, int(self.name.rpartition(".")[2]), self.dtype)

@@ -29,7 +29,7 @@ from tinyref_spec.case import Measurement, Row, Rung
 from tinyref_spec.checks import Check, kernel_needs, make_row
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
 from tinyref_spec.error_rules import Ulp
-from tinyref_spec.kernel_case import Case, CaseRecord, Mode
+from tinyref_spec.kernel_case import CaseRecord, KernelCase, Mode
 from tinyref_spec.kernel_case.document import record_from_json
 from tinyref_spec.kernel_case.files import load_record
 from tinyref_spec.measure import Experiment, measure
@@ -83,7 +83,7 @@ def problem_of_note(note: str) -> str:
 
 
 def run(
-    case: Case, opts: tuple[Opt, ...] | None, rule: Ulp, case_id: str, device: DeviceUnderTest
+    case: KernelCase, opts: tuple[Opt, ...] | None, rule: Ulp, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Judge whether a kernel gives what the AST evaluator gives.
 
@@ -98,7 +98,9 @@ def run(
     return measure(device, Experiment(case_id, kernel, case.buffers, wanted, rules, case.bindings))
 
 
-def _legal_opts(case: Case, opts: tuple[Opt, ...], device: DeviceUnderTest) -> tuple[Opt, ...]:
+def _legal_opts(
+    case: KernelCase, opts: tuple[Opt, ...], device: DeviceUnderTest
+) -> tuple[Opt, ...]:
     """The optimisations of a case, or none where they, or the device, do not allow them."""
     try:
         Plan.of(case.ast, device.capabilities).apply_all(opts)
@@ -116,7 +118,9 @@ def dtypes_of(ast: UOp) -> list[DType]:
     return [dtype for dtype in dtypes.all if dtype in found]
 
 
-def _checks(case: Case, rule: Ulp, prefix: str = ":", is_chosen: bool = True) -> Iterator[Check]:
+def _checks(
+    case: KernelCase, rule: Ulp, prefix: str = ":", is_chosen: bool = True
+) -> Iterator[Check]:
     """Yield the cases of a kernel; of the choice of the heuristics too if `is_chosen`."""
     lists: dict[str, tuple[Opt, ...] | None] = {"plain": ()}
     lists |= {f"opts{number}": opts for number, opts in enumerate(case.opts)}

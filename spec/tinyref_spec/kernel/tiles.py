@@ -37,7 +37,7 @@ _ROUNDED = (2048, 2560)
 
 
 @dataclass(frozen=True)
-class Form:
+class TileLaunch:
     """How a product is launched: `groups` of `subgroups` each, in loops of `iterations`.
 
     values: the integers that A, B and C hold, from the first up to the second.
@@ -49,12 +49,12 @@ class Form:
     values: tuple[int, int] = _SMALL
 
 
-FORMS: dict[str, Form] = {
-    "product": Form(),
-    "runs": Form(groups=3, subgroups=2),
-    "loop": Form(groups=2, iterations=4),
-    "wide": Form(values=_WIDE),
-    "rounded": Form(values=_ROUNDED),
+FORMS: dict[str, TileLaunch] = {
+    "product": TileLaunch(),
+    "runs": TileLaunch(groups=3, subgroups=2),
+    "loop": TileLaunch(groups=2, iterations=4),
+    "wide": TileLaunch(values=_WIDE),
+    "rounded": TileLaunch(values=_ROUNDED),
 }
 
 
@@ -65,7 +65,7 @@ class TileProgram:
     the iterations.
     """
 
-    def __init__(self, tile: MatrixTile, form: Form) -> None:
+    def __init__(self, tile: MatrixTile, form: TileLaunch) -> None:
         self.tile = tile
         self.form = form
         self.size = tile.threads * form.subgroups
@@ -149,7 +149,9 @@ class TileProgram:
         return np.asarray(total.reshape(-1).astype(numpy_dtype(self.tile.dtype_out)))
 
 
-def multiply(tile: MatrixTile, form: Form, case_id: str, device: DeviceUnderTest) -> Measurement:
+def multiply(
+    tile: MatrixTile, form: TileLaunch, case_id: str, device: DeviceUnderTest
+) -> Measurement:
     """Runs the program of a tile and a form."""
     subject = TileProgram(tile, form)
     matrices = subject.inputs()
@@ -157,7 +159,7 @@ def multiply(tile: MatrixTile, form: Form, case_id: str, device: DeviceUnderTest
     return programs.run(case_id, device, subject.program(), flat, subject.expected(matrices))
 
 
-def _forms_of(tile: MatrixTile) -> dict[str, Form]:
+def _forms_of(tile: MatrixTile) -> dict[str, TileLaunch]:
     has_wide_sums = tile.dtype_out in _WIDE_SUMS
     missing = {"wide": not has_wide_sums, "rounded": tile.rounds_in is not InputRounding.TF32}
     return {name: form for name, form in FORMS.items() if not missing.get(name)}

@@ -2,7 +2,7 @@
 
 In: JSON that may come from anywhere (the format `tinyref.case` of docs/fuzzing.md): nothing of it
 is evaluated, and all that the writer does not write is refused. Out: a `CaseRecord`, which is a
-`Case` with its `Verdict` and its `Blame`.
+`KernelCase` with its `KernelVerdict` and its `Blame`.
 
 `case.py` has these; `document.py` their JSON; `files.py` reads and writes files; `members.py`,
 `limits.py` and `buffers.py` check what is read.
@@ -13,25 +13,25 @@ from __future__ import annotations
 from tinyref_spec.kernel_case.case import (
     Array,
     Blame,
-    Case,
     CaseRecord,
     Equivalent,
+    KernelCase,
+    KernelVerdict,
     Mode,
     Opts,
     Pair,
     Symptom,
-    Verdict,
 )
 
 __all__ = [
     "Array",
     "Blame",
-    "Case",
     "CaseRecord",
     "Equivalent",
+    "KernelCase",
+    "KernelVerdict",
     "Mode",
     "Opts",
     "Pair",
     "Symptom",
-    "Verdict",
 ]

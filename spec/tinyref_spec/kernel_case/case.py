@@ -50,7 +50,7 @@ class Equivalent:
 
 
 @dataclass(frozen=True)
-class Case:
+class KernelCase:
     """One kernel, what is done to it, and what it is run on.
 
     buffers: contents by slot, those that are written too (what they hold before). choices: the
@@ -96,7 +96,7 @@ class Symptom(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class KernelVerdict:
     """What became of a case; `pair` and `symptom` are None when all agree.
 
     detail: what differs, or the error's own words. trial: the number of the list of optimisations
@@ -138,9 +138,9 @@ class CaseRecord:
     note: a sentence on that. device: where it was found. written_by: the version of tinyref.
     """
 
-    case: Case
+    case: KernelCase
     note: str = ""
-    verdict: Verdict | None = None
+    verdict: KernelVerdict | None = None
     blame: Blame | None = None
     device: str = ""
     written_by: str = __version__

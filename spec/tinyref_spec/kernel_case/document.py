@@ -20,13 +20,13 @@ from tinyref_spec.kernel_case.buffers import MAX_BYTES, buffer_from_json, buffer
 from tinyref_spec.kernel_case.case import (
     Array,
     Blame,
-    Case,
     CaseRecord,
     Equivalent,
+    KernelCase,
+    KernelVerdict,
     Mode,
     Pair,
     Symptom,
-    Verdict,
 )
 from tinyref_spec.kernel_case.limits import MAX_BUFFERS, check_fits, check_graph, check_work
 from tinyref_spec.kernel_case.members import (
@@ -79,7 +79,7 @@ def record_text(record: CaseRecord) -> str:
     return stable_text(record_to_json(record))
 
 
-def _content(case: Case) -> Json:
+def _content(case: KernelCase) -> Json:
     """What is run: of two cases with one content, one is enough."""
     equivalent: Json | None = None
     if case.equivalent is not None:
@@ -96,12 +96,12 @@ def _content(case: Case) -> Json:
     }
 
 
-def content_hash(case: Case) -> str:
+def content_hash(case: KernelCase) -> str:
     """Twelve hexadecimal digits of SHA-256 over what is run: kernel, data, optimisations, mode."""
     return hashlib.sha256(compact(_content(case)).encode()).hexdigest()[:12]
 
 
-def verdict_to_json(verdict: Verdict) -> Json:
+def verdict_to_json(verdict: KernelVerdict) -> Json:
     """A verdict, wherever it is stored or sent; pair and symptom are empty where all agrees."""
     return {
         "pair": _word_of(verdict.pair),
@@ -168,11 +168,11 @@ def record_from_json(data: object) -> CaseRecord:
     )
 
 
-def _case(top: Json) -> Case:
+def _case(top: Json) -> KernelCase:
     mode = _member(Mode, top["mode"], "case, mode")
     buffers = _buffers(top["buffers"])
     bindings = read_bindings(top["bindings"], MAX_BUFFERS, "bindings")
-    return Case(
+    return KernelCase(
         ast=_kernel(_graph(top["ast"], "ast"), buffers, bindings, "ast"),
         buffers=buffers,
         choices=_choices(top["choices"]),
@@ -183,13 +183,13 @@ def _case(top: Json) -> Case:
     )
 
 
-def verdict_from_json(value: object) -> Verdict:
+def verdict_from_json(value: object) -> KernelVerdict:
     """The verdict that `verdict_to_json` wrote. Raises `UserError` for other data."""
     top = read_object(value, "verdict", ("pair", "symptom", "detail", "trial", "judged"))
     if bool(top["pair"]) != bool(top["symptom"]):
         raise UserError("verdict: expected a pair and a symptom, or neither")
     agrees = top["pair"] == top["symptom"] == ""
-    return Verdict(
+    return KernelVerdict(
         None if agrees else _member(Pair, top["pair"], "verdict.pair"),
         None if agrees else _member(Symptom, top["symptom"], "verdict.symptom"),
         read_text(top["detail"], "verdict.detail"),

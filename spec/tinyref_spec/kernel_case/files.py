@@ -9,7 +9,7 @@ from pathlib import Path
 from tinyref.errors import DeviceError, UserError
 from tinyref.foreign import unique_members
 from tinyref.runtimes.data.disk import replace_file
-from tinyref_spec.kernel_case.case import Case, CaseRecord
+from tinyref_spec.kernel_case.case import CaseRecord, KernelCase
 from tinyref_spec.kernel_case.document import content_hash, record_from_json, record_text
 
 MAX_FILE_BYTES = 1 << 25
@@ -69,7 +69,7 @@ def write_text(path: str | Path, text: str) -> None:
         raise UserError(f"{path}: {error.message}") from None
 
 
-def file_name(stem: str, case: Case) -> str:
+def file_name(stem: str, case: KernelCase) -> str:
     """The name of a file in a folder that several write to: `stem-<hash of its content>.json`."""
     return f"{stem}-{content_hash(case)}.json"
 

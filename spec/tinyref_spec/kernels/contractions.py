@@ -7,7 +7,7 @@ from tinyref.uops import build
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
-from tinyref_spec.kernels.family import Family
+from tinyref_spec.kernels.family import KernelFamily
 from tinyref_spec.kernels.named import (
     add_in_place,
     matmul,
@@ -17,7 +17,7 @@ from tinyref_spec.kernels.named import (
 )
 from tinyref_spec.kernels.notation import largest, left, load, right, shaped, total
 
-FAMILY = Family()
+FAMILY = KernelFamily()
 kernel = FAMILY.kernel
 i8, i16, i32, i64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 u8, u32 = dtypes.uint8, dtypes.uint32

@@ -6,11 +6,11 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref_spec.kernels.family import Family
+from tinyref_spec.kernels.family import KernelFamily
 from tinyref_spec.kernels.named import transposed
 from tinyref_spec.kernels.notation import shaped
 
-FAMILY = Family()
+FAMILY = KernelFamily()
 kernel = FAMILY.kernel
 i8, i16, i32, i64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 u8, u16, u32, u64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64

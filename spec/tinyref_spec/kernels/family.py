@@ -30,7 +30,7 @@ class CorpusKernel:
         )
 
 
-class Family:
+class KernelFamily:
     """Kernels that are written in one module."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.ops import Ops
-from tinyref_spec.kernels.family import Family
+from tinyref_spec.kernels.family import KernelFamily
 from tinyref_spec.kernels.named import (
     maximum_minus_sum,
     padded_sum,
@@ -14,7 +14,7 @@ from tinyref_spec.kernels.named import (
 )
 from tinyref_spec.kernels.notation import below_diagonal, largest, product, shaped, total
 
-FAMILY = Family()
+FAMILY = KernelFamily()
 kernel = FAMILY.kernel
 i8, i16, i32, i64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 u8, u16, u32, u64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64

@@ -18,7 +18,7 @@ from tinyref.views.shape_tracker import ShapeTracker
 from tinyref.views.view import View
 from tinyref_spec import samples
 from tinyref_spec.bits import to_bits
-from tinyref_spec.case import Measurement, Needs, Row, Rung
+from tinyref_spec.case import CaseNeeds, Measurement, Row, Rung
 from tinyref_spec.checks import Check, make_row, same_bytes, sized_checks
 from tinyref_spec.conditions import BY_NAME
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -280,7 +280,7 @@ def _host_rows() -> Iterator[Row]:
         clauses=("memory.open",),
         rung=Rung.OPEN,
         op="OPEN",
-        needs=Needs(),
+        needs=CaseNeeds(),
         checks={"opens": _opens, "core": _declares_core},
     )
     for dtype in dtypes.all:
@@ -291,7 +291,7 @@ def _host_rows() -> Iterator[Row]:
             rung=Rung.MEMORY,
             op="COPY",
             dtype=dtype.name,
-            needs=Needs(),
+            needs=CaseNeeds(),
             checks=functools.partial(sized_checks, _round_trip, dtype, COPY_SIZES),
             advice="look at offsets, sizes and directions of copies, and at what they wait for",
         )
@@ -303,7 +303,7 @@ def _host_rows() -> Iterator[Row]:
             rung=Rung.MEMORY,
             op="COPY",
             dtype=dtype.name,
-            needs=Needs(),
+            needs=CaseNeeds(),
             checks=functools.partial(sized_checks, _views, dtype, OFFSETS, "offset"),
             advice="look at the offset of a view, and at what copies make of it",
         )
@@ -314,7 +314,7 @@ def _host_rows() -> Iterator[Row]:
         rung=Rung.MEMORY,
         op="COPY",
         dtype="uint8",
-        needs=Needs(),
+        needs=CaseNeeds(),
         checks=lambda: [
             Check("two_hundred", _two_buffers),
             Check("large:16MiB", functools.partial(_large, LARGE_BYTES)),
@@ -330,7 +330,7 @@ def _host_rows() -> Iterator[Row]:
         rung=Rung.MEMORY,
         op="COPY",
         dtype="float32",
-        needs=Needs(),
+        needs=CaseNeeds(),
         error_rule="Refused with one clear line.",
         checks=lambda: [
             Check(name, functools.partial(_measure_refusal, act)) for name, act in REFUSALS.items()
@@ -416,7 +416,7 @@ def _kernel_rows() -> Iterator[Row]:
             rung=Rung.ONE_ALU,
             op="LOAD",
             dtype=dtype.name,
-            needs=Needs(features=frozenset({"kernels"})),
+            needs=CaseNeeds(features=frozenset({"kernels"})),
             checks={"both_ways": functools.partial(_capability, dtype)},
         )
 

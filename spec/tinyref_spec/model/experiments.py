@@ -24,7 +24,7 @@ STEPS = 10
 
 
 @dataclass(frozen=True)
-class Experiment:
+class TrainingExperiment:
     """A network, the batch that it learns, and how.
 
     network: the name of its class in `networks`, and of its twin in torch. arguments: of that
@@ -44,7 +44,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Expected:
+class TorchResults:
     """What torch gave: the first output values, the norm of each gradient, the losses."""
 
     output: list[float]
@@ -53,10 +53,10 @@ class Expected:
 
 
 @functools.cache
-def expected_records() -> dict[str, Expected]:
+def expected_records() -> dict[str, TorchResults]:
     """The record by the name of the experiment."""
     text = (resources.files("tinyref_spec.model") / "expected.json").read_text()
-    return {name: Expected(**entry) for name, entry in json.loads(text).items()}
+    return {name: TorchResults(**entry) for name, entry in json.loads(text).items()}
 
 
 def _digit_batch() -> tuple[Array, Array]:
@@ -81,7 +81,7 @@ def _next_tokens(rows: Array) -> tuple[Array, Array]:
 
 
 EXPERIMENTS = (
-    Experiment(
+    TrainingExperiment(
         "digits_mlp",
         "A network of two layers learns digits as it does in float64.",
         "DigitsMlp",
@@ -90,7 +90,7 @@ EXPERIMENTS = (
         "classes",
         0.5,
     ),
-    Experiment(
+    TrainingExperiment(
         "digits_conv",
         "A network of two convolutions learns digits as it does in float64.",
         "DigitsConv",
@@ -99,7 +99,7 @@ EXPERIMENTS = (
         "classes",
         0.2,
     ),
-    Experiment(
+    TrainingExperiment(
         "residual",
         "A residual block with batch norms learns as it does in float64.",
         "ResidualBlock",
@@ -109,7 +109,7 @@ EXPERIMENTS = (
         0.5,
         10_000,
     ),
-    Experiment(
+    TrainingExperiment(
         "lstm",
         "An LSTM over five steps learns as it does in float64.",
         "Lstm",
@@ -118,7 +118,7 @@ EXPERIMENTS = (
         "squares",
         0.5,
     ),
-    Experiment(
+    TrainingExperiment(
         "transformer_copy",
         "A transformer learns to copy as it does in float64.",
         "Transformer",
@@ -128,7 +128,7 @@ EXPERIMENTS = (
         0.2,
         10_000,
     ),
-    Experiment(
+    TrainingExperiment(
         "transformer_add",
         "A transformer of two blocks learns to add as it does in float64.",
         "Transformer",
@@ -141,7 +141,7 @@ EXPERIMENTS = (
 )
 
 
-def make(experiment: Experiment, device: str) -> tuple[Any, dict[str, Tensor]]:
+def make(experiment: TrainingExperiment, device: str) -> tuple[Any, dict[str, Tensor]]:
     """The network on `device` with the weights of the experiment, and its state by name."""
     from tinyref import Tensor
     from tinyref.nn.state import get_state_dict
@@ -156,7 +156,7 @@ def make(experiment: Experiment, device: str) -> tuple[Any, dict[str, Tensor]]:
     return network, state
 
 
-def loss_of(experiment: Experiment, output: Tensor, target: Tensor) -> Tensor:
+def loss_of(experiment: TrainingExperiment, output: Tensor, target: Tensor) -> Tensor:
     """The loss of an output."""
     if experiment.loss == "squares":
         return (output - target).square().mean()

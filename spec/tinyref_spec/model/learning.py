@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Task:
+class LearningTask:
     """What a network must learn.
 
     network, arguments: as an `Experiment` names them. training, testing: inputs and targets.
@@ -55,7 +55,7 @@ def _answers(rows: Array, start: int) -> tuple[Array, Array]:
 _SEEN, _UNSEEN = slice(0, TRAINING_IMAGES), slice(TRAINING_IMAGES, None)
 
 TASKS = (
-    Task(
+    LearningTask(
         "digits_conv",
         "A network of two convolutions reads digits that it has not seen: 97 % of them.",
         "DigitsConv",
@@ -68,7 +68,7 @@ TASKS = (
         0.97,
         0.6,
     ),
-    Task(
+    LearningTask(
         "add",
         "A transformer of two blocks learns to add numbers of two digits.",
         "Transformer",
@@ -84,7 +84,7 @@ TASKS = (
 )
 
 
-def learn(task: Task, case_id: str, device: DeviceUnderTest) -> Measurement:
+def learn(task: LearningTask, case_id: str, device: DeviceUnderTest) -> Measurement:
     """Trains with Adam, the step captured, and counts the right answers to unseen questions."""
     network = _network(task, device.name)
     slow = device.capabilities.is_interpreted
@@ -96,14 +96,14 @@ def learn(task: Task, case_id: str, device: DeviceUnderTest) -> Measurement:
     return Measurement(not message, message, compared=count, observed=f"{share:.1%} right")
 
 
-def _network(task: Task, device: str) -> Any:
-    how = experiments.Experiment(
+def _network(task: LearningTask, device: str) -> Any:
+    how = experiments.TrainingExperiment(
         task.name, "", task.network, task.arguments, task.training, "classes", task.rate
     )
     return experiments.make(how, device)[0]
 
 
-def _train(network: Any, task: Task, steps: int, device: str) -> None:
+def _train(network: Any, task: LearningTask, steps: int, device: str) -> None:
     from tinyref import Tensor, TinyJit, nn
 
     optimiser = nn.optim.Adam(nn.state.get_parameters(network), lr=task.rate)
@@ -127,7 +127,7 @@ def _train(network: Any, task: Task, steps: int, device: str) -> None:
             step(x, y)
 
 
-def _share_right(network: Any, task: Task, device: str) -> tuple[float, int]:
+def _share_right(network: Any, task: LearningTask, device: str) -> tuple[float, int]:
     """The share of right answers to the unseen questions, and their number."""
     from tinyref import Tensor
 
@@ -167,7 +167,9 @@ def generate(case_id: str, device: DeviceUnderTest) -> Measurement:
     return near("logits", found, wanted[: found.size], GENERATION)
 
 
-def near(what: str, found: Array, wanted: Array, how: experiments.Experiment) -> Measurement:
+def near(
+    what: str, found: Array, wanted: Array, how: experiments.TrainingExperiment
+) -> Measurement:
     """Each value within `how.roundings` roundings of the largest one."""
     bound = how.roundings * 2.0**-24 * float(np.abs(wanted).max())
     wrong = np.flatnonzero(~(np.abs(found - wanted) <= bound))

@@ -16,15 +16,17 @@ from tinyref_spec.model import layers, optim
 from tinyref_spec.model.experiments import (
     EXPERIMENTS,
     STEPS,
-    Experiment,
+    TrainingExperiment,
     expected_records,
     loss_of,
     make,
 )
-from tinyref_spec.model.learning import GENERATION, TASKS, Task, generate, learn, near
+from tinyref_spec.model.learning import GENERATION, TASKS, LearningTask, generate, learn, near
 
 
-def train(experiment: Experiment, steps: int, case_id: str, device: DeviceUnderTest) -> Measurement:
+def train(
+    experiment: TrainingExperiment, steps: int, case_id: str, device: DeviceUnderTest
+) -> Measurement:
     """Output and gradients before the first step, and the loss before each, are those of torch."""
     from tinyref import Tensor
     from tinyref.nn.optim import SGD
@@ -49,7 +51,7 @@ def train(experiment: Experiment, steps: int, case_id: str, device: DeviceUnderT
     return near("loss", np.array(losses), np.array(wanted.losses[:steps]), experiment)
 
 
-def _first_step(experiment: Experiment, output: Any, state: dict[str, Any]) -> Measurement:
+def _first_step(experiment: TrainingExperiment, output: Any, state: dict[str, Any]) -> Measurement:
     wanted = expected_records()[experiment.name]
     # Together, so that what they share is computed once.
     output.realize(*(tensor.grad for tensor in state.values() if tensor.grad is not None))
@@ -108,11 +110,11 @@ _NEEDS = kernel_needs(dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool)
 _ROUNDINGS = "Each value within {} float32 roundings of the largest, against torch in float64."
 
 
-def _task_checks(task: Task) -> list[Check]:
+def _task_checks(task: LearningTask) -> list[Check]:
     return [Check("unseen", functools.partial(learn, task), full_only=True)]
 
 
-def _experiment_row(experiment: Experiment) -> Row:
+def _experiment_row(experiment: TrainingExperiment) -> Row:
     return make_row(
         f"model.{experiment.name}.float32",
         experiment.sentence,

@@ -25,7 +25,7 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind
 from tinyref_spec.proofs.law import Law
 from tinyref_spec.proofs.patterns import ranges
-from tinyref_spec.proofs.prover import Answer, claim
+from tinyref_spec.proofs.prover import ProofResult, claim
 from tinyref_spec.proofs.semantics import Bits, Integers, Semantics
 
 EFFORT = 3_000_000
@@ -119,7 +119,7 @@ def _variable(name: str, dtype: DType, source: Random) -> UOp:
     return build.variable(name, low, high, dtype)
 
 
-def same_value(left: UOp, right: UOp) -> tuple[Answer, str]:
+def same_value(left: UOp, right: UOp) -> tuple[ProofResult, str]:
     """Return whether both nodes are equal for all values in the ranges of their leaves.
 
     All values are tried where these are not too many, else the solver answers.
@@ -138,10 +138,12 @@ def same_value(left: UOp, right: UOp) -> tuple[Answer, str]:
         leaf: grid.astype(numpy_dtype(leaf.dtype)) for leaf, grid in zip(leaves, grids, strict=True)
     }
     sides = [evaluate_expression(node, values) for node in (left, right)]
-    return (Answer.PROVED if np.all(sides[0] == sides[1]) else Answer.REFUTED), "by its values"
+    return (
+        ProofResult.PROVED if np.all(sides[0] == sides[1]) else ProofResult.REFUTED
+    ), "by its values"
 
 
-def _by_solver(left: UOp, right: UOp) -> tuple[Answer, str]:
+def _by_solver(left: UOp, right: UOp) -> tuple[ProofResult, str]:
     nodes = toposort((left, right))
     divides = any(node.op in (Ops.IDIV, Ops.MOD) for node in nodes)
     is_index = any(node.dtype is dtypes.index for node in nodes)

@@ -20,7 +20,7 @@ EFFORT = 30_000_000
 _QUICK = 500_000
 
 
-class Answer(Enum):
+class ProofResult(Enum):
     """What the solver says of a claim."""
 
     __hash__ = object.__hash__
@@ -30,7 +30,7 @@ class Answer(Enum):
     UNKNOWN = "unknown"
 
 
-def claim(given: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[Answer, str]:
+def claim(given: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[ProofResult, str]:
     """Whether `goal` follows from `given`; where it does not, with a counterexample."""
     solver = z3.Solver()
     solver.set("rlimit", effort)
@@ -38,30 +38,32 @@ def claim(given: Sequence[Term], goal: Term, effort: int = EFFORT) -> tuple[Answ
     solver.add(z3.Not(goal))
     found = solver.check()
     if found == z3.unsat:
-        return Answer.PROVED, ""
+        return ProofResult.PROVED, ""
     if found == z3.unknown:
-        return Answer.UNKNOWN, solver.reason_unknown()
+        return ProofResult.UNKNOWN, solver.reason_unknown()
     model = solver.model()
-    return Answer.REFUTED, ", ".join(sorted(f"{each} = {model[each]}" for each in model.decls()))
+    return ProofResult.REFUTED, ", ".join(
+        sorted(f"{each} = {model[each]}" for each in model.decls())
+    )
 
 
 def require(law: Law, dtype: DType) -> None:
     """Raise `UserError` for a law that is not proved, or is given what never holds."""
     answer, detail = prove(law, dtype)
-    if answer is not Answer.PROVED:
+    if answer is not ProofResult.PROVED:
         raise UserError(f"law {law.label} at {dtype.name}: {answer.value}: {detail}")
     if not can_hold(law, dtype):
         raise UserError(f"law {law.label} at {dtype.name}: what it is given never holds")
 
 
-def prove(law: Law, dtype: DType, effort: int = EFFORT) -> tuple[Answer, str]:
+def prove(law: Law, dtype: DType, effort: int = EFFORT) -> tuple[ProofResult, str]:
     """Return the answer to `law` for `dtype`: at its width, or as integers within its range."""
     if law.proof is Proof.INTEGERS:
         return _by_integers(law, law.equation(dtypes.index), dtype, effort)
     return by_bits(law.equation(dtype), effort)
 
 
-def by_bits(equation: Equation, effort: int = EFFORT) -> tuple[Answer, str]:
+def by_bits(equation: Equation, effort: int = EFFORT) -> tuple[ProofResult, str]:
     """Return whether both sides have the same bits at the width of each type."""
     bits = Bits()
     given = [bits.term(node) for node in equation.given]
@@ -87,7 +89,7 @@ class _IntegerProof:
         if node.op is Ops.CMPLT and constant_of(node.src[0]) == 0:
             self.positive.add(self.terms.term(node.src[1]).get_id())
 
-    def begin(self, equation: Equation, proves_steps: bool = False) -> tuple[Answer, str]:
+    def begin(self, equation: Equation, proves_steps: bool = False) -> tuple[ProofResult, str]:
         """Takes in the sums, what is given and the steps; the steps after their proof."""
         for leaf, total in equation.reads:
             self.known.append(self.terms.term(leaf) == self.terms.term(total))
@@ -96,31 +98,33 @@ class _IntegerProof:
         for step in equation.steps:
             if proves_steps:
                 answer, detail = self.follows(self.terms.term(step))
-                if answer is not Answer.PROVED:
+                if answer is not ProofResult.PROVED:
                     return answer, f"a step: {detail}"
             self.assume(step)
-        return Answer.PROVED, ""
+        return ProofResult.PROVED, ""
 
-    def stays_within(self, node: UOp) -> tuple[Answer, str]:
+    def stays_within(self, node: UOp) -> tuple[ProofResult, str]:
         """Whether the node's value is in the range of the type; first from its sources alone."""
         goal = self.within(self.terms.term(node))
         sources = [self.terms.term(source) for source in node.src if source.dtype.is_int]
         near = [self.within(source) for source in sources]
         near += [source > 0 for source in sources if source.get_id() in self.positive]
         answer, detail = claim([*near, *self.terms.sizes], goal, _QUICK)
-        if answer is Answer.PROVED:
+        if answer is ProofResult.PROVED:
             return answer, detail
         return self.follows(goal, self.terms.sizes)
 
-    def follows(self, goal: Term, more: Sequence[Term] = ()) -> tuple[Answer, str]:
+    def follows(self, goal: Term, more: Sequence[Term] = ()) -> tuple[ProofResult, str]:
         given = [*self.known, *self.terms.definitions, *more]
         return claim(given, goal, self.effort)
 
 
-def _by_integers(law: Law, equation: Equation, dtype: DType, effort: int) -> tuple[Answer, str]:
+def _by_integers(
+    law: Law, equation: Equation, dtype: DType, effort: int
+) -> tuple[ProofResult, str]:
     """The equation for all integers; then, for a type with a range, that nothing leaves it."""
     answer, detail = _for_all_integers(law, equation, effort)
-    if answer is not Answer.PROVED or dtype is dtypes.index:
+    if answer is not ProofResult.PROVED or dtype is dtypes.index:
         return answer, detail
     proof = _IntegerProof(dtype, effort)
     roots = (equation.left, equation.right)
@@ -135,13 +139,13 @@ def _by_integers(law: Law, equation: Equation, dtype: DType, effort: int) -> tup
             continue
         within = proof.within(proof.terms.term(node))
         answer, detail = proof.stays_within(node)
-        if answer is not Answer.PROVED:
+        if answer is not ProofResult.PROVED:
             return answer, f"{node.op.name} may wrap: {detail}"
         proof.known.append(within)
-    return Answer.PROVED, ""
+    return ProofResult.PROVED, ""
 
 
-def lemmas() -> Iterator[tuple[str, Answer]]:
+def lemmas() -> Iterator[tuple[str, ProofResult]]:
     """What the proofs take for granted of quotients and remainders, each with its answer."""
     terms = Integers()
     x, y = z3.Ints("x y")
@@ -167,19 +171,19 @@ def can_hold(law: Law, dtype: DType) -> bool:
     return bool(solver.check() == z3.sat)
 
 
-_unbounded: dict[tuple[Law, Equation], tuple[Answer, str]] = {}
+_unbounded: dict[tuple[Law, Equation], tuple[ProofResult, str]] = {}
 
 
-def _for_all_integers(law: Law, equation: Equation, effort: int) -> tuple[Answer, str]:
+def _for_all_integers(law: Law, equation: Equation, effort: int) -> tuple[ProofResult, str]:
     """The steps and the equation over integers without any range, proved once for all types."""
     if (law, equation) in _unbounded:
         return _unbounded[law, equation]
     proof = _IntegerProof(dtypes.index, effort)
     answer, detail = proof.begin(equation, proves_steps=True)
-    if answer is Answer.PROVED:
+    if answer is ProofResult.PROVED:
         left, right = proof.terms.term(equation.left), proof.terms.term(equation.right)
         answer, detail = proof.follows(left == right)
-    if answer is not Answer.UNKNOWN:
+    if answer is not ProofResult.UNKNOWN:
         _unbounded[law, equation] = answer, detail
     return answer, detail
 

@@ -96,7 +96,7 @@ def prove(rule: Rule) -> RuleProof:
         kinds.add(Proof.BITS)
         types |= {leaf.dtype.name for leaf in equation.left.toposort() if not leaf.src}
         answer, detail = prover.by_bits(equation)
-        if answer is not prover.Answer.PROVED:
+        if answer is not prover.ProofResult.PROVED:
             raise UserError(f"rule {rule.name}: {equation}: {answer.value}: {detail}")
     is_float = floats.check(rule)
     if is_float:

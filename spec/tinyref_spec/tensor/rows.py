@@ -37,7 +37,7 @@ from tinyref_spec.tensor.run import run_backward, run_forward
 
 
 @dataclass(frozen=True)
-class Family:
+class FunctionFamily:
     """The functions of one module of the tables."""
 
     name: str
@@ -45,22 +45,22 @@ class Family:
 
 
 # One line for each module of the tables.
-FAMILIES: tuple[Family, ...] = (
-    Family("basic", functions.FUNCTIONS),
-    Family("indexing", indexing.FUNCTIONS),
-    Family("mathematics", mathematics.FUNCTIONS),
-    Family("creation", creation.FUNCTIONS),
-    Family("random", random.FUNCTIONS),
-    Family("scans", scans.FUNCTIONS),
-    Family("selection", selection.FUNCTIONS),
-    Family("sorting", sorting.FUNCTIONS),
-    Family("windows", windows.FUNCTIONS),
-    Family("attention", attention.FUNCTIONS),
-    Family("losses", losses.FUNCTIONS),
-    Family("shaping", shaping.FUNCTIONS),
-    Family("movement", movement.FUNCTIONS),
-    Family("contraction", contraction.FUNCTIONS),
-    Family("placement", placement.FUNCTIONS),
+FAMILIES: tuple[FunctionFamily, ...] = (
+    FunctionFamily("basic", functions.FUNCTIONS),
+    FunctionFamily("indexing", indexing.FUNCTIONS),
+    FunctionFamily("mathematics", mathematics.FUNCTIONS),
+    FunctionFamily("creation", creation.FUNCTIONS),
+    FunctionFamily("random", random.FUNCTIONS),
+    FunctionFamily("scans", scans.FUNCTIONS),
+    FunctionFamily("selection", selection.FUNCTIONS),
+    FunctionFamily("sorting", sorting.FUNCTIONS),
+    FunctionFamily("windows", windows.FUNCTIONS),
+    FunctionFamily("attention", attention.FUNCTIONS),
+    FunctionFamily("losses", losses.FUNCTIONS),
+    FunctionFamily("shaping", shaping.FUNCTIONS),
+    FunctionFamily("movement", movement.FUNCTIONS),
+    FunctionFamily("contraction", contraction.FUNCTIONS),
+    FunctionFamily("placement", placement.FUNCTIONS),
 )
 FUNCTIONS: tuple[Function, ...] = tuple(
     function for family in FAMILIES for function in family.functions

@@ -120,13 +120,13 @@ def _fuzz(device: str, repeats: int) -> Iterator[Measured]:
 
 def _conform(device: str, repeats: int) -> Iterator[Measured]:
     """As far as a minute comes: on some devices all of it takes hours."""
-    from tinyref_conformance.conform import Request, conform
-    from tinyref_conformance.settings import Settings
+    from tinyref_conformance.conform import ConformRequest, conform
+    from tinyref_conformance.settings import RunSettings
     from tinyref_conformance.statuses import MEASURED
 
     with tempfile.TemporaryDirectory(prefix="tinyref-bench-") as folder:
-        settings = Settings(device, Path(folder), budget=CONFORM_SECONDS)
-        report = conform(Request(settings)).report
+        settings = RunSettings(device, Path(folder), budget=CONFORM_SECONDS)
+        report = conform(ConformRequest(settings)).report
     run = sum(report.counts[status] for status in MEASURED)
     rate = run / report.certificate["seconds"]
     yield Measured("conform", "cases a second, with --budget 1m", [rate], note=report.verdict)

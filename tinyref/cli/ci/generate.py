@@ -14,7 +14,7 @@ import jinja2
 from tinyref.errors import UserError
 from tinyref.folders import file_name
 from tinyref_conformance import device_table
-from tinyref_conformance.device_table import Row
+from tinyref_conformance.device_table import DeviceRow
 
 # By the name of the provider: the template, and where its forge looks for the file.
 PROVIDERS = {
@@ -48,7 +48,7 @@ class Settings:
 class Job:
     """One device, with so many shards; `expectations` is the file of its known failures, if any."""
 
-    row: Row
+    row: DeviceRow
     settings: Settings
     expectations: str = ""
 
@@ -134,7 +134,7 @@ def jobs_of_table(path: Path, settings: Settings) -> list[Job]:
 def job_of_device(device: str, settings: Settings, expectations: str = "") -> Job:
     """The job of a device of one's own, which has no table."""
     name = re.sub("-+", "-", file_name(device).lower()).strip("-")
-    row = Row(name, device, "quick", 3600, device, required=True)
+    row = DeviceRow(name, device, "quick", 3600, device, required=True)
     return Job(row, settings, expectations)
 
 

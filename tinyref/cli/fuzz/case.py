@@ -19,7 +19,7 @@ from tinyref.errors import UserError
 
 if TYPE_CHECKING:
     from tinyref_fuzz.findings.isolated import IsolatedJudge
-    from tinyref_spec.kernel_case import Case, Verdict
+    from tinyref_spec.kernel_case import KernelCase, KernelVerdict
 
 # Where nobody knows how wide the terminal is.
 _WIDTH = 100
@@ -153,7 +153,7 @@ def show(
         print(judge.show(loaded, verdict, width), end="")
 
 
-def _print_script(loaded: Case, file: Path, name: str, timeout: float) -> None:
+def _print_script(loaded: KernelCase, file: Path, name: str, timeout: float) -> None:
     """Raises `UserError` where there is no fault to show."""
     from tinyref_fuzz.findings.isolated import IsolatedJudge
 
@@ -270,7 +270,7 @@ def harvest(
         raise typer.Exit(1)
 
 
-def _check_reducible(case: Path, verdict: Verdict, device: str) -> None:
+def _check_reducible(case: Path, verdict: KernelVerdict, device: str) -> None:
     from tinyref_fuzz.findings.isolated import HOPELESS
 
     if verdict.agrees:
@@ -282,12 +282,12 @@ def _check_reducible(case: Path, verdict: Verdict, device: str) -> None:
         )
 
 
-def _agreement(verdict: Verdict, device: str) -> str:
+def _agreement(verdict: KernelVerdict, device: str) -> str:
     programs = f"{verdict.judged} optimised program{'' if verdict.judged == 1 else 's'}"
     return f"{device}: all agree ({programs} judged)"
 
 
-def _particulars(judge: IsolatedJudge, case: Case, verdict: Verdict) -> Iterator[str]:
+def _particulars(judge: IsolatedJudge, case: KernelCase, verdict: KernelVerdict) -> Iterator[str]:
     """The optimisations and the stage of a fault; of a process that ended nobody knows the former.
 
     To try more of such a case would end another process.

@@ -25,7 +25,7 @@ from tinyref.folders import file_name
 
 if TYPE_CHECKING:
     from tinyref.workers.progress import Reporter
-    from tinyref_fuzz.campaign.campaign import Request
+    from tinyref_fuzz.campaign.campaign import CampaignRequest
 
 # Told in the help without importing them.
 _POLICIES = "all, small, integers, floats, reduces, matmul, views, models"
@@ -139,7 +139,7 @@ def fuzz(
     """Fuzz a device."""
     if context.invoked_subcommand is not None:
         return
-    from tinyref_fuzz.campaign.campaign import Request
+    from tinyref_fuzz.campaign.campaign import CampaignRequest
     from tinyref_fuzz.campaign.task import KERNELS, PROGRAMS
     from tinyref_fuzz.generate.corpus.collection import collection_text
 
@@ -155,7 +155,7 @@ def fuzz(
     name = device_name(device)
     if not cluster:
         check_gives_values(name)
-    request = Request(
+    request = CampaignRequest(
         device=name,
         folder=folder or Path(f"fuzz-{'programs-' if programs else ''}{file_name(name)}"),
         seed=seed,
@@ -184,13 +184,13 @@ def _reporter() -> Reporter:
     return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
 
 
-def _fuzz(request: Request) -> int:
+def _fuzz(request: CampaignRequest) -> int:
     return until_stopped(
         lambda: _campaign(request), "judged and found", lambda: resume_command(request)
     )
 
 
-def _campaign(request: Request) -> int:
+def _campaign(request: CampaignRequest) -> int:
     from tinyref_fuzz.campaign import report
     from tinyref_fuzz.campaign.campaign import run
 
@@ -201,7 +201,7 @@ def _campaign(request: Request) -> int:
     return report.exit_code(summary)
 
 
-def _say_seed(request: Request) -> None:
+def _say_seed(request: CampaignRequest) -> None:
     """Before the first case, so that a campaign that is killed can be repeated too."""
     policy = f", policy {request.policy}" if request.subject == "kernels" else ", tensor programs"
     print(
@@ -211,7 +211,7 @@ def _say_seed(request: Request) -> None:
     )
 
 
-def resume_command(request: Request) -> str:
+def resume_command(request: CampaignRequest) -> str:
     """The command that goes on with an interrupted campaign; its database knows the rest."""
     words = ["tinyref", "fuzz", "--device", request.device, "--folder", str(request.folder)]
     if request.cluster:

@@ -15,7 +15,7 @@ from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError, printable
 
 if TYPE_CHECKING:
-    from tinyref_fuzz.faults.score import Goal, Row, Scoring, Settings
+    from tinyref_fuzz.faults.score import FaultScore, Goal, ScoreSettings, Scoring
 
 
 def score(
@@ -59,9 +59,9 @@ def score(
     if resume and json is None:
         raise UserError("score: --resume needs the --json file to go on with")
     check_finite(seconds=seconds, further=further, examine=examine)
-    from tinyref_fuzz.faults.score import Scoring, Settings
+    from tinyref_fuzz.faults.score import ScoreSettings, Scoring
 
-    settings = Settings(seeds, seconds, jobs, further, examine, first)
+    settings = ScoreSettings(seeds, seconds, jobs, further, examine, first)
     scoring = Scoring(faults, settings, json, say)
     if resume:
         scoring.resume()
@@ -82,7 +82,7 @@ def _run_scoring(scoring: Scoring) -> int:
     return 0 if is_complete and all(goal.is_met for goal in reached) else 1
 
 
-def resume_command(only: str, settings: Settings, file: Path) -> str:
+def resume_command(only: str, settings: ScoreSettings, file: Path) -> str:
     """Return the command that goes on with an interrupted score."""
     words = ["tinyref", "fuzz", "score"]
     if only:
@@ -99,7 +99,7 @@ def say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
-def _show(rows: Sequence[Row], reached: Sequence[Goal]) -> None:
+def _show(rows: Sequence[FaultScore], reached: Sequence[Goal]) -> None:
     from rich.console import Console
     from rich.table import Table
 

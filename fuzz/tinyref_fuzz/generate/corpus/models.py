@@ -16,7 +16,7 @@ import numpy as np
 from tinyref import Device, Tensor, nn
 from tinyref_spec.bits import Array
 from tinyref_spec.model import experiments
-from tinyref_spec.model.experiments import EXPERIMENTS, Experiment
+from tinyref_spec.model.experiments import EXPERIMENTS, TrainingExperiment
 
 # Samples in a batch, of images one.
 BATCHES = {"digits_conv": 1}
@@ -36,7 +36,7 @@ OPTIMISERS: Mapping[str, Callable[[list[Tensor]], nn.optim.Optimizer]] = {
 }
 
 
-def small(experiment: Experiment) -> Experiment:
+def small(experiment: TrainingExperiment) -> TrainingExperiment:
     """The same with a few samples."""
 
     def batch() -> tuple[Array, Array]:
@@ -51,7 +51,7 @@ def small(experiment: Experiment) -> Experiment:
     return dataclasses.replace(experiment, arguments=arguments, batch=batch)
 
 
-def train(experiment: Experiment) -> None:
+def train(experiment: TrainingExperiment) -> None:
     """Two steps: the second has the state of the optimiser from the first."""
     network, state = experiments.make(experiment, Device.canonical(None))
     optimiser = OPTIMISERS[experiment.name](

@@ -15,7 +15,7 @@ from tinyref.uops.payload import ViewArg
 from tinyref_fuzz.generate.equivalent import values, views
 from tinyref_fuzz.generate.equivalent.transformation import (
     TRANSFORMATIONS,
-    Draw,
+    TransformationChoices,
     rewrite_one,
     written_slots,
 )
@@ -81,9 +81,9 @@ def _draw(
     tape: Tape,
     supported: frozenset[DType] | None,
     capabilities: Capabilities | None = None,
-) -> Draw:
+) -> TransformationChoices:
     allowed = frozenset(dtypes.all) if supported is None else supported
-    return Draw(tape, allowed, written_slots(ast), capabilities)
+    return TransformationChoices(tape, allowed, written_slots(ast), capabilities)
 
 
 def _has_computed_positions(ast: UOp) -> bool:

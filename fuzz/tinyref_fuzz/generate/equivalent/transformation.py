@@ -17,7 +17,7 @@ _COMPARISONS = (Ops.CMPLT, Ops.CMPNE)
 
 
 @dataclass(frozen=True)
-class Draw:
+class TransformationChoices:
     """What a transformation may choose from.
 
     dtypes: the types that the kernel may use. written: the slots that it writes, whose loads must
@@ -30,7 +30,7 @@ class Draw:
     capabilities: Capabilities | None = None
 
 
-Rewrite = Callable[[UOp, Draw], UOp | None]
+Rewrite = Callable[[UOp, TransformationChoices], UOp | None]
 Admits = Callable[[DType], bool]
 
 

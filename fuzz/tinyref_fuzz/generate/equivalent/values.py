@@ -7,7 +7,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import BINARY, UNARY, Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_fuzz.generate.equivalent.transformation import (
-    Draw,
+    TransformationChoices,
     bits,
     equation,
     every_type,
@@ -32,13 +32,13 @@ def _exponent(node: UOp) -> int | None:
 
 
 @equation("commute", every_type, *COMMUTATIVE)
-def commute(node: UOp, draw: Draw) -> UOp | None:
+def commute(node: UOp, draw: TransformationChoices) -> UOp | None:
     """x + y = y + x; so *, !=, &, |, ^."""
     return node.replace(src=node.src[::-1])
 
 
 @equation("reassociate", bits, *ASSOCIATIVE)
-def reassociate(node: UOp, draw: Draw) -> UOp | None:
+def reassociate(node: UOp, draw: TransformationChoices) -> UOp | None:
     """(x + y) + z = x + (y + z); so *, max, &, |, ^."""
     left, right = node.src
     if left.op is node.op:
@@ -51,7 +51,7 @@ def reassociate(node: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("distribute", integers, Ops.MUL)
-def distribute(node: UOp, draw: Draw) -> UOp | None:
+def distribute(node: UOp, draw: TransformationChoices) -> UOp | None:
     """x * (y + z) = x * y + x * z; so -."""
     for x, total in (node.src, node.src[::-1]):
         if total.op in (Ops.ADD, Ops.SUB):
@@ -61,7 +61,7 @@ def distribute(node: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("multiply-by-shift", integers, Ops.MUL)
-def multiply_by_shift(node: UOp, draw: Draw) -> UOp | None:
+def multiply_by_shift(node: UOp, draw: TransformationChoices) -> UOp | None:
     """x * 2**k = x << k."""
     x, y = node.src
     count = _exponent(y)
@@ -69,7 +69,7 @@ def multiply_by_shift(node: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("divide-by-shift", integers, Ops.IDIV)
-def divide_by_shift(node: UOp, draw: Draw) -> UOp | None:
+def divide_by_shift(node: UOp, draw: TransformationChoices) -> UOp | None:
     """x / 2**k = (x + ((x >> width - 1) & (2**k - 1))) >> k; x >> k for unsigned x."""
     x, y = node.src
     count = _exponent(y)
@@ -85,14 +85,14 @@ def divide_by_shift(node: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("max-by-select", every_type, Ops.MAX)
-def max_by_select(node: UOp, draw: Draw) -> UOp | None:
+def max_by_select(node: UOp, draw: TransformationChoices) -> UOp | None:
     """max(x, y) = y where x < y else x."""
     x, y = node.src
     return build.where(build.less(x, y), y, x)
 
 
 @equation("select-lifted", every_type, *sorted(UNARY | BINARY, key=lambda op: op.value))
-def select_lifted(node: UOp, draw: Draw) -> UOp | None:
+def select_lifted(node: UOp, draw: TransformationChoices) -> UOp | None:
     """(a where c else b) + y = (a + y) where c else (b + y); so every op."""
     for at, source in enumerate(node.src):
         if source.op is Ops.WHERE:
@@ -109,7 +109,7 @@ def select_lifted(node: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("compute-wider", integers, *MODULAR)
-def compute_wider(node: UOp, draw: Draw) -> UOp | None:
+def compute_wider(node: UOp, draw: TransformationChoices) -> UOp | None:
     """x + y = narrow(wide(x) + wide(y)); so -, *, &, |, ^."""
     wider = [dtype for dtype in draw.dtypes if dtype.is_int and dtype.bits > node.dtype.bits]
     if not wider:

@@ -25,13 +25,17 @@ from tinyref_fuzz.generate.equivalent.moving import (
     reads_written,
     trackers,
 )
-from tinyref_fuzz.generate.equivalent.transformation import Draw, equation, every_type
+from tinyref_fuzz.generate.equivalent.transformation import (
+    TransformationChoices,
+    equation,
+    every_type,
+)
 
 # --- whole kernels --------------------------------------------------------------------------------
 
 
 @equation("permute-axes", every_type, Ops.SINK, moves=True)
-def permute_axes(sink: UOp, draw: Draw) -> UOp | None:
+def permute_axes(sink: UOp, draw: TransformationChoices) -> UOp | None:
     """The axes of all views in another order."""
     rank = rank_of(sink)
     if rank < 2:
@@ -47,7 +51,7 @@ def permute_axes(sink: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("flip-axis", every_type, Ops.SINK, moves=True)
-def flip_axis(sink: UOp, draw: Draw) -> UOp | None:
+def flip_axis(sink: UOp, draw: TransformationChoices) -> UOp | None:
     """An axis of all views run backwards, in loads and stores."""
     all_trackers = trackers(sink)
     long = [
@@ -62,7 +66,7 @@ def flip_axis(sink: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("pad-axis", every_type, Ops.SINK, moves=True)
-def pad_axis(sink: UOp, draw: Draw) -> UOp | None:
+def pad_axis(sink: UOp, draw: TransformationChoices) -> UOp | None:
     """An axis that is not reduced padded in all views: nothing is stored there."""
     all_trackers = trackers(sink)
     reduced = {axis for node in sink.toposort() for axis in reduced_axes(node)}
@@ -89,7 +93,7 @@ def pad_axis(sink: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("load-in-parts", every_type, Ops.LOAD, moves=True)
-def load_in_parts(node: UOp, draw: Draw) -> UOp | None:
+def load_in_parts(node: UOp, draw: TransformationChoices) -> UOp | None:
     """x[v] = x[v cut to i < k] where i < k else x[v cut to k <= i]."""
     view = node.src[0]
     if slot_of(node) in draw.written or not isinstance(view.arg, ViewArg):
@@ -125,7 +129,7 @@ def _op(node: UOp) -> Ops:
     return node.arg.op
 
 
-def _long_axis(node: UOp, draw: Draw) -> tuple[int, int] | None:
+def _long_axis(node: UOp, draw: TransformationChoices) -> tuple[int, int] | None:
     """A drawn axis of a REDUCE with at least two known positions, and their number.
 
     None where the views below may not be moved.
@@ -138,7 +142,7 @@ def _long_axis(node: UOp, draw: Draw) -> tuple[int, int] | None:
 
 
 @equation("reduce-by-axes", every_type, Ops.REDUCE, moves=True)
-def reduce_by_axes(node: UOp, draw: Draw) -> UOp | None:
+def reduce_by_axes(node: UOp, draw: TransformationChoices) -> UOp | None:
     """sum over i, j = sum over i of sum over j."""
     axes = reduced_axes(node)
     if len(axes) < 2:
@@ -149,7 +153,7 @@ def reduce_by_axes(node: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("reduce-halves", every_type, Ops.REDUCE, moves=True)
-def reduce_halves(node: UOp, draw: Draw) -> UOp | None:
+def reduce_halves(node: UOp, draw: TransformationChoices) -> UOp | None:
     """sum of x = sum of x[:k] + sum of x[k:]; so *, max."""
     long = _long_axis(node, draw)
     if long is None:
@@ -164,7 +168,7 @@ def reduce_halves(node: UOp, draw: Draw) -> UOp | None:
 
 
 @equation("reduce-padded", every_type, Ops.REDUCE, moves=True)
-def reduce_padded(node: UOp, draw: Draw) -> UOp | None:
+def reduce_padded(node: UOp, draw: TransformationChoices) -> UOp | None:
     """sum of x over i < n = sum of (x where i < n else 0) over i < n + k; so *, max."""
     long = _long_axis(node, draw)
     if long is None:
@@ -183,7 +187,7 @@ def reduce_padded(node: UOp, draw: Draw) -> UOp | None:
 # --- images ---------------------------------------------------------------------------------------
 
 
-def as_image(sink: UOp, draw: Draw) -> UOp | None:
+def as_image(sink: UOp, draw: TransformationChoices) -> UOp | None:
     """x[4 i + j] = lane j of texel i of x seen as an image."""
     loads = [node for node in sink.toposort() if _may_be_image(node, draw)]
     if not loads or draw.capabilities is None:
@@ -200,7 +204,7 @@ def as_image(sink: UOp, draw: Draw) -> UOp | None:
     return found
 
 
-def _may_be_image(node: UOp, draw: Draw) -> bool:
+def _may_be_image(node: UOp, draw: TransformationChoices) -> bool:
     return (
         node.op is Ops.LOAD
         and node.dtype in (dtypes.float32, dtypes.float16)

@@ -2,6 +2,6 @@
 
 from tinyref_fuzz.judge.oracles.analysis import STRICT, Arithmetic
 from tinyref_fuzz.judge.oracles.expected import evaluator_problem, oracle_for
-from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
+from tinyref_fuzz.judge.oracles.oracle import AllowedElements, Oracle
 
-__all__ = ["STRICT", "Allowed", "Arithmetic", "Oracle", "evaluator_problem", "oracle_for"]
+__all__ = ["STRICT", "AllowedElements", "Arithmetic", "Oracle", "evaluator_problem", "oracle_for"]

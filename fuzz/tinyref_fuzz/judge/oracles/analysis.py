@@ -24,7 +24,7 @@ from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
 from tinyref.views.build import tracker_of
 from tinyref_fuzz.judge.oracles.arithmetic import apply, without_rounding
-from tinyref_fuzz.judge.oracles.oracle import Allowed
+from tinyref_fuzz.judge.oracles.oracle import AllowedElements
 from tinyref_fuzz.judge.oracles.reduces import Additions, reduce_spans, smallest_normal
 from tinyref_fuzz.judge.oracles.span import Span, Values, either, mask_of, point, span, widen
 from tinyref_spec.bits import BoolArray
@@ -94,7 +94,7 @@ class Analysis:
         self.spans: dict[UOp, Span] = {}
         # Nodes whose value within the span depends on how the kernel is compiled.
         self.loose: set[UOp] = set()
-        self.allowed: dict[int, Allowed] = {}
+        self.allowed: dict[int, AllowedElements] = {}
         self.products = _summed_products(ast) if arithmetic.multiplies_tiles else frozenset[UOp]()
         with np.errstate(all="ignore"):
             for node in ast.toposort():
@@ -204,7 +204,7 @@ class Analysis:
             unknown = np.zeros(before.shape, np.bool_)
             unknown[where] = np.broadcast_to(stored.unknown, positions.shape)[valid]
         is_loose = source in self.loose and not stored.is_point
-        self.allowed[slot] = Allowed(ends[0], ends[-1], unknown, is_loose)
+        self.allowed[slot] = AllowedElements(ends[0], ends[-1], unknown, is_loose)
 
 
 def _summed_products(ast: UOp) -> frozenset[UOp]:

@@ -8,8 +8,8 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
 from tinyref_fuzz.judge.oracles.analysis import STRICT, Analysis, Arithmetic
-from tinyref_fuzz.judge.oracles.oracle import Allowed, Oracle
-from tinyref_spec.kernel_case import Case, Mode
+from tinyref_fuzz.judge.oracles.oracle import AllowedElements, Oracle
+from tinyref_spec.kernel_case import KernelCase, Mode
 
 # On small integers these are exact in every order, and none looks at the sign of a zero.
 EXACT_OPS = frozenset(
@@ -42,7 +42,7 @@ EXACT_OPS = frozenset(
 )
 
 
-def oracle_for(case: Case, arithmetic: Arithmetic = STRICT) -> Oracle:
+def oracle_for(case: KernelCase, arithmetic: Arithmetic = STRICT) -> Oracle:
     """What the written slots of `case` may hold after the kernel, on a device or the interpreter.
 
     arithmetic: what the device declares of its floats. Of EXACT cases every value is exact,
@@ -52,14 +52,14 @@ def oracle_for(case: Case, arithmetic: Arithmetic = STRICT) -> Oracle:
     """
     if case.mode is Mode.EXACT and all(is_exact(node) for node in case.ast.toposort()):
         written = evaluate(case.ast, dict(enumerate(case.buffers)), case.bindings)
-        return Oracle({slot: Allowed(value, value) for slot, value in written.items()})
+        return Oracle({slot: AllowedElements(value, value) for slot, value in written.items()})
     strict = {"STRICT_FLOAT": 0} if arithmetic.contracts else {}
     with config.Context(**strict):
         analysis = Analysis(case.ast, case.buffers, case.bindings, arithmetic)
     return Oracle(analysis.allowed)
 
 
-def evaluator_problem(case: Case) -> str:
+def evaluator_problem(case: KernelCase) -> str:
     """Return how the values of the evaluator differ from those of the analysis, or "".
 
     Errors as of `evaluate` and of `Analysis`.

@@ -12,7 +12,7 @@ from tinyref_spec.kernel_case import Array
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedElements:
     """What one slot may hold, element by element: flat arrays of its type and size.
 
     low, high: the smallest and largest value that is accepted; the same array where there is but
@@ -56,7 +56,7 @@ class Allowed:
 class Oracle:
     """What each written slot of a kernel may hold after it ran."""
 
-    allowed: Mapping[int, Allowed]
+    allowed: Mapping[int, AllowedElements]
 
     @property
     def slots(self) -> tuple[int, ...]:

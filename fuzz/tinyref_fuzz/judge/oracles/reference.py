@@ -30,7 +30,7 @@ GRID = 128
 
 
 @dataclass(frozen=True)
-class Fault:
+class OpProblem:
     """What a reference finds wrong: the name of an op, and the problem."""
 
     cause: str
@@ -69,14 +69,14 @@ def op_problem(signature: Signature, operands: Sequence[Array], value: Array) ->
     return f"{op.name} of {given} as {dtype.name} is {value[at]!s} instead of {owed.values[at]!s}"
 
 
-def semantics_fault(nodes: Iterable[UOp]) -> Fault | None:
+def semantics_fault(nodes: Iterable[UOp]) -> OpProblem | None:
     """The first op among `nodes` whose semantics in the op table are not the reference's."""
     signatures = dict.fromkeys(signature_of(node) for node in nodes if node.op in ALU)
     return next(filter(None, map(_signature_fault, signatures)), None)
 
 
 @functools.cache
-def _signature_fault(signature: Signature) -> Fault | None:
+def _signature_fault(signature: Signature) -> OpProblem | None:
     op, dtype, sources = signature
     if dtypes.index in (dtype, *sources):
         # On a grid it would overflow; the same op has other integers in the program.
@@ -84,7 +84,7 @@ def _signature_fault(signature: Signature) -> Fault | None:
     operands = [_grid(source, number) for number, source in enumerate(sources)]
     value = semantics.apply(op, dtype, operands, sources)
     problem = op_problem(signature, operands, value)
-    return Fault(op.name, problem) if problem else None
+    return OpProblem(op.name, problem) if problem else None
 
 
 def _grid(dtype: DType, number: int) -> Array:
