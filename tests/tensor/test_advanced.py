@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import check_refusal
 
 from tinyref import Tensor, TinyJit, Variable
 from tinyref.dtype import DType, dtypes
@@ -485,25 +484,3 @@ def _far(*places: int) -> Tensor:
 
 
 # What is refused: further calls are in the tables of the spec.
-
-
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ([3], ["3", "axis 0", "-3 to 2"]),
-        ((slice(None), np.array([[0, -5]])), ["-5", "axis 1", "-4 to 3"]),
-        ([0.5], ["float32", "integers", "bools"]),
-        (Tensor([[True] * 3] * 4), ["mask", "(4, 3)", "(3, 4)"]),
-        ((0, [True] * 3), ["mask", "(3,)", "(4,)"]),
-        (([0, 1], [0, 1, 2]), ["(2,)", "(3,)"]),
-        ((Tensor([0]), 0, 0), ["3 indices", "2 axes"]),
-        ((Tensor(GRID > 3), 0), ["3 indices", "2 axes"]),
-        ([[0], [0, 1]], ["ragged"]),
-        ([0, None, 0.5], ["float"]),
-        ((False, [0, 1]), ["(0,)", "(2,)"]),
-        ((0, 0, True, 0), ["3 indices", "2 axes"]),
-    ],
-)
-def test_errors_name_the_index(key: object, words: list[str]) -> None:
-    for call in (lambda: Tensor(GRID)[key], lambda: Tensor(GRID).__setitem__(key, 1)):
-        check_refusal(words, call)

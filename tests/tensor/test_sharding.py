@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from refusals import check_refusal
 
 from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinyref.errors import UserError
@@ -577,31 +576,6 @@ def test_a_capture_knows_the_layout_of_its_arguments() -> None:
 
 
 # --- errors --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda x: x.shard("CPU"), ["shard", "'CPU'", "tuple"]),
-        (lambda x: x.shard(()), ["devices", "none"]),
-        (lambda x: x.shard((1, 2)), ["devices", "1"]),
-        (lambda x: x.shard(("CPU", "CPU:0"), 0), ["CPU", "twice"]),
-        (lambda x: x.shard(("CPU", "NOSUCH"), 0), ["NOSUCH"]),
-        (lambda x: x.shard(TWO, 2), ["shard", "2"]),
-        (lambda x: x.shard(TWO, -3), ["shard", "-3"]),
-        (lambda x: x.shard(TWO, 0) + x, ["add", "CPU", "(CPU, CPU:1)", ".to"]),
-        (lambda x: x.shard(TWO, 0) + x.shard(FOUR, 0), ["add", "(CPU, CPU:1)", "CPU:3"]),
-        (
-            lambda x: x.shard(TWO, 0) + x.shard(TWO[::-1], 0),
-            ["add", "(CPU, CPU:1)", "(CPU:1, CPU)"],
-        ),
-        (lambda x: x.shard(TWO, 0).realize().assign(x), ["assign", "CPU", "(CPU, CPU:1)"]),
-        (lambda x: x.realize().assign(x.shard(TWO, 0)), ["assign", "CPU", "(CPU, CPU:1)"]),
-        (lambda x: x.to(("CPU", "CPU")), ["CPU", "twice"]),
-    ],
-)
-def test_errors_say_what_is_accepted(make: Callable[[Tensor], object], words: list[str]) -> None:
-    check_refusal(words, make, Tensor(INTEGERS))
 
 
 @pytest.mark.long
