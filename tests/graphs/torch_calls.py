@@ -205,6 +205,51 @@ def basic_index(draw: Draw, shape: Shape) -> Any:
     )
 
 
+@dataclass(frozen=True)
+class Text:
+    """An expression that stands in a call as it is."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def any_key(draw: Draw, shape: Shape) -> Text:
+    """Draw an index of integers, slices, tensors, lists, masks, bools and new axes."""
+    places = draw(st.sampled_from(((), (2,), (3,), (2, 3), (0,))))
+    parts: list[str] = []
+    axis, kinds = 0, "iissaaaanb.m"
+    while axis < len(shape) and "..." not in parts and draw(st.integers(0, 9)):
+        kind = draw(st.sampled_from(kinds))
+        covered = shape[axis : axis + (draw(st.integers(1, 2)) if kind == "m" else 1)]
+        parts.append(_part_of_key(draw, kind, covered, places))
+        axis += len(covered) if kind in "isam" else 0
+        # One mask is enough: two would have to choose the same number of elements.
+        kinds = kinds.replace("m", "") if kind == "m" else kinds
+    return Text(f"({', '.join(parts)},)" if parts else "()")
+
+
+def _part_of_key(draw: Draw, kind: str, covered: Shape, places: Shape) -> str:
+    """Draw one part of an index, as text, of axes with these sizes."""
+    size = covered[0]
+    if kind == "i":
+        return str(draw(st.integers(-size, size - 1)))
+    if kind == "s":
+        bound = st.none() | st.integers(-size - 1, size + 1)
+        return repr(slice(draw(bound), draw(bound), draw(st.sampled_from((None, 1, 2)))))
+    if kind == "m":
+        bits = np.resize(draw(st.lists(st.booleans(), min_size=1, max_size=5)), covered)
+        return f"at({bits.tolist()}, {covered}, 'bool')"
+    if kind == "a":
+        sides = _broadcast(draw, places)
+        drawn = draw(st.lists(st.integers(-size, size - 1), min_size=1, max_size=5))
+        numbers = np.resize(drawn, sides).tolist()
+        is_list = len(sides) == 1 and numbers and draw(st.booleans())
+        return repr(numbers) if is_list else f"at({numbers}, {sides}, 'int64')"
+    return {"n": "None", "b": "True", ".": "..."}[kind]
+
+
 # Inputs
 
 
@@ -595,5 +640,9 @@ TORCH_NAMES = {
     **{name: value for name, value in globals().items() if name.startswith("torch_")},
     **{"torch": torch, "F": F, "CONVS": CONVS, "TRANSPOSED": TRANSPOSED},
     **{"MAXIMA": MAXIMA, "MEANS": MEANS},
+    "at": lambda data, shape, name: torch.tensor(np.array(data, name).reshape(shape)),
 }
-OUR_NAMES = {"Tensor": Tensor, "written": written}
+OUR_NAMES = {
+    **{"Tensor": Tensor, "written": written},
+    "at": lambda data, shape, name: Tensor(np.array(data, name).reshape(shape)),
+}
