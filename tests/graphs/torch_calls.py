@@ -437,8 +437,9 @@ def resized(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     rank = draw(st.integers(1, 3))
     shape = image(draw, rank)
     size = tuple(draw(st.integers(1, 7)) for _ in range(rank))
-    mode = draw(st.sampled_from(("nearest", "nearest-exact", "linear")))
-    corners = mode == "linear" and draw(st.booleans())
+    cubic = ("cubic",) if rank == 2 else ()
+    mode = draw(st.sampled_from(("nearest", "nearest-exact", "linear", *cubic)))
+    corners = not mode.startswith("nearest") and draw(st.booleans())
     kind = draw(st.sampled_from(("plain", "rough")))
     parameters = {"size": size, "mode": mode, "corners": corners}
     return {"x": array(draw, dtype, shape, kind)}, parameters
@@ -601,9 +602,9 @@ def torch_halves(x: torch.Tensor) -> torch.Tensor:
 
 def torch_interpolate(x: torch.Tensor, size: Any, mode: str, corners: bool) -> torch.Tensor:
     """Return an image in another size; each rank has a name of its own for `linear`."""
-    if mode != "linear":
+    if mode.startswith("nearest"):
         return F.interpolate(x, size, mode=mode)
-    mode = ("linear", "bilinear", "trilinear")[x.dim() - 3]
+    mode = "bicubic" if mode == "cubic" else ("linear", "bilinear", "trilinear")[x.dim() - 3]
     return F.interpolate(x, size, mode=mode, align_corners=corners)
 
 

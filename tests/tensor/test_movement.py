@@ -1,12 +1,13 @@
-"""Shapes, axes, padding, joining, cutting: literals, and numpy where it has the same function."""
+"""Shapes, axes, padding, formulas, images: what the sweep against torch does not call."""
 
 import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
-from tinyref import GlobalCounters, Tensor, dtypes
+from tinyref import GlobalCounters, Tensor, Variable, dtypes
 from tinyref.errors import UserError
 
 GRID = np.arange(6, dtype=np.int32).reshape(2, 3)
@@ -20,62 +21,25 @@ def grid() -> Tensor:
 @pytest.mark.parametrize(
     ("result", "elements"),
     [
-        (lambda: grid().reshape(3, 2), [[0, 1], [2, 3], [4, 5]]),
         (lambda: grid().reshape((3, -1)), [[0, 1], [2, 3], [4, 5]]),
-        (lambda: grid().reshape(-1), [0, 1, 2, 3, 4, 5]),
         (lambda: grid().reshape(None, 1, 3), [[[0, 1, 2]], [[3, 4, 5]]]),
-        (lambda: grid().view(6), [0, 1, 2, 3, 4, 5]),
-        (lambda: grid().permute(1, 0), [[0, 3], [1, 4], [2, 5]]),
         (lambda: grid().permute((-1, 0)), [[0, 3], [1, 4], [2, 5]]),
-        (lambda: grid().T, [[0, 3], [1, 4], [2, 5]]),
-        (lambda: grid().transpose(0, -1), [[0, 3], [1, 4], [2, 5]]),
-        (lambda: grid().flip(0), [[3, 4, 5], [0, 1, 2]]),
         (lambda: grid().flip((0, -1)), [[5, 4, 3], [2, 1, 0]]),
-        (lambda: grid().flip(0, 1), [[5, 4, 3], [2, 1, 0]]),
-        (lambda: grid().shrink(((0, 1), (1, 3))), [[1, 2]]),
         (lambda: grid().shrink((None, (1, 2))), [[1], [4]]),
-        (lambda: grid().pad((1, 0)), [[0, 0, 1, 2], [0, 3, 4, 5]]),
-        (lambda: grid().pad((0, 0, 0, 1)), [[0, 1, 2], [3, 4, 5], [0, 0, 0]]),
         (lambda: grid().pad(((1, 0), None), value=7), [[7, 7, 7], [0, 1, 2], [3, 4, 5]]),
-        (lambda: grid().pad((-1, 1), value=-1), [[1, 2, -1], [4, 5, -1]]),
-        (lambda: grid().pad((-1, -1)), [[1], [4]]),
-        (lambda: grid().pad(()), [[0, 1, 2], [3, 4, 5]]),
         (lambda: Tensor([1.0]).pad((1, 1), value=-math.inf), [-math.inf, 1.0, -math.inf]),
         (lambda: Tensor([1.0]).pad((1, 0), value=-0.0), [-0.0, 1.0]),
-        (lambda: Tensor([True]).pad((1, 0)), [False, True]),
         (lambda: Tensor([True]).pad((1, 0), value=True), [True, True]),
-        (lambda: Tensor([1, 2]).expand(2, 2), [[1, 2], [1, 2]]),
         (lambda: Tensor([[1], [2]]).expand(-1, 3), [[1, 1, 1], [2, 2, 2]]),
         (lambda: Tensor(3).expand(2), [3, 3]),
-        (lambda: Tensor([1]).expand(0), []),
-        (lambda: Tensor([[[1], [2]]]).squeeze(), [1, 2]),
-        (lambda: Tensor([[[1], [2]]]).squeeze(0), [[1], [2]]),
-        (lambda: Tensor([[1, 2]]).squeeze(1), [[1, 2]]),
-        (lambda: Tensor(1).squeeze(0), 1),
-        (lambda: Tensor([1, 2]).unsqueeze(0), [[1, 2]]),
-        (lambda: Tensor([1, 2]).unsqueeze(-1), [[1], [2]]),
-        (lambda: Tensor(1).unsqueeze(0), [1]),
-        (lambda: grid().flatten(), [0, 1, 2, 3, 4, 5]),
-        (lambda: Tensor(1).flatten(), [1]),
-        (lambda: grid().unflatten(1, (3, 1)), [[[0], [1], [2]], [[3], [4], [5]]]),
-        (lambda: grid().flatten().unflatten(0, (-1, 2)), [[0, 1], [2, 3], [4, 5]]),
-        (lambda: Tensor([1, 2]).repeat(2), [1, 2, 1, 2]),
-        (lambda: Tensor([1, 2]).repeat(2, 2), [[1, 2, 1, 2], [1, 2, 1, 2]]),
-        (lambda: Tensor([1, 2]).repeat(0), []),
-        (lambda: Tensor([1]).cat(Tensor([2, 3])), [1, 2, 3]),
-        (lambda: Tensor([1]).cat(Tensor([], dtype="int32"), Tensor([2])), [1, 2]),
-        (lambda: Tensor([1]).cat(Tensor([2.5])), [1.0, 2.5]),
-        (lambda: Tensor([[1], [2]]).cat(Tensor([[3], [4]]), dim=-1), [[1, 3], [2, 4]]),
+        (lambda: Tensor([1]).cat(Tensor([], dtype="int32"), Tensor([2.5])), [1.0, 2.5]),
         (lambda: Tensor.cat(Tensor([1]), Tensor([2]), dim=0), [1, 2]),
-        (lambda: Tensor([True]).cat(Tensor([False])), [True, False]),
-        (lambda: Tensor([1, 2]).stack(Tensor([3, 4])), [[1, 2], [3, 4]]),
-        (lambda: Tensor([1, 2]).stack(Tensor([3, 4]), dim=-1), [[1, 3], [2, 4]]),
-        (lambda: Tensor(1).stack(Tensor(2), Tensor(3)), [1, 2, 3]),
-        (lambda: grid()._every_element(1, 2), [[0, 2], [3, 5]]),
     ],
 )
-def test_movement(result: object, elements: object) -> None:
-    assert result().tolist() == elements  # type: ignore[operator]
+def test_arguments_of_other_forms_than_those_of_torch(
+    result: Callable[[], Tensor], elements: object
+) -> None:
+    assert str(result().tolist()) == str(elements)
 
 
 @pytest.mark.parametrize(
@@ -111,40 +75,6 @@ def test_padding_with_a_number_of_numpy() -> None:
         small.pad((1, 0), value=np.int64(256))
 
 
-def test_padding_with_a_tensor_is_refused() -> None:
-    """Its gradient would be lost: only a number is around the elements."""
-    weight = Tensor(2.0, requires_grad=True)
-    with pytest.raises(UserError, match="pad: value is a Tensor, accepted is a number"):
-        Tensor([1.0]).pad((1, 1), value=weight)
-
-
-def test_circular_padding_goes_round_what_is_left() -> None:
-    with pytest.raises(ValueError, match="1 elements"):
-        Tensor([0, 1, 2, 3]).pad((-3, 3), mode="circular")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Tensor.zeros((2, 2), 2, 2),
-        lambda: Tensor.ones((2, 2), 2),
-        lambda: Tensor.empty((2,), 2),
-        lambda: Tensor.rand((2, 2), 2),
-        lambda: Tensor.randn([2], 2),
-        lambda: Tensor.randint((2,), 2),
-        lambda: grid().reshape((3,), 2),
-        lambda: grid().view((3,), 2),
-        lambda: grid().permute((1,), 0),
-        lambda: grid().expand((2,), 3),
-        lambda: grid().flip((0,), 1),
-        lambda: grid().repeat((2,), 2),
-    ],
-)
-def test_sizes_come_one_by_one_or_in_one_tuple(make: Callable[[], Tensor]) -> None:
-    with pytest.raises(TypeError, match="or one tuple of them"):
-        make()
-
-
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_padding_with_what_is_around(mode: str) -> None:
     named = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
@@ -165,32 +95,9 @@ def test_many_tensors_are_joined_in_groups() -> None:
     assert GlobalCounters.kernel_count - before == 6
 
 
-@pytest.mark.slow
-def test_the_gradient_of_many_joined_tensors() -> None:
-    whole = Tensor(np.arange(20, dtype=np.float32), requires_grad=True)
-    parts = whole.split(1)
-    joined = parts[0].cat(*parts[1:])
-    assert (joined * joined).sum().gradient(whole)[0].tolist() == [2.0 * x for x in range(20)]
-
-
-def test_cat_keeps_signed_zeros_and_nan() -> None:
-    found = Tensor([-0.0, math.nan]).cat(Tensor([-0.0])).numpy()
-    assert np.signbit(found[[0, 2]]).all()
-    assert math.isnan(found[1])
-
-
 def test_cat_of_storage_types() -> None:
     part = Tensor([1.0, -0.5]).cast("fp8e5m2")
     assert part.cat(part).float().tolist() == [1.0, -0.5, 1.0, -0.5]
-
-
-def test_split_and_chunk() -> None:
-    tensor = Tensor([0, 1, 2, 3, 4])
-    assert [part.tolist() for part in tensor.split(2)] == [[0, 1], [2, 3], [4]]
-    assert [part.tolist() for part in tensor.split([1, 4])] == [[0], [1, 2, 3, 4]]
-    assert [part.tolist() for part in tensor.chunk(2)] == [[0, 1, 2], [3, 4]]
-    assert [part.shape for part in grid().split(1, dim=-1)] == [(2, 1)] * 3
-    assert [part.shape for part in Tensor.zeros(0).chunk(2)] == [(0,), (0,)]
 
 
 def test_long_chains_agree_with_numpy() -> None:
@@ -240,3 +147,87 @@ def test_sizes_and_types_are_facts_of_the_graph() -> None:
     assert (tensor.size(), tensor.size(-1)) == ((2, 3), 3)
     assert not tensor.bool().is_floating_point()
     assert tensor.dtype is dtypes.float16
+
+
+# Shapes by a formula, and images in another size
+
+CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("formula", "sizes", "wanted"),
+    [
+        ("a b c -> c b a", {}, CUBE.transpose(2, 1, 0)),
+        ("a b c -> (a b) c", {}, CUBE.reshape(6, 4)),
+        ("a b (c d) -> a (d b) c", {"c": 2}, None),
+        ("a ... -> ... a", {}, CUBE.transpose(1, 2, 0)),
+        ("... c -> c (...)", {}, CUBE.reshape(6, 4).T),
+        ("a b c->a 1 b () c", {}, CUBE[:, None, :, None]),
+        ("  a   b c -> a b c  ", {}, CUBE),
+        ("x_1 Y c2 -> (x_1 Y c2)", {}, CUBE.reshape(-1)),
+        ("a b (c d) -> a b c d", {"c": 2, "d": 2}, CUBE.reshape(2, 3, 2, 2)),
+        ("ß Größe 変数 -> (ß Größe) 変数", {"ß": 2}, CUBE.reshape(6, 4)),
+        ("a … -> … a", {}, CUBE.transpose(1, 2, 0)),
+    ],
+)
+def test_rearrange(formula: str, sizes: dict[str, int], wanted: np.ndarray | None) -> None:
+    found = Tensor(CUBE).rearrange(formula, **sizes).numpy()
+    if wanted is None:
+        wanted = CUBE.reshape(2, 3, 2, 2).transpose(0, 3, 1, 2).reshape(2, 6, 2)
+    assert found.shape == wanted.shape
+    assert (found == wanted).all()
+
+
+def test_rearrange_without_axes_and_of_nothing() -> None:
+    assert Tensor(3).rearrange(" -> ").item() == 3
+    assert Tensor(3).rearrange("-> 1 1").shape == (1, 1)
+    assert Tensor([[5]]).rearrange("1 () ->").item() == 5
+    assert Tensor.zeros(0, 4).rearrange("a (b c) -> b (a c)", c=2).shape == (2, 0)
+
+
+def test_rearrange_of_a_symbolic_batch() -> None:
+    whole = Tensor(CUBE).realize()
+    some = whole.shrink(((0, Variable("n", 1, 2).bind(1)), None, None))
+    assert (
+        some.rearrange("n a b -> n (b a)").numpy() == CUBE[:1].swapaxes(1, 2).reshape(1, 12)
+    ).all()
+
+
+# Where the rounding of the scale decides, in both modes, and an infinity that stays where it is.
+@pytest.mark.parametrize("pair", [(26, 22), (39, 33), (6, 37), (14, 23), (26, 11), (30, 29)])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_nearest_places_are_those_of_torch(pair: tuple[int, int], mode: str) -> None:
+    old, new = pair
+    line = torch.arange(old, dtype=torch.float32).reshape(1, 1, old)
+    theirs = torch.nn.functional.interpolate(line, new, mode=mode).reshape(-1)
+    assert Tensor.arange(float(old)).interpolate((new,), mode).tolist() == theirs.tolist()
+
+
+def test_types_of_images() -> None:
+    infinite = Tensor([[np.inf, 1.0, 2.0, 3.0]]).interpolate((2,))
+    assert infinite.tolist() == [[np.inf, 2.5]]
+    assert Tensor([True, False]).interpolate((4,), "nearest").tolist() == [True, True, False, False]
+    half = Tensor(np.array([1.0, 2.0], np.float16)).interpolate((4,))
+    assert (half.dtype, half.tolist()) == (dtypes.float16, [1.0, 1.25, 1.75, 2.0])
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_bytes_are_interpolated_as_torch_does_it(mode: str, align_corners: bool) -> None:
+    rng = np.random.default_rng(align_corners)
+    for _ in range(6):
+        height, width, *size = rng.integers(1, 10, 4).tolist()
+        image = rng.integers(0, 256, (1, 2, height, width)).astype(np.uint8)
+        ours = Tensor(image).interpolate(size, mode, align_corners)
+        theirs = torch.nn.functional.interpolate(
+            torch.tensor(image), size, mode=f"bi{mode}", align_corners=align_corners
+        )
+        assert ours.dtype is dtypes.uint8
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_bytes_along_one_axis() -> None:
+    line = Tensor([[0, 255]], dtype="uint8")
+    assert line.interpolate((4,)).tolist() == [[0, 64, 191, 255]]
+    assert line.interpolate((2,)).tolist() == [[0, 255]]
+    assert line.interpolate((5,), "cubic").tolist() == [[0, 21, 128, 234, 255]]
