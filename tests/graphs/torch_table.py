@@ -466,6 +466,7 @@ WINDOWS = [
             "x.interpolate({size}, {mode}, {corners})",
             "torch_interpolate(x, {size}, {mode}, {corners})",
         ),
+        size=1.0,
     ),
 ]
 
