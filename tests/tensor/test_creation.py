@@ -1,4 +1,4 @@
-"""Making tensors, and reading them back."""
+"""Making tensors: data of any kind, constructors, ranges."""
 
 import math
 
@@ -35,10 +35,6 @@ def test_python_data(data: object, dtype: object, elements: object) -> None:
     assert tensor.tolist() == elements
 
 
-def row(*numbers: float, dtype: str = "float32") -> Tensor:
-    return Tensor(list(numbers), dtype=dtype)
-
-
 @pytest.mark.parametrize(
     ("data", "dtype", "elements"),
     [
@@ -54,15 +50,15 @@ def row(*numbers: float, dtype: str = "float32") -> Tensor:
         ((np.array(1.5), 2), dtypes.float64, [1.5, 2.0]),
         ([[np.array([1, 2])] * 2] * 2, dtypes.int64, [[[1, 2]] * 2] * 2),
         ([np.zeros((2, 0))], dtypes.float64, [[[], []]]),
-        ([row(1, 2), row(3, 4)], dtypes.float32, [[1.0, 2.0], [3.0, 4.0]]),
+        ([Tensor([1.0, 2.0]), Tensor([3.0, 4.0])], dtypes.float32, [[1.0, 2.0], [3.0, 4.0]]),
         (
-            [[row(1), [2]], [np.array([3]), row(4)]],
+            [[Tensor([1.0]), [2]], [np.array([3]), Tensor([4.0])]],
             dtypes.float32,
             [[[1.0], [2.0]], [[3.0], [4.0]]],
         ),
-        ([row(1, 2, dtype="int8"), [3, 4]], dtypes.int8, [[1, 2], [3, 4]]),
-        ([row(1, 2).sum(), row(1, 2).max(), 7], dtypes.float32, [3.0, 2.0, 7.0]),
-        ((row(1, dtype="int8"), row(2, dtype="int64")), dtypes.int64, [[1], [2]]),
+        ([Tensor([1, 2], dtype="int8"), [3, 4]], dtypes.int8, [[1, 2], [3, 4]]),
+        ([Tensor([1.0, 2.0]).sum(), Tensor([1.0, 2.0]).max(), 7], dtypes.float32, [3.0, 2.0, 7.0]),
+        ((Tensor([1], dtype="int8"), Tensor([2], dtype="int64")), dtypes.int64, [[1], [2]]),
     ],
 )
 def test_lists_of_arrays_and_tensors(data: object, dtype: object, elements: object) -> None:
@@ -157,26 +153,14 @@ def test_a_tensor_of_a_tensor() -> None:
 
 
 def test_constructors_with_a_shape() -> None:
-    assert Tensor.zeros(2, 3).tolist() == [[0.0] * 3] * 2
     assert Tensor.zeros((2, 1)).shape == (2, 1)
     assert Tensor.zeros().shape == ()
-    assert Tensor.ones(2, dtype="int8").dtype is dtypes.int8
-    assert Tensor.full((2,), 7).dtype is dtypes.int32
-    assert Tensor.full((2,), 7.0).dtype is dtypes.float32
     assert Tensor.full((1,), np.float64(0.5)).tolist() == [0.5]
-    assert Tensor.full((), True).tolist() is True
     assert Tensor.full(3, math.inf).tolist() == [math.inf] * 3
-    assert Tensor.full((2, 0), 1.0).numpy().shape == (2, 0)
-    assert Tensor.empty(2, 3).shape == (2, 3)
     assert Tensor.empty(2, dtype="int64").numpy().dtype == np.int64
     assert Tensor.empty(0).tolist() == []
-    assert Tensor.eye(2, 3).tolist() == [[1, 0, 0], [0, 1, 0]]
     assert Tensor.eye(3, 2, dtype="int32").tolist() == [[1, 0], [0, 1], [0, 0]]
-    assert Tensor.eye(0).shape == (0, 0)
-    like = Tensor([[1, 2]], dtype="int16")
-    assert like.zeros_like().tolist() == [[0, 0]]
-    assert like.ones_like().dtype is dtypes.int16
-    assert like.full_like(7, dtype="float64").tolist() == [[7.0, 7.0]]
+    assert Tensor([[1, 2]], dtype="int16").full_like(7, dtype="float64").tolist() == [[7.0, 7.0]]
 
 
 def test_numpy_conversions_are_those_of_the_op_table() -> None:
@@ -260,3 +244,63 @@ def test_ends_are_numbers_of_numpy_too() -> None:
     assert Tensor.linspace(np.int64(0), np.float32(3), 4).tolist() == [0.0, 1.0, 2.0, 3.0]
     assert Tensor.linspace(np.int8(0), np.int64(3), 4, dtype="int32").tolist() == [0, 1, 2, 3]
     assert Tensor.uniform(2, low=np.float32(3), high=np.int64(3)).tolist() == [3.0, 3.0]
+
+
+# Ranges
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "expected"),
+    [
+        (dtypes.uint8, (250, 256), [250, 251, 252, 253, 254, 255]),
+        (dtypes.uint8, (255, 250, -2), [255, 253, 251]),
+        (dtypes.int8, (-128, 128, 51), [-128, -77, -26, 25, 76, 127]),
+        (dtypes.int64, (2**62, 2**62 + 3), [2**62, 2**62 + 1, 2**62 + 2]),
+        (dtypes.int64, (0, 2**62, 2**61), [0, 2**61]),
+        (dtypes.uint64, (2**64 - 2, 2**64), [2**64 - 2, 2**64 - 1]),
+        (dtypes.float32, (3,), [0.0, 1.0, 2.0]),
+        (dtypes.float64, (2**52, 2**52 + 2), [2.0**52, 2.0**52 + 1]),
+        (dtypes.float16, (2046, 2052), [2046, 2047, 2048, 2048, 2050, 2052]),
+        (dtypes.bool, (2,), [False, True]),
+    ],
+)
+def test_a_range_is_exact_in_every_type(dtype, bounds, expected):
+    got = Tensor.arange(*bounds, dtype=dtype)
+    assert got.dtype is dtype
+    assert got.tolist() == expected
+
+
+def test_a_range_has_the_device_that_was_named():
+    numbers = Tensor.arange(4, device="PYTHON")
+    assert numbers.device == "PYTHON"
+    assert (numbers + Tensor([1, 1, 1, 1], device="PYTHON")).tolist() == [1, 2, 3, 4]
+
+
+def test_a_range_of_floats_may_ask_for_a_gradient():
+    numbers = Tensor.arange(3.0, requires_grad=True)
+    (numbers * numbers).sum().backward()
+    assert numbers.grad.tolist() == [0.0, 2.0, 4.0]
+
+
+FAR = 3_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: Tensor.arange(FAR, dtype="int64")[-2:], [FAR - 2, FAR - 1]),
+        (lambda: Tensor.arange(0, -FAR, -1, dtype="int64")[-2:], [2 - FAR, 1 - FAR]),
+        (lambda: Tensor.arange(FAR, dtype="uint32")[-1:], [FAR - 1]),
+        (lambda: Tensor.arange(5, 2**62, dtype="int64")[-1:], [2**62 - 1]),
+        (lambda: Tensor.arange(FAR, dtype="int64").flip(0)[:2], [FAR - 1, FAR - 2]),
+        (lambda: Tensor.arange(FAR, dtype="float64")[-1:], [FAR - 1.0]),
+        (lambda: Tensor.arange(FAR / 1.0)[-1:], [3e9]),
+        (lambda: Tensor.linspace(0, FAR - 1, FAR, dtype="int64")[-2:], [FAR - 2, FAR - 1]),
+        (lambda: Tensor.linspace(0, FAR - 1, FAR, dtype="float64")[-2:], [FAR - 2.0, FAR - 1.0]),
+        (lambda: Tensor.eye(FAR)[-2:, -1], [0.0, 1.0]),
+        (lambda: Tensor.eye(3, FAR)[-1, :4], [0.0, 0.0, 1.0, 0.0]),
+        (lambda: Tensor.ones(2**16, 2**16).tril()[-2, -2:], [1.0, 0.0]),
+    ],
+)
+def test_ranges_of_more_elements_than_int32_numbers(make, expected):
+    assert make().tolist() == expected

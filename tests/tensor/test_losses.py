@@ -18,18 +18,9 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 # Losses
 
 
-def test_cross_entropy_by_hand() -> None:
-    even = Tensor([[0.0, 0.0], [0.0, 0.0]])
-    classes = Tensor([0, 1])
-    half = math.log(2)
-    assert even.cross_entropy(classes).item() == pytest.approx(half)
-    assert even.cross_entropy(classes, "sum").item() == pytest.approx(2 * half)
-    assert even.cross_entropy(classes, "none").tolist() == pytest.approx([half, half])
-    assert even.cross_entropy(Tensor([[1.0, 0.0], [0.5, 0.5]])).item() == pytest.approx(half)
+def test_one_row_of_classes() -> None:
     one = Tensor([1.0, 1.0, 1.0]).cross_entropy(Tensor(2))
-    assert one.shape == ()
-    assert one.item() == pytest.approx(math.log(3))
-    assert even.half().cross_entropy(classes).dtype is dtypes.float16
+    assert (one.shape, one.item()) == ((), pytest.approx(math.log(3)))
 
 
 def test_classes_that_do_not_exist_give_nan() -> None:
@@ -55,12 +46,7 @@ def test_ignored_classes_have_no_gradient() -> None:
     assert found[1].sum() == pytest.approx(0, abs=1e-6)
 
 
-def test_losses_of_extreme_logits() -> None:
-    logits = Tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 1e4]])
-    assert logits.cross_entropy(Tensor([0, 1]), "none").tolist() == pytest.approx([0, math.log(2)])
-    assert logits.cross_entropy(Tensor([1, 0]), "none").tolist() == pytest.approx(
-        [2e4, 2e4 + math.log(2)]
-    )
+def test_losses_of_masked_and_extreme_logits() -> None:
     masked = Tensor([[0.0, -math.inf, 0.0]], requires_grad=True)
     loss = masked.cross_entropy(Tensor([0]))
     assert loss.item() == pytest.approx(math.log(2))
@@ -91,58 +77,33 @@ def test_reductions_of_nothing() -> None:
 # Norms
 
 
-def test_layernorm_by_hand() -> None:
-    assert Tensor([1.0, 3.0]).layernorm(eps=0).tolist() == [-1.0, 1.0]
+def test_norms_over_other_axes_and_of_other_types() -> None:
     assert Tensor([[1, 3], [5, 7]]).layernorm((0, 1), eps=0).shape == (2, 2)
     assert Tensor([1, 3]).layernorm().dtype is dtypes.float32
-    assert Tensor([2.0, 2.0]).layernorm().tolist() == [0.0, 0.0]
     big = Tensor(np.array([60000, 60002], np.float16)).layernorm()
-    assert big.dtype is dtypes.float16
-    assert np.isfinite(big.numpy()).all()
-
-
-def test_batchnorm_by_hand() -> None:
+    assert (big.dtype, np.isfinite(big.numpy()).all()) == (dtypes.float16, True)
     image = Tensor([[[1.0, 2.0], [3.0, 4.0]]])
-    mean, scale = Tensor([1.0, 3.0]), Tensor([2.0, 1.0])
-    assert image.batchnorm(None, None, mean, scale).tolist() == [[[0.0, 2.0], [0.0, 1.0]]]
-    affine = image.batchnorm(Tensor([1.0, 10.0]), Tensor([0.0, 5.0]), mean, scale)
-    assert affine.tolist() == [[[0.0, 2.0], [5.0, 15.0]]]
-    last = image.batchnorm(None, None, mean, scale, axis=-1)
+    last = image.batchnorm(None, None, Tensor([1.0, 3.0]), Tensor([2.0, 1.0]), axis=-1)
     assert last.tolist() == [[[0.0, -1.0], [4.0, 1.0]]]
     both = Tensor([[1.0, 2.0], [3.0, 4.0]])
     assert image.batchnorm(None, None, both, both, axis=(1, 2)).tolist() == [[[0.0] * 2] * 2]
-    assert image.half().batchnorm(None, None, mean, scale).dtype is dtypes.float16
 
 
 # Attention
 
 
-def attended(*tensors: np.ndarray, **settings: object) -> tuple[np.ndarray, np.ndarray]:
-    """Ours and torch's."""
-    ours = Tensor(tensors[0]).scaled_dot_product_attention(
-        *map(Tensor, tensors[1:3]),
-        **{key: Tensor(v) if isinstance(v, np.ndarray) else v for key, v in settings.items()},
-    )
-    theirs = functional.scaled_dot_product_attention(
-        *map(torch.tensor, tensors),
-        **{key: torch.tensor(v) if isinstance(v, np.ndarray) else v for key, v in settings.items()},
-    )
-    return ours.numpy(), theirs.numpy()
-
-
 def test_a_query_that_sees_nothing_gives_zeros() -> None:
-    q, k, v = numbers(2, 3), numbers(4, 3, seed=1), numbers(4, 2, seed=2)
+    q, k, v = (numbers(*shape) for shape in ((2, 3), (4, 3), (4, 2)))
     mask = np.array([[True, False, True, True], [False] * 4])
-    ours, theirs = attended(q[None], k[None], v[None], attn_mask=mask)
-    assert (ours[0, 1] == 0).all()
-    assert (theirs[0, 1] == 0).all()
-    assert np.allclose(ours, theirs, atol=1e-6)
     queries = Tensor(q, requires_grad=True)
-    found = queries.scaled_dot_product_attention(Tensor(k), Tensor(v), Tensor(mask))
-    assert np.isfinite(found.sum().gradient(queries)[0].numpy()).all()
-    added = np.where(mask, 0, -np.inf).astype(np.float32)
-    ours, theirs = attended(q[None], k[None], v[None], attn_mask=added)
-    assert np.allclose(ours, theirs, atol=1e-6)
+    ours = queries.scaled_dot_product_attention(Tensor(k), Tensor(v), Tensor(mask))
+    theirs = functional.scaled_dot_product_attention(*map(torch.tensor, (q, k, v, mask)))
+    assert (ours[1] == 0).all().item()
+    assert np.allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+    assert np.isfinite(ours.sum().gradient(queries)[0].numpy()).all()
+    added = Tensor(np.where(mask, 0, -np.inf).astype(np.float32))
+    result = queries.scaled_dot_product_attention(Tensor(k), Tensor(v), added)
+    assert np.allclose(result[0].numpy(), theirs[0].numpy(), atol=1e-6)
 
 
 def test_attention_of_half_floats_sums_in_float32() -> None:
