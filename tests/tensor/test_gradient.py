@@ -196,16 +196,6 @@ def test_only_leaves_that_ask_get_a_gradient() -> None:
     assert not x.grad.requires_grad
 
 
-def test_backward_after_realising_parts() -> None:
-    x = Tensor([1.0, 2.0], requires_grad=True)
-    hidden = (x * x).realize()
-    loss = (hidden * hidden).sum().realize()
-    assert loss.item() == 17.0
-    loss.backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [4.0, 32.0]
-
-
 def test_gradient_of_intermediate_tensors() -> None:
     x = Tensor([3.0])
     square = x * x

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tinyref import GlobalCounters, Tensor, TinyJit, dtypes
-from tinyref.tensor.methods.random import Random
+from tinyref_spec.tensor.random import word
 
 MANY = 20000
 # Salmon and others, the known answers of Random123: (counter, key, result), first word lowest.
@@ -25,14 +25,6 @@ PUBLISHED = (
 )
 
 
-def at(counter: int, seed: int) -> None:
-    """Sets the stream of the CPU to a counter."""
-    Tensor.manual_seed(seed)
-    Tensor.rand(1).realize()
-    stream = Random._streams._of["CPU"]
-    stream.counter.assign(Tensor(np.array([counter], np.uint64)))
-
-
 def seeded(seed: int, draw: Callable[[], Tensor]) -> np.ndarray:
     Tensor.manual_seed(seed)
     return draw().numpy()
@@ -41,43 +33,32 @@ def seeded(seed: int, draw: Callable[[], Tensor]) -> np.ndarray:
 # The words
 
 
-@pytest.mark.parametrize(("counter", "key", "word"), PUBLISHED)
-def test_the_published_words(counter: int, key: int, word: int) -> None:
-    at(counter, key)
-    assert int(Tensor._random_words((1,), None).item()) == word
-    at(counter, key)
-    assert Tensor.rand(1).item() == ((word & 0xFFFFFFFF) >> 8) / 2**24
-    at(counter, key)
-    assert Tensor.rand(1, dtype=dtypes.float64).item() == (word >> 11) / 2**53
-    at(counter, key)
-    assert Tensor.rand(1, dtype=dtypes.float16).item() == ((word & 0xFFFFFFFF) >> 21) / 2**11
-    at(counter, key)
-    assert Tensor.rand(1, dtype=dtypes.bfloat16).item() == ((word & 0xFFFFFFFF) >> 24) / 2**8
+@pytest.mark.parametrize(("counter", "key", "published"), PUBLISHED)
+def test_the_reference_gives_the_published_words(counter: int, key: int, published: int) -> None:
+    assert word(counter, key) == published
 
 
-def threefry(counter: int, key: int) -> int:
-    """Threefry-2x32 with 20 rounds, in Python's integers."""
-    mask = 0xFFFFFFFF
-    keys = [key & mask, key >> 32]
-    keys.append(keys[0] ^ keys[1] ^ 0x1BD11BDA)
-    x, y = ((counter & mask) + keys[0]) & mask, ((counter >> 32) + keys[1]) & mask
-    rotations = (13, 15, 26, 6, 17, 29, 16, 24)
-    for number in range(20):
-        x = (x + y) & mask
-        by = rotations[number % 8]
-        y = (((y << by) | (y >> (32 - by))) & mask) ^ x
-        if number % 4 == 3:
-            block = number // 4 + 1
-            x = (x + keys[block % 3]) & mask
-            y = (y + keys[(block + 1) % 3] + block) & mask
-    return y << 32 | x
+# How a type is made of a word: the last bits of its low half, or of all of it.
+BITS = {
+    "float16": (2**11, lambda bits: (bits & 0xFFFFFFFF) >> 21),
+    "bfloat16": (2**8, lambda bits: (bits & 0xFFFFFFFF) >> 24),
+    "float32": (2**24, lambda bits: (bits & 0xFFFFFFFF) >> 8),
+    "float64": (2**53, lambda bits: bits >> 11),
+}
 
 
-def test_counters_go_on_beyond_32_bits() -> None:
-    start = 2**32 - 2
-    at(start, 5)
-    words = [int(word) for word in Tensor._random_words((4,), None).tolist()]
-    assert words == [threefry(start + number, 5) for number in range(4)]
+@pytest.mark.parametrize("seed", [0, 5, 2**64 - 1])
+@pytest.mark.parametrize("dtype", BITS)
+def test_numbers_are_the_words_of_their_counters(dtype: str, seed: int) -> None:
+    count, bits = BITS[dtype]
+    Tensor.manual_seed(seed)
+    expected = [bits(word(number, seed)) / count for number in range(5)]
+    assert Tensor.rand(5, dtype=dtype).tolist() == expected
+    # Counters go on beyond 32 bits.
+    Tensor.manual_seed(seed)
+    far = Tensor.rand(2**32 + 2, dtype=dtype, contiguous=False)[-4:]
+    expected = [bits(word(2**32 + number, seed)) / count for number in range(-2, 2)]
+    assert far.tolist() == expected
 
 
 # The same numbers
@@ -288,49 +269,24 @@ def test_weights_that_are_no_likelihoods_choose_nothing(
     assert found.tolist() == places
 
 
-@pytest.mark.parametrize(
-    ("draw", "limit"),
-    [
-        (lambda: Tensor.scaled_uniform(20, 50), 1 / math.sqrt(1000)),
-        (lambda: Tensor.glorot_uniform(20, 5, 10), math.sqrt(6 / 70)),
-        (lambda: Tensor.kaiming_uniform(20, 50, a=1.0), math.sqrt(3 / 50)),
-        (lambda: Tensor.uniform(1000, low=-3, high=3), 3.0),
-    ],
-)
-def test_ends_of_uniform_numbers(draw: Callable[[], Tensor], limit: float) -> None:
-    values = seeded(1, draw)
-    assert 0.98 * limit < values.max() < limit
-    assert -limit <= values.min() < -0.98 * limit
-
-
-@pytest.mark.parametrize(
-    ("draw", "mean", "deviation"),
-    [
-        (lambda: Tensor.kaiming_normal(50, 80, a=0.0), 0.0, math.sqrt(2 / 80)),
-        (lambda: Tensor.normal(4000, mean=2.0, std=3.0), 2.0, 3.0),
-    ],
-)
-def test_deviations_of_normal_numbers(
-    draw: Callable[[], Tensor], mean: float, deviation: float
-) -> None:
-    values = seeded(1, draw)
-    assert abs(values.mean() - mean) < 3.9 * deviation / math.sqrt(values.size)
-    assert abs(values.std() - deviation) < 3.9 * deviation / math.sqrt(2 * values.size)
-
-
-# Shapes, types, gradients, mistakes
-
-
-def test_shapes_and_types() -> None:
-    assert Tensor.rand().shape == ()
-    assert Tensor.rand((2, 3)).shape == (2, 3)
-    assert Tensor.rand(0, 3).numpy().shape == (0, 3)
-    like = Tensor.zeros(2, 3, dtype=dtypes.float16)
-    assert (like.rand_like().shape, like.rand_like().dtype) == ((2, 3), dtypes.float16)
-    assert like.randn_like(dtype=dtypes.float32).dtype is dtypes.float32
-    assert Tensor([[1.0, 2.0]]).multinomial().shape == (1, 1)
-    assert Tensor([1.0, 2.0]).multinomial().shape == (1,)
-    assert Tensor.randperm(3, dtype=dtypes.int64).dtype is dtypes.int64
+def test_scales() -> None:
+    Tensor.manual_seed(1)
+    ends = {
+        1 / math.sqrt(1000): Tensor.scaled_uniform(20, 50),
+        math.sqrt(6 / 70): Tensor.glorot_uniform(20, 5, 10),
+        math.sqrt(3 / 50): Tensor.kaiming_uniform(20, 50, a=1.0),
+        3.0: Tensor.uniform(1000, low=-3, high=3),
+    }
+    for limit, values in ends.items():
+        assert 0.98 * limit < values.max().item() < limit
+        assert -limit <= values.min().item() < -0.98 * limit
+    normal = {
+        (0.0, math.sqrt(2 / 80)): Tensor.kaiming_normal(50, 80, a=0.0),
+        (2.0, 3.0): Tensor.normal(4000, mean=2.0, std=3.0),
+    }
+    for (mean, deviation), values in normal.items():
+        assert abs(values.mean().item() - mean) < 3.9 * deviation / math.sqrt(4000)
+        assert abs(values.std().item() - deviation) < 3.9 * deviation / math.sqrt(8000)
 
 
 @pytest.mark.parametrize(

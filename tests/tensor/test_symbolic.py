@@ -224,13 +224,6 @@ def test_an_element_of_a_symbolic_axis_is_written_and_has_a_gradient():
         np.testing.assert_array_equal(leaf.grad.numpy(), expected)
 
 
-def test_a_captured_function_takes_the_last_element_of_a_symbolic_axis():
-    n, x = Variable("n", 1, 8), Tensor(WHOLE).realize()
-    last = TinyJit(lambda x, size: x[:, :size][:, -1] * 2)
-    for size in (2, 5, 8, 1):
-        np.testing.assert_array_equal(last(x, n.bind(size)).numpy(), WHOLE[:, size - 1] * 2)
-
-
 def test_sizes_are_shown_by_name():
     n = Variable("n", 1, 8)
     part = Tensor(WHOLE)[:, : n.bind(3)]
@@ -254,24 +247,6 @@ def test_variables_and_sizes_are_pickled_and_copied(protocol):
         # It is the same variable: one value serves both.
         assert (x + Tensor(WHOLE)[:, : n.bind(3)]).shape == x.shape
         np.testing.assert_array_equal((x[:, : copied["n"].bind(3)] * 2).numpy(), WHOLE[:, :3] * 2)
-
-
-def test_a_model_with_a_variable_is_copied():
-    class Model:
-        def __init__(self):
-            self.size = Variable("n", 1, 8)
-            self.weight = Tensor(WHOLE).realize()
-
-        def part(self, size):
-            return self.weight[:, :size].sum(1)
-
-        def __call__(self, size):
-            return self.part(self.size.bind(size)).tolist()
-
-    model = Model()
-    copied = copy.deepcopy(model)
-    assert copied(3) == model(3)
-    assert copied.size is not model.size
 
 
 def test_sizes_that_may_be_zero():

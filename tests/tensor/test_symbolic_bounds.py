@@ -5,7 +5,6 @@ import pytest
 
 from tinyref import Tensor, TinyJit, Variable
 from tinyref.errors import UserError
-from tinyref.runtimes import kernel
 
 ROWS = np.arange(1, 31, dtype=np.float32).reshape(10, 3)
 WHOLE = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
@@ -115,24 +114,6 @@ def test_ends_that_no_range_describes(device):
         UserError, match="compiled for v=2 alone: v is 4: accepted is v from 1 to 2"
     ):
         step(x, v.bind(4), w.bind(2))
-
-
-def test_one_kernel_serves_all_values_that_are_accepted(monkeypatch):
-    kernel.forget_kernels()
-    compiled = []
-    compile_kernel = kernel.compile_kernel
-
-    def counted(ast, *args, **kwargs):
-        compiled.append(ast)
-        return compile_kernel(ast, *args, **kwargs)
-
-    monkeypatch.setattr(kernel, "compile_kernel", counted)
-    v = Variable("v", 0, 10)
-    x = tensor(WHOLE, "CPU")
-    for value in (1, 3, 7):
-        found = (x[:, v.bind(value) :].sum(1) * 2).numpy()
-        np.testing.assert_allclose(found, WHOLE[:, value:].sum(1) * 2, rtol=1e-5)
-    assert len(compiled) == 1
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -269,26 +250,6 @@ def test_a_reshape_within_is_possible_for_one_value():
         step(v.bind(5))
     with pytest.raises(UserError, match=r"reshape: .*v is 3: accepted is v from 4 to 10"):
         step(v.bind(3))
-
-
-def test_a_cache_grows_up_to_its_end():
-    """A variable that may go further than the cache: 12 steps of 8, the ninth is refused."""
-    position = Variable("position", 0, 100)
-    cache = tensor(np.zeros((2, 8), np.float32), "CPU")
-
-    @TinyJit
-    def step(new, at):
-        cache[:, at : at + 1] = new
-        return cache[:, : at + 1].sum(1).realize(cache)
-
-    total = np.zeros(2, np.float32)
-    for at in range(8):
-        new = np.float32([[at + 1], [2]])
-        total += new[:, 0]
-        np.testing.assert_array_equal(step(Tensor(new), position.bind(at)).numpy(), total)
-    with pytest.raises(UserError, match=r"position is 8: accepted is position from 0 to 7"):
-        step(Tensor([[9.0], [2.0]]), position.bind(8))
-    np.testing.assert_array_equal(cache.numpy().sum(1), total)
 
 
 def test_a_variable_that_the_function_binds_keeps_its_value():
