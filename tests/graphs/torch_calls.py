@@ -586,8 +586,8 @@ def torch_logsumexp(x: torch.Tensor, dims: Any, keepdim: bool) -> torch.Tensor:
 
 
 def torch_gelu(x: torch.Tensor) -> torch.Tensor:
-    """Return F.gelu by tanh, in parts whose rounding counts."""
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
+    """Return F.gelu by tanh, which is this sigmoid, without its cancellation."""
+    return x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x * x * x))
 
 
 def torch_celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
