@@ -220,13 +220,18 @@ def any_key(draw: Draw, shape: Shape) -> Text:
     places = draw(st.sampled_from(((), (2,), (3,), (2, 3), (0,))))
     parts: list[str] = []
     axis, kinds = 0, "iissaaaanb.m"
-    while axis < len(shape) and "..." not in parts and draw(st.integers(0, 9)):
+    # Behind an ellipsis all axes are named, to the last one.
+    while axis < len(shape) and ("..." in parts or draw(st.integers(0, 9))):
         kind = draw(st.sampled_from(kinds))
+        # One mask is enough: two would have to choose the same number of elements.
+        kinds = kinds.replace(kind, "") if kind in "m." else kinds
+        if kind == ".":
+            parts.append("...")
+            axis = draw(st.integers(axis, len(shape)))
+            continue
         covered = shape[axis : axis + (draw(st.integers(1, 2)) if kind == "m" else 1)]
         parts.append(_part_of_key(draw, kind, covered, places))
         axis += len(covered) if kind in "isam" else 0
-        # One mask is enough: two would have to choose the same number of elements.
-        kinds = kinds.replace("m", "") if kind == "m" else kinds
     return Text(f"({', '.join(parts)},)" if parts else "()")
 
 
@@ -247,7 +252,7 @@ def _part_of_key(draw: Draw, kind: str, covered: Shape, places: Shape) -> str:
         numbers = np.resize(drawn, sides).tolist()
         is_list = len(sides) == 1 and numbers and draw(st.booleans())
         return repr(numbers) if is_list else f"at({numbers}, {sides}, 'int64')"
-    return {"n": "None", "b": "True", ".": "..."}[kind]
+    return "None" if kind == "n" else "True"
 
 
 # Inputs
@@ -316,21 +321,10 @@ def indexed(is_unique: bool) -> Inputs:
     return drawn
 
 
-def picked(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Draw `x` and two arrays of places, for its first and its last axis."""
-    shape = tuple(draw(hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=4)))
-    sides = tuple(draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3)))
-    places = [
-        np.resize(
-            draw(st.lists(st.integers(-side, side - 1), min_size=1, max_size=5)), sides
-        ).astype(np.int64)
-        for side in (shape[0], shape[-1])
-    ]
-    first, last = shape[0], shape[-1]
-    start = draw(st.integers(-first - 1, first + 1))
-    part = slice(start, None, draw(st.sampled_from((1, 2))))
-    arrays = {"x": array(draw, dtype, shape), "i": places[0], "j": places[1]}
-    return arrays, {"part": part, "number": draw(st.integers(-last, last - 1))}
+def mild(draw: Draw, dtype: np.dtype[Any], **shapes: Shape) -> Arrays:
+    """Draw arrays of these shapes without huge elements, all of one kind."""
+    kind = draw(st.sampled_from(("plain", "rough")))
+    return {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}
 
 
 def matrices(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -338,16 +332,13 @@ def matrices(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     inner, rows, columns, batch = (draw(st.integers(0, 4)) for _ in range(4))
     left = draw(st.sampled_from(((inner,), (rows, inner), (batch, rows, inner))))
     right = draw(st.sampled_from(((inner,), (inner, columns), (1, inner, columns))))
-    kind = draw(st.sampled_from(("plain", "rough")))
-    return {"x": array(draw, dtype, left, kind), "y": array(draw, dtype, right, kind)}, {}
+    return mild(draw, dtype, x=left, y=right), {}
 
 
 def layer(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     """Draw rows `x`, weights `y` and a bias `z` of a linear layer."""
     inner, rows, columns = (draw(st.integers(1, 4)) for _ in range(3))
-    shapes = {"x": (rows, inner), "y": (inner, columns), "z": (columns,)}
-    kind = draw(st.sampled_from(("plain", "rough")))
-    return {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}, {}
+    return mild(draw, dtype, x=(rows, inner), y=(inner, columns), z=(columns,)), {}
 
 
 FORMULAS = (
@@ -368,12 +359,8 @@ def contraction(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any
     """Draw a formula of einsum and its operands `x` and `y`."""
     formula = draw(st.sampled_from(FORMULAS))
     sizes = {letter: draw(st.integers(0, 4)) for letter in "abcijk"}
-    kind = draw(st.sampled_from(("plain", "rough")))
     shapes = [tuple(sizes[letter] for letter in part) for part in formula.split("->")[0].split(",")]
-    arrays = {
-        name: array(draw, dtype, shape, kind) for name, shape in zip("xy", shapes, strict=True)
-    }
-    return arrays, {"formula": formula}
+    return mild(draw, dtype, **dict(zip("xy", shapes, strict=True))), {"formula": formula}
 
 
 def image(draw: Draw, rank: int) -> Shape:
@@ -440,9 +427,8 @@ def resized(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     cubic = ("cubic",) if rank == 2 else ()
     mode = draw(st.sampled_from(("nearest", "nearest-exact", "linear", *cubic)))
     corners = not mode.startswith("nearest") and draw(st.booleans())
-    kind = draw(st.sampled_from(("plain", "rough")))
     parameters = {"size": size, "mode": mode, "corners": corners}
-    return {"x": array(draw, dtype, shape, kind)}, parameters
+    return mild(draw, dtype, x=shape), parameters
 
 
 def classified(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -450,9 +436,8 @@ def classified(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]
     rows, classes = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     more = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
     chosen = draw(st.lists(st.integers(0, classes - 1), min_size=1, max_size=6))
-    kind = draw(st.sampled_from(("plain", "rough")))
     arrays = {
-        "x": array(draw, dtype, (rows, classes, *more), kind),
+        **mild(draw, dtype, x=(rows, classes, *more)),
         "i": np.resize(chosen, (rows, *more)).astype(np.int64),
         "y": np.abs(array(draw, dtype, (classes,), "plain")) + np.asarray(1, dtype),
         "p": np.abs(array(draw, dtype, (rows, classes, *more), "plain")) / np.asarray(8, dtype),
@@ -469,20 +454,15 @@ def likelihoods(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any
     """Draw `x` of any numbers, and `p` and `q` from 0 to 1."""
     shape = any_shape(draw)
     unit = np.asarray(4, dtype)
-    arrays = {
-        "x": array(draw, dtype, shape, draw(st.sampled_from(("plain", "rough")))),
-        "p": np.abs(array(draw, dtype, shape, "plain")) / unit,
-        "q": np.abs(array(draw, dtype, shape, "plain")) / unit,
-    }
+    arrays = mild(draw, dtype, x=shape)
+    arrays |= {name: np.abs(array(draw, dtype, shape, "plain")) / unit for name in "pq"}
     return arrays, {"reduction": draw(st.sampled_from(("mean", "sum", "none")))}
 
 
 def attention(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     """Draw queries `x`, keys `y`, values `z` and a mask `m` that hides no whole row."""
     batch, length, keys, width = (draw(st.integers(1, 3)) for _ in range(4))
-    shapes = {"x": (batch, length, width), "y": (batch, keys, width), "z": (batch, keys, 2)}
-    kind = draw(st.sampled_from(("plain", "rough")))
-    arrays = {name: array(draw, dtype, shape, kind) for name, shape in shapes.items()}
+    arrays = mild(draw, dtype, x=(batch, length, width), y=(batch, keys, width), z=(batch, keys, 2))
     mask = array(draw, np.dtype(np.bool_), (length, keys))
     mask[:, 0] = True
     return {**arrays, "m": mask}, {"causal": draw(st.booleans())}
@@ -491,11 +471,10 @@ def attention(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]
 def normalised(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     """Draw an image `x`, its mean `y`, inverse deviation `z`, weights `s` and bias `t`."""
     shape = image(draw, draw(st.integers(0, 2)))
-    kind = draw(st.sampled_from(("plain", "rough")))
     line = (shape[1],)
-    arrays = {name: array(draw, dtype, line, "plain") for name in "yst"}
+    arrays = mild(draw, dtype, x=shape, y=line, s=line, t=line)
     arrays["z"] = np.abs(array(draw, dtype, line, "plain")) + np.asarray(0.5, dtype)
-    return {"x": array(draw, dtype, shape, kind), **arrays}, {}
+    return arrays, {}
 
 
 def several(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:

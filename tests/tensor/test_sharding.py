@@ -149,57 +149,63 @@ def test_constructors_put_the_whole_on_each_device() -> None:
 
 # --- what they compute ---------------------------------------------------------------------------
 
-Function = Callable[[Tensor], Tensor]
-OPERATIONS: dict[str, Function] = {
-    "add": lambda x: x + 3,
-    "mixed with a whole": lambda x: x * Tensor(INTEGERS[:1] + 9, device=x.device),
-    "with its sum": lambda x: x - x.sum(0),
-    "with itself turned": lambda x: x[:6] + x[:6].T,
-    "compare": lambda x: (x > 2).where(x, -x),
-    "cast": lambda x: x.cast(dtypes.int8).cast(dtypes.int64),
-    "sum": lambda x: x.sum(),
-    "sum 0": lambda x: x.sum(0),
-    "sum 1": lambda x: x.sum(1, keepdim=True),
-    "max": lambda x: x.max(),
-    "min 0": lambda x: x.min(0),
-    "prod 1": lambda x: x.prod(1),
-    "any": lambda x: (x > 7).any(0),
-    "all": lambda x: (x > -9).all(1),
-    "argmax": lambda x: x.argmax(0),
-    "flat": lambda x: x.reshape(-1),
-    "split axis": lambda x: x.reshape(7, 2, 3),
-    "merged with a new axis": lambda x: x.reshape(1, 7, 1, 6, 1),
-    "transpose": lambda x: x.T,
-    "expand": lambda x: x.unsqueeze(1).expand(7, 2, 6),
-    "flip": lambda x: x.flip(0, 1),
-    "pad": lambda x: x.pad(((1, 2), (3, 0))),
-    "slice": lambda x: x[2:5, 1:],
-    "one row": lambda x: x[3],
-    "last column": lambda x: x[:, -1],
-    "every other": lambda x: x[::2, ::-3],
-    "roll": lambda x: x.cat(x, dim=0)[3:10],
-    "cat 1": lambda x: x.cat(x + 1, dim=1),
-    "stack": lambda x: x.stack(x + 1, dim=1),
-    "matmul": lambda x: x @ x.T,
-    "of a whole": lambda x: x @ Tensor(INTEGERS.T.copy(), device=x.device),
-    "cumsum": lambda x: x.cumsum(0),
-    "sort": lambda x: x.sort(0)[0],
-    "index": lambda x: x[Tensor([[1, 2], [6, 0]], device=x.device)],
-    "gather": lambda x: x.gather(0, Tensor([[1, 2, 0, 3, 4, 6]], device=x.device)),
-    "one hot": lambda x: (x + 8).one_hot(17).cast(dtypes.int32),
-    "contiguous": lambda x: (x + 1).contiguous() * 2,
-    "detach": lambda x: x.detach() + 1,
-}
+# Expressions of a tensor x of 7 by 6 integers; `on` puts an array on its devices.
+OPERATIONS = (
+    "x + 3",
+    "x * on(INTEGERS[:1] + 9)",
+    "x - x.sum(0)",
+    "x[:6] + x[:6].T",
+    "(x > 2).where(x, -x)",
+    "x.cast('int8').cast('int64')",
+    "x.sum()",
+    "x.sum(0)",
+    "x.sum(1, keepdim=True)",
+    "x.max()",
+    "x.min(0)",
+    "x.prod(1)",
+    "(x > 7).any(0)",
+    "(x > -9).all(1)",
+    "x.argmax(0)",
+    "x.reshape(-1)",
+    "x.reshape(7, 2, 3)",
+    "x.reshape(1, 7, 1, 6, 1)",
+    "x.T",
+    "x.unsqueeze(1).expand(7, 2, 6)",
+    "x.flip(0, 1)",
+    "x.pad(((1, 2), (3, 0)))",
+    "x[2:5, 1:]",
+    "x[3]",
+    "x[:, -1]",
+    "x[::2, ::-3]",
+    "x.cat(x, dim=0)[3:10]",
+    "x.cat(x + 1, dim=1)",
+    "x.stack(x + 1, dim=1)",
+    "x @ x.T",
+    "x @ on(INTEGERS.T.copy())",
+    "x.cumsum(0)",
+    "x.sort(0)[0]",
+    "x[on([[1, 2], [6, 0]])]",
+    "x.gather(0, on([[1, 2, 0, 3, 4, 6]]))",
+    "(x + 8).one_hot(17).cast('int32')",
+    "(x + 1).contiguous() * 2",
+    "x.detach() + 1",
+)
 LAYOUTS = [(TWO, None), (TWO, 0), (FOUR, 0), (FOUR, 1)]
 
 
+def computed(expression: str, x: Tensor) -> Tensor:
+    names = {"x": x, "INTEGERS": INTEGERS, "on": lambda array: Tensor(array, device=x.device)}
+    result = eval(expression, names)
+    assert isinstance(result, Tensor)
+    return result
+
+
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("expression", OPERATIONS)
 @pytest.mark.parametrize(("devices", "axis"), LAYOUTS)
-def test_operations(name: str, devices: tuple[str, ...], axis: int | None) -> None:
-    function = OPERATIONS[name]
-    expected = function(Tensor(INTEGERS))
-    found = function(Tensor(INTEGERS).shard(devices, axis))
+def test_operations(expression: str, devices: tuple[str, ...], axis: int | None) -> None:
+    expected = computed(expression, Tensor(INTEGERS))
+    found = computed(expression, Tensor(INTEGERS).shard(devices, axis))
     assert found.device == NAMES[: len(devices)]
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     assert np.array_equal(found.numpy(), expected.numpy())
