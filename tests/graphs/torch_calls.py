@@ -468,6 +468,14 @@ def attention(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]
     return {**arrays, "m": mask}, {"causal": draw(st.booleans())}
 
 
+def grouped(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Draw queries `x` of several heads for each head of the keys `y` and the values `z`."""
+    batch, heads, queries, length, width = (draw(st.integers(1, 3)) for _ in range(5))
+    own = (batch, heads * draw(st.integers(1, 3)), queries, width)
+    shapes = {"y": (batch, heads, length, width), "z": (batch, heads, length, 2)}
+    return mild(draw, dtype, x=own, **shapes), {"causal": draw(st.booleans())}
+
+
 def normalised(draw: Draw, dtype: np.dtype[Any]) -> tuple[Arrays, dict[str, Any]]:
     """Draw an image `x`, its mean `y`, inverse deviation `z`, weights `s` and bias `t`."""
     shape = image(draw, draw(st.integers(0, 2)))

@@ -26,6 +26,7 @@ from torch_calls import (
     convolution,
     divided,
     filled_shape,
+    grouped,
     indexed,
     inputs,
     layer,
@@ -413,6 +414,15 @@ PRODUCTS = [
         (
             "x.scaled_dot_product_attention(y, z, is_causal={causal})",
             "F.scaled_dot_product_attention(x, y, z, is_causal={causal})",
+        ),
+        size=1.0,
+    ),
+    *close(
+        grouped,
+        FLOATS,
+        (
+            "x.scaled_dot_product_attention(y, z, is_causal={causal}, enable_gqa=True)",
+            "F.scaled_dot_product_attention(x, y, z, is_causal={causal}, enable_gqa=True)",
         ),
         size=1.0,
     ),

@@ -304,3 +304,14 @@ FAR = 3_000_000_000
 )
 def test_ranges_of_more_elements_than_int32_numbers(make, expected):
     assert make().tolist() == expected
+
+
+def test_unwritten_memory_like_a_tensor() -> None:
+    x = Tensor([[1, 2]], dtype="int16", device="PYTHON")
+    like = x.empty_like()
+    assert (like.shape, like.dtype, like.device) == ((1, 2), dtypes.int16, "PYTHON")
+    assert x.empty_like(dtype="float16", device="CPU:1").dtype is dtypes.float16
+    parts = Tensor.zeros(4, 2).shard(("CPU:1", "CPU:2"), axis=0).empty_like()
+    assert parts.device == ("CPU:1", "CPU:2")
+    assert Tensor.zeros(0, 3).empty_like().numpy().shape == (0, 3)
+    assert x.float().empty_like(requires_grad=True).requires_grad

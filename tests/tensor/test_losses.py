@@ -10,6 +10,8 @@ import torch.nn.functional as functional
 
 from tinyref import Tensor, Variable, dtypes
 
+INF = math.inf
+
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
@@ -203,3 +205,49 @@ def test_a_function_may_be_for_training() -> None:
 def test_sequential() -> None:
     layers = [Tensor.relu, lambda x: x + 1, Tensor.sum]
     assert Tensor([-1.0, 2.0]).sequential(layers).item() == 4.0
+
+
+def test_large_vectors_are_normalised() -> None:
+    assert Tensor([[3e20, 4e20]]).normalize().tolist() == [pytest.approx([0.6, 0.8])]
+    assert Tensor([[3, 4]]).normalize().tolist() == [pytest.approx([0.6, 0.8])]
+    assert Tensor([[0.0, -0.0]]).normalize().tolist() == [[0.0, -0.0]]
+    assert Tensor([3.0, -4.0], dtype="float16").normalize(dim=0).dtype is dtypes.float16
+    assert Tensor(-5.0).normalize(dim=0).item() == -1
+    assert Tensor.zeros(3, 0).normalize().shape == (3, 0)
+    assert str(Tensor([[INF, 4.0]]).normalize().tolist()) == "[[nan, 0.0]]"
+    x = numbers(3, 4)
+    for p in (0, 0.5, 1.5, 4, -1, -INF):
+        expected = functional.normalize(torch.tensor(x), p, 0).numpy()
+        np.testing.assert_allclose(Tensor(x).normalize(p, 0).numpy(), expected, rtol=1e-6)
+
+
+def test_sure_losses_keep_their_digits() -> None:
+    x, y = Tensor([30.0, -30.0, 200.0, -INF, INF]), Tensor([1.0, 0.0, 0.0, 1.0, 0.0])
+    result = x.binary_crossentropy_logits(y, "none").tolist()
+    assert result == pytest.approx([9.3576e-14, 9.3576e-14, 200.0, INF, INF], rel=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_gradients_of_shared_operands_are_rounded_once(dtype: str, unit: float) -> None:
+    """Terms that cancel show whether they were rounded before they were added."""
+    shapes = {"x": (40, 1), "y": (5,), "q": (8, 3, 2), "k": (1, 3, 2), "v": (1, 3, 2)}
+    shapes |= {"weights": (40, 5), "more": (8, 3, 2)}
+    ours = {
+        name: (Tensor(numbers(*shape, seed=seed)) * 3).cast(dtype).realize().requires_grad_()
+        for seed, (name, shape) in enumerate(shapes.items())
+    }
+    exact = {
+        name: torch.tensor(part.cast("float64").numpy(), requires_grad=True)
+        for name, part in ours.items()
+    }
+    total = torch.logaddexp(exact["x"], exact["y"]) * exact["weights"]
+    result = functional.scaled_dot_product_attention(
+        exact["q"], exact["k"], exact["v"], enable_gqa=True
+    )
+    (total.sum() + (result * exact["more"]).sum()).backward()
+    ours["x"].logaddexp(ours["y"]).backward(ours["weights"])
+    q, k, v = (ours[name] for name in "qkv")
+    q.scaled_dot_product_attention(k, v, enable_gqa=True).backward(ours["more"])
+    for name in "xk":
+        actual = ours[name].grad.cast("float64").numpy()
+        np.testing.assert_allclose(actual, exact[name].grad, rtol=1.01 * unit, atol=1e-5)

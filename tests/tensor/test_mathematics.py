@@ -197,3 +197,11 @@ def test_softplus_where_its_product_overflows(beta: float) -> None:
     assert result.tolist() == pytest.approx(expected)
     slopes = [1.0, 0.0] if beta > 0 else [0.0, 1.0]
     assert result.sum().gradient(x)[0].tolist() == slopes
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_logarithms_of_powers_of_ten_are_integers(dtype: str) -> None:
+    largest = {"float16": 4, "float64": 308}.get(dtype, 37)
+    exponents = list(range(-largest + (dtype == "float64"), largest + 1))
+    powers = Tensor(np.array([float(f"1e{exponent}") for exponent in exponents])).cast(dtype)
+    assert powers.log10().tolist() == exponents

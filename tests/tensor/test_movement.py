@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
 from tinyref.errors import UserError
@@ -231,3 +232,32 @@ def test_bytes_along_one_axis() -> None:
     assert line.interpolate((4,)).tolist() == [[0, 64, 191, 255]]
     assert line.interpolate((2,)).tolist() == [[0, 255]]
     assert line.interpolate((5,), "cubic").tolist() == [[0, 21, 128, 234, 255]]
+
+
+def test_diagonals_and_windows_are_views() -> None:
+    x = Tensor(np.zeros((3, 4), np.int32))
+    diagonal = x.diagonal(1)
+    diagonal.assign(Tensor([7, 8, 9]))
+    x.diagonal(-2)[0] = 5
+    assert x.tolist() == [[0, 7, 0, 0], [0, 0, 8, 0], [5, 0, 0, 9]]
+    x.assign(x * 2)
+    assert diagonal.tolist() == [14, 16, 18]
+    x.unfold(1, 2, 2)[1, 0] = Tensor([3, 4])
+    assert x[1].tolist() == [3, 4, 16, 0]
+    windows = x.unfold(1, 3, 1)
+    x[0] = 1
+    assert windows[0].tolist() == [[1, 1, 1], [1, 1, 1]]
+    check_refusal(["expand", "clone"], windows.assign, windows + 1)
+
+
+def test_symbolic_sizes() -> None:
+    rows = Variable("rows", 1, 5).bind(3)
+    whole = np.arange(1.0, 11.0).reshape(5, 2)
+    x = Tensor(whole)[:rows]
+    part = whole[:3]
+    assert np.allclose(x.fmod(3).numpy(), np.fmod(part, 3))
+    assert np.allclose(x.logaddexp(1.0).numpy(), np.logaddexp(part, 1))
+    assert np.allclose(x.normalize().numpy(), part / np.hypot(*part.T)[:, None])
+    assert x.nonzero().shape == (6, 2)
+    for call in (x.diagonal, x.diag, x.argsort, lambda: x.roll(1), lambda: x.unfold(0, 2, 1)):
+        check_refusal(["known sizes"], call)

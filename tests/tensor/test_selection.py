@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from kernel_runs import count_kernels
 
-from tinyref import Tensor
+from tinyref import Tensor, TinyJit
 from tinyref.dtype import dtypes
 from tinyref.engine import GlobalCounters
-from tinyref.errors import UserError
+from tinyref.errors import UserError, UserStateError
 from tinyref_spec.bits import Array
 
 # Gather and scatter
@@ -209,3 +209,15 @@ def test_gradients_follow_the_elements() -> None:
     assert second.tolist() == [200.0, 2.0, 20.0]
     (first,) = x.topk(2)[0].sum().gradient(x)
     assert first.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_places_are_an_index_and_are_read_at_once() -> None:
+    x = Tensor([[0, 5], [7, 0]])
+    assert x[x.nonzero(as_tuple=True)].tolist() == [5, 7]
+    assert Tensor([math.nan, -0.0]).nonzero().tolist() == [[0]]
+    assert x.nonzero().dtype is dtypes.int32
+    assert Tensor([1], device="PYTHON").nonzero().device == "PYTHON"
+    assert Tensor([1, 0, 3], dtype="fp8e5m2").nonzero().tolist() == [[0], [2]]
+    replayed = TinyJit(lambda x: x.nonzero())
+    with pytest.raises(UserStateError, match="read"):
+        list(map(replayed, [Tensor([1.0]).realize() for _ in range(3)]))
