@@ -173,18 +173,3 @@ def test_a_changed_default_is_seen() -> None:
     assert softmax.parameters is not None
     assert shown(parameters(Tensor.clamp)) == shown(list(softmax.parameters))
     assert shown(parameters(changed)) != shown(list(softmax.parameters))
-
-
-def test_no_floor_of_tensor_hides_a_method_of_another() -> None:
-    """The layers are one class in the end: a name that two of them give is an accident."""
-    seen: dict[str, str] = {}
-    twice = []
-    for layer in Tensor.__mro__[:-1]:
-        for name in vars(layer):
-            # `_assignment_target` of AdvancedIndexing goes on to that of Indexing.
-            if name.startswith("__") or name == "_assignment_target":
-                continue
-            if name in seen:
-                twice.append(f"{name}: {seen[name]} and {layer.__name__}")
-            seen[name] = layer.__name__
-    assert twice == []
