@@ -22,9 +22,8 @@ from state_machines import run_machine
 from tinyref.errors import UserError
 from tinyref.folders import RemovedError
 from tinyref.workers import journal as journals
-from tinyref.workers.changes import ChangedError, differences
 from tinyref.workers.journal import Journal
-from tinyref.workers.tasks import HarnessError
+from tinyref.workers.tasks import ChangedError, HarnessError, differences
 
 CONFIG = {"seed": 5, "device": "PYTHON"}
 

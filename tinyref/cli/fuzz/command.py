@@ -24,7 +24,6 @@ from tinyref.errors import UserError
 from tinyref.folders import file_name
 
 if TYPE_CHECKING:
-    from tinyref.workers.progress import Reporter
     from tinyref_fuzz.campaign.campaign import Request
 
 # Told in the help without importing them.
@@ -178,12 +177,6 @@ def fuzz(
     raise typer.Exit(_fuzz(request))
 
 
-def _reporter() -> Reporter:
-    from tinyref.workers.progress import Bar, Lines
-
-    return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
-
-
 def _fuzz(request: Request) -> int:
     return until_stopped(
         lambda: _campaign(request), "judged and found", lambda: resume_command(request)
@@ -191,10 +184,11 @@ def _fuzz(request: Request) -> int:
 
 
 def _campaign(request: Request) -> int:
+    from tinyref.workers.run import reporter_for
     from tinyref_fuzz.campaign import report
     from tinyref_fuzz.campaign.campaign import run
 
-    summary = run(request, _reporter(), started=_say_seed)
+    summary = run(request, reporter_for(sys.stderr), started=_say_seed)
     print(report.text(summary), end="")
     if summary.incomplete:
         print(f"go on with: {resume_command(request)}")
