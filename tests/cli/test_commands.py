@@ -228,20 +228,6 @@ def test_the_script_of_a_failure_shows_it_again(
 
 
 @pytest.mark.long
-def test_bench_measures_and_writes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "numbers.json"
-    text = output(capsys, "bench", "--row", "jit.replay", "--repeats", "1", "--json", str(path))
-    assert "us a call of one kernel; the same, called plainly" in text
-    data = json.loads(path.read_text())
-    assert (data["schema"], data["version"]) == ("tinyref.bench", 1)
-    assert data["device"] == "CPU"
-    row = data["rows"][0]
-    assert row["median"] > 0
-    assert row["peer"]["name"] == "the same step, called plainly"
-    assert {"cores", "processor", "surroundings", "load_average"} <= set(data)
-
-
-@pytest.mark.long
 def test_devices_named_are_shown_alone_and_decide_the_exit_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

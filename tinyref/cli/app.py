@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tinyref import __version__
-from tinyref.cli.bench.command import bench
+from tinyref.cli.bench import bench
 from tinyref.cli.ci.command import ci
 from tinyref.cli.conform import conform_app
 from tinyref.cli.devices import devices
