@@ -11,7 +11,7 @@ import pytest
 
 from tinyref import Tensor
 from tinyref.cli.entry import run
-from tinyref.cli.explain import picture
+from tinyref.cli.explain.picture import picture
 from tinyref_conformance.statuses import Status
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -65,16 +65,12 @@ def file_of(svg: str) -> str:
     return re.sub(r"(Buffer\{[^<]*number=)\d+", r"\g<1>0", f"{head}>{STYLE}{rest}\n")
 
 
-def test_the_pictures_are_those_of_explain(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Where dot is installed it puts the nodes elsewhere.
-    monkeypatch.setattr(picture, "places_by_dot", lambda boxes: None)
+def test_the_pictures_are_those_of_explain(request: pytest.FixtureRequest) -> None:
     x = (Tensor([[1.0, 2.0], [3.0, 4.0]], device="CPU") * 2).sum(axis=1)
     drawn = {"tensor-graph": x.node, "kernel": x.schedule().kernels[0].ast}
     for name, root in drawn.items():
         path = DOCS / "site" / f"{name}.svg"
-        wanted = file_of(str(picture.picture(root)))
+        wanted = file_of(str(picture(root)))
         if request.config.getoption("--update-golden"):
             path.write_text(wanted)
         assert path.read_text() == wanted, "pytest --update-golden draws it anew"

@@ -22,7 +22,7 @@ from tinyref.cli.bench import _line, device_rows, host, speed, table, works
 from tinyref.cli.bench.device_rows import LiveStorages, matching_rows, milliseconds_of_process
 from tinyref.cli.bench.measured import Measured
 from tinyref.cli.bench.speed import ON_HOST, peer_of
-from tinyref.cli.bench.table import COLD_BEFORE, Line, mean_cells, measured_alone, table_text
+from tinyref.cli.bench.table import COLD_BEFORE, WorkLine, mean_cells, measured_alone, table_text
 from tinyref.cli.bench.works import MODELS, SMALL_MODELS, WORKS, Alone, chained
 from tinyref.config import Context
 from tinyref.device import Device
@@ -278,15 +278,19 @@ def test_lines_have_the_host_beside_the_fixed_description() -> None:
 def test_goals_of_a_row(
     ours: float, cold: float, before: float | None, goals: tuple[str, ...]
 ) -> None:
-    line = Line("op.gelu", "", ours, 1.0, cold=cold, tinygrad_cold=100.0, before=before, now=cold)
+    line = WorkLine(
+        "op.gelu", "", ours, 1.0, cold=cold, tinygrad_cold=100.0, before=before, now=cold
+    )
     assert line.broken_goals == goals
 
 
 def test_the_table_as_it_is_printed() -> None:
     lines = [
-        Line("op.gelu", "", 2.0, 1.0, cold=40.0, no_tinygrad="tinygrad 0.10.3 is not installed"),
-        Line("op.sort", "", missing="it is wrong"),
-        Line("op.cumsum", "", 3.0, before=20.0, now=15.0),
+        WorkLine(
+            "op.gelu", "", 2.0, 1.0, cold=40.0, no_tinygrad="tinygrad 0.10.3 is not installed"
+        ),
+        WorkLine("op.sort", "", missing="it is wrong"),
+        WorkLine("op.cumsum", "", 3.0, before=20.0, now=15.0),
     ]
     text = table_text(ON_HOST[0], lines)
     assert len({len(row) for row in text.splitlines() if row.startswith("|")}) == 1
@@ -302,8 +306,11 @@ def test_the_table_as_it_is_printed() -> None:
         "| op.cumsum | 3 | - | - | - | - | - | 20 | 15 | - |",
         "| geometric mean | | | 2 | | | | | | above 1.5, of 1 rows |",
     ]
-    assert note == "tinygrad has no times: tinygrad 0.10.3 is not installed"
-    two = [Line("op.gelu", "", ours=2.0, torch=1.0), Line("op.sort", "", ours=8.0, torch=8.0)]
+    assert note == "tinygrad has no times: it is not installed"
+    two = [
+        WorkLine("op.gelu", "", ours=2.0, torch=1.0),
+        WorkLine("op.sort", "", ours=8.0, torch=8.0),
+    ]
     assert mean_cells(two)[3] == "1.4"
     assert mean_cells(two)[-1] == "met, of 2 rows"
 
@@ -335,7 +342,7 @@ def test_a_python_that_does_not_run_is_named(
     # What one process lacks all lack.
     assert table.first_call([Alone(9.0), found]) == (None, words)
     assert table.first_call([Alone(9.0), Alone(8.0)]) == (8.0, "")
-    line = Line("op.gelu", "", 3.0, no_before=words)
+    line = WorkLine("op.gelu", "", 3.0, no_before=words)
     assert table_text(ON_HOST[0], [line]).endswith(f"the earlier version has no times: {words}")
 
 

@@ -10,7 +10,7 @@ import pytest
 from running import is_running
 
 from tinyref.workers import processes
-from tinyref.workers.messages import Reader, frame
+from tinyref.workers.messages import MessageReader, frame
 from tinyref.workers.processes import Cause, Death, Limits, Pool, WorkerProcess
 
 LEAVES = """
@@ -236,7 +236,7 @@ def test_a_worker_whose_pipe_is_closed_by_others_tells_so(pool, tmp_path):
 
 
 def test_a_message_comes_whole_from_any_pieces():
-    reader = Reader("mark")
+    reader = MessageReader("mark")
     data = frame("mark", {"a": "x" * 50}) + frame("mark", {"b": [1]})
     pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
     assert [found for piece in pieces for found in reader.feed(piece)] == [
@@ -327,7 +327,7 @@ def test_what_a_worker_waits_for_counts_by_its_processor_time(pool, tmp_path, pr
 
 
 def test_a_message_that_is_no_json_is_noise():
-    reader = Reader("mark")
+    reader = MessageReader("mark")
     foreign = [b"[" * 100_000, b"9" * 100_000, b"\xff\xfe", b"{", b"[]", b'"\x1b[2J"']
     for text in foreign:
         assert reader.feed(b"mark " + text + b"\n") == []

@@ -15,9 +15,9 @@ from tinyref.cli.options import (
     device_name,
     path,
     say_bounded,
+    until_stopped,
     write_output,
 )
-from tinyref.cli.signals import until_stopped
 from tinyref.errors import UserError
 from tinyref.folders import file_name
 

@@ -28,7 +28,7 @@ from tinyref.formats.payload_fields import (
     tuple_of,
     write_payload,
 )
-from tinyref.formats.text import SEQUENCE, Names, Reader, members_text, sequence_lines
+from tinyref.formats.text import SEQUENCE, Names, TextReader, members_text, sequence_lines
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import Payload, TileArg
@@ -308,7 +308,7 @@ def program_from_text(text: str) -> Program:
 
     Raises `UserError` that names the line, what was expected there and what was found.
     """
-    reader = Reader(text)
+    reader = TextReader(text)
     name = NAME.read(_member_line(reader, _KERNEL, ("name",))["name"], "kernel name")
     if reader.peek() != SEQUENCE:
         raise reader.error(f"the line `{SEQUENCE}`", reader.peek() or "the end")
@@ -336,7 +336,7 @@ def program_from_text(text: str) -> Program:
     )
 
 
-def _member_line(reader: Reader, start: str, names: tuple[str, ...]) -> Group:
+def _member_line(reader: TextReader, start: str, names: tuple[str, ...]) -> Group:
     line = reader.peek()
     if line is None or not line.startswith(start):
         raise reader.error(f"a line `{start}{'=... '.join(names)}=...`", line or "the end")

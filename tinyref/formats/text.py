@@ -50,7 +50,7 @@ def from_text(text: str) -> UOp | tuple[UOp, ...]:
 
     Raises `UserError` that names the line, what was expected there and what was found.
     """
-    reader = Reader(text)
+    reader = TextReader(text)
     if reader.peek() == SEQUENCE:
         reader.advance()
         nodes = reader.nodes()
@@ -176,7 +176,7 @@ _FIXED: dict[str, object] = {"none": None, "true": True, "false": False}
 _DEEPEST = 8
 
 
-class Reader:
+class TextReader:
     """Reads lines one after another; knows which name is which node."""
 
     def __init__(self, text: str) -> None:

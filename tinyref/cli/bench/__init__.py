@@ -107,7 +107,7 @@ def _print_table(
 ) -> None:
     from tinyref.cli.bench.measured import facts
     from tinyref.cli.bench.speed import ON_HOST
-    from tinyref.cli.bench.table import Line, table_lines, table_text
+    from tinyref.cli.bench.table import WorkLine, table_lines, table_text
     from tinyref.cli.options import check_target
     from tinyref.errors import UserError
 
@@ -115,7 +115,7 @@ def _print_table(
         raise UserError(f"bench: --table is of the device CPU, and takes no --device, got {device}")
     if json_file is not None:
         check_target(json_file, "bench: --json")
-    lines: list[Line] = []
+    lines: list[WorkLine] = []
     for line in table_lines(row, repeats, None if before is None else str(before)):
         lines.append(line)
         _show_progress(f"measured {line.work}{line.variant}")

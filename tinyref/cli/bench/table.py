@@ -51,7 +51,7 @@ HEADER = (
 
 
 @dataclass(frozen=True)
-class Line:
+class WorkLine:
     """Milliseconds of one work, the least of the repeats; None where a library has none.
 
     before, now: first calls of an earlier version and of this one, in turns, where one was asked
@@ -112,7 +112,7 @@ class Line:
         return (self.work, *map(_short, numbers), goals)
 
 
-def table_lines(glob: str, repeats: int, before: str | None = None) -> Iterator[Line]:
+def table_lines(glob: str, repeats: int, before: str | None = None) -> Iterator[WorkLine]:
     """A line for each of the works that match and each variant; works one after the other.
 
     before: a Python that has an earlier version, whose first calls stand beside ours. Raises
@@ -157,20 +157,20 @@ def measured_alone(python: str, name: str, work: str, variant: Variant, repeats:
     return Alone(**measured)
 
 
-def _line(work: str, variant: Variant, peer: Alone, before: str | None, repeats: int) -> Line:
+def _line(work: str, variant: Variant, peer: Alone, before: str | None, repeats: int) -> WorkLine:
     """Measure one work; first calls of an earlier version and of this one in turns."""
     steady = measure_named(work, variant, repeats)
     if steady.missing:
-        return Line(work, variant.suffix, missing=steady.missing)
+        return WorkLine(work, variant.suffix, missing=steady.missing)
     calls: dict[str, list[Alone]] = {python: [] for python in (before, sys.executable) if python}
     for _ in range(repeats):
         for python, found in calls.items():
             found.append(measured_alone(python, "tinyref", work, variant, 0))
     cold, missing = first_call(calls[sys.executable])
     if missing:
-        return Line(work, variant.suffix, missing=missing)
+        return WorkLine(work, variant.suffix, missing=missing)
     earlier, no_before = (None, "") if before is None else first_call(calls[before])
-    return Line(
+    return WorkLine(
         work,
         variant.suffix,
         ours=min(steady.values),
@@ -191,7 +191,7 @@ def first_call(processes: Sequence[Alone]) -> tuple[float | None, str]:
     return (None, missing) if missing else (min(each.cold for each in processes), "")
 
 
-def mean_cells(lines: Sequence[Line]) -> tuple[str, ...]:
+def mean_cells(lines: Sequence[WorkLine]) -> tuple[str, ...]:
     """The row of geometric means of the ratios to torch, and whether it is what it should be."""
     ratios = [line.ratio for line in lines if line.ratio is not None]
     if not ratios:
@@ -203,7 +203,7 @@ def mean_cells(lines: Sequence[Line]) -> tuple[str, ...]:
     return (*blank[:-1], f"{goals}, of {len(ratios)} rows")
 
 
-def table_text(variant: Variant, lines: Sequence[Line]) -> str:
+def table_text(variant: Variant, lines: Sequence[WorkLine]) -> str:
     """A table of Markdown: all works in one variant, then their mean."""
     threads = "one thread" if variant.threads == 1 else "all threads"
     floats = "strict floats" if variant.strict else "contracted floats"

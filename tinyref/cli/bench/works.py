@@ -409,7 +409,7 @@ class UnavailableError(Exception):
 
 
 @dataclass(frozen=True)
-class Library:
+class TensorLibrary:
     """tinyref, or another library whose tensors have the same methods."""
 
     tensor: Any
@@ -427,7 +427,7 @@ class Alone:
     missing: str = ""
 
 
-def library(name: str) -> Library:
+def library(name: str) -> TensorLibrary:
     """Return a library with the methods of `tinyref.Tensor`, on the processor.
 
     Raises `UnavailableError` if it is not installed.
@@ -437,7 +437,7 @@ def library(name: str) -> Library:
     module: Any = importlib.import_module(name)
     device: Any = importlib.import_module(f"{name}.device").Device
     adam: Any = importlib.import_module(f"{name}.nn.optim").Adam
-    return Library(module.Tensor, module.TinyJit, adam, device[DEVICE].synchronize)
+    return TensorLibrary(module.Tensor, module.TinyJit, adam, device[DEVICE].synchronize)
 
 
 def _reach_tinygrad() -> None:
@@ -459,7 +459,7 @@ def _reach_tinygrad() -> None:
         raise UnavailableError(f"{TINYGRAD} {TINYGRAD_VERSION} is not installed, but {version}")
 
 
-def step_of(layers: Layers, found: Library, device: str) -> Callable[[], Any]:
+def step_of(layers: Layers, found: TensorLibrary, device: str) -> Callable[[], Any]:
     """Return what trains a network for one step of Adam and gives the loss."""
     batch = batch_of(layers)
     weights = [found.tensor(each, device=device, requires_grad=True) for each in batch.weights]
@@ -479,7 +479,7 @@ def step_of(layers: Layers, found: Library, device: str) -> Callable[[], Any]:
     return step
 
 
-def _call_of(name: str, found: Library) -> Callable[[], Any]:
+def _call_of(name: str, found: TensorLibrary) -> Callable[[], Any]:
     """Return what computes a work, or trains a network. Raises `UnavailableError`."""
     models = {layers.name: layers for layers in MODELS}
     works = {work.name: work for work in WORKS if work.host is not None}
@@ -501,7 +501,7 @@ def processor_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def measure(found: Library, name: str, threads: int, repeats: int) -> Alone:
+def measure(found: TensorLibrary, name: str, threads: int, repeats: int) -> Alone:
     """Measure the first call of a work and its replays. Raises `UnavailableError`."""
     call = _call_of(name, found)
     # What a library imports when it first computes is no part of a call.

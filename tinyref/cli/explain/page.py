@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import linecache
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,18 +16,23 @@ from markupsafe import Markup
 from tinyref import __version__
 from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.cli.explain.limits import Limits, measured_limits
+from tinyref.cli.explain.kernel_stages import Compiled, compiled_stages
 from tinyref.cli.explain.picture import picture
-from tinyref.cli.explain.record import (
+from tinyref.cli.explain.recording import (
     Failure,
     KernelRecord,
-    ProgramRecord,
     RealizeRecord,
+    Recording,
     shorten,
 )
-from tinyref.cli.explain.stages import Compiled, compiled_stages
+from tinyref.config import Context
+from tinyref.device import Buffer, Device
 from tinyref.engine.estimate import estimate
+from tinyref.engine.watch import watching
 from tinyref.errors import TinyrefError
+from tinyref.lazy.shards import Place
+from tinyref.runtimes.kernel import Kernel
+from tinyref.schedule import Schedule
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg
 
@@ -34,7 +40,12 @@ from tinyref.uops.payload import SlotArg, ViewArg
 MAX_KERNELS = 150
 MAX_SOURCE = 600
 
-_PACKAGE = "tinyref.cli.explain.template"
+# Sizes of a product of matrices and of a vector that is read and written; of an interpreter less.
+_SIDE, _ELEMENTS = 512, 1 << 24
+_SMALL_SIDE, _FEW_ELEMENTS = 32, 1 << 12
+_REPEATS = 3
+
+_PACKAGE = "tinyref.cli.explain"
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class KernelView:
         return " ".join([*words, *self.buffers]).lower()
 
 
-def page(title: str, device: str, record: ProgramRecord, failure: Failure | None) -> str:
+def page(title: str, device: str, record: Recording, failure: Failure | None) -> str:
     """The page. What the program said and named goes in as text, never as markup."""
     total = sum(kernel.seconds for kernel in record.kernels.values())
     ran = dict.fromkeys(each.device for each in record.kernels.values() if each.seconds)
@@ -130,7 +141,7 @@ def rate_text(amount: float, unit: str = "FLOPS") -> str:
     return f"{amount / 1e3:.3g} k{unit}"
 
 
-def _limits_text(limits: Limits | None) -> str:
+def _limits_text(limits: DeviceRates | None) -> str:
     """What the device gave in a product of matrices and in reading and writing a vector."""
     if limits is None:
         return ""
@@ -148,7 +159,7 @@ def _text_of(line: str) -> str:
 
 
 def _read(name: str) -> str:
-    return resources.files(_PACKAGE).joinpath(name).read_text(encoding="utf-8")
+    return resources.files(_PACKAGE).joinpath("template", name).read_text(encoding="utf-8")
 
 
 def _copies(realize: RealizeRecord) -> int:
@@ -156,7 +167,7 @@ def _copies(realize: RealizeRecord) -> int:
 
 
 def _view(
-    record: KernelRecord, total: float, limits: Limits | None, compiled: Compiled | None
+    record: KernelRecord, total: float, limits: DeviceRates | None, compiled: Compiled | None
 ) -> KernelView:
     operations, nbytes = _work(record)
     done, moved = operations * record.launches, nbytes * record.launches
@@ -228,3 +239,63 @@ def _launch(record: KernelRecord) -> str:
         return "did not run"
     sizes = [" x ".join(map(str, extents)) for extents in (grid, program.group)]
     return f"{sizes[0]} groups of {sizes[1]}"
+
+
+# --- what a device can do at most, to read the rates of kernels beside ----------------------------
+
+
+@dataclass(frozen=True)
+class DeviceRates:
+    """Operations and bytes of a second, of the fastest of a few runs of one kernel each."""
+
+    operations: float
+    nbytes: float
+
+
+@dataclass
+class _BestRates:
+    """A watcher that keeps the best rates of all kernels that it sees."""
+
+    operations: float = 0.0
+    nbytes: float = 0.0
+
+    def scheduled(self, outputs: Sequence[tuple[UOp, Place]], planned: Schedule) -> None:
+        """Nothing is kept."""
+
+    def ran(
+        self, ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
+    ) -> None:
+        if not seconds:
+            return
+        amount = estimate(ast)
+        self.operations = max(self.operations, value_of(amount.operations, bindings) / seconds)
+        self.nbytes = max(self.nbytes, value_of(amount.nbytes, bindings) / seconds)
+
+    def copied(self, target: Buffer, source: Buffer, seconds: float) -> None:
+        """Copies are no kernels."""
+
+
+def measured_limits(device: str) -> DeviceRates | None:
+    """The rates of a float32 matrix product and of a vector plus one; None where nothing runs."""
+    try:
+        capabilities = Device[device].capabilities
+        if not capabilities.ops or not capabilities.keeps_values:
+            return None
+        return _measure(device, capabilities.is_interpreted)
+    except TinyrefError:
+        return None
+
+
+def _measure(device: str, is_slow: bool) -> DeviceRates:
+    from tinyref.tensor import Tensor
+
+    side, elements = (_SMALL_SIDE, _FEW_ELEMENTS) if is_slow else (_SIDE, _ELEMENTS)
+    matrix = Tensor.ones(side, side, device=device).contiguous().realize()
+    vector = Tensor.ones(elements, device=device).contiguous().realize()
+    rates = _BestRates()
+    # The page is of the program, and the flags too; what is measured is no part of it.
+    with Context(DEBUG=0, PROFILE=""), watching(rates):
+        for repeat in range(_REPEATS):
+            (matrix @ matrix + float(repeat)).realize()
+            (vector + float(repeat + 1)).realize()
+    return DeviceRates(rates.operations, rates.nbytes)

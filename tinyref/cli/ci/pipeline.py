@@ -27,7 +27,7 @@ MAX_SHARDS = 200
 
 
 @dataclass(frozen=True)
-class Settings:
+class PipelineSettings:
     """What is the same in all jobs.
 
     install: the words of `pip install`. runner: where jobs of GitHub run that need no card.
@@ -45,11 +45,11 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Job:
+class DeviceJob:
     """One device, with so many shards; `expectations` is the file of its known failures, if any."""
 
     row: Row
-    settings: Settings
+    settings: PipelineSettings
     expectations: str = ""
 
     @property
@@ -113,7 +113,7 @@ class Job:
         )
 
 
-def jobs_of_table(path: Path, settings: Settings) -> list[Job]:
+def jobs_of_table(path: Path, settings: PipelineSettings) -> list[DeviceJob]:
     """A job for each row of a device table, with the expectations that lie beside it.
 
     Raises `UserError` for a file that is no table.
@@ -127,18 +127,20 @@ def jobs_of_table(path: Path, settings: Settings) -> list[Job]:
     found = []
     for row in rows:
         known = path.parent / "expectations" / f"{row.id}.toml"
-        found.append(Job(row, settings, known.as_posix() if known.exists() else ""))
+        found.append(DeviceJob(row, settings, known.as_posix() if known.exists() else ""))
     return found
 
 
-def job_of_device(device: str, settings: Settings, expectations: str = "") -> Job:
+def job_of_device(device: str, settings: PipelineSettings, expectations: str = "") -> DeviceJob:
     """The job of a device of one's own, which has no table."""
     name = re.sub("-+", "-", file_name(device).lower()).strip("-")
     row = Row(name, device, "quick", 3600, device, required=True)
-    return Job(row, settings, expectations)
+    return DeviceJob(row, settings, expectations)
 
 
-def pipeline(provider: str, jobs: Sequence[Job], settings: Settings, command: str) -> str:
+def pipeline(
+    provider: str, jobs: Sequence[DeviceJob], settings: PipelineSettings, command: str
+) -> str:
     """The text of the file. Raises `UserError` for an unknown provider or number of shards."""
     if provider not in PROVIDERS:
         raise UserError(f"provider: got {provider!r}, accepted are {', '.join(PROVIDERS)}")

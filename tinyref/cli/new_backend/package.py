@@ -1,4 +1,4 @@
-"""The files of a generated package, made of the templates in `templates/`."""
+"""The files of a generated package, made of the templates in `templates/`, in several languages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,121 @@ import keyword
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 
-from tinyref.cli.new_backend.languages import LANGUAGES, Language
 from tinyref.config import nearest
 from tinyref.contract import CONTRACT
 from tinyref.device import Device
 from tinyref.errors import UserError, UserLookupError
+
+_C_COMPILER = "a C compiler: tcc, gcc or clang (tcc is the quickest)"
+_INSTALL_TCC = ("sudo apt-get install -y tcc libc6-dev",)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Something to replace: where it is, and by what."""
+
+    where: str
+    what: str
+
+
+_STEPS_OF_WEBGPU = (
+    Edit("backend.py", "`availability` and `capabilities`: your adapter, and what it has"),
+    Edit("renderer.py", "the table: how your language says what WGSL says"),
+    Edit("runtime.py", "methods of the allocator and the kernel: your memory, your launches"),
+)
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language, and what differs between the packages that print it.
+
+    title: what texts call it. needs: what must be installed. install: commands of a runner of CI.
+    emulator: how its device is made of the host, and `imports` the names of `tinyref.backend` for
+    that; empty for one that runs elsewhere. is_c_like: its renderer is a table.
+    requires: what a package depends on. backend, renderer, runtime: their templates. expectations:
+    that of the failures which are the fault of the driver it runs on at first; empty for none.
+    """
+
+    name: str
+    title: str
+    needs: str
+    install: tuple[str, ...]
+    renderer: str
+    emulator: str = ""
+    imports: str = ""
+    is_c_like: bool = False
+    requires: tuple[str, ...] = ()
+    backend: str = "backend.py"
+    runtime: str = "runtime.py"
+    expectations: str = ""
+
+    @property
+    def conform_options(self) -> str:
+        """What `tinyref conform` is given beside the device."""
+        return " --expectations expectations.toml" if self.expectations else ""
+
+    @property
+    def steps(self) -> tuple[Edit, ...]:
+        """What is replaced, in order."""
+        if not self.emulator:
+            return _STEPS_OF_WEBGPU
+        table = "the table" if self.is_c_like else "the printers of nodes"
+        return (
+            Edit("renderer.py", f"{table}: how your language says what {self.title} says"),
+            Edit("runtime.py", "`open_driver` and its calls: your compiler, memory, launches"),
+            Edit("backend.py", "`CAPABILITIES`: what the device has, a few entries at a time"),
+        )
+
+
+def _c_like(name: str, title: str, dialect: str) -> Language:
+    return Language(
+        name,
+        title,
+        needs=_C_COMPILER,
+        install=_INSTALL_TCC,
+        renderer=f"renderer_{name}.py",
+        emulator=f"CEmulator(device, {dialect})",
+        imports=f"{dialect}, CEmulator, EmulatedDriver, EmulatedMemory",
+        is_c_like=True,
+    )
+
+
+LANGUAGES = {
+    language.name: language
+    for language in (
+        _c_like("c", "C", "PLAIN_C"),
+        _c_like("opencl", "OpenCL C", "OPENCL_C"),
+        _c_like("cuda", "CUDA C++", "CUDA_C"),
+        Language(
+            "llvm",
+            "LLVM IR",
+            needs="nothing but tinyref",
+            install=(),
+            renderer="renderer_llvm.py",
+            emulator="LlvmEmulator(device)",
+            imports="EmulatedDriver, EmulatedMemory, LlvmEmulator",
+        ),
+        Language(
+            "wgsl",
+            "WGSL",
+            needs="the package wgpu and a driver of Vulkan (mesa-vulkan-drivers has lavapipe, "
+            "which computes on the host)",
+            install=("sudo apt-get install -y mesa-vulkan-drivers",),
+            renderer="renderer_wgsl.py",
+            backend="backend_wgsl.py",
+            runtime="runtime_wgsl.py",
+            expectations="expectations_wgsl.toml",
+            requires=("wgpu",),
+        ),
+    )
+}
+
+# --- the files ------------------------------------------------------------------------------------
 
 LONGEST_NAME = 24
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
