@@ -110,7 +110,6 @@ def test_a_switch_that_is_given_twice_is_on(capsys: pytest.CaptureFixture[str]) 
         ["conform", "diff", "", "a.json"],
         ["conform", "matrix", "a.json", ""],
         ["conform", "faulty", "--report", ""],
-        ["conform", "zoo", "--report", ""],
         ["fuzz", "--folder", ""],
         ["fuzz", "replay", ""],
         ["fuzz", "score", "--json="],

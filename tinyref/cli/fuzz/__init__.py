@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli.fuzz.case import corpus_app, harvest, keep, reduce, replay, show
+from tinyref.cli.fuzz.case_files import corpus_app, harvest, keep, reduce, replay, show
 from tinyref.cli.fuzz.score_command import score
 from tinyref.cli.options import (
     MAX_JOBS,
