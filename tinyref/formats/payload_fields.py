@@ -213,8 +213,6 @@ _FIELDS: dict[type, Fields] = {
 }
 # The tag of a payload is the name of its class without "Arg".
 _CLASSES: dict[str, type] = {kind.__name__.removesuffix("Arg"): kind for kind in _PAYLOADS}
-# Names that files of before have.
-_CLASSES_BY_FORMER_NAMES = {"Repeat": payloads.MemoryVersionArg}
 
 # The members of a payload, by name; a payload of several views has one group for each.
 Group = dict[str, object]
@@ -236,7 +234,7 @@ def _write(value: object, fields: Fields) -> Group:
 
 def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
     """The payload with the given tag and members. Raises `UserError` beginning with `where`."""
-    kind = _kind(tag) if isinstance(tag, str) else None
+    kind = _CLASSES.get(tag) if isinstance(tag, str) else None
     if kind is None:
         raise refuse(where, f"a payload, one of {', '.join(_CLASSES)}", tag)
     try:
@@ -251,10 +249,6 @@ def read_payload(tag: object, groups: list[Group], where: str) -> Payload:
     except UserError as error:
         text = str(error)
         raise UserError(text if text.startswith(where) else f"{where}: {text}") from None
-
-
-def _kind(tag: str) -> type | None:
-    return _CLASSES.get(tag) or _CLASSES_BY_FORMER_NAMES.get(tag)
 
 
 def _read(group: Group, fields: Fields, where: str) -> dict[str, Any]:
