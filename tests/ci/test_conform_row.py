@@ -99,6 +99,13 @@ def rows_of(conform_row: ModuleType, tmp_path: Path, text: str) -> Any:
     return conform_row.read(path)
 
 
+def row_of(conform_row: ModuleType, tmp_path: Path, more: str = "", required: str = "true") -> Any:
+    """Return the row of GOOD, with further keys."""
+    text = GOOD.replace("required = true", f"required = {required}\n{more}")
+    (row,) = rows_of(conform_row, tmp_path, text)
+    return row
+
+
 def device(works: bool, reason: str = "") -> str:
     return json.dumps({"devices": [{"name": "MINE", "works": works, "reason": reason}]})
 
@@ -106,7 +113,7 @@ def device(works: bool, reason: str = "") -> str:
 def test_a_row_runs_what_it_says_in_its_environment(
     conform_row: ModuleType, tmp_path: Path
 ) -> None:
-    (row,) = rows_of(conform_row, tmp_path, GOOD)
+    row = row_of(conform_row, tmp_path)
     session = Session(device(True))
     conform_row.conform(session, row, tmp_path, ["--profile", "quick"], CommandFailed)
     assert session.calls == [
@@ -114,16 +121,7 @@ def test_a_row_runs_what_it_says_in_its_environment(
         ("pip", "card-driver>=2"),
         ("card-load", "--quiet", "unit 1"),
         ("tinyref", "devices", "--json", "MINE"),
-        (
-            "tinyref",
-            "conform",
-            "--device",
-            "MINE",
-            "--report",
-            str(tmp_path),
-            "--profile",
-            "quick",
-        ),
+        tuple(f"tinyref conform --device MINE --report {tmp_path} --profile quick".split()),
     ]
     for environment in session.environments:
         assert environment["CARD"] == "1"
@@ -134,11 +132,11 @@ def test_a_row_runs_what_it_says_in_its_environment(
 def test_a_slow_device_runs_a_part_in_the_default_lane(
     conform_row: ModuleType, tmp_path: Path
 ) -> None:
-    more = 'required = true\noptions = ["--query", "kernel.*"]\nthorough = "quick"'
-    (row,) = rows_of(conform_row, tmp_path, GOOD.replace("required = true", more))
+    more = 'options = ["--query", "kernel.*"]\nthorough = "quick"'
+    row = row_of(conform_row, tmp_path, more)
     assert row.default_options == ["--profile", "quick", "--query", "kernel.*"]
     assert row.thorough_options == ["--profile", "quick", "--timeout", "240"]
-    (other,) = rows_of(conform_row, tmp_path, GOOD)
+    other = row_of(conform_row, tmp_path)
     assert other.default_options == ["--profile", "quick"]
     assert other.thorough_options == ["--profile", "full", "--timeout", "240"]
 
@@ -146,7 +144,7 @@ def test_a_slow_device_runs_a_part_in_the_default_lane(
 def test_expectations_of_a_row_are_given_to_its_run(
     conform_row: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (row,) = rows_of(conform_row, tmp_path, GOOD)
+    row = row_of(conform_row, tmp_path)
     monkeypatch.setattr(conform_row, "EXPECTATIONS", tmp_path)
     (tmp_path / "mine.toml").write_text("")
     session = Session(device(True))
@@ -174,7 +172,7 @@ def test_a_run_beyond_its_budget_is_reported(
     options: list[str],
     warnings: list[str],
 ) -> None:
-    (row,) = rows_of(conform_row, tmp_path, GOOD)
+    row = row_of(conform_row, tmp_path)
     clock = iter([100.0, 100.0 + seconds])
     monkeypatch.setattr(conform_row.time, "monotonic", lambda: next(clock))
     session = Session(device(True))
@@ -182,42 +180,75 @@ def test_a_run_beyond_its_budget_is_reported(
     assert session.warnings == warnings
 
 
+TWO = GOOD.replace('device = "MINE"', 'devices = ["MINE", "OTHER:1"]')
+THERE = device(True)
+DRIVER = GOOD.replace("setup", 'driver = ["libno.so", "libn.so"]\nsetup')
+
+
+def both(*works: bool) -> str:
+    return json.dumps({"devices": [{"works": each, "reason": "no driver"} for each in works]})
+
+
 @pytest.mark.parametrize(
-    "described",
-    [device(False, "no card"), '{"devices": []}', "Traceback", '{"devices": [{"works": 1}]}'],
+    ("text", "described", "failing", "reason"),
+    [
+        (GOOD, device(False, "no card"), "", "MINE does not work here: no card"),
+        (GOOD, '{"devices": []}', "", "tinyref devices says nothing of MINE"),
+        (GOOD, "Traceback", "", "tinyref devices says nothing of MINE: 'Traceback'"),
+        (GOOD, '{"devices": [{"works": 1}]}', "", "tinyref devices says nothing of MINE"),
+        (GOOD, THERE, "card-driver>=2", "card-driver>=2 failed with code 1"),
+        (GOOD, THERE, "card-load", "card-load --quiet unit 1 failed with code 1"),
+        (DRIVER, THERE, "", "there is no libno.so or libn.so"),
+        (TWO, both(True, False), "", "OTHER:1 does not work here: no driver"),
+        (TWO, both(False, True), "", "MINE does not work here: no driver"),
+        (TWO, both(True), "", "tinyref devices says nothing of OTHER:1"),
+    ],
 )
-@pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
-def test_a_required_device_that_is_missing_is_an_error(
-    conform_row: ModuleType, tmp_path: Path, described: str, required: str, how: str
+@pytest.mark.parametrize(
+    ("ci", "required", "how"),
+    [
+        ("true", "true", "error"),
+        ("true", "false", "skip"),
+        # A person needs no required device.
+        *((value, "true", "skip") for value in (None, "", "0", "false", "False")),
+    ],
+)
+def test_what_is_missing_is_an_error_in_ci_if_it_is_required(
+    conform_row: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    described: str,
+    failing: str,
+    reason: str,
+    ci: str | None,
+    required: str,
+    how: str,
 ) -> None:
-    text = GOOD.replace("required = true", f"required = {required}")
-    (row,) = rows_of(conform_row, tmp_path, text)
-    session = Session(described)
-    with pytest.raises(EndedError, match=how) as caught:
-        conform_row.conform(session, row, tmp_path, [], CommandFailed)
-    text = str(caught.value).removeprefix(how)
-    assert text.startswith("mine is unavailable: ")
-    assert "it needs a card (apt-get install libcard1 gcc)" in text
+    monkeypatch.delenv("CI") if ci is None else monkeypatch.setenv("CI", ci)
+    (row,) = rows_of(
+        conform_row, tmp_path, text.replace("required = true", f"required = {required}")
+    )
+    session = Session(described, failing)
+    with pytest.raises(EndedError) as caught:
+        conform_row.conform(session, row, tmp_path / "report", [], CommandFailed)
+    told = str(caught.value).removeprefix(f"{how}: ")
+    assert told.startswith(f"mine is unavailable: {reason}")
+    assert told.endswith("; it needs a card (apt-get install libcard1 gcc)")
     assert all("conform" not in call for call in session.calls)
-    note = tmp_path / "unavailable.txt"
-    assert note.read_text() == f"{text}\n"
-    conform_row.conform(Session(device(True)), row, tmp_path, [], CommandFailed)
-    assert not note.exists()
+    if text is DRIVER:
+        assert session.calls == []
+    assert (tmp_path / "report" / "unavailable.txt").read_text() == f"{told}\n"
 
 
-@pytest.mark.parametrize("value", [None, "", "0", "false", "False"])
-def test_a_person_needs_no_required_device(
-    conform_row: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+def test_a_device_that_is_there_again_is_no_longer_unavailable(
+    conform_row: ModuleType, tmp_path: Path
 ) -> None:
-    if value is None:
-        monkeypatch.delenv("CI")
-    else:
-        monkeypatch.setenv("CI", value)
-    (row,) = rows_of(conform_row, tmp_path, GOOD)
-    for session in (Session(device(False, "no card")), Session(device(True), "card-driver>=2")):
-        with pytest.raises(EndedError, match=r"skip: mine is unavailable: .*; it needs a card"):
-            conform_row.conform(session, row, tmp_path, [], CommandFailed)
-        assert "it needs a card" in (tmp_path / "unavailable.txt").read_text()
+    note = tmp_path / "unavailable.txt"
+    note.write_text("mine is unavailable")
+    row = row_of(conform_row, tmp_path)
+    conform_row.conform(Session(THERE), row, tmp_path, [], CommandFailed)
+    assert not note.exists()
 
 
 # What has no compiler, no driver and no simulator: the devices that pip installs.
@@ -271,61 +302,17 @@ def test_on_a_machine_with_python_alone_nox_is_green(
     assert all(ends[name] == "skip" for name in others)
 
 
-@pytest.mark.parametrize(
-    ("failing", "reason"),
-    [
-        ("card-driver>=2", "card-driver>=2 failed with code 1; it needs a card"),
-        ("card-load", "card-load --quiet unit 1 failed with code 1; it needs a card"),
-    ],
-)
-@pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
-def test_a_row_whose_install_fails_is_unavailable(
-    conform_row: ModuleType, tmp_path: Path, failing: str, reason: str, required: str, how: str
+def test_one_of_the_drivers_is_enough_and_tinyref_itself_must_install(
+    conform_row: ModuleType, tmp_path: Path
 ) -> None:
-    text = GOOD.replace("required = true", f"required = {required}")
-    (row,) = rows_of(conform_row, tmp_path, text)
-    session = Session(device(True), failing)
-    with pytest.raises(EndedError) as caught:
-        conform_row.conform(session, row, tmp_path / "report", [], CommandFailed)
-    assert str(caught.value).startswith(f"{how}mine is unavailable: {reason}")
-    assert reason in (tmp_path / "report" / "unavailable.txt").read_text()
-    assert all("tinyref" not in call for call in session.calls)
-
-
-@pytest.mark.parametrize(("required", "how"), [("true", "error: "), ("false", "skip: ")])
-def test_nothing_is_installed_where_no_driver_is(
-    conform_row: ModuleType, tmp_path: Path, required: str, how: str
-) -> None:
-    text = GOOD.replace(
-        "required = true", f'required = {required}\ndriver = ["libno.so", "libn.so"]'
-    )
-    (row,) = rows_of(conform_row, tmp_path, text)
-    session = Session(device(True))
-    with pytest.raises(EndedError) as caught:
-        conform_row.conform(session, row, tmp_path, [], CommandFailed)
-    expected = "mine is unavailable: there is no libno.so or libn.so; it needs a card"
-    assert str(caught.value).startswith(f"{how}{expected}")
-    assert (tmp_path / "unavailable.txt").read_text().startswith(expected)
-    assert session.calls == []
-
-
-def test_one_of_the_drivers_is_enough(conform_row: ModuleType, tmp_path: Path) -> None:
     # The library of C, by its names on Linux and on macOS.
-    names = '["libno.so", "libc.so.6", "libSystem.dylib"]'
-    text = GOOD.replace("required = true", f"required = true\ndriver = {names}")
-    (row,) = rows_of(conform_row, tmp_path, text)
+    names = 'driver = ["libno.so", "libc.so.6", "libSystem.dylib"]'
+    row = row_of(conform_row, tmp_path, names, "false")
     session = Session(device(True))
     conform_row.conform(session, row, tmp_path, [], CommandFailed)
     assert session.calls[-1][:4] == ("tinyref", "conform", "--device", "MINE")
-
-
-def test_tinyref_itself_must_install(conform_row: ModuleType, tmp_path: Path) -> None:
-    (row,) = rows_of(conform_row, tmp_path, GOOD.replace("required = true", "required = false"))
     with pytest.raises(CommandFailed):
         conform_row.conform(Session(device(True), "."), row, tmp_path, [], CommandFailed)
-
-
-TWO = GOOD.replace('device = "MINE"', 'devices = ["MINE", "OTHER:1"]')
 
 
 @pytest.mark.parametrize(
@@ -335,13 +322,12 @@ def test_the_options_of_a_row_stand_alone(
     conform_row: ModuleType, tmp_path: Path, options: str
 ) -> None:
     """The command refuses an option that is given twice."""
-    more = f"required = true\noptions = {options}"
-    (row,) = rows_of(conform_row, tmp_path, TWO.replace("required = true", more))
+    text = TWO.replace("required = true", f"required = true\noptions = {options}")
+    (row,) = rows_of(conform_row, tmp_path, text)
     assert " ".join(row.default_options).replace("=", " ") == (
         "--profile quick --query system.transfer"
     )
-    profile = 'required = true\noptions = ["--profile", "full"]'
-    (row,) = rows_of(conform_row, tmp_path, GOOD.replace("required = true", profile))
+    row = row_of(conform_row, tmp_path, 'options = ["--profile", "full"]')
     assert row.default_options == ["--profile", "full"]
 
 
@@ -353,43 +339,13 @@ def test_a_row_of_two_runs_what_two_devices_are_for(
     query = ["--query", "system.transfer,system.shard"]
     assert row.default_options == ["--profile", "quick", *query]
     assert row.thorough_options == ["--profile", "full", *query, "--timeout", "240"]
-    both = json.dumps({"devices": [{"works": True, "reason": ""}] * 2})
-    session = Session(both)
+    session = Session(both(True, True))
     conform_row.conform(session, row, tmp_path, row.default_options, CommandFailed)
+    command = f"tinyref conform --device MINE --report {tmp_path} --profile quick"
     assert session.calls[-2:] == [
         ("tinyref", "devices", "--json", "MINE", "OTHER:1"),
-        (
-            "tinyref",
-            "conform",
-            "--device",
-            "MINE",
-            "--report",
-            str(tmp_path),
-            "--profile",
-            "quick",
-            *query,
-            "--second",
-            "OTHER:1",
-        ),
+        (*command.split(), *query, "--second", "OTHER:1"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("works", "says"),
-    [
-        ((True, False), "OTHER:1 does not work here: no driver"),
-        ((False, True), "MINE does not work here: no driver"),
-        ((True,), "tinyref devices says nothing of OTHER:1"),
-    ],
-)
-def test_both_devices_of_a_row_must_be_there(
-    conform_row: ModuleType, tmp_path: Path, works: tuple[bool, ...], says: str
-) -> None:
-    (row,) = rows_of(conform_row, tmp_path, TWO)
-    described = {"devices": [{"works": each, "reason": "no driver"} for each in works]}
-    session = Session(json.dumps(described))
-    with pytest.raises(EndedError, match=f"error: mine is unavailable: {says}"):
-        conform_row.conform(session, row, tmp_path, [], CommandFailed)
 
 
 @pytest.mark.parametrize(
@@ -449,27 +405,11 @@ def test_the_matrix_of_the_project(conform_row: ModuleType) -> None:
     No row has a flag that makes it no conformance run.
     """
     rows = conform_row.read()
-    assert {row.id: row.required for row in rows} == {
-        "cpu": True,
-        "python": True,
-        "gpu-emu": True,
-        "cpu-python": True,
-        "cpu-gpu-emu": True,
-        "clang-gcc": True,
-        "clang-tcc": True,
-        "webgpu": False,
-        "opencl": False,
-        "oclgrind": False,
-        "opencl-two": False,
-        "cpu-opencl": False,
-        "cuda-emu": False,
-        "hip-emu": False,
-        "metal-emu": False,
-        "cuda": False,
-        "ptx": False,
-        "hip": False,
-        "metal": False,
-    }
+    required = {"cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu", "clang-gcc", "clang-tcc"}
+    optional = {"webgpu", "opencl", "oclgrind", "opencl-two", "cpu-opencl", "cuda-emu", "hip-emu"}
+    optional |= {"metal-emu", "cuda", "ptx", "hip", "metal"}
+    assert {row.id for row in rows if row.required} == required
+    assert {row.id for row in rows if not row.required} == optional
     assert {row.profile for row in rows} == {"quick"}
     # Where there is a GPU, its quick suite has a machine of its own.
     assert sum(row.budget for row in rows if not row.driver) <= 750

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,51 +47,6 @@ OTHER = """
 def test_slow():
     pass
 """
-THOROUGH = [
-    "slow",
-    "coverage",
-    "random",
-    "shuffled",
-    "compiled",
-    "sdist",
-    *(
-        f"conform_full({device})"
-        for device in (
-            "cpu",
-            "python",
-            "gpu-emu",
-            "cpu-python",
-            "cpu-gpu-emu",
-            "clang-gcc",
-            "clang-tcc",
-            "webgpu",
-            "opencl",
-            "oclgrind",
-            "opencl-two",
-            "cpu-opencl",
-            "cuda-emu",
-            "hip-emu",
-            "metal-emu",
-            "cuda",
-            "ptx",
-            "hip",
-            "metal",
-        )
-    ),
-    *(
-        f"subjects({library})"
-        for library in (
-            "torch",
-            "numpy",
-            "array-api-strict",
-            "jax",
-            "mlx",
-            "dask",
-            "sparse",
-            "ndonnx",
-        )
-    ),
-]
 
 
 @pytest.fixture(scope="module")
@@ -293,45 +249,52 @@ def test_where_a_binding_cannot_be_installed_the_other_tests_run(noxfile: Module
         noxfile.tests(session)
 
 
-@pytest.mark.parametrize("shard", [[], ["--shard", "1/12"]])
-def test_the_floor_of_coverage_is_that_of_all_quick_tests(
-    noxfile: ModuleType, shard: list[str]
-) -> None:
-    session = Session(*shard)
-    noxfile.coverage(session)
-    (command,) = session.commands
-    assert command[:6] == ("pytest", "-n", "auto", "-m", "quick", "--cov")
-    assert "--shard" not in command
-
-
-@pytest.mark.parametrize("shard", ["2/12", "12/12", "11/12"])
-def test_other_shards_have_no_floor(noxfile: ModuleType, shard: str) -> None:
-    session = Session("--shard", shard)
-    with pytest.raises(Skipped, match=shard):
+def test_the_floor_of_coverage_is_that_of_all_quick_tests(noxfile: ModuleType) -> None:
+    for shard in ([], ["--shard", "1/12"]):
+        session = Session(*shard)
         noxfile.coverage(session)
-    assert session.commands == []
+        (command,) = session.commands
+        assert command[:6] == ("pytest", "-n", "auto", "-m", "quick", "--cov")
+        assert "--shard" not in command
+    # Other shards have no floor.
+    for shard in ("2/12", "12/12", "11/12"):
+        session = Session("--shard", shard)
+        with pytest.raises(Skipped, match=shard):
+            noxfile.coverage(session)
+        assert session.commands == []
+
+
+def thorough_parts(noxfile: ModuleType) -> list[str]:
+    """Each device and library of the tables, and each other Python."""
+    parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
+    for name, table in (("conform_full", "devices.toml"), ("subjects", "subjects.toml")):
+        ids = re.findall(r'^id = "(.*)"$', (ROOT / "ci" / table).read_text(), re.MULTILINE)
+        parts += [f"{name}({each})" for each in ids]
+    others = [version for version in ("3.11", "3.12", "3.13") if version != noxfile.THIS_PYTHON]
+    return [*parts, *(f"python-{version}" for version in others)]
 
 
 def test_the_thorough_lane_is_all_that_repeats(noxfile: ModuleType) -> None:
     session = Session("--shard", "3/12")
     noxfile.thorough(session)
-    others = [version for version in ("3.11", "3.12", "3.13") if version != noxfile.THIS_PYTHON]
-    parts = [*THOROUGH, *(f"python-{version}" for version in others)]
+    parts = thorough_parts(noxfile)
+    assert len(parts) > 30
     assert session.notified == [(part, ["--shard", "3/12"]) for part in parts]
 
 
 @pytest.mark.parametrize(
-    ("name", "marks"),
+    ("name", "marks", "environment"),
     [
-        ("slow", ("-m", "slow")),
-        ("random", ("-m", "hypothesis", "--hypothesis-profile", "random")),
-        ("shuffled", ("-m", "not slow")),
-        ("compiled", ("-k", "not HIP")),
-        ("each_python", ()),
+        ("slow", ("-m", "slow"), "tests"),
+        ("random", ("-m", "hypothesis", "--hypothesis-profile", "random"), "tests"),
+        ("shuffled", ("-m", "not slow"), "tests"),
+        # These have more packages, or another Python.
+        ("compiled", ("-k", "not HIP"), "own"),
+        ("each_python", (), "own"),
     ],
 )
 def test_a_part_of_the_thorough_lane_runs_its_shard(
-    noxfile: ModuleType, name: str, marks: tuple[str, ...]
+    noxfile: ModuleType, name: str, marks: tuple[str, ...], environment: str
 ) -> None:
     session = Session("--shard", "3/12")
     getattr(noxfile, name)(session)
@@ -339,6 +302,7 @@ def test_a_part_of_the_thorough_lane_runs_its_shard(
     assert command[: 3 + len(marks)] == ("pytest", "-n", "auto", *marks)
     assert command[-2:] == ("--shard", "3/12")
     assert session.success_codes == [0, 5], "a shard of few tests may have none of them"
+    assert session.virtualenv.location.endswith(f"/{environment}")
     folders = [word for word in command if word.startswith("tests/")]
     assert all((ROOT / folder).exists() for folder in folders)
     if name == "shuffled":
@@ -346,14 +310,11 @@ def test_a_part_of_the_thorough_lane_runs_its_shard(
         assert len(folders) == 10
 
 
-def test_the_full_profile_runs_its_shard(noxfile: ModuleType) -> None:
+def test_devices_and_libraries_run_their_shard(noxfile: ModuleType) -> None:
     session = Session("--shard", "3/12")
     noxfile.conform_full(session, "cpu")
     assert session.commands[-1][-4:] == ("--timeout", "240", "--shard", "3/12")
     assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
-
-
-def test_a_library_is_judged_by_its_part_within_a_budget(noxfile: ModuleType) -> None:
     session = Session("--shard", "3/12")
     noxfile.subjects(session, "jax")
     assert session.installed[0] == "."
@@ -404,45 +365,25 @@ def test_rows_of_devices_share_what_is_installed(noxfile: ModuleType) -> None:
     assert [first.installed, second.installed, third.installed] == [["."], [], []]
 
 
-def test_a_failed_installation_is_tried_again(noxfile: ModuleType) -> None:
+def test_a_failed_installation_and_a_new_environment_install_again(noxfile: ModuleType) -> None:
     first, second = session_of("/again", "cpu"), session_of("/again", "python")
     first.missing = "."
     with pytest.raises(CommandFailed):
         noxfile.conform(first, "cpu")
     noxfile.conform(second, "python")
     assert second.installed == ["."]
-
-
-def test_what_is_made_anew_has_nothing_installed(noxfile: ModuleType) -> None:
-    first, second = session_of("/anew", "cpu"), session_of("/anew", "python")
-    first.virtualenv.is_new = second.virtualenv.is_new = True
-    noxfile.conform(first, "cpu")
-    noxfile.conform(second, "python")
-    assert [first.installed, second.installed] == [["."], ["."]]
-
-
-@pytest.mark.parametrize("name", ["tests", "quick", "slow", "coverage", "random", "shuffled"])
-def test_what_runs_the_same_packages_shares_them(noxfile: ModuleType, name: str) -> None:
-    session = Session()
-    getattr(noxfile, name)(session)
-    assert session.virtualenv.location.endswith("/tests")
-
-
-@pytest.mark.parametrize("name", ["compiled", "each_python"])
-def test_what_has_more_packages_or_another_python_is_on_its_own(
-    noxfile: ModuleType, name: str
-) -> None:
-    session = Session()
-    getattr(noxfile, name)(session)
-    assert session.virtualenv.location.endswith("/own")
+    third = session_of("/again", "cpu")
+    third.virtualenv.is_new = True
+    noxfile.conform(third, "cpu")
+    assert third.installed == ["."]
 
 
 @pytest.mark.long
-def test_nox_knows_every_part() -> None:
+def test_nox_knows_every_part(noxfile: ModuleType) -> None:
     command = [sys.executable, "-m", "nox", "--list", "-f", str(ROOT / "noxfile.py")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     names = {line.split()[1] for line in done.stdout.splitlines() if " -> " in line}
-    assert {*THOROUGH, "python-3.11", "python-3.12", "python-3.13", "thorough"} <= names
+    assert {*thorough_parts(noxfile), "thorough"} <= names
 
 
 def test_ci_misses_required_devices_and_draws_fresh_examples() -> None:
