@@ -28,12 +28,6 @@ def test_the_sessions_of_a_page(name: str) -> None:
     assert failed == 0
 
 
-def test_a_session_that_is_wrong_is_seen(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```python\n>>> 1 + 1\n3\n\n```\n")
-    assert doctest.testfile(str(page), module_relative=False).failed == 1
-
-
 def test_every_status_of_a_report_is_explained() -> None:
     page = (DOCS / "report.md").read_text()
     assert [one.value for one in Status if f"| {one.value} | {one.sentence}" not in page] == []
@@ -101,9 +95,3 @@ def test_the_stages_are_what_explain_prints(
     if request.config.getoption("--update-golden"):
         path.write_text(wanted)
     assert path.read_text() == wanted, "pytest --update-golden writes the blocks anew"
-
-
-def test_a_stage_that_differs_is_seen() -> None:
-    page = "<!-- plan: tests/test_documents.py --update-golden -->\nstale\n<!-- end -->"
-    assert "new" in with_stages(page, {"plan": "new"})
-    assert "stale" not in with_stages(page, {"plan": "new"})
