@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -10,13 +9,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from ci_modules import ROOT, ci_module
-from nox.command import CommandFailed
 
 SUITE = """
 import pytest
@@ -52,67 +49,6 @@ def test_slow():
 @pytest.fixture(scope="module")
 def noxfile() -> ModuleType:
     return ci_module("noxfile.py")
-
-
-# What one run of nox installed is no matter of another.
-RUNS = itertools.count()
-
-
-class Environment:
-    """An environment of nox in a folder of a run: notes where it was created again.
-
-    is_new: whether it was made anew then, as nox does where it is to reuse none.
-    """
-
-    is_new = False
-
-    def __init__(self, run: str, name: str) -> None:
-        self.location = self.location_name = f"{run}/{name}"
-        self.env = {"VIRTUAL_ENV": self.location, "CONDA_PREFIX": None}
-        self.created: list[str] = []
-
-    def create(self) -> bool:
-        self.created.append(self.location)
-        return self.is_new
-
-
-class Session:
-    """A session of nox that notes its commands and whom it notifies."""
-
-    def __init__(self, *posargs: str) -> None:
-        self.posargs = list(posargs)
-        self.commands: list[tuple[str, ...]] = []
-        self.installed: list[str] = []
-        self.missing = ""
-        self.warnings: list[str] = []
-        self.environment: dict[str, str] = {}
-        self.success_codes: list[int] = []
-        self.notified: list[tuple[str, list[str]]] = []
-        self.virtualenv = Environment(f"/run {next(RUNS)}", "own")
-
-    def install(self, *words: str, **options: Any) -> None:
-        if words[-1] == self.missing:
-            raise CommandFailed(reason="no wheel")
-        self.installed.append(words[-1])
-
-    def run(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> str:
-        self.commands.append(words)
-        self.success_codes = options.get("success_codes", [0])
-        self.environment |= env or {}
-        return json.dumps({"devices": [{"works": True, "reason": ""}]})
-
-    def notify(self, name: str, posargs: list[str]) -> None:
-        self.notified.append((name, posargs))
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def skip(self, text: str) -> None:
-        raise Skipped(text)
-
-
-class Skipped(Exception):  # noqa: N818  it is no error
-    """What a session of nox raises that is skipped."""
 
 
 # Every choice of tests in one child, as a start of pytest takes longer than a collection.
@@ -226,42 +162,6 @@ def test_a_shard_that_is_none_is_refused(collections: dict[str, dict[str, Any]],
 
 def test_the_default_checks(noxfile: ModuleType) -> None:
     assert noxfile.nox.options.sessions == ["lint", "types", "docs", "tests", "conform", "fuzz"]
-    session = Session()
-    noxfile.tests(session)
-    (command,) = session.commands
-    assert command == ("pytest", "-n", "auto", "-m", "not slow")
-    assert session.success_codes == [0]
-    assert session.installed == [".[test,lint,types]", ".[opencl,webgpu]", ".[docs]"]
-    assert session.warnings == []
-
-
-def test_where_a_binding_cannot_be_installed_the_other_tests_run(noxfile: ModuleType) -> None:
-    session = Session()
-    session.missing = ".[opencl,webgpu]"
-    noxfile.tests(session)
-    assert len(session.commands) == 1
-    assert session.warnings == [
-        "OPENCL and WEBGPU cannot be installed here: their tests are skipped"
-    ]
-    session = Session()
-    session.missing = ".[test,lint,types]"
-    with pytest.raises(CommandFailed):
-        noxfile.tests(session)
-
-
-def test_the_floor_of_coverage_is_that_of_all_quick_tests(noxfile: ModuleType) -> None:
-    for shard in ([], ["--shard", "1/12"]):
-        session = Session(*shard)
-        noxfile.coverage(session)
-        (command,) = session.commands
-        assert command[:6] == ("pytest", "-n", "auto", "-m", "quick", "--cov")
-        assert "--shard" not in command
-    # Other shards have no floor.
-    for shard in ("2/12", "12/12", "11/12"):
-        session = Session("--shard", shard)
-        with pytest.raises(Skipped, match=shard):
-            noxfile.coverage(session)
-        assert session.commands == []
 
 
 def thorough_parts(noxfile: ModuleType) -> list[str]:
@@ -275,107 +175,15 @@ def thorough_parts(noxfile: ModuleType) -> list[str]:
 
 
 def test_the_thorough_lane_is_all_that_repeats(noxfile: ModuleType) -> None:
-    session = Session("--shard", "3/12")
+    """Each landing runs a shard of every part, so that one which is broken is seen at once."""
+    notified = []
+    session = SimpleNamespace(
+        posargs=["--shard", "3/12"], notify=lambda *words: notified.append(words)
+    )
     noxfile.thorough(session)
     parts = thorough_parts(noxfile)
     assert len(parts) > 30
-    assert session.notified == [(part, ["--shard", "3/12"]) for part in parts]
-
-
-@pytest.mark.parametrize(
-    ("name", "marks", "environment"),
-    [
-        ("slow", ("-m", "slow"), "tests"),
-        ("random", ("-m", "hypothesis", "--hypothesis-profile", "random"), "tests"),
-        ("shuffled", ("-m", "not slow"), "tests"),
-        # These have more packages, or another Python.
-        ("compiled", ("-k", "not HIP"), "own"),
-        ("each_python", (), "own"),
-    ],
-)
-def test_a_part_of_the_thorough_lane_runs_its_shard(
-    noxfile: ModuleType, name: str, marks: tuple[str, ...], environment: str
-) -> None:
-    session = Session("--shard", "3/12")
-    getattr(noxfile, name)(session)
-    (command,) = session.commands
-    assert command[: 3 + len(marks)] == ("pytest", "-n", "auto", *marks)
-    assert command[-2:] == ("--shard", "3/12")
-    assert session.success_codes == [0, 5], "a shard of few tests may have none of them"
-    assert session.virtualenv.location.endswith(f"/{environment}")
-    folders = [word for word in command if word.startswith("tests/")]
-    assert all((ROOT / folder).exists() for folder in folders)
-    if name == "shuffled":
-        assert session.environment == {"TINYREF_SHUFFLE_RULES": "7"}
-        assert len(folders) == 10
-
-
-def test_devices_and_libraries_run_their_shard(noxfile: ModuleType) -> None:
-    session = Session("--shard", "3/12")
-    noxfile.conform_full(session, "cpu")
-    assert session.commands[-1][-4:] == ("--timeout", "240", "--shard", "3/12")
-    assert session.commands[-1][:4] == ("tinyref", "conform", "--device", "CPU")
-    session = Session("--shard", "3/12")
-    noxfile.subjects(session, "jax")
-    assert session.installed[0] == "."
-    assert session.installed[1].startswith("jax")
-    assert session.virtualenv.location.endswith("/subjects")
-    assert session.environment["JAX_ENABLE_X64"] == "1"
-    (command,) = session.commands
-    assert command[:4] == ("tinyref", "conform", "--subject", "array-api:jax.numpy")
-    assert command[command.index("--budget") + 1] == "10m"
-    assert command[command.index("--profile") + 1] in ("quick", "full")
-    assert command[command.index("--shard") + 1] == "3/12"
-    assert command[-2:] == ("--expectations", str(ROOT / "ci" / "expectations" / "jax.toml"))
-
-
-def test_a_library_that_cannot_be_installed_is_unavailable(
-    noxfile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(noxfile, "REPORT", tmp_path)
-    session = Session()
-    session.missing = noxfile.SUBJECTS["mlx"].install[-1]
-    with pytest.raises(Skipped, match="mlx is unavailable: no wheel"):
-        noxfile.subjects(session, "mlx")
-    assert session.commands == []
-    note = tmp_path / "subject-mlx" / "unavailable.txt"
-    assert note.read_text() == "mlx is unavailable: no wheel\n"
-    # It is there the next time.
-    noxfile.subjects(Session(), "mlx")
-    assert not note.exists()
-
-
-def session_of(run: str, name: str) -> Session:
-    """A session of a run of nox, in an environment of its own."""
-    session = Session()
-    session.virtualenv = Environment(run, name)
-    return session
-
-
-def test_rows_of_devices_share_what_is_installed(noxfile: ModuleType) -> None:
-    first, second, third = (session_of("/devices", name) for name in ("cpu", "python", "fuzz"))
-    noxfile.conform(first, "cpu")
-    noxfile.conform_full(second, "python")
-    noxfile.fuzz(third)
-    for session in (first, second, third):
-        assert session.virtualenv.location == "/devices/devices"
-        assert session.virtualenv.env == {"VIRTUAL_ENV": "/devices/devices", "CONDA_PREFIX": None}
-        assert session.virtualenv.created == ["/devices/devices"]
-        assert session.commands != []
-    assert [first.installed, second.installed, third.installed] == [["."], [], []]
-
-
-def test_a_failed_installation_and_a_new_environment_install_again(noxfile: ModuleType) -> None:
-    first, second = session_of("/again", "cpu"), session_of("/again", "python")
-    first.missing = "."
-    with pytest.raises(CommandFailed):
-        noxfile.conform(first, "cpu")
-    noxfile.conform(second, "python")
-    assert second.installed == ["."]
-    third = session_of("/again", "cpu")
-    third.virtualenv.is_new = True
-    noxfile.conform(third, "cpu")
-    assert third.installed == ["."]
+    assert notified == [(part, ["--shard", "3/12"]) for part in parts]
 
 
 @pytest.mark.long
