@@ -9,8 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch, the peer of these rows, is not installed")
 
-from tinyref.cli.bench import speed, works
-from tinyref.cli.bench.measured import Measured
+from tinyref.cli.bench import Measured, speed, works
 from tinyref.cli.bench.works import MODELS, SMALL_MODELS, WORKS, Layers, Work
 from tinyref.config import Context
 from tinyref.errors import UserError

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tinyref.cli.ci.pipeline import PipelineSettings, job_of_device, jobs_of_table, pipeline
+from tinyref.cli.ci import PipelineSettings, job_of_device, jobs_of_table, pipeline
 from tinyref.cli.entry import run
 from tinyref.errors import UserError
 from tinyref_conformance import device_table

@@ -4,16 +4,87 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tinyref.cli.options import path, write_output
+from tinyref.errors import TinyrefError
 
-if TYPE_CHECKING:
-    from tinyref.cli.bench.measured import Measured
+
+@dataclass
+class Measured:
+    """One line of the table. `missing` says what the row needs that is not here.
+
+    goal: what the median should be at most, None where nothing is asked for.
+    """
+
+    name: str
+    unit: str
+    values: list[float] = field(default_factory=list)
+    peer_name: str = ""
+    peer_values: list[float] = field(default_factory=list)
+    note: str = ""
+    missing: str = ""
+    goal: float | None = None
+
+    @property
+    def meets_goal(self) -> bool:
+        """Whether the median is what it should be."""
+        return self.goal is None or self.median <= self.goal
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def peer_median(self) -> float:
+        return statistics.median(self.peer_values)
+
+    @property
+    def ratio(self) -> float:
+        """Of the medians, this to the peer, both of this run."""
+        return self.median / self.peer_median
+
+    def to_json(self) -> dict[str, Any]:
+        if self.missing:
+            return {"name": self.name, "missing": self.missing}
+        found: dict[str, Any] = {
+            "name": self.name,
+            "unit": self.unit,
+            "median": self.median,
+            "min": min(self.values),
+            "max": max(self.values),
+            "values": self.values,
+        }
+        if self.peer_name:
+            peer = {"name": self.peer_name, "median": self.peer_median, "values": self.peer_values}
+            found |= {"peer": peer, "ratio": self.ratio}
+        if self.goal is not None:
+            found |= {"goal": self.goal, "meets_goal": self.meets_goal}
+        return found | ({"note": self.note} if self.note else {})
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """A name, or the common head of several, and what measures it."""
+
+    name: str
+    run: Callable[[int], Iterator[Measured]]
+
+
+def measure(row: BenchRow, repeats: int) -> Iterator[Measured]:
+    """The lines of a row; what the machine lacks is said, not skipped."""
+    try:
+        yield from row.run(repeats)
+    except TinyrefError as error:
+        yield Measured(row.name, "", missing=str(error).partition("\n")[0])
 
 
 def bench(
@@ -58,7 +129,6 @@ def bench(
     measured in this run, and the ratio is theirs: compare ratios between machines, not times.
     """
     from tinyref.cli.bench.device_rows import matching_rows
-    from tinyref.cli.bench.measured import facts, measure
     from tinyref.cli.options import check_gives_values, check_target, opening_device
     from tinyref.device import Device
 
@@ -105,7 +175,6 @@ def _measure_machine(device: str | None, repeats: int) -> None:
 def _print_table(
     row: str, device: str | None, repeats: int, json_file: Path | None, before: Path | None
 ) -> None:
-    from tinyref.cli.bench.measured import facts
     from tinyref.cli.bench.speed import ON_HOST
     from tinyref.cli.bench.table import WorkLine, table_lines, table_text
     from tinyref.cli.options import check_target
@@ -151,3 +220,25 @@ def _short(number: float) -> str:
     if number >= 1000:
         return f"{number:,.0f}"
     return f"{number:.3g}"
+
+
+def facts() -> dict[str, Any]:
+    """Versions and the machine, without which the numbers mean nothing."""
+    from tinyref import __version__
+    from tinyref.runtimes.host.description import host_machine, processor_name
+    from tinyref.workers.machine import usable_cores
+    from tinyref_conformance.certificate import surroundings
+
+    try:
+        load = list(os.getloadavg())
+    except OSError:
+        load = []
+    return {
+        "tinyref": __version__,
+        "surroundings": surroundings(),
+        "cores": usable_cores(),
+        "processor": processor_name(),
+        "machine": host_machine().to_json(),
+        "load_average": load,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyref import Tensor, TinyJit
-from tinyref.cli.bench.measured import BenchRow, Measured
+from tinyref.cli.bench import BenchRow, Measured
 from tinyref.cli.bench.program_kernels import data, new_gelu
 from tinyref.cli.bench.speed import Peer, peer_of, speed_rows, torch_step
 from tinyref.cli.bench.works import MODELS, Layers, chained, library, seconds_of_call, step_of

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyref import Tensor, TinyJit
-from tinyref.cli.bench.measured import BenchRow, Measured
+from tinyref.cli.bench import BenchRow, Measured
 from tinyref.cli.bench.works import (
     MODELS,
     SMALL_MODELS,
