@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -41,11 +40,11 @@ class Measured:
 
     @property
     def median(self) -> float:
-        return statistics.median(self.values)
+        return _median(self.values)
 
     @property
     def peer_median(self) -> float:
-        return statistics.median(self.peer_values)
+        return _median(self.peer_values)
 
     @property
     def ratio(self) -> float:
@@ -69,6 +68,13 @@ class Measured:
         if self.goal is not None:
             found |= {"goal": self.goal, "meets_goal": self.meets_goal}
         return found | ({"note": self.note} if self.note else {})
+
+
+def _median(values: list[float]) -> float:
+    # Imported late: every command imports this module.
+    import statistics
+
+    return statistics.median(values)
 
 
 @dataclass(frozen=True)
