@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from ci_modules import ci_module
 from tinyref.config import FLAGS, Effect
 
 ROOT = Path(__file__).resolve().parents[2]
+conform_row = ci_module("ci/conform_row.py")
 GOOD = """
 [[device]]
 id = "mine"
@@ -30,11 +31,6 @@ install = { pip = ["card-driver>=2"], apt = ["libcard1", "gcc"] }
 environment = { TINYREF_CC = "gcc", CARD = "1" }
 setup = ["card-load --quiet 'unit 1'"]
 """
-
-
-@pytest.fixture(scope="module")
-def conform_row() -> ModuleType:
-    return ci_module("ci/conform_row.py")
 
 
 @pytest.fixture(autouse=True)
@@ -93,16 +89,16 @@ class Session:
         raise EndedError(f"skip: {text}")
 
 
-def rows_of(conform_row: ModuleType, tmp_path: Path, text: str) -> Any:
+def rows_of(tmp_path: Path, text: str) -> Any:
     path = tmp_path / "devices.toml"
     path.write_text(text)
     return conform_row.read(path)
 
 
-def row_of(conform_row: ModuleType, tmp_path: Path, more: str = "", required: str = "true") -> Any:
+def row_of(tmp_path: Path, more: str = "", required: str = "true") -> Any:
     """Return the row of GOOD, with further keys."""
     text = GOOD.replace("required = true", f"required = {required}\n{more}")
-    (row,) = rows_of(conform_row, tmp_path, text)
+    (row,) = rows_of(tmp_path, text)
     return row
 
 
@@ -110,10 +106,8 @@ def device(works: bool, reason: str = "") -> str:
     return json.dumps({"devices": [{"name": "MINE", "works": works, "reason": reason}]})
 
 
-def test_a_row_runs_what_it_says_in_its_environment(
-    conform_row: ModuleType, tmp_path: Path
-) -> None:
-    row = row_of(conform_row, tmp_path)
+def test_a_row_runs_what_it_says_in_its_environment(tmp_path: Path) -> None:
+    row = row_of(tmp_path)
     session = Session(device(True))
     conform_row.conform(session, row, tmp_path, ["--profile", "quick"], CommandFailed)
     assert session.calls == [
@@ -129,22 +123,10 @@ def test_a_row_runs_what_it_says_in_its_environment(
         assert environment["PATH"] == os.environ["PATH"]
 
 
-def test_a_slow_device_runs_a_part_in_the_default_lane(
-    conform_row: ModuleType, tmp_path: Path
-) -> None:
-    more = 'options = ["--query", "kernel.*"]\nthorough = "quick"'
-    row = row_of(conform_row, tmp_path, more)
-    assert row.default_options == ["--profile", "quick", "--query", "kernel.*"]
-    assert row.thorough_options == ["--profile", "quick", "--timeout", "240"]
-    other = row_of(conform_row, tmp_path)
-    assert other.default_options == ["--profile", "quick"]
-    assert other.thorough_options == ["--profile", "full", "--timeout", "240"]
-
-
 def test_expectations_of_a_row_are_given_to_its_run(
-    conform_row: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = row_of(conform_row, tmp_path)
+    row = row_of(tmp_path)
     monkeypatch.setattr(conform_row, "EXPECTATIONS", tmp_path)
     (tmp_path / "mine.toml").write_text("")
     session = Session(device(True))
@@ -165,14 +147,13 @@ def test_expectations_of_a_row_are_given_to_its_run(
     ],
 )
 def test_a_run_beyond_its_budget_is_reported(
-    conform_row: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     seconds: float,
     options: list[str],
     warnings: list[str],
 ) -> None:
-    row = row_of(conform_row, tmp_path)
+    row = row_of(tmp_path)
     clock = iter([100.0, 100.0 + seconds])
     monkeypatch.setattr(conform_row.time, "monotonic", lambda: next(clock))
     session = Session(device(True))
@@ -214,7 +195,6 @@ def both(*works: bool) -> str:
     ],
 )
 def test_what_is_missing_is_an_error_in_ci_if_it_is_required(
-    conform_row: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     text: str,
@@ -226,9 +206,7 @@ def test_what_is_missing_is_an_error_in_ci_if_it_is_required(
     how: str,
 ) -> None:
     monkeypatch.delenv("CI") if ci is None else monkeypatch.setenv("CI", ci)
-    (row,) = rows_of(
-        conform_row, tmp_path, text.replace("required = true", f"required = {required}")
-    )
+    (row,) = rows_of(tmp_path, text.replace("required = true", f"required = {required}"))
     session = Session(described, failing)
     with pytest.raises(EndedError) as caught:
         conform_row.conform(session, row, tmp_path / "report", [], CommandFailed)
@@ -241,12 +219,10 @@ def test_what_is_missing_is_an_error_in_ci_if_it_is_required(
     assert (tmp_path / "report" / "unavailable.txt").read_text() == f"{told}\n"
 
 
-def test_a_device_that_is_there_again_is_no_longer_unavailable(
-    conform_row: ModuleType, tmp_path: Path
-) -> None:
+def test_a_device_that_is_there_again_is_no_longer_unavailable(tmp_path: Path) -> None:
     note = tmp_path / "unavailable.txt"
     note.write_text("mine is unavailable")
-    row = row_of(conform_row, tmp_path)
+    row = row_of(tmp_path)
     conform_row.conform(Session(THERE), row, tmp_path, [], CommandFailed)
     assert not note.exists()
 
@@ -256,7 +232,7 @@ BARE = ("cpu", "python", "gpu-emu", "cpu-python", "cpu-gpu-emu")
 
 
 @pytest.fixture(scope="module")
-def bare_devices(conform_row: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def bare_devices(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return what `tinyref devices` says of each device on a machine with Python and no more."""
     names = {name for row in conform_row.read() if not row.driver for name in row.devices}
     nothing = str(tmp_path_factory.mktemp("empty"))
@@ -275,7 +251,6 @@ def bare_devices(conform_row: ModuleType, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.long
 @pytest.mark.parametrize("ci", [False, True])
 def test_on_a_machine_with_python_alone_nox_is_green(
-    conform_row: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     bare_devices: Any,
@@ -302,12 +277,10 @@ def test_on_a_machine_with_python_alone_nox_is_green(
     assert all(ends[name] == "skip" for name in others)
 
 
-def test_one_of_the_drivers_is_enough_and_tinyref_itself_must_install(
-    conform_row: ModuleType, tmp_path: Path
-) -> None:
+def test_one_of_the_drivers_is_enough_and_tinyref_itself_must_install(tmp_path: Path) -> None:
     # The library of C, by its names on Linux and on macOS.
     names = 'driver = ["libno.so", "libc.so.6", "libSystem.dylib"]'
-    row = row_of(conform_row, tmp_path, names, "false")
+    row = row_of(tmp_path, names, "false")
     session = Session(device(True))
     conform_row.conform(session, row, tmp_path, [], CommandFailed)
     assert session.calls[-1][:4] == ("tinyref", "conform", "--device", "MINE")
@@ -315,36 +288,53 @@ def test_one_of_the_drivers_is_enough_and_tinyref_itself_must_install(
         conform_row.conform(Session(device(True), "."), row, tmp_path, [], CommandFailed)
 
 
+TRANSFERS = "--query system.transfer,system.shard"
+
+
 @pytest.mark.parametrize(
-    "options", ['["--query", "system.transfer"]', '["--query=system.transfer"]']
+    ("text", "more", "default", "thorough"),
+    [
+        (GOOD, "", "--profile quick", "--profile full"),
+        # A slow device runs a part in the default lane.
+        (
+            GOOD,
+            'options = ["--query", "kernel.*"]\nthorough = "quick"',
+            "--profile quick --query kernel.*",
+            "--profile quick",
+        ),
+        # The command refuses an option that is given twice.
+        (GOOD, 'options = ["--profile", "full"]', "--profile full", "--profile full"),
+        (TWO, "", f"--profile quick {TRANSFERS}", f"--profile full {TRANSFERS}"),
+        (
+            TWO,
+            'options = ["--query", "system.open"]',
+            "--profile quick --query system.open",
+            f"--profile full {TRANSFERS}",
+        ),
+        (
+            TWO,
+            'options = ["--query=system.open"]',
+            "--profile quick --query=system.open",
+            f"--profile full {TRANSFERS}",
+        ),
+    ],
 )
-def test_the_options_of_a_row_stand_alone(
-    conform_row: ModuleType, tmp_path: Path, options: str
+def test_the_options_of_a_row(
+    tmp_path: Path, text: str, more: str, default: str, thorough: str
 ) -> None:
-    """The command refuses an option that is given twice."""
-    text = TWO.replace("required = true", f"required = true\noptions = {options}")
-    (row,) = rows_of(conform_row, tmp_path, text)
-    assert " ".join(row.default_options).replace("=", " ") == (
-        "--profile quick --query system.transfer"
-    )
-    row = row_of(conform_row, tmp_path, 'options = ["--profile", "full"]')
-    assert row.default_options == ["--profile", "full"]
+    (row,) = rows_of(tmp_path, text.replace("required = true", f"required = true\n{more}"))
+    assert " ".join(row.default_options) == default
+    assert " ".join(row.thorough_options) == f"{thorough} --timeout 240"
 
 
-def test_a_row_of_two_runs_what_two_devices_are_for(
-    conform_row: ModuleType, tmp_path: Path
-) -> None:
-    (row,) = rows_of(conform_row, tmp_path, TWO)
-    assert (row.device, row.second) == ("MINE", "OTHER:1")
-    query = ["--query", "system.transfer,system.shard"]
-    assert row.default_options == ["--profile", "quick", *query]
-    assert row.thorough_options == ["--profile", "full", *query, "--timeout", "240"]
+def test_a_row_of_two_runs_on_both(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, TWO)
     session = Session(both(True, True))
     conform_row.conform(session, row, tmp_path, row.default_options, CommandFailed)
-    command = f"tinyref conform --device MINE --report {tmp_path} --profile quick"
+    command = f"tinyref conform --device MINE --report {tmp_path} --profile quick {TRANSFERS}"
     assert session.calls[-2:] == [
         ("tinyref", "devices", "--json", "MINE", "OTHER:1"),
-        (*command.split(), *query, "--second", "OTHER:1"),
+        (*command.split(), "--second", "OTHER:1"),
     ]
 
 
@@ -386,20 +376,18 @@ def test_a_row_of_two_runs_what_two_devices_are_for(
         ("[[device]]", "[[device]", "is not TOML"),
     ],
 )
-def test_a_bad_matrix_is_refused(
-    conform_row: ModuleType, tmp_path: Path, old: str, new: str, says: str
-) -> None:
+def test_a_bad_matrix_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert old in GOOD
     with pytest.raises(conform_row.DeviceTableError, match=says):
-        rows_of(conform_row, tmp_path, GOOD.replace(old, new))
+        rows_of(tmp_path, GOOD.replace(old, new))
 
 
-def test_two_rows_have_two_names(conform_row: ModuleType, tmp_path: Path) -> None:
+def test_two_rows_have_two_names(tmp_path: Path) -> None:
     with pytest.raises(conform_row.DeviceTableError, match="id 'mine' is there twice"):
-        rows_of(conform_row, tmp_path, GOOD + GOOD)
+        rows_of(tmp_path, GOOD + GOOD)
 
 
-def test_the_matrix_of_the_project(conform_row: ModuleType) -> None:
+def test_the_matrix_of_the_project() -> None:
     """What needs no driver is required; the quick runs together take at most 12.5 minutes.
 
     No row has a flag that makes it no conformance run.
@@ -420,7 +408,7 @@ def test_the_matrix_of_the_project(conform_row: ModuleType) -> None:
             assert effect is Effect.NONE, name
 
 
-def test_rows_install_what_an_extra_does(conform_row: ModuleType) -> None:
+def test_rows_install_what_an_extra_does() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = settings["project"]["optional-dependencies"]
     # CUDA and PTX take the same; OPENCL and OCLGRIND too.

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,9 +46,7 @@ def test_slow():
 """
 
 
-@pytest.fixture(scope="module")
-def noxfile() -> ModuleType:
-    return ci_module("noxfile.py")
+noxfile = ci_module("noxfile.py")
 
 
 # Every choice of tests in one child, as a start of pytest takes longer than a collection.
@@ -160,11 +158,11 @@ def test_a_shard_that_is_none_is_refused(collections: dict[str, dict[str, Any]],
     assert f"got {text!r}" in found["said"] or f"invalid parse value: {text!r}" in found["said"]
 
 
-def test_the_default_checks(noxfile: ModuleType) -> None:
+def test_the_default_checks() -> None:
     assert noxfile.nox.options.sessions == ["lint", "types", "docs", "tests", "conform", "fuzz"]
 
 
-def thorough_parts(noxfile: ModuleType) -> list[str]:
+def thorough_parts() -> list[str]:
     """Each device and library of the tables, and each other Python."""
     parts = ["slow", "coverage", "random", "shuffled", "compiled", "sdist"]
     for name, table in (("conform_full", "devices.toml"), ("subjects", "subjects.toml")):
@@ -174,24 +172,24 @@ def thorough_parts(noxfile: ModuleType) -> list[str]:
     return [*parts, *(f"python-{version}" for version in others)]
 
 
-def test_the_thorough_lane_is_all_that_repeats(noxfile: ModuleType) -> None:
+def test_the_thorough_lane_is_all_that_repeats() -> None:
     """Each landing runs a shard of every part, so that one which is broken is seen at once."""
     notified = []
     session = SimpleNamespace(
         posargs=["--shard", "3/12"], notify=lambda *words: notified.append(words)
     )
     noxfile.thorough(session)
-    parts = thorough_parts(noxfile)
+    parts = thorough_parts()
     assert len(parts) > 30
     assert notified == [(part, ["--shard", "3/12"]) for part in parts]
 
 
 @pytest.mark.long
-def test_nox_knows_every_part(noxfile: ModuleType) -> None:
+def test_nox_knows_every_part() -> None:
     command = [sys.executable, "-m", "nox", "--list", "-f", str(ROOT / "noxfile.py")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     names = {line.split()[1] for line in done.stdout.splitlines() if " -> " in line}
-    assert {*thorough_parts(noxfile), "thorough"} <= names
+    assert {*thorough_parts(), "thorough"} <= names
 
 
 def test_ci_misses_required_devices_and_draws_fresh_examples() -> None:
