@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import linecache
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -26,13 +25,10 @@ from tinyref.cli.explain.recording import (
     shorten,
 )
 from tinyref.config import Context
-from tinyref.device import Buffer, Device
+from tinyref.device import Device
 from tinyref.engine.estimate import estimate
 from tinyref.engine.watch import watching
 from tinyref.errors import TinyrefError
-from tinyref.lazy.shards import Place
-from tinyref.runtimes.kernel import Kernel
-from tinyref.schedule import Schedule
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, ViewArg
 
@@ -170,9 +166,9 @@ def _view(
     record: KernelRecord, total: float, limits: DeviceRates | None, compiled: Compiled | None
 ) -> KernelView:
     operations, nbytes = _work(record)
-    done, moved = operations * record.launches, nbytes * record.launches
-    rate = rate_text(done / record.seconds) if record.seconds and done else ""
-    byte_rate = rate_text(moved / record.seconds, "B/s") if record.seconds and moved else ""
+    done, moved = _rates(record) if record.seconds else (0.0, 0.0)
+    rate = rate_text(done) if done else ""
+    byte_rate = rate_text(moved, "B/s") if moved else ""
     return KernelView(
         record,
         _shapes(record.ast),
@@ -252,29 +248,6 @@ class DeviceRates:
     nbytes: float
 
 
-@dataclass
-class _BestRates:
-    """A watcher that keeps the best rates of all kernels that it sees."""
-
-    operations: float = 0.0
-    nbytes: float = 0.0
-
-    def scheduled(self, outputs: Sequence[tuple[UOp, Place]], planned: Schedule) -> None:
-        """Nothing is kept."""
-
-    def ran(
-        self, ast: UOp, kernel: Kernel, bindings: Mapping[str, int], seconds: float | None
-    ) -> None:
-        if not seconds:
-            return
-        amount = estimate(ast)
-        self.operations = max(self.operations, value_of(amount.operations, bindings) / seconds)
-        self.nbytes = max(self.nbytes, value_of(amount.nbytes, bindings) / seconds)
-
-    def copied(self, target: Buffer, source: Buffer, seconds: float) -> None:
-        """Copies are no kernels."""
-
-
 def measured_limits(device: str) -> DeviceRates | None:
     """The rates of a float32 matrix product and of a vector plus one; None where nothing runs."""
     try:
@@ -292,10 +265,19 @@ def _measure(device: str, is_slow: bool) -> DeviceRates:
     side, elements = (_SMALL_SIDE, _FEW_ELEMENTS) if is_slow else (_SIDE, _ELEMENTS)
     matrix = Tensor.ones(side, side, device=device).contiguous().realize()
     vector = Tensor.ones(elements, device=device).contiguous().realize()
-    rates = _BestRates()
+    record = Recording()
     # The page is of the program, and the flags too; what is measured is no part of it.
-    with Context(DEBUG=0, PROFILE=""), watching(rates):
+    with Context(DEBUG=0, PROFILE=""), watching(record):
         for repeat in range(_REPEATS):
             (matrix @ matrix + float(repeat)).realize()
             (vector + float(repeat + 1)).realize()
-    return DeviceRates(rates.operations, rates.nbytes)
+    timed = [_rates(kernel) for kernel in record.kernels.values() if kernel.seconds]
+    operations, nbytes = zip(*timed or [(0.0, 0.0)], strict=True)
+    return DeviceRates(max(operations), max(nbytes))
+
+
+def _rates(record: KernelRecord) -> tuple[float, float]:
+    """Return operations and bytes of a second of a kernel whose time is known."""
+    operations, nbytes = _work(record)
+    seconds = record.seconds / record.launches
+    return operations / seconds, nbytes / seconds
