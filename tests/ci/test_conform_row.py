@@ -251,10 +251,7 @@ def bare_devices(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("ci", [False, True])
 def test_on_a_machine_with_python_alone_nox_is_green(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bare_devices: Any,
-    ci: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare_devices: Any, ci: bool
 ) -> None:
     """Only where CI is set are the compilers of required rows missed."""
     if not ci:
