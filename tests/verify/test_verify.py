@@ -547,6 +547,11 @@ GOOD: list[tuple[str, Dialect, Graph]] = [
     ("indexed: a copy", Dialect.INDEXED, stored(b.load(at(RANGE, IN)), RANGE)),
     ("indexed: a sum", Dialect.INDEXED, stored(b.mul(summed(RANGE), 2))),
     (
+        "indexed: a sum of the name of a local memory",
+        Dialect.INDEXED,
+        stored(b.add(summed(RANGE, name="tile"), b.load(at(0, LOCAL)))),
+    ),
+    (
         "indexed: sums one after the other",
         Dialect.INDEXED,
         stored(b.add(summed(RANGE), summed(OTHER, name="other"))),
