@@ -110,6 +110,7 @@ def test_a_folder_that_takes_no_byte_keeps_no_probe(
         "conform merge",
         "conform verify",
         "conform faulty --report",
+        "conform zoo --report",
         "fuzz --folder",
         "fuzz replay",
         "fuzz keep --note bug",

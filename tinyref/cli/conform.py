@@ -459,6 +459,7 @@ def _show_comparison(found: Comparison | Matrix, form: str, output: Path | None)
     write_output(output, text, "output")
 
 
+@conform_app.command("zoo", hidden=True, help="The former name of `faulty`.")
 @conform_app.command("faulty")
 def faulty(
     report: Annotated[

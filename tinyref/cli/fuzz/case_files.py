@@ -233,6 +233,8 @@ def harvest(
     max_nodes: Annotated[
         int,
         typer.Option(
+            "--max-nodes",
+            "--most-nodes",
             min=1,
             help="Leave out kernels of more nodes.",
             show_default=False,
