@@ -11,7 +11,7 @@ import pytest
 from kernel_cases import GRID, LOOPS, SMALL_GRID
 
 from tinyref.capabilities import Capabilities
-from tinyref.cli.bench.programs import PROGRAMS, kernels_of
+from tinyref.cli.bench.program_kernels import PROGRAMS, kernels_of
 from tinyref.codegen.compile import compile_kernel, kernel_name, plan_for
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes

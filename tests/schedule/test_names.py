@@ -1,6 +1,6 @@
 """Kernels know the functions of the user that they compute."""
 
-from tinyref.cli.explain.command import explain
+from tinyref.cli.explain import explain
 from tinyref.config import Context
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g

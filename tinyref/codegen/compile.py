@@ -20,7 +20,7 @@ from tinyref.codegen.lower import lower
 from tinyref.codegen.narrow import narrow_index
 from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
-from tinyref.formats.dump import dumping
+from tinyref.formats.text import dumping
 from tinyref.garbage import collection_paused
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.heuristics import heuristic_plan

@@ -11,7 +11,7 @@ from tinyref import config
 from tinyref.device import Device
 from tinyref.dtype import as_const, dtypes
 from tinyref.errors import UserError
-from tinyref.formats.dump import dump_after
+from tinyref.formats.text import dump_after
 from tinyref.garbage import collection_paused
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import assigned_buffer, new_buffer_node

@@ -12,8 +12,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, MOVEMENT, Dialect, Ops
 from tinyref.uops.payload import BufferArg, ReduceArg, ShapeArg, ShardArg
-from tinyref.verify.common import add_op_rules, add_variable_rule
-from tinyref.verify.rule import Finding, Graph, Rules
+from tinyref.verify.common import Finding, Graph, Rules, add_op_rules, add_variable_rule, identity
 from tinyref.views.shape_tracker import ShapeTracker, apply_movement
 
 TENSOR = Rules(Dialect.TENSOR)
@@ -32,7 +31,7 @@ def buffer_has_a_size(node: UOp, graph: Graph, _: int) -> Finding:
 @TENSOR.graph("buffer.2", Ops.BUFFER)
 def buffer_has_a_number_of_its_own(node: UOp, graph: Graph, _: int) -> Finding:
     """A number is one BUFFER: one device, one size, one type."""
-    first = graph.first_of_number[node.arg.number] if isinstance(node.arg, BufferArg) else node
+    first = graph.first[identity(node)]
     if first is node:
         return None
     return f"{first.dtype.name} {first.arg}", f"{node.dtype.name} {node.arg}"

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import AxisKind, MemoryVersionArg, RangeArg
-from tinyref.verify.common import add_linear_rules, differs_by_item
-from tinyref.verify.rule import Finding, Graph, Rules
+from tinyref.verify.common import Finding, Graph, Rules, add_linear_rules, differs_by_item
 
 PROGRAM = Rules(Dialect.PROGRAM)
 
@@ -200,16 +199,17 @@ def barrier_has_no_sources(node: UOp, graph: Graph, _: int) -> Finding:
 @PROGRAM.graph("barrier.2", Ops.BARRIER)
 def barrier_meets_all_items(node: UOp, graph: Graph, position: int) -> Finding:
     """A BARRIER stands in no IF and no RANGE that differs between the work-items of a group."""
-    for opener in _program(graph).blocks[position]:
-        if differs_by_item(opener.src[0]):
-            return "a place that all work-items reach", f"a BARRIER in {_name(opener)}"
-    return None
+    return _place_of_all_items("a BARRIER", graph, position)
 
 
 @PROGRAM.graph("wmma.1", Ops.WMMA)
 def tile_meets_all_items(node: UOp, graph: Graph, position: int) -> Finding:
     """A WMMA stands in no IF and no RANGE that differs between the work-items of a group."""
+    return _place_of_all_items("a WMMA", graph, position)
+
+
+def _place_of_all_items(what: str, graph: Graph, position: int) -> Finding:
     for opener in _program(graph).blocks[position]:
         if differs_by_item(opener.src[0]):
-            return "a place that all work-items reach", f"a WMMA in {_name(opener)}"
+            return "a place that all work-items reach", f"{what} in {_name(opener)}"
     return None

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinyref import reproduce
-from tinyref.cli.options import MAX_JOBS, check_finite, path
-from tinyref.cli.signals import until_stopped
+from tinyref.cli.options import MAX_JOBS, check_finite, path, until_stopped
 from tinyref.errors import UserError, printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinyref.cli.bench.clock import seconds_of_call
+from tinyref.cli.bench.works import seconds_of_call
 from tinyref.config import Context
 from tinyref.device import Buffer, Device
 from tinyref.dtype import dtypes

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tinyref.cli.fuzz import programs
-from tinyref.cli.fuzz.file_device import device_of
 from tinyref.cli.options import check_target, device_name, path
 from tinyref.errors import UserError
 
@@ -51,21 +49,19 @@ def replay(case: _CASE, device: _DEVICE = "", timeout: _TIMEOUT = 60.0) -> None:
     from tinyref_fuzz.findings.isolated import IsolatedJudge
     from tinyref_spec.kernel_case.files import load_record
 
-    if programs.is_program_file(case):
-        programs.replay(case, device, timeout)
+    if _is_program_file(case):
+        _replay_program(case, device, timeout)
         return
     record = load_record(case)
     name = device_of(device, record.device, "replay", case)
     loaded = record.case
     with IsolatedJudge(name, timeout) as judge:
         verdict = judge.verdict(loaded)
-        if record.note:
-            print(f"note: {record.note}")
+        _print_facts(("note", record.note))
         if verdict.pair is None or verdict.symptom is None:
             print(_agreement(verdict, name))
             return
-        print(f"{name}: between {verdict.pair.value}: {verdict.symptom.value}")
-        print(textwrap.indent(verdict.detail, "  "))
+        _print_difference(name, verdict)
         for line in _particulars(judge, loaded, verdict):
             print(f"  {line}")
     raise typer.Exit(1)
@@ -88,8 +84,8 @@ def reduce(
     from tinyref_spec.kernel_case import CaseRecord
     from tinyref_spec.kernel_case.files import load_record, save_record
 
-    if programs.is_program_file(case):
-        programs.reduce(case, device, out, seconds, timeout)
+    if _is_program_file(case):
+        _reduce_program(case, device, out, seconds, timeout)
         return
     record = load_record(case)
     name = device_of(device, record.device, "reduce", case)
@@ -98,15 +94,13 @@ def reduce(
         verdict = judge.verdict(loaded)
         _check_reducible(case, verdict, name)
         found = judge.finding(loaded, verdict, seconds)
-    target = out or case.with_name(f"{case.stem}-reduced{case.suffix}")
     reduced = CaseRecord(found.case, record.note, found.verdict, found.blame, name)
-    written = save_record(target, reduced, case.stem)
+    written = save_record(out or _reduced_name(case), reduced, case.stem)
     print(f"{found.nodes} nodes, {found.opts} optimisations, in {found.seconds:.1f} s")
     print(f"{found.bucket}: {found.blame}")
     if found.problem:
         print(f"not reduced: {found.problem}")
-    print(f"wrote {written}")
-    print(f"again: tinyref fuzz replay {shlex.quote(str(written))} --device {name}")
+    _print_written(written, name)
 
 
 def show(
@@ -126,21 +120,16 @@ def show(
     from tinyref_fuzz.findings.show import outline
     from tinyref_spec.kernel_case.files import load_record
 
-    if programs.is_program_file(case):
-        programs.show(case, device, script, timeout)
+    if _is_program_file(case):
+        _show_program(case, device, script, timeout)
         return
     record = load_record(case)
     name = device_of(device, record.device, "show", case)
     if script:
         _print_script(record.case, case, name, timeout)
         return
-    for label, text in (
-        ("note", record.note),
-        ("found on", record.device),
-        ("blamed then", str(record.blame or "")),
-    ):
-        if text:
-            print(f"{label}: {text}")
+    blame = ("blamed then", str(record.blame or ""))
+    _print_facts(("note", record.note), ("found on", record.device), blame)
     loaded = record.case
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
     with IsolatedJudge(name, timeout) as judge:
@@ -180,14 +169,16 @@ def keep(
     The spec suite runs cases on every device, as rows kernel.regression.NAME; `fuzz corpus check`
     runs both.
     """
-    from tinyref_fuzz.corpus.keep import keep_regression
+    from tinyref_fuzz.corpus.keep import keep_program, keep_regression
 
-    if programs.is_program_file(case):
-        programs.keep(case, name or case.stem, note, folder)
-        return
-    written = keep_regression(case, name or case.stem, note, folder)
+    if _is_program_file(case):
+        written = keep_program(case, name or case.stem, note, folder)
+        command = f"tinyref fuzz corpus check {shlex.quote(str(written.parent))}"
+    else:
+        written = keep_regression(case, name or case.stem, note, folder)
+        command = f"tinyref conform --query kernel.regression.{written.stem}"
     print(f"wrote {written}")
-    print(f"run it: tinyref conform --query kernel.regression.{written.stem}")
+    print(f"run it: {command}")
 
 
 _CORPUS_HELP = """Check folders of cases, or bring old files up to date.
@@ -303,3 +294,116 @@ def _particulars(judge: IsolatedJudge, case: KernelCase, verdict: KernelVerdict)
     opts, blame = explained
     yield f"with {opts_text(opts)}" if opts else "without optimisations"
     yield f"stage: {blame}"
+
+
+def _reduced_name(file: Path) -> Path:
+    return file.with_name(f"{file.stem}-reduced{file.suffix}")
+
+
+def _print_facts(*facts: tuple[str, str]) -> None:
+    for label, text in facts:
+        if text:
+            print(f"{label}: {text}")
+
+
+def _print_difference(device: str, verdict: Verdict) -> None:
+    assert verdict.pair is not None, "it does not agree"
+    assert verdict.symptom is not None, "it does not agree"
+    print(f"{device}: between {verdict.pair.value}: {verdict.symptom.value}")
+    print(textwrap.indent(verdict.detail, "  "))
+
+
+def _print_written(file: Path, device: str) -> None:
+    print(f"wrote {file}")
+    print(f"again: tinyref fuzz replay {shlex.quote(str(file))} --device {device}")
+
+
+# --- files of tensor programs ---------------------------------------------------------------------
+
+
+def _is_program_file(file: Path) -> bool:
+    """Return True for the file of a program. Raise `UserError` if it cannot be read."""
+    from tinyref_fuzz.programs.record import is_program
+    from tinyref_spec.kernel_case.files import read_json
+
+    return is_program(read_json(file))
+
+
+def _replay_program(file: Path, device: str, seconds: float) -> None:
+    from tinyref_fuzz.programs.isolated import judge_isolated
+    from tinyref_fuzz.programs.record import load_program
+
+    record = load_program(file)
+    name = device_of(device, record.device, "replay", file)
+    found = judge_isolated(record, name, seconds)
+    _print_facts(("note", record.note))
+    if found.verdict is None or found.verdict.agrees:
+        print(f"{name}: all runs of the program agree, or it is one that tinyref refuses")
+        return
+    _print_difference(name, found.verdict)
+    print(f"  blame: {found.blame}")
+    raise typer.Exit(1)
+
+
+def _reduce_program(
+    file: Path, device: str, out: Path | None, seconds: float, timeout: float
+) -> None:
+    from tinyref_fuzz.programs.isolated import judge_isolated
+    from tinyref_fuzz.programs.record import load_program, save_program
+
+    record = load_program(file)
+    name = device_of(device, record.device, "reduce", file)
+    found = judge_isolated(record, name, timeout, seconds)
+    if found.verdict is None:
+        raise UserError(f"reduce: {file} does not fail on {name}: there is nothing to reduce")
+    written = save_program(out or _reduced_name(file), found)
+    print(f"{found.program.size} steps; {found.blame}")
+    _print_written(written, name)
+
+
+def _show_program(file: Path, device: str, is_script: bool, seconds: float) -> None:
+    """Print it as a script; without `is_script` with what is known of it before."""
+    from tinyref_fuzz.programs.isolated import IsolatedProgramJudge
+    from tinyref_fuzz.programs.record import load_program
+
+    record = load_program(file)
+    name = device_of(device, record.device, "show", file)
+    # What its reads give is computed, of any size; the device itself need not be here.
+    with IsolatedProgramJudge("PYTHON", seconds) as judge:
+        script = judge.script(record.program, name)
+    if not is_script:
+        verdict = record.verdict.detail if record.verdict is not None else ""
+        _print_facts(
+            ("note", record.note),
+            ("found on", record.device),
+            ("verdict", verdict),
+            ("blamed", str(record.blame or "")),
+        )
+        print()
+    print(script, end="")
+
+
+# --- the device of a file, which may not choose what code runs ------------------------------------
+
+
+def device_of(asked: str, named: str, command: str, case: Path) -> str:
+    """The canonical name of what was asked for, else of the one that the file names.
+
+    Raises `UserError` where it is unknown, and for one of a file that is not installed.
+    """
+    return device_name(asked or _installed(named, command, case))
+
+
+def _installed(named: str, command: str, case: Path) -> str:
+    """The installed device that a file names; files come from anywhere, and may not import."""
+    from tinyref.device import Device
+
+    head, colon, number = named.partition(":")
+    is_numbered = number.isascii() and number.isdigit()
+    if not colon or (is_numbered and head.upper() in Device.names()):
+        return named
+    again = f"tinyref fuzz {command} {shlex.quote(str(case))} --device {shlex.quote(named)}"
+    raise UserError(
+        f"device: {case} names {named!r}, which is not the name of an installed device: "
+        f"a file may not choose what code runs; if you trust it: {again}"
+    )

@@ -9,12 +9,14 @@ from tinyref.uops.node import UOp, node_fact
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import RangeArg, ReduceArg
 from tinyref.verify.common import (
+    Finding,
+    Graph,
+    Rules,
     add_access_rule,
     add_linear_rules,
     add_sink_rule,
     differs_by_item,
 )
-from tinyref.verify.rule import Finding, Graph, Rules
 
 INDEXED = Rules(Dialect.INDEXED)
 add_linear_rules(INDEXED)

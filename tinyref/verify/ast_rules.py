@@ -13,13 +13,15 @@ from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, Dialect, Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
 from tinyref.verify.common import (
+    Finding,
+    Graph,
+    Rules,
     add_access_rule,
     add_buffer_rules,
     add_op_rules,
     add_sink_rule,
     add_variable_rule,
 )
-from tinyref.verify.rule import Finding, Graph, Rules
 from tinyref.views.build import tracker_of
 
 AST = Rules(Dialect.AST)
@@ -99,9 +101,9 @@ def outputs_agree(node: UOp, graph: Graph, _: int) -> Finding:
 def slots_are_consecutive(node: UOp, graph: Graph, _: int) -> Finding:
     """The slots of a kernel count from 0 without a gap."""
     slot = node.arg.slot if isinstance(node.arg, SlotArg) else 0
-    if 0 <= slot < len(graph.first_of_slot):
+    if 0 <= slot < len(graph.slots):
         return None
-    return f"slots 0 to {len(graph.first_of_slot) - 1}", f"slot {slot}"
+    return f"slots 0 to {len(graph.slots) - 1}", f"slot {slot}"
 
 
 @AST.graph("global.4", Ops.STORE)

@@ -67,7 +67,7 @@ class KernelRecord:
 
 
 @dataclass
-class Step:
+class ScheduleStep:
     """A kernel or a copy of a schedule. `memory` is what it takes, the outputs first."""
 
     kernel: KernelRecord | None
@@ -84,7 +84,7 @@ class RealizeRecord:
     outputs: tuple[str, ...]
     graph: str
     picture: Markup
-    steps: list[Step]
+    steps: list[ScheduleStep]
     times: int = 1
 
     @property
@@ -93,27 +93,27 @@ class RealizeRecord:
         return sum(step.seconds for step in self.steps)
 
 
-class ProgramRecord:
+class Recording:
     """A watcher that keeps what the page shows, and no memory of tensors."""
 
     def __init__(self) -> None:
         self.kernels: dict[tuple[str, UOp], KernelRecord] = {}
         self.realizes: dict[tuple[object, ...], RealizeRecord] = {}
         self.replayed_copies = 0
-        self._waiting: deque[Step] = deque()
+        self._waiting: deque[ScheduleStep] = deque()
 
     def scheduled(self, outputs: Sequence[tuple[UOp, Place]], planned: Schedule) -> None:
-        steps: list[Step] = []
+        steps: list[ScheduleStep] = []
         key: list[object] = []
         for item in planned.items:
             if isinstance(item, CopyItem):
-                steps.append(Step(None, (_memory(item.target), _memory(item.source))))
+                steps.append(ScheduleStep(None, (_memory(item.target), _memory(item.source))))
                 key.append(steps[-1].memory)
                 continue
             record = self._kernel(item.device, item.ast)
             record.names.update(dict.fromkeys(item.names))
             record.lines.update(dict.fromkeys(item.lines))
-            steps.append(Step(record, tuple(_memory(node) for node in item.buffers)))
+            steps.append(ScheduleStep(record, tuple(_memory(node) for node in item.buffers)))
             key.append((item.device, item.ast))
         if not steps:
             return
@@ -190,7 +190,7 @@ class Failure:
 
 
 def run_program(
-    path: Path, arguments: Sequence[str], device: str, record: ProgramRecord
+    path: Path, arguments: Sequence[str], device: str, record: Recording
 ) -> Failure | None:
     """Runs the file as a program of its own, with arguments, watched; None where it ended well.
 
@@ -238,7 +238,7 @@ def _kept_folder() -> Iterator[None]:
             os.chdir(folder)
 
 
-def run_expression(text: str, device: str, record: ProgramRecord) -> None:
+def run_expression(text: str, device: str, record: Recording) -> None:
     """Computes a tensor expression, watched. Raises `UserError` for what it may not hold."""
     from tinyref.cli.expression import evaluate
     from tinyref.runtimes.data.disk import read_only_files

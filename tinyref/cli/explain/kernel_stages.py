@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tinyref.algebra.rewrite import listening
 from tinyref.algebra.simplify import ALL_RULES
-from tinyref.cli.explain.record import KernelRecord, shorten
+from tinyref.cli.explain.recording import KernelRecord, shorten
 from tinyref.codegen.compile import STAGES, compile_kernel, plan_for
 from tinyref.device import Device
 from tinyref.engine.chosen import chosen_opts
@@ -46,7 +46,7 @@ _NAME = re.compile(r"[%$]\d+")
 
 
 @dataclass(frozen=True)
-class Line:
+class StageLine:
     """A line of a stage. `mark` is "+" for new, "-" for gone, "@" for a gap, "" for the rest."""
 
     mark: str
@@ -77,7 +77,7 @@ class Stage:
 
     name: str
     sentence: str
-    lines: list[Line]
+    lines: list[StageLine]
     nodes: int
     added: int
     removed: int
@@ -134,17 +134,17 @@ def _stage(name: str, before: str, text: str, fired: list[Rewrite]) -> Stage:
     old, new = before.splitlines(), text.splitlines()
     changes = None if name in (STAGES[0], STAGES[-1]) else _changes(old, new)
     if changes is None:
-        whole = [Line("", line) for line in shorten(text, MAX_SHOWN).split("\n")]
+        whole = [StageLine("", line) for line in shorten(text, MAX_SHOWN).split("\n")]
         return Stage(name, SENTENCES[name], whole, len(new), 0, 0, True, rules, shown)
     added = sum(line.mark == "+" for line in changes)
     removed = sum(line.mark == "-" for line in changes)
     if len(changes) > MAX_SHOWN:
         left = f"... {len(changes) - MAX_SHOWN:,} lines more are left out here ..."
-        changes = [*changes[:MAX_SHOWN], Line("@", left)]
+        changes = [*changes[:MAX_SHOWN], StageLine("@", left)]
     return Stage(name, SENTENCES[name], changes, len(new), added, removed, False, rules, shown)
 
 
-def _changes(old: Sequence[str], new: Sequence[str]) -> list[Line] | None:
+def _changes(old: Sequence[str], new: Sequence[str]) -> list[StageLine] | None:
     """The lines that differ, with some around; None where too much does, or too many there are.
 
     Lines are compared without the numbers of nodes, which change with every node before them.
@@ -164,7 +164,7 @@ def _plain(line: str) -> str:
 
 def _hunks(
     matcher: difflib.SequenceMatcher[str], old: Sequence[str], new: Sequence[str]
-) -> Iterator[Line]:
+) -> Iterator[StageLine]:
     end = 0
     for group in matcher.get_grouped_opcodes(CONTEXT):
         start = group[0][3]
@@ -172,14 +172,14 @@ def _hunks(
             yield _gap(start - end)
         for tag, old_begin, old_end, new_begin, new_end in group:
             if tag == "equal":
-                yield from (Line("", line) for line in new[new_begin:new_end])
+                yield from (StageLine("", line) for line in new[new_begin:new_end])
                 continue
-            yield from (Line("-", line) for line in old[old_begin:old_end])
-            yield from (Line("+", line) for line in new[new_begin:new_end])
+            yield from (StageLine("-", line) for line in old[old_begin:old_end])
+            yield from (StageLine("+", line) for line in new[new_begin:new_end])
         end = group[-1][4]
     if len(new) > end:
         yield _gap(len(new) - end)
 
 
-def _gap(count: int) -> Line:
-    return Line("@", f"{count:,} {'line' if count == 1 else 'lines'} as before")
+def _gap(count: int) -> StageLine:
+    return StageLine("@", f"{count:,} {'line' if count == 1 else 'lines'} as before")
