@@ -54,7 +54,7 @@ OPT = Sample(
     },
     RUN_CASES
     + """
-from tinyref.optimise.actions import candidates
+from tinyref.optimise.choices import candidates
 from tinyref.optimise.opt import Opt, OptOp, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref_fuzz.generate.candidates import axes_by_op

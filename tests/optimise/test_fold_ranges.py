@@ -19,7 +19,7 @@ from tinyref.engine.estimate import estimate
 from tinyref.errors import TinyrefError
 from tinyref.interpret import Hooks, run_program
 from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise.actions import actions
+from tinyref.optimise.choices import actions
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp
 from tinyref.optimise.plan import Plan

@@ -18,8 +18,8 @@ from tinyref.dtype import DType, dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.machine import FIXED, MemoryLevel
-from tinyref.optimise import heuristics, heuristics_loops
-from tinyref.optimise.heuristics import heuristic_plan
+from tinyref.optimise import choices, heuristics_loops
+from tinyref.optimise.choices import heuristic_plan
 from tinyref.optimise.opt import OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule
@@ -338,7 +338,7 @@ def test_a_heuristic_that_goes_around_the_table_is_seen(monkeypatch: pytest.Monk
     """A list that does not give the plan: the last optimisation is not written down."""
     healthy = heuristics_loops.optimised_for_loops
     monkeypatch.setattr(
-        heuristics,
+        choices,
         "optimised_for_loops",
         lambda plan, limits: dataclasses.replace(
             healthy(plan, limits), opts=healthy(plan, limits).opts[:-1]

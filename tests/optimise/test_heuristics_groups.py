@@ -14,8 +14,7 @@ from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import parse_opts
-from tinyref.optimise.plan import LANE_KINDS, Plan, number_of
-from tinyref.optimise.strides import Access, accesses
+from tinyref.optimise.plan import LANE_KINDS, Access, Plan, accesses, number_of
 from tinyref.schedule import schedule
 from tinyref.uops import build
 from tinyref.uops.node import UOp

@@ -18,7 +18,7 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
-from tinyref.optimise import padding
+from tinyref.optimise import legality
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.uops import build
@@ -214,7 +214,7 @@ def test_terms_that_may_not_be_zero_are_refused(monkeypatch: pytest.MonkeyPatch,
     inputs = data(dtype, **given)
     wanted = expected(ast, inputs)
     np.testing.assert_array_equal(run(ast, (), inputs), wanted)
-    monkeypatch.setattr(padding, "padding_problem", lambda reduce, axis: None)
+    monkeypatch.setattr(legality, "padding_problem", lambda reduce, axis: None)
     with np.errstate(all="ignore"):
         assert not np.array_equal(run(ast, (PAD,), inputs), wanted, equal_nan=dtype.is_float)
 
@@ -225,7 +225,7 @@ def test_other_reduces_are_refused(monkeypatch: pytest.MonkeyPatch, op: Ops) -> 
     with pytest.raises(KernelOptError, match=f"a reduce by {op.name}: accepted are sums"):
         Plan.of(ast, GROUPS).apply(PAD)
     inputs = data(i32, x=[-3, -1])
-    monkeypatch.setattr(padding, "padding_problem", lambda reduce, axis: None)
+    monkeypatch.setattr(legality, "padding_problem", lambda reduce, axis: None)
     assert not np.array_equal(run(ast, (PAD,), inputs), expected(ast, inputs))
 
 

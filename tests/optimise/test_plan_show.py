@@ -12,8 +12,7 @@ from kernel_cases import GRID
 from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
-from tinyref.optimise.plan import KIND_ORDER, Plan
-from tinyref.optimise.show import STYLES, print_plan
+from tinyref.optimise.plan import KIND_ORDER, STYLES, Plan, print_plan
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref_spec.kernels.named import reduction

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from tinyref import Context, Tensor
 from tinyref.engine import runner
-from tinyref.schedule import memory, schedule
-from tinyref.schedule.memory import Arena, Lifetime, plan_arena, spans, temporaries
+from tinyref.schedule import items, schedule
+from tinyref.schedule.items import Arena, Lifetime, plan_arena, spans, temporaries
 
 LIFETIMES = st.lists(
     st.builds(
@@ -175,7 +175,7 @@ def test_many_buffers_are_planned_close_to_what_is_in_use():
 
 
 def test_the_alignment_is_that_of_hosts():
-    assert memory.ALIGNMENT == 64
+    assert items.ALIGNMENT == 64
 
 
 def test_what_only_ends_the_use_of_memory_goes_before_what_takes_more():
@@ -187,6 +187,6 @@ def test_what_only_ends_the_use_of_memory_goes_before_what_takes_more():
     weight = Tensor.zeros(96).contiguous().realize()
     weight.assign(weight + first.max(1))
     planned = schedule([((third @ matrix).node, "CPU"), (weight.node, "CPU")])
-    lives = list(memory.temporaries(planned.kernels, planned.results).values())
+    lives = list(items.temporaries(planned.kernels, planned.results).values())
     assert [life.nbytes for life in lives] == [3840, 3840, 3840]
     assert max_in_use(lives) == 2 * 3840

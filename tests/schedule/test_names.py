@@ -4,7 +4,7 @@ from tinyref.cli.explain.command import explain
 from tinyref.config import Context
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
-from tinyref.lazy.names import give_name, keep_name, name_of
+from tinyref.lazy.shape import give_name, keep_name, name_of
 from tinyref.schedule import KernelItem
 from tinyref.tensor import Tensor
 from tinyref.tensor.values.names import noting_lines

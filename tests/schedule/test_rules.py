@@ -6,7 +6,7 @@ import pytest
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
-from tinyref.schedule import materialise, schedule
+from tinyref.schedule import fusion, schedule
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 
@@ -236,7 +236,7 @@ def test_work_counts_a_value_that_is_read_twice_once():
     node = x
     for _ in range(10):
         node = add(node, node)
-    work = materialise.Work(set())
+    work = fusion.Work(set())
     for found in node.toposort():
         work.add(found)
     assert work.exceeds(node, 10)

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyref import config
 from tinyref.device import Device
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.lazy import graph
-from tinyref.lazy.all_reduce import all_reduce
 from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.node_builder import build_node
 from tinyref.lazy.shape import device_of, is_empty, product, shape_of
 from tinyref.lazy.shards import (
     check_devices,
     common_layout,
+    concatenate_parts,
+    even_sizes,
     gather_to,
     join_parts,
     layout_of,
+    part_of,
     parts_in,
     place_in_layout,
     replicate,
@@ -31,7 +33,7 @@ from tinyref.lazy.shards import (
     spans,
 )
 from tinyref.uops.node import UOp, sint
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import ALU, CASTS, Ops
 from tinyref.uops.payload import (
     BoundsArg,
     CopyArg,
@@ -301,3 +303,112 @@ def _combine_parts(op: Ops, parts: list[UOp], devices: list[str]) -> list[UOp]:
             whole = graph.alu(op, whole, part)
         return [whole] * len(parts)
     return all_reduce(op, parts, devices)
+
+
+# --- all-reduce -----------------------------------------------------------------------------------
+
+
+# From so many elements on, the flag RING at 1 takes the ring.
+LONG = 1 << 18
+# With two devices the ring has nothing to save.
+FEWEST = 3
+
+
+def all_reduce(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
+    """`parts`, the i-th on `devices[i]`, combined by ADD, MUL or MAX: the result on each device."""
+    # Stored, so that all devices combine the same bits, whatever a part is fused with.
+    parts = [graph.contiguous(part) for part in parts]
+    return (_ring if _takes_ring(parts[0], len(devices)) else _naive)(op, parts, devices)
+
+
+def _takes_ring(part: UOp, count: int) -> bool:
+    size = product(shape_of(part))
+    if not isinstance(size, int) or count < 2:
+        return False
+    ring = config.integer("RING")
+    return ring == 2 or (ring == 1 and count >= FEWEST and size >= LONG)
+
+
+def _naive(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
+    results = []
+    for device in devices:
+        first, *others = [graph.copy(part, device) for part in parts]
+        for other in others:
+            first = graph.alu(op, first, other)
+        results.append(first)
+    return results
+
+
+def _ring(op: Ops, parts: Sequence[UOp], devices: Sequence[str]) -> list[UOp]:
+    shape = shape_of(parts[0])
+    size = product(shape)
+    assert isinstance(size, int), "a symbolic size does not come here"
+    flat = [graph.reshape(part, (size,)) for part in parts]
+    chunks: list[list[UOp]] = [[] for _ in devices]
+    begin = 0
+    for number, length in enumerate(even_sizes(size, len(devices))):
+        shares = [part_of(part, 0, begin, begin + length) for part in flat]
+        begin += length
+        for place, chunk in enumerate(_once_around(op, shares, devices, number)):
+            chunks[place].append(chunk)
+    return [graph.reshape(concatenate_parts(pieces, 0), shape) for pieces in chunks]
+
+
+def _once_around(op: Ops, shares: Sequence[UOp], devices: Sequence[str], start: int) -> list[UOp]:
+    """One chunk, combined on its way from device `start`, then passed on to all."""
+    count = len(devices)
+    chunk = shares[start]
+    for step in range(1, count):
+        place = (start + step) % count
+        chunk = graph.alu(op, graph.copy(chunk, devices[place]), shares[place])
+    # The device before the first one has the result.
+    last = (start - 1) % count
+    found = {last: graph.contiguous(chunk)}
+    for step in range(1, count):
+        place = (last + step) % count
+        found[place] = graph.copy(found[(place - 1) % count], devices[place])
+    return [found[place] for place in range(count)]
+
+
+# --- one node by its op and payload ---------------------------------------------------------------
+
+
+def build_node(op: Ops, arg: Payload, dtype: DType | None, sources: Sequence[UOp]) -> UOp | None:
+    """The node for `op`, folded as its builder does; None for an op that has no builder here.
+
+    dtype: the target of a cast. Raises `UserError` as the builders do.
+    """
+    if op in CASTS and dtype is not None:
+        make = graph.cast if op is Ops.CAST else graph.bitcast
+        return make(sources[0], dtype)
+    if op in ALU:
+        return graph.alu(op, *sources)
+    match op:
+        case Ops.DETACH:
+            return graph.detach(sources[0])
+        case Ops.CONTIGUOUS:
+            return graph.contiguous(sources[0])
+        case Ops.ASSIGN:
+            return graph.assign(*sources)
+    return _with_payload(op, arg, sources)
+
+
+def _with_payload(op: Ops, arg: Payload, sources: Sequence[UOp]) -> UOp | None:
+    match arg:
+        case ShapeArg(shape) if op is Ops.IOTA:
+            return graph.iota(shape[0])
+        case ShapeArg(shape):
+            reshaping = graph.reshape if op is Ops.RESHAPE else graph.expand
+            return reshaping(sources[0], shape)
+        case PermuteArg(order):
+            return graph.permute(sources[0], order)
+        case BoundsArg(bounds):
+            resizing = graph.pad if op is Ops.PAD else graph.shrink
+            return resizing(sources[0], bounds)
+        case FlipArg(axes):
+            return graph.flip(sources[0], axes)
+        case ReduceArg(reducing, axes):
+            return graph.reduce(reducing, sources[0], axes)
+        case CopyArg(device):
+            return graph.copy(sources[0], device)
+    return None

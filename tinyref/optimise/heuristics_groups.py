@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from tinyref import config
 from tinyref.optimise.opt import Opt, OptOp
-from tinyref.optimise.plan import Axis, Plan, changes, number_of
-from tinyref.optimise.strides import Access, accesses, reduce_axes
+from tinyref.optimise.plan import Access, Axis, Plan, accesses, changes, number_of, reduce_axes
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind, ReduceArg
 

@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import REUSED, Opt, OptOp
-from tinyref.optimise.plan import Axis, Plan, axes_of, changes, number_of
-from tinyref.optimise.reused import reused_values
-from tinyref.optimise.strides import Access, accesses, reduce_axes
+from tinyref.optimise.plan import (
+    Access,
+    Axis,
+    Plan,
+    accesses,
+    axes_of,
+    changes,
+    number_of,
+    reduce_axes,
+)
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import AxisKind

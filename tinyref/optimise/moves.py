@@ -10,11 +10,10 @@ from tinyref.algebra.symbolic import describe
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.launch import launch_axes
-from tinyref.optimise.limits import limit_problem
+from tinyref.optimise.legality import limit_problem, terms_problem, work_problem
+from tinyref.optimise.normal_form import Reused, reused_values
 from tinyref.optimise.opt import REUSED, Condition, KernelOptError, Opt, OptOp
-from tinyref.optimise.padding import terms_problem, work_problem
 from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan, changes
-from tinyref.optimise.reused import Reused, reused_values
 from tinyref.optimise.tile import tile_number_problem, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg

@@ -11,12 +11,11 @@ from typing import Any
 from tinyref.algebra.symbolic import product
 from tinyref.device import Device
 from tinyref.lazy.shape import describe_shape, shape_of
-from tinyref.optimise.merge_axes import merge_axes
+from tinyref.optimise.normal_form import merge_axes
 from tinyref.schedule.hazards import CycleError, Versions
-from tinyref.schedule.items import CopyItem, Item, KernelItem
+from tinyref.schedule.items import CopyItem, Item, KernelItem, nbytes_of
 from tinyref.schedule.join import Draft, join, join_rows
 from tinyref.schedule.kernel_ast import Location
-from tinyref.schedule.memory import nbytes_of
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import BufferArg
 

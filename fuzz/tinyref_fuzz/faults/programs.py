@@ -53,7 +53,7 @@ def write_before_read(right: object) -> Callable[..., None]:
     return lambda self, buffer, version: None
 
 
-@_fault("memory", function("tinyref.schedule.memory:spans"), "memory plan")
+@_fault("memory", function("tinyref.schedule.items:spans"), "memory plan")
 def arena_reuses_what_is_read_last(right: Callable[..., Any]) -> Callable[..., Any]:
     """Give away memory as soon as it is written."""
 

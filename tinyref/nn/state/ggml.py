@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
-from tinyref.lazy.storage import only_holds_data
+from tinyref.lazy.buffers import only_holds_data
 from tinyref.nn.state.reading import section, tensor_of_bytes
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes

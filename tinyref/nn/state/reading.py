@@ -13,8 +13,7 @@ import numpy as np
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import TinyrefError, UserError, UserTypeError
-from tinyref.lazy.buffers import buffer_of
-from tinyref.lazy.storage import part_of, stored_buffer
+from tinyref.lazy.buffers import buffer_of, part_of, stored_buffer
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
 

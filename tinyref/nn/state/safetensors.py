@@ -17,7 +17,7 @@ import numpy as np
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError, UserTypeError
 from tinyref.foreign import unique_members
-from tinyref.lazy.storage import only_holds_data
+from tinyref.lazy.buffers import only_holds_data
 from tinyref.nn.state.reading import (
     ByteReader,
     as_path,
