@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from choices import TOGETHER
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_cases import GRID, LOOPS, same
 
@@ -465,21 +465,6 @@ def test_an_optimisation_is_refused_by_a_condition_or_keeps_the_value(
     device: str, data: st.DataObject
 ) -> None:
     check_legality(data, device)
-
-
-@pytest.mark.slow
-def test_a_divisor_that_is_not_asked_for_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        CHECKS, Condition.DIVISOR, lambda plan, opt: "no amount" if opt.arg < 2 else None
-    )
-
-    @settings(RANDOM, max_examples=300, database=None, phases=[Phase.generate])
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        check_legality(data, "groups")
-
-    with pytest.raises((AssertionError, SanitizerError)):
-        check()
 
 
 @pytest.mark.parametrize(

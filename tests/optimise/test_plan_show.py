@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from kernel_cases import GRID
 
-from tinyref.codegen.compile import compile_kernel, kernel_name
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import parse_opts
 from tinyref.optimise.plan import KIND_ORDER, STYLES, Plan, print_plan
@@ -63,17 +62,3 @@ def test_colours_can_be_unwanted(monkeypatch: pytest.MonkeyPatch, name: str, val
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv(name, value)
     assert shown(plan(), Terminal()) == shown(plan(), io.StringIO())
-
-
-def test_a_long_plan_stays_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "20")
-    assert shown(plan(), Terminal()).count("\n") == 2
-
-
-def test_names_are_identifiers_made_of_sizes_whatever_is_applied() -> None:
-    assert kernel_name(kernel()) == "r_6_16"
-    for text in ("", "UPCAST(0, 2) UNROLL(1, 4)", "PADTO(0, 4) GROUP(1, 4)"):
-        name = compile_kernel(kernel(), GROUPS, opts=parse_opts(text)).name
-        assert name == "r_6_16"
-        assert name.isidentifier()

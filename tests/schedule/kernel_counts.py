@@ -292,7 +292,7 @@ METHODS = (
         "LAMB, 3", 10, "both powers, moments, norms, the step", lambda: p.optimiser_step("LAMB")
     ),
 )
-TABLE = (
+PROGRAMS = (
     *ELEMENTWISE,
     *CONSTANT,
     *REDUCES,
