@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -16,7 +18,7 @@ from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.optimise.opt import KernelOptError, Opt, OptOp, opts_text, parse_opts
-from tinyref.optimise.plan import KIND_ORDER, Axis, Plan, changes
+from tinyref.optimise.plan import KIND_ORDER, STYLES, Axis, Plan, changes, print_plan
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -359,3 +361,41 @@ def test_other_text_is_refused(text: str) -> None:
 def test_a_long_hostile_text_is_refused_at_once() -> None:
     with pytest.raises(UserError, match="cannot read"):
         parse_opts("UPCAST(0, 4) " * 1000 + " " * 100_000 + "x")
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(plan: Plan, stream: io.StringIO, indent: str = "") -> str:
+    print_plan(plan, stream, indent)
+    return stream.getvalue()
+
+
+def test_a_file_has_no_colours() -> None:
+    assert printed(planned(row_sum(), "UPCAST(0, 2) GROUP(1, 4)"), io.StringIO(), "  ") == (
+        "  plan  global 3, group_reduce 4, reduce 4, upcast 2\n  opts  UPCAST(0, 2) GROUP(1, 4)\n"
+    )
+    assert printed(planned(row_sum(), ""), io.StringIO()) == "plan  global 6, reduce 16\n"
+
+
+def test_a_terminal_has_a_colour_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plan = planned(row_sum(), "UPCAST(0, 2) GROUP(1, 4)")
+    text = printed(plan, Terminal())
+    assert text.count("\n") == 2
+    colours = re.findall(r"\x1b\[(\d+)m(\w+) \d+\x1b\[0m", text)
+    assert [kind for _, kind in colours] == ["global", "group_reduce", "reduce", "upcast"]
+    assert len({colour for colour, _ in colours}) == 4
+    assert STYLES.keys() == set(KIND_ORDER)
+    assert len(set(STYLES.values())) == len(KIND_ORDER)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert printed(plan, Terminal()) == printed(plan, io.StringIO())
