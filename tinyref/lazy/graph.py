@@ -51,37 +51,8 @@ from tinyref.uops.payload import (
     VarArg,
 )
 
-__all__ = [
-    "alu",
-    "assign",
-    "backing",
-    "bind",
-    "bitcast",
-    "cast",
-    "constant",
-    "contiguous",
-    "copy",
-    "counting_dtype",
-    "detach",
-    "device_of",
-    "expand",
-    "flip",
-    "full",
-    "full_like",
-    "iota",
-    "is_contiguous",
-    "new_buffer",
-    "pad",
-    "permute",
-    "reduce",
-    "reshape",
-    "shape_of",
-    "shrink",
-    "spread",
-    "uniform_value",
-    "where",
-    "window",
-]
+# Defined elsewhere, and part of this module for its users.
+__all__ = ["device_of", "full", "shape_of", "uniform_value"]
 
 Bounds = Sequence[tuple[sint, sint]]
 

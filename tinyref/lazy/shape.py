@@ -10,17 +10,8 @@ from tinyref.algebra.symbolic import as_size, describe, describe_shape, highest,
 from tinyref.errors import UserError, UserIndexError
 from tinyref.uops.node import UOp, sint
 
-__all__ = [
-    "as_shape",
-    "check_axis",
-    "describe",
-    "describe_shape",
-    "device_of",
-    "is_empty",
-    "largest_size",
-    "product",
-    "shape_of",
-]
+# Defined elsewhere, and part of this module for its users.
+__all__ = ["describe", "describe_shape", "device_of", "product", "shape_of"]
 
 
 def check_one_device(name: str, sources: Iterable[UOp]) -> None:
