@@ -14,7 +14,7 @@ from tinyref.dtype import dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import parse_opts
-from tinyref.optimise.plan import LANE_KINDS, Access, Plan, accesses, number_of
+from tinyref.optimise.plan import LANE_KINDS, AxisAccess, Plan, accesses, number_of
 from tinyref.schedule import schedule
 from tinyref.uops import build
 from tinyref.uops.node import UOp
@@ -46,7 +46,7 @@ def axes(ast: UOp) -> str:
     return ", ".join(map(str, plan_for(ast, GPU).axes))
 
 
-def used_part(plan: Plan, access: Access) -> float:
+def used_part(plan: Plan, access: AxisAccess) -> float:
     """Of the bytes that a warp gets for one access in all its lanes, the part that it uses."""
     offsets = set()
     lanes = [axis for axis in plan.axes if axis.kind in LANE_KINDS and access.step(axis)]

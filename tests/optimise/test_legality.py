@@ -18,7 +18,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.interpret import run_program
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise import moves
-from tinyref.optimise.moves import CHECKS, Refusal, open_axes, try_opt
+from tinyref.optimise.moves import CHECKS, OptRefusal, open_axes, try_opt
 from tinyref.optimise.opt import OPTS, Condition, KernelOptError, Opt, OptOp, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref.uops import build
@@ -422,7 +422,7 @@ def check_legality(data: st.DataObject, device: str) -> None:
     for _ in range(3):
         opt = data.draw(tried(plan))
         reached = try_opt(plan, opt)
-        if isinstance(reached, Refusal):
+        if isinstance(reached, OptRefusal):
             has_axis = not opt.spec.has_axis or 0 <= opt.axis < len(plan.axes)
             assert (reached.condition is not None) == has_axis
             assert reached.condition in (None, *opt.spec.conditions)

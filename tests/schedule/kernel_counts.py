@@ -126,12 +126,6 @@ CONTRACTIONS = (
     Program(
         "avg_pool2d backward", 2, "means, then the gradient", lambda: p.pool_backward("avg_pool2d")
     ),
-    Program(
-        "causal attention backward",
-        9,
-        "the mask is computed each time",
-        lambda: p.attention_backward(causal=True),
-    ),
     Program("lstm cell", 3, "two products, then the gates", p.lstm_cell),
     Program(
         "transformer block",

@@ -40,11 +40,6 @@ def gradients(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
 # --- normalisation ------------------------------------------------------------------------------
 
 
-def layernorm(x: Tensor, axis: int | tuple[int, ...] = -1) -> Tensor:
-    centred = x - x.mean(axis, keepdim=True)
-    return centred * (centred.square().mean(axis, keepdim=True) + 1e-5).rsqrt()
-
-
 def rmsnorm(x: Tensor) -> Tensor:
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
 
@@ -53,13 +48,8 @@ def per_channel(x: Tensor) -> Tensor:
     return x.reshape(1, -1, 1, 1)
 
 
-def batchnorm_eval(x: Tensor, channels: int) -> Tensor:
-    scale, shift, mean, variance = (per_channel(data(channels)) for _ in range(4))
-    return (x - mean) * (variance + 1e-5).rsqrt() * scale + shift
-
-
 def batchnorm_train(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    return layernorm(x, (0, 2, 3)) * per_channel(scale) + per_channel(shift)
+    return x.layernorm((0, 2, 3)) * per_channel(scale) + per_channel(shift)
 
 
 def batchnorm_running() -> list[Tensor]:
@@ -87,14 +77,8 @@ def mlp_weights() -> list[Tensor]:
     return [weight(5, 7), weight(7), weight(7, 3), weight(3)]
 
 
-def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    classes = Tensor.arange(logits.shape[-1])
-    hot = classes == target.unsqueeze(-1)
-    return -(hot.where(logits.log_softmax(-1), 0.0).sum(-1)).mean()
-
-
 def mlp_loss(weights: Sequence[Tensor]) -> Tensor:
-    return cross_entropy(mlp(data(16, 5), *weights), data(16, dtype=dtypes.int32))
+    return mlp(data(16, 5), *weights).cross_entropy(classes(16))
 
 
 def sgd_step(weights: Sequence[Tensor], found: Sequence[Tensor]) -> list[Tensor]:
@@ -119,23 +103,8 @@ def conv_block_backward() -> list[Tensor]:
     return gradients(conv_block(*leaves).square().sum(), *leaves)
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
-    scores = query @ key.transpose(-1, -2) * (1 / math.sqrt(8))
-    if causal:
-        length = query.shape[-2]
-        places = Tensor.arange(length)
-        allowed = places.reshape(length, 1) >= places.reshape(1, length)
-        scores = allowed.where(scores, -math.inf)
-    return scores.softmax(-1) @ value
-
-
 def heads() -> list[Tensor]:
     return [weight(2, 4, 16, 8) for _ in range(3)]
-
-
-def attention_backward(*, causal: bool) -> list[Tensor]:
-    leaves = heads()
-    return gradients(attention(*leaves, causal=causal).square().sum(), *leaves)
 
 
 def uniform(*shape: int) -> Tensor:
@@ -209,11 +178,6 @@ def causal_mask() -> Tensor:
     places = Tensor.arange(16)
     mask = places.reshape(16, 1) >= places.reshape(1, 16)
     return mask.where(0.0, -math.inf).contiguous()
-
-
-def gelu(x: Tensor) -> Tensor:
-    """The tanh form."""
-    return x * 0.5 * ((x * 0.7978845608 * (x * x * 0.044715 + 1)).tanh() + 1)
 
 
 def banded(x: Tensor) -> Tensor:
@@ -290,7 +254,7 @@ def softmax_backward() -> list[Tensor]:
 
 def layernorm_backward() -> list[Tensor]:
     x = weight(8, 16)
-    return gradients((layernorm(x) * data(8, 16)).sum(), x)
+    return gradients((x.layernorm() * data(8, 16)).sum(), x)
 
 
 def matmul_backward() -> list[Tensor]:
@@ -314,19 +278,22 @@ def moved_and_back() -> Tensor:
 
 def residual_block() -> Tensor:
     x = data(2, 4, 6, 6)
-    y = batchnorm_eval(x.conv2d(data(4, 4, 3, 3), padding=1), 4).relu()
-    return (batchnorm_eval(y.conv2d(data(4, 4, 3, 3), padding=1), 4) + x).relu()
+    for _ in range(2):
+        moments = [data(4) for _ in range(4)]
+        x = (x.conv2d(data(4, 4, 3, 3), padding=1).batchnorm(*moments) + x).relu()
+    return x
 
 
 def transformer_block() -> Tensor:
     x = data(2, 16, 32)
-    wide = layernorm(x)
+    wide = x.layernorm()
     query, key, value = (
         (wide @ data(32, 32)).reshape(2, 16, 4, 8).transpose(1, 2) for _ in range(3)
     )
-    mixed = attention(query, key, value, causal=True).transpose(1, 2).reshape(2, 16, 32)
+    mixed = query.scaled_dot_product_attention(key, value, is_causal=True)
+    mixed = mixed.transpose(1, 2).reshape(2, 16, 32)
     x = x + mixed @ data(32, 32)
-    return x + gelu(layernorm(x) @ data(32, 64)) @ data(64, 32)
+    return x + (x.layernorm() @ data(32, 64)).gelu() @ data(64, 32)
 
 
 def pieces(count: int) -> list[Tensor]:

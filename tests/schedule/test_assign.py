@@ -6,8 +6,7 @@ import pytest
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.lazy import graph as g
-from tinyref.schedule.hazards import parts_to_read_first
-from tinyref.schedule.order import Ordering
+from tinyref.schedule.ordering import Ordering, parts_to_read_first
 from tinyref.uops.ops import Ops
 
 F32 = dtypes.float32

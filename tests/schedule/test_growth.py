@@ -9,8 +9,7 @@ from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
 from tinyref.lazy.buffers import assigned_buffer
 from tinyref.schedule import kernel_ast, schedule
-from tinyref.schedule.hazards import Versions, needing_old_contents
-from tinyref.schedule.order import Ordering
+from tinyref.schedule.ordering import Ordering, Versions, needing_old_contents
 from tinyref.tensor import Tensor
 from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops

@@ -217,7 +217,7 @@ def test_work_counts_a_value_that_is_read_twice_once():
     node = x
     for _ in range(10):
         node = add(node, node)
-    work = fusion.Work(set())
+    work = fusion.ElementWork(set())
     for found in node.toposort():
         work.add(found)
     assert work.exceeds(node, 10)

@@ -10,7 +10,7 @@ from tinyref.optimise.heuristics_groups import optimised_for_groups
 from tinyref.optimise.heuristics_loops import LIMITS, NO_LIMITS, optimised_for_loops
 from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, OptSpec
-from tinyref.optimise.plan import LANE_KINDS, Access, Plan, accesses
+from tinyref.optimise.plan import LANE_KINDS, AxisAccess, Plan, accesses
 from tinyref.optimise.tile import exact_tiles
 from tinyref.uops.payload import AxisKind
 
@@ -48,7 +48,7 @@ def with_texels(plan: Plan) -> Plan:
     return plan
 
 
-def _has_lanes(plan: Plan, access: Access) -> bool:
+def _has_lanes(plan: Plan, access: AxisAccess) -> bool:
     """Whether lanes that there are make whole texels of an access."""
     return any(
         axis.kind in LANE_KINDS and access.is_unit(axis) and axis.is_divisible(TEXEL)

@@ -26,7 +26,7 @@ Check = Callable[[Plan, Opt], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class OptRefusal:
     """Why an optimisation is not legal: the condition (None: there is no such axis), and words."""
 
     condition: Condition | None
@@ -41,21 +41,21 @@ def apply_opt(plan: Plan, opt: Opt) -> Plan:
     raise KernelOptError(f"{opt}: {found.reason}, in a plan of {plan}", found.condition)
 
 
-def try_opt(plan: Plan, opt: Opt) -> Plan | Refusal:
+def try_opt(plan: Plan, opt: Opt) -> Plan | OptRefusal:
     """`plan` with `opt`, or why that is refused."""
     spec = opt.spec
     if spec.has_axis and not 0 <= opt.axis < len(plan.axes):
-        return Refusal(None, _no_axis(plan, opt.axis))
+        return OptRefusal(None, _no_axis(plan, opt.axis))
     for condition in (*spec.axis_conditions, *spec.argument_conditions):
         reason = CHECKS[condition](plan, opt)
         if reason is not None:
-            return Refusal(condition, reason)
+            return OptRefusal(condition, reason)
     reached = MOVES[opt.op](plan, opt)
     if isinstance(reached, str):
-        return Refusal(Condition.TILE_FITS, reached)
+        return OptRefusal(Condition.TILE_FITS, reached)
     problem = limit_problem(reached)
     if problem is not None:
-        return Refusal(Condition.LIMITS, problem)
+        return OptRefusal(Condition.LIMITS, problem)
     return replace(reached, opts=(*plan.opts, opt))
 
 

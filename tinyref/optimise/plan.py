@@ -352,7 +352,7 @@ def element_strides(access: UOp) -> tuple[sint | None, ...]:
 
 
 @dataclass(frozen=True)
-class Access:
+class AxisAccess:
     """A LOAD or STORE, the AST axes along which it changes, and its strides in elements there.
 
     A stride is None where it varies. `is_masked`: a view that skips some positions.
@@ -390,11 +390,11 @@ class Access:
         return self.step(axis) == 1
 
 
-def accesses(plan: Plan) -> list[Access]:
+def accesses(plan: Plan) -> list[AxisAccess]:
     """Every LOAD and STORE of the kernel, loads first."""
     # Plans of one kernel have them in common, so they are kept with it.
     facts = plan.form.ast.facts
-    found: list[Access] | None = facts.get(accesses)
+    found: list[AxisAccess] | None = facts.get(accesses)
     if found is None:
         loads = [node for node in plan.nodes if node.op is Ops.LOAD]
         found = [_access(node) for node in (*loads, *plan.form.ast.src)]
@@ -402,10 +402,10 @@ def accesses(plan: Plan) -> list[Access]:
     return list(found)
 
 
-def _access(node: UOp) -> Access:
+def _access(node: UOp) -> AxisAccess:
     view = node.src[0]
     strides = tuple(s if isinstance(s, int) else None for s in element_strides(node))
-    return Access(node, changes(view), strides, tracker_of(view).is_masked)
+    return AxisAccess(node, changes(view), strides, tracker_of(view).is_masked)
 
 
 def reduce_axes(plan: Plan) -> Iterator[tuple[UOp, list[Axis]]]:

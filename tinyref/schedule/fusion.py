@@ -178,7 +178,7 @@ SEVERAL = 2
 Parts = frozenset[UOp]
 
 
-class Work:
+class ElementWork:
     """What computing one element of a node takes, down to what is stored, as a set of nodes.
 
     None stands for more than any limit, so that each step takes the same time in any graph.
@@ -235,7 +235,7 @@ def values_to_materialise(
     """
     places = _places(order, consumers, stored)
     chosen = set(stored)
-    work = Work(chosen)
+    work = ElementWork(chosen)
     for node in order:
         work.add(node)
         if node in chosen or node.op not in ALU or len(places[node]) < SEVERAL:
@@ -259,7 +259,7 @@ def _is_parting(node: UOp, consumers: Mapping[UOp, Sequence[UOp]]) -> bool:
 def bases_to_materialise(order: Sequence[UOp], stored: Set[UOp]) -> set[UOp]:
     """The values that an EXPAND repeats and that are better computed once."""
     chosen = set(stored)
-    work = Work(chosen)
+    work = ElementWork(chosen)
     expanded = {_base(node) for node in order if node.op is Ops.EXPAND}
     for node in order:
         work.add(node)

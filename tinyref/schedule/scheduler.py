@@ -28,12 +28,18 @@ from tinyref.lazy.shape import (
 )
 from tinyref.lazy.shards import Place, layout_of, on_place
 from tinyref.schedule.fusion import ALWAYS_STORED, Fusion
-from tinyref.schedule.hazards import Versions, needing_old_contents
 from tinyref.schedule.images import with_images
 from tinyref.schedule.items import Item, KernelItem, Schedule
-from tinyref.schedule.join import Draft
+from tinyref.schedule.join import KernelDraft
 from tinyref.schedule.kernel_ast import KernelBuilder, Location, TooLarge, movement_tracker
-from tinyref.schedule.order import Ordering, Task, copy_task, reads_of
+from tinyref.schedule.ordering import (
+    Ordering,
+    PendingItem,
+    Versions,
+    copy_task,
+    needing_old_contents,
+    reads_of,
+)
 from tinyref.schedule.prepare import Prepared, peel
 from tinyref.schedule.variables import ConflictError, bound_values
 from tinyref.uops.node import UOp, toposort
@@ -62,7 +68,7 @@ def schedule(
     outputs = list(outputs)
     _check_graph([node for node, _ in outputs])
     shards = Shards()
-    planned = _Scheduler(shards.outputs(outputs), shards.live(live), held).run()
+    planned = _ScheduleBuilder(shards.outputs(outputs), shards.live(live), held).run()
     shards.add_results(planned.results)
     return planned
 
@@ -82,7 +88,7 @@ class _Target:
     tracker: ShapeTracker
 
 
-class _Scheduler:
+class _ScheduleBuilder:
     def __init__(
         self,
         outputs: Sequence[tuple[UOp, str]],
@@ -112,7 +118,7 @@ class _Scheduler:
         self.least_sizes = self._least_sizes() if self.prepared.variables.constraints else {}
         self.locations: dict[UOp, Location] = {}
         self.targets: dict[UOp, _Target] = {}
-        self.tasks: dict[UOp, Task] = {}
+        self.tasks: dict[UOp, PendingItem] = {}
         self.results: dict[UOp, UOp] = {}
         self.owners: dict[UOp, list[UOp]] = {}
         self._transfers: dict[tuple[UOp, str], UOp] = {}
@@ -266,12 +272,12 @@ class _Scheduler:
         names = tuple(dict.fromkeys(map(name_of, named)))
         lines = tuple(dict.fromkeys(filter(None, map(line_of, named))))
         axes = (builder.outer, builder.inner)
-        draft = Draft(ast, buffers, reads, *axes, names, lines, builder.folded)
+        draft = KernelDraft(ast, buffers, reads, *axes, names, lines, builder.folded)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
         # The last one before is enough: it waits for those before it.
         before = _target_steps(node)[1] if assigns else None
         after = () if before is None or before.op is Ops.BUFFER else (before,)
-        self.tasks[node] = Task(device, draft, buffers, reads_of(draft), after, assigns)
+        self.tasks[node] = PendingItem(device, draft, buffers, reads_of(draft), after, assigns)
         return ()
 
     def _drop_overwritten(self) -> None:

@@ -16,7 +16,7 @@ from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import entry, function
 
 _GRADIENTS = "tinyref.tensor.gradient.rules:RULES"
-_VERSIONS = "tinyref.schedule.hazards:Versions"
+_VERSIONS = "tinyref.schedule.ordering:Versions"
 _BOUND_KERNEL = "tinyref.runtimes.launch:BoundKernel"
 
 _fault = partial(fault, is_of_programs=True)

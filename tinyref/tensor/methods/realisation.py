@@ -22,7 +22,7 @@ from tinyref.lazy.buffers import (
 from tinyref.lazy.shape import keep_name
 from tinyref.lazy.shards import Place, first_device
 from tinyref.schedule import Schedule, schedule
-from tinyref.schedule.hazards import CycleError, parts_to_read_first
+from tinyref.schedule.ordering import CycleError, parts_to_read_first
 from tinyref.schedule.variables import ConflictError, made_with_one_value
 from tinyref.tensor.values.core import (
     Session,
