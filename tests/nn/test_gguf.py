@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from gguf import GGMLQuantizationType
 
 from tinyref import Tensor, dtypes
-from tinyref.errors import UserError
+from tinyref.errors import DeviceError, UserError
 from tinyref.nn.state import ggml_data_to_tensor, gguf_load
 from tinyref.nn.state.gguf import _quantised_type
 
@@ -55,6 +56,18 @@ def test_elements_are_computed_when_one_is_needed(tmp_path, monkeypatch):
     assert doubled[31].item() == -1.0
     assert tensor.tolist() == Q8_0_VALUES
     assert len(calls) == 1
+
+
+def test_blocks_that_are_gone_when_they_are_needed_are_an_error_each_time(tmp_path):
+    path = tmp_path / "blocks"
+    path.write_bytes(Q8_0 * 40_000)
+    tensor = ggml_data_to_tensor(Tensor(path), 40_000 * 32, 8)
+    os.truncate(path, 1000)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="truncated"):
+            (tensor + 1).realize()
+    path.write_bytes(Q8_0 * 40_000)
+    assert (tensor + 1)[31].item() == 0.5
 
 
 def test_infinite_scales_give_what_they_give_in_silence():

@@ -189,8 +189,9 @@ PLAIN: dict[int, DType] = {
     28: dtypes.float64,
     30: dtypes.bfloat16,
 }
-# Blocks computed at a time: a few MiB of elements, where numpy takes several arrays of that size.
-BLOCKS_AT_ONCE = 2**14
+# Blocks computed at a time, so that the arrays that numpy makes on the way stay in the cache: 300
+# million elements a second of Q4_0, Q4_K and Q6_K, 100 to 250 million of 4 or 16 times as many.
+BLOCKS_AT_ONCE = 2**10
 
 
 def ggml_data_to_tensor(t: Tensor, n: int, ggml_type: int) -> Tensor:
@@ -230,26 +231,30 @@ class _QuantisedBuffer(Buffer):
 
     def allocate(self) -> Buffer:
         """Make sure that the elements are there, and return the buffer."""
-        if self.is_allocated or self.blocks is None:
-            return super().allocate()
-        elements = _dequantised(self.blocks, self.ggml_type)
-        self.blocks = None
+        blocks, self.blocks = self.blocks, None
         super().allocate()
-        return self.copy_in(elements.data)
+        if blocks is not None:
+            try:
+                self._fill(blocks)
+            except BaseException:
+                # The file may be cut by now: whoever asks again must not get what is there.
+                self.blocks = blocks
+                raise
+        return self
 
+    def _fill(self, blocks: ByteReader) -> None:
+        import gguf
 
-def _dequantised(file: ByteReader, ggml_type: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    import gguf
-
-    kind = _quantised_type(ggml_type)
-    parts = []
-    file.seek(0)
-    while data := file.read(BLOCKS_AT_ONCE * kind.nbytes):
-        # Scales are numbers of the file: they may be infinite or NaN.
-        with np.errstate(all="ignore"):
-            blocks = np.frombuffer(data, np.uint8)
-            parts.append(gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(ggml_type)))
-    return np.concatenate(parts)
+        kind, number = _quantised_type(self.ggml_type), gguf.GGMLQuantizationType(self.ggml_type)
+        blocks.seek(0)
+        most = BLOCKS_AT_ONCE * kind.elements
+        for begin in range(0, self.size, most):
+            count = min(most, self.size - begin)
+            data = np.frombuffer(blocks.exactly(count // kind.elements * kind.nbytes), np.uint8)
+            # Scales are numbers of the file: they may be infinite or NaN.
+            with np.errstate(all="ignore"):
+                elements = gguf.quants.dequantize(data, number)
+            self.view(begin * elements.itemsize, count, self.dtype).copy_in(elements.data)
 
 
 @dataclass(frozen=True)
