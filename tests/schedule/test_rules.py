@@ -2,35 +2,17 @@
 
 import numpy as np
 import pytest
+from lazy_graphs import add, empty, mul, plus, total
 
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.lazy import graph as g
 from tinyref.schedule import fusion, schedule
+from tinyref.tensor import Tensor
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
 
 F32, I32 = dtypes.float32, dtypes.int32
-
-
-def add(x, y):
-    return g.alu(Ops.ADD, x, y)
-
-
-def mul(x, y):
-    return g.alu(Ops.MUL, x, y)
-
-
-def plus(x, amount):
-    return add(x, g.full(g.shape_of(x), amount, x.dtype))
-
-
-def total(x, *axes):
-    return g.reduce(Ops.ADD, x, axes)
-
-
-def empty(*shape, dtype=F32):
-    return g.new_buffer("PYTHON", shape, dtype)
 
 
 def numbers(*shape):
@@ -314,3 +296,39 @@ def test_sums_of_hundreds_of_buffers_are_cut_in_one_pass(machine, shape):
     limit = Device["PYTHON"].capabilities.buffer_limit
     assert all(len(item.buffers) <= limit for item in machine.planned.kernels)
     assert len(machine.planned.kernels) < 3 * count / limit + 2
+
+
+# --- numbers of kernels -------------------------------------------------------------------------
+
+# Along which of three axes so many positions go.
+AXES = ((200, (200, 1, 1)), (4, (1, 4, 1)), (200, (1, 1, 200)))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_place_that_changes_along_what_is_summed_is_chosen_beside_another(is_first):
+    """The sum over 200 positions alone is no long one: one kernel."""
+    row, column, step = (Tensor.arange(n).reshape(shape) for n, shape in AXES)
+    here, beside = row == step, column == Tensor([2], dtype="int32")
+    both = here & beside if is_first else beside & here
+    x = Tensor.empty(200, 4, 200)
+    chosen = both.where(x, 0).sum((0, 1, 2))
+    assert len(chosen.schedule().kernels) == 1
+
+
+def test_outputs_share_what_they_both_need(machine):
+    x = empty(4, 5)
+    rows = total(x, 1)
+    assert machine.kernels(rows, g.alu(Ops.MAX, rows, g.constant(0.0, F32))) == 1
+    assert machine.kernels(rows, g.contiguous(rows)) == 1
+
+
+def test_a_reduce_read_twice_is_stored_once(machine):
+    rows = total(empty(4, 5), 1)
+    wide = g.expand(rows, (4, 5))
+    assert machine.kernels(add(wide, mul(empty(4, 5), wide))) == 2
+
+
+def test_not_past_a_widening_cast(machine):
+    rows = g.cast(total(empty(4, 5, dtype=dtypes.float16), 1), F32)
+    planned = schedule([(mul(empty(4, 5), g.expand(rows, (4, 5))), "PYTHON")])
+    assert [item.buffers[0].dtype for item in planned.kernels] == [dtypes.float16, F32]
