@@ -18,7 +18,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.codegen.lower_tile import tile_value
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError
-from tinyref.optimise.launch import Counters, flat, launch_axes
+from tinyref.optimise.launch_axes import Counters, flat, launch_axes
 from tinyref.optimise.normal_form import OUTPUT, Reused, reused_values
 from tinyref.optimise.opt import REUSED
 from tinyref.optimise.plan import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tinyref.algebra.kernel_shape import reduced_sizes
 from tinyref.errors import UserError
-from tinyref.optimise.launch import launch_axes
+from tinyref.optimise.launch_axes import launch_axes
 from tinyref.optimise.plan import Plan, axes_of, number_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops

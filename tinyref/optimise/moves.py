@@ -9,7 +9,7 @@ from tinyref.algebra.kernel_shape import positions_of
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.optimise.launch import launch_axes
+from tinyref.optimise.launch_axes import launch_axes
 from tinyref.optimise.legality import limit_problem, terms_problem, work_problem
 from tinyref.optimise.normal_form import Reused, reused_values
 from tinyref.optimise.opt import REUSED, Condition, KernelOptError, Opt, OptOp

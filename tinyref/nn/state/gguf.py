@@ -293,7 +293,7 @@ def _quantised_type(ggml_type: int) -> _QuantisedType:
 
 def _device_of_elements(data: Tensor) -> Any:
     """Return where the elements of quantised `data` are; None stands for the default device."""
-    return None if only_holds_data(data._node) else data.device
+    return None if only_holds_data(data.node) else data.device
 
 
 def _empty(data: Tensor, shape: tuple[int, ...], ggml_type: int) -> Tensor:
