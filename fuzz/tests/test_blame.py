@@ -14,7 +14,7 @@ from tinyref.codegen import accumulate
 from tinyref.codegen import compile as compiling
 from tinyref.codegen.decompose import constant_division, int64_emulation
 from tinyref.interpret import Interpreter
-from tinyref.optimise import normal_form, padding
+from tinyref.optimise import legality, normal_form
 from tinyref.optimise.opt import parse_opts
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
@@ -173,7 +173,7 @@ def test_a_wrong_decomposition_is_named(monkeypatch):
 
 
 def test_an_optimisation_that_is_not_legal_is_blamed_with_its_name(monkeypatch):
-    monkeypatch.setattr(padding, "padding_problem", lambda reduce, target: None)
+    monkeypatch.setattr(legality, "padding_problem", lambda reduce, target: None)
     below_zero = tuple(-np.abs(each) - 1 for each in KERNELS["maximum-int32"].buffers())
     found = blamed("maximum-int32", "UPCAST(0, 2) PADTO(1, 16)", buffers=below_zero)
     assert str(found) == "lower: PADTO"

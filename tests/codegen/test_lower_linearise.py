@@ -18,7 +18,7 @@ from tinyref.codegen.lower import lower_ast
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
-from tinyref.optimise.launch import Limit, launch_axes
+from tinyref.optimise.launch_axes import Limit, launch_axes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops

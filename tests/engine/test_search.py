@@ -23,7 +23,7 @@ from tinyref.engine.chosen import chosen_opts
 from tinyref.engine.search import best_opts, forget_searches, search
 from tinyref.engine.search_process import Worker, _pattern
 from tinyref.errors import DeviceError, UserError
-from tinyref.optimise.actions import actions, candidates, identity
+from tinyref.optimise.choices import actions, candidates, identity
 from tinyref.optimise.opt import Opt, OptOp, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref.schedule import schedule

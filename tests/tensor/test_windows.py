@@ -11,7 +11,7 @@ import torch.nn.functional as functional
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
 from tinyref.config import Context
 from tinyref.errors import UserError
-from tinyref.schedule.memory import temporaries
+from tinyref.schedule.items import temporaries
 
 
 def whole_numbers(*shape: int, seed: int = 0) -> np.ndarray:

@@ -22,9 +22,8 @@ from tinyref.dtype import DType, ImageDType, PtrDType
 from tinyref.errors import UserError
 from tinyref.formats.text import dumping
 from tinyref.garbage import collection_paused
+from tinyref.optimise.choices import heuristic_plan, with_texels
 from tinyref.optimise.fold_ranges import fold_ranges
-from tinyref.optimise.heuristics import heuristic_plan
-from tinyref.optimise.images import with_texels
 from tinyref.optimise.opt import Opt, checked_opts
 from tinyref.optimise.plan import Plan
 from tinyref.uops.build import slot_of

@@ -18,9 +18,8 @@ from tinyref.capabilities import Capabilities
 from tinyref.codegen.lower_tile import tile_value
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError
-from tinyref.optimise.counters import Counters, flat
-from tinyref.optimise.launch import launch_axes
-from tinyref.optimise.normal_form import OUTPUT
+from tinyref.optimise.launch_axes import Counters, flat, launch_axes
+from tinyref.optimise.normal_form import OUTPUT, Reused, reused_values
 from tinyref.optimise.opt import REUSED
 from tinyref.optimise.plan import (
     LANE_KINDS,
@@ -31,7 +30,6 @@ from tinyref.optimise.plan import (
     element_strides,
     number_of,
 )
-from tinyref.optimise.reused import Reused, reused_values
 from tinyref.uops import build
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild, sint

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tinyref.algebra.kernel_shape import reduced_axes
 from tinyref.algebra.simplify import simplify
 from tinyref.dtype import dtypes
-from tinyref.optimise.counters import flat
+from tinyref.optimise.launch_axes import flat
 from tinyref.optimise.plan import Axis, TileUse
 from tinyref.optimise.tile import TileMode
 from tinyref.uops import build

@@ -30,7 +30,7 @@ from tinyref.profile import active_trace
 from tinyref.runtimes.kernel import Kernel
 from tinyref.runtimes.launch import BoundKernel, record
 from tinyref.schedule import CopyItem, KernelItem
-from tinyref.schedule.memory import Lifetime, plan_arena, spans, written_by
+from tinyref.schedule.items import Lifetime, plan_arena, spans, written_by
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.payload import BufferArg
 

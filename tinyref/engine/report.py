@@ -17,7 +17,7 @@ from tinyref.engine.counters import GlobalCounters
 from tinyref.engine.estimate import estimate
 from tinyref.engine.watch import active_watcher
 from tinyref.formats.text import to_text
-from tinyref.optimise.show import print_plan
+from tinyref.optimise.plan import print_plan
 from tinyref.profile import active_trace
 from tinyref.runtimes.kernel import Kernel
 from tinyref.uops.node import UOp

@@ -28,7 +28,7 @@ from tinyref.lazy.shards import Place
 from tinyref.profile import span
 from tinyref.runtimes.kernel import Kernel, compile_ast
 from tinyref.schedule import CopyItem, Item, KernelItem, Schedule, schedule
-from tinyref.schedule.memory import Lifetime, buffers_of, plan_arena, temporaries, written_by
+from tinyref.schedule.items import Lifetime, buffers_of, plan_arena, temporaries, written_by
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import BufferArg

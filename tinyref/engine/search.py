@@ -25,7 +25,7 @@ from tinyref.device import Device
 from tinyref.engine.search_process import Worker
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.text import to_text
-from tinyref.optimise.actions import actions, identity
+from tinyref.optimise.choices import actions, identity
 from tinyref.optimise.opt import KernelOptError, Opt, opts_text, parse_opts
 from tinyref.optimise.plan import Plan
 from tinyref.runtimes.cache import default_cache

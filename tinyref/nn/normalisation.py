@@ -5,8 +5,7 @@ from __future__ import annotations
 from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError, argument_error
-from tinyref.nn.layer import Layer, check_input
-from tinyref.nn.linear import positive
+from tinyref.nn.layers import Layer, check_input, positive
 from tinyref.tensor import Tensor
 from tinyref.tensor.literals import weak_number
 

@@ -16,7 +16,7 @@ from tinyref_fuzz.faults.fault import fault
 from tinyref_fuzz.faults.seams import entry, function
 
 _GRADIENTS = "tinyref.tensor.gradient.rules:RULES"
-_VERSIONS = "tinyref.schedule.hazards:Versions"
+_VERSIONS = "tinyref.schedule.ordering:Versions"
 _BOUND_KERNEL = "tinyref.runtimes.launch:BoundKernel"
 
 _fault = partial(fault, is_of_programs=True)
@@ -53,7 +53,7 @@ def write_before_read(right: object) -> Callable[..., None]:
     return lambda self, buffer, version: None
 
 
-@_fault("memory", function("tinyref.schedule.memory:spans"), "memory plan")
+@_fault("memory", function("tinyref.schedule.items:spans"), "memory plan")
 def arena_reuses_what_is_read_last(right: Callable[..., Any]) -> Callable[..., Any]:
     """Give away memory as soon as it is written."""
 

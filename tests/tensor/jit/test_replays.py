@@ -9,7 +9,7 @@ from jit_calls import floats
 
 from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable
 from tinyref.errors import UserError
-from tinyref.lazy.names import name_of
+from tinyref.lazy.shape import name_of
 
 
 @pytest.mark.parametrize("device", ["CPU", "PYTHON"])

@@ -153,7 +153,7 @@ def _explain_kernel(item: KernelItem, number: int, every_stage: bool) -> None:
     from tinyref.device import Device
     from tinyref.engine.chosen import chosen_opts
     from tinyref.formats.text import to_text
-    from tinyref.optimise.show import print_plan
+    from tinyref.optimise.plan import print_plan
     from tinyref.runtimes.kernel import compile_ast
 
     stages: list[tuple[str, str]] = []

@@ -13,7 +13,7 @@ from graphlib import TopologicalSorter
 from markupsafe import Markup, escape
 
 from tinyref.formats.text import node_text
-from tinyref.lazy.names import name_of
+from tinyref.lazy.shape import name_of
 from tinyref.uops.node import UOp
 
 # A picture of more nodes is none that a person reads.

@@ -14,8 +14,7 @@ from tinyref.engine.capture import Recorder
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import new_buffer_like
 from tinyref.lazy.folding import uniform_value
-from tinyref.lazy.names import leave_unnamed
-from tinyref.lazy.shape import is_empty
+from tinyref.lazy.shape import is_empty, leave_unnamed
 from tinyref.lazy.shards import Place, layout_of
 from tinyref.schedule.prepare import unbound
 from tinyref.tensor.jit.arguments import (

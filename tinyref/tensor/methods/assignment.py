@@ -17,11 +17,10 @@ from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes
 from tinyref.errors import UserError, UserStateError, UserTypeError
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_graph_like
+from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_graph_like, only_holds_data
 from tinyref.lazy.multi import assign, build
 from tinyref.lazy.shape import is_empty, shape_of
 from tinyref.lazy.shards import Place, describe_place
-from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import broadcast
 from tinyref.tensor.literals import check_fits, weak_number
 from tinyref.tensor.methods.creation import base_of

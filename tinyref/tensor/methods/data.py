@@ -11,7 +11,7 @@ from tinyref.arrays import Array, np
 from tinyref.dtype import ConstType, dtypes, numpy_dtype
 from tinyref.errors import UserError, UserTypeError, printable
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import buffer_of, is_lost, refuse_lost
+from tinyref.lazy.buffers import buffer_of, is_lost, only_holds_data, refuse_lost
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shards import (
     Place,
@@ -19,7 +19,6 @@ from tinyref.lazy.shards import (
     first_device,
     layout_of,
 )
-from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import bound_sizes, fixed
 from tinyref.tensor.literals import MAX_AXES
 from tinyref.tensor.methods.creation import Creation

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinyref.arrays import Array
-from tinyref.lazy.buffers import buffer_of
+from tinyref.lazy.buffers import buffer_of, only_holds_data, overwrite
 from tinyref.lazy.graph import device_of, new_buffer
 from tinyref.lazy.shape import is_empty, shape_of
-from tinyref.lazy.storage import only_holds_data, overwrite
 from tinyref.tensor.values.core import TensorCore, registry
 from tinyref.tensor.values.registry import below_views, shown_buffers
 from tinyref.uops.node import UOp, toposort

@@ -10,8 +10,8 @@ from tinyref.algebra.symbolic import describe_shape, product
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, promote, to_dtype
 from tinyref.errors import UserError, UserTypeError, argument_error
+from tinyref.lazy.buffers import stored_buffer
 from tinyref.lazy.shards import Place, canonical_place
-from tinyref.lazy.storage import stored_buffer
 from tinyref.tensor.arguments import (
     Bounds,
     Shape,

@@ -12,13 +12,18 @@ from tinyref.engine import Outcome, realize
 from tinyref.engine.interrupts import InterruptsHeld
 from tinyref.errors import UserError
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import assigned_buffer, is_lost, lost_below, lost_buffer_like
-from tinyref.lazy.names import keep_name
+from tinyref.lazy.buffers import (
+    assigned_buffer,
+    is_lost,
+    lost_below,
+    lost_buffer_like,
+    only_holds_data,
+)
+from tinyref.lazy.shape import keep_name
 from tinyref.lazy.shards import Place, first_device
-from tinyref.lazy.storage import only_holds_data
 from tinyref.schedule import Schedule, schedule
-from tinyref.schedule.bindings import ConflictError, made_with_one_value
-from tinyref.schedule.hazards import CycleError, parts_to_read_first
+from tinyref.schedule.ordering import CycleError, parts_to_read_first
+from tinyref.schedule.variables import ConflictError, made_with_one_value
 from tinyref.tensor.values.core import (
     Session,
     TensorCore,

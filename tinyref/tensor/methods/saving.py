@@ -9,11 +9,10 @@ from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, to_dtype
 from tinyref.errors import TinyrefError, UserError, UserStateError
 from tinyref.lazy import graph
-from tinyref.lazy.buffers import new_buffer_like
+from tinyref.lazy.buffers import new_buffer_like, only_holds_data
 from tinyref.lazy.folding import uniform_value
 from tinyref.lazy.shape import is_empty
 from tinyref.lazy.shards import Place, describe_place, join_parts, layout_of, shape_with_size
-from tinyref.lazy.storage import only_holds_data
 from tinyref.tensor.arguments import bound_sizes
 from tinyref.tensor.methods.sharding import Sharding
 from tinyref.tensor.values.core import Value

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import CodeType, FrameType
 
-from tinyref.lazy.names import give_line, give_name, may_be_named, name_of
+from tinyref.lazy.shape import give_line, give_name, may_be_named, name_of
 from tinyref.uops.node import UOp
 
 _PACKAGE = "tinyref.tensor."

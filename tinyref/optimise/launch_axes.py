@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.kernel_shape import is_one
+from tinyref.algebra.simplify import simplify
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
+from tinyref.optimise.plan import Axis
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 
@@ -153,3 +155,18 @@ def _covering_factors(total: sint, most: int, limit: Limit) -> Sizes:
 
 def _ceiling(total: UOp, divisor: int) -> UOp:
     return build.idiv(build.add(total, divisor - 1), divisor)
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+# The counter of each axis of a plan: a launch index or a range.
+Counters = dict[Axis, UOp]
+
+
+def flat(axes: Iterable[Axis], counters: Counters) -> UOp:
+    """The number of the element at `counters` in an array with these axes, the last one fastest."""
+    total = build.const(dtypes.index, 0)
+    for axis in axes:
+        total = build.add(build.mul(total, axis.extent), counters[axis])
+    return simplify(total)

@@ -1,4 +1,4 @@
-"""Whether padding a reduce with zeros leaves its result as it was."""
+"""What a plan may not have: padding that changes a sum, or more than a device can give."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 
 from tinyref.algebra.kernel_shape import reduced_sizes
+from tinyref.errors import UserError
+from tinyref.optimise.launch_axes import launch_axes
 from tinyref.optimise.plan import Plan, axes_of, number_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
@@ -131,3 +133,29 @@ _RULES: dict[Ops, ZeroRule] = {
     Ops.BITCAST: _bits,
     Ops.REDUCE: _inner_reduce,
 }
+
+
+# --- limits of the device -------------------------------------------------------------------------
+
+
+# Every lane may be a copy of the kernel: more take minutes to compile, and memory without end.
+MAX_LANES = 4096
+
+
+def limit_problem(plan: Plan) -> str | None:
+    """What the plan cannot have: so many lanes, work-items in a group, or shared memory."""
+    capabilities = plan.capabilities
+    if plan.lanes > MAX_LANES:
+        return f"{plan.lanes} lanes and copies in all: accepted are {MAX_LANES}"
+    size = plan.group_size
+    if size > capabilities.group_size_limit:
+        return f"a group of {size} work-items, accepted are {capabilities.group_size_limit}"
+    extents = [axis.extent for axis in plan.item_axes]
+    try:
+        launch_axes(extents, capabilities.group_limit, "item")
+    except UserError:
+        return f"a group of {extents} does not fit the limits {capabilities.group_limit}"
+    needed = plan.shared_bytes()
+    if needed > capabilities.shared_bytes:
+        return f"{needed} bytes of shared memory, accepted are {capabilities.shared_bytes}"
+    return None

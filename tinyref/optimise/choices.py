@@ -1,15 +1,63 @@
-"""Every optimisation that a search may try next on a plan."""
+"""The optimisations that a kernel gets by itself, and those that a search may try."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from tinyref import config
+from tinyref.dtype import TEXEL, ImageDType
+from tinyref.optimise.heuristics_groups import optimised_for_groups
+from tinyref.optimise.heuristics_loops import LIMITS, NO_LIMITS, optimised_for_loops
+from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import OPTS, REUSED, Argument, Opt, OptOp, OptSpec
-from tinyref.optimise.plan import Plan
-from tinyref.optimise.reused import reused_values
-from tinyref.optimise.strides import accesses
+from tinyref.optimise.plan import LANE_KINDS, AxisAccess, Plan, accesses
 from tinyref.optimise.tile import exact_tiles
+from tinyref.uops.payload import AxisKind
+
+
+def heuristic_plan(plan: Plan, as_large: bool = False) -> Plan:
+    """`plan` with what the heuristics choose for its device: only legal optimisations.
+
+    `as_large` gives a small kernel what a large one of its form gets.
+    """
+    if not plan.axes:
+        return plan
+    if plan.capabilities.has_grid:
+        return optimised_for_groups(plan)
+    return optimised_for_loops(plan, NO_LIMITS if as_large else LIMITS)
+
+
+# --- texels of images -----------------------------------------------------------------------------
+
+
+def with_texels(plan: Plan) -> Plan:
+    """`plan` with an axis of four lanes wherever an access of an image moves by one element.
+
+    That is no choice: `expand` refuses accesses of parts of texels. Where no axis can be cut so,
+    the plan is left as it is.
+    """
+    if not any(isinstance(node.dtype, ImageDType) for node in plan.nodes):
+        return plan
+    for access in accesses(plan):
+        if not isinstance(access.node.src[0].dtype, ImageDType) or _has_lanes(plan, access):
+            continue
+        for number in reversed(plan.of_kind(AxisKind.GLOBAL, AxisKind.REDUCE)):
+            if access.is_unit(plan.axes[number]):
+                plan = plan.cut_lanes(number, TEXEL)
+                break
+    return plan
+
+
+def _has_lanes(plan: Plan, access: AxisAccess) -> bool:
+    """Whether lanes that there are make whole texels of an access."""
+    return any(
+        axis.kind in LANE_KINDS and access.is_unit(axis) and axis.is_divisible(TEXEL)
+        for axis in plan.axes
+    )
+
+
+# --- candidates of a search -----------------------------------------------------------------------
+
 
 # A work-item with more copies of its value than this takes long to compile and never pays.
 MAX_COPIES = 512

@@ -1,14 +1,108 @@
-"""Layers that slide a kernel over one, two or three axes."""
+"""Layers that multiply by a matrix, pick rows of one, slide kernels, or carry a state."""
 
 from __future__ import annotations
 
+import inspect
 import math
 
-from tinyref.errors import UserError
-from tinyref.nn.layer import Layer, check_input
-from tinyref.nn.linear import positive
+from tinyref.algebra.symbolic import describe_shape
+from tinyref.errors import UserError, UserTypeError
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import integer
+
+_MISSING = object()
+
+
+def check_input(x: object, name: str) -> None:
+    """Raises `UserError` for what is no tensor."""
+    if not isinstance(x, Tensor):
+        raise UserTypeError(f"{name}: input is a {type(x).__name__}, accepted is a Tensor")
+
+
+class Layer:
+    """`repr` shows a call that makes a layer like it: an argument is the attribute of its name."""
+
+    def __repr__(self) -> str:
+        shown: list[str] = []
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            default, value = parameter.default, getattr(self, name, _MISSING)
+            if isinstance(default, bool) and (value is None or isinstance(value, Tensor)):
+                value = value is not None
+            if value is _MISSING or value == default:
+                continue
+            is_required = default is inspect.Parameter.empty
+            shown.append(f"{value!r}" if is_required else f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+# --- matrices and tables --------------------------------------------------------------------------
+
+
+def positive(value: object, name: str) -> int:
+    """`value` as an integer of at least 1. Raises `UserError` naming the argument."""
+    found = integer(value, name)
+    if found < 1:
+        raise UserError(f"{name}: got {found}, accepted are integers of 1 and more")
+    return found
+
+
+class Linear(Layer):
+    """x @ weight.T + bias over the last axis.
+
+    Shapes: input (..., in_features), output (..., out_features), weight (out_features,
+    in_features), bias (out_features,). Both start uniform within 1 / sqrt(in_features).
+
+    Examples:
+        >>> layer = nn.Linear(2, 3)
+        >>> layer(Tensor([[1.0, 2.0]])).shape
+        (1, 3)
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        self.in_features = positive(in_features, "Linear: in_features")
+        self.out_features = positive(out_features, "Linear: out_features")
+        limit = 1 / math.sqrt(self.in_features)
+        shape = (self.out_features, self.in_features)
+        self.weight = Tensor.uniform(shape, low=-limit, high=limit, requires_grad=True)
+        self.bias: Tensor | None = None
+        if bias:
+            self.bias = Tensor.uniform(
+                self.out_features, low=-limit, high=limit, requires_grad=True
+            )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        check_input(x, "Linear")
+        return x.linear(self.weight.transpose(), self.bias)
+
+
+class Embedding(Layer):
+    """Rows of a table by their numbers: each of `vocab_size` has a vector of `embed_size`.
+
+    Shapes: input (...) of an integer type, output (..., embed_size). The table starts as
+    `Tensor.glorot_uniform`. A number outside 0 to vocab_size - 1 gives what indexing by a tensor
+    gives. Only the rows that are asked for are read.
+
+    Examples:
+        >>> layer = nn.Embedding(vocab_size=10, embed_size=4)
+        >>> layer(Tensor([[1, 2, 3]])).shape
+        (1, 3, 4)
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int) -> None:
+        self.vocab_size = positive(vocab_size, "Embedding: vocab_size")
+        self.embed_size = positive(embed_size, "Embedding: embed_size")
+        self.weight = Tensor.glorot_uniform(self.vocab_size, self.embed_size, requires_grad=True)
+
+    def __call__(self, idx: Tensor) -> Tensor:
+        if not isinstance(idx, Tensor) or not idx.dtype.is_int:
+            got = idx.dtype.name if isinstance(idx, Tensor) else type(idx).__name__
+            raise UserTypeError(f"Embedding: got {got}: accepted is a Tensor of an integer type")
+        found: Tensor = self.weight[idx]
+        return found
+
+
+# --- convolutions ---------------------------------------------------------------------------------
+
 
 Sizes = int | tuple[int, ...]
 
@@ -204,3 +298,58 @@ def ConvTranspose1d(  # noqa: N802  a layer, and named like one
         groups,
         bias,
     )
+
+
+# --- recurrent cells ------------------------------------------------------------------------------
+
+
+class LSTMCell(Layer):
+    """One step of a long short-term memory: (x, (h, c)) gives the next (h, c).
+
+    The gates lie one after the other in axis 0 of the weights: input, forget, cell, output.
+    Shapes: x (batch, input_size), h and c (batch, hidden_size), weight_ih (4 hidden_size,
+    input_size), weight_hh (4 hidden_size, hidden_size), biases (4 hidden_size,). A state of None is
+    zeros. Weights start uniform within 1 / sqrt(hidden_size), biases at 0. Source: Hochreiter and
+    Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers et al., 2000.
+
+    Examples:
+        >>> hidden, cell = nn.LSTMCell(2, 3)(Tensor([[1.0, 2.0]]))
+        >>> hidden.shape, cell.shape
+        ((1, 3), (1, 3))
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        inputs = self.input_size = positive(input_size, "LSTMCell: input_size")
+        self.hidden_size = positive(hidden_size, "LSTMCell: hidden_size")
+        self.bias = bias
+        gates = 4 * self.hidden_size
+        limit = 1 / math.sqrt(self.hidden_size)
+        self.weight_ih = Tensor.uniform(gates, inputs, low=-limit, high=limit, requires_grad=True)
+        self.weight_hh = Tensor.uniform(
+            gates, self.hidden_size, low=-limit, high=limit, requires_grad=True
+        )
+        self.bias_ih: Tensor | None = None
+        self.bias_hh: Tensor | None = None
+        if bias:
+            self.bias_ih = Tensor.zeros(gates).contiguous().requires_grad_()
+            self.bias_hh = Tensor.zeros(gates).contiguous().requires_grad_()
+
+    def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        check_input(x, "LSTMCell")
+        if x.ndim != 2:
+            raise UserError(
+                f"LSTMCell: input {describe_shape(x.shape)}: accepted is (batch, input_size)"
+            )
+        if hc is None:
+            shape = (x.shape[0], self.hidden_size)
+            hidden = cell = Tensor.zeros(*shape, device=x.device, dtype=x.dtype)
+        elif isinstance(hc, tuple | list) and [isinstance(x, Tensor) for x in hc] == [True] * 2:
+            hidden, cell = hc
+        else:
+            raise UserTypeError("LSTMCell: hc: accepted are two Tensors (hidden, cell), or None")
+        gates = x.linear(self.weight_ih.T, self.bias_ih)
+        gates = gates + hidden.linear(self.weight_hh.T, self.bias_hh)
+        entering, forgetting, content, leaving = gates.chunk(4, dim=1)
+        cell = forgetting.sigmoid() * cell + entering.sigmoid() * content.tanh()
+        hidden = leaving.sigmoid() * cell.tanh()
+        return hidden.contiguous(), cell.contiguous()
