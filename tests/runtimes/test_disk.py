@@ -15,7 +15,7 @@ from tinyref import Tensor, TinyJit, Variable, dtypes
 from tinyref.device import Buffer, Device, memory
 from tinyref.errors import DeviceError, UserError
 from tinyref.lazy.buffers import buffer_of
-from tinyref.runtimes.data.disk import replace_file
+from tinyref.runtimes.data_only import replace_file
 from tinyref.tensor.methods.creation import base_of
 from tinyref.uops.ops import Ops
 
@@ -364,7 +364,7 @@ def test_a_full_disk_leaves_the_old_file(path, tmp_path):
     """A limit on the size of files fails as a full disk does: in the middle of a write."""
     code = (
         "import resource, sys\n"
-        "from tinyref.runtimes.data.disk import replace_file\n"
+        "from tinyref.runtimes.data_only import replace_file\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "replace_file(sys.argv[1], [bytes(600), bytes(600)])\n"
     )

@@ -14,7 +14,7 @@ from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
 from tinyref.formats.json_format import program_from_text
 from tinyref.interpret import Fault, SanitizerError
-from tinyref.runtimes.data.npy import NpyBackend
+from tinyref.runtimes.data_only import NpyBackend
 from tinyref.runtimes.kernel import compile_ast, compile_program
 from tinyref.runtimes.python import InterpretedKernel, PythonBackend
 from tinyref.uops import build
