@@ -46,7 +46,7 @@ from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
 from tinyref.runtimes.emulated.driver import EmulatedDriver
 from tinyref.runtimes.emulated.llvm_engine import LLVM_VERSION, LlvmEmulator
 from tinyref.runtimes.emulated.memory import EmulatedMemory
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.runtimes.reuse import ReuseStatistics, ReusingAllocator
 from tinyref.runtimes.webgpu import WebgpuAllocator, WebgpuBackend, WebgpuKernel, WebgpuMemory
 from tinyref.uops.node import UOp

@@ -191,7 +191,7 @@ class CommandList(Protocol):
 class PreparableKernel(Protocol):
     """A loaded kernel that binds arguments itself: a backend may offer it, and replays are quicker.
 
-    `tinyref.runtimes.launch` prepares the kernels of all other backends.
+    `tinyref.runtimes.kernel` prepares the kernels of all other backends.
     """
 
     def prepare(

@@ -30,7 +30,7 @@ from tinyref.errors import (
 )
 from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import compile_ahead
-from tinyref.runtimes.planning import programs_of
+from tinyref.runtimes.null import programs_of
 from tinyref.workers.processes import Message
 from tinyref.workers.service import Answer, FatalError, Send, leave_device, serve
 from tinyref_conformance import records

@@ -27,7 +27,7 @@ from tinyref.runtimes.emulated.memory import (
     EmulatedMemory,
 )
 from tinyref.runtimes.host.cpu import llvm_availability, llvm_versions
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.uops.tiles import TILES
 
 # Those of types that the host has; the others would be of emulated numbers.

@@ -20,7 +20,7 @@ from tinyref.renderers.c_style import CStyleRenderer
 from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
 from tinyref.runtimes.emulated.driver import EmulatedDriver, Extents, Function
 from tinyref.runtimes.emulated.memory import MAX_GROUP_SIZE, MAX_SHARED_BYTES, EmulatedMemory
-from tinyref.runtimes.launch import LaunchesInARow
+from tinyref.runtimes.kernel import LaunchesInARow
 from tinyref.uops.tiles import MatrixTile
 
 _SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
