@@ -18,8 +18,8 @@ from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.emulated.c_text import CUDA, HIP, OPENCL, PLAIN, CEmulator, Dialect, engine
 from tinyref.runtimes.emulated.driver import EmulatedDriver
 from tinyref.runtimes.emulated.memory import EmulatedMemory
+from tinyref.runtimes.host.clang import COMPILERS
 from tinyref.runtimes.host.memory import address_of
-from tinyref.runtimes.host.toolchain import COMPILERS
 
 Array = npt.NDArray[np.float32]
 

@@ -16,9 +16,10 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.host import toolchain as toolchain_module
-from tinyref.runtimes.host.clang import CCompiler, ClangBackend
-from tinyref.runtimes.host.toolchain import (
+from tinyref.runtimes.host import clang as toolchain_module
+from tinyref.runtimes.host.clang import (
+    CCompiler,
+    ClangBackend,
     chosen_compiler,
     compile_shared,
     load_shared,

@@ -12,7 +12,7 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.runtimes.host import cpu
-from tinyref.runtimes.host.toolchain import toolchain
+from tinyref.runtimes.host.clang import toolchain
 from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.ops import Ops

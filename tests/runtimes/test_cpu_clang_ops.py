@@ -13,7 +13,7 @@ from tinyref.algebra import semantics
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, Kind, dtypes, numpy_dtype
-from tinyref.runtimes.host.toolchain import COMPILERS
+from tinyref.runtimes.host.clang import COMPILERS
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 

@@ -18,14 +18,14 @@ from tinyref.runtimes.emulated.memory import (
     bytes_at,
     run_in_order,
 )
-from tinyref.runtimes.host.threads import run_groups, thread_count
-from tinyref.runtimes.host.toolchain import (
+from tinyref.runtimes.host.clang import (
     SharedObject,
     Toolchain,
     compile_shared,
     load_shared,
     toolchain,
 )
+from tinyref.runtimes.host.threads import run_groups, thread_count
 
 Extents = tuple[int, int, int]
 
