@@ -15,9 +15,16 @@ import pytest
 
 from tinyref.config import Context
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.emulated.c_text import CUDA, HIP, OPENCL, PLAIN, CEmulator, Dialect, engine
-from tinyref.runtimes.emulated.driver import EmulatedDriver
-from tinyref.runtimes.emulated.memory import EmulatedMemory
+from tinyref.runtimes.emulated import c_emulator
+from tinyref.runtimes.emulated.c_emulator import (
+    CUDA,
+    HIP,
+    OPENCL,
+    PLAIN,
+    CEmulator,
+    Dialect,
+)
+from tinyref.runtimes.emulated.driver import EmulatedDriver, EmulatedMemory
 from tinyref.runtimes.host.clang import COMPILERS
 from tinyref.runtimes.host.memory import address_of
 
@@ -109,8 +116,10 @@ def test_groups_run_on_several_threads(threads: int) -> None:
 @pytest.mark.usefixtures("c_compiler")
 def test_the_portable_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the processor has no switch of its own, ucontext does the same."""
-    portable = functools.cache(lambda tools: engine._Scheduler(tools, ("-DTINYREF_UCONTEXT",)))
-    monkeypatch.setattr(engine, "_scheduler", portable)
+    portable = functools.cache(
+        lambda tools: c_emulator._FiberScheduler(tools, ("-DTINYREF_UCONTEXT",))
+    )
+    monkeypatch.setattr(c_emulator, "_scheduler", portable)
     assert sums(OPENCL_SUM) == RIGHT
     with pytest.raises(DeviceError, match="not all work-items"):
         sums(OPENCL_SUM.replace("if (lane == 0)", "if (lane == 0) barrier(0);\n  if (lane == 0)"))
@@ -303,9 +312,9 @@ def test_hip_with_float16_is_run_as_cpp(compiler: str, order: str) -> None:
 @pytest.mark.usefixtures("c_compiler")
 def test_a_scheduler_that_goes_gives_back_the_stacks_of_its_workers() -> None:
     """A worker takes 256 MiB of addresses: a hundred of them are more than a process may hold."""
-    tools = engine._tools()
+    tools = c_emulator._tools()
     before = mapped_bytes()
-    scheduler = engine._Scheduler(tools)
+    scheduler = c_emulator._FiberScheduler(tools)
     with scheduler.worker(), scheduler.worker():
         assert mapped_bytes() - before > 2 * 2**28
     del scheduler

@@ -27,7 +27,7 @@ from tinyref.runtimes.cuda import memory
 from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.runtimes.cuda.backend import CudaBackend
 from tinyref.runtimes.cuda.driver import ADVICE, ENDED, PROCESS, STICKY
-from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
+from tinyref.runtimes.emulated.text_devices import CudaEmuBackend
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.uops.tiles import GROUPS
 from tinyref_spec import catalogue

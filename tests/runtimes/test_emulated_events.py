@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.emulated.driver import EmulatedDriver
-from tinyref.runtimes.emulated.memory import bytes_at
+from tinyref.runtimes.emulated.driver import EmulatedDriver, bytes_at
 
 GRID = (1, 1, 1)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from tinyref.config import Context
-from tinyref.runtimes.emulated.c_text import CUDA, METAL, CEmulator
+from tinyref.runtimes.emulated.c_emulator import CUDA, METAL, CEmulator
 from tinyref.runtimes.host.memory import address_of
 
 Array = npt.NDArray[Any]

@@ -13,7 +13,7 @@ import pytest
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError
-from tinyref.runtimes.emulated.c_text import CUDA, CEmulator
+from tinyref.runtimes.emulated.c_emulator import CUDA, CEmulator
 from tinyref.runtimes.host.memory import address_of
 from tinyref.uops.tiles import TILES, MatrixTile, Operand
 

@@ -1,7 +1,7 @@
 """GPUs made of the host that run the very text which a renderer prints for a real one.
 
-A device is a few lines over `TextDevice`: its name, the renderer, and the dialect by which
-`c_text/` compiles what that prints.
+A device is a few lines over `TextDevice`, such as CUDA_EMU, HIP_EMU and METAL_EMU: its name, the
+renderer, and the dialect by which the C emulator compiles what that prints.
 """
 
 from __future__ import annotations
@@ -9,19 +9,29 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability, Backend, Launch
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import VECTOR_LANES, DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.c_style import CStyleRenderer
-from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
-from tinyref.runtimes.emulated.driver import EmulatedDriver, Extents, Function
-from tinyref.runtimes.emulated.memory import MAX_GROUP_SIZE, MAX_SHARED_BYTES, EmulatedMemory
+from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
+from tinyref.renderers.hip import HIP_OPS, HipRenderer
+from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
+from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.emulated.c_emulator import CUDA, HIP, METAL, CEmulator, Dialect
+from tinyref.runtimes.emulated.driver import (
+    MAX_GROUP_SIZE,
+    MAX_SHARED_BYTES,
+    EmulatedDriver,
+    EmulatedMemory,
+    Extents,
+    Function,
+)
 from tinyref.runtimes.kernel import LaunchesInARow
-from tinyref.uops.tiles import MatrixTile
+from tinyref.uops.tiles import GROUPS, MatrixTile
 
 _SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
 
@@ -178,3 +188,52 @@ class TextDevice(Backend):
 
     def versions(self) -> dict[str, str]:
         return {"compiler": self._emulator.version}
+
+
+class CudaEmuBackend(TextDevice):
+    """The text of the device CUDA, on the cores of the host."""
+
+    title = "CUDA C++ on a GPU made of the host, through tcc, gcc or clang"
+    called = "CUDA_EMU"
+    dialect = CUDA
+    printer = CudaRenderer
+    ops = CUDA_OPS
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+
+# Those of an A100, whose tiles are as slow here as their products, and where a host divides. tcc
+# does not take calls of as many arguments as CUDA does.
+_CAPABILITIES = replace(
+    capabilities_of((8, 0)), tiles_pay=False, division_traps=True, buffer_limit=128
+)
+
+
+class HipEmuBackend(TextDevice):
+    """The text of the device HIP, on the cores of the host."""
+
+    title = "HIP C++ on a GPU made of the host, through tcc, gcc or clang"
+    called = "HIP_EMU"
+    dialect = HIP
+    printer = HipRenderer
+    ops = HIP_OPS
+    vector_lanes = (1, *VECTOR_LANES)
+    # Warps of 32 and of 64 lanes: each tile says how many meet.
+    tiles = (*GROUPS["AMD_RDNA3"], *GROUPS["AMD_CDNA3"], *GROUPS["AMD_RDNA4"])
+
+
+class MetalEmuBackend(TextDevice):
+    """The text of the device METAL, on the cores of the host, where subnormal floats are kept."""
+
+    title = "MSL on a GPU made of the host, through gcc or clang with C++"
+    called = "METAL_EMU"
+    dialect = METAL
+    printer = MetalRenderer
+    ops = METAL_OPS
+    tiles = GROUPS["APPLE"]
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, buffer_limit=MAX_BUFFERS)
