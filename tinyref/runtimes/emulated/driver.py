@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -160,9 +161,6 @@ def run_in_order(
             raise differs(place, int(np.flatnonzero(piece != first)[0]))
 
 
-# --- the driver -----------------------------------------------------------------------------------
-
-
 class Function(Protocol):
     """A loaded kernel: it runs on addresses of this host, and returns when it is done."""
 
@@ -176,6 +174,47 @@ class Function(Protocol):
     ) -> None:
         """`sizes` are the bytes from each address on that belong to the buffer."""
         ...
+
+
+class EmulatedKernel:
+    """A loaded kernel that takes pieces of the device's memory.
+
+    takes_offsets: the kernel itself adds the byte at which each buffer begins. It gets these bytes
+    as variables before its own.
+    """
+
+    def __init__(
+        self, memory: EmulatedAllocator, function: Function, takes_offsets: bool = False
+    ) -> None:
+        self._memory = memory
+        self._function = function
+        self._takes_offsets = takes_offsets
+
+    def __call__(
+        self,
+        buffers: Sequence[EmulatedMemory],
+        grid: Extents = (1, 1, 1),
+        group: Extents = (1, 1, 1),
+        variables: Sequence[int] = (),
+        wait: bool = False,
+    ) -> float | None:
+        """Run all groups to their end; with `wait`, return the seconds that it took.
+
+        Raises `DeviceError` for the first fault that is found, and for memory that was freed.
+        """
+        pieces, values = list(buffers), list(variables)
+        if self._takes_offsets:
+            values = [*(piece.offset for piece in pieces), *values]
+            pieces = [EmulatedMemory(each.memory, 0, each.memory.nbytes) for each in pieces]
+        start = time.perf_counter()
+        addresses = [self._memory.address(piece) for piece in pieces]
+        self._function(addresses, values, grid, group, [piece.nbytes for piece in pieces])
+        for piece in pieces:
+            self._memory.check(piece)
+        return time.perf_counter() - start if wait else None
+
+
+# --- the driver -----------------------------------------------------------------------------------
 
 
 class Emulator(Protocol):

@@ -12,7 +12,6 @@ import ctypes
 import functools
 import hashlib
 import math
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ from tinyref.runtimes.emulated.driver import (
     MAX_GROUP_SIZE,
     MAX_SHARED_BYTES,
     EmulatedAllocator,
-    EmulatedMemory,
+    EmulatedKernel,
     bytes_at,
     run_in_order,
 )
@@ -239,10 +238,6 @@ class GroupLaunch:
         self._words[Field.GUARDS] = shared.guards.ctypes.data
         self._words[Field.GUARD_COUNT] = len(shared.guards)
         self._words[Field.FRAME_BYTES] = kernel.frame_bytes
-
-    def move(self, addresses: Sequence[int]) -> None:
-        """From now on the buffers lie at other addresses."""
-        self._addresses[:] = addresses
 
     def run(self, is_reverse: bool) -> None:
         """Runs all groups in one order. Raises `DeviceError` for the first fault."""
@@ -490,82 +485,14 @@ class GpuEmuBackend(Backend):
     def allocator(self) -> EmulatedAllocator:
         return self._allocator
 
-    def load(self, entry: str, binary: bytes) -> GroupKernel:
-        return GroupKernel(self._allocator, self._emulator.load(entry, binary))
+    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
+        return EmulatedKernel(self._allocator, self._emulator.load(entry, binary))
 
     def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
         return LaunchesInARow(launches)
 
     def versions(self) -> dict[str, str]:
         return llvm_versions()
-
-
-class GroupKernel:
-    """A loaded kernel that takes pieces of the device's memory."""
-
-    def __init__(self, memory: EmulatedAllocator, function: GroupFunction) -> None:
-        self.memory = memory
-        self.function = function
-
-    def __call__(
-        self,
-        buffers: Sequence[EmulatedMemory],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """Runs all groups to their end; with `wait`, returns the seconds that it took.
-
-        Raises `DeviceError` for the first fault that is found, and for memory that was freed.
-        """
-        start = time.perf_counter()
-        self.prepare(buffers, grid, group, variables)()
-        return time.perf_counter() - start if wait else None
-
-    def prepare(
-        self,
-        buffers: Sequence[EmulatedMemory],
-        grid: Extents,
-        group: Extents,
-        variables: Sequence[int],
-    ) -> PreparedGroups:
-        """The same launch, to be repeated. Raises as a launch does."""
-        return PreparedGroups(self, buffers, grid, group, variables)
-
-
-class PreparedGroups:
-    """A launch whose record is kept: where its buffers lie is looked at by each call."""
-
-    def __init__(
-        self,
-        kernel: GroupKernel,
-        buffers: Sequence[EmulatedMemory],
-        grid: Extents,
-        group: Extents,
-        variables: Sequence[int],
-    ) -> None:
-        self._kernel = kernel
-        self._buffers = list(buffers)
-        self._group = group
-        self.vary(grid, variables)
-
-    def __call__(self) -> None:
-        memory = self._kernel.memory
-        self._launch.move([memory.address(buffer) for buffer in self._buffers])
-        self._launch.run_in_order()
-        for buffer in self._buffers:
-            memory.check(buffer)
-
-    def rebind(self, place: int, handle: EmulatedMemory) -> None:
-        """From now on the buffer at `place` is `handle`."""
-        self._buffers[place] = handle
-
-    def vary(self, grid: Extents, variables: Sequence[int]) -> None:
-        """From now on the launch has another grid and other values of the variables."""
-        kernel = self._kernel
-        addresses = [kernel.memory.address(buffer) for buffer in self._buffers]
-        self._launch = GroupLaunch(kernel.function, addresses, variables, grid, self._group)
 
 
 def _converts_halves() -> bool:
