@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tinyref import config
 from tinyref.capabilities import Capabilities, problem_of
@@ -30,7 +30,7 @@ from tinyref.errors import (
     describe_error,
     explain_error,
 )
-from tinyref.guarded import Guard, GuardedBackend
+from tinyref.guarded import Guard, Member, guarded_backend
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -235,19 +235,20 @@ def _check_declaration(name: str, backend: Backend) -> None:
         raise DeviceError(name, f"declares what cannot be: capabilities.{problem}")
 
 
+def _is_backend(found: Any, suffix: str) -> bool:
+    return isinstance(found, Backend)
+
+
+_OPENED = Member("opened", "a Backend", _is_backend)
+
+
 def _open_backend(backend_class: type[Backend], canonical: str, suffix: str) -> Backend:
     """An open backend; one of a vendor stands behind a guard."""
     if is_ours(backend_class.__module__):
         return backend_class.opened(suffix)
-    found = Guard(canonical, backend_class).ask(
-        "opened",
-        backend_class.opened,
-        suffix,
-        accepted="a Backend",
-        is_right=lambda found: isinstance(found, Backend),
-    )
-    guarded: Any = GuardedBackend(canonical, found, Capabilities)
-    return cast(Backend, guarded)
+    found = Guard(canonical, backend_class).ask(_OPENED, backend_class.opened, "", suffix)
+    guarded: Backend = guarded_backend(canonical, found, Capabilities)
+    return guarded
 
 
 def _split(name: str) -> tuple[str, int]:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tinyref.capabilities import Capabilities
 from tinyref.errors import BackendError
-from tinyref.guarded import Guard, GuardedCompiler, GuardedRenderer
+from tinyref.guarded import guarded_backend
+
+
+def guarded(**members: object) -> Any:
+    return guarded_backend("MINE", SimpleNamespace(**members), Capabilities)
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("text", ["driver \udcff", 7, None])
 def test_a_key_that_no_file_can_hold_is_refused(text: object) -> None:
-    compiler = GuardedCompiler(Guard("MINE", SimpleNamespace), SimpleNamespace(key=text))
+    compiler = guarded(compiler=SimpleNamespace(key=text)).compiler
     with pytest.raises(BackendError, match=r"compiler.key: gives .*, accepted is str") as raised:
         _ = compiler.key
     assert raised.value.member == "compiler.key"
 
 
 def test_a_source_that_no_file_can_hold_is_refused() -> None:
-    inner = SimpleNamespace(render=lambda program: "int \ud800;")
-    renderer = GuardedRenderer(Guard("MINE", SimpleNamespace), inner)
+    renderer = guarded(renderer=SimpleNamespace(render=lambda program: "int \ud800;")).renderer
     with pytest.raises(BackendError, match=r"renderer.render of k: gives 'int \\ud800;'"):
         renderer.render(SimpleNamespace(name="k"))
 
 
 def test_texts_of_any_language_are_taken() -> None:
-    compiler = GuardedCompiler(Guard("MINE", SimpleNamespace), SimpleNamespace(key="Größe 😀"))
-    assert compiler.key == "Größe 😀"
+    assert guarded(compiler=SimpleNamespace(key="Größe 😀")).compiler.key == "Größe 😀"

@@ -12,7 +12,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.config import Context
 from tinyref.contract import BatchCompiler
 from tinyref.errors import BackendError, DeviceError
-from tinyref.guarded import GuardedBackend
+from tinyref.guarded import guarded_backend
 from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together
 
 
@@ -143,7 +143,7 @@ def test_what_a_vendors_compiler_gives_wrongly_is_named_as_theirs(
         def compile_many(self, sources: Sequence[str]) -> Any:
             return many(sources)
 
-    backend: Any = GuardedBackend("MINE", toy(Vendors()), Capabilities)
+    backend: Any = guarded_backend("MINE", toy(Vendors()), Capabilities)
     assert isinstance(backend.compiler, BatchCompiler)
     with pytest.raises(BackendError, match=words):
         compile_together(backend, ["a", "b"])
@@ -156,5 +156,5 @@ def test_a_vendors_compiler_of_single_sources_is_no_batch_compiler() -> None:
         def compile(self, source: str) -> bytes:
             return source.encode()
 
-    backend: Any = GuardedBackend("MINE", toy(Single()), Capabilities)
+    backend: Any = guarded_backend("MINE", toy(Single()), Capabilities)
     assert not isinstance(backend.compiler, BatchCompiler)
