@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from tinyref.config import Context
-from tinyref.errors import DeviceError, UserError
+from tinyref.errors import DeviceError
 from tinyref.runtimes.emulated import c_emulator
 from tinyref.runtimes.emulated.c_emulator import (
     CUDA,
@@ -24,7 +23,6 @@ from tinyref.runtimes.emulated.c_emulator import (
     CEmulator,
     Dialect,
 )
-from tinyref.runtimes.emulated.driver import EmulatedDriver, EmulatedMemory
 from tinyref.runtimes.host.clang import COMPILERS
 from tinyref.runtimes.host.memory import address_of
 
@@ -107,13 +105,6 @@ def test_groups_share_memory_and_wait(compiler: str, language: str, order: str) 
 
 
 @pytest.mark.usefixtures("c_compiler")
-@pytest.mark.parametrize("threads", [1, 3])
-def test_groups_run_on_several_threads(threads: int) -> None:
-    with Context(THREADS=threads):
-        assert sums(OPENCL_SUM) == RIGHT
-
-
-@pytest.mark.usefixtures("c_compiler")
 def test_the_portable_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the processor has no switch of its own, ucontext does the same."""
     portable = functools.cache(
@@ -174,113 +165,6 @@ def test_memory_of_a_group_that_is_no_array_is_refused() -> None:
         sums(OPENCL_SUM.replace("uint lane", "__local float total; uint lane", 1))
     with pytest.raises(DeviceError, match="has no function marked __kernel"):
         sums(OPENCL_SUM.replace("__kernel", ""))
-
-
-@pytest.mark.usefixtures("c_compiler")
-def test_every_dimension_has_its_index() -> None:
-    source = """
-__kernel void k_place(__global int *out) {
-  uint item = get_local_id(0) + 2 * (get_local_id(1) + 3 * get_local_id(2));
-  uint group = get_group_id(0) + 5 * (get_group_id(1) + 7 * get_group_id(2));
-  out[group * 24 + item] = (int)(get_global_id(2) * 10000 + get_global_id(1) * 100
-                                 + get_global_id(0));
-}
-"""
-    emulator = CEmulator("EMU", OPENCL)
-    out = np.zeros(5 * 7 * 3 * 24, dtype=np.int32)
-    kernel = emulator.load("k_place", emulator.compile(source))
-    kernel([address_of(out)], [], (5, 7, 3), (2, 3, 4))
-    found = out.reshape(3, 7, 5, 4, 3, 2)
-    gz, gy, gx, z, y, x = np.indices(found.shape)
-    want = (gz * 4 + z) * 10000 + (gy * 3 + y) * 100 + gx * 2 + x
-    np.testing.assert_array_equal(found, want)
-
-
-# The driver: its work is queued.
-
-
-def fill(value: float, calls: list[float]) -> Callable[..., None]:
-    """A kernel that writes `value` to the first byte of its first buffer."""
-
-    def run(addresses: list[int], *_: object) -> None:
-        calls.append(value)
-        ctypes.memset(addresses[0], int(value), 1)
-
-    return run
-
-
-@pytest.fixture
-def driver() -> EmulatedDriver:
-    return EmulatedDriver("EMU", CEmulator("EMU", PLAIN))
-
-
-def byte(driver: EmulatedDriver, memory: EmulatedMemory, offset: int = 0) -> int:
-    found = bytearray(1)
-    driver.read(memoryview(found), memory, offset)
-    return found[0]
-
-
-def launch(driver: EmulatedDriver, kernel: Callable[..., None], memory: EmulatedMemory) -> None:
-    driver.launch(kernel, [(memory, 2)], [], (1, 1, 1), (1, 1, 1))
-
-
-def test_launches_wait_until_somebody_asks(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(8), []
-    for value in (1, 2):
-        launch(driver, fill(value, calls), memory)
-    assert calls == []
-    assert byte(driver, memory, 2) == 2
-    assert calls == [1, 2]
-
-
-def test_a_kernel_that_writes_beyond_its_memory_is_found(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(2), []
-    launch(driver, fill(1, calls), memory)
-    with pytest.raises(DeviceError, match="bytes after an allocation of 2 bytes were written"):
-        driver.synchronize()
-
-
-def test_a_source_may_change_once_the_write_is_back(driver: EmulatedDriver) -> None:
-    memory, source = driver.malloc(4), bytearray(b"abcd")
-    driver.write(memory, 0, memoryview(source))
-    source[:] = b"wxyz"
-    assert byte(driver, memory) == ord("a")
-
-
-def test_memory_is_there_for_what_was_queued_before_it_was_freed(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(4), []
-    launch(driver, fill(1, calls), memory)
-    driver.free(memory)
-    driver.synchronize()
-    assert calls == [1]
-    launch(driver, fill(2, calls), memory)
-    with pytest.raises(DeviceError, match="memory of 4 bytes is used after it was freed"):
-        driver.synchronize()
-    driver.free(memory)
-    with pytest.raises(DeviceError, match="memory of 4 bytes is used after it was freed"):
-        driver.synchronize()
-
-
-def test_nothing_runs_after_a_launch_that_failed(driver: EmulatedDriver) -> None:
-    memory, calls = driver.malloc(4), []
-
-    def fails(*_: object) -> None:
-        raise DeviceError("EMU", "lost")
-
-    launch(driver, fails, memory)
-    launch(driver, fill(1, calls), memory)
-    with pytest.raises(DeviceError, match="lost"):
-        driver.synchronize()
-    driver.synchronize()
-    assert calls == []
-
-
-def test_bytes_outside_are_refused_at_once(driver: EmulatedDriver) -> None:
-    memory = driver.malloc(4)
-    with pytest.raises(UserError, match=r"bytes 2 to 6 are outside the memory's 4"):
-        driver.write(memory, 2, memoryview(b"abcd"))
-    with pytest.raises(UserError, match=r"bytes -1 to 0"):
-        byte(driver, memory, -1)
 
 
 HIP_SUM = """

@@ -177,6 +177,16 @@ def test_the_key_names_compiler_and_flags() -> None:
 
 
 @needs_compiler
+def test_the_compiler_is_told_what_the_flag_of_strict_floats_says() -> None:
+    keys = []
+    for strict, word in ((1, "-ffp-contract=off"), (0, "-ffp-contract=fast")):
+        with Context(STRICT_FLOAT=strict):
+            assert word in toolchain().command
+            keys.append(Device["CLANG"].compiler.key)
+    assert keys[0] != keys[1]
+
+
+@needs_compiler
 def test_the_key_names_the_processor_that_the_code_is_for() -> None:
     tools = toolchain()
     assert tools.target
