@@ -168,11 +168,6 @@ def test_what_is_copied_in_is_dropped() -> None:
     assert all(each.realize().device == "NULL" for each in state.values())
 
 
-def test_a_search_has_nothing_to_time() -> None:
-    with Context(BEAM=2):
-        (Tensor.empty(64, 64, device="NULL") @ Tensor.empty(64, 64, device="NULL")).realize()
-
-
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -218,8 +213,3 @@ def test_devices_say_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert "it is for schedules and counts" in text
     assert "launch grid, groups sharing 64 KiB" in text
     assert not Device["NULL"].capabilities.keeps_values
-
-
-def test_every_other_device_keeps_values() -> None:
-    for name in ("CPU", "PYTHON", "NPY"):
-        assert Device[name].capabilities.keeps_values
