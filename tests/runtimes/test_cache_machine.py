@@ -5,16 +5,13 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from state_machines import run_machine
 
-from tinyref.runtimes import cache as cache_module
 from tinyref.runtimes.cache import CompileCache
 
 KEYS = st.sampled_from("abc")
@@ -91,33 +88,3 @@ class Caches(RuleBasedStateMachine):
 @pytest.mark.long
 def test_a_cache_is_a_dictionary_that_may_forget_what_was_damaged() -> None:
     run_machine(Caches, 20, 20)
-
-
-def _keep_first(connection: sqlite3.Connection, key: str, binary: bytes, limit: int) -> None:
-    connection.execute(
-        "insert or ignore into programs (key, used, digest, binary) values (?, 0, ?, ?)",
-        (key, cache_module._digest(key, binary), binary),
-    )
-
-
-def _fetch_anything(connection: sqlite3.Connection, key: str) -> bytes | None:
-    row = connection.execute("select binary from programs where key = ?", (key,)).fetchone()
-    return None if row is None else bytes(row[0])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("_insert", _keep_first),
-        ("_fetch", _fetch_anything),
-        ("_digest", lambda key, binary: cache_module.hashlib.sha256(binary).hexdigest()),
-    ],
-)
-def test_an_injected_fault_is_found(
-    monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[..., object]
-) -> None:
-    """A second put is lost; damaged bytes are given; the binary of another key is given."""
-    monkeypatch.setattr(cache_module, name, fault)
-    with pytest.raises(AssertionError):
-        run_machine(Caches, 300, 20, Phase.generate)

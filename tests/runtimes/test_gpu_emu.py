@@ -18,7 +18,7 @@ from tinyref.runtimes.kernel import compile_program
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, TileArg
+from tinyref.uops.payload import TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES
 
@@ -93,42 +93,6 @@ TURNED = [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8, 23, 22, 21, 20, 
 def test_work_items_wait_for_each_other(order: str, check: int, level: int) -> None:
     with Context(EMU_ORDER=order, EMU_CHECK=check, CPU_LEVEL=level):
         assert run(turned()) == TURNED
-
-
-def passed_on(rounds: int) -> Program:
-    """So often, each work-item takes the value of its neighbour: two barriers an iteration."""
-    i = item()
-    shared = build.define_local("sums", INT, ITEMS)
-    place = build.add(build.mul(group(), ITEMS), i)
-    start = build.load(build.index(build.define_global(1, INT, TOTAL), place))
-    kept = build.accumulator("kept", start)
-    counter = build.counter(number(rounds), 0, AxisKind.LOOP, INT)
-    put = build.store(build.index(shared, i), kept)
-    written = build.barrier(put)
-    neighbour = build.mod(build.add(i, 1), ITEMS)
-    value = build.load(build.index(shared, neighbour))
-    got = build.update(kept, build.add(build.mul(counter, 0), value))
-    finished = build.barrier(got)
-    out = build.store(build.index(build.define_global(0, INT, TOTAL), place), got)
-    body = in_order(start, kept, number(rounds))
-    loop = [node for node in in_order(counter, put, written, got, finished) if node not in body]
-    tail = [node for node in in_order(out) if node not in (*body, *loop)]
-    # What the loop does not change stands before it.
-    outside = [node for node in loop if counter not in toposort([node]) and node.op in _FIXED]
-    loop = [node for node in loop if node not in outside]
-    return program("passed_on", [*body, *outside, *loop, build.close(counter), *tail])
-
-
-_FIXED = {Ops.CONST, Ops.SPECIAL, Ops.DEFINE_LOCAL, Ops.ADD, Ops.MOD, Ops.INDEX, Ops.DEFINE_GLOBAL}
-
-
-@pytest.mark.parametrize("level", range(4))
-def test_values_and_loops_live_across_barriers(level: int) -> None:
-    """Each work-item takes its neighbour's value three times."""
-    with Context(CPU_LEVEL=level, EMU_CHECK=1):
-        found = run(passed_on(3))
-    assert found[:8] == [3, 4, 5, 6, 7, 0, 1, 2]
-    assert found[16:] == [19, 20, 21, 22, 23, 16, 17, 18]
 
 
 # --- faults ---------------------------------------------------------------------------------------

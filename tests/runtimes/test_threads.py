@@ -13,7 +13,6 @@ import pytest
 from elementwise_programs import fill, read
 from hosts import HOSTS, each_device
 
-from tinyref.codegen.decompose import decompose
 from tinyref.codegen.linearise.linearise import linearise
 from tinyref.config import Context
 from tinyref.device import Device
@@ -90,23 +89,6 @@ def test_the_flag_decides_how_many_threads(device: str) -> None:
         assert Device[device].capabilities.threads == 5
     with pytest.raises(UserError, match="flag THREADS: got -1, accepted is an integer from 0"):
         Context(THREADS=-1)
-
-
-def test_a_launch_index_needs_threads(device: str) -> None:
-    out = build.define_global(0, INT, 4)
-
-    def kernel(scope: str, dim: int) -> UOp:
-        i = build.special(scope, dim, 4, INT)
-        return build.sink(build.store(build.index(out, i), i))
-
-    with Context(THREADS=2):
-        decompose(kernel("group", 0), Device[device].capabilities)
-        with pytest.raises(UserError, match="SPECIAL: the device has no launch indices"):
-            decompose(kernel("group", 1), Device[device].capabilities)
-        with pytest.raises(UserError, match="SPECIAL: the device has no groups of work-items"):
-            decompose(kernel("item", 0), Device[device].capabilities)
-    with Context(THREADS=1), pytest.raises(UserError, match="no launch indices"):
-        decompose(kernel("group", 0), Device[device].capabilities)
 
 
 def turned(groups: int, filled: int = 48) -> Program:
