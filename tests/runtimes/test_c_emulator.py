@@ -1,4 +1,4 @@
-"""The C emulator: kernels of three languages on the host, and what it finds wrong in them."""
+"""The C emulator: kernels of C-like languages on the host, and what it finds wrong in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tinyref.config import Context
 from tinyref.errors import DeviceError
 from tinyref.runtimes.emulated import c_emulator
 from tinyref.runtimes.emulated.c_emulator import (
-    CUDA,
     HIP,
     OPENCL,
     PLAIN,
@@ -42,19 +41,6 @@ __kernel void k_sum(__global float *restrict out, const __global float *in, int 
   if (lane == 0) out[get_group_id(0)] = memory[0] + n;
 }
 """
-CUDA_SUM = """
-extern "C" __global__ void __launch_bounds__(64) k_sum(float *out, const float *in, int n) {
-  __shared__ float memory[64];
-  unsigned int lane = threadIdx.x;
-  memory[lane] = in[blockIdx.x * blockDim.x + lane];
-  for (unsigned int step = 32; step > 0; step >>= 1) {
-    __syncthreads();
-    if (lane < step) memory[lane] = memory[lane] + memory[lane + step];
-  }
-  __syncthreads();
-  if (lane == 0) out[blockIdx.x] = memory[0] + n;
-}
-"""
 PLAIN_SUM = """
 KERNEL void k_sum(float *out, const float *in, int n) {
   SHARED float memory[64];
@@ -68,7 +54,7 @@ KERNEL void k_sum(float *out, const float *in, int n) {
   if (lane == 0) out[GROUP_ID(0)] = memory[0] + n;
 }
 """
-SUMS = {"opencl": (OPENCL, OPENCL_SUM), "cuda": (CUDA, CUDA_SUM), "c": (PLAIN, PLAIN_SUM)}
+SUMS = {"opencl": (OPENCL, OPENCL_SUM), "c": (PLAIN, PLAIN_SUM)}
 LAST_BARRIER = "  barrier(CLK_LOCAL_MEM_FENCE);\n  if (lane == 0)"
 
 
