@@ -145,7 +145,7 @@ def test_groups_are_shared_among_threads_between_native_calls(
         shared.append(count)
         original(call, count)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tinyref.runtimes.host.functions.run_groups", noting)
+    monkeypatch.setattr("tinyref.runtimes.host.native.run_groups", noting)
     one, four, memory = kernel_of(), kernel_of(4), array(1, 2, 3, 4, 5, 6, 7, 8)
     in_order = enumerate((one, one, four, one))
     launches = [launch(kernel, memory, memory, n) for n, kernel in in_order]

@@ -301,7 +301,7 @@ class ShadowCells:
 
     def __init__(self, kernel: GroupFunction, addresses: Sequence[int]) -> None:
         spans = [
-            Span(address, address + each.elements * each.itemsize)
+            AddressSpan(address, address + each.elements * each.itemsize)
             for address, each in zip(addresses, kernel.parameters, strict=True)
         ]
         regions = _merged(spans)
@@ -341,19 +341,19 @@ class ShadowCells:
         words[Field.SHARED_CELL_BYTES] = self._shared.nbytes
 
 
-class Span(NamedTuple):
+class AddressSpan(NamedTuple):
     """Addresses from `begin` up to `end`."""
 
     begin: int
     end: int
 
 
-def _merged(spans: Sequence[Span]) -> list[Span]:
+def _merged(spans: Sequence[AddressSpan]) -> list[AddressSpan]:
     """The spans, those that overlap as one; empty ones are left out."""
-    found: list[Span] = []
+    found: list[AddressSpan] = []
     for span in sorted(span for span in spans if span.end > span.begin):
         if found and span.begin < found[-1].end:
-            found[-1] = Span(found[-1].begin, max(found[-1].end, span.end))
+            found[-1] = AddressSpan(found[-1].begin, max(found[-1].end, span.end))
         else:
             found.append(span)
     return found
@@ -405,7 +405,7 @@ def _name_item(number: int, words: Words) -> str:
     items = [int(words[Field.ITEMS_X + dim]) for dim in range(3)]
     grid = [int(words[Field.GRID_X + dim]) for dim in range(3)]
     group, item = divmod(number, math.prod(items))
-    return f"work-item {_unpacked(item, items)} of group {_unpacked(group, grid)}"
+    return f"work-item {_indices(item, items)} of group {_indices(group, grid)}"
 
 
 def _name_group(words: Words) -> str:
@@ -417,12 +417,9 @@ def _linear(words: Words, index: Field, extent: Field) -> int:
     return (z * int(words[extent + 1]) + y) * int(words[extent]) + x
 
 
-def _unpacked(number: int, extents: Sequence[int]) -> tuple[int, int, int]:
-    return (
-        number % extents[0],
-        number // extents[0] % extents[1],
-        number // (extents[0] * extents[1]),
-    )
+def _indices(number: int, extents: Sequence[int]) -> tuple[int, ...]:
+    """Return x, y and z of a number that counts x first."""
+    return tuple(int(index) for index in np.unravel_index(number, extents, order="F"))
 
 
 def _rounded(nbytes: int) -> int:

@@ -30,8 +30,8 @@ from tinyref.errors import DeviceError
 from tinyref.machine import Machine
 from tinyref.renderers.c import C_DTYPES, C_OPS, CRenderer
 from tinyref.runtimes.host.description import host_machine
-from tinyref.runtimes.host.functions import HostFunction
 from tinyref.runtimes.host.memory import SCRATCH_BYTES, HostAllocator
+from tinyref.runtimes.host.native import HostFunction
 from tinyref.runtimes.host.threads import thread_count
 
 # A compiler that takes longer than this hangs.
