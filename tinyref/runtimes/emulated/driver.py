@@ -12,13 +12,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from tinyref import config
 from tinyref.errors import DeviceError
-from tinyref.runtimes.checks import check_part, check_size
+from tinyref.runtimes.drivers import check_part, check_size
 from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
 
 Extents = tuple[int, int, int]
@@ -33,25 +34,21 @@ _GUARD_BYTES = b"\xc3" * GUARD
 MAX_QUEUED = 256
 
 
-class Allocation:
+@dataclass(slots=True, eq=False)
+class GuardedAllocation:
     """One allocation between guards; its array is None once it is freed."""
 
-    __slots__ = ("array", "nbytes")
-
-    def __init__(self, array: HostHandle, nbytes: int) -> None:
-        self.array: HostHandle | None = array
-        self.nbytes = nbytes
+    array: HostHandle | None
+    nbytes: int
 
 
+@dataclass(slots=True, eq=False)
 class EmulatedMemory:
     """A handle: `nbytes` of an allocation from `offset` on. It is no array, and has no address."""
 
-    __slots__ = ("memory", "nbytes", "offset")
-
-    def __init__(self, memory: Allocation, offset: int, nbytes: int) -> None:
-        self.memory = memory
-        self.offset = offset
-        self.nbytes = nbytes
+    memory: GuardedAllocation
+    offset: int
+    nbytes: int
 
 
 class EmulatedAllocator:
@@ -75,7 +72,7 @@ class EmulatedAllocator:
         guard = np.frombuffer(_GUARD_BYTES, np.uint8)
         array[:GUARD] = guard
         array[GUARD + nbytes :] = guard
-        return EmulatedMemory(Allocation(array, nbytes), 0, nbytes)
+        return EmulatedMemory(GuardedAllocation(array, nbytes), 0, nbytes)
 
     def free(self, handle: EmulatedMemory) -> None:
         """Nobody reaches this memory any more. Raises `DeviceError` when it is freed already."""
@@ -161,7 +158,7 @@ def run_in_order(
             raise differs(place, int(np.flatnonzero(piece != first)[0]))
 
 
-class Function(Protocol):
+class EmulatedFunction(Protocol):
     """A loaded kernel: it runs on addresses of this host, and returns when it is done."""
 
     def __call__(
@@ -184,7 +181,7 @@ class EmulatedKernel:
     """
 
     def __init__(
-        self, memory: EmulatedAllocator, function: Function, takes_offsets: bool = False
+        self, memory: EmulatedAllocator, function: EmulatedFunction, takes_offsets: bool = False
     ) -> None:
         self._memory = memory
         self._function = function
@@ -234,7 +231,7 @@ class Emulator(Protocol):
         """Raises `DeviceError` with the compiler's words."""
         ...
 
-    def load(self, entry: str, binary: bytes) -> Function:
+    def load(self, entry: str, binary: bytes) -> EmulatedFunction:
         """Raises `DeviceError` where there is no such kernel."""
         ...
 
@@ -285,7 +282,7 @@ class EmulatedDriver:
         """Raises `DeviceError` with the compiler's words."""
         return self.emulator.compile(source)
 
-    def load(self, entry: str, binary: bytes) -> Function:
+    def load(self, entry: str, binary: bytes) -> EmulatedFunction:
         """The kernel called `entry`. Raises `DeviceError` where there is none."""
         return self.emulator.load(entry, binary)
 
@@ -321,7 +318,7 @@ class EmulatedDriver:
 
     def launch(
         self,
-        function: Function,
+        function: EmulatedFunction,
         buffers: Sequence[tuple[EmulatedMemory, int]],
         variables: Sequence[int],
         grid: Extents,
