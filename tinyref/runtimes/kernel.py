@@ -6,6 +6,7 @@ A program is rendered, compiled or fetched from the cache, and loaded.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections import OrderedDict
@@ -432,20 +433,6 @@ def prepared(launch: Launch) -> PreparedLaunch:
     return RepeatedCall(kernel, *arguments)
 
 
-class _Recorded:
-    """One launch of a command list, whose arguments change as those of a prepared one."""
-
-    def __init__(self, commands: CommandList, number: int) -> None:
-        self._commands = commands
-        self._number = number
-
-    def rebind(self, place: int, handle: Handle) -> None:
-        self._commands.rebind(self._number, place, handle)
-
-    def vary(self, grid: Extents, variables: Sequence[int]) -> None:
-        self._commands.vary(self._number, grid, variables)
-
-
 class BoundKernel:
     """A kernel bound to buffers and to values of its variables; both can be exchanged.
 
@@ -462,7 +449,9 @@ class BoundKernel:
         kernel.check_buffers(buffers)
         self.bindings = bindings
         self.is_empty = 0 in kernel.grid(bindings)
-        self._bound: PreparedLaunch | _Recorded | None = None
+        # What exchanges a buffer and the variables of the launch that was made of this.
+        self._rebind: Callable[[int, Handle], object] | None = None
+        self._vary: Callable[[Extents, Sequence[int]], object] | None = None
 
     def launch(self) -> Launch:
         """The launch with all its arguments as they are now."""
@@ -478,7 +467,8 @@ class BoundKernel:
 
     def prepare(self) -> PreparedLaunch:
         """What launches it alone."""
-        self._bound = launch = prepared(self.launch())
+        launch = prepared(self.launch())
+        self._rebind, self._vary = launch.rebind, launch.vary
         return launch
 
     @property
@@ -493,11 +483,11 @@ class BoundKernel:
             if problem:
                 raise UserError(f"{self.kernel.name}: buffer {place}: {problem}")
         # Memory that is not there yet is allocated here: that may fail, and changes nothing then.
-        handle = None if self._bound is None else self.kernel.handle(place, buffer)
+        handle = None if self._rebind is None else self.kernel.handle(place, buffer)
         is_shifted = buffer.offset != self.buffers[place].offset
         self.buffers[place] = buffer
-        if self._bound is not None:
-            self._bound.rebind(place, handle)
+        if self._rebind is not None:
+            self._rebind(place, handle)
         if is_shifted and self.kernel.has_words:
             self.vary(self.bindings)
 
@@ -506,8 +496,8 @@ class BoundKernel:
         self.bindings = bindings
         grid = self.kernel.grid(bindings)
         self.is_empty = 0 in grid
-        if self._bound is not None and not self.is_empty:
-            self._bound.vary(grid, self.kernel.values(bindings, self.buffers))
+        if self._vary is not None and not self.is_empty:
+            self._vary(grid, self.kernel.values(bindings, self.buffers))
 
 
 def record(kernels: Sequence[BoundKernel]) -> CommandList | None:
@@ -521,7 +511,8 @@ def record(kernels: Sequence[BoundKernel]) -> CommandList | None:
     commands = backend.record([bound.launch() for bound in kernels])
     if commands is not None:
         for number, bound in enumerate(kernels):
-            bound._bound = _Recorded(commands, number)
+            bound._rebind = functools.partial(commands.rebind, number)
+            bound._vary = functools.partial(commands.vary, number)
     return commands
 
 

@@ -24,10 +24,9 @@ import numpy.typing as npt
 
 from tinyref import config
 from tinyref.algebra.evaluate import launch_grid, value_of
-from tinyref.dtype import PtrDType, dtypes, float_bits_apart, from_numpy_dtype, numpy_dtype
+from tinyref.dtype import PtrDType, dtypes, float_bits_apart, from_numpy_dtype
 from tinyref.errors import TinyrefError
 from tinyref.formats.text import node_text
-from tinyref.interpret import run_program
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.runtimes.red_zones import POISONS, RedZoneKernel
 from tinyref.uops import build
@@ -213,24 +212,6 @@ def _with_other_inputs(launch: ReproducedLaunch) -> tuple[list[Array | None], Ma
 # --- the first node that differs ------------------------------------------------------------------
 
 
-def interpreted_values(
-    program: Program, inputs: Sequence[Array | None], bindings: Mapping[str, int]
-) -> list[Array]:
-    """The same by the interpreter, without its checks."""
-    arrays = []
-    for parameter in program.parameters:
-        dtype = numpy_dtype(parameter.dtype)
-        data = inputs[parameter.slot]
-        poison = np.full(parameter.size * dtype.itemsize, POISONS[0], np.uint8)
-        arrays.append(poison.view(dtype) if data is None else data.view(dtype).copy())
-    slots = max((parameter.slot for parameter in program.parameters), default=-1) + 1
-    by_slot = [np.zeros(0, np.uint8)] * slots
-    for parameter, array in zip(program.parameters, arrays, strict=True):
-        by_slot[parameter.slot] = array
-    run_program(program, by_slot, bindings, sanitize=False)
-    return arrays
-
-
 def first_difference(
     device: str,
     program: Program,
@@ -249,7 +230,9 @@ def first_difference(
         if time.monotonic() > end:
             return f"no node differs up to {node_text(traced.node)}; looked no further"
         try:
-            wanted = interpreted_values(traced.program, [*inputs, None], bindings)[-1]
+            with config.Context(SANITIZE=0):
+                reference = RedZoneKernel("PYTHON", traced.program)
+                wanted = reference.launch([*inputs, None], bindings)[-1]
             kernel = RedZoneKernel(device, traced.program, unaligned)
             found = kernel.launch([*inputs, None], bindings)[-1]
         except TinyrefError as error:
