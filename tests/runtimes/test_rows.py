@@ -67,8 +67,12 @@ def test_texts_of_emulated_devices_pass(name: str, needs_device: Callable[[str],
     check(name, "kernel.program.item,kernel.program.boxes", 2)
     is_c = name == "CUDA_EMU"  # the others are C++, which takes a compiler fifty times as long
     check(name, "isa.*float16*", 11 if is_c else 97)
-    check(name, "isa.cast.*int64.to_bfloat16.edge*" if is_c else "memory.launch.float32")
+    check(name, "isa.cast.*int64.to_bfloat16.edge*", 1 if is_c else 3)
     check(name, "kernel.program.wmma.*", 1 if is_c else 5)
+
+
+def test_images_pass_on_the_emulated_gpu() -> None:
+    check("GPU_EMU", "kernel.image.*", 3)
 
 
 @pytest.mark.long
