@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -202,13 +201,6 @@ def test_buffers_refuse_what_does_not_fit(toy):
         buffer.view(12, 2, dtypes.float32)
     with pytest.raises(UserError, match="bytes -4 to 0"):
         buffer.view(-4, 1, dtypes.float32)
-
-
-def test_capabilities_know_native_and_emulated_types():
-    declared = Capabilities(CORE_DTYPES, CORE_OPS, emulated=frozenset({dtypes.bfloat16}))
-    assert declared.supports(dtypes.bfloat16)
-    assert declared.supports(dtypes.float32.vec(4))
-    assert not replace(declared, emulated=frozenset()).supports(dtypes.bfloat16)
 
 
 def test_errors_survive_a_pickle():

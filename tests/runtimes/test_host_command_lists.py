@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Sequence
 
@@ -200,25 +199,6 @@ def test_what_is_no_function_of_the_host_is_in_no_list() -> None:
 
     launches = [launch(kernel, memory, memory, 1), Launch(other, (), (1, 1, 1), (1, 1, 1), ())]
     assert Device["CPU"].record(launches) is None
-
-
-def test_threads_call_lists_of_their_own_at_the_same_time() -> None:
-    kernel = kernel_of()
-    wrong: list[int] = []
-
-    def work(number: int) -> None:
-        for _ in range(200):
-            memory = array(number)
-            record([launch(kernel, memory, memory, n) for n in (1, 2, 5)])()
-            if head(memory, 1) != [number * 27 + 20]:
-                wrong.append(number)
-
-    callers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join()
-    assert wrong == []
 
 
 FORKED = """
