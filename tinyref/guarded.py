@@ -115,17 +115,17 @@ class Guarded:
             return getattr(self._inner, name)
         if member.is_value:
             return self._ask(member, lambda: getattr(self._inner, name))
-        method = functools.partial(self._ask, member, functools.partial(self._call, name))
-        # The next reading finds it without this function: replays ask often.
+        function = functools.partial(_call, self._inner, name)
+        if member.members is not None or member.names:
+            return functools.partial(self._ask, member, function)
+        method = functools.partial(self._guard.ask, member, function, self._kernel)
+        # The next reading finds it without this function: replays ask often. It does not hold on
+        # to the guard, so that what a launch holds is freed with the launch.
         vars(self)[name] = method
         return method
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self._ask(self._members["__call__"], self._inner, *arguments, **named)
-
-    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method that is looked up here: to lack it is the vendor's error too."""
-        return getattr(self._inner, name)(*arguments, **named)
 
     def _ask(
         self, member: Member, function: Callable[..., Any], *arguments: Any, **named: Any
@@ -155,6 +155,11 @@ def guarded_backend(device: str, inner: Any, capabilities_class: type) -> Any:
         "capabilities": Member("capabilities", "Capabilities", are_capabilities, is_value=True),
     }
     return Guarded(Guard(device, type(inner)), inner, members)
+
+
+def _call(inner: Any, name: str, *arguments: Any, **named: Any) -> Any:
+    """Call a method that is looked up here: to lack it is the vendor's error too."""
+    return getattr(inner, name)(*arguments, **named)
 
 
 def _unguarded(found: Any) -> Any:
