@@ -196,10 +196,12 @@ class Recent(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.renew_lock()
+        self._renew_lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew_lock)
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
 
-    def renew_lock(self) -> None:
+    def _renew_lock(self) -> None:
         """For a forked child: a thread that held it is not there to release it."""
         self._lock = threading.Lock()
 
@@ -229,10 +231,6 @@ class Recent(Generic[T]):
 _by_program: Recent[Kernel] = Recent(KEPT_KERNELS)
 _by_ast: Recent[Kernel] = Recent(KEPT_KERNELS)
 _programs: Recent[Program] = Recent(KEPT_KERNELS)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_by_program.renew_lock)
-    os.register_at_fork(after_in_child=_by_ast.renew_lock)
-    os.register_at_fork(after_in_child=_programs.renew_lock)
 
 
 def forget_kernels() -> None:
