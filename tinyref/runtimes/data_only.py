@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tinyref.arrays import np
 from tinyref.capabilities import Capabilities
@@ -24,8 +24,10 @@ from tinyref.contract import Availability, Backend
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.drivers import check_copy_in, check_copy_out, check_part, check_size
-from tinyref.runtimes.host.memory import HostAllocator
 from tinyref.uops.program import Program
+
+if TYPE_CHECKING:
+    from tinyref.runtimes.host.memory import HostAllocator
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20
@@ -86,6 +88,9 @@ class NpyBackend(DataOnlyBackend):
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
+        # It brings ctypes, which files do not need: this module is loaded with `Tensor`.
+        from tinyref.runtimes.host.memory import HostAllocator
+
         self.name = f"NPY:{index}" if index else "NPY"
         self._allocator = HostAllocator(self.name)
 
