@@ -26,7 +26,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, descriptor: int, data: memoryview) -> NoReturn:
         raise DeviceError(path, f"cannot be written: {os.strerror(errno.ENOSPC)}")
 
-    monkeypatch.setattr("tinyref.runtimes.data.disk._write_all", refuse)
+    monkeypatch.setattr("tinyref.runtimes.data_only._write_all", refuse)
 
 
 @pytest.mark.parametrize("command", [CI, BENCH])

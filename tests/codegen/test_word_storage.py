@@ -24,8 +24,7 @@ from tinyref.errors import UserError
 from tinyref.interpret import run_program
 from tinyref.optimise.opt import parse_opts
 from tinyref.runtimes.host.clang import ClangBackend
-from tinyref.runtimes.kernel import compile_ast, forget_kernels
-from tinyref.runtimes.launch import BoundKernel
+from tinyref.runtimes.kernel import BoundKernel, compile_ast, forget_kernels
 from tinyref.runtimes.python import PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort

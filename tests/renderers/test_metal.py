@@ -13,7 +13,7 @@ from tinyref.config import Context
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.metal import METAL_OPS, MetalRenderer
-from tinyref.runtimes.emulated.c_text import METAL
+from tinyref.runtimes.emulated.c_emulator import METAL
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops

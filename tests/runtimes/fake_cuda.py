@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 from tinyref.config import Context as ConfigContext
-from tinyref.runtimes.emulated.c_text import CUDA, CEmulator
+from tinyref.runtimes.emulated.c_emulator import CUDA, CEmulator
 
 # As cuda.h numbers them.
 CUresult = IntEnum(

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tinyref.runtimes.emulated.c_text import HIP, CEmulator
+from tinyref.runtimes.emulated.c_emulator import HIP, CEmulator
 from tinyref.runtimes.hip.backend import HipBackend
 from tinyref.runtimes.hip.compiler import make_module
 

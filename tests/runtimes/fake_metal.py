@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.emulated.c_text import METAL, CEmulator
+from tinyref.runtimes.emulated.c_emulator import METAL, CEmulator
 from tinyref.runtimes.host.memory import address_of
 
 STATUS_COMPLETED, STATUS_ERROR = 4, 5

@@ -21,14 +21,13 @@ from tests.runtimes.fake_cuda import FakeDriver, FakeNvrtc
 from tinyref.backend import dtypes
 from tinyref.config import Context
 from tinyref.contract import Launch
-from tinyref.device import Device
+from tinyref.device import Device, Health
 from tinyref.errors import DeviceError, UserError
 from tinyref.runtimes.cuda import memory
 from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.runtimes.cuda.backend import CudaBackend
 from tinyref.runtimes.cuda.driver import ADVICE, ENDED, PROCESS, STICKY
-from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
-from tinyref.runtimes.health import Health
+from tinyref.runtimes.emulated.text_devices import CudaEmuBackend
 from tinyref.runtimes.kernel import forget_kernels
 from tinyref.uops.tiles import GROUPS
 from tinyref_spec import catalogue

@@ -9,7 +9,7 @@ from tinyref import Tensor, dtypes
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.runtimes.cuda.architectures import capabilities_of
-from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
+from tinyref.runtimes.emulated.text_devices import CudaEmuBackend
 
 
 @pytest.fixture(autouse=True)

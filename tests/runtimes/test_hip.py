@@ -19,7 +19,7 @@ from tinyref.renderers.hip import HipRenderer
 from tinyref.runtimes.hip.architectures import ARCHITECTURES, architecture
 from tinyref.runtimes.hip.compiler import HipCompiler, clang, parts_of
 from tinyref.runtimes.hip.driver import Session, load_library
-from tinyref.runtimes.host.toolchain import run_tool
+from tinyref.runtimes.host.clang import run_tool
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops

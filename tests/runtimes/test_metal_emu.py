@@ -16,9 +16,9 @@ from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
-from tinyref.runtimes.emulated.c_text import METAL, CEmulator
+from tinyref.runtimes.emulated.c_emulator import METAL, CEmulator
+from tinyref.runtimes.host.clang import compile_shared, load_shared, toolchain
 from tinyref.runtimes.host.memory import address_of
-from tinyref.runtimes.host.toolchain import compile_shared, load_shared, toolchain
 
 pytestmark = pytest.mark.long
 

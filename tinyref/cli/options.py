@@ -62,7 +62,7 @@ def write_output(target: Path, text: str, name: str) -> None:
 
     What is no regular file, such as /dev/stdout, is written as it is.
     """
-    from tinyref.runtimes.data.disk import replace_file
+    from tinyref.runtimes.data_only import replace_file
 
     # Names of devices and words of drivers may hold what UTF-8 does not have.
     text = printable_json(text)

@@ -27,8 +27,7 @@ from tinyref.engine.watch import active_watcher
 from tinyref.errors import DeviceError, UserStateError
 from tinyref.lazy.buffers import buffer_of, has_memory
 from tinyref.profile import active_trace
-from tinyref.runtimes.kernel import Kernel
-from tinyref.runtimes.launch import BoundKernel, record
+from tinyref.runtimes.kernel import BoundKernel, Kernel, record
 from tinyref.schedule import CopyItem, KernelItem
 from tinyref.schedule.items import Lifetime, plan_arena, spans, written_by
 from tinyref.uops.node import UOp, sint

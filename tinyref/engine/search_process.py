@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from tinyref import config
 from tinyref.arrays import np
 from tinyref.codegen.compile import compile_kernel
-from tinyref.device import Buffer, Device
+from tinyref.device import Buffer, Device, Health
 from tinyref.dtype import DType, PtrDType, numpy_dtype
 from tinyref.errors import DeviceError, UserError, describe_error
 from tinyref.formats.json_format import from_json, to_json
 from tinyref.optimise.opt import Opt, opts_text, parse_opts
-from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import Kernel, compile_program
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import SlotArg, VarArg

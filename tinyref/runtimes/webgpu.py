@@ -23,8 +23,13 @@ from tinyref.contract import Availability, Backend
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
-from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
-from tinyref.runtimes.forks import DriverProcess
+from tinyref.runtimes.drivers import (
+    DriverProcess,
+    check_copy_in,
+    check_copy_out,
+    check_part,
+    check_size,
+)
 from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.uops.words import STORABLE_IN_WORDS
 

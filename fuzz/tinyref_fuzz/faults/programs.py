@@ -17,7 +17,7 @@ from tinyref_fuzz.faults.seams import entry, function
 
 _GRADIENTS = "tinyref.tensor.gradient.rules:RULES"
 _VERSIONS = "tinyref.schedule.ordering:Versions"
-_BOUND_KERNEL = "tinyref.runtimes.launch:BoundKernel"
+_BOUND_KERNEL = "tinyref.runtimes.kernel:BoundKernel"
 
 _fault = partial(fault, is_of_programs=True)
 

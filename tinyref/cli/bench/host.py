@@ -16,10 +16,10 @@ from tinyref.optimise.heuristics_loops import operations_of
 from tinyref.optimise.opt import Opt, OptOp
 from tinyref.optimise.plan import Plan
 from tinyref.runtimes.host.description import processor_name
-from tinyref.runtimes.host.threads import available_cores
 from tinyref.runtimes.kernel import compile_ast
 from tinyref.uops import build
 from tinyref.uops.node import UOp
+from tinyref.workers.machine import usable_cores
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.notation import kernel_of, load, shaped, total
 
@@ -75,7 +75,7 @@ def _read_rate(size: int, repeats: int) -> float:
 
 def _thread_ns(repeats: int) -> float:
     """What a product on all cores takes longer than its share of the time of one."""
-    cores = available_cores()
+    cores = usable_cores()
     if cores == 1:
         return FIXED.thread_ns
     product = named.matmul(*(SHARED_PRODUCT,) * 3, F32)

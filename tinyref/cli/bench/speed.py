@@ -86,9 +86,9 @@ class Peer:
 
     def use_threads(self, count: int) -> None:
         """0 is as many as there are cores."""
-        from tinyref.runtimes.host.threads import available_cores
+        from tinyref.workers.machine import usable_cores
 
-        self.module.set_num_threads(count or available_cores())
+        self.module.set_num_threads(count or usable_cores())
 
 
 def _base(device: str) -> str:

@@ -241,7 +241,7 @@ def _kept_folder() -> Iterator[None]:
 def run_expression(text: str, device: str, record: Recording) -> None:
     """Computes a tensor expression, watched. Raises `UserError` for what it may not hold."""
     from tinyref.cli.expression import evaluate
-    from tinyref.runtimes.data.disk import read_only_files
+    from tinyref.runtimes.data_only import read_only_files
 
     with Context(DEVICE=device), watching(record), read_only_files():
         evaluate(text).realize()

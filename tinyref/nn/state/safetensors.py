@@ -26,7 +26,7 @@ from tinyref.nn.state.reading import (
     section,
     tensor_of_bytes,
 )
-from tinyref.runtimes.data.disk import replace_file
+from tinyref.runtimes.data_only import replace_file
 from tinyref.tensor import Tensor
 from tinyref.tensor.arguments import bound_sizes
 from tinyref.tensor.literals import MAX_AXES

@@ -13,7 +13,7 @@ from typing import Any
 
 from tinyref.errors import DeviceError
 from tinyref.runtimes.cuda.bindings import bindings
-from tinyref.runtimes.forks import DriverProcess
+from tinyref.runtimes.drivers import DriverProcess
 
 PROCESS = DriverProcess("CUDA")
 

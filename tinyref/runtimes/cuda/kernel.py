@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from tinyref.runtimes.checks import is_empty_launch
 from tinyref.runtimes.cuda.driver import Session
 from tinyref.runtimes.cuda.memory import Memory
+from tinyref.runtimes.drivers import is_empty_launch
 
 Extents = tuple[int, int, int]
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.cuda.driver import Session
+from tinyref.runtimes.drivers import check_copy_in, check_copy_out, check_part, check_size
 
 # Bytes of a pinned piece: enough that starting a copy counts little.
 STAGE_BYTES = 4 * 2**20

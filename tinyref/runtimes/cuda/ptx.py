@@ -18,7 +18,7 @@ from tinyref.renderers.ptx import PtxRenderer
 from tinyref.runtimes.cuda.backend import CudaBackend
 from tinyref.runtimes.cuda.bindings import INSTALL
 from tinyref.runtimes.cuda.compilers import ToolkitCompiler
-from tinyref.runtimes.host.toolchain import run_tool
+from tinyref.runtimes.host.clang import run_tool
 
 _VERSION = re.compile(r"release (\d+\.\d+)")
 _ENTRY = ".visible .entry "

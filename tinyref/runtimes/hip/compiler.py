@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tinyref import config
 from tinyref.errors import DeviceError
-from tinyref.runtimes.host.toolchain import run_tool
+from tinyref.runtimes.host.clang import run_tool
 
 DEVICE = "HIP"
 INSTALL = "apt-get install clang-19 lld-19, or ROCm, or let HIP_CLANG_PATH name the folder of one"

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.forks import DriverProcess
+from tinyref.runtimes.drivers import DriverProcess
 
 PROCESS = DriverProcess("HIP")
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")

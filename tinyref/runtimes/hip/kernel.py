@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from tinyref.runtimes.checks import is_empty_launch
+from tinyref.runtimes.drivers import is_empty_launch
 from tinyref.runtimes.hip.driver import PROCESS, Session
 from tinyref.runtimes.hip.memory import Memory
 

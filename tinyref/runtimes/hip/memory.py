@@ -6,7 +6,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
-from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
+from tinyref.runtimes.drivers import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.hip.driver import PROCESS, Session
 
 

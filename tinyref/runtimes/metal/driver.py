@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.forks import DriverProcess
+from tinyref.runtimes.drivers import DriverProcess
 
 # Command buffers whose end nobody has looked at yet; a queue has 64 of them by default.
 MAX_PENDING = 48

@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyref.contract import Launch
 from tinyref.errors import DeviceError
-from tinyref.runtimes.checks import is_empty_launch
+from tinyref.runtimes.drivers import is_empty_launch
 from tinyref.runtimes.metal.memory import Memory, MetalAllocator
 
 Extents = tuple[int, int, int]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tinyref.errors import DeviceError
-from tinyref.runtimes.forks import DriverProcess
+from tinyref.runtimes.drivers import DriverProcess
 
 # Waiting launches whose end nobody has looked at yet: more than these are waited for.
 MAX_PENDING = 256

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyref.errors import DeviceError
 from tinyref.renderers.opencl import ImageParameter, images_in
-from tinyref.runtimes.checks import is_empty_launch
+from tinyref.runtimes.drivers import is_empty_launch
 from tinyref.runtimes.opencl.driver import Session
 from tinyref.runtimes.opencl.memory import Memory
 

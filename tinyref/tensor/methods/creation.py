@@ -16,7 +16,7 @@ from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.lazy.buffers import buffer_of
 from tinyref.lazy.shards import Place, canonical_place, describe_place, first_device, new_buffer
-from tinyref.runtimes.data.disk import file_size
+from tinyref.runtimes.data_only import file_size
 from tinyref.tensor import literals
 from tinyref.tensor.arguments import Shape, dimension, fixed, integer, shape_argument
 from tinyref.tensor.methods.operators import Operators

@@ -1,4 +1,4 @@
-"""Runs cases and returns the problems of those that fail."""
+"""Run cases, and return the problems of those that fail."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""The DISK device: "DISK:/path" is a file whose bytes are the memory. It runs no kernels.
+"""Devices that hold data and run no kernels: NPY and DISK.
 
-Reading maps the file and copies what is asked for; a part of it is a view. Writing makes a new file
-next to the old one and renames it, so that a reader sees the old bytes or all of the new ones.
+NPY is arrays of the host. "DISK:/path" is a file whose bytes are the memory. Reading maps the file
+and copies what is asked for; a part of it is a view. Writing makes a new file next to the old one
+and renames it, so that a reader sees the old bytes or all of the new ones.
 """
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import secrets
@@ -14,15 +16,94 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
-from tinyref.contract import Availability
+from tinyref.arrays import np
+from tinyref.capabilities import Capabilities
+from tinyref.contract import Availability, Backend
+from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
-from tinyref.runtimes.data.data_only import DataOnlyBackend
+from tinyref.runtimes.drivers import check_copy_in, check_copy_out, check_part, check_size
+from tinyref.uops.program import Program
+
+if TYPE_CHECKING:
+    from tinyref.runtimes.host.memory import HostAllocator
 
 # Written at once: a signal is answered between two of them.
 WRITE_BYTES = 16 * 2**20
 _MAY_WRITE: ContextVar[bool] = ContextVar("_MAY_WRITE", default=True)
+
+
+class NoCompiler:
+    """Stands where other devices have a renderer and a compiler, and says that there is none."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    @property
+    def key(self) -> str:
+        return "no kernels"
+
+    def refuse(self, kernel: str) -> NoReturn:
+        """Raises the `DeviceError` for a kernel of this name."""
+        raise DeviceError(
+            self.device,
+            f"runs no kernels ({kernel} was given): it only holds data; compute on another "
+            "device, such as CPU, and copy",
+        )
+
+    def render(self, program: Program) -> str:
+        self.refuse(program.name)
+
+    def compile(self, source: str) -> bytes:
+        self.refuse("source text")
+
+
+class DataOnlyBackend(Backend):
+    """Memory as a device: allocate, copy in, copy out. Every kernel is refused, by `name`."""
+
+    runs_kernels = False
+    name: str
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(dtypes=frozenset(dtypes.all), ops=frozenset())
+
+    @functools.cached_property
+    def renderer(self) -> NoCompiler:
+        return NoCompiler(self.name)
+
+    @functools.cached_property
+    def compiler(self) -> NoCompiler:
+        return NoCompiler(self.name)
+
+    def load(self, entry: str, binary: bytes) -> NoReturn:
+        self.renderer.refuse(entry)
+
+
+class NpyBackend(DataOnlyBackend):
+    """Host arrays as a device: allocate, copy in, copy out. Every kernel is refused."""
+
+    title = "arrays of the host, no kernels"
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__(index)
+        # It brings ctypes, which files do not need: this module is loaded with `Tensor`.
+        from tinyref.runtimes.host.memory import HostAllocator
+
+        self.name = f"NPY:{index}" if index else "NPY"
+        self._allocator = HostAllocator(self.name)
+
+    @classmethod
+    def availability(cls) -> Availability:
+        return Availability(True, f"numpy {np.__version__}")
+
+    @property
+    def allocator(self) -> HostAllocator:
+        return self._allocator
+
+    def versions(self) -> dict[str, str]:
+        return {"numpy": np.__version__}
 
 
 @contextmanager

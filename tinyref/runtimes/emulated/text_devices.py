@@ -1,97 +1,36 @@
 """GPUs made of the host that run the very text which a renderer prints for a real one.
 
-A device is a few lines over `TextDevice`: its name, the renderer, and the dialect by which
-`c_text/` compiles what that prints.
+A device is a few lines over `TextDevice`, such as CUDA_EMU, HIP_EMU and METAL_EMU: its name, the
+renderer, and the dialect by which the C emulator compiles what that prints.
 """
 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import ClassVar
 
 from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability, Backend, Launch
-from tinyref.dtype import DType, dtypes
+from tinyref.dtype import VECTOR_LANES, DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.c_style import CStyleRenderer
-from tinyref.runtimes.emulated.c_text import CEmulator, Dialect
-from tinyref.runtimes.emulated.driver import EmulatedDriver, Extents, Function
-from tinyref.runtimes.emulated.memory import MAX_GROUP_SIZE, MAX_SHARED_BYTES, EmulatedMemory
-from tinyref.runtimes.launch import LaunchesInARow
-from tinyref.uops.tiles import MatrixTile
+from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
+from tinyref.renderers.hip import HIP_OPS, HipRenderer
+from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
+from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.emulated.c_emulator import CUDA, HIP, METAL, CEmulator, Dialect
+from tinyref.runtimes.emulated.driver import (
+    MAX_GROUP_SIZE,
+    MAX_SHARED_BYTES,
+    EmulatedAllocator,
+    EmulatedKernel,
+)
+from tinyref.runtimes.kernel import LaunchesInARow
+from tinyref.uops.tiles import GROUPS, MatrixTile
 
 _SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16, *dtypes.fp8s})
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """`nbytes` bytes of an allocation from `offset` on."""
-
-    memory: EmulatedMemory
-    offset: int
-    nbytes: int
-
-
-class PartAllocator:
-    """Memory of the emulated device: a view adds an offset in bytes."""
-
-    def __init__(self, driver: EmulatedDriver) -> None:
-        self._driver = driver
-
-    def allocate(self, nbytes: int) -> Part:
-        return Part(self._driver.malloc(nbytes), 0, nbytes)
-
-    def free(self, handle: Part) -> None:
-        self._driver.free(handle.memory)
-
-    def view(self, handle: Part, offset: int, nbytes: int) -> Part:
-        return Part(handle.memory, handle.offset + offset, nbytes)
-
-    def copy_in(self, handle: Part, source: memoryview) -> None:
-        self._driver.write(handle.memory, handle.offset, source)
-
-    def copy_out(self, destination: memoryview, handle: Part) -> None:
-        self._driver.read(destination, handle.memory, handle.offset)
-
-    def transfer(self, target: Part, source: Part, origin: PartAllocator) -> None:
-        """From device to device, in the order of both queues."""
-        places = ((target.memory, target.offset), (source.memory, source.offset))
-        self._driver.copy(*places, target.nbytes, origin._driver)
-
-
-class TextKernel:
-    """A loaded kernel. takes_offsets: it adds the offset of each buffer itself."""
-
-    def __init__(self, driver: EmulatedDriver, function: Function, takes_offsets: bool) -> None:
-        self._driver = driver
-        self._function = function
-        self._takes_offsets = takes_offsets
-
-    def __call__(
-        self,
-        buffers: Sequence[Part],
-        grid: Extents = (1, 1, 1),
-        group: Extents = (1, 1, 1),
-        variables: Sequence[int] = (),
-        wait: bool = False,
-    ) -> float | None:
-        """Queues all groups; with `wait`, runs them and returns the seconds that it took."""
-        values = list(variables)
-        arguments = [(part.memory, part.offset) for part in buffers]
-        if self._takes_offsets:
-            values = [*(part.offset for part in buffers), *values]
-            arguments = [(part.memory, 0) for part in buffers]
-        if wait:
-            self._driver.synchronize()
-        start = time.perf_counter()
-        self._driver.launch(self._function, arguments, values, grid, group)
-        if not wait:
-            return None
-        self._driver.synchronize()
-        return time.perf_counter() - start
 
 
 class TextDevice(Backend):
@@ -127,8 +66,7 @@ class TextDevice(Backend):
         name = self.called or type(self).__name__
         self.name = f"{name}:{index}" if index else name
         self._emulator = CEmulator(self.name, self.dialect)
-        self._driver = EmulatedDriver(self.name, self._emulator)
-        self._allocator = PartAllocator(self._driver)
+        self._allocator = EmulatedAllocator(self.name)
 
     @classmethod
     def availability(cls) -> Availability:
@@ -164,17 +102,64 @@ class TextDevice(Backend):
         return self._emulator
 
     @property
-    def allocator(self) -> PartAllocator:
+    def allocator(self) -> EmulatedAllocator:
         return self._allocator
 
-    def load(self, entry: str, binary: bytes) -> TextKernel:
-        return TextKernel(self._driver, self._driver.load(entry, binary), self.takes_offsets)
+    def load(self, entry: str, binary: bytes) -> EmulatedKernel:
+        function = self._emulator.load(entry, binary)
+        return EmulatedKernel(self._allocator, function, self.takes_offsets)
 
     def record(self, launches: Sequence[Launch]) -> LaunchesInARow:
         return LaunchesInARow(launches)
 
-    def synchronize(self) -> None:
-        self._driver.synchronize()
-
     def versions(self) -> dict[str, str]:
         return {"compiler": self._emulator.version}
+
+
+class CudaEmuBackend(TextDevice):
+    """The text of the device CUDA, on the cores of the host."""
+
+    title = "CUDA C++ on a GPU made of the host, through tcc, gcc or clang"
+    called = "CUDA_EMU"
+    dialect = CUDA
+    printer = CudaRenderer
+    ops = CUDA_OPS
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+
+# Those of an A100, whose tiles are as slow here as their products, and where a host divides. tcc
+# does not take calls of as many arguments as CUDA does.
+_CAPABILITIES = replace(
+    capabilities_of((8, 0)), tiles_pay=False, division_traps=True, buffer_limit=128
+)
+
+
+class HipEmuBackend(TextDevice):
+    """The text of the device HIP, on the cores of the host."""
+
+    title = "HIP C++ on a GPU made of the host, through tcc, gcc or clang"
+    called = "HIP_EMU"
+    dialect = HIP
+    printer = HipRenderer
+    ops = HIP_OPS
+    vector_lanes = (1, *VECTOR_LANES)
+    # Warps of 32 and of 64 lanes: each tile says how many meet.
+    tiles = (*GROUPS["AMD_RDNA3"], *GROUPS["AMD_CDNA3"], *GROUPS["AMD_RDNA4"])
+
+
+class MetalEmuBackend(TextDevice):
+    """The text of the device METAL, on the cores of the host, where subnormal floats are kept."""
+
+    title = "MSL on a GPU made of the host, through gcc or clang with C++"
+    called = "METAL_EMU"
+    dialect = METAL
+    printer = MetalRenderer
+    ops = METAL_OPS
+    tiles = GROUPS["APPLE"]
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, buffer_limit=MAX_BUFFERS)

@@ -1,8 +1,10 @@
-"""What runtimes refuse alike: sizes and parts that memory cannot have, extents of no launch."""
+"""What drivers of devices share: checks of sizes, of parts and of launches, and forks."""
 
 from __future__ import annotations
 
-from tinyref.errors import UserError
+import os
+
+from tinyref.errors import DeviceError, UserError
 
 
 def check_size(nbytes: int) -> None:
@@ -36,3 +38,31 @@ def is_empty_launch(entry: str, grid: tuple[int, ...], group: tuple[int, ...]) -
     if min(grid) < 0 or min(group) < 1:
         raise UserError(f"{entry}: got grid {grid} and group {group}: accepted from 0, 1")
     return 0 in grid
+
+
+class DriverProcess:
+    """Tells if this process opened a driver, or was forked off one that had.
+
+    The contexts and threads of a driver are those of the process that opened it.
+
+    One for each library of drivers, such as "OpenCL", made as its module is imported.
+    """
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        self.is_started = False
+        self.is_forked = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self.is_forked = self.is_started
+
+    def check(self, device: str) -> None:
+        """Raises `DeviceError` of a device where the driver was opened before a fork."""
+        if self.is_forked:
+            raise DeviceError(
+                device,
+                f"{self.library} was opened before this process was forked, which no driver "
+                "survives: open it in the child alone, or start the child anew (spawn)",
+            )
