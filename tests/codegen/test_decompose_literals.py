@@ -17,7 +17,7 @@ from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.storage import scalar_of
+from tinyref.uops.program import scalar_of
 from tinyref_spec.kernels.notation import load, shaped, store
 
 OPS = frozenset(op.name for op in ALU) | {"LOAD", "STORE"}

@@ -30,8 +30,7 @@ from tinyref.runtimes.python import PythonBackend
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
-from tinyref.uops.program import Parameter, Program
-from tinyref.uops.words import STORABLE_IN_WORDS, offset_name, word_count
+from tinyref.uops.program import STORABLE_IN_WORDS, Parameter, Program, offset_name, word_count
 from tinyref_spec.checks import kernel_needs
 from tinyref_spec.kernels.notation import load, shaped, store
 

@@ -14,12 +14,12 @@ from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.interpret import Fault, Hooks, SanitizerError, run_program
 from tinyref.interpret.tiles import round_to_tf32
 from tinyref.uops import build
+from tinyref.uops.build import tile_element
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import AxisKind, TileArg
 from tinyref.uops.program import Parameter, Program
 from tinyref.uops.tiles import TILES, FragmentLayout, MatrixTile, Operand
-from tinyref.uops.tiles.positions import element
 from tinyref.verify import verify
 
 Array = npt.NDArray[Any]
@@ -74,7 +74,7 @@ class Product:
             matrix = build.add(build.mul(matrix, self.iterations), iteration)
         found = []
         for register in range(self.tile.layout(operand).registers):
-            row, column = element(self.tile, operand, holder, register)
+            row, column = tile_element(self.tile, operand, holder, register)
             inside = build.add(build.mul(row, columns), column)
             found.append(build.add(build.mul(matrix, rows * columns), inside))
         return found

@@ -14,9 +14,8 @@ from tinyref.algebra.bounds import bounds, dtype_range
 from tinyref.algebra.op_table import Range
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import order_key
 from tinyref.uops.payload import ConstArg
 
 # A longer sum is a term of its own: normal forms of every prefix of a sum cost its length squared.

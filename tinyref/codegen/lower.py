@@ -37,7 +37,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ConstArg, LocalArg, ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 ZERO = build.const(dtypes.index, 0)
 TRUE = build.const(dtypes.bool, True)

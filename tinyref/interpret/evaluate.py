@@ -23,7 +23,7 @@ from tinyref.interpret.view_elements import view_elements
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 Array = npt.NDArray[Any]
 

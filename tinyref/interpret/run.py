@@ -22,9 +22,7 @@ from tinyref.interpret.shadow import Shadow
 from tinyref.interpret.translate import Override, Translation
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg
-from tinyref.uops.program import Program
-from tinyref.uops.storage import elements_in
-from tinyref.uops.words import WORD, offset_name, slots_in_words
+from tinyref.uops.program import WORD, Program, elements_in, offset_name, slots_in_words
 
 # Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
 CHUNK = 1 << 15

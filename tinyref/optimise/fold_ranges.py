@@ -21,8 +21,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 
 def fold_ranges(ast: UOp) -> UOp:

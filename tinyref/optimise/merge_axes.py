@@ -9,8 +9,7 @@ from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import lift, lowest, product
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 Runs = list[list[int]]
 Label = TypeVar("Label")

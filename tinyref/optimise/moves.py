@@ -18,7 +18,7 @@ from tinyref.optimise.reused import Reused, reused_values
 from tinyref.optimise.tile import tile_number_problem, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # Gives the new plan, or, of a tile, why none fits.
 Move = Callable[[Plan, Opt], Plan | str]

@@ -27,8 +27,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 # Whose positions an axis has: of the outputs, or of the group of reduces with that number.
 OUTPUT = -1

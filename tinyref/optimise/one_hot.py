@@ -20,8 +20,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker, apply_movement
+from tinyref.views.shape_tracker import ShapeTracker, apply_movement, tracker_of
 
 # A node, and in a tensor graph which of its elements each position of the reduce wants.
 Term = tuple[UOp, ShapeTracker | None]

@@ -24,7 +24,7 @@ from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.tiles import MatrixTile, Operand
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # The order of the axes of a plan, which is that of the loops from the outside in.
 KIND_ORDER = (

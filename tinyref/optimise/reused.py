@@ -13,7 +13,7 @@ from tinyref.optimise.normal_form import OUTPUT, NormalForm
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import ALU
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.runtimes.forks import DriverProcess
-from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
-from tinyref.uops.words import STORABLE_IN_WORDS
+from tinyref.uops.program import SMALL_FLOATS, STORABLE_IN_WORDS, WIDE_INTEGERS
 
 # What WGSL stores and binds is made of words.
 WORD = 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import weakref
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from operator import attrgetter
@@ -14,7 +15,7 @@ from weakref import _remove_dead_weakref as remove_dead  # type: ignore[attr-def
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import Payload
+from tinyref.uops.payload import Payload, RangeArg, VarArg
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Hashable)
@@ -344,3 +345,29 @@ class node_fact(Generic[T]):
         for node in sources_first(root, fact=self):
             if self not in node.facts:
                 node.facts[self] = self.function(node)
+
+
+# --- a total order -----------------------------------------------------------------------------
+
+# Counters come first, by number, then launch indices, then variables by name; constants are last.
+_RANKS = {Ops.RANGE: 0, Ops.SPECIAL: 1, Ops.DEFINE_VAR: 2, Ops.CONST: 9}
+_RANK_OF_OTHERS = 5
+
+OrderKey = tuple[int, str, bytes]
+
+
+@node_fact
+def order_key(node: UOp) -> OrderKey:
+    """Return the key of normal forms: it does not depend on when nodes were built.
+
+    In order: counters, launch indices, variables, expressions, constants.
+    """
+    digest = hashlib.blake2b(f"{node.op.name} {node.dtype.name} {node.arg!r}".encode())
+    for source in node.src:
+        digest.update(order_key(source)[2])
+    label = ""
+    if isinstance(node.arg, RangeArg):
+        label = f"{node.arg.number:09}"
+    elif isinstance(node.arg, VarArg):
+        label = node.arg.name
+    return _RANKS.get(node.op, _RANK_OF_OTHERS), label, digest.digest()[:12]

@@ -20,7 +20,7 @@ from tinyref.verify.common import (
     add_variable_rule,
 )
 from tinyref.verify.rule import Finding, Graph, Rules
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 AST = Rules(Dialect.AST)
 add_op_rules(AST)

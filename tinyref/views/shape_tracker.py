@@ -29,7 +29,15 @@ from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import AxisKind, BoundsArg, FlipArg, Payload, PermuteArg, ShapeArg
+from tinyref.uops.payload import (
+    AxisKind,
+    BoundsArg,
+    FlipArg,
+    Payload,
+    PermuteArg,
+    ShapeArg,
+    ViewArg,
+)
 from tinyref.views.composition import compose, reshape
 from tinyref.views.view import CACHE, Shape, View
 
@@ -345,3 +353,11 @@ def apply_movement(tracker: ShapeTracker, op: Ops, payload: Payload) -> ShapeTra
     if moved is None:
         raise UserError(f"movement: cannot move by {op.name} with payload {payload!r}")
     return moved
+
+
+def tracker_of(view: UOp | Payload) -> ShapeTracker:
+    """The tracker of a VIEW, VALID or IOTA, or of its payload."""
+    payload = view.arg if isinstance(view, UOp) else view
+    if isinstance(payload, ViewArg) and isinstance(payload.tracker, ShapeTracker):
+        return payload.tracker
+    raise TypeError(f"{view!r} has no view")

@@ -20,7 +20,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]

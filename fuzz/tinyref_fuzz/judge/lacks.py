@@ -12,7 +12,7 @@ from tinyref.dtype import ImageDType, PtrDType, dtypes
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref.views.view import View
 
 

@@ -17,7 +17,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_fuzz.generate.equivalent.transformation import written_slots
 from tinyref_spec.kernel_case import Array, Case
 

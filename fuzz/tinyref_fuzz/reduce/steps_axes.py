@@ -11,8 +11,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.payload import VarArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref_fuzz.generate.equivalent.moving import cut_axis, move_all_views, rank_of
 from tinyref_fuzz.reduce.measure import variables
 from tinyref_fuzz.reduce.search import Search

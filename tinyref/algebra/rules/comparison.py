@@ -17,9 +17,8 @@ from tinyref.algebra.rewrite.rule import boolean, integer, integer_or_bool
 from tinyref.algebra.rules.division import holds, positive, small_rest
 from tinyref.dtype import DType
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import order_key
 
 x = any_node("x")
 y = any_node("y")

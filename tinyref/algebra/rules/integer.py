@@ -9,9 +9,8 @@ from tinyref.algebra.rewrite import any_node, commute, constant, is_const, match
 from tinyref.algebra.rewrite.rule import index, integer, integer_or_bool
 from tinyref.dtype import as_const
 from tinyref.uops import build
-from tinyref.uops.node import UOp
+from tinyref.uops.node import UOp, order_key
 from tinyref.uops.ops import Ops
-from tinyref.uops.order import order_key
 
 x = any_node("x")
 y = any_node("y")

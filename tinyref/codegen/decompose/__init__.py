@@ -17,7 +17,7 @@ from tinyref.codegen.decompose.word_storage import store_in_words
 from tinyref.dtype import DType, dtypes
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
-from tinyref.uops.storage import (
+from tinyref.uops.program import (
     SMALL_FLOATS,
     WIDE_INTEGERS,
     elements_in,

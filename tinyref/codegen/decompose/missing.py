@@ -23,7 +23,7 @@ from tinyref.dtype import dtypes
 from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
-from tinyref.uops.storage import WIDE_INTEGERS
+from tinyref.uops.program import WIDE_INTEGERS
 
 # The new sources of the node and what the device has; None where there is no way.
 Decomposition = Callable[[tuple[UOp, ...], Capabilities], UOp | None]

@@ -32,7 +32,7 @@ from tinyref.uops.build import (
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg
-from tinyref.uops.storage import scalar_of, storage_dtype
+from tinyref.uops.program import scalar_of, storage_dtype
 
 WIDE = dtypes.float32
 WORD = dtypes.uint32

@@ -19,7 +19,7 @@ from tinyref.uops.build import both, cast, either
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, LocalArg
-from tinyref.uops.storage import scalar_of
+from tinyref.uops.program import scalar_of
 
 # What a node becomes: itself, two words, or all the stores that a store becomes. An address
 # becomes the pointer and the position of its low word.

@@ -15,7 +15,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SlotArg
-from tinyref.uops.words import WORD, elements_per_word, offset_variable, word_count
+from tinyref.uops.program import WORD, elements_per_word, offset_variable, word_count
 
 _JOINED_BITCASTS = RuleSet([bitcast_bitcast])
 _BITS_OF = {1: dtypes.uint8, 2: dtypes.uint16}

@@ -26,7 +26,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import Dialect, Ops
 from tinyref.uops.payload import ConstArg, SlotArg, ViewArg
 from tinyref.verify import verify
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_spec.kernel_case.buffers import MAX_BYTES
 from tinyref_spec.kernel_case.files import read_json
 from tinyref_spec.kernel_case.limits import (

@@ -13,8 +13,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref_fuzz.generate.equivalent.moving import (
     along,
     cut_axis,

@@ -22,7 +22,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, SlotArg, VarArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 from tinyref_fuzz.judge.oracles.arithmetic import apply, without_rounding
 from tinyref_fuzz.judge.oracles.oracle import Allowed
 from tinyref_fuzz.judge.oracles.reduces import Additions, reduce_spans, smallest_normal
