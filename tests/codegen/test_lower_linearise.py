@@ -13,7 +13,7 @@ from tinyref.algebra.evaluate import value_of
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.compile import compile_kernel
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.codegen.lower import lower_ast
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError

@@ -14,7 +14,7 @@ from tinyref.capabilities import Capabilities, problem_of
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import decompose, word_storage
 from tinyref.codegen.decompose.small_integers import emulate_small_integers
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
 from tinyref.config import Context
 from tinyref.contract import Backend

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.interpret import Fault, Hooks, SanitizerError, run_program
 from tinyref.interpret.tiles import round_to_tf32

@@ -15,7 +15,7 @@ import pytest
 from elementwise_programs import fill, read
 
 from tinyref import Tensor, TinyJit
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.contract import CommandList, Launch
 from tinyref.device import Buffer, Device

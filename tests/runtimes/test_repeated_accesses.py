@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from elementwise_programs import fill, read
 
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.formats.json_format import from_json, to_json

@@ -10,7 +10,7 @@ from elementwise_programs import fill, read
 from hosts import HOSTS, each_device
 
 from tinyref.codegen.decompose import decompose
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype

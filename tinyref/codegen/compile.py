@@ -15,7 +15,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose, stored_as
 from tinyref.codegen.expand import expand
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.codegen.lower import lower
 from tinyref.codegen.narrow import narrow_index
 from tinyref.dtype import DType, ImageDType, PtrDType
