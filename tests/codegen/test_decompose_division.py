@@ -9,8 +9,8 @@ import pytest
 from decomposed import Array, decomposed, evaluate, every, load, run
 
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.decompose import constant_division
-from tinyref.codegen.decompose.constant_division import (
+from tinyref.codegen.decompose import integer_division
+from tinyref.codegen.decompose.integer_division import (
     Multiplier,
     divide_by_constants,
     multiplier,
@@ -194,6 +194,6 @@ def test_a_wrong_multiplier_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         found = multiplier(divisor, width, precision)
         return Multiplier(found.factor - 1, found.shift)
 
-    monkeypatch.setattr(constant_division, "multiplier", wrong)
+    monkeypatch.setattr(integer_division, "multiplier", wrong)
     with pytest.raises(AssertionError):
         check(dtypes.uint32, 3, dividends(dtypes.uint32, 3))

@@ -32,8 +32,8 @@ from decomposed import (
 
 from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.decompose import SMALL_FLOATS, fit, polynomials
+from tinyref.codegen.decompose.elementary import two_over_pi
 from tinyref.codegen.decompose.formats import FLOAT32, FLOAT64, Format
-from tinyref.codegen.decompose.sine import two_over_pi
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype

@@ -11,7 +11,7 @@ from kernel_cases import run_program
 
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.compile import compile_kernel
-from tinyref.codegen.decompose import SMALL_FLOATS, int64_emulation
+from tinyref.codegen.decompose import SMALL_FLOATS, wide_integers
 from tinyref.codegen.decompose.small_integers import SMALL_INTEGERS
 from tinyref.dtype import ConstType, DType, dtypes, numpy_dtype
 from tinyref.uops import build
@@ -35,8 +35,8 @@ MOST = 2**63 - 1
 # --- pairs of words -------------------------------------------------------------------------------
 
 
-def words(value: int) -> int64_emulation.Words:
-    return int64_emulation.constant(value, 1)
+def words(value: int) -> wide_integers.Words:
+    return wide_integers.constant(value, 1)
 
 
 def number(pair: tuple[UOp, ...]) -> int:
@@ -99,7 +99,7 @@ def number(pair: tuple[UOp, ...]) -> int:
     ],
 )
 def test_pairs_of_words(found: Callable[..., tuple[UOp, ...]], wanted: int) -> None:
-    assert number(found(int64_emulation)) == wanted
+    assert number(found(wide_integers)) == wanted
 
 
 # --- nodes of types that a device lacks -----------------------------------------------------------

@@ -13,7 +13,7 @@ from kernel_cases import run_program
 from tinyref.algebra import semantics
 from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
 from tinyref.codegen.compile import compile_kernel
-from tinyref.codegen.decompose import decompose, int64_emulation
+from tinyref.codegen.decompose import decompose, wide_integers
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
@@ -275,8 +275,8 @@ def test_a_lost_carry_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     def without_high(x: UOp, y: UOp, capabilities: Capabilities) -> UOp:
         return build.const(x.dtype, 0)
 
-    monkeypatch.setattr(int64_emulation, "less", without_carry)
-    monkeypatch.setattr(int64_emulation, "multiply_high", without_high)
+    monkeypatch.setattr(wide_integers, "less", without_carry)
+    monkeypatch.setattr(wide_integers, "multiply_high", without_high)
     op = {"plus": Ops.ADD, "minus": Ops.SUB, "times": Ops.MUL}[name]
     inputs = operands(dtypes.uint64)
     got = run(lambda x, y: build.binary(op, x, y), inputs, dtypes.uint64, WORDS)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.linear import exact
 from tinyref.algebra.simplify import simplify
-from tinyref.codegen.expand import accesses, copies, expand, vectors
+from tinyref.codegen.expand import accesses, copies, expand
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import TinyrefError
 from tinyref.uops import build
@@ -175,7 +175,7 @@ def swapped(vector: UOp, *lanes: int) -> UOp:
     return taken(vector, *reversed([vector.dtype.lanes - 1 - lane for lane in reversed(lanes)]))
 
 
-taken = vectors.take
+taken = copies.take
 
 
 def lost_iteration(op: Ops, values: list[UOp]) -> UOp:
@@ -183,7 +183,7 @@ def lost_iteration(op: Ops, values: list[UOp]) -> UOp:
     return combined(op, values[:-1] or values)
 
 
-combined = vectors.combine
+combined = copies.combine
 
 
 def gate_of_lane_zero(self: accesses.Accesses, access: UOp, copy: int, lane: int) -> UOp | None:
@@ -218,7 +218,7 @@ def replaced(target: object, name: str, mutant: object) -> Iterator[None]:
 MUTANTS: list[tuple[object, str, Callable[..., object]]] = [
     (accesses, "divisor_of", no_proof),
     (accesses, "divisor_of", forgets_the_stride),
-    (vectors, "take", swapped),
+    (copies, "take", swapped),
     (copies, "combine", lost_iteration),
     (accesses.Accesses, "gate", gate_of_lane_zero),
     (accesses.Accesses, "gate", no_gate),

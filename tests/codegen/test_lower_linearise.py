@@ -14,11 +14,12 @@ from tinyref.algebra.simplify import simplify
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.linearise import linearise
-from tinyref.codegen.lower import lower_ast
+from tinyref.codegen.lower import lower
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
 from tinyref.interpret import run_program
 from tinyref.optimise.launch import Limit, launch_axes
+from tinyref.optimise.plan import Plan
 from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
@@ -166,9 +167,9 @@ def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
     # A transposed copy, so that the two axes stay two.
     x = load(1, f32, shaped(3, 2).permute((1, 0)))
     ast = kernel_of(x, 2, 3)
-    loops = lower_ast(ast, LOOPS).toposort()
+    loops = lower(Plan.of(ast, LOOPS)).toposort()
     assert [node.arg.kind for node in loops if node.op is Ops.RANGE] == [AxisKind.LOOP] * 2
-    grid = lower_ast(ast, GRID).toposort()
+    grid = lower(Plan.of(ast, GRID)).toposort()
     launch = [node.arg for node in grid if node.op is Ops.SPECIAL]
     assert set(launch) == {SpecialArg("group", 0), SpecialArg("group", 1)}
 
@@ -176,7 +177,7 @@ def test_loops_stand_for_launch_axes_where_there_is_no_grid() -> None:
 def test_a_load_behind_a_mask_is_gated_and_others_are_not() -> None:
     plain = load(1, f32, (4,))
     masked = load(2, f32, shaped(3).pad(((1, 0),)))
-    root = simplify(lower_ast(kernel_of(build.add(plain, masked), 4), LOOPS))
+    root = simplify(lower(Plan.of(kernel_of(build.add(plain, masked), 4), LOOPS)))
     loads = {
         node.src[0].src[0].arg.slot: len(node.src)
         for node in root.toposort()

@@ -12,7 +12,7 @@ import pytest
 from tinyref import Tensor
 from tinyref.capabilities import Capabilities, problem_of
 from tinyref.codegen.compile import compile_kernel
-from tinyref.codegen.decompose import decompose, word_storage
+from tinyref.codegen.decompose import decompose, small_integers
 from tinyref.codegen.decompose.small_integers import emulate_small_integers
 from tinyref.codegen.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
@@ -210,7 +210,7 @@ def test_memory_that_a_group_shares_is_in_words(dtype: DType) -> None:
     filled = build.after(shared, build.barrier(put))
     took = build.load(build.index(filled, build.sub(build.const(dtypes.index, 7), item)))
     root = build.sink(build.store(build.index(build.define_global(0, dtype, 8), item), took))
-    done = word_storage.store_in_words(root, WORDS)
+    done = small_integers.store_in_words(root, WORDS)
     locals_ = [node.dtype for node in done.toposort() if node.op is Ops.DEFINE_LOCAL]
     assert [(memory.base, memory.size) for memory in locals_] == [
         (dtypes.uint32, 8 * dtype.itemsize // 4)
@@ -308,18 +308,18 @@ def test_what_cannot_be_in_words_is_refused(change: dict[str, object], words: st
 @pytest.mark.parametrize("wrong", ["mask", "shift", "offset"])
 def test_a_wrong_word_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first test of this file fails for a lost mask, a lost shift, a lost offset."""
-    place = word_storage._place
+    place = small_integers._place
 
     def spoiled(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
         word, shift = place(address, held, lane)
         return word, build.const(dtypes.uint32, 0) if wrong == "shift" else shift
 
-    monkeypatch.setattr(word_storage, "_place", spoiled)
+    monkeypatch.setattr(small_integers, "_place", spoiled)
     if wrong == "mask":
-        monkeypatch.setattr(word_storage, "_mask", lambda held: 0xFFFF)
+        monkeypatch.setattr(small_integers, "_mask", lambda held: 0xFFFF)
     if wrong == "offset":
         zero = build.const(dtypes.index, 0)
-        monkeypatch.setattr(word_storage, "offset_variable", lambda slot, held: zero)
+        monkeypatch.setattr(small_integers, "offset_variable", lambda slot, held: zero)
     monkeypatch.setitem(Device._open, "PYTHON", changed(PythonBackend, in_words)())
     with pytest.raises(AssertionError):
         test_views_begin_anywhere_and_their_neighbours_stay("PYTHON", dtypes.uint8, 1)

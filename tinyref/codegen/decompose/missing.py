@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tinyref import config
 from tinyref.algebra.semantics import THREEFRY_PARITY, THREEFRY_ROTATIONS
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.decompose.exponential import exp2, log2
+from tinyref.codegen.decompose.elementary import divide, exp2, log2, power, sin, square_root
 from tinyref.codegen.decompose.formats import (
     FLOAT32,
     FORMATS,
@@ -16,9 +16,6 @@ from tinyref.codegen.decompose.formats import (
     shift_left,
     shift_right,
 )
-from tinyref.codegen.decompose.power import power
-from tinyref.codegen.decompose.quotient import divide, square_root
-from tinyref.codegen.decompose.sine import sin
 from tinyref.dtype import dtypes
 from tinyref.uops.build import add, binary, bitcast, both, cast, const, either, less, mul, where
 from tinyref.uops.node import UOp, rebuild

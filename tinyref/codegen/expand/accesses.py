@@ -12,8 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.expand.dependence import Dependence, Numbering, is_index_arithmetic
-from tinyref.codegen.expand.positions import Positions, divisor_of
+from tinyref.codegen.expand.dependence import (
+    Dependence,
+    Numbering,
+    Positions,
+    divisor_of,
+    is_index_arithmetic,
+)
 from tinyref.dtype import TEXEL, ImageDType
 from tinyref.uops import build
 from tinyref.uops.build import skip_after

@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.simplify import simplify
-from tinyref.codegen.expand.dependence import Dependence, is_index_arithmetic
-from tinyref.codegen.expand.positions import divisor_of, stepped
+from tinyref.codegen.expand.dependence import Dependence, divisor_of, is_index_arithmetic, stepped
 from tinyref.uops import build
 from tinyref.uops.build import range_number, skip_after
 from tinyref.uops.node import UOp, substitute
