@@ -225,9 +225,9 @@ class Shuffled(RuleSet):
         super().__init__(ALL_RULES.rules, f"shuffled {seed}")
         self.seed = seed
 
-    def matchers(self, op, dtype):
-        found = super().matchers(op, dtype)
-        return random.Random(f"{self.seed} {op} {dtype}").sample(found, len(found))
+    def matchers(self, node):
+        found = super().matchers(node)
+        return random.Random(f"{self.seed} {node.op} {node.dtype}").sample(found, len(found))
 
 
 @pytest.mark.long

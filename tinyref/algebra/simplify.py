@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.linear import Linear, exact, to_node
+from tinyref.algebra.named_rules import rules_of
 from tinyref.algebra.op_table import Range
-from tinyref.algebra.rewrite import RuleSet, rewrite, rules_of
+from tinyref.algebra.rewrite import RuleSet, rewrite
 from tinyref.algebra.rules import (
     boolean,
     casts,

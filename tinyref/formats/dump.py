@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from tinyref import config
-from tinyref.algebra.rewrite.listen import StageListener
+from tinyref.algebra.rewrite import StageListener
 from tinyref.formats.text import to_text
 from tinyref.uops.node import UOp
 

@@ -12,8 +12,16 @@ import math
 from tinyref.algebra import linear
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.linear import Linear, constant_of
-from tinyref.algebra.rewrite import any_node, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import boolean, integer, integer_or_bool
+from tinyref.algebra.named_rules import (
+    any_node,
+    boolean,
+    constant,
+    integer,
+    integer_or_bool,
+    is_const,
+    match,
+    rule,
+)
 from tinyref.algebra.rules.division import holds, positive, small_rest
 from tinyref.dtype import DType
 from tinyref.uops import build

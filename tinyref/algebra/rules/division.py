@@ -12,8 +12,7 @@ import math
 from tinyref.algebra import linear
 from tinyref.algebra.bounds import bounds, dtype_range
 from tinyref.algebra.linear import Linear, constant_of
-from tinyref.algebra.rewrite import any_node, constant, is_const, match, rule
-from tinyref.algebra.rewrite.rule import index, integer
+from tinyref.algebra.named_rules import any_node, constant, index, integer, is_const, match, rule
 from tinyref.algebra.semantics import truncating_division
 from tinyref.dtype import DType
 from tinyref.uops import build

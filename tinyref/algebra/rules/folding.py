@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.rewrite import match, rule
-from tinyref.algebra.rewrite.rule import integer_or_bool
+from tinyref.algebra.named_rules import integer_or_bool, match, rule
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp
