@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import Shape, kernel_shape
+from tinyref.algebra.shapes import Shape, kernel_shape
 from tinyref.algebra.simplify import simplify
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.interpret.evaluate import evaluate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tinyref.algebra.constraints import Constraint, accepted_values, limits
 from tinyref.algebra.linear import MAX_TERMS, Linear, constant_of, exact, modular, to_node
+from tinyref.algebra.sizes import Constraint, accepted_values, limits
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.build import add, const, mul, sub

@@ -7,7 +7,7 @@ import pytest
 
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
-from tinyref.interpret.view_elements import size_value, view_elements
+from tinyref.interpret.evaluate import size_value, view_elements
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from kernel_cases import DEVICES
 
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from uop_graphs import evaluated
 from view_elements import drawn, one_view, shown, unjoined_views, wrong_view
 
-from tinyref.interpret.view_elements import view_elements
+from tinyref.interpret.evaluate import view_elements
 from tinyref.uops.ops import Ops
 from tinyref.views.shape_tracker import ShapeTracker
 

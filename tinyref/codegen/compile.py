@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from tinyref import config
-from tinyref.algebra.kernel_shape import is_one, output_shape, reduced_sizes
 from tinyref.algebra.rewrite import Steps, listeners, listening, takes_step
+from tinyref.algebra.shapes import is_one, output_shape, reduced_sizes
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import positions_of, reduced_axes
+from tinyref.algebra.shapes import positions_of, reduced_axes
 from tinyref.algebra.simplify import simplify
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
 from tinyref.errors import UserError

@@ -1,22 +1,82 @@
-"""The state of a run: lanes, masks, barriers, and the memories with their checks."""
+"""The state of a run: lanes, masks, barriers, memories with their checks, and what these report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tinyref.dtype import TEXEL
+from tinyref.errors import DeviceError
 from tinyref.formats.text import node_text
-from tinyref.interpret.errors import Fault, OrderMattersError, SanitizerError
-from tinyref.interpret.lanes import broadcast_to, common_shape
 from tinyref.interpret.shadow import Shadow
 from tinyref.uops.node import UOp
 from tinyref.uops.tiles import MatrixTile
+
+
+class Fault(Enum):
+    """The kinds of wrong behaviour that the interpreter finds in a program."""
+
+    BOUNDS = "out of bounds"
+    ALIGNMENT = "unaligned vector"
+    UNINITIALISED = "uninitialised read"
+    RACE = "race"
+    DIVERGENCE = "divergent barrier"
+    TILE = "broken matrix tile"
+
+
+class OrderMattersError(Exception):
+    """Iterations of a loop that ran at once meet in memory: the launch starts again one by one."""
+
+
+class SanitizerError(DeviceError):
+    """A program did what no device may be trusted with.
+
+    `kind` says what, `node` is the offending node as text, `memory` the buffer's name, `position`
+    the element, `work_item` the launch indices of who did it (or the first of them).
+    """
+
+    def __init__(
+        self,
+        kind: Fault,
+        node: str,
+        message: str,
+        memory: str = "",
+        position: int | None = None,
+        work_item: str = "",
+    ) -> None:
+        self.kind = kind
+        self.fault = "broken-tile" if kind is Fault.TILE else kind.name.lower()
+        self.node = node
+        self.detail = message
+        self.memory = memory
+        self.position = position
+        self.work_item = work_item
+        by = f" by {work_item}" if work_item else ""
+        super().__init__("interpreter", f"{kind.value}: {message}{by}, at {node}")
+
+    def __reduce__(self) -> tuple[type[SanitizerError], tuple[object, ...]]:
+        parts = (self.kind, self.node, self.detail, self.memory, self.position, self.work_item)
+        return SanitizerError, parts
+
+
+Shape = tuple[int, ...]
+
+
+def common_shape(first: Shape, second: Shape) -> Shape:
+    """The shape to which arrays of these two shapes broadcast. Raises `ValueError` for none."""
+    return first if first == second else np.broadcast_shapes(first, second)
+
+
+def broadcast_to(array: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
+    """`array` broadcast to `shape`, itself where it has that already; not to be written to."""
+    return array if array.shape == shape else np.broadcast_to(array, shape)
+
 
 Array = npt.NDArray[Any]
 Extents = tuple[int, int, int]
@@ -64,7 +124,7 @@ class Hooks:
     special: Callable[[str, int, Array], Array] | None = None
 
 
-class Machine:
+class LaneMachine:
     """The lanes that run now: a box of groups, each with all its work-items.
 
     Lanes are the axes of arrays, one axis per launch index with more than one value: a scalar
@@ -102,7 +162,7 @@ class Machine:
         self.items: Array = np.ones((), np.int64)
         self.local_group: Array = np.zeros((), np.int64)
         self.specials: dict[tuple[str, int], Array] = {}
-        self.memories: list[Memory] = []
+        self.memories: list[LaneMemory] = []
 
     def enter(self, start: Extents, extent: Extents) -> None:
         """Makes the groups from `start` on, `extent` of them per dimension, the lanes."""
@@ -203,7 +263,7 @@ def as_truth(value: Array) -> Array:
     return np.asarray(np.asarray(value).view(np.uint8) != 0)
 
 
-class Memory:
+class LaneMemory:
     """A buffer, or an array that each group has for itself, with the checks on its accesses.
 
     `array` is flat; a local array holds one stretch of `size` elements per running group.
@@ -229,24 +289,24 @@ class Memory:
         self.copy: npt.NDArray[np.int64] | None = None
         self.depth = 0
 
-    def private(self, machine: Machine) -> Memory:
+    def private(self, machine: LaneMachine) -> LaneMemory:
         """A copy for each lane that runs now. What is read must be written before, in that lane."""
         copies = math.prod(machine.lanes)
         size = copies * self.size
-        found = Memory(self.name, np.zeros(size, self.array.dtype), self.size, is_local=True)
+        found = LaneMemory(self.name, np.zeros(size, self.array.dtype), self.size, is_local=True)
         found.copy = np.arange(copies).reshape(machine.lanes)
         found.depth = machine.depth
         found.is_set = np.zeros(size, np.bool_)
         found.shadow = Shadow.of_iterations(size)
         return found
 
-    def _stretch(self, machine: Machine) -> Array:
+    def _stretch(self, machine: LaneMachine) -> Array:
         """Which stretch of a local array each lane has."""
         return machine.local_group if self.copy is None else self.copy
 
     def load(
         self,
-        machine: Machine,
+        machine: LaneMachine,
         node: UOp,
         position: Array | Texels,
         gate: Array | None,
@@ -274,7 +334,7 @@ class Memory:
         return as_truth(value) if value.dtype == np.bool_ else value
 
     def _elements(
-        self, machine: Machine, node: UOp, position: Array | Texels, gate: Array | None
+        self, machine: LaneMachine, node: UOp, position: Array | Texels, gate: Array | None
     ) -> Array:
         """The number of the first element of each texel, given by rows and columns.
 
@@ -313,7 +373,13 @@ class Memory:
         return np.where(active, index, 0), active
 
     def _report_texel(
-        self, machine: Machine, node: UOp, name: str, place: Array, count: int, outside: Array
+        self,
+        machine: LaneMachine,
+        node: UOp,
+        name: str,
+        place: Array,
+        count: int,
+        outside: Array,
     ) -> None:
         shape = np.broadcast_shapes(machine.lanes, outside.shape)
         first = int(np.flatnonzero(np.broadcast_to(outside, shape))[0])
@@ -324,7 +390,7 @@ class Memory:
         raise SanitizerError(Fault.BOUNDS, node_text(node), message, self.name, position, who)
 
     def _place(
-        self, machine: Machine, node: UOp, index: Array, active: Array | None, width: int
+        self, machine: LaneMachine, node: UOp, index: Array, active: Array | None, width: int
     ) -> Array:
         """Where a load takes its elements in `array`, after all checks."""
         if not machine.sanitize:
@@ -353,7 +419,7 @@ class Memory:
         return width == 1 or not (index % width).any()
 
     def _report_outside(
-        self, machine: Machine, node: UOp, index: Array, active: Array | None, width: int
+        self, machine: LaneMachine, node: UOp, index: Array, active: Array | None, width: int
     ) -> None:
         outside = (index < 0) | (index > self.size - width)
         kind = Fault.BOUNDS
@@ -379,7 +445,7 @@ class Memory:
         raise SanitizerError(kind, node_text(node), message, self.name, position, who)
 
     def _note_read(
-        self, machine: Machine, node: UOp, flat: Array, active: Array | None, width: int
+        self, machine: LaneMachine, node: UOp, flat: Array, active: Array | None, width: int
     ) -> None:
         """Checks a read of the elements `flat` (with a last axis for vectors) of `array`."""
         items, epoch, elements = self._lanes_of(machine, flat, active, width)
@@ -401,7 +467,7 @@ class Memory:
             self.shadow.read(elements, items, epoch, report)
 
     def _lanes_of(
-        self, machine: Machine, flat: Array, active: Array | None, width: int
+        self, machine: LaneMachine, flat: Array, active: Array | None, width: int
     ) -> tuple[Array, Array | int, Array]:
         """Work-item, epoch and element of every single access, as flat arrays."""
         lanes = flat.shape if width == 1 else flat.shape[:-1]
@@ -426,7 +492,7 @@ class Memory:
         return items, epoch, elements
 
     def _race_report(
-        self, machine: Machine, node: UOp, elements: Array, items: Array
+        self, machine: LaneMachine, node: UOp, elements: Array, items: Array
     ) -> Callable[[npt.NDArray[np.bool_], npt.NDArray[np.int64]], None]:
         def report(conflict: npt.NDArray[np.bool_], others: npt.NDArray[np.int64]) -> None:
             if machine.may_widen:
@@ -437,7 +503,7 @@ class Memory:
 
     def _report_race(
         self,
-        machine: Machine,
+        machine: LaneMachine,
         node: UOp,
         elements: Array,
         items: Array,
@@ -455,7 +521,7 @@ class Memory:
 
     def store(
         self,
-        machine: Machine,
+        machine: LaneMachine,
         node: UOp,
         position: Array | Texels,
         value: Array,
@@ -490,7 +556,7 @@ class Memory:
 
     def _write(
         self,
-        machine: Machine,
+        machine: LaneMachine,
         node: UOp,
         flat: Array,
         value: Array,

@@ -18,8 +18,8 @@ from tinyref.dtype import AddressSpace, DType, ImageDType, PtrDType, numpy_dtype
 from tinyref.errors import UserError
 from tinyref.formats.text import node_text
 from tinyref.interpret import loops, tiles
-from tinyref.interpret.errors import Fault, SanitizerError
 from tinyref.interpret.loops import MACHINE, Block, Step
+from tinyref.interpret.machine import Fault, SanitizerError
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (

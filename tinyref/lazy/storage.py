@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tinyref.algebra.constraints import bindings_of
+from tinyref.algebra.sizes import bindings_of
 from tinyref.arrays import Array, np
 from tinyref.device import Device
 from tinyref.dtype import DType

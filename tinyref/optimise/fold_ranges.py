@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyref.algebra import semantics
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.rewrite import listeners, takes_step
+from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.dtype import ImageDType, as_const, dtypes
 from tinyref.optimise.one_hot import Mask, OneHot, find_one_hots, repeats
 from tinyref.uops import build

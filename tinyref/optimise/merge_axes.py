@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
+from tinyref.algebra.shapes import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import lift, lowest, product
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.payload import ReduceArg, ViewArg

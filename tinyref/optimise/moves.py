@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError

@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from tinyref.algebra.kernel_shape import (
+from tinyref.algebra.rewrite import listeners, takes_step
+from tinyref.algebra.semantics import reduce_identity
+from tinyref.algebra.shapes import (
     Shape,
     check_repeated_axes,
     common_shape,
@@ -19,8 +21,6 @@ from tinyref.algebra.kernel_shape import (
     positions_of,
     reduced_sizes,
 )
-from tinyref.algebra.rewrite import listeners, takes_step
-from tinyref.algebra.semantics import reduce_identity
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.optimise.merge_axes import merge_within
 from tinyref.uops import build

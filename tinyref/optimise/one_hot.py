@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, positions_of, reduced_axes
-from tinyref.algebra.shape import shape_of
+from tinyref.algebra.shapes import is_one, kernel_shape, positions_of, reduced_axes, shape_of
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, sint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tinyref.algebra.kernel_shape import reduced_sizes
+from tinyref.algebra.shapes import reduced_sizes
 from tinyref.optimise.plan import Plan, axes_of, number_of
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
+from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.symbolic import describe, product
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import PtrDType

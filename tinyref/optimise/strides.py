@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tinyref.algebra.kernel_shape import reduced_axes
+from tinyref.algebra.shapes import reduced_axes
 from tinyref.optimise.plan import Axis, Plan, changes, element_strides
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp

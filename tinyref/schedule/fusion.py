@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from tinyref.algebra.kernel_shape import reduced_axes
+from tinyref.algebra.shapes import reduced_axes
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce

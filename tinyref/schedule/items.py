@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tinyref.algebra.constraints import Constraint
+from tinyref.algebra.sizes import Constraint
 from tinyref.codegen.compile import kernel_name
 from tinyref.uops.node import UOp
 

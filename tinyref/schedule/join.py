@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyref.algebra.kernel_shape import kernel_shape, reduced_axes
+from tinyref.algebra.shapes import kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import product
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build

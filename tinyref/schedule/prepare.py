@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tinyref.algebra.constraints import is_certain
+from tinyref.algebra.sizes import is_certain
 from tinyref.algebra.symbolic import highest, lift, lower, normalise, product
 from tinyref.device import Device
 from tinyref.lazy import graph

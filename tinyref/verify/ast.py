@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import PtrDType, dtypes
 from tinyref.formats.payload_fields import payload_nodes

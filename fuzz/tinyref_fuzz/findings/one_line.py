@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.algebra.symbolic import describe, describe_shape
 from tinyref.dtype import PtrDType
 from tinyref.uops.build import slot_of

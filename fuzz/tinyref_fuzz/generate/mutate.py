@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.shapes import kernel_shape, positions_of
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import PtrDType, dtypes, pointer
 from tinyref.errors import UserError, VerifyError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.device import Buffer
 from tinyref.dtype import from_numpy_dtype
 from tinyref.runtimes.host.memory import HostAllocator

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import output_shape
+from tinyref.algebra.shapes import output_shape
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import ImageDType, PtrDType, dtypes
 from tinyref.uops.node import UOp, sint

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import PtrDType, dtypes, numpy_dtype, pointer
 from tinyref.interpret.evaluate import evaluate
 from tinyref.uops import build

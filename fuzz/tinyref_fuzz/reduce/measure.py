@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.shapes import kernel_shape, positions_of
 from tinyref.optimise.opt import OptOp
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tinyref import __version__
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.dtype import PtrDType, numpy_dtype
 from tinyref.errors import UserError, VerifyError
 from tinyref.formats.text import to_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
+from tinyref.algebra.shapes import is_one, kernel_shape, reduced_axes
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, reduced_axes
 from tinyref.algebra.semantics import reduce_identity
+from tinyref.algebra.shapes import is_one, kernel_shape, reduced_axes
 from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyref import config
 from tinyref.algebra.evaluate import value_of
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, numpy_dtype
 from tinyref.errors import UserError
