@@ -9,9 +9,6 @@ from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-# Of the standard library, for its WeakValueDictionary: removes an entry if its node is gone.
-from weakref import _remove_dead_weakref as remove_dead  # type: ignore[attr-defined]
-
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.uops.ops import Ops
@@ -34,16 +31,15 @@ class _Entry(weakref.ref["UOp"]):
 _entries: dict[tuple[Any, ...], _Entry] = {}
 
 
-def _forget(
-    entry: _Entry,
-    entries: dict[tuple[Any, ...], _Entry] = _entries,
-    remove_dead: Callable[[dict[tuple[Any, ...], _Entry], tuple[Any, ...]], None] = remove_dead,
-) -> None:
+def _forget(entry: _Entry, entries: dict[tuple[Any, ...], _Entry] = _entries) -> None:
     """Called when the node of `entry` is gone; another one may have taken its place.
 
-    It looks and removes in one step, so that no lock is needed, which a fork would have to renew.
+    There is no lock, which a fork would have to renew and a finaliser might wait for: a dictionary
+    takes out in one step. A newer entry, which is hardly ever there, goes back at once.
     """
-    remove_dead(entries, entry.key)
+    taken = entries.pop(entry.key, entry)
+    if taken is not entry:
+        entries.setdefault(entry.key, taken)
 
 
 def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
