@@ -225,8 +225,8 @@ class Shuffled(RuleSet):
         super().__init__(ALL_RULES.rules, f"shuffled {seed}")
         self.seed = seed
 
-    def matchers(self, node):
-        found = super().matchers(node)
+    def candidates(self, node):
+        found = super().candidates(node)
         return random.Random(f"{self.seed} {node.op} {node.dtype}").sample(found, len(found))
 
 

@@ -1,18 +1,15 @@
 """Named rules: a pattern of nodes, a function that builds the replacement, and their domain.
 
 A pattern is a small tree: `match(Ops.SUB, any_node("x"), any_node("x"))` is x - x. A name that
-occurs twice must match the same node twice. `compile_pattern` turns a pattern into straight
-Python code, because every node of every kernel is held against dozens of patterns.
+occurs twice must match the same node twice.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
-import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -22,11 +19,12 @@ from tinyref.errors import UserError
 from tinyref.sources import docstring
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
+from tinyref.uops.payload import ConstArg
 
 DTypePredicate = Callable[[DType], bool]
-# The node, the context of the rewrite: the replacement, or None where the rule does not apply.
-Matcher = Callable[[UOp, Any], UOp | None]
-# What a matcher has besides captures: the whole match, and the context of the rewrite.
+# Nodes by the names under which a pattern captures them.
+Captures = dict[str, Any]
+# What a rule may take besides captures: the whole match, and the context of the rewrite.
 GIVEN = ("node", "context")
 
 
@@ -35,9 +33,10 @@ class Pattern:
     """What a node must look like.
 
     ops: the ops it may have, None for any. sources: one pattern per source, None for any sources.
-    any_order: the two sources may be swapped. name: the capture. value: what a CONST must hold;
-    a Python int matches integer and bool constants, a float matches float constants by sign too.
-    when: what the type of the node must fulfil.
+    each: what every source must match.
+    any_order: the two sources may be swapped, of the root of a rule. name: the capture. value: what
+    a CONST must hold; a Python int matches integer and bool constants, a float matches float
+    constants by sign too. when: what the type of the node must fulfil.
     """
 
     ops: frozenset[Ops] | None = None
@@ -46,10 +45,11 @@ class Pattern:
     name: str | None = None
     value: ConstType | None = None
     when: DTypePredicate | None = None
+    each: Pattern | None = None
 
     def named(self, name: str) -> Pattern:
         """The same pattern, capturing the node as `name`."""
-        return Pattern(self.ops, self.sources, self.any_order, name, self.value, self.when)
+        return replace(self, name=name)
 
     def captures(self) -> Iterator[str]:
         """The names under which it captures nodes."""
@@ -57,6 +57,10 @@ class Pattern:
             yield self.name
         for source in self.sources or ():
             yield from source.captures()
+
+    def commutes(self) -> bool:
+        """Whether the sources of a node in it may be swapped."""
+        return self.any_order or any(source.commutes() for source in self.sources or ())
 
     def __str__(self) -> str:
         if self.value is not None:
@@ -90,10 +94,13 @@ def constant(value: ConstType) -> Pattern:
 
 
 def match(
-    op: Ops | Iterable[Ops], *sources: Pattern, when: DTypePredicate | None = None
+    op: Ops | Iterable[Ops],
+    *sources: Pattern,
+    when: DTypePredicate | None = None,
+    each: Pattern | None = None,
 ) -> Pattern:
     """A node of `op` (or one of several) whose sources match in order; no patterns: any sources."""
-    return Pattern(_ops(op), sources or None, when=when)
+    return Pattern(_ops(op), sources or None, when=when, each=each)
 
 
 def commute(op: Ops | Iterable[Ops], left: Pattern, right: Pattern) -> Pattern:
@@ -105,7 +112,7 @@ def may_match(pattern: Pattern, ops: tuple[Ops, ...]) -> bool:
     """Return True if sources of these `ops` are what `pattern` asks for: it looks no further."""
     wanted = pattern.sources
     if wanted is None:
-        return True
+        return pattern.each is None or _have_ops((pattern.each,) * len(ops), ops)
     if len(ops) != len(wanted):
         return False
     return _have_ops(wanted, ops) or (pattern.any_order and _have_ops(wanted, ops[::-1]))
@@ -116,123 +123,44 @@ def _have_ops(wanted: Sequence[Pattern], ops: Sequence[Ops]) -> bool:
     return all(pattern.ops is None or op in pattern.ops for pattern, op in pairs)
 
 
-class _Writer:
-    """Writes the nested conditions of one matcher and collects the values that they mention."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.values: dict[str, object] = {"copysign": math.copysign}
-        self.captures: dict[str, str] = {}
-        self.depth = 1
-        self._count = 0
-
-    def fresh(self) -> str:
-        self._count += 1
-        return f"n{self._count}"
-
-    def mention(self, value: object) -> str:
-        name = f"v{len(self.values)}"
-        self.values[name] = value
-        return name
-
-    def write(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line)
-
-    def nest(self, line: str) -> None:
-        self.write(line)
-        self.depth += 1
-
-    def check_op(self, pattern: Pattern, variable: str) -> None:
-        if pattern.ops is None:
-            return
-        if len(pattern.ops) == 1:
-            (op,) = pattern.ops
-            self.nest(f"if {variable}.op is {self.mention(op)}:")
-        else:
-            self.nest(f"if {variable}.op in {self.mention(pattern.ops)}:")
-
-    def check_value(self, pattern: Pattern, variable: str) -> None:
-        value = pattern.value
-        if value is None:
-            return
-        found = self.fresh()
-        self.write(f"{found} = {variable}.arg.value")
-        kind = "is" if isinstance(value, float) else "is not"
-        condition = f"type({found}) {kind} float and {found} == {value!r}"
-        if isinstance(value, float) and value == 0:
-            condition += f" and copysign(1.0, {found}) == {math.copysign(1.0, value)!r}"
-        self.nest(f"if {condition}:")
-
-    def capture(self, pattern: Pattern, variable: str) -> None:
-        if pattern.name is None:
-            return
-        before = self.captures.get(pattern.name)
-        if before is None:
-            self.captures[pattern.name] = variable
-        else:
-            self.nest(f"if {variable} is {before}:")
-
-    def patterns(self, root: Pattern, node: str) -> None:
-        """Conditions for each pattern on its variable, the ones that reject most first.
-
-        The op of the root is known where they are asked.
-        """
-        waiting = [(root, node)]
-        is_root = True
-        while waiting:
-            waiting.sort(key=lambda item: item[0].ops is None)
-            pattern, variable = waiting.pop(0)
-            if not is_root:
-                self.check_op(pattern, variable)
-            is_root = False
-            if pattern.when is not None:
-                self.nest(f"if {self.mention(pattern.when)}({variable}.dtype):")
-            self.check_value(pattern, variable)
-            self.capture(pattern, variable)
-            if pattern.sources is not None:
-                waiting += self.sources(pattern, pattern.sources, variable)
-
-    def sources(
-        self, pattern: Pattern, wanted: tuple[Pattern, ...], variable: str
-    ) -> list[tuple[Pattern, str]]:
-        found = self.fresh()
-        names = [self.fresh() for _ in wanted]
-        self.write(f"{found} = {variable}.src")
-        self.nest(f"if len({found}) == {len(wanted)}:")
-        if pattern.any_order:
-            self.nest(f"for {names[0]}, {names[1]} in ({found}, {found}[::-1]):")
-        else:
-            self.write(f"{', '.join(names)}, = {found}")
-        return list(zip(wanted, names, strict=True))
+def matches(pattern: Pattern, node: UOp) -> Iterator[Captures]:
+    """Yield the captures of each way in which `pattern` matches `node`: two at most."""
+    for src in (node.src, node.src[::-1]) if pattern.any_order else (node.src,):
+        captures: Captures = {}
+        if _matches_node(pattern, node, src, captures):
+            yield captures
 
 
-def compile_pattern(
-    pattern: Pattern, function: Callable[..., UOp | None], parameters: Sequence[str]
-) -> Matcher:
-    """The matcher of `pattern` whose captures are given to `function` by name.
+def _matches_node(pattern: Pattern, node: UOp, src: Sequence[UOp], captures: Captures) -> bool:
+    """Whether `node` is as `pattern` says, with its sources as `src`; adds what is captured.
 
-    `parameters` are the captures, or names of `GIVEN`, that the function takes. The caller has
-    checked the op of the root. Where a pattern matches in several ways, the first that the
-    function accepts counts.
+    A name that is captured already must be the same node.
     """
-    writer = _Writer()
-    writer.patterns(pattern, "node")
-    known = {name: name for name in GIVEN} | writer.captures
-    arguments = ", ".join(f"{name}={known[name]}" for name in parameters)
-    writer.write(f"result = {writer.mention(function)}({arguments})")
-    writer.nest("if result is not None and result is not node:")
-    writer.write("return result")
-    source = "\n".join(["def matcher(node, context):", *writer.lines, "    return None"])
-    namespace = dict(writer.values)
-    exec(_code(source), namespace)
-    matcher: Matcher = namespace["matcher"]  # type: ignore[assignment]
-    return matcher
+    if pattern.ops is not None and node.op not in pattern.ops:
+        return False
+    if pattern.when is not None and not pattern.when(node.dtype):
+        return False
+    if pattern.value is not None and not _has_value(node, pattern.value):
+        return False
+    if pattern.name is not None and captures.setdefault(pattern.name, node) is not node:
+        return False
+    wanted = pattern.sources
+    if wanted is None:
+        wanted = () if pattern.each is None else (pattern.each,) * len(src)
+    elif len(src) != len(wanted):
+        return False
+    for inner, source in zip(wanted, src, strict=False):
+        if not _matches_node(inner, source, source.src, captures):
+            return False
+    return True
 
 
-@functools.cache
-def _code(source: str) -> types.CodeType:
-    """Half of all patterns have the text of another: they differ in the values that it names."""
-    return compile(source, "<pattern>", "exec")
+def _has_value(node: UOp, value: ConstType) -> bool:
+    """Whether a CONST holds `value`: a float by sign, an int for integers and bools."""
+    held = node.arg.value if isinstance(node.arg, ConstArg) else None
+    if held is None or held != value or isinstance(held, float) is not isinstance(value, float):
+        return False
+    return not isinstance(value, float) or math.copysign(1.0, held) == math.copysign(1.0, value)
 
 
 class Keeps(Enum):
@@ -313,19 +241,23 @@ class Rule:
     domain: Domain
     equation: str
 
-    @functools.cached_property
-    def matcher(self) -> Matcher:
-        """Takes nodes that have an op of the pattern's root and a type of the domain.
+    def apply(self, node: UOp, context: object = None) -> UOp | None:
+        """The replacement of `node`, which has an op of the root and a type of the domain.
 
-        Compiled when it is first asked for: most kernels need few of the rules.
+        Where the pattern matches in several ways, the first that the function accepts counts.
         """
-        return compile_pattern(self.pattern, self.function, self.parameters)
+        for captures in matches(self.pattern, node):
+            given = {"node": node, "context": context, **captures}
+            result = self.function(**{name: given[name] for name in self.parameters})
+            if result is not None and result is not node:
+                return result
+        return None
 
     def __call__(self, node: UOp, context: object = None) -> UOp | None:
         """The replacement of `node`, or None where the rule does not apply."""
         if node.op not in (self.pattern.ops or ()) or not self.domain.dtypes(node.dtype):
             return None
-        return self.matcher(node, context)
+        return self.apply(node, context)
 
 
 def rule(
@@ -350,6 +282,8 @@ def rule(
             raise UserError(f"rule {name}: the docstring must state the equation")
         if pattern.ops is None:
             raise UserError(f"rule {name}: the pattern must name the ops of its root")
+        if any(source.commutes() for source in pattern.sources or ()):
+            raise UserError(f"rule {name}: only the root of the pattern may commute")
         family = function.__module__.rpartition(".")[2]
         parameters = tuple(inspect.signature(function).parameters)
         unknown = [each for each in parameters if each not in {*GIVEN, *pattern.captures()}]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from tinyref import config
-from tinyref.algebra.named_rules import Matcher, Rule, may_match
+from tinyref.algebra.named_rules import Rule, may_match
 from tinyref.dtype import DType
 from tinyref.errors import UserError, VerifyError
 from tinyref.uops.node import UOp
@@ -163,9 +163,9 @@ class RuleSet:
             twice = sorted(name for name, count in Counter(names).items() if count > 1)
             raise UserError(f"rule set {name}: two rules are named {', '.join(twice)}")
         self._roots = frozenset(op for each in self.rules for op in each.pattern.ops or ())
-        self._by_ops: dict[tuple[object, ...], list[tuple[str, Matcher]]] = {}
+        self._by_ops: dict[tuple[object, ...], list[Rule]] = {}
 
-    def matchers(self, node: UOp) -> Sequence[tuple[str, Matcher]]:
+    def candidates(self, node: UOp) -> Sequence[Rule]:
         """Return the rules that the ops of `node` and its sources admit, as they are tried."""
         if node.op not in self._roots:
             return ()
@@ -174,8 +174,7 @@ class RuleSet:
         found = self._by_ops.get(key)
         if found is None:
             rules = self._tried(node.op, node.dtype)
-            found = [(each.name, each.matcher) for each in rules if may_match(each.pattern, ops)]
-            self._by_ops[key] = found
+            found = self._by_ops[key] = [each for each in rules if may_match(each.pattern, ops)]
         return found
 
     def _tried(self, op: Ops, dtype: DType) -> list[Rule]:
@@ -198,17 +197,17 @@ class RuleSet:
 
         Raises `VerifyError` rewrite.type where a rule changes the type of a node.
         """
-        for name, matcher in self.matchers(node):
-            result = matcher(node, context)
+        for each in self.candidates(node):
+            result = each.apply(node, context)
             if result is not None:
                 if result.dtype is not node.dtype:
                     raise VerifyError(
                         "rewrite.type",
-                        f"rule {name} on {node!r}",
+                        f"rule {each.name} on {node!r}",
                         node.dtype.name,
                         result.dtype.name,
                     )
-                return name, result
+                return each.name, result
         return None
 
 
