@@ -31,7 +31,7 @@ from decomposed import (
 )
 
 from tinyref.capabilities import CORE_DTYPES, CORE_OPS, Capabilities
-from tinyref.codegen.decompose import SMALL_FLOATS, fit, polynomials
+from tinyref.codegen.decompose import SMALL_FLOATS, polynomials
 from tinyref.codegen.decompose.elementary import two_over_pi
 from tinyref.codegen.decompose.formats import FLOAT32, FLOAT64, Format
 from tinyref.config import Context
@@ -323,78 +323,70 @@ def test_values_that_are_exact(
 # Constants
 
 
-@pytest.mark.parametrize("wanted", fit.FITS, ids=lambda wanted: wanted.name)
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda dtype: dtype.name)
-def test_coefficients_are_those_of_the_fit(wanted: fit.Fit, dtype: DType) -> None:
-    table: dict[DType, tuple[float, ...]] = getattr(polynomials, wanted.name)
-    assert table[dtype] == fit.coefficients(wanted, dtype)
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("function", "at", "value"),
-    [
-        # Near 0 the first two terms of a series, elsewhere the function: literals of mpmath.
-        (fit._exponential, 0, "0.69314718055994530942"),
-        (fit._exponential, 1, "1.0"),
-        (fit._logarithm, 0, "-0.0573049591110366"),
-        (fit._logarithm, 1, "-0.5"),
-        (fit._area, 1e-13, "0.2000000000000143"),
-        (fit._area, 0.25, "0.24446328535642"),
-        (fit._sine, 1e-30, "-0.1666666666666667"),
-        (fit._sine, 4, "-0.13633782164679559"),
-        (fit._cosine, 1e-30, "-0.5"),
-        (fit._cosine, 4, "-0.35403670913678560"),
-    ],
-)
-def test_functions_of_the_fits(function: fit.Function, at: float, value: str) -> None:
-    with mpmath.workdps(fit.DIGITS):
-        assert abs(function(mpmath.mpf(at)) - mpmath.mpf(value)) < mpmath.mpf(10) ** -14
-
-
-def test_parts_of_constants_are_those_of_the_fit() -> None:
-    assert fit.two_over_pi(16) == 0xA2F9
-    for dtype, digits in ((dtypes.float32, 12), (dtypes.float64, 26)):
-        assert fit.leading_bits(lambda one: one * mpmath.pi, digits, dtype) == polynomials.PI[dtype]
-        ends = polynomials.HALF_PI_ENDS[dtype]
-        found = fit.parts(lambda one: one * mpmath.pi / 2, ends, dtype)
-        assert found == polynomials.HALF_PI[dtype]
-        assert fit.pair(fit.CONSTANTS["THIRD"], dtype) == polynomials.THIRD[dtype]
-        assert fit.pair(fit.CONSTANTS["TWO_OVER_LN_2"], dtype) == polynomials.TWO_OVER_LN_2[dtype]
-    assert fit.largest_error(fit.fit_named("SINE"), (-1 / 6,), points=3) == pytest.approx(
-        0.003475, abs=1e-6
-    )
-
-
-# Bits of precision of each polynomial in float32 and float64.
-PRECISION = {
-    "EXPONENTIAL": (28, 54),
-    "LOGARITHM": (27, 53),
-    "AREA": (25, 56),
-    "SINE": (27, 56),
-    "COSINE": (28, 57),
+# Each polynomial of the tables: the function, what is computed of it with P, the interval, and by
+# how many bits of precision float32 and float64 are right.
+Argument = mpmath.mpf
+Polynomial = Callable[[Argument], Argument]
+FITTED: dict[str, tuple[Polynomial, Callable[..., Argument], float, float, tuple[float, float]]] = {
+    "EXPONENTIAL": (
+        lambda r: mpmath.power(2, r),
+        lambda r, p: 1 + r * p(r),
+        -0.5,
+        0.5,
+        (28.0, 57.3),
+    ),
+    "LOGARITHM": (
+        lambda f: mpmath.log(1 + f, 2),
+        lambda f, p: 3 * f / 2 + f * p(f),
+        math.sqrt(0.5) - 1,
+        math.sqrt(2) - 1,
+        (27.3, 56.2),
+    ),
+    "AREA": (
+        mpmath.atanh,
+        lambda s, p: s * (1 + s**2 / 3 + s**4 * p(s**2)),
+        1e-9,
+        (math.sqrt(2) - 1) / (math.sqrt(2) + 1),
+        (40.1, 69.1),
+    ),
+    "SINE": (mpmath.sin, lambda r, p: r + r**3 * p(r**2), 1e-9, math.pi / 4, (32.2, 62.8)),
+    "COSINE": (mpmath.cos, lambda r, p: 1 + r**2 * p(r**2), 1e-9, math.pi / 4, (32.9, 63.4)),
 }
 
 
+def precision(name: str, coefficients: tuple[float, ...], points: int) -> float:
+    """The bits to which the function is right at all of the points, computed exactly."""
+    function, formula, low, high, _ = FITTED[name]
+    with mpmath.workdps(60):
+        worst = mpmath.mpf(2) ** -100
+        for k in range(points):
+            x = mpmath.mpf(low) + (mpmath.mpf(high) - low) * k / (points - 1)
+            want = function(x)
+            if want:
+                got = formula(x, lambda at: mpmath.polyval(coefficients[::-1], at))
+                worst = max(worst, abs((got - want) / want))
+        return -float(mpmath.log(worst, 2))
+
+
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", PRECISION)
+@pytest.mark.parametrize("name", FITTED)
 @pytest.mark.parametrize("position", [0, 1])
 def test_polynomials_are_as_near_as_they_say(name: str, position: int) -> None:
-    dtype = (dtypes.float32, dtypes.float64)[position]
-    wanted = fit.fit_named(name)
-    found: tuple[float, ...] = getattr(polynomials, name)[dtype]
-    bound = 2.0 ** -PRECISION[name][position]
-    assert fit.largest_error(wanted, found) <= bound
-    # The check would see a coefficient that is off by one part in a thousand.
-    for k in range(len(found)):
-        wrong = (*found[:k], found[k] * 1.001, *found[k + 1 :])
-        if abs(found[k]) * 0.001 * max(abs(wanted.low), wanted.high) ** k > 4 * bound:
-            assert fit.largest_error(wanted, wrong, points=25) > bound
+    found: tuple[float, ...] = getattr(polynomials, name)[
+        (dtypes.float32, dtypes.float64)[position]
+    ]
+    least = FITTED[name][4][position]
+    assert precision(name, found, 400) >= least
+    # The check would see a coefficient that is off by one part in ten thousand.
+    for k in range(2):
+        wrong = (*found[:k], found[k] * (1 + 1e-4), *found[k + 1 :])
+        assert precision(name, wrong, 25) < least
 
 
 def test_constants_are_those_of_mpmath() -> None:
     bits = polynomials.TWO_OVER_PI_BITS
-    assert fit.two_over_pi(bits) == polynomials.TWO_OVER_PI
+    with mpmath.workprec(bits + 64):
+        assert int(mpmath.floor(mpmath.ldexp(2 / mpmath.pi, bits))) == polynomials.TWO_OVER_PI
     # 2/pi = 0.A2F9836E 4E441529 FC2757D1 ...: Payne and Hanek's digits.
     assert polynomials.TWO_OVER_PI >> (bits - 96) == 0xA2F9836E4E441529FC2757D1
     # The first word has 24 zeros before the point, the second one starts with the bit 2^-9.
@@ -405,10 +397,12 @@ def test_constants_are_those_of_mpmath() -> None:
         assert math.frexp(high)[0] * 2**digits == int(math.frexp(high)[0] * 2**digits)
         with mpmath.workdps(50):
             assert abs(mpmath.pi - high - low) < mpmath.mpf(2) ** -(digits + dtype.mantissa_bits)
-            for name, value in fit.CONSTANTS.items():
-                first, second = getattr(polynomials, name)[dtype]
-                gap = abs(value(mpmath.mpf(1)) - first - second)
-                assert gap < mpmath.mpf(2) ** -(2 * dtype.mantissa_bits)
+            for split, value in (
+                (polynomials.THIRD, mpmath.mpf(1) / 3),
+                (polynomials.TWO_OVER_LN_2, 2 / mpmath.log(2)),
+            ):
+                first, second = split[dtype]
+                assert abs(value - first - second) < mpmath.mpf(2) ** -(2 * dtype.mantissa_bits)
 
 
 @pytest.mark.parametrize("form", [FLOAT32, FLOAT64], ids=lambda form: form.dtype.name)
