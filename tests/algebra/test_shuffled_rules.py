@@ -121,27 +121,3 @@ def test_a_seed_is_another_order():
     others = [[each.name for each in shuffled(seed).candidates(node)] for seed in SEEDS]
     assert all(sorted(other) == sorted(usual) for other in others)
     assert len({tuple(names) for names in [usual, *others]}) == 1 + len(SEEDS)
-
-
-def test_rules_that_disagree_are_noticed():
-    """Two rules of which only one is right: one of the orders gives another value."""
-    from tinyref.algebra.named_rules import any_node, match, rule
-
-    x, y = any_node("x"), any_node("y")
-
-    @rule("a-right", match(Ops.SUB, x, y))
-    def right(x, y):
-        """x - y == x + y * -1."""
-        return build.add(x, build.mul(y, -1))
-
-    @rule("b-wrong", match(Ops.SUB, x, y))
-    def wrong(x, y):
-        """x - y == y, which is wrong."""
-        return y
-
-    node = build.sub(build.variable("a", 0, 3), build.variable("b", 0, 3))
-    found = set()
-    for seed in range(8):
-        with Context(SHUFFLE_RULES=seed):
-            found.add(rewrite(node, RuleSet([right, wrong])))
-    assert len(found) == 2

@@ -199,10 +199,6 @@ def test_simplifies_to(node, gives):
     assert simplify(node) is gives
 
 
-def test_table_is_large():
-    assert len(TABLE) >= 60
-
-
 position = total(a, c, -1)
 inside = both(at_least(position, 0), less(position, 10))
 window = both(at_least(total(x, z, -3), 0), less(total(x, z), 11))

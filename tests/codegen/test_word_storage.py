@@ -305,26 +305,6 @@ def test_what_cannot_be_in_words_is_refused(change: dict[str, object], words: st
     assert problem.startswith(words)
 
 
-@pytest.mark.parametrize("wrong", ["mask", "shift", "offset"])
-def test_a_wrong_word_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first test of this file fails for a lost mask, a lost shift, a lost offset."""
-    place = small_integers._place
-
-    def spoiled(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
-        word, shift = place(address, held, lane)
-        return word, build.const(dtypes.uint32, 0) if wrong == "shift" else shift
-
-    monkeypatch.setattr(small_integers, "_place", spoiled)
-    if wrong == "mask":
-        monkeypatch.setattr(small_integers, "_mask", lambda held: 0xFFFF)
-    if wrong == "offset":
-        zero = build.const(dtypes.index, 0)
-        monkeypatch.setattr(small_integers, "offset_variable", lambda slot, held: zero)
-    monkeypatch.setitem(Device._open, "PYTHON", changed(PythonBackend, in_words)())
-    with pytest.raises(AssertionError):
-        test_views_begin_anywhere_and_their_neighbours_stay("PYTHON", dtypes.uint8, 1)
-
-
 @pytest.mark.parametrize("dtype", [*INTEGERS, dtypes.bfloat16], ids=lambda dtype: dtype.name)
 def test_tensors_of_emulated_types_compute_as_on_another_device(
     dtype: DType, monkeypatch: pytest.MonkeyPatch
