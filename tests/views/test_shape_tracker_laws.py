@@ -179,20 +179,6 @@ def test_simplify_finds_the_one_view_if_there_is_one(chain: Chain) -> None:
     assert unjoined_views(chain.tracker) is None, chain.steps
 
 
-@pytest.mark.slow
-@settings(LAW, max_examples=4000)
-@given(chains())
-def test_the_laws_hold_on_thousands_of_chains(chain: Chain) -> None:
-    for law in (
-        test_numpy_indices_agree_with_numpy,
-        test_index_and_valid_agree_with_numpy,
-        test_real_strides,
-        test_reach_and_contiguity,
-        test_simplify_finds_the_one_view_if_there_is_one,
-    ):
-        law.hypothesis.inner_test(chain)
-
-
 @pytest.mark.long
 def test_views_through_views_are_right_and_joined_where_one_shows_the_same() -> None:
     for tracker, elements in drawn("kernel.known_view.chains.drawn", 240):
