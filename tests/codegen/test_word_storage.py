@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from tinyref import Tensor
 from tinyref.capabilities import Capabilities, problem_of
 from tinyref.codegen.compile import compile_kernel
 from tinyref.codegen.decompose import decompose, small_integers
 from tinyref.codegen.decompose.small_integers import emulate_small_integers
 from tinyref.codegen.linearise import linearise
 from tinyref.codegen.narrow import narrow_index
-from tinyref.config import Context
 from tinyref.contract import Backend
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -31,7 +29,6 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.program import STORABLE_IN_WORDS, Parameter, Program, offset_name, word_count
-from tinyref_spec.checks import kernel_needs
 from tinyref_spec.kernels.notation import load, shaped, store
 
 WORDS = frozenset(STORABLE_IN_WORDS)
@@ -305,25 +302,6 @@ def test_what_cannot_be_in_words_is_refused(change: dict[str, object], words: st
     assert problem.startswith(words)
 
 
-@pytest.mark.parametrize("dtype", [*INTEGERS, dtypes.bfloat16], ids=lambda dtype: dtype.name)
-def test_tensors_of_emulated_types_compute_as_on_another_device(
-    dtype: DType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = changed(PythonBackend, without_small_types)()
-    monkeypatch.setitem(Device._open, "PYTHON", backend)
-    with Context(DEVICE="PYTHON"):
-        x = Tensor(np.arange(-7, 14, dtype=np.int32)).cast(dtype).contiguous().realize()
-        assert (
-            (x + x).cast(dtypes.int32).tolist()
-            == [int(np.array(2 * value).astype(numpy_dtype(dtype))) for value in range(-7, 14)]
-            or dtype.is_float
-            or dtype.is_unsigned
-        )
-        assert x[3:9].contiguous().cast(dtypes.int32).tolist() == [
-            int(np.array(value).astype(numpy_dtype(dtype))) for value in range(-4, 2)
-        ]
-
-
 # A value, a type of as many bits, and what those bits are there.
 BITS = [
     (dtypes.bool, True, dtypes.int8, 1),
@@ -341,20 +319,6 @@ BITS = [
     (dtypes.bfloat16, 1.0, dtypes.uint16, 0x3F80),
     (dtypes.float16, 1.0, dtypes.bfloat16, 2.0**-7),
 ]
-
-
-@pytest.mark.parametrize(
-    ("have", "value", "want", "shown"), BITS, ids=lambda each: getattr(each, "name", str(each))
-)
-def test_bits_of_a_type_are_those_of_another_where_one_or_both_are_emulated(
-    have: DType, value: float, want: DType, shown: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = changed(PythonBackend, without_small_types)()
-    monkeypatch.setitem(Device._open, "PYTHON", backend)
-    with Context(DEVICE="PYTHON"):
-        x = Tensor([value, value]).cast(have).contiguous().realize()
-        wide = dtypes.float32 if want.is_float else dtypes.int32
-        assert x.bitcast(want).cast(wide).tolist() == [shown, shown]
 
 
 def test_small_integers_in_memory_are_never_left_to_their_emulation() -> None:
@@ -387,11 +351,3 @@ def test_the_bits_of_a_float16_are_moved_as_bits(have: DType, want: DType, opts:
     out = np.zeros(8, numpy_dtype(want))
     run_program(program, [out, x])
     assert out.tobytes() == x.tobytes()
-
-
-def test_programs_written_by_hand_are_owed_for_types_that_are_as_they_are() -> None:
-    grid = Capabilities(frozenset(dtypes.all), OPS)
-    needs = kernel_needs(dtypes.uint8, features=["native:uint8"])
-    assert needs.unmet(grid) is None
-    for capabilities in (in_words(grid), without_small_types(grid)):
-        assert needs.unmet(capabilities) == "the device does not declare native:uint8"
