@@ -12,7 +12,7 @@ import pytest
 from tinyref.codegen.linearise import linearise
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.interpret import Fault, Hooks, SanitizerError, run_program
-from tinyref.interpret.tiles import round_to_tf32
+from tinyref.interpret.wmma import round_to_tf32
 from tinyref.uops import build
 from tinyref.uops.build import tile_element
 from tinyref.uops.node import UOp

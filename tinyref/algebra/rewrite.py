@@ -27,7 +27,7 @@ from tinyref.uops.ops import Ops
 
 
 @dataclass(frozen=True)
-class Step:
+class OptionalStep:
     """One optional step: its kind ("rule", "opt" or "pass") and its name.
 
     A rule also has the node that it matched, and what it made of the node.
@@ -47,9 +47,9 @@ class Steps:
     """The steps of one compile, which stops to take any after `limit` of them."""
 
     limit: int | None = None
-    taken: list[Step] = field(default_factory=list)
+    taken: list[OptionalStep] = field(default_factory=list)
 
-    def take(self, step: Step) -> bool:
+    def take(self, step: OptionalStep) -> bool:
         """Count the step and return True, or return False if the limit is reached."""
         if self.limit is not None and len(self.taken) >= self.limit:
             return False
@@ -118,7 +118,7 @@ def listening(
 def takes_step(kind: str, name: str) -> bool:
     """Return True if an optional step may be taken now; it is counted then."""
     steps = _active.get().steps
-    return steps is None or steps.take(Step(kind, name))
+    return steps is None or steps.take(OptionalStep(kind, name))
 
 
 def uncached(function: Callable[P, T]) -> Callable[P, T]:
@@ -292,7 +292,7 @@ class _Rewrite:
 
     def may_take(self, name: str, result: UOp, node: UOp) -> bool:
         """Return whether the limit of a bisection leaves room for this firing."""
-        return self.steps is None or self.steps.take(Step("rule", name, node, result))
+        return self.steps is None or self.steps.take(OptionalStep("rule", name, node, result))
 
     def count(self, name: str, node: UOp, result: UOp) -> None:
         for listener in self.listeners:

@@ -302,7 +302,7 @@ DEFINED = frozenset({Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL, Ops.DEFINE_VAR, Ops.CO
 _UNCOUNTED = DEFINED | {Ops.SPECIAL, Ops.RANGE, Ops.INDEX, Ops.STORE, Ops.UPDATE_ACC, Ops.BARRIER}
 
 
-class Needs:
+class BlockNeeds:
     """For each member of a block what must stand before it, and which values it uses up.
 
     before: the members of its block that come first. uses: those of them that are values in
@@ -424,7 +424,7 @@ def _last_reads(
 # --- memory -----------------------------------------------------------------------------------
 
 
-def _order_memory(needs: Needs) -> None:
+def _order_memory(needs: BlockNeeds) -> None:
     """A LOAD that waits for no STORE to its memory stands before all of them, and so on.
 
     In general: after the same number of STOREs, counted along what it waits for, at least as many
@@ -450,7 +450,7 @@ def _stores_before(items: KernelItems, stores: set[int]) -> list[int]:
     return counts
 
 
-def _order_accesses(needs: Needs, accesses: list[int], counts: list[int]) -> None:
+def _order_accesses(needs: BlockNeeds, accesses: list[int], counts: list[int]) -> None:
     """Puts the LOADs of one memory before its STOREs, in every block that holds some of both."""
     items, blocks = needs.items, needs.blocks
     loads: dict[int, dict[int, int]] = defaultdict(dict)
@@ -477,7 +477,7 @@ def _order_accesses(needs: Needs, accesses: list[int], counts: list[int]) -> Non
 
 
 def _gates(
-    needs: Needs, block: int, reading: Mapping[int, int], writing: Mapping[int, int]
+    needs: BlockNeeds, block: int, reading: Mapping[int, int], writing: Mapping[int, int]
 ) -> None:
     """Members that read after n STOREs stand before those that write as a later one.
 

@@ -18,7 +18,7 @@ import heapq
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from tinyref.codegen.blocks import BODY, Blocks, KernelItems, Needs, Scopes
+from tinyref.codegen.blocks import BODY, BlockNeeds, Blocks, KernelItems, Scopes
 from tinyref.errors import UserError
 from tinyref.uops import build
 from tinyref.uops.build import range_number
@@ -39,7 +39,7 @@ def linearise(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
     """
     items = KernelItems(root.toposort())
     blocks = Blocks(Scopes(items))
-    needs = Needs(items, blocks)
+    needs = BlockNeeds(items, blocks)
     definitions = _definitions(items, needs)
     chance = None if seed is None else random.Random(seed)
     orders = {}
@@ -52,7 +52,7 @@ def linearise(root: UOp, seed: int | None = None) -> tuple[UOp, ...]:
     return _program(items, _nested(items, orders, blocks.idle(items.ops)))
 
 
-def _definitions(items: KernelItems, needs: Needs) -> dict[int, None]:
+def _definitions(items: KernelItems, needs: BlockNeeds) -> dict[int, None]:
     """What stands before everything else, in order."""
     found = [item for item, is_defined in enumerate(needs.is_defined) if is_defined]
     found.sort(key=lambda item: definitions_first(items.nodes[item]))
@@ -127,7 +127,7 @@ class BlockOrder:
     members: they stand before all blocks.
     """
 
-    def __init__(self, needs: Needs, members: Sequence[int]) -> None:
+    def __init__(self, needs: BlockNeeds, members: Sequence[int]) -> None:
         ops = needs.items.ops
         self.needs = needs
         self.members = members

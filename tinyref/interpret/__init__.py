@@ -7,6 +7,6 @@ AST by numpy, with no lowering. Neither may import `codegen` or `optimise`, whic
 """
 
 from tinyref.interpret.interpreter import Interpreter, run_program
-from tinyref.interpret.machine import Access, Fault, Hooks, SanitizerError
+from tinyref.interpret.lanes import Access, Fault, Hooks, SanitizerError
 
 __all__ = ["Access", "Fault", "Hooks", "Interpreter", "SanitizerError", "run_program"]

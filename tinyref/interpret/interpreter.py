@@ -15,8 +15,7 @@ import numpy.typing as npt
 from tinyref.algebra.evaluate import launch_grid, value_of
 from tinyref.dtype import from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.interpret.loops import MACHINE
-from tinyref.interpret.machine import (
+from tinyref.interpret.lanes import (
     Extents,
     Hooks,
     LaneMachine,
@@ -24,6 +23,7 @@ from tinyref.interpret.machine import (
     OrderMattersError,
     SanitizerError,
 )
+from tinyref.interpret.loops import MACHINE
 from tinyref.interpret.shadow import Shadow
 from tinyref.interpret.translate import Override, Translation
 from tinyref.uops.ops import Ops

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
-from tinyref.interpret.machine import LaneMachine, broadcast_to, common_shape
+from tinyref.interpret.lanes import LaneMachine, broadcast_to, common_shape
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import REDUCING, Ops
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 N = TypeVar("N", bound=Hashable)
 
 
-class _Entry(weakref.ref["UOp"]):
+class _NodeEntry(weakref.ref["UOp"]):
     """A node that lives as long as someone holds it, and under which key it is found."""
 
     __slots__ = ("key",)
@@ -28,10 +28,10 @@ class _Entry(weakref.ref["UOp"]):
 
 # The nodes that live, by what they are made of. What a WeakValueDictionary does, but a look is a
 # single call: most nodes are asked for often.
-_entries: dict[tuple[Any, ...], _Entry] = {}
+_entries: dict[tuple[Any, ...], _NodeEntry] = {}
 
 
-def _forget(entry: _Entry, entries: dict[tuple[Any, ...], _Entry] = _entries) -> None:
+def _forget(entry: _NodeEntry, entries: dict[tuple[Any, ...], _NodeEntry] = _entries) -> None:
     """Called when the node of `entry` is gone; another one may have taken its place.
 
     There is no lock, which a fork would have to renew and a finaliser might wait for: a dictionary
@@ -44,7 +44,7 @@ def _forget(entry: _Entry, entries: dict[tuple[Any, ...], _Entry] = _entries) ->
 
 def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
     """The node that counts under `key`: another thread may have built it meanwhile."""
-    entry = _Entry(node, _forget)
+    entry = _NodeEntry(node, _forget)
     entry.key = key
     while True:
         # A dictionary looks and inserts in one step.

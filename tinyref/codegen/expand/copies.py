@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.expand.accesses import Accesses, Cell, Row, Run, is_false
+from tinyref.codegen.expand.accesses import Accesses, AccessRow, AccessRun, Cell, is_false
 from tinyref.codegen.expand.dependence import (
     Dependence,
     Numbering,
@@ -143,7 +143,7 @@ class Expansion:
         # What each node became; a STORE may become any number of STOREs.
         self.done: dict[UOp, Copies] = {}
         # The vector that was loaded from each window of a run.
-        self.loaded: dict[tuple[Run, int], UOp] = {}
+        self.loaded: dict[tuple[AccessRun, int], UOp] = {}
 
     def root(self) -> UOp:
         """The expanded kernel."""
@@ -294,7 +294,7 @@ class Expansion:
         copies = range(self.numbering.count(self.masks[node]))
         return [join([(self._load_alone(node, i, lane), 0) for lane in lanes]) for i in copies]
 
-    def _load_row(self, node: UOp, row: Row) -> UOp:
+    def _load_row(self, node: UOp, row: AccessRow) -> UOp:
         if row.is_window:
             return self._load_cell(node, row.cells[0])[0]
         return join([self._load_cell(node, cell) for cell in row.cells])
@@ -347,11 +347,11 @@ class Expansion:
                 stores.append(build.store(self._address(node.src[0], position), value, gate))
         return stores
 
-    def _store_rows(self, node: UOp, rows: Sequence[Row]) -> Copies:
+    def _store_rows(self, node: UOp, rows: Sequence[AccessRow]) -> Copies:
         value = node.src[1]
         # What each place gets: a place that is written twice keeps what came last.
-        vectors: dict[tuple[Run, int], UOp] = {}
-        pieces: dict[tuple[Run, int], Piece] = {}
+        vectors: dict[tuple[AccessRun, int], UOp] = {}
+        pieces: dict[tuple[AccessRun, int], Piece] = {}
         for copy, row in enumerate(rows):
             of_value = self.accesses.source_copy(node, value, copy)
             first = row.cells[0]

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tinyref.algebra.linear import Linear, constant_of, exact, to_node
+from tinyref.algebra.linear import LinearForm, constant_of, exact, to_node
 from tinyref.algebra.simplify import simplify
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
@@ -178,7 +178,7 @@ def stepped(position: UOp, dependence: Dependence) -> Stepped | None:
             return None
         else:
             rest[term] = factor
-    return Stepped(to_node(dtypes.index, Linear(rest, 0)), steps, linear.constant)
+    return Stepped(to_node(dtypes.index, LinearForm(rest, 0)), steps, linear.constant)
 
 
 def divisor_of(position: UOp) -> int:
@@ -215,7 +215,7 @@ class Positions:
 
     def _split(self, position: UOp) -> tuple[UOp, int]:
         linear = exact(position)
-        return to_node(position.dtype, Linear(linear.terms, 0)), linear.constant
+        return to_node(position.dtype, LinearForm(linear.terms, 0)), linear.constant
 
     def at(self, node: UOp, copy: int, lane: int) -> UOp:
         """The index arithmetic `node` in one lane of one of its copies, simplified."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tinyref import config
 from tinyref.errors import DeviceError, OrderError, UserError
-from tinyref.interpret.machine import Fault
+from tinyref.interpret.lanes import Fault
 from tinyref.renderers.llvm_gpu import (
     ALIGNMENT,
     RUN_ITEMS,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tinyref.dtype import numpy_dtype
 from tinyref.formats.text import node_text
-from tinyref.interpret.machine import Fault, LaneMachine, SanitizerError
+from tinyref.interpret.lanes import Fault, LaneMachine, SanitizerError
 from tinyref.uops.node import UOp
 from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
 
