@@ -12,8 +12,6 @@ memory with such stores is atomic as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tinyref.algebra.rewrite import RuleSet, rewrite
 from tinyref.algebra.rules.casts import bitcast_bitcast
 from tinyref.codegen.decompose.formats import shift_left, shift_right
@@ -137,9 +135,10 @@ def _place(address: UOp, held: DType, lane: int) -> tuple[UOp, UOp]:
 
 
 SMALL_INTEGERS = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
-# What gives numbers of the small type of numbers of the small type.
-_STAYS = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.SHR, Ops.MOD, Ops.MAX, Ops.WHERE})
+# What chooses, copies or holds values, or waits for some.
 _MOVES = frozenset({Ops.VECTORIZE, Ops.GEP, Ops.DEFINE_ACC, Ops.UPDATE_ACC, Ops.AFTER, Ops.WHERE})
+# What gives numbers of the small type of numbers of the small type.
+_STAYS = _MOVES | {Ops.AND, Ops.OR, Ops.XOR, Ops.SHR, Ops.MOD, Ops.MAX}
 
 
 def emulate_small_integers(root: UOp, emulated: frozenset[DType]) -> UOp:
@@ -151,10 +150,10 @@ def emulate_small_integers(root: UOp, emulated: frozenset[DType]) -> UOp:
     def transform(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if not any(touched.dtype.scalar in emulated for touched in (node, *node.src)):
             return None
-        arm = _ARMS.get(node.op)
-        if arm is None:
+        found = _of_node(node, src, emulated)
+        if found is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
-        return arm(node, src, emulated)
+        return found
 
     return rebuild(root, transform)
 
@@ -173,31 +172,23 @@ def wrap(value: UOp, small: DType) -> UOp:
     return shift_right(shift_left(value, dropped), dropped)
 
 
-Arm = Callable[[UOp, tuple[UOp, ...], frozenset[DType]], UOp]
-
-
-def _constant(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    if not isinstance(node.arg, ConstArg):
-        raise UserError(f"CONST of {node.dtype.name}: has no value")
-    return const(wide_type(node.dtype), as_const(node.arg.value, node.dtype.scalar))
-
-
-def _moves(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    """Nodes that choose, copy or hold values; or wait for some."""
-    dtype = wide_type(node.dtype) if node.dtype.scalar in emulated else node.dtype
-    return UOp(node.op, dtype, src, node.arg)
-
-
-def _waits(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    return node.replace(src=src)
-
-
-def _arithmetic(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
-    if node.dtype.scalar not in emulated:
-        # A comparison, or a shift whose count alone is small.
-        return UOp(node.op, node.dtype, src, node.arg)
-    value = UOp(node.op, wide_type(node.dtype), src, node.arg)
-    return value if node.op in _STAYS else wrap(value, node.dtype.scalar)
+def _of_node(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp | None:
+    """The node in 32 bits; None for an op that has no arm."""
+    is_small = node.dtype.scalar in emulated
+    match node.op:
+        case Ops.CONST if isinstance(node.arg, ConstArg):
+            return const(wide_type(node.dtype), as_const(node.arg.value, node.dtype.scalar))
+        case Ops.BARRIER | Ops.SINK:
+            return node.replace(src=src)
+        case Ops.CAST:
+            return _cast(node, src, emulated)
+        case Ops.BITCAST:
+            return _bitcast(node, src, emulated)
+    if node.op not in ALU and node.op not in _MOVES:
+        return None
+    value = UOp(node.op, wide_type(node.dtype) if is_small else node.dtype, src, node.arg)
+    # A comparison has another type, and so may a shift by a small count.
+    return wrap(value, node.dtype.scalar) if is_small and node.op not in _STAYS else value
 
 
 def _cast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp:
@@ -244,13 +235,3 @@ def _bitcast(node: UOp, src: tuple[UOp, ...], emulated: frozenset[DType]) -> UOp
 def _moved(value: UOp, emulated: frozenset[DType]) -> UOp:
     """What another decomposition made of small integers."""
     return emulate_small_integers(value, emulated)
-
-
-_ARMS: dict[Ops, Arm] = {
-    **dict.fromkeys(ALU, _arithmetic),
-    Ops.CONST: _constant,
-    **dict.fromkeys(_MOVES, _moves),
-    **dict.fromkeys((Ops.BARRIER, Ops.SINK), _waits),
-    Ops.CAST: _cast,
-    Ops.BITCAST: _bitcast,
-}

@@ -6,8 +6,6 @@ becomes what it does on words. Index arithmetic is not touched: it has a stage o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tinyref.algebra.bounds import bounds
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose.formats import (
@@ -308,34 +306,76 @@ class _Emulation:
             # A root, or a barrier after stores, may have more sources now.
             flat = _flat(src)
             return (node if flat == node.src else _in_range(node, node.replace(src=flat)),)
-        arm = _ARMS.get(node.op)
-        if arm is None:
+        found = self._of_structure(node, src) or self._of_arithmetic(node, src)
+        if found is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
-        return arm(self, node, src)
+        return found
+
+    def _of_structure(self, node: UOp, src: list[Nodes]) -> Nodes | None:
+        match node.op:
+            case Ops.CONST if isinstance(node.arg, ConstArg):
+                return constant(int(node.arg.value), node.dtype.lanes)
+            case Ops.DEFINE_GLOBAL | Ops.DEFINE_LOCAL if isinstance(node.dtype, PtrDType):
+                memory = pointer(WORD, 2 * node.dtype.size, node.dtype.space)
+                return (UOp(node.op, memory, (), node.arg),)
+            case Ops.INDEX:
+                return src[0][0], build.mul(src[1][0], 2)
+            case Ops.AFTER:
+                waits = _flat(src[1:])
+                return tuple(build.after(part, *waits) for part in src[0])
+            case Ops.BARRIER:
+                # After a value: after both its words.
+                return (node.replace(src=_flat(src)),)
+            case Ops.LOAD:
+                return self.load(node, src)
+            case Ops.STORE:
+                return self.store(node, src)
+            case Ops.DEFINE_ACC:
+                return self.accumulator(node, src)
+            case Ops.UPDATE_ACC:
+                return self.update(node, src)
+            case Ops.VECTORIZE | Ops.GEP:
+                # The same for both words.
+                dtype = WORD.vec(node.dtype.lanes)
+                words = zip(*src, strict=True)
+                return tuple(UOp(node.op, dtype, parts, node.arg) for parts in words)
+        return None
+
+    def _of_arithmetic(self, node: UOp, src: list[Nodes]) -> Nodes | None:
+        match node.op:
+            case Ops.NEG:
+                return negated(_words(src[0]))
+            case Ops.ADD | Ops.SUB:
+                return (plus if node.op is Ops.ADD else minus)(*map(_words, src))
+            case Ops.MUL:
+                return times(_words(src[0]), _words(src[1]), self.capabilities)
+            case Ops.MULACC:
+                product = times(_words(src[0]), _words(src[1]), self.capabilities)
+                return plus(product, _words(src[2]))
+            case Ops.IDIV | Ops.MOD:
+                x, y = map(_words, src)
+                return divided(x, y, _is_signed(node), self.capabilities)[node.op is Ops.MOD]
+            case Ops.AND | Ops.OR | Ops.XOR:
+                pairs = zip(*src, strict=True)
+                return tuple(build.binary(node.op, x, y) for x, y in pairs)
+            case Ops.SHL | Ops.SHR:
+                return self.shift(node, src)
+            case Ops.CMPNE:
+                return (differ(*map(_words, src)),)
+            case Ops.CMPLT:
+                return (is_less(*map(_words, src), _is_signed(node.src[0])),)
+            case Ops.MAX:
+                left, right = map(_words, src)
+                return choose(is_less(left, right, _is_signed(node)), right, left)
+            case Ops.WHERE:
+                return choose(src[0][0], _words(src[1]), _words(src[2]))
+            case Ops.BITCAST:
+                return self.bitcast(node, src)
+            case Ops.CAST:
+                return self.cast(node, src)
+        return None
 
     # Values and memory
-
-    def constant(self, node: UOp, src: list[Nodes]) -> Nodes:
-        if not isinstance(node.arg, ConstArg):
-            raise UserError(f"CONST of {node.dtype.name}: has no value")
-        return constant(int(node.arg.value), node.dtype.lanes)
-
-    def definition(self, node: UOp, src: list[Nodes]) -> Nodes:
-        if not isinstance(node.dtype, PtrDType):
-            raise UserError(f"{node.op.name}: {node.dtype.name} is not a pointer")
-        memory = pointer(WORD, 2 * node.dtype.size, node.dtype.space)
-        return (UOp(node.op, memory, (), node.arg),)
-
-    def address(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return src[0][0], build.mul(src[1][0], 2)
-
-    def after(self, node: UOp, src: list[Nodes]) -> Nodes:
-        waits = _flat(src[1:])
-        return tuple(build.after(part, *waits) for part in src[0])
-
-    def barrier(self, node: UOp, src: list[Nodes]) -> Nodes:
-        """After a value: after both its words."""
-        return (node.replace(src=_flat(src)),)
 
     def load(self, node: UOp, src: list[Nodes]) -> Nodes:
         lanes = node.dtype.lanes
@@ -378,35 +418,7 @@ class _Emulation:
             build.update(high, new_high),
         )
 
-    def each_word(self, node: UOp, src: list[Nodes]) -> Nodes:
-        """VECTORIZE and GEP: the same for both words."""
-        dtype = WORD.vec(node.dtype.lanes)
-        return tuple(UOp(node.op, dtype, words, node.arg) for words in zip(*src, strict=True))
-
     # Arithmetic
-
-    def add(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return plus(_words(src[0]), _words(src[1]))
-
-    def subtract(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return minus(_words(src[0]), _words(src[1]))
-
-    def multiply(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return times(_words(src[0]), _words(src[1]), self.capabilities)
-
-    def multiply_accumulate(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return plus(_words(self.multiply(node, src)), _words(src[2]))
-
-    def negate(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return negated(_words(src[0]))
-
-    def divide(self, node: UOp, src: list[Nodes]) -> Nodes:
-        x, y = _words(src[0]), _words(src[1])
-        quotient, remainder = divided(x, y, _is_signed(node), self.capabilities)
-        return quotient if node.op is Ops.IDIV else remainder
-
-    def bitwise(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return tuple(build.binary(node.op, x, y) for x, y in zip(src[0], src[1], strict=True))
 
     def shift(self, node: UOp, src: list[Nodes]) -> Nodes:
         if not self.touches(node.dtype):
@@ -420,19 +432,6 @@ class _Emulation:
         if node.op is Ops.SHL:
             return shifted_left(x, count)
         return shifted_right(x, count, _is_signed(node))
-
-    def compare(self, node: UOp, src: list[Nodes]) -> Nodes:
-        x, y = _words(src[0]), _words(src[1])
-        if node.op is Ops.CMPNE:
-            return (differ(x, y),)
-        return (is_less(x, y, _is_signed(node.src[0])),)
-
-    def maximum(self, node: UOp, src: list[Nodes]) -> Nodes:
-        x, y = _words(src[0]), _words(src[1])
-        return choose(is_less(x, y, _is_signed(node)), y, x)
-
-    def select(self, node: UOp, src: list[Nodes]) -> Nodes:
-        return choose(src[0][0], _words(src[1]), _words(src[2]))
 
     # Conversions
 
@@ -520,39 +519,3 @@ def _word_at(address: Nodes, lane: int, half: int) -> UOp:
     memory, position = address
     offset = 2 * lane + half
     return build.index(memory, build.add(position, offset) if offset else position)
-
-
-Arm = Callable[[_Emulation, UOp, list[Nodes]], Nodes]
-
-_ARMS: dict[Ops, Arm] = {
-    Ops.CONST: _Emulation.constant,
-    Ops.DEFINE_GLOBAL: _Emulation.definition,
-    Ops.DEFINE_LOCAL: _Emulation.definition,
-    Ops.INDEX: _Emulation.address,
-    Ops.AFTER: _Emulation.after,
-    Ops.BARRIER: _Emulation.barrier,
-    Ops.LOAD: _Emulation.load,
-    Ops.STORE: _Emulation.store,
-    Ops.DEFINE_ACC: _Emulation.accumulator,
-    Ops.UPDATE_ACC: _Emulation.update,
-    Ops.VECTORIZE: _Emulation.each_word,
-    Ops.GEP: _Emulation.each_word,
-    Ops.ADD: _Emulation.add,
-    Ops.SUB: _Emulation.subtract,
-    Ops.MUL: _Emulation.multiply,
-    Ops.MULACC: _Emulation.multiply_accumulate,
-    Ops.NEG: _Emulation.negate,
-    Ops.IDIV: _Emulation.divide,
-    Ops.MOD: _Emulation.divide,
-    Ops.AND: _Emulation.bitwise,
-    Ops.OR: _Emulation.bitwise,
-    Ops.XOR: _Emulation.bitwise,
-    Ops.SHL: _Emulation.shift,
-    Ops.SHR: _Emulation.shift,
-    Ops.CMPLT: _Emulation.compare,
-    Ops.CMPNE: _Emulation.compare,
-    Ops.MAX: _Emulation.maximum,
-    Ops.WHERE: _Emulation.select,
-    Ops.BITCAST: _Emulation.bitcast,
-    Ops.CAST: _Emulation.cast,
-}
