@@ -153,7 +153,6 @@ def _reduce(node: UOp, value: Array, arg: ReduceArg) -> Array:
     return narrow_float64(total.astype(np.float64), dtype)
 
 
-Array = npt.NDArray[Any]
 Bindings = Mapping[str, int]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.expand.dependence import (
+from tinyref.codegen.expand.lane_ranges import (
     Dependence,
     Numbering,
     Positions,

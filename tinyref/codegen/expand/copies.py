@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.expand.accesses import Accesses, AccessRow, AccessRun, Cell, is_false
-from tinyref.codegen.expand.dependence import (
+from tinyref.codegen.expand.lane_ranges import (
     Dependence,
     Numbering,
     Positions,
