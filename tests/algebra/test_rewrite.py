@@ -98,7 +98,7 @@ PATTERNS = [
     (match(Ops.ADD, x, constant(0.0)), build.add(number, 0.0), 1),
     (match(Ops.ADD, x, constant(0.0)), build.add(number, -0.0), 0),
     (match(Ops.ADD, x, constant(-0.0)), build.add(number, -0.0), 1),
-    (match(Ops.ADD, x, y, when=floating), build.add(u, v), 0),
+    (match(Ops.ADD, x, any_node("y", when=floating)), build.add(u, v), 0),
     (match(Ops.ADD, x, any_node("y", when=integer)), build.add(u, v), 1),
     (match(Ops.LOAD, x, y), build.sink(), 0),
     (match(Ops.SINK, x), build.sink(u, v), 0),
@@ -129,13 +129,13 @@ def test_pattern_as_text():
 def test_captures_are_given_by_name():
     seen = {}
 
-    def function(node, y, c, context):
+    def function(node, y, c):
         """x + c == itself."""
-        seen.update(node=node, y=y, c=c, context=context)
+        seen.update(node=node, y=y, c=c)
 
     sum_of = build.add(build.mul(u, v), 3)
-    rule("capture", match(Ops.ADD, match(Ops.MUL, x, y), c))(function)(sum_of, "context")
-    assert seen == {"node": sum_of, "y": v, "c": build.const(index, 3), "context": "context"}
+    rule("capture", match(Ops.ADD, match(Ops.MUL, x, y), c))(function)(sum_of)
+    assert seen == {"node": sum_of, "y": v, "c": build.const(index, 3)}
 
 
 def test_refused_rules():
@@ -208,17 +208,6 @@ def test_listening_afresh_takes_and_keeps_no_results():
         rewrite(node, rules)
         rewrite(node, rules)
     assert fired == {"test-double": 1}
-
-
-def test_context_reaches_the_rules_and_nothing_is_kept():
-    def function(node, context):
-        """A constant from outside."""
-        return build.const(node.dtype, context)
-
-    rules = RuleSet([rule("context", match(Ops.NEG, x))(function)])
-    node = build.unary(Ops.NEG, u)
-    assert rewrite(node, rules, 3) is build.const(index, 3)
-    assert rewrite(node, rules, 4) is build.const(index, 4)
 
 
 def test_listeners_get_each_firing_the_outer_ones_too():
@@ -317,12 +306,6 @@ def test_order_of_the_list_does_not_matter():
     for seed in range(10):
         random.Random(seed).shuffle(rules)
         assert rewrite(node, RuleSet(rules)) is wanted
-
-
-def test_sets_join():
-    both = RuleSet([drop_zero], "one") + RuleSet([double, drop_zero], "two")
-    assert both.name == "one+two"
-    assert [each.name for each in both.rules] == ["test-double", "test-drop-zero"]
 
 
 def test_rules_of_a_module():

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import ModuleType
-from typing import Any
 
 from tinyref.dtype import ConstType, DType, dtypes
 from tinyref.errors import UserError
@@ -23,9 +22,7 @@ from tinyref.uops.payload import ConstArg
 
 DTypePredicate = Callable[[DType], bool]
 # Nodes by the names under which a pattern captures them.
-Captures = dict[str, Any]
-# What a rule may take besides captures: the whole match, and the context of the rewrite.
-GIVEN = ("node", "context")
+Captures = dict[str, UOp]
 
 
 @dataclass(frozen=True)
@@ -93,14 +90,9 @@ def constant(value: ConstType) -> Pattern:
     return Pattern(ops=frozenset({Ops.CONST}), value=value)
 
 
-def match(
-    op: Ops | Iterable[Ops],
-    *sources: Pattern,
-    when: DTypePredicate | None = None,
-    each: Pattern | None = None,
-) -> Pattern:
+def match(op: Ops | Iterable[Ops], *sources: Pattern, each: Pattern | None = None) -> Pattern:
     """A node of `op` (or one of several) whose sources match in order; no patterns: any sources."""
-    return Pattern(_ops(op), sources or None, when=when, each=each)
+    return Pattern(_ops(op), sources or None, each=each)
 
 
 def commute(op: Ops | Iterable[Ops], left: Pattern, right: Pattern) -> Pattern:
@@ -241,23 +233,23 @@ class Rule:
     domain: Domain
     equation: str
 
-    def apply(self, node: UOp, context: object = None) -> UOp | None:
+    def apply(self, node: UOp) -> UOp | None:
         """The replacement of `node`, which has an op of the root and a type of the domain.
 
         Where the pattern matches in several ways, the first that the function accepts counts.
         """
         for captures in matches(self.pattern, node):
-            given = {"node": node, "context": context, **captures}
-            result = self.function(**{name: given[name] for name in self.parameters})
+            captures["node"] = node
+            result = self.function(**{name: captures[name] for name in self.parameters})
             if result is not None and result is not node:
                 return result
         return None
 
-    def __call__(self, node: UOp, context: object = None) -> UOp | None:
+    def __call__(self, node: UOp) -> UOp | None:
         """The replacement of `node`, or None where the rule does not apply."""
         if node.op not in (self.pattern.ops or ()) or not self.domain.dtypes(node.dtype):
             return None
-        return self.apply(node, context)
+        return self.apply(node)
 
 
 def rule(
@@ -270,8 +262,8 @@ def rule(
 ) -> Callable[[Callable[..., UOp | None]], Rule]:
     """Makes a `Rule` of a function whose parameters are captures of `pattern`.
 
-    A parameter `node` takes the whole match, `context` the context of the rewrite. `when` is what
-    the type of the root must fulfil; without it that may be all that its ops have. Raises
+    A parameter `node` takes the whole match. `when` is what the type of the root must fulfil;
+    without it that may be all that its ops have. Raises
     `UserError` for a rule without an equation, with a root of any op, or with a parameter that the
     pattern does not capture.
     """
@@ -286,7 +278,7 @@ def rule(
             raise UserError(f"rule {name}: only the root of the pattern may commute")
         family = function.__module__.rpartition(".")[2]
         parameters = tuple(inspect.signature(function).parameters)
-        unknown = [each for each in parameters if each not in {*GIVEN, *pattern.captures()}]
+        unknown = [each for each in parameters if each not in {"node", *pattern.captures()}]
         if unknown:
             raise UserError(f"rule {name}: the pattern does not capture {unknown[0]!r}")
         types = when or (integer if pattern.ops <= INTEGER_OPS else anything)

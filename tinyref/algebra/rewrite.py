@@ -189,16 +189,13 @@ class RuleSet:
             rules = order.sample(rules, len(rules))
         return rules
 
-    def __add__(self, other: RuleSet) -> RuleSet:
-        return RuleSet({*self.rules, *other.rules}, f"{self.name}+{other.name}")
-
-    def fire(self, node: UOp, context: object = None) -> tuple[str, UOp] | None:
+    def fire(self, node: UOp) -> tuple[str, UOp] | None:
         """The first rule that applies to `node` alone, with its replacement; None where none does.
 
         Raises `VerifyError` rewrite.type where a rule changes the type of a node.
         """
         for each in self.candidates(node):
-            result = each.apply(node, context)
+            result = each.apply(node)
             if result is not None:
                 if result.dtype is not node.dtype:
                     raise VerifyError(
@@ -214,13 +211,12 @@ class RuleSet:
 class _Rewrite:
     """One run of the engine; `done` maps a node to its normal form."""
 
-    def __init__(self, root: UOp, rules: RuleSet, context: object, active: Listeners) -> None:
+    def __init__(self, root: UOp, rules: RuleSet, active: Listeners) -> None:
         self.root = root
         self.rules = rules
-        self.context = context
         self.listeners = active.rules
         self.steps = active.steps
-        self.is_kept = context is None and not active.afresh
+        self.is_kept = not active.afresh
         self.done: dict[UOp, UOp] = {}
         # Nodes whose replacement is being rewritten, in the order in which that began.
         self.waiting: dict[UOp, str] = {}
@@ -276,7 +272,7 @@ class _Rewrite:
                 return
             if rebuilt in self.waiting:
                 raise self.loop(rebuilt)
-        fired = self.rules.fire(rebuilt, self.context)
+        fired = self.rules.fire(rebuilt)
         if fired is None or not self.may_take(*fired, rebuilt):
             self.finish(rebuilt, rebuilt)
             if rebuilt is not node:
@@ -326,18 +322,17 @@ def _print_firing(name: str, node: UOp, result: UOp) -> None:
     sys.stderr.write(f"rewrite {name}: {node!r} -> {result!r}\n")
 
 
-def rewrite(root: UOp, rules: RuleSet, context: object = None) -> UOp:
+def rewrite(root: UOp, rules: RuleSet) -> UOp:
     """`root` with `rules` applied to every node, sources first, until none applies any more.
 
-    `context` is handed to rules that ask for it; results are then not kept. Listeners
-    are called at every firing; with DEBUG=6 firings are printed to stderr. Graphs may be of any
-    depth. Raises `VerifyError` rewrite.loop, naming the rules, where a node turns into itself or
-    rules fire without end, and rewrite.type where a rule changes a type.
+    Listeners are called at every firing; with DEBUG=6 firings are printed to stderr. Graphs may be
+    of any depth. Raises `VerifyError` rewrite.loop, naming the rules, where a node turns into
+    itself or rules fire without end, and rewrite.type where a rule changes a type.
     """
     active = listeners()
-    if context is None and not active.afresh and rules in root.facts:
+    if not active.afresh and rules in root.facts:
         kept: UOp | None = root.facts[rules]
         return root if kept is None else kept
     if config.integer("DEBUG") >= 6:
         active = replace(active, rules=(*active.rules, _print_firing), afresh=True)
-    return _Rewrite(root, rules, context, active).run()
+    return _Rewrite(root, rules, active).run()

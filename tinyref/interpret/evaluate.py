@@ -38,17 +38,15 @@ def evaluate(
     ast: UOp,
     buffers: Mapping[int, Array],
     bindings: Mapping[str, int] | None = None,
-    values: dict[UOp, Array] | None = None,
 ) -> dict[int, Array]:
     """The contents of every written buffer after the kernel `ast` ran: new flat arrays by slot.
 
     `buffers` are flat arrays by slot, outputs too (what a store does not cover stays); all loads
     see the contents before the kernel. A reduce of float16, bfloat16 or float32 accumulates in
-    float64, one of float64 in long double, and is rounded once. `values`, if given, gets the
-    value of every node. Raises `UserError` for a node that is no part of a kernel AST, a missing
+    float64, one of float64 in long double, and is rounded once. Raises `UserError` for a node that is no part of a kernel AST, a missing
     buffer or variable, or a view that leaves its buffer.
     """
-    evaluator = _Evaluator(buffers, bindings or {}, {} if values is None else values)
+    evaluator = _Evaluator(buffers, bindings or {})
     with np.errstate(all="ignore"):
         for node in ast.toposort():
             evaluator.visit(node)
@@ -56,15 +54,10 @@ def evaluate(
 
 
 class _Evaluator:
-    def __init__(
-        self,
-        buffers: Mapping[int, Array],
-        bindings: Mapping[str, int],
-        values: dict[UOp, Array],
-    ) -> None:
+    def __init__(self, buffers: Mapping[int, Array], bindings: Mapping[str, int]) -> None:
         self.buffers = buffers
         self.bindings = bindings
-        self.values = values
+        self.values: dict[UOp, Array] = {}
         self.written: dict[int, Array] = {}
 
     def visit(self, node: UOp) -> None:

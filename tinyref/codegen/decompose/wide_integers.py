@@ -363,7 +363,7 @@ class _Emulation:
             case Ops.CMPNE:
                 return (differ(*map(_words, src)),)
             case Ops.CMPLT:
-                return (is_less(*map(_words, src), _is_signed(node.src[0])),)
+                return (is_less(_words(src[0]), _words(src[1]), _is_signed(node.src[0])),)
             case Ops.MAX:
                 left, right = map(_words, src)
                 return choose(is_less(left, right, _is_signed(node)), right, left)
