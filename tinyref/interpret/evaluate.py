@@ -43,8 +43,8 @@ def evaluate(
 
     `buffers` are flat arrays by slot, outputs too (what a store does not cover stays); all loads
     see the contents before the kernel. A reduce of float16, bfloat16 or float32 accumulates in
-    float64, one of float64 in long double, and is rounded once. Raises `UserError` for a node that is no part of a kernel AST, a missing
-    buffer or variable, or a view that leaves its buffer.
+    float64, one of float64 in long double, and is rounded once. Raises `UserError` for a node that
+    is no part of a kernel AST, a missing buffer or variable, or a view that leaves its buffer.
     """
     evaluator = _Evaluator(buffers, bindings or {})
     with np.errstate(all="ignore"):
