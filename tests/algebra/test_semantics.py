@@ -179,6 +179,7 @@ CASTS = [
     (i32, f16, 65519, 65504.0),
     (i32, f16, 65520, INF),
     (i64, f16, -(2**63), -INF),
+    (i64, bf16, -1, -1.0),
     # Through float64 the last one would be lost, and what is left is a tie.
     (i64, bf16, 2**60 + 2**52 + 1, float(2**60 + 2**53)),
     (i64, bf16, -(2**60) - 2**52 - 1, -float(2**60 + 2**53)),
