@@ -33,8 +33,6 @@ def counter(number, bound):
 
 
 a, b, c = counter(0, 10), counter(1, 7), counter(2, 3)
-n = build.variable("n", 1, 32)
-d, e = counter(3, n), counter(4, 5)
 x = build.variable("x", 0, 100)
 z = build.variable("z", -50, 50)
 k = build.variable("k", -(2**31), 2**31 - 1, i32)
