@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import outcome
 
 from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.errors import DeviceError, UserError
@@ -39,15 +40,6 @@ def loop(extent: int | UOp, number: int = 0) -> UOp:
 
 def zeros(count: int, dtype: DType = i32) -> np.ndarray:
     return np.zeros(count, numpy_dtype(dtype))
-
-
-def outcome(
-    subject: Program, count: int, *inputs: np.ndarray, dtype: DType = i32, **options: Any
-) -> list[Any]:
-    """What a program writes to a buffer of zeros, its slot 0."""
-    result = zeros(count, dtype)
-    run_program(subject, [result, *inputs], **options)
-    return result.tolist()
 
 
 def faults(subject: Program, buffers: Sequence[np.ndarray]) -> SanitizerError:
