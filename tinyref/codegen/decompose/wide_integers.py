@@ -34,7 +34,7 @@ from tinyref.uops.build import (
     where,
 )
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
+from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, LocalArg
 from tinyref.uops.program import scalar_of
 
@@ -306,7 +306,8 @@ class _Emulation:
             # A root, or a barrier after stores, may have more sources now.
             flat = _flat(src)
             return (node if flat == node.src else _in_range(node, node.replace(src=flat)),)
-        found = self._of_structure(node, src) or self._of_arithmetic(node, src)
+        arm = self._of_arithmetic if node.op in ALU else self._of_structure
+        found = arm(node, src)
         if found is None:
             raise UserError(f"{node.op.name} of {node.dtype.name}: this type is only emulated here")
         return found
