@@ -19,6 +19,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import (
     AxisKind,
+    SpecialArg,
     TileArg,
 )
 from tinyref.uops.tiles import TILES, Operand
@@ -382,6 +383,21 @@ def test_an_op_without_a_decomposition_is_refused_by_name() -> None:
     message = refusal(value, device)
     assert message.startswith("XOR of int32: the device has no such op")
     assert "accepted are ADD, AND, BITCAST" in message
+
+
+def test_undeclared_structure_is_refused() -> None:
+    group = UOp(Ops.SPECIAL, dtypes.index, (build.const(dtypes.index, 4),), SpecialArg("group", 0))
+    assert "no launch indices" in refusal(build.cast(group, dtypes.int32), CORE)
+    item = group.replace(arg=SpecialArg("item", 0))
+    grid_only = dataclasses.replace(CORE, has_grid=True)
+    assert "no groups" in refusal(build.cast(item, dtypes.int32), grid_only)
+    local = build.define_local("shared", dtypes.float32, 4)
+    position = build.const(dtypes.index, 0)
+    assert "neither groups nor scratch" in refusal(build.load(build.index(local, position)), CORE)
+    tile = TileArg(TILES["apple_m8n8k8_float32_float32"])
+    x = load(0, dtypes.float32)
+    node = UOp(Ops.WMMA, x.dtype, (x, x, x), tile)
+    assert "no matrix tile apple_m8n8k8_float32_float32: accepted are none" in refusal(node, CORE)
 
 
 def test_fragments_of_a_declared_tile_are_vectors_that_the_device_has() -> None:
