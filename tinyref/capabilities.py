@@ -10,8 +10,8 @@ from tinyref import machine as machines
 from tinyref.dtype import VECTOR_LANES, DType, dtypes
 from tinyref.machine import FIXED, Machine
 from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.program import STORABLE_IN_WORDS
 from tinyref.uops.tiles import MatrixTile
-from tinyref.uops.words import STORABLE_IN_WORDS
 
 CORE_DTYPES = frozenset({dtypes.bool, dtypes.int32, dtypes.uint32, dtypes.float32})
 CORE_OPS = frozenset(

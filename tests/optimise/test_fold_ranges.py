@@ -11,7 +11,7 @@ import pytest
 from kernel_cases import GRID, LOOPS, agree
 
 from tinyref.codegen.compile import compile_kernel
-from tinyref.codegen.lower import lower_ast
+from tinyref.codegen.lower import lower as lower_plan
 from tinyref.config import Context
 from tinyref.dtype import dtypes, numpy_dtype
 from tinyref.engine.estimate import estimate
@@ -85,7 +85,7 @@ def test_a_choice_is_no_loop_and_has_the_value_of_the_reduce(name: str) -> None:
         folded = fold_ranges(folded)
     verify(Dialect.AST, folded)
     assert count(folded, Ops.REDUCE) == LOOPS_LEFT.get(name, 0)
-    assert count(lower_ast(ast, LOOPS), Ops.REDUCE) == LOOPS_LEFT.get(name, 0)
+    assert count(lower_plan(Plan.of(ast, LOOPS)), Ops.REDUCE) == LOOPS_LEFT.get(name, 0)
     for kernel in (ast, folded):
         got = evaluate(kernel, buffers_of(gather), gather.bindings)[0]
         same_bits(got, expected_of(gather))

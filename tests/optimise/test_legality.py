@@ -26,7 +26,7 @@ from tinyref.uops.node import UOp
 from tinyref.uops.tiles import TILES
 from tinyref_fuzz.strategies import kernels
 from tinyref_spec.kernel.opt_kernels import subject_of
-from tinyref_spec.kernel_case import Case
+from tinyref_spec.kernel_case import KernelCase
 from tinyref_spec.kernels.named import (
     add_in_place,
     maximum_minus_sum,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from kernel_cases import DEVICES
 
-from tinyref.algebra.kernel_shape import kernel_shape
+from tinyref.algebra.shapes import kernel_shape
 from tinyref.codegen.compile import compile_kernel
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
@@ -23,8 +23,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref.views.view import View
 from tinyref_fuzz.strategies import kernels
 from tinyref_spec.kernel_case import KernelCase

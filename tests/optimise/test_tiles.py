@@ -1,6 +1,6 @@
 """Matrix tiles: layouts against the vendors' formulas, laws that each tile keeps, what is refused.
 
-The formulas are those of the documents that `tiles.declared` cites, written out as they stand
+The formulas are those of the documents that `uops.tiles` cites, written out as they stand
 there; the laws count elements one by one and know nothing of bits.
 """
 
@@ -19,6 +19,7 @@ from tinyref.errors import UserError
 from tinyref.formats.json_format import from_json, to_json
 from tinyref.formats.text import from_text, to_text
 from tinyref.uops import build
+from tinyref.uops.build import tile_element
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import TileArg
@@ -31,7 +32,6 @@ from tinyref.uops.tiles import (
     MatrixTile,
     Operand,
 )
-from tinyref.uops.tiles.positions import element
 
 f16, bf16, f32, f64 = dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64
 i8, i32 = dtypes.int8, dtypes.int32
@@ -275,7 +275,7 @@ def test_every_element_is_held_exactly_as_often_as_declared(
 def test_index_expressions_give_the_same_elements(tile: MatrixTile, operand: Operand) -> None:
     thread = build.variable("t", 0, 4 * tile.threads - 1)
     for register in range(tile.layout(operand).registers):
-        row, column = element(tile, operand, thread, register)
+        row, column = tile_element(tile, operand, thread, register)
         for t in (*range(tile.threads), 3 * tile.threads + 1):
             found = tuple(value_of(each, {"t": t}) for each in (row, column))
             assert found == tile.element(operand, t % tile.threads, register)
@@ -284,7 +284,7 @@ def test_index_expressions_give_the_same_elements(tile: MatrixTile, operand: Ope
 def test_neighbouring_bits_are_one_term() -> None:
     thread = build.special("item", 0, 32)
     tile = TILES["nvidia_m16n8k16_float16_float32"]
-    row, column = element(tile, Operand.A, thread, 6)
+    row, column = tile_element(tile, Operand.A, thread, 6)
     ops = [node.op for node in row.toposort() if node.op is not Ops.CONST]
     assert ops == [Ops.SPECIAL, Ops.IDIV, Ops.MOD, Ops.MUL, Ops.ADD]
     assert [node.op for node in column.toposort()].count(Ops.MOD) == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from elementwise_programs import fill, read
 
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.dtype import dtypes
 from tinyref.renderers.llvm import LlvmRenderer
 from tinyref.runtimes.host import cpu

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from elementwise_programs import fill, read
 
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.contract import CommandList, Launch
 from tinyref.device import Buffer, Device

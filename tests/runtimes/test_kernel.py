@@ -13,7 +13,7 @@ import pytest
 from elementwise_programs import elementwise, read, run_cases
 from hosts import HOSTS, each_device
 
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.contract import Backend, Compiler, Launchable, entry_point
 from tinyref.device import Buffer, Device

@@ -13,7 +13,7 @@ import pytest
 from elementwise_programs import fill, read
 from hosts import HOSTS, each_device
 
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.config import Context
 from tinyref.device import Device
 from tinyref.dtype import dtypes

@@ -276,7 +276,7 @@ def _folder(device: str, query: str, shard: str = "") -> Path:
     return folder if query == "*" else folder / "query"
 
 
-def _conform(request: Request, form: str) -> int:
+def _conform(request: ConformRequest, form: str) -> int:
     from tinyref_conformance.conform import resume_command
 
     return until_stopped(
@@ -284,7 +284,7 @@ def _conform(request: Request, form: str) -> int:
     )
 
 
-def _measure(request: Request, form: str) -> int:
+def _measure(request: ConformRequest, form: str) -> int:
     from tinyref.workers.run import reporter_for
     from tinyref_conformance.conform import conform as run_suite
 

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from tinyref import config
-from tinyref.algebra.kernel_shape import is_one, output_shape, reduced_sizes
 from tinyref.algebra.rewrite import Steps, listeners, listening, takes_step
+from tinyref.algebra.shapes import is_one, output_shape, reduced_sizes
 from tinyref.algebra.simplify import simplify
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.accumulate import accumulate
 from tinyref.codegen.decompose import decompose, stored_as
 from tinyref.codegen.expand import expand
-from tinyref.codegen.linearise.linearise import linearise
+from tinyref.codegen.linearise import linearise
 from tinyref.codegen.lower import lower
 from tinyref.codegen.narrow import narrow_index
 from tinyref.dtype import DType, ImageDType, PtrDType

@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from tinyref import config
-from tinyref.algebra.constraints import Constraint
 from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.sizes import Constraint
 from tinyref.algebra.symbolic import lift, lower
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType, dtypes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tinyref.algebra.kernel_shape import kernel_shape, positions_of
+from tinyref.algebra.shapes import kernel_shape, positions_of
 from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.uops.node import UOp, sint

@@ -22,15 +22,14 @@ from tinyref.uops import payload as payloads
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, Payload
-from tinyref.uops.tiles.layout import (
+from tinyref.uops.tiles import (
     Bit,
     FragmentLayout,
     InputRounding,
     MatrixTile,
     bit_from_text,
 )
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 from tinyref.views.view import View
 
 # Wide enough for int64 and uint64; a longer number is a mistake or an attack.

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tinyref import config
-from tinyref.algebra.rewrite.listen import StageListener
+from tinyref.algebra.rewrite import StageListener
 from tinyref.dtype import DType
 from tinyref.errors import UserError
 from tinyref.formats.payload_fields import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from weakref import WeakKeyDictionary, WeakSet
 
-from tinyref.algebra.constraints import bindings_of
+from tinyref.algebra.sizes import bindings_of
 from tinyref.arrays import Array, np
 from tinyref.device import Buffer, Device
 from tinyref.dtype import DType

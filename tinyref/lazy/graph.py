@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from tinyref.algebra.constraints import constraints_of, holds, is_certain, require
 from tinyref.algebra.op_table import OP_TABLE
+from tinyref.algebra.sizes import constraints_of, holds, is_certain, require
 from tinyref.algebra.symbolic import as_size, at_most, lift, lower
 from tinyref.device import Device
 from tinyref.dtype import ConstType, DType, as_const, dtypes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tinyref.algebra.constraints import holds
-from tinyref.algebra.shape import device_of, shape_of
+from tinyref.algebra.shapes import device_of, shape_of
+from tinyref.algebra.sizes import holds
 from tinyref.algebra.symbolic import as_size, describe, describe_shape, highest, lift, product
 from tinyref.errors import UserError, UserIndexError
 from tinyref.uops.node import UOp, sint

@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyref.algebra import semantics
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.rewrite import listeners, takes_step
+from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.dtype import ConstType, ImageDType, as_const, dtypes
 from tinyref.optimise.one_hot import Mask, OneHot, find_one_hots, repeats
 from tinyref.uops import build
 from tinyref.uops.node import UOp, rebuild, sint
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 
 def fold_ranges(ast: UOp) -> UOp:

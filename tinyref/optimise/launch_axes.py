@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import is_one
+from tinyref.algebra.shapes import is_one
 from tinyref.algebra.simplify import simplify
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tinyref.algebra.kernel_shape import reduced_sizes
+from tinyref.algebra.shapes import reduced_sizes
 from tinyref.errors import UserError
 from tinyref.optimise.launch_axes import launch_axes
 from tinyref.optimise.plan import Plan, axes_of, number_of

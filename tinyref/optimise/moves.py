@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import dtypes
 from tinyref.errors import UserError
@@ -17,7 +17,7 @@ from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan, changes
 from tinyref.optimise.tile import tile_number_problem, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.payload import AxisKind, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # Gives the new plan, or, of a tile, why none fits.
 Move = Callable[[Plan, Opt], Plan | str]

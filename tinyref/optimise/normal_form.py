@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tinyref.algebra.kernel_shape import (
+from tinyref.algebra.rewrite import listeners, takes_step
+from tinyref.algebra.semantics import reduce_identity
+from tinyref.algebra.shapes import (
     Shape,
     check_repeated_axes,
     common_shape,
@@ -22,16 +24,13 @@ from tinyref.algebra.kernel_shape import (
     reduced_axes,
     reduced_sizes,
 )
-from tinyref.algebra.rewrite import listeners, takes_step
-from tinyref.algebra.semantics import reduce_identity
 from tinyref.algebra.symbolic import lift, lowest, product
 from tinyref.optimise.fold_ranges import fold_ranges
 from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, rebuild, sint, toposort
 from tinyref.uops.ops import ALU, Ops
 from tinyref.uops.payload import ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 # Whose positions an axis has: of the outputs, or of the group of reduces with that number.
 OUTPUT = -1

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 
 from tinyref.algebra import semantics
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.kernel_shape import is_one, kernel_shape, positions_of, reduced_axes
-from tinyref.algebra.shape import shape_of
+from tinyref.algebra.shapes import is_one, kernel_shape, positions_of, reduced_axes, shape_of
 from tinyref.dtype import DType, as_const, dtypes
 from tinyref.uops import build
 from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
 from tinyref.uops.payload import ConstArg, ReduceArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker, apply_movement
+from tinyref.views.shape_tracker import ShapeTracker, apply_movement, tracker_of
 
 # A node, and in a tensor graph which of its elements each position of the reduce wants.
 Term = tuple[UOp, ShapeTracker | None]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from tinyref.algebra.kernel_shape import Shape, is_one, kernel_shape, positions_of, reduced_axes
+from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.symbolic import describe, product
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import PtrDType
@@ -24,7 +24,7 @@ from tinyref.uops.node import UOp, node_fact, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ViewArg
 from tinyref.uops.tiles import MatrixTile, Operand
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # The order of the axes of a plan, which is that of the loops from the outside in.
 KIND_ORDER = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tinyref import config
-from tinyref.algebra.kernel_shape import reduced_axes
+from tinyref.algebra.shapes import reduced_axes
 from tinyref.algebra.symbolic import describe
 from tinyref.dtype import ImageDType
 from tinyref.optimise.legality import axis_padding_problem, limit_problem

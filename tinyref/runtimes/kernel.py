@@ -38,8 +38,7 @@ from tinyref.profile import span
 from tinyref.runtimes.cache import cached_binary, compile_anew, compile_together
 from tinyref.uops.node import UOp
 from tinyref.uops.payload import VarArg
-from tinyref.uops.program import Parameter, Program
-from tinyref.uops.words import WORD, offset_name, slots_in_words, word_count
+from tinyref.uops.program import WORD, Parameter, Program, offset_name, slots_in_words, word_count
 
 # Loaded kernels are kept for the process; the oldest go when there are more than this. Each takes
 # 60 to 100 KB and a few memory maps, of which a process may have 65,530.

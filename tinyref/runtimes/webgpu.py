@@ -30,8 +30,7 @@ from tinyref.runtimes.drivers import (
     check_part,
     check_size,
 )
-from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
-from tinyref.uops.words import STORABLE_IN_WORDS
+from tinyref.uops.program import SMALL_FLOATS, STORABLE_IN_WORDS, WIDE_INTEGERS
 
 # What WGSL stores and binds is made of words.
 WORD = 4

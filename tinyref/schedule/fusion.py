@@ -12,7 +12,7 @@ import heapq
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-from tinyref.algebra.kernel_shape import reduced_axes
+from tinyref.algebra.shapes import reduced_axes
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce

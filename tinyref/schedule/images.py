@@ -18,7 +18,7 @@ from tinyref.errors import UserError
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 # The most rows and the most columns of an image.
 LIMIT = 16384

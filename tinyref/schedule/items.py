@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-from tinyref.algebra.constraints import Constraint
+from tinyref.algebra.sizes import Constraint
 from tinyref.arrays import np, npt
 from tinyref.codegen.compile import kernel_name
 from tinyref.uops.node import UOp, toposort

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyref.algebra.kernel_shape import kernel_shape, reduced_axes
+from tinyref.algebra.shapes import kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import product
 from tinyref.schedule.kernel_ast import Read, Shape
 from tinyref.uops import build
@@ -18,8 +18,7 @@ from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ReduceArg, SlotArg, ViewArg
-from tinyref.views.build import tracker_of
-from tinyref.views.shape_tracker import ShapeTracker
+from tinyref.views.shape_tracker import ShapeTracker, tracker_of
 
 # Joining works through both kernels, so what is joined time and again must stay short.
 MAX_JOINED = 500

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tinyref.algebra.kernel_shape import kernel_shape, reduced_axes
+from tinyref.algebra.shapes import kernel_shape, reduced_axes
 from tinyref.algebra.symbolic import lift, lower, product
 from tinyref.dtype import as_const, dtypes
 from tinyref.errors import TinyrefError

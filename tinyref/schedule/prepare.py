@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tinyref.algebra import semantics
-from tinyref.algebra.constraints import is_certain
+from tinyref.algebra.sizes import is_certain
 from tinyref.algebra.symbolic import highest, lift, lower, normalise, product
 from tinyref.device import Device
 from tinyref.dtype import as_const, dtypes

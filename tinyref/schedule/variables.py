@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tinyref.algebra.constraints import Constraint, constraints_of, current_value, limits
+from tinyref.algebra.sizes import Constraint, constraints_of, current_value, limits
 from tinyref.algebra.symbolic import (
     Extent,
     Polynomial,

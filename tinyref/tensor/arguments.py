@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyref.algebra import symbolic
-from tinyref.algebra.constraints import bindings_of, current_value, holds
 from tinyref.algebra.evaluate import value_of
+from tinyref.algebra.sizes import bindings_of, current_value, holds
 from tinyref.algebra.symbolic import describe, describe_shape, product
 from tinyref.errors import UserError, UserIndexError, UserTypeError
 from tinyref.uops.node import UOp, sint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tinyref.algebra.kernel_shape import positions_of
+from tinyref.algebra.shapes import positions_of
 from tinyref.algebra.symbolic import describe_shape
 from tinyref.dtype import PtrDType, dtypes
 from tinyref.formats.payload_fields import payload_nodes
@@ -22,7 +22,7 @@ from tinyref.verify.common import (
     add_sink_rule,
     add_variable_rule,
 )
-from tinyref.views.build import tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 AST = Rules(Dialect.AST)
 add_op_rules(AST)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from tinyref.algebra.bounds import bounds
-from tinyref.algebra.constraints import constraints_of, is_certain, require
-from tinyref.algebra.shape import device_of, shape_of
+from tinyref.algebra.shapes import device_of, shape_of
+from tinyref.algebra.sizes import constraints_of, is_certain, require
 from tinyref.algebra.symbolic import describe_shape, lift, lowest
 from tinyref.errors import UserError
 from tinyref.uops.node import UOp

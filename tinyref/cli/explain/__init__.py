@@ -60,7 +60,7 @@ def explain(
     from tinyref.cli.options import opening_device
     from tinyref.config import Context
     from tinyref.errors import UserError
-    from tinyref.runtimes.data.disk import read_only_files
+    from tinyref.runtimes.data_only import read_only_files
 
     name = opening_device(device)
     if html or expression.endswith(".py"):

@@ -306,7 +306,7 @@ def _print_facts(*facts: tuple[str, str]) -> None:
             print(f"{label}: {text}")
 
 
-def _print_difference(device: str, verdict: Verdict) -> None:
+def _print_difference(device: str, verdict: KernelVerdict) -> None:
     assert verdict.pair is not None, "it does not agree"
     assert verdict.symptom is not None, "it does not agree"
     print(f"{device}: between {verdict.pair.value}: {verdict.symptom.value}")

@@ -2,7 +2,7 @@
 
 A fragment is passed in 32-bit registers, of which each holds neighbours of the fragment, the first
 one in its lowest bits: two of 16 bits, four of 8. float32 and int32 take a register each, float64
-one of 64 bits. Lanes of fragments are in that order: `uops.tiles.declared`.
+one of 64 bits. Lanes of fragments are in that order: `uops.tiles`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.contract import Availability, Backend, Launch
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, OrderError, UserError
-from tinyref.interpret.errors import Fault
+from tinyref.interpret.lanes import Fault
 from tinyref.renderers.llvm import LLVM_DTYPES, LLVM_OPS
 from tinyref.renderers.llvm_gpu import (
     ALIGNMENT,

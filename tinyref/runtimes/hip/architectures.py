@@ -12,8 +12,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.hip import HIP_OPS, HipRenderer
-from tinyref.uops.tiles import MatrixTile
-from tinyref.uops.tiles.declared import AMD_CDNA3, AMD_RDNA3, AMD_RDNA4
+from tinyref.uops.tiles import AMD_CDNA3, AMD_RDNA3, AMD_RDNA4, MatrixTile
 
 SHARED_BYTES = 64 * 2**10
 GROUP_SIZE = 1024

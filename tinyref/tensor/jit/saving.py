@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinyref.algebra.constraints import Constraint
+from tinyref.algebra.sizes import Constraint
 from tinyref.device import Buffer
 from tinyref.dtype import to_dtype
 from tinyref.engine.capture import CopyStep, KernelStep, Known, Recorder, Replay, Step

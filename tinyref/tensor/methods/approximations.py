@@ -59,7 +59,7 @@ ASIN_FLOAT64 = (
 )
 
 # erf(x) = x + x P(z) for |x| up to 1, and 1 - P(x - 1) ** 8 from there to where it rounds to 1.
-# Both are fitted as in codegen/decompose/fit.py, by the relative error of the result. The eighth
+# Both are fitted as in codegen/decompose, by the relative error of the result. The eighth
 # root of erfc has few bends, and three squares bring erfc back (after Hastings, "Approximations for
 # Digital Computers", 1955, where a sixteenth power is in the denominator).
 ERF_FLOAT32 = (

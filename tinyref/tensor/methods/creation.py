@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Self, cast
 
-from tinyref.algebra.constraints import Constraint, require
+from tinyref.algebra.sizes import Constraint, require
 from tinyref.algebra.symbolic import as_node, as_size, describe, highest, lift
 from tinyref.arrays import Array, np
 from tinyref.device import Device

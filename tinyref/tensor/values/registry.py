@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Collection, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from tinyref.algebra.constraints import is_certain
+from tinyref.algebra.sizes import is_certain
 from tinyref.lazy.buffers import assigned_buffer, lost_below
 from tinyref.lazy.folding import shows_constant
 from tinyref.uops.node import UOp

@@ -15,16 +15,20 @@ import numpy.typing as npt
 from tinyref.algebra.evaluate import launch_grid, value_of
 from tinyref.dtype import from_numpy_dtype, numpy_dtype
 from tinyref.errors import UserError
-from tinyref.interpret.errors import OrderMattersError, SanitizerError
+from tinyref.interpret.lanes import (
+    Extents,
+    Hooks,
+    LaneMachine,
+    LaneMemory,
+    OrderMattersError,
+    SanitizerError,
+)
 from tinyref.interpret.loops import MACHINE
-from tinyref.interpret.machine import Extents, Hooks, Machine, Memory
 from tinyref.interpret.shadow import Shadow
 from tinyref.interpret.translate import Override, Translation
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import SpecialArg
-from tinyref.uops.program import Program
-from tinyref.uops.storage import elements_in
-from tinyref.uops.words import WORD, offset_name, slots_in_words
+from tinyref.uops.program import WORD, Program, elements_in, offset_name, slots_in_words
 
 # Work-items that run at a time: enough to hide Python's overhead, few enough for the cache.
 CHUNK = 1 << 15
@@ -111,7 +115,13 @@ class Interpreter:
         backward: bool,
     ) -> None:
         start = functools.partial(
-            Machine, grid, group, sanitize, self.hooks, backward, self.translation.has_tiles
+            LaneMachine,
+            grid,
+            group,
+            sanitize,
+            self.hooks,
+            backward,
+            self.translation.has_tiles,
         )
         machine = start()
         machine.may_widen = machine.may_widen and self._may_widen(machine)
@@ -134,14 +144,14 @@ class Interpreter:
         machine.may_widen = False
         self._launch(machine, arrays, bindings)
 
-    def _may_widen(self, machine: Machine) -> bool:
+    def _may_widen(self, machine: LaneMachine) -> bool:
         # A barrier would order the iterations of one thread, but not those of another.
         orders_all = machine.is_alone or not self.translation.has_barriers
         return self.translation.may_widen and orders_all
 
     def _launch(
         self,
-        machine: Machine,
+        machine: LaneMachine,
         arrays: Mapping[int, npt.NDArray[Any]],
         bindings: Mapping[str, int],
     ) -> None:
@@ -156,7 +166,7 @@ class Interpreter:
                 self._run_chunk(machine, list(values), globals_)
 
     def _run_chunk(
-        self, machine: Machine, values: list[Any], globals_: Mapping[int, Memory]
+        self, machine: LaneMachine, values: list[Any], globals_: Mapping[int, LaneMemory]
     ) -> None:
         translation = self.translation
         machine.memories = [
@@ -194,20 +204,20 @@ class Interpreter:
             found[number] = array
         return found
 
-    def _global(self, machine: Machine, number: int, array: npt.NDArray[Any]) -> Memory:
+    def _global(self, machine: LaneMachine, number: int, array: npt.NDArray[Any]) -> LaneMemory:
         plan = self.translation.memories[number]
-        memory = Memory(plan.name, array, plan.size, is_local=False, texels=plan.texels)
+        memory = LaneMemory(plan.name, array, plan.size, is_local=False, texels=plan.texels)
         checks_races = machine.sanitize and not machine.is_alone
         # What is written by masks is atomic, so nothing races.
         if plan.is_written and not plan.is_atomic and (machine.may_widen or checks_races):
             memory.shadow = self._shadow(machine, plan.size)
         return memory
 
-    def _local(self, machine: Machine, number: int) -> Memory:
+    def _local(self, machine: LaneMachine, number: int) -> LaneMemory:
         plan = self.translation.memories[number]
         size = plan.size * machine.local_groups
         # Without the sanitizer a device gives whatever was there; a fixed value repeats.
-        memory = Memory(plan.name, np.zeros(size, numpy_dtype(plan.dtype)), plan.size, True)
+        memory = LaneMemory(plan.name, np.zeros(size, numpy_dtype(plan.dtype)), plan.size, True)
         if machine.may_widen:
             return memory.private(machine)
         if machine.sanitize:
@@ -216,7 +226,7 @@ class Interpreter:
             memory.shadow = self._shadow(machine, size)
         return memory
 
-    def _shadow(self, machine: Machine, size: int) -> Shadow:
+    def _shadow(self, machine: LaneMachine, size: int) -> Shadow:
         if machine.may_widen:
             return Shadow.of_iterations(size)
         return Shadow(size, machine.group_size, self.translation.has_barriers)
@@ -237,7 +247,7 @@ def forget_translations() -> None:
     _translations.clear()
 
 
-def _boxes(machine: Machine) -> Iterable[tuple[Extents, Extents]]:
+def _boxes(machine: LaneMachine) -> Iterable[tuple[Extents, Extents]]:
     """The boxes of groups that run one after the other."""
     if not machine.backward["group"]:
         return _chunks(machine.grid, machine.group, CHUNK)

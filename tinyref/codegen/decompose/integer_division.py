@@ -1,4 +1,4 @@
-"""IDIV and MOD by constants as multiplications, for devices on which a division is slow.
+"""IDIV and MOD: by constants as products where a division is slow, and guarded where one traps.
 
 A quotient by d is the high word of a product with 2^(w + s) / d rounded up, shifted right by s. The
 conditions under which that is exact for every dividend are those of Granlund and Montgomery,
@@ -12,10 +12,22 @@ from dataclasses import dataclass
 
 from tinyref.algebra.bounds import bounds
 from tinyref.capabilities import Capabilities
-from tinyref.codegen.decompose.formats import exclusive_or, like, shift_right
-from tinyref.codegen.decompose.products import multiply_high
+from tinyref.codegen.decompose.formats import exclusive_or, like, multiply_high, shift_right
 from tinyref.dtype import DType, Kind, dtypes
-from tinyref.uops.build import add, bitcast, both, cast, mul, sub
+from tinyref.uops.build import (
+    add,
+    binary,
+    bitcast,
+    both,
+    cast,
+    const,
+    either,
+    equal,
+    mul,
+    not_equal,
+    sub,
+    where,
+)
 from tinyref.uops.node import UOp, rebuild
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg
@@ -157,3 +169,39 @@ def _shifted_quotient(x: UOp, count: int) -> UOp:
     """x / 2^count towards zero: a shift rounds down, so that a negative x gets 2^count - 1 more."""
     more = both(shift_right(x, x.dtype.bits - 1), (1 << count) - 1)
     return shift_right(add(x, more), count)
+
+
+def guard_divisions(root: UOp) -> UOp:
+    """`root` with a harmless divisor wherever the value ranges cannot rule a trap out.
+
+    The guarded results are those of the op table's semantics: x / 0 and x mod 0 are 0, MIN / -1 is
+    MIN and MIN mod -1 is 0.
+    """
+    if not any(node.op in (Ops.IDIV, Ops.MOD) for node in root.toposort()):
+        return root
+    return rebuild(root, _guard)
+
+
+def _guard(node: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    if node.op not in (Ops.IDIV, Ops.MOD):
+        return None
+    dividend, divisor = src
+    low, high = bounds(divisor)
+    may_be_zero = low <= 0 <= high
+    may_overflow = (
+        node.dtype.kind is Kind.SIGNED
+        and low <= -1 <= high
+        and bounds(dividend)[0] == node.dtype.minimum
+    )
+    if not may_be_zero and not may_overflow:
+        return None
+    traps = equal(divisor, 0) if may_be_zero else None
+    if may_overflow:
+        overflow = both(equal(divisor, -1), equal(dividend, const(node.dtype, node.dtype.minimum)))
+        traps = overflow if traps is None else either(traps, overflow)
+    if traps is None:
+        return None
+    result = binary(node.op, dividend, where(traps, 1, divisor))
+    if node.op is Ops.IDIV and may_be_zero:
+        return where(not_equal(divisor, 0), result, 0)
+    return result

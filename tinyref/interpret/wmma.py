@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from tinyref.dtype import numpy_dtype
 from tinyref.formats.text import node_text
-from tinyref.interpret.errors import Fault, SanitizerError
-from tinyref.interpret.machine import Machine
+from tinyref.interpret.lanes import Fault, LaneMachine, SanitizerError
 from tinyref.uops.node import UOp
 from tinyref.uops.tiles import InputRounding, MatrixTile, Operand
 
@@ -70,7 +69,7 @@ def multiply(tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
     return c
 
 
-def wmma(machine: Machine, node: UOp, tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
+def wmma(machine: LaneMachine, node: UOp, tile: MatrixTile, a: Array, b: Array, c: Array) -> Array:
     """The fragments of D, from those of A, B and C, for all lanes that run now.
 
     Raises `SanitizerError` where a group is no whole number of subgroups; with the sanitizer also
@@ -98,7 +97,7 @@ def wmma(machine: Machine, node: UOp, tile: MatrixTile, a: Array, b: Array, c: A
     return result.reshape(*machine.lanes, *width)
 
 
-def _arriving(machine: Machine, node: UOp, tile: MatrixTile) -> Array:
+def _arriving(machine: LaneMachine, node: UOp, tile: MatrixTile) -> Array:
     """Which subgroups arrive, under a mask. Raises if part of one does, with the sanitizer."""
     mask = np.broadcast_to(machine.mask, machine.lanes).reshape(-1, tile.threads)  # type: ignore[arg-type]
     arriving = np.asarray(mask.any(axis=1))
@@ -113,13 +112,13 @@ def _arriving(machine: Machine, node: UOp, tile: MatrixTile) -> Array:
     return arriving
 
 
-def _who(machine: Machine, lane: int) -> str:
+def _who(machine: LaneMachine, lane: int) -> str:
     items = np.broadcast_to(machine.items, machine.lanes).reshape(-1)
     return machine.name_item(int(items[lane]))
 
 
 def _gather(
-    machine: Machine,
+    machine: LaneMachine,
     node: UOp,
     tile: MatrixTile,
     operand: Operand,
@@ -139,7 +138,7 @@ def _gather(
 
 
 def _check_copies(
-    machine: Machine,
+    machine: LaneMachine,
     node: UOp,
     tile: MatrixTile,
     operand: Operand,
