@@ -17,8 +17,7 @@ from tinyref.codegen.decompose.check import check_program
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
-from tinyref.renderers.ptx import PtxRenderer
-from tinyref.renderers.ptx.function import MAX_ACCESS_BYTES
+from tinyref.renderers.ptx import MAX_ACCESS_BYTES, PtxRenderer
 from tinyref.runtimes.cuda.architectures import capabilities_of
 from tinyref.uops import build
 from tinyref.uops.node import UOp
