@@ -100,8 +100,8 @@ class CStyleLanguage:
         """What the kernel is called in the text. Raises `UserError` for what is no identifier."""
         return self.kernel_prefix + checked_name(program.name, f"a {self.language}")
 
-    def _begin(self, program: Program) -> None:
-        """A new text."""
+    def begin(self, program: Program) -> None:
+        """Begin the text of `program`: set the state that methods change while it is made."""
         self.program = program
         self.types: set[DType] = set()
         self.helpers: dict[str, str] = {}
