@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from tinyref.dtype import DType, dtypes
+from tinyref.renderers.c_language import C_TYPE_NAMES
 from tinyref.renderers.c_style import C_STYLE_OPS, INFIX, CStyleRenderer
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -30,19 +31,10 @@ _SCRATCH_ALIGNMENT = 64
 class CRenderer(CStyleRenderer):
     """Prints programs as C for the compilers of this host."""
 
-    type_names = {
+    type_names: ClassVar[Mapping[DType, str]] = {
+        **C_TYPE_NAMES,
         dtypes.bool: "_Bool",
-        dtypes.int8: "signed char",
-        dtypes.uint8: "unsigned char",
-        dtypes.int16: "short",
-        dtypes.uint16: "unsigned short",
-        dtypes.int32: "int",
-        dtypes.uint32: "unsigned int",
-        dtypes.int64: "long long",
-        dtypes.uint64: "unsigned long long",
         dtypes.float16: "_Float16",
-        dtypes.float32: "float",
-        dtypes.float64: "double",
     }
     launch_indices = {("group", 0): "variables[{last}]"}
 

@@ -25,7 +25,7 @@ from tinyref import config
 from tinyref.capabilities import Capabilities
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import ConstType, DType, dtypes
-from tinyref.renderers.c_language import WRAPPING
+from tinyref.renderers.c_language import C_TYPE_NAMES, VECTOR_WORDS, WRAPPING
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.ptx_instructions import mma_instruction
 from tinyref.uops.ops import Ops
@@ -36,20 +36,6 @@ CUDA_OPS = C_STYLE_OPS - ELEMENTARY_OPS
 # The widest access to memory, in bytes: CUDA C++ Programming Guide, "Device Memory Accesses".
 MAX_ACCESS_BYTES = 16
 
-# The vectors that CUDA has a name for: those of two and of four lanes, of 16 bytes at most.
-_VECTOR_NAMES = {
-    dtypes.bool: "uchar",
-    dtypes.int8: "char",
-    dtypes.uint8: "uchar",
-    dtypes.int16: "short",
-    dtypes.uint16: "ushort",
-    dtypes.int32: "int",
-    dtypes.uint32: "uint",
-    dtypes.int64: "longlong",
-    dtypes.uint64: "ulonglong",
-    dtypes.float32: "float",
-    dtypes.float64: "double",
-}
 _STRUCTURE = "tinyref_"
 # Of float32; with a d for the f of float64.
 _ROUNDED = {
@@ -97,19 +83,10 @@ class CudaRenderer(CStyleRenderer):
 
     language = "CUDA C++"
     type_names: ClassVar[Mapping[DType, str]] = {
+        **C_TYPE_NAMES,
         dtypes.bool: "bool",
-        dtypes.int8: "signed char",
-        dtypes.uint8: "unsigned char",
-        dtypes.int16: "short",
-        dtypes.uint16: "unsigned short",
-        dtypes.int32: "int",
-        dtypes.uint32: "unsigned int",
-        dtypes.int64: "long long",
-        dtypes.uint64: "unsigned long long",
         dtypes.float16: "__half",
         dtypes.bfloat16: "__nv_bfloat16",
-        dtypes.float32: "float",
-        dtypes.float64: "double",
     }
     bool_literals = ("false", "true")
     kernel_keywords = 'extern "C" __global__ void'
@@ -130,9 +107,9 @@ class CudaRenderer(CStyleRenderer):
     # Types
 
     def vector_type(self, dtype: DType) -> str:
-        name = _VECTOR_NAMES.get(dtype.scalar)
-        if name is not None and dtype.lanes in (2, 4) and dtype.itemsize <= MAX_ACCESS_BYTES:
-            return f"{name}{dtype.lanes}"
+        has_name = dtype.lanes in (2, 4) and dtype.itemsize <= MAX_ACCESS_BYTES
+        if has_name and dtype.scalar not in _HALVES:
+            return f"{VECTOR_WORDS[dtype.scalar]}{dtype.lanes}"
         return f"{_STRUCTURE}{dtype.scalar.name}x{dtype.lanes}"
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from tinyref.codegen.decompose import ELEMENTARY_OPS
 from tinyref.dtype import DType, dtypes
-from tinyref.renderers.c_language import EMULATED
+from tinyref.renderers.c_language import EMULATED, VECTOR_WORDS
 from tinyref.renderers.c_style import C_STYLE_OPS, CStyleRenderer
 from tinyref.renderers.cuda import CudaRenderer
 from tinyref.uops.ops import Ops
@@ -33,21 +33,6 @@ _TYPES: Mapping[DType, str] = {
     **CudaRenderer.type_names,
     dtypes.float16: "_Float16",
     dtypes.bfloat16: "bfloat16",
-}
-# Vectors are named after one word of their lanes: float_v4.
-VECTOR_WORDS: Mapping[DType, str] = {
-    dtypes.int8: "char",
-    dtypes.uint8: "uchar",
-    dtypes.int16: "short",
-    dtypes.uint16: "ushort",
-    dtypes.int32: "int",
-    dtypes.uint32: "uint",
-    dtypes.int64: "longlong",
-    dtypes.uint64: "ulonglong",
-    dtypes.float16: "half",
-    dtypes.bfloat16: "bfloat16",
-    dtypes.float32: "float",
-    dtypes.float64: "double",
 }
 _WORDS = (
     "#define __global__ __attribute__((global))",
@@ -182,7 +167,8 @@ class HipRenderer(CStyleRenderer):
     barrier_text = _BARRIER
 
     def vector_type(self, dtype: DType) -> str:
-        return f"{VECTOR_WORDS[self._lane_type(dtype)]}_v{dtype.lanes}"
+        """A typedef before the kernel, after one word of its lanes: float_v4."""
+        return f"{VECTOR_WORDS[dtype.scalar]}_v{dtype.lanes}"
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
         return f"({self.type(dtype)}){{{', '.join(lanes)}}}"
@@ -234,18 +220,14 @@ class HipRenderer(CStyleRenderer):
 
     def prologue(self) -> list[str]:
         vectors = sorted(
-            f"typedef {self.type_names[self._lane_type(dtype)]} {self.vector_type(dtype)} "
+            f"typedef {self.memory_type(dtype)} {self.vector_type(dtype)} "
             f"__attribute__((ext_vector_type({dtype.lanes})));"
-            for dtype in self.types
+            for dtype in tuple(self.types)
             if dtype.lanes > 1
         )
         has_bfloat16 = any(dtype.scalar is dtypes.bfloat16 for dtype in self.types)
         bits = ["typedef unsigned short bfloat16;"] if has_bfloat16 else []
         return [f"#ifndef {EMULATED}", *_WORDS, *bits, *vectors, "#endif"]
-
-    def _lane_type(self, dtype: DType) -> DType:
-        """The type of the lanes of a vector: a bool is a byte there."""
-        return dtypes.uint8 if dtype.scalar.is_bool else dtype.scalar
 
     def _helper(self, name: str, *operands: str) -> str:
         for called in (*_CALLS.get(name, ()), name):
