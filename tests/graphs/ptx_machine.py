@@ -21,7 +21,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability, Backend
 from tinyref.dtype import from_numpy_dtype, narrow_float64, round_float
 from tinyref.renderers.ptx import PtxRenderer
-from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda_compilers import capabilities_of
 
 Array = Any
 TYPES = {

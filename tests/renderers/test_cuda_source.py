@@ -21,9 +21,7 @@ from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
 from tinyref.renderers.hip import HipRenderer
-from tinyref.runtimes.cuda.architectures import capabilities_of
-from tinyref.runtimes.cuda.bindings import header_folder
-from tinyref.runtimes.cuda.compilers import NvrtcCompiler
+from tinyref.runtimes.cuda_compilers import NvrtcCompiler, capabilities_of, header_folder
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
 from tinyref.uops.ops import Ops

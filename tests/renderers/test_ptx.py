@@ -18,7 +18,7 @@ from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.ptx import MAX_ACCESS_BYTES, PtxRenderer
-from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda_compilers import capabilities_of
 from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import ALU, Ops

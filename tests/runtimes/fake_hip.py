@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tinyref.runtimes.emulated.c_text import HIP, CEmulator
-from tinyref.runtimes.hip.backend import HipBackend
-from tinyref.runtimes.hip.compiler import make_module
+from tinyref.runtimes.hip_backend import HipBackend
+from tinyref.runtimes.hip_compiler import make_module
 
 MEMORY_BYTES = 2**26
 NAMES = {1: "hipErrorInvalidValue", 2: "hipErrorOutOfMemory", 700: "hipErrorIllegalAddress"}
@@ -167,7 +167,8 @@ class FakeHip:
         assert (shared, extra) == (0, None)
         assert self.handles[stream.value] == "stream"
         addresses, variables = [], []
-        for pointer, is_buffer in zip(arguments, pointers, strict=False):
+        places = (ctypes.c_void_p * len(pointers)).from_address(arguments.value)
+        for pointer, is_buffer in zip(places, pointers, strict=True):
             if is_buffer:
                 addresses.append(ctypes.c_void_p.from_address(pointer).value)
             else:

@@ -23,10 +23,10 @@ from tinyref.config import Context
 from tinyref.contract import Launch
 from tinyref.device import Device
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.cuda import memory
-from tinyref.runtimes.cuda.architectures import capabilities_of
-from tinyref.runtimes.cuda.backend import CudaBackend
-from tinyref.runtimes.cuda.driver import ADVICE, ENDED, PROCESS, STICKY
+from tinyref.runtimes import cuda_driver
+from tinyref.runtimes.cuda_backend import CudaBackend
+from tinyref.runtimes.cuda_compilers import capabilities_of
+from tinyref.runtimes.cuda_driver import ADVICE, ENDED, PROCESS, STICKY
 from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
 from tinyref.runtimes.health import Health
 from tinyref.runtimes.kernel import forget_kernels
@@ -173,9 +173,10 @@ def test_a_launch_that_is_timed_is_measured_by_events(fake: Any) -> None:
     for _ in range(2):
         assert kernel([part, part], (4, 1, 1), (1, 1, 1), [1, 1], wait=True) == 0.25e-3
     wanted = ["cuEventRecord", "cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize"]
-    assert driver.names()[-5:] == [*wanted, "cuEventElapsedTime"]
-    # One for the piece of pinned memory, two for all timed launches.
-    assert driver.names().count("cuEventCreate") == 3
+    assert driver.names()[-7:-2] == [*wanted, "cuEventElapsedTime"]
+    # One for the piece of pinned memory, which stays.
+    assert driver.names().count("cuEventCreate") == 5
+    assert driver.names().count("cuEventDestroy") == 4
 
 
 def test_an_empty_launch_is_none_and_a_negative_one_refused(fake: Any) -> None:
@@ -216,7 +217,7 @@ def test_bytes_come_back_through_pieces_of_pinned_memory(
     fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = fake((9, 0))
-    monkeypatch.setattr(memory, "STAGE_BYTES", 16)
+    monkeypatch.setattr(cuda_driver, "STAGE_BYTES", 16)
     backend = CudaBackend()
     data = np.arange(53, dtype=np.uint8)
     handle = put(backend.allocator, data)

@@ -8,7 +8,7 @@ import pytest
 from tinyref import Tensor, dtypes
 from tinyref.config import Context
 from tinyref.device import Device
-from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda_compilers import capabilities_of
 from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
 
 

@@ -16,9 +16,8 @@ from tinyref.device import Device
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HipRenderer
-from tinyref.runtimes.hip.architectures import ARCHITECTURES, architecture
-from tinyref.runtimes.hip.compiler import HipCompiler, clang, parts_of
-from tinyref.runtimes.hip.driver import Session, load_library
+from tinyref.runtimes.hip_backend import Session, load_library
+from tinyref.runtimes.hip_compiler import ARCHITECTURES, HipCompiler, architecture, clang, parts_of
 from tinyref.runtimes.host.toolchain import run_tool
 from tinyref.uops import build
 from tinyref.uops.node import UOp, toposort
@@ -243,8 +242,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeHip:
     """A library with two devices."""
     library = FakeHip()
     monkeypatch.setattr(FakeHipBackend, "fake", library)
-    monkeypatch.setattr("tinyref.runtimes.hip.backend.clang", lambda: "clang")
-    monkeypatch.setattr("tinyref.runtimes.hip.backend.version", lambda command: f"{command} 19")
+    monkeypatch.setattr("tinyref.runtimes.hip_backend.clang", lambda: "clang")
+    monkeypatch.setattr("tinyref.runtimes.hip_backend.version", lambda command: f"{command} 19")
     return library
 
 
@@ -358,7 +357,7 @@ def test_the_session_is_that_of_the_device(fake: FakeHip) -> None:
     session = Session("HIP:1", 1, fake)
     session.finish()
     assert fake.current == 1
-    assert session.architecture == "gfx942:sramecc+:xnack-"
     backend = FakeHipBackend(1)
+    assert backend.architecture == "gfx942:sramecc+:xnack-"
     assert backend.capabilities == architecture("gfx942").capabilities
     assert backend.versions()["runtime"] == "60342131"

@@ -19,11 +19,10 @@ from tinyref.contract import Launch
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.metal.backend import MetalBackend
-from tinyref.runtimes.metal.driver import MAX_PENDING
+from tinyref.runtimes.metal_backend import MAX_PENDING, MetalBackend
 
 M1, INTEL = frozenset({1006, 1007, 5001}), frozenset[int]()
-NAME = "tinyref.runtimes.metal.backend:MetalBackend"
+NAME = "tinyref.runtimes.metal_backend:MetalBackend"
 
 # a[i] = b[i] * factor, of int32.
 SCALE = """

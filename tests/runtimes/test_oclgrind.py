@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tinyref.runtimes.opencl.oclgrind import DRIVERS
+from tinyref.runtimes.oclgrind import DRIVERS
 
 # In a process of its own: a process looks for its drivers once.
 SCRIPT = """
@@ -165,7 +165,7 @@ def test_memory_that_is_written_is_never_reported() -> None:
 DEFECTS = """
 import numpy as np
 from tinyref.errors import DeviceError
-from tinyref.runtimes.opencl.oclgrind import OclgrindBackend
+from tinyref.runtimes.oclgrind import OclgrindBackend
 
 class Optimised(OclgrindBackend):
     options = ()

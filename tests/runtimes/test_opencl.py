@@ -17,8 +17,7 @@ from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.opencl import ImageParameter, images_in
-from tinyref.runtimes.opencl.backend import OpenCLBackend, capabilities_of
-from tinyref.runtimes.opencl.driver import Session
+from tinyref.runtimes.opencl_backend import OpenCLBackend, Session, capabilities_of
 
 AVAILABLE = OpenCLBackend.availability()
 needs_driver = pytest.mark.skipif(not AVAILABLE.works, reason=AVAILABLE.reason)

@@ -4,7 +4,7 @@ What HIP's headers are for is said by attributes and built-in functions of clang
 "AMDGPU Support" in the manuals of clang and LLVM), in macros that an emulator leaves out. Buffers
 are pointers to their first element, in the order of the program's parameters; the variables follow.
 
-Floats are strict under the options of `tinyref.runtimes.hip.compiler`. float16 is a type of the
+Floats are strict under the options of `tinyref.runtimes.hip_compiler`. float16 is a type of the
 language, whose quotients LLVM approximates: they are made of those of float32, which have more than
 twice its digits, so that rounding once more is exact. bfloat16 is held as its bits and computed in
 float32 for the same reason: no instruction of these devices but their tiles takes it, and what

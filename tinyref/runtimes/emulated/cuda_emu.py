@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tinyref.capabilities import Capabilities
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
-from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda_compilers import capabilities_of
 from tinyref.runtimes.emulated.c_text import CUDA
 from tinyref.runtimes.emulated.text_device import TextDevice
 
