@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from ptx_machine import PtxMachine, PtxMachine75, PtxMachine80
 
+from tests.graphs.value_programs import tile_by_lanes
 from tinyref.device import Device
 from tinyref.dtype import DType, dtypes, numpy_dtype, to_dtype
 from tinyref.errors import BackendError, DeviceError
 from tinyref.uops import build
 from tinyref.uops.node import UOp
-from tinyref.uops.ops import Ops
-from tinyref.uops.payload import TileArg
-from tinyref.uops.tiles import TILES, Operand
+from tinyref.uops.tiles import TILES
 from tinyref_spec import catalogue
 from tinyref_spec.case import Case, Profile
 from tinyref_spec.device_under_test import DeviceUnderTest
@@ -108,19 +107,10 @@ def test_small_integers_wrap_before_they_are_used_again(dtype: DType) -> None:
 
 def test_tf32_rounds_ties_away_from_zero() -> None:
     """10 bits are left: 1 + 2**-11 is the middle of two of them."""
-    tile = TILES["nvidia_m16n8k4_tf32_float32"]
-    fragments = []
-    for slot, operand in enumerate(Operand, 1):
-        memory, count = build.define_global(slot, FLOAT, 4), tile.layout(operand).registers
-        lanes = [build.load(programs.at(memory, lane)) for lane in range(count)]
-        fragments.append(build.vectorize(*lanes) if count > 1 else lanes[0])
-    value = UOp(Ops.WMMA, tile.fragment(Operand.C), tuple(fragments), TileArg(tile))
-    out = build.define_global(0, FLOAT, 4)
-    stores = [build.store(programs.at(out, lane), build.gep(value, lane)) for lane in range(4)]
-    program = programs.program("tile", *stores, group=(32, 1, 1))
-    given = [np.full(4, number, np.float32) for number in (1 + 2**-11, -1, 0)]
+    program = tile_by_lanes(TILES["nvidia_m16n8k4_tf32_float32"])
+    given = [np.full(64, number, np.float32) for number in (1 + 2**-11, -1, 0)]
     (found,) = DeviceUnderTest(MACHINES[90]).run(program, [None, *given])
-    assert found.tolist() == [-4 * (1 + 2**-10)] * 4
+    assert found[:4].tolist() == [-4 * (1 + 2**-10)] * 4
 
 
 # Faults of a text, and rows in which each must show.
