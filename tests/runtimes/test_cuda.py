@@ -30,11 +30,7 @@ from tinyref.runtimes.cuda_compilers import capabilities_of
 from tinyref.runtimes.cuda_driver import ADVICE, ENDED, PROCESS, STICKY
 from tinyref.runtimes.emulated.cuda_emu import CudaEmuBackend
 from tinyref.runtimes.health import Health
-from tinyref.runtimes.kernel import forget_kernels
 from tinyref.uops.tiles import GROUPS
-from tinyref_spec import catalogue
-from tinyref_spec.device_under_test import DeviceUnderTest
-from tinyref_spec.memory.order import long_work
 
 EMULATOR = CudaEmuBackend.availability()
 needs_emulator = pytest.mark.skipif(not EMULATOR.works, reason=EMULATOR.reason)
@@ -375,39 +371,6 @@ def test_a_lost_device_is_found_out_so_that_another_process_opens_it(
     assert "CUDA: the device is lost to this process since a kernel failed" in (
         health.problem_since()
     )
-
-
-# Rows of the suite, of what the driver alone decides
-
-
-ROWS = (
-    "memory.order",
-    "system.transfer.order",
-    "system.transfer.view.float32",
-    "system.jit.float32",
-    "kernel.offset.int32",
-)
-
-
-@needs_emulator
-@pytest.mark.long
-@pytest.mark.parametrize("query", ROWS)
-def test_rows_of_order_and_copies_pass(
-    fake: Any, monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
-    fake((9, 0), (9, 0))
-    monkeypatch.setattr(Device, "_open", {})
-    forget_kernels()
-    # It holds a kernel of the driver that it was found with.
-    long_work.cache_clear()
-    wrong = []
-    for case in catalogue.cases(query=query):
-        found = case.run(DeviceUnderTest("CUDA"))
-        if not found.passed:
-            wrong.append(f"{case.id}: {found.message}")
-    forget_kernels()
-    long_work.cache_clear()
-    assert wrong == []
 
 
 # The calls are those of the real module

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,28 @@ def test_a_launch_of_too_large_a_group_is_an_error_of_the_device(backend: OpenCL
     group = (2 * backend.capabilities.group_size_limit, 1, 1)
     with pytest.raises(DeviceError, match="cannot launch scale"):
         load(backend, "scale", SCALE)([memory, memory], (1, 1, 1), group, [1])
+
+
+@needs_driver
+def test_threads_share_a_kernel(backend: OpenCLBackend) -> None:
+    allocator = backend.allocator
+    kernel = load(backend, "scale", SCALE)
+    source = put(allocator, np.ones(1, np.int32))
+    wrong = []
+
+    def work(factor: int) -> None:
+        target = allocator.allocate(4)
+        for _ in range(50):
+            kernel([target, source], (1, 1, 1), (1, 1, 1), [factor])
+            if get(allocator, target, np.int32) != [factor]:
+                wrong.append(factor)
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_the_line_of_an_image_reads_back() -> None:
