@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Sequence
-
 import pytest
 
 from tests.graphs.value_programs import stored, tile_of
@@ -14,7 +10,6 @@ from tinyref.config import Context
 from tinyref.dtype import DType, dtypes
 from tinyref.errors import UserError
 from tinyref.renderers.metal import METAL_OPS, MetalRenderer
-from tinyref.runtimes.emulated.c_text import METAL
 from tinyref.uops import build
 from tinyref.uops.node import toposort
 from tinyref.uops.program import Parameter, Program
@@ -154,73 +149,3 @@ def test_an_encoder_has_a_number_for_each_argument() -> None:
         UserError, match="most has 32 buffers and variables: accepted in MSL are 31"
     ):
         RENDERER.render(Program("most", nodes, parameters, variables))
-
-
-# What the functions of matrices are declared as; an emulator has other ones.
-SIMDGROUPS = """
-namespace metal {
-template <class T> struct simdgroup_matrix { vector2<T> &thread_elements(); };
-typedef simdgroup_matrix<float> simdgroup_float8x8;
-typedef simdgroup_matrix<half> simdgroup_half8x8;
-typedef simdgroup_matrix<bfloat> simdgroup_bfloat8x8;
-template <class T> using matrix = simdgroup_matrix<T>;
-template <class T>
-void simdgroup_multiply_accumulate(matrix<T> &d, matrix<T> &a, matrix<T> &b, matrix<T> &c);
-}
-"""
-FORMS = {
-    "groups": groups,
-    **{f"tile {dtype.name}": lambda dtype=dtype: multiplied(dtype) for dtype in (F16, BF16, F32)},
-    **{
-        f"copied {dtype.name} {lanes}": lambda dtype=dtype, lanes=lanes: copied(dtype, lanes)
-        for dtype in sorted(TYPES, key=lambda each: each.name)
-        for lanes in (2, 4)
-    },
-}
-
-
-def words_of(source: str) -> Sequence[str]:
-    """What clang says of a text as C++, through the header of the emulator."""
-    compiler = shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("clang++ is not installed")
-    # The emulator has functions of tiles of its own.
-    own = source.replace("#ifndef TINYREF_EMULATED", "#if 1").replace("tinyref_wmma_", "wmma_")
-    text = METAL.as_c(SIMDGROUPS + own)
-    command = [compiler, "-x", "c++", "-std=c++17", "-fsyntax-only", "-Wno-ignored-attributes"]
-    done = subprocess.run(
-        [*command, "-Wno-unknown-attributes", "-Wno-unknown-pragmas", "-"],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return [line for line in done.stderr.splitlines() if "error:" in line]
-
-
-@pytest.mark.long
-def test_every_form_is_cpp_of_the_words_of_msl() -> None:
-    """No compiler of MSL is here: so is the grammar, and every word that the header declares."""
-    sources = [
-        RENDERER.render(make()).replace("k_", f"k{n}_") for n, make in enumerate(FORMS.values())
-    ]
-    head = "using namespace metal;\n"
-    whole = head + "\n".join(source.split(head)[1] for source in sources)
-    for name in ("float16_float16", "bfloat16_bfloat16", "float32_float32"):
-        assert f"tinyref_wmma_apple_m8n8k8_{name}(" in whole
-    assert words_of(whole) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("right", "wrong", "message"),
-    [
-        ("mem_flags::mem_device |", "mem_flags::mem_local |", "no member named 'mem_local'"),
-        ("threadgroup_barrier", "barrier", "undeclared identifier 'barrier'"),
-        ("item_id.x", "item_id.s0", "no member named 's0'"),
-        ("device float *data0", "device double4 *data0", "undeclared identifier 'double4'"),
-    ],
-)
-def test_a_word_that_is_none_of_msl_is_found(right: str, wrong: str, message: str) -> None:
-    found = words_of(RENDERER.render(groups()).replace(right, wrong))
-    assert any(message in line for line in found), found
