@@ -296,6 +296,14 @@ def test_what_has_no_instruction_is_refused() -> None:
         PtxRenderer(90).render(stored(loaded(1, dtypes.fp8e4m3)))
 
 
+def test_bits_of_a_mask_are_not_written() -> None:
+    word, gate = build.const(dtypes.uint32, 1), build.const(BOOL, True)
+    address = at(build.define_global(0, dtypes.uint32, 4), 0)
+    masked = UOp(Ops.STORE, dtypes.void, (address, word, gate, word))
+    with pytest.raises(UserError, match="PTX devices write whole elements, not the bits of a mas"):
+        PtxRenderer(90).render(programs.program("masked", masked))
+
+
 def test_every_declared_op_is_printed() -> None:
     declared = capabilities_of((9, 0)).ops
     names = {op.name for op in ALU} - {"SIN", "EXP2", "LOG2", "POW", "THREEFRY", "MULACC"}

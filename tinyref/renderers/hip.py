@@ -48,49 +48,44 @@ _BARRIER = (
     '__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");'
 )
 
-# LLVM would make it a quotient of float16 again, were it not hidden.
-_DIVIDE_HALVES = """static __device__ inline _Float16 divide_halves(_Float16 x, _Float16 y) {
+# In an order in which each comes after those that it calls, which is that of their names.
+_HELPERS = {
+    # LLVM would make it a quotient of float16 again, were it not hidden.
+    "divide_halves": """static __device__ inline _Float16 divide_halves(_Float16 x, _Float16 y) {
   float quotient = (float)x / (float)y;
   TINYREF_OPAQUE(quotient);
   return (_Float16)quotient;
-}"""
-_WIDEN = """static __device__ inline float widen_bfloat16(unsigned short bits) {
-  return __builtin_bit_cast(float, (unsigned int)bits << 16);
-}"""
-# To nearest, ties to even; a NaN stays one.
-_NARROW = """static __device__ inline unsigned short narrow_to_bfloat16(float value) {
-  unsigned int bits = __builtin_bit_cast(unsigned int, value);
-  unsigned int rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  return (unsigned short)(value != value ? bits >> 16 | 0x40u : rounded);
-}"""
-# Rounded to odd on the way, so that rounding once more is right (Boldo and Melquiond, "When double
-# rounding is odd", 2005): of what is not exact, the digit that would be even is the wrong one.
-_DOUBLE_TO_ODD = """static __device__ inline float double_to_odd(double value) {
+}""",
+    # Rounded to odd on the way, so that rounding once more is right (Boldo and Melquiond, "When
+    # double rounding is odd", 2005): of what is not exact, the digit that would be even is wrong.
+    "double_to_odd": """static __device__ inline float double_to_odd(double value) {
   float nearest = (float)value;
   unsigned int bits = __builtin_bit_cast(unsigned int, nearest);
   double back = (double)nearest;
   if (back == value || value != value) return nearest;
   if ((back < 0.0 ? -back : back) > (value < 0.0 ? -value : value)) bits -= 1u;
   return __builtin_bit_cast(float, bits | 1u);
-}"""
-# What double has no digits for is the last bit of an odd number, too.
-_LONG_TO_ODD = """static __device__ inline float long_to_odd(long long value) {
+}""",
+    # What double has no digits for is the last bit of an odd number, too.
+    "long_to_odd": """static __device__ inline float long_to_odd(long long value) {
   long long high = value >> 16;
   if (high >= -0x1000000000ll && high < 0x1000000000ll) return double_to_odd((double)value);
   return double_to_odd((double)(high | ((value & 0xffff) != 0)) * 65536.0);
-}"""
-_UNSIGNED_TO_ODD = """static __device__ inline float unsigned_to_odd(unsigned long long value) {
+}""",
+    # To nearest, ties to even; a NaN stays one.
+    "narrow_to_bfloat16": """
+static __device__ inline unsigned short narrow_to_bfloat16(float value) {
+  unsigned int bits = __builtin_bit_cast(unsigned int, value);
+  unsigned int rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return (unsigned short)(value != value ? bits >> 16 | 0x40u : rounded);
+}""".lstrip(),
+    "unsigned_to_odd": """static __device__ inline float unsigned_to_odd(unsigned long long value) {
   if (value >> 63 == 0) return long_to_odd((long long)value);
   return long_to_odd((long long)(value >> 1 | (value & 1ull))) * 2.0f;
-}"""
-# In an order in which each comes after those that it calls, which is that of their names.
-_HELPERS = {
-    "divide_halves": _DIVIDE_HALVES,
-    "double_to_odd": _DOUBLE_TO_ODD,
-    "long_to_odd": _LONG_TO_ODD,
-    "narrow_to_bfloat16": _NARROW,
-    "unsigned_to_odd": _UNSIGNED_TO_ODD,
-    "widen_bfloat16": _WIDEN,
+}""",
+    "widen_bfloat16": """static __device__ inline float widen_bfloat16(unsigned short bits) {
+  return __builtin_bit_cast(float, (unsigned int)bits << 16);
+}""",
 }
 _CALLS = {
     "long_to_odd": ("double_to_odd",),

@@ -22,6 +22,7 @@ from tinyref.contract import Compiler
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.cuda import CUDA_OPS, MAX_ACCESS_BYTES
+from tinyref.runtimes.drivers import compile_file
 from tinyref.runtimes.host.toolchain import run_tool
 from tinyref.uops.tiles import GROUPS
 
@@ -260,15 +261,8 @@ class PtxasCompiler:
 
     def compile(self, source: str) -> bytes:
         """A cubin. Raises `DeviceError` with the words of ptxas and the source."""
-        try:
-            with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
-                path = Path(folder)
-                (path / "kernel.ptx").write_text(source)
-                command = [self._path, *self.options, "-o", "kernel.cubin", "kernel.ptx"]
-                run_tool(command, path, source, self.device)
-                return (path / "kernel.cubin").read_bytes()
-        except OSError as error:
-            raise DeviceError(self.device, f"cannot compile: {error}", source) from error
+        command = (self._path, *self.options)
+        return compile_file(command, "kernel.ptx", "kernel.cubin", source, self.device)
 
 
 class PtxasChecker(PtxasCompiler):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import tempfile
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tinyref.capabilities import Capabilities
 from tinyref.contract import Allocator, Availability, Backend, Compiler
 from tinyref.errors import DeviceError
 from tinyref.runtimes.checks import check_part
+from tinyref.runtimes.host.toolchain import run_tool
 
 T = TypeVar("T")
 
@@ -152,6 +155,21 @@ def _elements(array: Any) -> range:
     """The address of each element of a ctypes array."""
     first, size = ctypes.addressof(array), ctypes.sizeof(array)
     return range(first, first + size, size // len(array)) if len(array) else range(0)
+
+
+def compile_file(command: Sequence[str], read: str, made: str, source: str, device: str) -> bytes:
+    """Return the file `made` that a command makes of `source` as the file `read`.
+
+    Raises `DeviceError` of `device` with the words of the command and the source.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
+            path = Path(folder)
+            (path / read).write_text(source)
+            run_tool([*command, "-o", made, read], path, source, device)
+            return (path / made).read_bytes()
+    except OSError as error:
+        raise DeviceError(device, f"cannot compile: {error}", source) from error
 
 
 class CompiledSources(Generic[T]):

@@ -20,6 +20,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HIP_OPS, HipRenderer
+from tinyref.runtimes.drivers import compile_file
 from tinyref.runtimes.host.toolchain import run_tool
 from tinyref.uops.tiles import MatrixTile
 from tinyref.uops.tiles.declared import AMD_CDNA3, AMD_RDNA3, AMD_RDNA4
@@ -210,14 +211,7 @@ class HipCompiler:
             return error
 
     def _code_object(self, source: str) -> bytes:
-        try:
-            with tempfile.TemporaryDirectory(prefix="tinyref-") as folder:
-                path = Path(folder)
-                (path / "kernel.hip").write_text(source)
-                run_tool([*self.command, "-o", "kernel.co", "kernel.hip"], path, source, DEVICE)
-                return (path / "kernel.co").read_bytes()
-        except OSError as error:
-            raise DeviceError(DEVICE, f"cannot compile: {error}", source) from error
+        return compile_file(self.command, "kernel.hip", "kernel.co", source, DEVICE)
 
 
 def _in_namespace(number: int, source: str) -> str:
