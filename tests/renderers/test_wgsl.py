@@ -174,6 +174,19 @@ def test_shared_memory_stands_outside_of_the_kernel_and_barriers_order_both() ->
     assert "  let item_0: i32 = i32(item_id.x);" in lines
 
 
+def test_a_buffer_in_words_needs_the_words_of_its_elements_and_one_more() -> None:
+    """Elements of 8 bits may begin within a word."""
+    memory = build.define_global(0, WORD, 3)
+    store = build.store(at(memory, 0), build.const(WORD, 1))
+    for size, is_large in ((8, True), (3, False)):
+        subject = program(store, parameters=[Parameter(0, dtypes.int8, size, True, False)])
+        if is_large:
+            assert "array<u32>" in RENDERER.render(subject)
+            continue
+        with pytest.raises(UserError, match="slot 0: has 12 bytes, its parameter 8"):
+            RENDERER.render(subject)
+
+
 def test_half_precision_is_enabled_where_it_is_used() -> None:
     half = dtypes.float16
     text = RENDERER.render(stored(build.add(loaded(1, half), loaded(2, half))))
