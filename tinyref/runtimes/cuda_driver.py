@@ -25,7 +25,7 @@ from tinyref.contract import Launch
 from tinyref.errors import DeviceError
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_size, is_empty_launch
 from tinyref.runtimes.cuda_compilers import bindings
-from tinyref.runtimes.drivers import AddressArguments, AddressRange, Extents
+from tinyref.runtimes.drivers import AddressArguments, AddressRange, Extents, PartAllocator
 from tinyref.runtimes.forks import DriverProcess
 
 PROCESS = DriverProcess("CUDA")
@@ -251,7 +251,7 @@ class _Stage:
         self.session.call("a copy failed", "cuEventSynchronize", self.event)
 
 
-class CudaAllocator:
+class CudaAllocator(PartAllocator):
     """Memory of one session; sizes and offsets are in bytes, size 0 is fine.
 
     To allocate and to free takes the driver long: what is freed should be kept.
@@ -272,10 +272,6 @@ class CudaAllocator:
     def free(self, handle: AddressRange) -> None:
         """The driver waits for what is queued first."""
         self.session.release("cuMemFree", handle.address)
-
-    def view(self, handle: AddressRange, offset: int, nbytes: int) -> AddressRange:
-        """Raises `UserError` when not all of it is inside."""
-        return handle.part(offset, nbytes)
 
     def copy_in(self, handle: AddressRange, source: memoryview) -> None:
         """Raises `UserError` when there are more bytes than fit."""

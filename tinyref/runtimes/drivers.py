@@ -124,6 +124,14 @@ class BufferPart:
         return replace(self, offset=self.offset + offset, nbytes=nbytes)
 
 
+class PartAllocator:
+    """An allocator whose handles know their parts; sizes and offsets are in bytes, 0 is fine."""
+
+    def view(self, handle: Any, offset: int, nbytes: int) -> Any:
+        """Return a part of `handle`. Raises `UserError` when not all of it is inside."""
+        return handle.part(offset, nbytes)
+
+
 class AddressArguments:
     """Arguments of a launch, as the drivers of CUDA and HIP read them: by the address of each.
 

@@ -21,7 +21,13 @@ from tinyref.contract import CompileTarget
 from tinyref.errors import DeviceError, UserError
 from tinyref.renderers.hip import HipRenderer
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_size, is_empty_launch
-from tinyref.runtimes.drivers import AddressArguments, AddressRange, DriverBackend, Extents
+from tinyref.runtimes.drivers import (
+    AddressArguments,
+    AddressRange,
+    DriverBackend,
+    Extents,
+    PartAllocator,
+)
 from tinyref.runtimes.forks import DriverProcess
 from tinyref.runtimes.hip_compiler import (
     ARCHITECTURES,
@@ -190,7 +196,7 @@ def runtime_version(library: Any) -> str:
     return "unknown" if library.hipRuntimeGetVersion(ctypes.byref(version)) else str(version.value)
 
 
-class HipAllocator:
+class HipAllocator(PartAllocator):
     """Memory of one session; sizes and offsets are in bytes, size 0 is fine."""
 
     def __init__(self, session: Session) -> None:
@@ -208,10 +214,6 @@ class HipAllocator:
         if not PROCESS.is_forked:
             self.session.finish()
             self.session.call("hipFree", ctypes.c_void_p(handle.address))
-
-    def view(self, handle: AddressRange, offset: int, nbytes: int) -> AddressRange:
-        """Raises `UserError` when not all of it is inside."""
-        return handle.part(offset, nbytes)
 
     def copy_in(self, handle: AddressRange, source: memoryview) -> None:
         """Raises `UserError` when there are more bytes than fit."""

@@ -27,7 +27,13 @@ from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_size, is_empty_launch
-from tinyref.runtimes.drivers import BufferPart, CompiledSources, DriverBackend, Extents
+from tinyref.runtimes.drivers import (
+    BufferPart,
+    CompiledSources,
+    DriverBackend,
+    Extents,
+    PartAllocator,
+)
 from tinyref.runtimes.forks import DriverProcess
 from tinyref.uops.tiles import GROUPS
 
@@ -182,7 +188,7 @@ class Allocation:
     buffer: Any
 
 
-class MetalAllocator:
+class MetalAllocator(PartAllocator):
     """Buffers of one session; sizes and offsets are in bytes, size 0 is fine."""
 
     def __init__(self, session: Session) -> None:
@@ -211,10 +217,6 @@ class MetalAllocator:
         """
         self.buffer_of(handle)
         handle.buffer.buffer = None
-
-    def view(self, handle: BufferPart, offset: int, nbytes: int) -> BufferPart:
-        """Raises `UserError` when not all of it is inside."""
-        return handle.part(offset, nbytes)
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
         """Raises `UserError` when there are more bytes than fit."""

@@ -28,7 +28,13 @@ from tinyref.dtype import VECTOR_LANES, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.opencl import OPENCL_OPS, ImageParameter, OpenCLRenderer, images_in
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_size, is_empty_launch
-from tinyref.runtimes.drivers import BufferPart, CompiledSources, DriverBackend, Extents
+from tinyref.runtimes.drivers import (
+    BufferPart,
+    CompiledSources,
+    DriverBackend,
+    Extents,
+    PartAllocator,
+)
 from tinyref.runtimes.forks import DriverProcess
 
 # A simulator that is a device of its own: tinyref.runtimes.oclgrind.
@@ -160,7 +166,7 @@ def _words(error: BaseException) -> str:
     return "\n".join([first, *lines[1:]])
 
 
-class OpenCLAllocator:
+class OpenCLAllocator(PartAllocator):
     """Buffers of one session; sizes and offsets are in bytes, size 0 is fine."""
 
     def __init__(self, session: Session) -> None:
@@ -189,10 +195,6 @@ class OpenCLAllocator:
             return
         with self.session.errors("cannot free memory"):
             handle.buffer.release()
-
-    def view(self, handle: BufferPart, offset: int, nbytes: int) -> BufferPart:
-        """Raises `UserError` when not all of it is inside."""
-        return handle.part(offset, nbytes)
 
     def copy_in(self, handle: BufferPart, source: memoryview) -> None:
         """Raises `UserError` when there are more bytes than fit."""

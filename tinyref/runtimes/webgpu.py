@@ -22,7 +22,7 @@ from tinyref.dtype import DType, dtypes
 from tinyref.errors import DeviceError
 from tinyref.renderers.wgsl import LAUNCH_WORDS, WGSL_OPS, WgslRenderer
 from tinyref.runtimes.checks import check_copy_in, check_copy_out, check_size
-from tinyref.runtimes.drivers import BufferPart, DriverBackend, Extents
+from tinyref.runtimes.drivers import BufferPart, DriverBackend, Extents, PartAllocator
 from tinyref.runtimes.forks import DriverProcess
 from tinyref.uops.storage import SMALL_FLOATS, WIDE_INTEGERS
 from tinyref.uops.words import STORABLE_IN_WORDS
@@ -152,7 +152,7 @@ class WgslCompiler:
         return source.encode()
 
 
-class WebgpuAllocator:
+class WebgpuAllocator(PartAllocator):
     """Buffers of the driver, and parts of them at any byte."""
 
     def __init__(self, backend: WebgpuBackend) -> None:
@@ -177,9 +177,6 @@ class WebgpuAllocator:
         if not PROCESS.is_forked:
             with self.backend.errors("cannot free memory"):
                 handle.buffer.destroy()
-
-    def view(self, handle: WebgpuMemory, offset: int, nbytes: int) -> WebgpuMemory:
-        return handle.part(offset, nbytes)
 
     def copy_in(self, handle: WebgpuMemory, source: memoryview) -> None:
         """The words at both ends that are not the piece's alone are read first."""
