@@ -143,6 +143,10 @@ def test_copies_and_frees_come_after_the_launches_before_them(
     values[:] = 0
     assert get(allocator, other, np.int32) == [3, 6]
     assert get(allocator, target, np.int32) == [9, 9]
+    # A launch that is waited for has a time, and parts begin where they should.
+    seconds = kernel([allocator.view(target, 4, 4), other], (1, 1, 1), (1, 1, 1), [7], wait=True)
+    assert 0 < seconds < 60
+    assert get(allocator, target, np.int32) == [9, 21]
 
 
 def test_hip_copies_from_another_device_between_the_launches_there(
