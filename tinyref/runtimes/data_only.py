@@ -23,7 +23,8 @@ from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability, Backend
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.drivers import check_copy_in, check_copy_out, check_part, check_size
+from tinyref.runtimes.driver_checks import check_copy_in, check_copy_out, check_size
+from tinyref.runtimes.drivers import check_part
 from tinyref.uops.program import Program
 
 if TYPE_CHECKING:

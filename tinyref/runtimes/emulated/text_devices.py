@@ -19,7 +19,7 @@ from tinyref.renderers.c_style import CStyleRenderer
 from tinyref.renderers.cuda import CUDA_OPS, CudaRenderer
 from tinyref.renderers.hip import HIP_OPS, HipRenderer
 from tinyref.renderers.metal import MAX_BUFFERS, METAL_OPS, MetalRenderer
-from tinyref.runtimes.cuda.architectures import capabilities_of
+from tinyref.runtimes.cuda_compilers import capabilities_of
 from tinyref.runtimes.emulated.c_emulator import CUDA, HIP, METAL, CEmulator, Dialect
 from tinyref.runtimes.emulated.driver import (
     MAX_GROUP_SIZE,

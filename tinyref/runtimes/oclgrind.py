@@ -18,9 +18,14 @@ from typing import Any
 
 from tinyref.capabilities import Capabilities
 from tinyref.errors import DeviceError
-from tinyref.runtimes.opencl.backend import SIMULATOR, OpenCLBackend
-from tinyref.runtimes.opencl.driver import PROCESS, Session
-from tinyref.runtimes.opencl.memory import Memory, OpenCLAllocator
+from tinyref.runtimes.drivers import BufferPart
+from tinyref.runtimes.opencl_backend import (
+    PROCESS,
+    SIMULATOR,
+    OpenCLAllocator,
+    OpenCLBackend,
+    Session,
+)
 
 # The library that is its driver: packages put it beside the list of drivers, not on it.
 DRIVERS = (
@@ -111,9 +116,9 @@ class OclgrindAllocator(OpenCLAllocator):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._kept: list[Memory] = []
+        self._kept: list[BufferPart] = []
 
-    def allocate(self, nbytes: int) -> Memory:
+    def allocate(self, nbytes: int) -> BufferPart:
         """Where an address may come again all of the memory counts as written."""
         memory = super().allocate(nbytes)
         if nbytes <= SMALL_BYTES and len(self._kept) < MAX_KEPT:
@@ -122,13 +127,13 @@ class OclgrindAllocator(OpenCLAllocator):
             super().copy_in(memory, memoryview(bytes(nbytes)))
         return memory
 
-    def free(self, handle: Memory) -> None:
+    def free(self, handle: BufferPart) -> None:
         if handle.nbytes > SMALL_BYTES:
             super().free(handle)
 
-    def copy_in(self, handle: Memory, source: memoryview) -> None:
+    def copy_in(self, handle: BufferPart, source: memoryview) -> None:
         """All of a buffer, for what the host writes is taken for all of it."""
-        whole = Memory(handle.buffer, 0, handle.buffer.size)
+        whole = BufferPart(handle.buffer, 0, handle.buffer.size)
         if source.nbytes == whole.nbytes or source.nbytes > handle.nbytes or not source.nbytes:
             super().copy_in(handle, source)
             return
@@ -144,6 +149,10 @@ class OclgrindBackend(OpenCLBackend):
     title = "OpenCL simulator with checks (Oclgrind)"
     environment = (*OpenCLBackend.environment, *SETTINGS)
     base = "OCLGRIND"
+    nothing_found = (
+        "Oclgrind is not among the OpenCL drivers of this process: apt-get install oclgrind, and "
+        f"where other drivers are used beside it, let {VENDORS} name a folder that lists it too"
+    )
     session_class = OclgrindSession
     allocator_class = OclgrindAllocator
     # What its own optimiser makes of kernels it simulates wrongly or not at all: rotations, frozen
@@ -159,15 +168,7 @@ class OclgrindBackend(OpenCLBackend):
         for variable, value in SETTINGS.items():
             os.environ.setdefault(variable, value)
         with _listed_beside_others():
-            found = super().devices()
-        if not found:
-            raise DeviceError(
-                cls.base,
-                "Oclgrind is not among the OpenCL drivers of this process: apt-get install "
-                f"oclgrind, and where other drivers are used beside it, let {VENDORS} name a "
-                "folder that lists it too",
-            )
-        return found
+            return super().devices()
 
     @property
     def capabilities(self) -> Capabilities:

@@ -1,8 +1,12 @@
-"""A program as the text of one PTX kernel, node by node."""
+"""Programs as PTX, the assembly language of NVIDIA's virtual machine, for ptxas or the driver.
+
+A program becomes the text of one kernel, node by node; `ptx_instructions` has the instructions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from tinyref import config
 from tinyref.dtype import AddressSpace, DType, PtrDType, dtypes
@@ -16,11 +20,17 @@ from tinyref.renderers.payloads import (
     runs_at_least_once,
     variable_position,
 )
-from tinyref.renderers.ptx import conversions, tiles
-from tinyref.renderers.ptx.emitter import INDENT, Emitter, braced
-from tinyref.renderers.ptx.instructions import INSTRUCTIONS, LEAVES_EIGHT_BITS, is_widened, opcode
-from tinyref.renderers.ptx.packing import WORD_BITS, packed, unpacked
-from tinyref.renderers.ptx.registers import bits_word, memory_word, type_word, width
+from tinyref.renderers.ptx_instructions import (
+    INDENT,
+    INSTRUCTIONS,
+    WORD_BITS,
+    Emitter,
+    bits_word,
+    braced,
+    memory_word,
+    type_word,
+    width,
+)
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ConstArg, GepArg, SlotArg, SpecialArg, TileArg
@@ -61,8 +71,6 @@ class PtxFunction(Emitter):
     address. All registers are of the whole kernel, constants and launch indices are set at its
     entry: so no block lacks them.
     """
-
-    printers: Mapping[Ops, Callable[[PtxFunction, UOp], Sequence[str] | None]]
 
     def __init__(self, program: Program, architecture: int) -> None:
         super().__init__(architecture, bool(config.integer("STRICT_FLOAT")))
@@ -218,7 +226,7 @@ class PtxFunction(Emitter):
         size = element_of(node).itemsize
         if isinstance(memory.dtype, PtrDType) and memory.dtype.space is _SHARED:
             # Addresses in shared memory have 32 bits.
-            low = conversions.resized(self, place, position.dtype, dtypes.int32)
+            low = self.resized(place, position.dtype, dtypes.int32)
             return [self.emit_bits("mad.lo.s32", 32, low, str(size), base)]
         opcode = "mad.wide.s32" if width(position.dtype) == 32 else "mad.lo.s64"
         return [self.emit_bits(opcode, 64, place, str(size), base)]
@@ -233,8 +241,8 @@ class PtxFunction(Emitter):
             for register, value in zip(found, self._as_words(gated[0], word), strict=True):
                 self.copy(register, value, word)
         self._access("ld", address, word, found, gated[1:])
-        lanes = found if word is held else unpacked(self, found, held)
-        return [conversions.bitcast(self, lane, held, node.dtype.scalar) for lane in lanes]
+        lanes = found if word is held else self.unpacked(found, held)
+        return [self.reinterpreted(lane, held, node.dtype.scalar) for lane in lanes]
 
     def store(self, node: UOp) -> None:
         address, value, *gate = node.src
@@ -247,8 +255,8 @@ class PtxFunction(Emitter):
         """The registers that move `value` between memory and registers."""
         dtype = value.dtype.scalar
         held = _held(dtype)
-        lanes = [conversions.bitcast(self, lane, dtype, held) for lane in self.registers(value)]
-        return lanes if word is held else packed(self, lanes, held)
+        lanes = [self.reinterpreted(lane, dtype, held) for lane in self.registers(value)]
+        return lanes if word is held else self.packed(lanes, held)
 
     def _access(
         self, name: str, address: UOp, word: DType, registers: Sequence[str], gate: Sequence[UOp]
@@ -284,7 +292,7 @@ class PtxFunction(Emitter):
 
     def matrix_tile(self, node: UOp) -> Sequence[str]:
         a, b, c = (self.registers(source) for source in node.src)
-        return tiles.multiply(self, payload_of(node, TileArg).tile, a, b, c)
+        return self.multiply(payload_of(node, TileArg).tile, a, b, c)
 
     # Arithmetic
 
@@ -292,19 +300,6 @@ class PtxFunction(Emitter):
         operand = node.src[0].dtype.scalar
         lanes = zip(*map(self.registers, node.src), strict=True)
         return [self.operation(node.op, operand, *values) for values in lanes]
-
-    def operation(self, op: Ops, operand: DType, *values: str) -> str:
-        """One op on scalars of type `operand`; comparisons give a predicate."""
-        compares = op in (Ops.CMPLT, Ops.CMPNE)
-        if is_widened(op, operand, self.architecture):
-            wide = [conversions.widened(self, value, operand) for value in values]
-            result = self.operation(op, dtypes.float32, *wide)
-            if compares:
-                return result
-            return conversions.cast(self, result, dtypes.float32, operand)
-        words = opcode(op, operand, self.is_strict)
-        found = self.emit(words, dtypes.bool if compares else operand, *values)
-        return conversions.extended(self, found, operand) if op in LEAVES_EIGHT_BITS else found
 
     def less(self, node: UOp) -> Sequence[str]:
         if not node.src[0].dtype.is_bool:
@@ -319,8 +314,7 @@ class PtxFunction(Emitter):
     def shift(self, node: UOp) -> Sequence[str]:
         value, count = node.src
         counts = [
-            conversions.resized(self, each, count.dtype.scalar, dtypes.uint32)
-            for each in self.registers(count)
+            self.resized(each, count.dtype.scalar, dtypes.uint32) for each in self.registers(count)
         ]
         dtype = value.dtype.scalar
         lanes = zip(self.registers(value), counts, strict=True)
@@ -334,7 +328,7 @@ class PtxFunction(Emitter):
             return [self.emit(f"xor.{bits_word(dtype)}", dtype, each, sign) for each in values]
         word = f"s{width(dtype)}"
         found = [self.emit(f"neg.{word}", dtype, each) for each in values]
-        return [conversions.extended(self, each, dtype) for each in found]
+        return [self.extended(each, dtype) for each in found]
 
     def where(self, node: UOp) -> Sequence[str]:
         lanes = zip(*map(self.registers, node.src), strict=True)
@@ -349,16 +343,43 @@ class PtxFunction(Emitter):
         return result
 
     def cast(self, node: UOp) -> Sequence[str]:
-        return self._converted(node, conversions.cast)
+        return self._each_lane(node, self.converted)
 
     def bitcast(self, node: UOp) -> Sequence[str]:
-        return self._converted(node, conversions.bitcast)
+        return self._each_lane(node, self.reinterpreted)
 
-    def _converted(
-        self, node: UOp, convert: Callable[[Emitter, str, DType, DType], str]
-    ) -> Sequence[str]:
+    def _each_lane(self, node: UOp, convert: Callable[[str, DType, DType], str]) -> Sequence[str]:
         have, want = node.src[0].dtype.scalar, node.dtype.scalar
-        return [convert(self, each, have, want) for each in self.fixed(node.src[0])]
+        return [convert(each, have, want) for each in self.fixed(node.src[0])]
+
+    printers: ClassVar[Mapping[Ops, Callable[[PtxFunction, UOp], Sequence[str] | None]]] = {
+        Ops.CONST: constant_node,
+        Ops.DEFINE_GLOBAL: define_global,
+        Ops.DEFINE_VAR: define_var,
+        Ops.DEFINE_LOCAL: define_local,
+        Ops.DEFINE_ACC: define_acc,
+        Ops.UPDATE_ACC: update_acc,
+        Ops.SPECIAL: special,
+        Ops.RANGE: open_range,
+        Ops.END: close_range,
+        Ops.IF: open_if,
+        Ops.ENDIF: close_if,
+        Ops.BARRIER: barrier,
+        Ops.INDEX: index,
+        Ops.LOAD: load,
+        Ops.STORE: store,
+        Ops.VECTORIZE: vectorize,
+        Ops.GEP: gep,
+        Ops.WMMA: matrix_tile,
+        **dict.fromkeys(INSTRUCTIONS, arithmetic),
+        Ops.CMPLT: less,
+        Ops.SHL: shift,
+        Ops.SHR: shift,
+        Ops.NEG: negate,
+        Ops.WHERE: where,
+        Ops.CAST: cast,
+        Ops.BITCAST: bitcast,
+    }
 
 
 def _held(dtype: DType) -> DType:
@@ -371,33 +392,3 @@ def _words(held: DType, lanes: int) -> tuple[DType, int]:
     if lanes <= _MAX_ACCESS_LANES or held.bits >= WORD_BITS:
         return held, lanes
     return dtypes.uint32, lanes * held.bits // WORD_BITS
-
-
-PtxFunction.printers = {
-    Ops.CONST: PtxFunction.constant_node,
-    Ops.DEFINE_GLOBAL: PtxFunction.define_global,
-    Ops.DEFINE_VAR: PtxFunction.define_var,
-    Ops.DEFINE_LOCAL: PtxFunction.define_local,
-    Ops.DEFINE_ACC: PtxFunction.define_acc,
-    Ops.UPDATE_ACC: PtxFunction.update_acc,
-    Ops.SPECIAL: PtxFunction.special,
-    Ops.RANGE: PtxFunction.open_range,
-    Ops.END: PtxFunction.close_range,
-    Ops.IF: PtxFunction.open_if,
-    Ops.ENDIF: PtxFunction.close_if,
-    Ops.BARRIER: PtxFunction.barrier,
-    Ops.INDEX: PtxFunction.index,
-    Ops.LOAD: PtxFunction.load,
-    Ops.STORE: PtxFunction.store,
-    Ops.VECTORIZE: PtxFunction.vectorize,
-    Ops.GEP: PtxFunction.gep,
-    Ops.WMMA: PtxFunction.matrix_tile,
-    **dict.fromkeys(INSTRUCTIONS, PtxFunction.arithmetic),
-    Ops.CMPLT: PtxFunction.less,
-    Ops.SHL: PtxFunction.shift,
-    Ops.SHR: PtxFunction.shift,
-    Ops.NEG: PtxFunction.negate,
-    Ops.WHERE: PtxFunction.where,
-    Ops.CAST: PtxFunction.cast,
-    Ops.BITCAST: PtxFunction.bitcast,
-}

@@ -1,36 +1,45 @@
-"""The CUDA device: CUDA C++ compiled by NVRTC, launched through the driver of NVIDIA GPUs."""
+"""The devices CUDA and PTX: CUDA C++ or our own assembly, on the driver of NVIDIA GPUs."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import ClassVar
 
 from tinyref.capabilities import Capabilities
-from tinyref.contract import Availability, Backend, Compiler, CompileTarget, Launch, Renderer
+from tinyref.contract import Compiler, CompileTarget, Launch, Renderer
 from tinyref.errors import DeviceError
 from tinyref.renderers.cuda import CudaRenderer
-from tinyref.runtimes.cuda.architectures import (
+from tinyref.renderers.ptx import PtxRenderer
+from tinyref.runtimes.cuda_compilers import (
     LARGEST_OF_THREE,
     OLDEST,
     TARGETS,
     Capability,
+    NvrtcChecker,
+    NvrtcCompiler,
+    PtxasChecker,
+    PtxasCompiler,
+    ToolkitCompiler,
     capabilities_of,
     capability_of,
     target_name,
 )
-from tinyref.runtimes.cuda.compilers import NvrtcChecker, NvrtcCompiler, ToolkitCompiler
-from tinyref.runtimes.cuda.driver import Driver, Found, Session
-from tinyref.runtimes.cuda.graph import CudaGraph
-from tinyref.runtimes.cuda.kernel import CudaKernel
-from tinyref.runtimes.cuda.memory import CudaAllocator
+from tinyref.runtimes.cuda_driver import (
+    CudaAllocator,
+    CudaGraph,
+    CudaKernel,
+    Driver,
+    Found,
+    Session,
+)
+from tinyref.runtimes.drivers import DriverBackend
 from tinyref.runtimes.reuse import ReusingAllocator
 
 # The toolkit whose ptxas negates the second of three integers, too.
 NEGATES_ALL = (13, 4)
 
 
-class CudaBackend(Backend):
+class CudaBackend(DriverBackend):
     """One NVIDIA GPU of those that the driver has, by its number."""
 
     title = "CUDA C++ through NVRTC, on NVIDIA GPUs"
@@ -43,28 +52,28 @@ class CudaBackend(Backend):
         "CUDA_HOME",
     )
     compile_targets = TARGETS
-    base: ClassVar[str] = "CUDA"
+    base = "CUDA"
+    session: Session
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)
-        self.name = f"{self.base}:{index}" if index else self.base
         driver = Driver(self.name)
-        found = driver.devices()
-        if index >= len(found):
-            raise DeviceError(self.name, f"there are {len(found)} such devices: {_listed(found)}")
-        self.found = found[index]
+        devices = driver.devices()
+        self.found = self.chosen(devices)
         if self.found.capability < OLDEST:
             raise DeviceError(
                 self.name,
                 f"is {self.found}: accepted are {OLDEST[0]}.{OLDEST[1]} and later",
             )
-        self._compiler = self.make_compiler(self.name, target_name(self.found.capability))
+        compiler = self.make_compiler(self.name, target_name(self.found.capability))
+        self._compiler = compiler
+        self.toolkit = toolkit_of(compiler)
         check_driver(self.name, driver.version, self.toolkit)
         check_toolkit(self.name, self.found.capability, self.toolkit)
         self.session = Session(self.name, driver, index)
         shared_bytes = driver.attribute(self.session.device, "MAX_SHARED_MEMORY_PER_BLOCK")
         self._capabilities = capabilities_of(
-            self.found.capability, shared_bytes, is_single=index + 1 == len(found)
+            self.found.capability, shared_bytes, is_single=index + 1 == len(devices)
         )
         # Of the driver each piece costs as much as many launches, and a free waits for all of them.
         self._allocator = ReusingAllocator(
@@ -72,16 +81,16 @@ class CudaBackend(Backend):
         )
 
     @classmethod
-    def availability(cls) -> Availability:
-        try:
-            found = Driver(cls.base).devices()
-            if not found:
-                return Availability(False, "the driver finds no NVIDIA GPU")
-            compiler = cls.make_compiler(cls.base, target_name(found[0].capability))
-            check_toolkit(cls.base, found[0].capability, toolkit_of(compiler))
-        except DeviceError as error:
-            return Availability(False, error.message)
-        return Availability(True, _listed(found))
+    def devices(cls) -> list[Found]:
+        devices = Driver(cls.base).devices()
+        if not devices:
+            raise DeviceError(cls.base, "the driver finds no NVIDIA GPU")
+        return devices
+
+    @classmethod
+    def check_compiler(cls, device: Found) -> None:
+        compiler = cls.make_compiler(cls.base, target_name(device.capability))
+        check_toolkit(cls.base, device.capability, toolkit_of(compiler))
 
     @classmethod
     def make_compiler(cls, name: str, architecture: str) -> ToolkitCompiler:
@@ -106,35 +115,15 @@ class CudaBackend(Backend):
         """A compiler whose code is not loaded."""
         return NvrtcChecker(name, architecture)
 
-    @property
-    def toolkit(self) -> tuple[int, int]:
-        """The version of CUDA for which the compiler is."""
-        return toolkit_of(self._compiler)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
     @functools.cached_property
     def renderer(self) -> Renderer:
         return self.make_renderer(self.capabilities, target_name(self.found.capability))
-
-    @property
-    def compiler(self) -> Compiler:
-        return self._compiler
-
-    @property
-    def allocator(self) -> ReusingAllocator:
-        return self._allocator
 
     def load(self, entry: str, binary: bytes) -> CudaKernel:
         return CudaKernel(self.session, entry, binary)
 
     def record(self, launches: Sequence[Launch]) -> CudaGraph:
         return CudaGraph(self.session, launches)
-
-    def synchronize(self) -> None:
-        self.session.finish()
 
     def versions(self) -> dict[str, str]:
         major, minor = self.session.driver.version
@@ -143,6 +132,25 @@ class CudaBackend(Backend):
             "driver": f"CUDA {major}.{minor}",
             "compiler": ".".join(map(str, self.toolkit)),
         }
+
+
+class PtxBackend(CudaBackend):
+    """One NVIDIA GPU of those that the driver has, by its number."""
+
+    title = "PTX through ptxas, on NVIDIA GPUs"
+    base = "PTX"
+
+    @classmethod
+    def make_compiler(cls, name: str, architecture: str) -> ToolkitCompiler:
+        return PtxasCompiler(name, architecture)
+
+    @classmethod
+    def make_checker(cls, name: str, architecture: str) -> Compiler:
+        return PtxasChecker(name, architecture)
+
+    @classmethod
+    def make_renderer(cls, declared: Capabilities, architecture: str) -> Renderer:
+        return PtxRenderer(int(architecture.removeprefix("sm_")))
 
 
 def toolkit_of(compiler: ToolkitCompiler) -> tuple[int, int]:
@@ -179,7 +187,3 @@ def check_driver(name: str, driver: tuple[int, int], toolkit: tuple[int, int]) -
             f"{toolkit[0]}.{toolkit[1]}: update the driver, or install a compiler of "
             f"{driver[0]}: pip install 'nvidia-cuda-nvrtc-cu{driver[0]}'",
         )
-
-
-def _listed(devices: list[Found]) -> str:
-    return ", ".join(map(str, devices))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.graphs.value_programs import loaded, stored
 from tinyref.algebra.op_table import OP_TABLE
 from tinyref.capabilities import Capabilities
 from tinyref.dtype import DType, dtypes
@@ -22,8 +23,6 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import BINARY, UNARY, Ops
 from tinyref.uops.program import Program
-from tinyref_spec.kernel import programs
-from tinyref_spec.kernel.programs import at
 
 # Of each width one, signed or unsigned.
 TYPES = {
@@ -53,10 +52,6 @@ RENDERERS: dict[str, Callable[[Program], str]] = {
     "ll": LlvmRenderer().render,
     "ptx": PtxRenderer(90).render,
 }
-
-
-def loaded(slot: int, dtype: DType, lanes: int) -> UOp:
-    return build.load(at(build.define_global(slot, dtype, 64), 0), lanes=lanes)
 
 
 def nodes(lanes: int) -> Iterator[tuple[str, UOp]]:
@@ -100,7 +95,8 @@ DECLARES = (
     "!",
     "//",
     "const",
-    "__",
+    "__kernel",
+    "__device__",
     "using",
     "@group",
     "fn ",
@@ -126,10 +122,8 @@ ACCESSES = (
 
 def text_of(render: Callable[[Program], str], name: str, value: UOp) -> str:
     """The lines that compute the value; of one that is loaded those that access memory too."""
-    out = build.define_global(0, value.dtype.scalar, 64)
-    program = programs.program("k", build.store(at(out, 0), value))
     try:
-        lines = [line.strip() for line in render(program).splitlines()]
+        lines = [line.strip() for line in render(stored(value)).splitlines()]
     except UserError as error:
         return f"{name}: refused, {str(error).partition(': accepted')[0]}"
     body = [line for line in lines if line and not line.startswith(DECLARES)]
