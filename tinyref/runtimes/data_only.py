@@ -23,8 +23,7 @@ from tinyref.capabilities import Capabilities
 from tinyref.contract import Availability, Backend
 from tinyref.dtype import dtypes
 from tinyref.errors import DeviceError, UserError
-from tinyref.runtimes.driver_checks import check_copy_in, check_copy_out, check_size
-from tinyref.runtimes.drivers import check_part
+from tinyref.runtimes.driver_checks import check_copy_in, check_copy_out, check_part, check_size
 from tinyref.uops.program import Program
 
 if TYPE_CHECKING:

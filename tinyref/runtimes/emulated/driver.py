@@ -19,8 +19,7 @@ import numpy as np
 
 from tinyref import config
 from tinyref.errors import DeviceError
-from tinyref.runtimes.driver_checks import check_size
-from tinyref.runtimes.drivers import check_part
+from tinyref.runtimes.driver_checks import check_part, check_size
 from tinyref.runtimes.host.memory import ALIGNMENT, HostAllocator, HostHandle, address_of
 
 Extents = tuple[int, int, int]
