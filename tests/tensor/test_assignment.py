@@ -32,6 +32,12 @@ VIEWS = {
     "bits": (lambda x: x.bitcast("uint32").bitcast("int32")[4:6], [4, 5]),
     "whole": (lambda x: x.flatten(), list(range(12))),
     "nothing": (lambda x: x[3:3], []),
+    # Where the function has nothing to do.
+    "view": (lambda x: x.view(12)[:2], [0, 1]),
+    "flattened": (lambda x: x.flatten(0, 0)[:2], [0, 1]),
+    "unflattened": (lambda x: x.unflatten(0, (12,))[:2], [0, 1]),
+    "squeezed": (lambda x: x.squeeze(0)[:2], [0, 1]),
+    "expanded to its size": (lambda x: x.expand(12)[:2], [0, 1]),
     "expanded by one": (lambda x: x[:2].expand(2), [0, 1]),
 }
 SOURCES = {
@@ -164,6 +170,13 @@ OWN = {
     "a tensor of it": Tensor,
     "lookup": lambda x: x[list(range(12))],
     "rolled by nothing": lambda x: x.roll(12),
+    "rolled by 0": lambda x: x.roll(0, 0),
+    "sum over no axes": lambda x: x.sum(()),
+    "product over no axes": lambda x: x.prod(()),
+    "maximum over no axes": lambda x: x.max(()),
+    "first power": lambda x: x**1,
+    "interpolated to its size": lambda x: x.interpolate((12,), "nearest"),
+    "rounded": lambda x: x.round(),
     "matrix of a diagonal": lambda x: x.diag().diagonal(),
 }
 
