@@ -1,7 +1,5 @@
 """Matrix products and sums of products: literals, and numpy as the second opinion."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -88,31 +86,6 @@ def test_einsum_agrees_with_numpy(formula: str, shapes: list[tuple[int, ...]]) -
 
 def test_einsum_sums_an_ellipsis_that_the_result_does_not_have() -> None:
     assert Tensor.einsum("...i->i", Tensor([[1.0, 2.0], [3.0, 4.0]])).tolist() == [4.0, 6.0]
-
-
-HALVES = [[0.5, 0.0], [0.0, 3.0]]
-FIRST = [[1.0, 0.0], [0.0, 0.0]]
-
-
-@pytest.mark.parametrize(
-    ("compute", "elements"),
-    [
-        (lambda a, b: a.matmul(b, dtype="bool"), [[True, False], [False, False]]),
-        (lambda a, b: a.matmul(b, reverse=True, dtype="bool"), [[True, False], [False, False]]),
-        (lambda a, b: a.dot(Tensor([0, 1]), dtype="bool"), [False, True]),
-        (lambda a, b: a.linear(b, dtype="bool"), [[True, False], [False, False]]),
-        (lambda a, b: a.linear(b[0], dtype="bool"), [[True, False], [False, False]]),
-        (lambda a, b: Tensor.einsum("ij,kj->ik", a, b, dtype="bool"), [[1, 0], [0, 0]]),
-        (lambda a, b: Tensor.einsum("ij->j", a, dtype="bool"), [True, True]),
-        (lambda a, b: a[None, None].conv2d(b[None, None], dtype="bool"), [[[[True]]]]),
-    ],
-)
-def test_in_bool_a_product_is_and_and_a_sum_is_or(
-    compute: Callable[..., Tensor], elements: object
-) -> None:
-    result = compute(Tensor(HALVES), Tensor(FIRST))
-    assert result.dtype is dtypes.bool
-    assert result.tolist() == elements
 
 
 def test_einsum_multiplies_the_smallest_products_first() -> None:

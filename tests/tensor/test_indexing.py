@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -157,22 +156,6 @@ def test_every_type_is_read_and_written_as_it_is(dtype: DType) -> None:
 SQUARE = [[0, 1], [2, 3]]
 
 
-@pytest.mark.parametrize(
-    ("key", "elements"),
-    [
-        (np.True_, [SQUARE]),
-        (np.array(True), [SQUARE]),
-        (Tensor(True), [SQUARE]),
-        ((True, True), [SQUARE]),
-        ((0, 0, True), [0]),
-        ((..., True), [[[0], [1]], [[2], [3]]]),
-        ((Tensor([True, False]), True), [[0, 1]]),
-    ],
-)
-def test_a_true_bool_without_axes_is_a_new_axis(key: object, elements: object) -> None:
-    assert Tensor(SQUARE)[key].tolist() == elements
-
-
 @pytest.mark.parametrize("key", [False, np.False_, np.array(False), Tensor(False), (True, False)])
 def test_a_false_bool_without_axes_is_an_empty_axis(key: object) -> None:
     assert Tensor(SQUARE)[key].shape == (0, 2, 2)
@@ -188,34 +171,6 @@ def test_writing_at_bools_without_axes() -> None:
     written[0, True] = 9
     written[Tensor(True), 1, [0]] = 8
     assert written.tolist() == [[9, 9], [8, 7]]
-
-
-ENDS = Tensor([0, 1])
-
-
-@pytest.mark.parametrize(
-    ("key", "elements"),
-    [
-        ([ENDS], SQUARE),
-        ([ENDS, Tensor([1, 0])], [1, 2]),
-        ([Tensor(0), Tensor(1)], 1),
-        ([1, Tensor(0)], 2),
-        ([Tensor([True, False]), ENDS], [0, 1]),
-        ([slice(0, 1), 1], [1]),
-        ([None, 0], [[0, 1]]),
-        ([..., 0], [0, 2]),
-    ],
-)
-def test_a_list_that_holds_no_numbers_alone_is_a_tuple(key: list[Any], elements: object) -> None:
-    assert Tensor(SQUARE)[key].tolist() == elements
-    written = Tensor(SQUARE)
-    written[key] = 7
-    assert written[tuple(key)].eq(7).all().item()
-
-
-def test_a_list_of_tensors_within_a_tuple_is_one_index() -> None:
-    assert Tensor(SQUARE)[0, [Tensor(1), Tensor(0)]].tolist() == [1, 0]
-    assert Tensor(SQUARE)[[ENDS, Tensor([1, 0])], 0].tolist() == [[0, 2], [2, 0]]
 
 
 def test_empty_keys_and_axes() -> None:
@@ -343,33 +298,6 @@ def test_gradients_of_reading_and_writing() -> None:
     # target is [v0 ** 2, 2 x1, v1 ** 2], the sum t0 ** 2 + 2 t1 ** 2.
     assert source.grad.tolist() == [0.0, 32.0, 0.0]
     assert value.grad.tolist() == [500.0, 0.0]
-
-
-FAR = 3_000_000_000
-
-
-@pytest.mark.parametrize(
-    ("find", "elements"),
-    [
-        (lambda numbers: numbers[[FAR - 1, -1, 5]], [FAR - 1, FAR - 1, 5]),
-        (lambda numbers: numbers[_far(FAR - 1, -2, FAR)], [FAR - 1, FAR - 2, 0]),
-        (lambda numbers: numbers[_far(FAR - 1).cast("uint32")], [FAR - 1]),
-        (lambda numbers: numbers[Tensor([-1, 2], dtype="int8")], [FAR - 1, 2]),
-        (lambda numbers: numbers.gather(0, _far(FAR - 1, 3)), [FAR - 1, 3]),
-        (lambda numbers: numbers.reshape(3, -1)[[2, 0], [-1, 7]], [FAR - 1, 7]),
-        (lambda numbers: numbers.reshape(3, -1)[Tensor([2, 5]), Tensor([-1, 7])], [FAR - 1, 0]),
-        (lambda numbers: _far(FAR - 1).one_hot(FAR)[0, -2:], [0, 1]),
-    ],
-)
-def test_elements_that_int32_does_not_number_are_looked_up(
-    find: Callable[[Tensor], Tensor], elements: list[int]
-) -> None:
-    numbers = Tensor.arange(FAR, dtype=dtypes.int64)
-    assert find(numbers).tolist() == elements
-
-
-def _far(*places: int) -> Tensor:
-    return Tensor(list(places), dtype=dtypes.int64)
 
 
 # What is refused: further calls are in the tables of the spec.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
+from tinyref import Context, Tensor, TinyJit, Variable, dtypes, nn
 from tinyref.errors import UserError
 from tinyref.nn.state import get_state_dict, load_state_dict
 from tinyref.uops.node import UOp
@@ -274,18 +274,6 @@ def test_a_ring_moves_less() -> None:
     assert copies_of(2, 40) == 2 * 3 * 40
     assert copies_of(1, 40) == copies_of(0, 40)
     assert copies_of(1, 1 << 18) == 2 * 3 << 18
-
-
-def test_realising_is_remembered() -> None:
-    x = Tensor(INTEGERS).shard(TWO, 0)
-    shared = x * 3
-    user = shared + 1
-    shared.realize()
-    before = GlobalCounters.kernel_count
-    assert np.array_equal(user.numpy(), INTEGERS * 3 + 1)
-    assert GlobalCounters.kernel_count == before + 2
-    assert np.array_equal(shared.numpy(), INTEGERS * 3)
-    assert GlobalCounters.kernel_count == before + 2
 
 
 def buffers(tensor: Tensor) -> list[UOp]:
