@@ -56,6 +56,8 @@ class Function:
     has_gradient: bool = True
     size: float = 0.0
     """The size of an intermediate result whose rounding counts, where torch avoids it."""
+    repeats: int = 1
+    """Calls in each example of the sweep: more for functions with many kinds of arguments."""
 
 
 @dataclass(frozen=True)

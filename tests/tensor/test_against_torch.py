@@ -290,7 +290,8 @@ HEALTH = list(HealthCheck)
 @settings(max_examples=5, suppress_health_check=HEALTH)
 @given(st.data())
 def test_each_function_agrees_with_torch(function: Function, data: st.DataObject) -> None:
-    assert problem(data.draw(calls((function,)))) == ""
+    for _ in range(function.repeats):
+        assert problem(data.draw(calls((function,)))) == ""
 
 
 @pytest.mark.slow

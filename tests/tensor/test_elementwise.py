@@ -87,8 +87,8 @@ def test_a_divisor_that_wraps_to_zero_is_refused(divide: Callable[..., Tensor]) 
 def test_a_bound_that_the_type_cannot_hold_bounds_nothing_or_is_refused() -> None:
     small, signed = Tensor([1, 200], dtype="uint8"), Tensor([-5, 100], dtype="int8")
     assert small.maximum(-1).tolist() == [1, 200]
-    assert small.clamp(-1, 300).tolist() == [1, 200]
-    assert signed.minimum(200).tolist() == signed.clamp(max_=200).tolist() == [-5, 100]
+    assert small.clamp(-1, 256).tolist() == [1, 200]
+    assert signed.minimum(128).tolist() == signed.clamp(max_=128).tolist() == [-5, 100]
     bools = Tensor([True, False])  # beside an integer they are int32
     assert bools.minimum(2**32).tolist() == bools.clamp(-(2**40), 2**40).tolist() == [1, 0]
     for name, call in {
