@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tinyref import Tensor, TinyJit, Variable
+from tinyref import Tensor, Variable
 from tinyref.errors import UserError
 
 TWO = ("CPU", "CPU:1")
@@ -82,57 +82,6 @@ def test_the_line_that_lost_its_assignment():
     c[:4].assign(Tensor.ones(4)).realize()
     assert c.sum().item() == 4
     assert c.node is memory
-
-
-def test_writing_in_a_cache_at_a_symbolic_place():
-    cache = Tensor.zeros(2, 1, 5, 2).contiguous().realize()
-    memory, place = cache.node, Variable("place", 0, 4)
-    wanted = np.zeros((2, 1, 5, 2), np.float32)
-    for number in (0, 3, 1):
-        at = place.bind(number)
-        new = Tensor(np.full((2, 1, 1, 2), number + 1, np.float32))
-        cache.shrink((None, None, (at, at + 1), None)).assign(new).realize()
-        wanted[:, :, number] = number + 1
-        keys = cache[0, :, : at + 1]
-        assert keys.sum().item() == wanted[0, :, : number + 1].sum()
-        np.testing.assert_array_equal(cache.numpy(), wanted)
-    assert cache.node is memory
-
-
-@pytest.mark.parametrize("wrap", [lambda step: step, TinyJit])
-def test_a_captured_function_writes_through_views(wrap):
-    cache, place = Tensor.zeros(6).contiguous().realize(), Variable("place", 0, 5)
-    pairs = cache.reshape(3, 2)
-
-    def step(x, at):
-        cache[at : at + 1].assign(x)
-        return (pairs * 2).sum()
-
-    step = wrap(step)
-    for number in range(6):
-        total = step(Tensor([number + 1.0]), place.bind(number))
-        assert total.item() == (number + 1) * (number + 2)
-        assert pairs.flatten().tolist() == [n + 1.0 if n <= number else 0.0 for n in range(6)]
-    assert cache.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-
-
-@pytest.mark.parametrize("wrap", [lambda step: step, TinyJit])
-def test_a_captured_function_writes_to_views_whose_base_is_gone(wrap):
-    both = Tensor.zeros(2, 3).contiguous().realize()
-    first, second = both[0], both[1]
-    del both
-
-    def step(x):
-        first.assign(first + x)
-        second[1:].assign(x[1:])
-        return (first + second).realize()
-
-    step = wrap(step)
-    for number in range(1, 6):
-        result = step(Tensor([1.0, 2.0, 3.0]) * number)
-    assert first.tolist() == [15.0, 30.0, 45.0]
-    assert second.tolist() == [0.0, 10.0, 15.0]
-    assert result.tolist() == [15.0, 40.0, 60.0]
 
 
 def test_bits_of_another_size_are_a_view_too():
