@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from refusals import check_refusal
@@ -36,6 +37,7 @@ def names() -> dict[str, Any]:
     """Return what the calls may name; the tensors are new ones for each call."""
     return {
         **{"Tensor": Tensor, "Variable": Variable, "dtypes": dtypes, "np": np, "math": math},
+        "ml_dtypes": ml_dtypes,
         **{"square": numbered(2, 2), "small": numbered(2, 3), "grid": numbered(3, 4)},
         **{"wide": numbered(7, 6), "cube": numbered(2, 3, 4), "places": numbered(2)},
         **{"line": Tensor([1.0, 2.0, 3.0]), "rows": numbered(2, 3).float()},

@@ -18,12 +18,6 @@ from tinyref.errors import UserError
 GRID = np.arange(12, dtype=np.int32).reshape(3, 4)
 
 
-def test_an_index_of_a_tensor_without_axes() -> None:
-    assert Tensor(5)[...].item() == 5
-    assert Tensor(5)[()].item() == 5
-    assert Tensor(5)[None].tolist() == [5]
-
-
 def test_iteration_goes_over_the_first_axis() -> None:
     assert [row.tolist() for row in Tensor([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
     first, second = Tensor([1, 2])
@@ -134,13 +128,6 @@ def test_every_integer_type_is_an_index(name: str) -> None:
     assert Tensor(np.arange(300))[index].tolist() == [100, 3, 0]
     # Bytes are integers and no mask.
     assert Tensor([5, 6, 7])[Tensor([1, 0, 1], dtype=name)].tolist() == [6, 5, 6]
-
-
-def test_places_outside_read_zero_where_they_are_not_known() -> None:
-    index = Tensor(np.array([-1, -4, 2**32 + 1, -(2**40), 3], dtype=np.int64))
-    assert Tensor([5, 6, 7])[index].tolist() == [7, 0, 0, 0, 0]
-    both = Tensor([0, 3, 1]), Tensor([4, 0, -1])
-    assert Tensor(GRID)[both].tolist() == [0, 0, 7]
 
 
 @pytest.mark.sampled(3)

@@ -6,17 +6,8 @@ import torch
 from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
-from tinyref.errors import UserError
 
 BLOCK = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-
-
-def test_padding_with_a_number_of_numpy() -> None:
-    small = Tensor([1, 2], dtype="uint8")
-    assert small.pad((1, 0), value=np.uint8(200)).tolist() == [200, 1, 2]
-    assert Tensor([False]).pad((0, 1), value=np.True_).tolist() == [False, True]
-    with pytest.raises(UserError, match="pad: value 256 has no place in uint8"):
-        small.pad((1, 0), value=np.int64(256))
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
