@@ -33,9 +33,15 @@ def numbered(*shape: int) -> Tensor:
     return Tensor(np.arange(math.prod(shape), dtype=np.int32).reshape(shape))
 
 
+def bound(value: int) -> Any:
+    return Variable("n", 1, 8).bind(value)
+
+
 def names() -> dict[str, Any]:
     """Return what the calls may name; the tensors are new ones for each call."""
+    whole = numbered(3, 8)
     return {
+        **{"n": bound, "whole": whole, "part": whole[:, : bound(3)]},
         **{"Tensor": Tensor, "Variable": Variable, "dtypes": dtypes, "np": np, "math": math},
         "ml_dtypes": ml_dtypes,
         **{"square": numbered(2, 2), "small": numbered(2, 3), "grid": numbered(3, 4)},
@@ -67,7 +73,8 @@ def test_the_error_of_a_call_says_what_is_wrong(call: str, words: str) -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("call", "words"), [row for row in read_table("refused") if row[0].startswith("grid[")]
+    ("call", "words"),
+    [row for row in read_table("refused") if row[0].startswith(("grid[", "part["))],
 )
 def test_an_index_is_refused_for_a_write_as_for_a_read(call: str, words: str) -> None:
     check_refusal(words.split(" | "), lambda: exec(f"{call} = 1", names()))
