@@ -217,6 +217,8 @@ def test_what_is_cut_off_stays_where_it_is() -> None:
     """Neither a slice nor padding along the axis moves anything between devices."""
     x = Tensor(INTEGERS).shard(FOUR, 0).realize()
     assert layout(x[1:5]).sizes == (1, 2, 1, 0)
+    assert layout(x[5:]).sizes == (0, 0, 1, 1)
+    assert np.array_equal(x[5:].numpy(), INTEGERS[5:])
     assert layout(x.pad(((3, 4), (0, 0)))).sizes == (5, 2, 2, 5)
     assert layout(x.reshape(7, 2, 3)) == ShardArg(NAMES, 0, (2, 2, 2, 1))
     assert layout(x.reshape(42)) == ShardArg(NAMES, 0, (12, 12, 12, 6))
