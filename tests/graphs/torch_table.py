@@ -310,12 +310,13 @@ SORTED = inputs("x", axis=any_axis, flag=FLAG)
 ANY, UNIQUE = indexed(is_unique=False), indexed(is_unique=True)
 KEYED = inputs("x", shape=filled_shape, key=any_key, k=NUMBER)
 SELECTION = [
-    *exact(KEYED, ALL, "x[{key}]"),
+    *exact(KEYED, ALL, "x[{key}]", repeats=8),
     *exact(
         KEYED,
         SIGNED,
         ("written(x, {key}, {k})", "torch_written(x, {key}, {k})"),
         ("written(x, {key}, x[{key}] * 2)", "torch_written(x, {key}, x[{key}] * 2)"),
+        repeats=3,
     ),
     *exact(MASKED, ALL, "x[n]", "x.masked_select(n)"),
     *exact(MASKED, SIGNED, ("written(x, n, {k})", "torch_written(x, n, {k})")),

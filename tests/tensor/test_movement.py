@@ -1,79 +1,13 @@
 """Shapes, axes, padding, formulas, images: what the sweep against torch does not call."""
 
-import math
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 from refusals import check_refusal
 
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
-from tinyref.errors import UserError
 
-GRID = np.arange(6, dtype=np.int32).reshape(2, 3)
 BLOCK = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-
-
-def grid() -> Tensor:
-    return Tensor(GRID)
-
-
-@pytest.mark.parametrize(
-    ("result", "elements"),
-    [
-        (lambda: grid().reshape((3, -1)), [[0, 1], [2, 3], [4, 5]]),
-        (lambda: grid().reshape(None, 1, 3), [[[0, 1, 2]], [[3, 4, 5]]]),
-        (lambda: grid().permute((-1, 0)), [[0, 3], [1, 4], [2, 5]]),
-        (lambda: grid().flip((0, -1)), [[5, 4, 3], [2, 1, 0]]),
-        (lambda: grid().shrink((None, (1, 2))), [[1], [4]]),
-        (lambda: grid().pad(((1, 0), None), value=7), [[7, 7, 7], [0, 1, 2], [3, 4, 5]]),
-        (lambda: Tensor([1.0]).pad((1, 1), value=-math.inf), [-math.inf, 1.0, -math.inf]),
-        (lambda: Tensor([1.0]).pad((1, 0), value=-0.0), [-0.0, 1.0]),
-        (lambda: Tensor([True]).pad((1, 0), value=True), [True, True]),
-        (lambda: Tensor([[1], [2]]).expand(-1, 3), [[1, 1, 1], [2, 2, 2]]),
-        (lambda: Tensor(3).expand(2), [3, 3]),
-        (lambda: Tensor([1]).cat(Tensor([], dtype="int32"), Tensor([2.5])), [1.0, 2.5]),
-        (lambda: Tensor.cat(Tensor([1]), Tensor([2]), dim=0), [1, 2]),
-    ],
-)
-def test_arguments_of_other_forms_than_those_of_torch(
-    result: Callable[[], Tensor], elements: object
-) -> None:
-    assert str(result().tolist()) == str(elements)
-
-
-@pytest.mark.parametrize(
-    ("mode", "padding", "elements"),
-    [
-        ("reflect", (-1, 2), [1, 2, 3, 2, 1]),
-        ("reflect", (-3, 3), [3, 2, 1, 0]),
-        ("reflect", (2, -1), [2, 1, 0, 1, 2]),
-        ("reflect", (3, -4), [3, 2, 1]),
-        ("replicate", (-1, 2), [1, 2, 3, 3, 3]),
-        ("replicate", (-4, 3), [3, 3, 3]),
-        ("replicate", (3, -3), [0, 0, 0, 0]),
-        ("circular", (-1, 2), [1, 2, 3, 1, 2]),
-        ("circular", (-2, 2), [2, 3, 2, 3]),
-        ("circular", (2, -1), [1, 2, 0, 1, 2]),
-        ("reflect", (-1, -1), [1, 2]),
-        ("replicate", (-1, -1), [1, 2]),
-        ("circular", (-1, -1), [1, 2]),
-    ],
-)
-def test_padding_of_both_signs(mode: str, padding: tuple[int, int], elements: list[int]) -> None:
-    """The elements are those of torch.nn.functional.pad."""
-    assert Tensor([0, 1, 2, 3]).pad(padding, mode=mode).tolist() == elements
-    turned = Tensor([[0], [1], [2], [3]]).pad((0, 0, *padding), mode=mode)
-    assert turned.tolist() == [[element] for element in elements]
-
-
-def test_padding_with_a_number_of_numpy() -> None:
-    small = Tensor([1, 2], dtype="uint8")
-    assert small.pad((1, 0), value=np.uint8(200)).tolist() == [200, 1, 2]
-    assert Tensor([False]).pad((0, 1), value=np.True_).tolist() == [False, True]
-    with pytest.raises(UserError, match="pad: value 256 has no place in uint8"):
-        small.pad((1, 0), value=np.int64(256))
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
@@ -107,27 +41,6 @@ def test_long_chains_agree_with_numpy() -> None:
     assert (found.numpy() == padded.reshape(4, -1)).all()
     again = found.reshape(4, 3, 5).shrink(((1, 3), (0, 3), (0, 3)))[:, 1:, ::-2]
     assert (again.numpy() == padded[1:3, 1:, :3][:, :, ::-2]).all()
-
-
-@pytest.mark.parametrize(
-    ("given", "dtype", "elements"),
-    [
-        (Tensor([1.0]), "int32", [0x3F800000]),
-        (Tensor([0x3F800000]), "float32", [1.0]),
-        (Tensor([-1], dtype="int8"), "uint8", [255]),
-        (Tensor([1.0]), "uint8", [0, 0, 0x80, 0x3F]),
-        (Tensor([0, 0, 0x80, 0x3F], dtype="uint8"), "float32", [1.0]),
-        (Tensor([[1, 2, 3, 4]], dtype="int16"), "uint64", [[0x0004000300020001]]),
-        (Tensor([1.0], dtype="float64"), "float32", [0.0, 1.875]),
-        (Tensor([1.0], dtype="bfloat16"), "uint16", [0x3F80]),
-        (Tensor(1.0), "uint32", 0x3F800000),
-        (Tensor([1.0]), "float32", [1.0]),
-    ],
-)
-def test_bitcast(given: Tensor, dtype: str, elements: object) -> None:
-    found = given.bitcast(dtype)
-    assert found.dtype.name == dtype
-    assert found.tolist() == elements
 
 
 def test_moving_to_another_device() -> None:

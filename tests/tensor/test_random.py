@@ -20,7 +20,6 @@ from tinyref_spec.device_under_test import DeviceUnderTest
 from tinyref_spec.tensor.forms import Function
 from tinyref_spec.tensor.random import FUNCTIONS, word
 
-MANY = 20000
 # Salmon and others, the known answers of Random123: (counter, key, result), first word lowest.
 PUBLISHED = (
     (0, 0, 0x99BA4EFE_6B200159),

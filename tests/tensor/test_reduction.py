@@ -1,7 +1,6 @@
 """Sums, products, extremes and scans: accumulators, empty axes, long axes, kernels."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,27 +9,6 @@ import torch
 from tinyref import GlobalCounters, Tensor, Variable, dtypes
 
 INF, NAN = math.inf, math.nan
-GRID = [[1, 2, 3], [4, 5, 6]]
-
-
-@pytest.mark.parametrize(
-    ("result", "elements"),
-    [
-        (lambda: Tensor(GRID).sum(()), GRID),
-        (lambda: Tensor(GRID).sum([0]), [5, 7, 9]),
-        (lambda: Tensor(GRID).sum(keepdim=True), [[21]]),
-        (lambda: Tensor(5).sum(0), 5),
-        (lambda: Tensor([True, False]).mean(), 0.5),
-        (lambda: Tensor([True, False]).min(), False),
-        (lambda: Tensor([1, 3]).std(correction=0), 1.0),
-        (lambda: Tensor([[0.5, 0.0], [0.0, 0.0]]).sum(1, dtype="bool"), [True, False]),
-        (lambda: Tensor([[0.5, 2.0], [0.5, 0.0]]).prod(1, dtype="bool"), [True, False]),
-        (lambda: Tensor([128, 128], dtype="uint8").sum(dtype="bool"), True),
-        (lambda: Tensor([]).prod(dtype="bool"), True),
-    ],
-)
-def test_types_and_axes_that_torch_has_not(result: Callable[[], Tensor], elements: object) -> None:
-    assert result().tolist() == elements
 
 
 @pytest.mark.parametrize(
@@ -48,42 +26,6 @@ def test_reductions_of_nothing_that_have_no_identity() -> None:
     assert math.isnan(Tensor([1.0]).var().item())
     assert Tensor([], dtype="int8").max().item() == -128
     assert Tensor([], dtype="uint8").min().item() == 255
-
-
-@pytest.mark.parametrize(
-    ("given", "result"),
-    [
-        ("bool", "int32"),
-        ("int8", "int32"),
-        ("uint8", "uint32"),
-        ("int16", "int32"),
-        ("int64", "int64"),
-        ("uint64", "uint64"),
-        ("float16", "float16"),
-        ("bfloat16", "bfloat16"),
-        ("float64", "float64"),
-    ],
-)
-def test_sums_widen(given: str, result: str) -> None:
-    assert Tensor([1, 1], dtype=given).sum().dtype.name == result
-    assert Tensor([1, 1], dtype=given).prod().dtype.name == result
-    assert Tensor([1, 1], dtype=given).max().dtype.name == given
-
-
-def test_sums_do_not_overflow_on_the_way() -> None:
-    assert Tensor.full((300,), 200, dtype="uint8").sum().item() == 60000
-    # In float16 this stops at 2048, in bfloat16 at 256.
-    ones = Tensor(np.ones(4096, np.float16))
-    assert ones.sum().item() == 4096.0
-    assert ones.cast("bfloat16").sum().item() == 4096.0
-    assert Tensor(np.full(4, 60000, np.float16)).mean().item() == 60000.0
-    assert ones.sum(dtype="float32").dtype is dtypes.float32
-
-
-def test_a_named_dtype_is_the_accumulator() -> None:
-    assert Tensor([200, 100], dtype="uint8").sum(dtype="uint8").item() == 44
-    assert Tensor([1, 2]).sum(dtype="float64").dtype is dtypes.float64
-    assert Tensor([True, True]).sum(dtype="int64").item() == 2
 
 
 @pytest.mark.parametrize("correction", [0, 1])
@@ -233,3 +175,81 @@ def test_last_of_equal_maxima_gets_the_gradient(length: int) -> None:
     assert theirs.grad is not None
     slopes = ours.cummax(1).gradient(ours, gradient=Tensor(weights))[0].numpy()
     np.testing.assert_array_equal(slopes, theirs.grad.numpy())
+
+
+# Matrix products and sums of products
+
+
+def whole_numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Small integers as floats: their sums of products are exact in any order."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def products(x: Tensor) -> dict[str, Tensor]:
+    """The sum of the squares of a row of two, by each function that multiplies and adds."""
+    flat = x.reshape(2)
+    return {
+        "@": x @ x.T,
+        "dot": flat.dot(flat),
+        "linear": x.linear(x.T),
+        "einsum": Tensor.einsum("i,i->", flat, flat),
+        "conv2d": x.reshape(1, 2, 1, 1).conv2d(x.reshape(1, 2, 1, 1)),
+        "conv_transpose2d": x.reshape(1, 2, 1, 1).conv_transpose2d(x.reshape(2, 1, 1, 1)),
+    }
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_products_of_integers_are_of_their_type(device: str) -> None:
+    """20,000 is 32 modulo 256, and 5,000,000,000 is 705,032,704 modulo 2**32."""
+    for name, found in products(Tensor([[100, 100]], dtype="int8", device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.int8, 32)
+    for name, found in products(Tensor([[100, 100]], dtype="uint8", device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.uint8, 32)
+    for name, found in products(Tensor([[50_000, 50_000]], device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.int32, 705_032_704)
+    for name, found in products(Tensor([[True, True]], device=device)).items():
+        assert (name, found.dtype, found.item()) == (name, dtypes.bool, True)
+    mixed = Tensor([[100]], dtype="int8") @ Tensor([[200]], dtype="uint8")
+    assert (mixed.dtype, mixed.item()) == (dtypes.int16, 20_000)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("formula", "shapes"),
+    [
+        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
+        ("ij,jk", [(2, 3), (3, 4)]),
+        ("ii", [(3, 3)]),
+        ("iji->j", [(3, 2, 3)]),
+        ("iii->i", [(2, 2, 2)]),
+        ("...ij,...jk->...ik", [(5, 2, 3), (1, 3, 4)]),
+        ("b...j,j...->...b", [(2, 4, 3), (3, 4)]),
+        ("i,j,k->kji", [(2,), (3,), (4,)]),
+        ("Ab,bA", [(2, 3), (3, 2)]),
+        ("ba", [(2, 3)]),
+        (" i j -> ", [(2, 3)]),
+        (",->", [(), ()]),
+        ("ij,ij,ij->i", [(2, 3), (1, 3), (2, 1)]),
+        ("ij,jk,kl,lm,mn->in", [(2, 3), (3, 4), (4, 5), (5, 2), (2, 2)]),
+        ("...i,...i", [(2, 3), (4, 2, 3)]),
+        ("i...->...", [(2, 3, 4)]),
+        ("ij,jk->ik", [(2, 0), (0, 3)]),
+    ],
+)
+def test_einsum_agrees_with_numpy(formula: str, shapes: list[tuple[int, ...]]) -> None:
+    arrays = [whole_numbers(*shape, seed=number) for number, shape in enumerate(shapes)]
+    operands = [Tensor(array) for array in arrays]
+    # numpy sums over an ellipsis that is not in the result only where it is asked by letters.
+    wanted = np.einsum(formula, *arrays)
+    for found in (Tensor.einsum(formula, *operands), Tensor.einsum(formula, operands)):
+        assert found.shape == wanted.shape
+        assert (found.numpy() == wanted).all()
+
+
+def test_einsum_multiplies_the_smallest_products_first() -> None:
+    """(1, 50) (50, 50) (50, 1): 2,600 products by pairs of neighbours, 125,000 all at once."""
+    ones = [Tensor(np.ones(shape, np.float32)) for shape in ((1, 50), (50, 50), (50, 1))]
+    kernels, operations = GlobalCounters.kernel_count, GlobalCounters.global_ops
+    assert Tensor.einsum("ij,jk,kl->il", *ones).item() == 2500
+    assert GlobalCounters.kernel_count - kernels == 2
+    assert GlobalCounters.global_ops - operations < 10_000

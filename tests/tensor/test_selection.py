@@ -17,24 +17,6 @@ from tinyref_spec.bits import Array
 # Gather and scatter
 
 
-def test_lookups_of_nothing_and_without_axes() -> None:
-    none = Tensor([], dtype="int32")
-    assert Tensor(5).gather(0, Tensor(0)).item() == 5
-    assert Tensor(5).scatter_reduce(0, Tensor(0), Tensor(7), "sum").item() == 12
-    assert Tensor.zeros(3, 0).gather(0, Tensor.zeros(2, 0, dtype="int32")).shape == (2, 0)
-    assert none.gather(0, Tensor([0, 1])).tolist() == [0, 0]
-    assert Tensor([1, 2]).scatter(0, none, none, "add").tolist() == [1, 2]
-    kept = Tensor([1, 2]).scatter_reduce(0, none, none, "amax", include_self=False)
-    assert kept.tolist() == [1, 2]
-
-
-def test_negative_places_count_from_the_end_and_places_outside_are_passed_over() -> None:
-    tensor, places = Tensor([1, 2, 3]), Tensor([-1, 3, 0, -4])
-    assert tensor.gather(0, places).tolist() == [3, 0, 1, 0]
-    assert tensor.scatter(0, places, Tensor([7, 8, 9, 10])).tolist() == [9, 2, 7]
-    assert tensor.scatter(0, places, 10, reduce="add").tolist() == [11, 2, 13]
-
-
 def test_means_of_integers_and_bools() -> None:
     for name in ("int8", "uint8", "int64"):
         x, source = (Tensor(numbers, dtype=name) for numbers in ([3, 1, 2], [5, 2, 4, 4]))
@@ -68,13 +50,6 @@ def test_a_lookup_reads_only_what_it_needs() -> None:
     assert GlobalCounters.global_ops < 4096
 
 
-def test_types_for_storage_have_no_sums() -> None:
-    eights = Tensor([1.0, 2.0]).cast(dtypes.fp8e4m3)
-    assert eights.gather(0, Tensor([1])).cast("float32").tolist() == [2.0]
-    with pytest.raises(UserError, match="storage"):
-        eights.scatter(0, Tensor([1]), eights, reduce="add")
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float16", "fp8e5m2"])
 def test_the_gradient_of_what_is_chosen_is_the_sum_over_its_places(dtype: str) -> None:
     data = Tensor([[1.0, 2.0], [3.0, -4.0]], dtype=dtype, requires_grad=True)
@@ -100,11 +75,6 @@ def test_masked_fill_keeps_the_type_and_hides_nan() -> None:
     assert filled.exp().sum().gradient(x)[0].tolist() == pytest.approx([math.e, 0, math.e**3])
     small = Tensor([1, 2], dtype="int8").masked_fill(Tensor([True, False]), Tensor(7))
     assert (small.tolist(), small.dtype) == ([7, 2], dtypes.int8)
-
-
-def test_masks_broadcast() -> None:
-    assert Tensor(5).masked_select(Tensor([True, False, True])).tolist() == [5, 5]
-    assert Tensor([1, 2]).masked_select(Tensor(False)).shape == (0,)
 
 
 def test_numbers_far_outside() -> None:

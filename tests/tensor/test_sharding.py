@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
+from tinyref import Context, Tensor, TinyJit, Variable, dtypes, nn
 from tinyref.errors import UserError
+from tinyref.lazy.shape import shape_of
 from tinyref.nn.state import get_state_dict, load_state_dict
 from tinyref.uops.node import UOp
 from tinyref.uops.ops import Ops
@@ -157,14 +158,10 @@ OPERATIONS = (
     "x[:6] + x[:6].T",
     "(x > 2).where(x, -x)",
     "x.cast('int8').cast('int64')",
-    "x.sum()",
     "x.sum(0)",
     "x.sum(1, keepdim=True)",
-    "x.max()",
-    "x.min(0)",
     "x.prod(1)",
     "(x > 7).any(0)",
-    "(x > -9).all(1)",
     "x.argmax(0)",
     "x.reshape(-1)",
     "x.reshape(7, 2, 3)",
@@ -174,21 +171,15 @@ OPERATIONS = (
     "x.flip(0, 1)",
     "x.pad(((1, 2), (3, 0)))",
     "x[2:5, 1:]",
-    "x[3]",
-    "x[:, -1]",
     "x[::2, ::-3]",
     "x.cat(x, dim=0)[3:10]",
     "x.cat(x + 1, dim=1)",
-    "x.stack(x + 1, dim=1)",
     "x @ x.T",
     "x @ on(INTEGERS.T.copy())",
     "x.cumsum(0)",
-    "x.sort(0)[0]",
     "x[on([[1, 2], [6, 0]])]",
     "x.gather(0, on([[1, 2, 0, 3, 4, 6]]))",
-    "(x + 8).one_hot(17).cast('int32')",
     "(x + 1).contiguous() * 2",
-    "x.detach() + 1",
 )
 LAYOUTS = [(TWO, None), (TWO, 0), (FOUR, 0), (FOUR, 1)]
 
@@ -226,6 +217,8 @@ def test_what_is_cut_off_stays_where_it_is() -> None:
     """Neither a slice nor padding along the axis moves anything between devices."""
     x = Tensor(INTEGERS).shard(FOUR, 0).realize()
     assert layout(x[1:5]).sizes == (1, 2, 1, 0)
+    assert layout(x[5:]).sizes == (0, 0, 1, 1)
+    assert np.array_equal(x[5:].numpy(), INTEGERS[5:])
     assert layout(x.pad(((3, 4), (0, 0)))).sizes == (5, 2, 2, 5)
     assert layout(x.reshape(7, 2, 3)) == ShardArg(NAMES, 0, (2, 2, 2, 1))
     assert layout(x.reshape(42)) == ShardArg(NAMES, 0, (12, 12, 12, 6))
@@ -265,7 +258,7 @@ def copies_of(ring: int, size: int) -> int:
     with Context(RING=ring):
         result = Tensor(np.ones((4, size), np.float32)).shard(FOUR, 0).realize().sum(0)
     copies = [node for node in result.node.toposort() if node.op is Ops.COPY]
-    return sum(np.prod(Tensor._from_node(node, "CPU").shape, dtype=int) for node in copies)
+    return sum(np.prod(shape_of(node), dtype=int) for node in copies)
 
 
 def test_a_ring_moves_less() -> None:
@@ -274,18 +267,6 @@ def test_a_ring_moves_less() -> None:
     assert copies_of(2, 40) == 2 * 3 * 40
     assert copies_of(1, 40) == copies_of(0, 40)
     assert copies_of(1, 1 << 18) == 2 * 3 << 18
-
-
-def test_realising_is_remembered() -> None:
-    x = Tensor(INTEGERS).shard(TWO, 0)
-    shared = x * 3
-    user = shared + 1
-    shared.realize()
-    before = GlobalCounters.kernel_count
-    assert np.array_equal(user.numpy(), INTEGERS * 3 + 1)
-    assert GlobalCounters.kernel_count == before + 2
-    assert np.array_equal(shared.numpy(), INTEGERS * 3)
-    assert GlobalCounters.kernel_count == before + 2
 
 
 def buffers(tensor: Tensor) -> list[UOp]:

@@ -140,57 +140,11 @@ def test_sizes_are_computed_with():
         n + 1.5
 
 
-@pytest.mark.parametrize("value", [0, 9, -1])
-def test_a_value_outside_of_the_bounds_is_refused(value):
-    with pytest.raises(UserError, match="for variable n: accepted are 1 to 8"):
-        Variable("n", 1, 8).bind(value)
-
-
 def test_two_variables_of_one_name_are_refused():
     x = Tensor(WHOLE)
     one, other = Variable("n", 1, 8).bind(3), Variable("n", 1, 4).bind(3)
     with pytest.raises(VerifyError, match=r"tensor.variable.1: .*maximum=8.*maximum=4"):
         (x[:, :one].sum() + x[:, :other].sum()).realize()
-
-
-def test_a_variable_without_a_value_is_refused():
-    n = Variable("n", 1, 8)
-    x = Tensor(WHOLE).shrink(((0, 3), (0, n.node)))
-    with pytest.raises(UserError, match="variable n"):
-        x.sum(1).numpy()
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        (lambda n: slice(None, n + 1), 8, "n is 8: accepted is n from 1 to 7"),
-        (lambda n: slice(n - 2, None), 1, "n is 1: accepted is n from 2 to 8"),
-        (lambda n: slice(None, n, 2), 3, "step 2 of a symbolic slice"),
-        (lambda n: n, 8, "n is 8: accepted is n from 1 to 7"),
-        (lambda n: slice(n, 3), 4, "n is 4: accepted is n from 1 to 3"),
-    ],
-)
-def test_places_outside_are_refused(key, value, message):
-    n = Variable("n", 1, 8).bind(value)
-    with pytest.raises(UserError, match=message):
-        Tensor(WHOLE)[:, key(n)]
-
-
-@pytest.mark.parametrize(
-    ("index", "message"),
-    [
-        (3, "index: 3 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
-        (-4, "index: -4 in axis 1 of size n=3: n is 3: accepted is n from 4 to 8"),
-        (8, "index: 8 in axis 1 of size n=3: n is 3: no value of n is accepted"),
-        (1.0, "index: got a float"),
-    ],
-)
-def test_a_number_outside_of_a_symbolic_axis_is_refused(index, message):
-    part = Tensor(WHOLE)[:, : Variable("n", 1, 8).bind(3)]
-    with pytest.raises(UserError, match=message):
-        part[:, index]
-    with pytest.raises(UserError, match=message):
-        part[:, index] = 0
 
 
 def test_an_element_of_a_symbolic_axis_is_written_and_has_a_gradient():
@@ -245,15 +199,6 @@ def test_sizes_that_may_be_zero():
         padded = x.pad(((0, 0), (1, 1)))[:, : n.bind(size) + 1]
         expected = np.pad(WHOLE[:, :size], ((0, 0), (1, 1)))[:, : size + 1]
         np.testing.assert_array_equal((padded * 2).numpy(), expected * 2)
-
-
-def test_a_symbolic_range_that_runs_backwards_is_refused():
-    n = Variable("n", 1, 8).bind(3)
-    assert Tensor.arange(2, n).tolist() == [2]
-    with pytest.raises(UserError, match="arange: 4 to n=3: n is 3: accepted is n from 4 to 8"):
-        Tensor.arange(4, n)
-    with pytest.raises(UserError, match="arange: step 2 of a symbolic range, accepted is 1"):
-        Tensor.arange(0, n, 2)
 
 
 def test_a_causal_mask_of_symbolic_size():

@@ -43,19 +43,6 @@ def test_gradients_of_convolutions_of_any_size_multiply_no_zeros() -> None:
     assert slopes(6) == [math.inf, math.inf, math.inf, math.inf, 2.0, 1.0]
 
 
-def test_convolution_by_hand() -> None:
-    image = Tensor(np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3))
-    weight = Tensor([[[[1.0, 0.0], [0.0, -1.0]]]])
-    assert image.conv2d(weight).tolist() == [[[[-4.0, -4.0], [-4.0, -4.0]]]]
-    assert image.conv2d(weight, Tensor([0.5]), stride=2).tolist() == [[[[-3.5]]]]
-    # (left, right, top, bottom): one column before, one row after.
-    assert image.conv2d(weight, padding=(1, 0, 0, 1)).shape == (1, 1, 3, 3)
-    assert image.conv2d(weight, padding=(0, 1)).shape == (1, 1, 2, 4)
-    half = image.half().conv2d(weight.half())
-    assert half.dtype is dtypes.float16
-    assert image.int().conv2d(weight.int()).dtype is dtypes.int32
-
-
 def test_pooling_of_integers_and_beside_padding() -> None:
     image = Tensor(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4))
     assert (image - 20).max_pool2d(2, padding=1).max().item() == -5.0
@@ -163,26 +150,6 @@ def test_winograd_is_used_where_it_fits_alone() -> None:
     assert not differs(lambda: image.conv2d(square, dilation=2))
     assert not differs(lambda: image.conv2d(wide))
     assert not differs(lambda: image.int().conv2d(square.int()))
-
-
-def test_transposed_convolution_by_hand() -> None:
-    image = Tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-    ones = Tensor.ones(1, 1, 2, 2)
-    assert image.conv_transpose2d(ones).tolist() == [
-        [[[1.0, 3.0, 2.0], [4.0, 10.0, 6.0], [3.0, 7.0, 4.0]]]
-    ]
-    spread = image.conv_transpose2d(ones, stride=2)
-    assert spread.tolist()[0][0] == [[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 4, 4], [3, 3, 4, 4]]
-    assert image.conv_transpose2d(ones, padding=1).tolist() == [[[[10.0]]]]
-    # (left, right, top, bottom): only the first column is cut.
-    assert image.conv_transpose2d(ones, padding=(1, 0, 0, 0)).shape == (1, 1, 3, 2)
-    assert image.conv_transpose2d(ones, Tensor([0.5]), stride=2, output_padding=1).shape[2:] == (
-        5,
-        5,
-    )
-    line = Tensor([[[1, 2]]]).conv_transpose2d(Tensor([[[1, 10]]]), stride=2)
-    assert line.tolist() == [[[1, 10, 2, 20]]]
-    assert line.dtype is dtypes.int32
 
 
 def test_transposed_convolutions_read_only_elements_that_exist() -> None:
@@ -293,43 +260,6 @@ def test_indices_of_pooling() -> None:
     values, places = several.max_pool2d((4,), return_indices=True)
     assert places.tolist() == [2]
     assert values.sum().gradient(several)[0].tolist() == [0.0, 0.0, 1.0, 0.0]
-
-
-@pytest.mark.parametrize(("stride", "dilation", "padding"), [(1, 1, 1), (2, 1, 0), (3, 2, 1)])
-@pytest.mark.parametrize("ceil_mode", [False, True])
-def test_first_of_equal_elements_of_a_window_gets_the_gradient(
-    padding: int, stride: int, dilation: int, ceil_mode: bool
-) -> None:
-    generator = np.random.default_rng(7)
-    # Ties in nearly every window, and windows in which all elements are -inf, as padding is.
-    image = generator.choice([-np.inf, -np.inf, 0, 1], (1, 2, 8, 7)).astype(np.float32)
-    theirs = torch.tensor(image, requires_grad=True)
-    pooled = functional.max_pool2d(theirs, 3, stride, padding, dilation, ceil_mode)
-    weights = generator.integers(1, 9, pooled.shape).astype(np.float32)
-    pooled.backward(torch.tensor(weights))
-    ours = Tensor(image, requires_grad=True)
-    result = ours.max_pool2d(3, stride, dilation, padding, ceil_mode)
-    result.backward(Tensor(weights))
-    assert theirs.grad is not None
-    assert ours.grad is not None
-    np.testing.assert_array_equal(result.numpy(), pooled.detach().numpy())
-    np.testing.assert_array_equal(ours.grad.numpy(), theirs.grad.numpy())
-
-
-def test_unpooling_by_hand() -> None:
-    numbers = Tensor([[5.0, 7.0]])
-    assert numbers.max_unpool2d(Tensor([[1, 6]]), (1, 2)).tolist() == [[0.0, 5.0, 0.0, 0.0]]
-    found = numbers.max_unpool2d(Tensor([[3, 6]]))
-    assert found.tolist() == [[0.0, 0.0, 0.0, 5.0], [0.0, 0.0, 7.0, 0.0]]
-    # Of two with one place the last stays; a place outside is left out.
-    assert numbers.max_unpool2d(Tensor([[2, 2]]), (1, 2)).tolist() == [[0.0, 0.0, 7.0, 0.0]]
-    assert numbers.max_unpool2d(Tensor([[2, -1]]), (1, 2)).tolist() == [[0.0, 0.0, 5.0, 0.0]]
-    whole = numbers.int().max_unpool2d(Tensor([[0, 4]]), (1, 2), output_size=(1, 5))
-    assert whole.tolist() == [[5, 0, 0, 0, 7]]
-    assert whole.dtype is dtypes.int32
-    # The same by the whole shape that was pooled.
-    lead = Tensor([[[5.0]]]).max_unpool2d(Tensor([[[4]]]), (2, 2), output_size=(1, 3, 3))
-    assert lead.shape == (1, 3, 3)
 
 
 @pytest.mark.parametrize("lead", [(), (1, 2), (99, 99), (0, 5)])
